@@ -1,0 +1,178 @@
+// The element types of a tensor: their names, sizes, categories and C++ representations.
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace mica {
+
+enum class DType : uint8_t {
+  UInt8,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  Float16,
+  Float32,
+  Float64,
+  Complex32,
+  Complex64,
+  Complex128,
+  Bool,
+  BFloat16,
+  Float8_e5m2,
+  Float8_e4m3fn,
+  Float8_e5m2fnuz,
+  Float8_e4m3fnuz,
+  UInt16,
+  UInt32,
+  UInt64,
+  Undefined,
+};
+inline constexpr int kNumDTypes = static_cast<int>(DType::Undefined);
+
+// The ladder of type promotion: a higher category wins whatever its size.
+enum class Category : uint8_t { Bool, Integral, Floating, Complex };
+
+// ---- element representations that C++ lacks -------------------------------------------------------------------
+
+// Round-to-nearest-even conversions; exact for every input, subnormals and NaN included.
+float half_to_float(uint16_t bits);
+uint16_t float_to_half(float value);
+
+struct Half {
+  uint16_t bits = 0;
+  Half() = default;
+  Half(float value) : bits(float_to_half(value)) {}
+  operator float() const { return half_to_float(bits); }
+  static Half from_bits(uint16_t b) {
+    Half h;
+    h.bits = b;
+    return h;
+  }
+};
+
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  BFloat16(float value) {
+    uint32_t u;
+    std::memcpy(&u, &value, 4);
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+      bits = 0x7fc0;  // torch's canonical NaN
+    } else {
+      bits = static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    }
+  }
+  operator float() const {
+    uint32_t u = static_cast<uint32_t>(bits) << 16;
+    float f;
+    std::memcpy(&f, &u, 4);
+    return f;
+  }
+  static BFloat16 from_bits(uint16_t b) {
+    BFloat16 h;
+    h.bits = b;
+    return h;
+  }
+};
+
+// The four 8-bit floats are storage types: they convert through float and have no arithmetic of their own.
+float float8_e5m2_to_float(uint8_t bits);
+uint8_t float_to_float8_e5m2(float value);
+float float8_e4m3fn_to_float(uint8_t bits);
+uint8_t float_to_float8_e4m3fn(float value);
+float float8_e5m2fnuz_to_float(uint8_t bits);
+uint8_t float_to_float8_e5m2fnuz(float value);
+float float8_e4m3fnuz_to_float(uint8_t bits);
+uint8_t float_to_float8_e4m3fnuz(float value);
+
+#define MICA_FLOAT8(Name, lower)                                \
+  struct Name {                                                 \
+    uint8_t bits = 0;                                           \
+    Name() = default;                                           \
+    Name(float value) : bits(float_to_##lower(value)) {}        \
+    operator float() const { return lower##_to_float(bits); }   \
+    static Name from_bits(uint8_t b) {                          \
+      Name f;                                                   \
+      f.bits = b;                                               \
+      return f;                                                 \
+    }                                                           \
+  };
+MICA_FLOAT8(Float8_e5m2, float8_e5m2)
+MICA_FLOAT8(Float8_e4m3fn, float8_e4m3fn)
+MICA_FLOAT8(Float8_e5m2fnuz, float8_e5m2fnuz)
+MICA_FLOAT8(Float8_e4m3fnuz, float8_e4m3fnuz)
+#undef MICA_FLOAT8
+
+// complex32: storage only, computed on as complex64.
+struct ComplexHalf {
+  Half re, im;
+  ComplexHalf() = default;
+  ComplexHalf(std::complex<float> z) : re(z.real()), im(z.imag()) {}
+  operator std::complex<float>() const { return {float(re), float(im)}; }
+};
+
+using complex64 = std::complex<float>;
+using complex128 = std::complex<double>;
+
+// Every dtype with its C++ type: MICA_FORALL_DTYPES(X) expands X(CppType, EnumName).
+#define MICA_FORALL_INTEGRAL(X) \
+  X(uint8_t, UInt8) X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64)
+#define MICA_FORALL_UNSIGNED(X) X(uint16_t, UInt16) X(uint32_t, UInt32) X(uint64_t, UInt64)
+#define MICA_FORALL_FLOATING(X) \
+  X(::mica::Half, Float16) X(float, Float32) X(double, Float64) X(::mica::BFloat16, BFloat16)
+#define MICA_FORALL_FLOAT8(X)                                                        \
+  X(::mica::Float8_e5m2, Float8_e5m2) X(::mica::Float8_e4m3fn, Float8_e4m3fn)        \
+  X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz)
+#define MICA_FORALL_COMPLEX(X) X(::mica::complex64, Complex64) X(::mica::complex128, Complex128)
+#define MICA_FORALL_DTYPES(X)                                                                    \
+  MICA_FORALL_INTEGRAL(X) MICA_FORALL_UNSIGNED(X) MICA_FORALL_FLOATING(X) MICA_FORALL_FLOAT8(X)  \
+  MICA_FORALL_COMPLEX(X) X(::mica::ComplexHalf, Complex32) X(bool, Bool)
+
+// ---- facts about a dtype --------------------------------------------------------------------------------------
+
+struct DTypeInfo {
+  const char* name;   // torch's name: "float32"
+  const char* legacy; // the name in torch's messages and legacy tensor types: "Float"
+  uint8_t size;       // bytes per element
+  Category category;
+  bool is_signed;
+};
+extern const DTypeInfo kDTypeInfo[kNumDTypes + 1];
+
+inline const DTypeInfo& info(DType t) { return kDTypeInfo[static_cast<int>(t)]; }
+inline int64_t element_size(DType t) { return info(t).size; }
+inline const char* name(DType t) { return info(t).name; }
+inline Category category(DType t) { return info(t).category; }
+inline bool is_floating(DType t) { return category(t) == Category::Floating; }
+inline bool is_complex(DType t) { return category(t) == Category::Complex; }
+inline bool is_integral(DType t) { return category(t) == Category::Integral; }  // bool is not
+inline bool is_float8(DType t) { return t >= DType::Float8_e5m2 && t <= DType::Float8_e4m3fnuz; }
+inline bool is_unsigned_wide(DType t) { return t >= DType::UInt16 && t <= DType::UInt64; }
+
+// torch's promote_types. Throws for pairs that torch refuses (float8 with others, wide unsigned with signed...).
+DType promote_types(DType a, DType b);
+bool can_cast(DType from, DType to);
+DType to_complex(DType floating);   // float32 -> complex64
+DType to_real(DType complex);       // complex64 -> float32, others unchanged
+
+DType default_dtype();
+void set_default_dtype(DType floating);
+inline DType default_complex_dtype() { return to_complex(default_dtype()); }
+
+template <class T>
+struct dtype_of;
+#define MICA_DTYPE_OF(T, Name)                         \
+  template <>                                          \
+  struct dtype_of<T> {                                 \
+    static constexpr DType value = DType::Name;        \
+  };
+MICA_FORALL_DTYPES(MICA_DTYPE_OF)
+#undef MICA_DTYPE_OF
+template <class T>
+inline constexpr DType dtype_v = dtype_of<T>::value;
+
+}  // namespace mica
