@@ -1,0 +1,99 @@
+# Every task a developer has, on a bare Debian or Ubuntu with git, make and Python 3.11 or later.
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+
+JOBS ?= $(shell nproc)
+PYTHON ?= python3
+VENV := .venv
+TORCH ?= torch==2.13.0
+TORCH_VENV := .venv-torch
+# An interpreter that has torch; `make test-torch TORCH_PYTHON=...` takes one that is already there.
+TORCH_PYTHON ?= $(TORCH_VENV)/bin/python
+PYTEST_ARGS ?=
+
+site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
+.PHONY: build prerequisites demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
+        compile-times clean
+
+build: build/build.ninja
+	@cmake --build build --parallel $(JOBS) -- --quiet
+
+prerequisites:
+	@scripts/install_prerequisites $(PYTHON)
+
+# The environment imports the package that the build directory holds, and has the `mica` command.
+$(VENV)/.installed: requirements-dev.txt | prerequisites
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade -r requirements-dev.txt
+	echo $(CURDIR)/build/python > "$(site_packages)"/mica-development.pth
+	printf '%s\n' '#!$(CURDIR)/$(VENV)/bin/python' 'import sys' 'from mica.cli import main' 'sys.exit(main())' \
+	  > $(VENV)/bin/mica
+	chmod +x $(VENV)/bin/mica
+	touch $@
+
+build/build.ninja: $(VENV)/.installed CMakePresets.json
+	@rm -f build/CMakeCache.txt
+	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
+	@touch $@
+
+demo: build
+	@$(VENV)/bin/mica demo
+
+test: lint test-cpp test-python
+
+test-cpp: build
+	ctest --test-dir build --output-on-failure
+
+test-python: build
+	$(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed
+	@git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' \
+	  | xargs -0 --no-run-if-empty $(VENV)/bin/clang-format --dry-run -Werror
+	@$(VENV)/bin/ruff check --quiet
+	@$(VENV)/bin/ruff format --check --quiet
+
+format: $(VENV)/.installed
+	@git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' \
+	  | xargs -0 --no-run-if-empty $(VENV)/bin/clang-format -i
+	@$(VENV)/bin/ruff check --fix --quiet
+	@$(VENV)/bin/ruff format --quiet
+
+# Torch stays out of the development environment; its own interpreter borrows mica and pytest from there.
+$(TORCH_VENV)/bin/python:
+	$(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet "$(TORCH)" || { rm -rf $(TORCH_VENV); exit 1; }
+
+test-torch: build $(TORCH_PYTHON)
+	PYTHONPATH=$(CURDIR)/build/python:"$(site_packages)" $(TORCH_PYTHON) -m pytest tests -m torch $(PYTEST_ARGS)
+
+test-cuda: $(VENV)/.installed
+	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python -DMICA_CUDA=ON -B build-cuda
+	cmake --build build-cuda --parallel $(JOBS) -- --quiet
+	PYTHONPATH=build-cuda/python $(VENV)/bin/python -m pytest tests -m cuda $(PYTEST_ARGS)
+
+bench: build
+	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
+
+# Python itself is not instrumented: the run-time library is preloaded, and what the interpreter never frees is no leak.
+sanitize: $(VENV)/.installed
+	@test -f build-sanitize/build.ninja || \
+	  cmake --preset sanitize -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
+	cmake --build build-sanitize --parallel $(JOBS) -- --quiet
+	UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir build-sanitize --output-on-failure
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build-sanitize/python \
+	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
+
+wheel: $(VENV)/.installed
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls -l dist/*.whl
+
+# Seconds per source file of the last build; for a whole picture build anew with CCACHE_DISABLE=1.
+compile-times: build
+	@$(VENV)/bin/python scripts/compile_times.py build
+
+clean:
+	rm -rf build build-sanitize build-cuda dist

@@ -1,0 +1,60 @@
+# Compile and link flags, as interface libraries: one for each kind of source.
+include(CheckLinkerFlag)
+
+add_library(mica_warning_flags INTERFACE)
+target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra $<$<BOOL:${MICA_WERROR}>:-Werror>)
+
+add_library(mica_common_flags INTERFACE)
+target_link_libraries(mica_common_flags INTERFACE mica_warning_flags)
+target_compile_options(
+  mica_common_flags
+  INTERFACE -fvisibility-inlines-hidden
+            -ffunction-sections
+            -fdata-sections
+            # Thread-local state is read on every call: one instruction instead of a call into the loader.
+            -ftls-model=initial-exec
+            # A fused multiply-add appears only where the source asks for it, so that the vector body and the scalar
+            # tail of a loop, and every instruction set, give the same bits.
+            -ffp-contract=off
+            # Complex products and quotients without C99's recovery of infinities from NaNs, as torch computes them.
+            -fcx-fortran-rules
+            -fno-math-errno
+            "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
+
+add_library(mica_core_flags INTERFACE)
+target_link_libraries(mica_core_flags INTERFACE mica_common_flags)
+target_compile_options(mica_core_flags INTERFACE $<$<CONFIG:Release>:-O2>)
+
+add_library(mica_kernel_flags INTERFACE)
+target_link_libraries(mica_kernel_flags INTERFACE mica_common_flags)
+target_compile_options(mica_kernel_flags INTERFACE $<$<CONFIG:Release>:-O3> -fno-trapping-math)
+
+add_library(mica_extension_flags INTERFACE)
+target_link_libraries(mica_extension_flags INTERFACE mica_common_flags)
+target_compile_options(mica_extension_flags INTERFACE $<$<CONFIG:Release>:-O2> -fvisibility=hidden)
+
+add_library(mica_link_flags INTERFACE)
+target_link_options(mica_link_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed -Wl,-z,defs)
+
+# Kernels are compiled for AVX2 and AVX3 (AVX-512 F, BW, DQ, VL) on x86-64 and for NEON on aarch64, chosen at run time.
+# Highway's targets are bits, the better one the lower; the masks name every target above AVX3 (bits 0 to 7) and every
+# one above NEON (bits 15 to 27), those of later Highway releases included.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(mica_kernel_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
+  target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFF)
+  # The mark makes the loader refuse the library on an older CPU, where it would die of an illegal instruction.
+  check_linker_flag(CXX -Wl,-z,x86-64-v3 MICA_LINKER_MARKS_ISA)
+  if(MICA_LINKER_MARKS_ISA)
+    target_link_options(mica_link_flags INTERFACE -Wl,-z,x86-64-v3)
+  endif()
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFFF8000)
+endif()
+
+if(MICA_SANITIZE)
+  add_compile_options(-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+                      -D_GLIBCXX_ASSERTIONS)
+  add_link_options(-fsanitize=address,undefined)
+  # libasan is preloaded into Python, so that its symbols are undefined in the libraries.
+  target_link_options(mica_link_flags INTERFACE -Wl,-z,undefs)
+endif()

@@ -1,0 +1,22 @@
+# `cmake --install` serves find_package(mica). In a wheel the prefix is the package itself: the extension lies in it, the
+# library in lib/, headers in include/, and Highway's libraries beside ours, since a user's machine may not have them.
+include(CMakePackageConfigHelpers)
+
+if(SKBUILD)
+  set(CMAKE_INSTALL_LIBDIR lib)
+  foreach(library hwy::hwy hwy::hwy_contrib)
+    install(FILES $<TARGET_FILE:${library}> DESTINATION lib RENAME $<TARGET_SONAME_FILE_NAME:${library}>)
+  endforeach()
+  install(TARGETS mica_extension LIBRARY DESTINATION .)
+endif()
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mica)
+install(TARGETS mica EXPORT mica-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/mica DESTINATION include FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${MICA_GENERATED_DIR}/include/mica DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
+install(EXPORT mica-targets NAMESPACE mica:: DESTINATION ${config_dir})
+configure_package_config_file(cmake/mica-config.cmake.in ${PROJECT_BINARY_DIR}/mica-config.cmake
+                              INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/mica-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/mica-config.cmake ${PROJECT_BINARY_DIR}/mica-config-version.cmake
+        DESTINATION ${config_dir})
