@@ -49,15 +49,16 @@ test-cpp: build
 test-python: build
 	$(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
+cpp_files = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
+
 lint: $(VENV)/.installed
-	@git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' \
-	  | xargs -0 --no-run-if-empty $(VENV)/bin/clang-format --dry-run -Werror
+	@if bad=$$($(cpp_files) | xargs -0r $(VENV)/bin/clang-format --dry-run 2>&1 | grep -oE '^[^: ]+:[0-9]+'); then \
+	  echo "$$bad" | sort -u -t: -k1,1; echo 'These files are not formatted: make format'; exit 1; fi
 	@$(VENV)/bin/ruff check --quiet
 	@$(VENV)/bin/ruff format --check --quiet
 
 format: $(VENV)/.installed
-	@git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' \
-	  | xargs -0 --no-run-if-empty $(VENV)/bin/clang-format -i
+	@$(cpp_files) | xargs -0r $(VENV)/bin/clang-format -i
 	@$(VENV)/bin/ruff check --fix --quiet
 	@$(VENV)/bin/ruff format --quiet
 

@@ -5,12 +5,6 @@ set(MICA_GENERATOR ${PROJECT_SOURCE_DIR}/codegen/generate.py)
 file(GLOB_RECURSE MICA_GENERATOR_INPUTS CONFIGURE_DEPENDS ops/*.toml codegen/*.py)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${MICA_GENERATOR_INPUTS})
 
-if(NOT EXISTS ${MICA_GENERATOR})
-  message(STATUS "codegen/generate.py is not there yet: nothing is generated")
-  add_custom_target(mica_codegen)
-  return()
-endif()
-
 execute_process(
   COMMAND ${Python_EXECUTABLE} ${MICA_GENERATOR} --list --out ${MICA_GENERATED_DIR}
   OUTPUT_VARIABLE generated

@@ -8,6 +8,7 @@ if(SKBUILD)
     install(FILES $<TARGET_FILE:${library}> DESTINATION lib RENAME $<TARGET_SONAME_FILE_NAME:${library}>)
   endforeach()
   install(TARGETS mica_extension LIBRARY DESTINATION .)
+  install(FILES ${MICA_GENERATED_PACKAGE_FILES} DESTINATION .)
 endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mica)
