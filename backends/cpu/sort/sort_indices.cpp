@@ -1,0 +1,186 @@
+// Sorting with indices. A row becomes an array of 64-bit words, 32 key bits above 32 index bits, whatever the dtype:
+// one radix sort serves all, and moves the index for free. 64-bit keys are sorted by the 32 bits below the highest one
+// in which they differ; the few runs that agree in all of those are then put in order by the rest.
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <numeric>
+
+#include "backends/cpu/sort/order_key.h"
+#include "backends/cpu/sort/radix_sort.h"
+#include "backends/cpu/sort/sort_row.h"
+
+namespace mica::cpu {
+namespace {
+
+constexpr int kIndexBits = 32;
+constexpr int64_t kMaxPackedRow = std::numeric_limits<uint32_t>::max();
+
+inline uint32_t packed_index(uint64_t word) { return static_cast<uint32_t>(word); }
+inline uint32_t packed_key(uint64_t word) { return static_cast<uint32_t>(word >> kIndexBits); }
+inline uint64_t pack(uint64_t key, int64_t index) { return key << kIndexBits | static_cast<uint64_t>(index); }
+
+// Reads the keys of a row; complemented to sort downwards.
+template <class T>
+struct KeyReader {
+  Row<const T> in;
+  OrderKey<T> flip;
+
+  KeyReader(Row<const T> row, bool descending)
+      : in(row), flip(static_cast<OrderKey<T>>(descending ? ~OrderKey<T>(0) : 0)) {}
+  OrderKey<T> operator()(int64_t i) const { return static_cast<OrderKey<T>>(order_key(in[i]) ^ flip); }
+};
+
+template <class T, class PerElement>
+BitRange varying_bits_of(const KeyReader<T>& key, int64_t n, int parts, PerElement&& per_element) {
+  VaryingBits<OrderKey<T>> total;
+  std::mutex merging;
+  for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
+    VaryingBits<OrderKey<T>> mine;
+    for (int64_t i = begin; i < end; ++i) {
+      const OrderKey<T> k = key(i);
+      mine.add(k);
+      per_element(i, k);
+    }
+    const std::lock_guard lock(merging);
+    total.merge(mine);
+  });
+  return total.range();
+}
+
+// Sorts the words of a run whose packed keys are equal by the low `bits` bits of their full keys.
+template <class T>
+void refine_run(uint64_t* run, int64_t length, const KeyReader<T>& key, int bits, SortScratch& scratch, int parts) {
+  const auto low_key = [&](uint64_t word) {
+    return key(packed_index(word)) & static_cast<OrderKey<T>>((uint64_t{1} << bits) - 1);
+  };
+  if (length <= kInsertionSortMax) {
+    for (int64_t i = 1; i < length; ++i) {
+      const uint64_t word = run[i];
+      const auto word_key = low_key(word);
+      int64_t hole = i;
+      for (; hole > 0 && word_key < low_key(run[hole - 1]); --hole) run[hole] = run[hole - 1];
+      run[hole] = word;
+    }
+    return;
+  }
+  for_each_part(length, parts, [&](int, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) run[i] = pack(low_key(run[i]), packed_index(run[i]));
+  });
+  const uint64_t* sorted = radix_sort(run, scratch.words(1, length), length, BitRange{kIndexBits, bits}, parts);
+  if (sorted != run) std::copy_n(sorted, length, run);
+}
+
+// Orders every run of equal packed keys by the low bits that did not fit. Each part takes the runs that begin in it;
+// runs long enough to be shared among the threads are left to the end.
+template <class T>
+void refine_runs(uint64_t* words, int64_t n, const KeyReader<T>& key, int bits, SortScratch& scratch, int parts) {
+  struct Run {
+    int64_t begin, length;
+  };
+  std::vector<Run> shared_runs;
+  std::mutex sharing;
+  for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
+    SortScratch own_scratch;
+    SortScratch& run_scratch = parts == 1 ? scratch : own_scratch;
+    int64_t at = begin;
+    if (begin > 0) {
+      while (at < n && packed_key(words[at]) == packed_key(words[begin - 1])) ++at;
+    }
+    while (at < end) {
+      const uint32_t run_key = packed_key(words[at]);
+      int64_t run_end = at + 1;
+      while (run_end < n && packed_key(words[run_end]) == run_key) ++run_end;
+      if (parts > 1 && run_end - at >= 2 * kParallelGrain) {
+        const std::lock_guard lock(sharing);
+        shared_runs.push_back({at, run_end - at});
+      } else if (run_end - at > 1) {
+        refine_run(words + at, run_end - at, key, bits, run_scratch, 1);
+      }
+      at = run_end;
+    }
+  });
+  for (const Run& run : shared_runs) refine_run(words + run.begin, run.length, key, bits, scratch, parts);
+}
+
+}  // namespace
+
+template <class T>
+void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices,
+                           SortScratch& scratch, int parts) {
+  if (n > kMaxPackedRow) return sort_huge_row_with_indices(in, n, descending, values, indices);
+
+  uint64_t on_stack[kInsertionSortMax];
+  const bool is_short = n <= kInsertionSortMax;
+  // The output serves as one half of the ping-pong where its layout allows.
+  uint64_t* words = is_short              ? on_stack
+                    : indices.stride == 1 ? reinterpret_cast<uint64_t*>(indices.data)
+                                          : scratch.words(0, n);
+  const KeyReader<T> key(in, descending);
+  BitRange range;
+  int bits_left = 0;
+  if constexpr (sizeof(T) <= 4) {
+    range = varying_bits_of(key, n, parts, [&](int64_t i, OrderKey<T> k) { words[i] = pack(k, i); });
+  } else {
+    range = varying_bits_of(key, n, parts, [](int64_t, OrderKey<T>) {});
+    const int shift = std::max(0, range.low + range.count - kIndexBits);
+    for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) words[i] = pack(key(i) >> shift, i);
+    });
+    if (range.low < shift) {
+      bits_left = shift;
+      range = {0, kIndexBits};
+    } else {
+      range.low -= shift;
+    }
+  }
+
+  if (is_short) {
+    insertion_sort(words, n);
+  } else {
+    range.low += kIndexBits;
+    words = radix_sort(words, scratch.words(1, n), n, range, parts);
+  }
+  if constexpr (sizeof(T) > 4) {
+    if (bits_left > 0) {
+      // Refining may need the spare half again.
+      uint64_t* home = indices.stride == 1 ? reinterpret_cast<uint64_t*>(indices.data) : scratch.words(0, n);
+      if (!is_short && words != home) {
+        for_each_part(n, parts,
+                      [&](int, int64_t begin, int64_t end) { std::copy(words + begin, words + end, home + begin); });
+        words = home;
+      }
+      refine_runs(words, n, key, bits_left, scratch, parts);
+    }
+  }
+
+  for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t index = packed_index(words[i]);
+      if (values.data) values[i] = in[index];
+      indices[i] = index;
+    }
+  });
+}
+
+template <class T>
+void sort_huge_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices) {
+  const KeyReader<T> key(in, descending);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  for (int64_t i = 0; i < n; ++i) {
+    if (values.data) values[i] = in[order[i]];
+    indices[i] = order[i];
+  }
+}
+
+#define MICA_INSTANTIATE(T, Name)                                                                            \
+  template void sort_row_with_indices(Row<const T>, int64_t, bool, Row<T>, Row<int64_t>, SortScratch&, int); \
+  template void sort_huge_row_with_indices(Row<const T>, int64_t, bool, Row<T>, Row<int64_t>);
+MICA_FORALL_INTEGRAL(MICA_INSTANTIATE)
+MICA_FORALL_UNSIGNED(MICA_INSTANTIATE)
+MICA_FORALL_FLOATING(MICA_INSTANTIATE)
+#undef MICA_INSTANTIATE
+
+}  // namespace mica::cpu
