@@ -14,17 +14,15 @@ PYTEST_ARGS ?=
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build prerequisites demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
+.PHONY: build demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
         compile-times clean
 
 build: build/build.ninja
 	@cmake --build build --parallel $(JOBS) -- --quiet
 
-prerequisites:
-	@scripts/install_prerequisites $(PYTHON)
-
 # The environment imports the package that the build directory holds, and has the `mica` command.
-$(VENV)/.installed: requirements-dev.txt | prerequisites
+$(VENV)/.installed: requirements-dev.txt
+	@scripts/install_prerequisites $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade -r requirements-dev.txt
 	echo $(CURDIR)/build/python > "$(site_packages)"/mica-development.pth
@@ -34,6 +32,7 @@ $(VENV)/.installed: requirements-dev.txt | prerequisites
 	touch $@
 
 build/build.ninja: $(VENV)/.installed CMakePresets.json
+	@scripts/install_prerequisites $(PYTHON)
 	@rm -f build/CMakeCache.txt
 	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
 	@touch $@

@@ -1,8 +1,12 @@
 # Compile and link flags, as interface libraries: one for each kind of source.
 include(CheckLinkerFlag)
+file(RELATIVE_PATH MICA_SOURCE_FROM_BUILD ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+string(REGEX REPLACE "/$" "" MICA_SOURCE_FROM_BUILD "${MICA_SOURCE_FROM_BUILD}")
 
 add_library(mica_warning_flags INTERFACE)
-target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra $<$<BOOL:${MICA_WERROR}>:-Werror>)
+# ArrayRef is a parameter type: a braced list bound to it lives as long as the call.
+target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra -Wno-init-list-lifetime
+                                                    $<$<BOOL:${MICA_WERROR}>:-Werror>)
 
 add_library(mica_common_flags INTERFACE)
 target_link_libraries(mica_common_flags INTERFACE mica_warning_flags)
@@ -19,7 +23,10 @@ target_compile_options(
             # Complex products and quotients without C99's recovery of infinities from NaNs, as torch computes them.
             -fcx-fortran-rules
             -fno-math-errno
-            "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
+            # Paths in messages are relative to the source root, whether the compiler sees them whole or, through
+            # ccache, relative to the build directory.
+            "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/="
+            "-ffile-prefix-map=${MICA_SOURCE_FROM_BUILD}/=")
 
 add_library(mica_core_flags INTERFACE)
 target_link_libraries(mica_core_flags INTERFACE mica_common_flags)
