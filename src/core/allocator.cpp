@@ -1,0 +1,324 @@
+#include "mica/allocator.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "large_blocks.h"
+#include "mica/error.h"
+#include "size_classes.h"
+#include "system_memory.h"
+
+namespace mica {
+namespace {
+
+using namespace detail;
+
+// AddressSanitizer sees an overflow only at the ends of blocks of its own.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kCaching = false;
+#else
+constexpr bool kCaching = true;
+#endif
+
+constexpr size_t kListBytes = size_t{512} << 10;  // what one thread keeps of one size
+constexpr uint64_t kUncountedBytes = uint64_t{256} << 10;
+
+// How many blocks of a class a thread keeps.
+constexpr auto kListLimit = [] {
+  std::array<uint32_t, kClasses> limits{};
+  for (int c = 0; c < kClasses; ++c) {
+    limits[c] = static_cast<uint32_t>(std::clamp<size_t>(kListBytes / class_size(c), 2, 256));
+  }
+  return limits;
+}();
+
+// ---- counting -------------------------------------------------------------------------------------------------
+
+// Written by one thread, read by any.
+class Counter {
+ public:
+  int64_t get() const { return value_.load(std::memory_order_relaxed); }
+  void set(int64_t value) { value_.store(value, std::memory_order_relaxed); }
+  void add(int64_t amount) { set(get() + amount); }
+
+ private:
+  std::atomic<int64_t> value_{0};
+};
+
+// What a thread has counted and not yet added to the totals.
+struct Tally {
+  Counter allocations, frees, fresh;
+  Counter bytes;       // the change of allocated_bytes
+  Counter most_bytes;  // the highest value of `bytes`
+
+  void grow(size_t nbytes) {
+    allocations.add(1);
+    bytes.add(static_cast<int64_t>(nbytes));
+    most_bytes.set(std::max(most_bytes.get(), bytes.get()));
+  }
+  void shrink(size_t nbytes) {
+    frees.add(1);
+    bytes.add(-static_cast<int64_t>(nbytes));
+  }
+  bool is_due() const { return static_cast<uint64_t>(bytes.get()) + kUncountedBytes > 2 * kUncountedBytes; }
+};
+
+struct Totals {
+  std::atomic<int64_t> allocations{0}, frees{0}, fresh{0}, bytes{0}, peak{0};
+
+  void raise_peak(int64_t candidate) {
+    for (int64_t peak = this->peak.load(); peak < candidate && !this->peak.compare_exchange_weak(peak, candidate);) {
+    }
+  }
+  void absorb(Tally& tally) {
+    const int64_t change = tally.bytes.get();
+    const int64_t before = bytes.fetch_add(change);
+    raise_peak(before + tally.most_bytes.get());
+    allocations += tally.allocations.get();
+    frees += tally.frees.get();
+    fresh += tally.fresh.get();
+    for (Counter* counter : {&tally.allocations, &tally.frees, &tally.fresh, &tally.bytes, &tally.most_bytes}) {
+      counter->set(0);
+    }
+  }
+};
+
+// ---- threads --------------------------------------------------------------------------------------------------
+
+struct ThreadCache {
+  FreeList lists[kClasses];
+  Tally tally;
+};
+
+// Never destroyed: tensors may be freed by destructors of statics.
+struct Heap {
+  SpanHeap spans;
+  LargeBlocks large;
+  Totals totals;
+  std::vector<ThreadCache*> caches;  // of all threads; under the mutex of `spans`
+};
+
+// Its own word of static TLS, so that the fast paths reach it without a call.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadCache* t_cache = nullptr;
+constinit thread_local bool t_thread_ended = false;
+
+Heap& heap() {
+  static Heap* const instance = [] {
+    static Heap* created = new Heap;
+    // A child of fork must not inherit a lock held by a thread that it does not have.
+    pthread_atfork(
+        [] {
+          created->spans.mutex().lock();
+          created->large.mutex().lock();
+        },
+        [] {
+          created->large.mutex().unlock();
+          created->spans.mutex().unlock();
+        },
+        [] {
+          created->large.mutex().unlock();
+          created->spans.mutex().unlock();
+        });
+    return created;
+  }();
+  return *instance;
+}
+
+void return_blocks(ThreadCache& cache) {
+  for (int c = 0; c < kClasses; ++c) heap().spans.take_back(c, cache.lists[c], cache.lists[c].count);
+}
+
+struct ThreadEnd {
+  ~ThreadEnd() {
+    ThreadCache* cache = t_cache;
+    t_cache = nullptr;
+    t_thread_ended = true;
+    Heap& h = heap();
+    std::lock_guard lock(h.spans.mutex());
+    return_blocks(*cache);
+    h.totals.absorb(cache->tally);
+    std::erase(h.caches, cache);
+    delete cache;
+  }
+};
+
+// Null once the thread's own destructors have run: then blocks pass it by.
+ThreadCache* thread_cache() {
+  if (t_cache || t_thread_ended) return t_cache;
+  auto* cache = new ThreadCache;
+  {
+    std::lock_guard lock(heap().spans.mutex());
+    heap().caches.push_back(cache);
+  }
+  t_cache = cache;
+  thread_local ThreadEnd at_end;
+  static_cast<void>(at_end);
+  return cache;
+}
+
+// Calls f with the tally of this thread, or with one for this call alone; adds it to the totals when `now` or when due.
+template <class F>
+void count(bool now, F f) {
+  ThreadCache* cache = thread_cache();
+  Tally single;
+  Tally& tally = cache ? cache->tally : single;
+  f(tally);
+  if (!cache || now || tally.is_due()) heap().totals.absorb(tally);
+}
+
+[[gnu::noinline]] void settle(ThreadCache& cache) { heap().totals.absorb(cache.tally); }
+
+// ---- allocation off the fast path -----------------------------------------------------------------------------
+
+[[noreturn, gnu::cold]] void fail_out_of_memory(size_t nbytes) {
+  const AllocatorStats stats = cpu_allocator_stats();
+  fail(ErrorKind::OutOfMemory,
+       cat("DefaultCPUAllocator: can't allocate memory: you tried to allocate ", nbytes,
+           " bytes. Error code 12 (Cannot allocate memory). Tensors hold ", stats.allocated_bytes, " bytes, ",
+           stats.reserved_bytes - std::min(stats.allocated_bytes, stats.reserved_bytes),
+           " more are cached, and this machine has ", total_memory(),
+           " bytes of RAM and swap. Free tensors that are no longer needed, use a smaller batch, a smaller dtype or "
+           "torch.no_grad(), or work on the data in parts."));
+}
+
+void* allocate_from_class(size_t nbytes, bool& fresh) {
+  const int c = class_of(nbytes);
+  ThreadCache* cache = thread_cache();
+  FreeList single;
+  FreeList& list = cache ? cache->lists[c] : single;
+  std::lock_guard lock(heap().spans.mutex());
+  if (!heap().spans.refill(c, cache ? kListLimit[c] / 2 : 1, list, fresh)) return nullptr;
+  void* block = list.pop();
+  if (!cache) heap().spans.take_back(c, single, single.count);
+  return block;
+}
+
+[[gnu::noinline]] void* allocate_slow(size_t nbytes) {
+  if (nbytes == 0) return nullptr;
+  if (nbytes > total_memory()) fail_out_of_memory(nbytes);
+  void* memory;
+  bool fresh = true;
+  if constexpr (!kCaching) {
+    if (posix_memalign(&memory, kCpuAlignment, nbytes) != 0) memory = nullptr;
+  } else if (nbytes <= kClassLimit) {
+    memory = allocate_from_class(nbytes, fresh);
+    if (!memory && heap().large.trim() > 0) memory = allocate_from_class(nbytes, fresh);
+  } else {
+    const LargeBlocks::Allocation allocation = heap().large.allocate(nbytes);
+    memory = allocation.memory;
+    fresh = !allocation.reused;
+  }
+  if (!memory) fail_out_of_memory(nbytes);
+  count(nbytes > kClassLimit, [&](Tally& tally) {
+    tally.grow(nbytes);
+    tally.fresh.add(fresh);
+  });
+  return memory;
+}
+
+[[gnu::noinline]] void free_slow(void* memory, size_t nbytes) {
+  if (!memory) return;
+  if constexpr (!kCaching) {
+    std::free(memory);
+  } else if (nbytes <= kClassLimit) {
+    const int c = class_of(nbytes);
+    ThreadCache* cache = thread_cache();
+    FreeList single;
+    FreeList& list = cache ? cache->lists[c] : single;
+    list.push(memory);
+    if (!cache || list.count > kListLimit[c]) {
+      std::lock_guard lock(heap().spans.mutex());
+      heap().spans.take_back(c, list, cache ? list.count / 2 : 1);
+    }
+  } else {
+    heap().large.free(memory);
+  }
+  count(nbytes > kClassLimit, [&](Tally& tally) { tally.shrink(nbytes); });
+}
+
+}  // namespace
+
+void* cpu_allocate(size_t nbytes) {
+  ThreadCache* cache = t_cache;
+  // A size of 0 wraps around and goes the slow way too.
+  if (kCaching && nbytes - 1 < kClassLimit && cache) [[likely]] {
+    FreeList& list = cache->lists[class_of(nbytes)];
+    if (list.head) [[likely]] {
+      cache->tally.grow(nbytes);
+      if (cache->tally.is_due()) [[unlikely]]
+        settle(*cache);
+      return list.pop();
+    }
+  }
+  return allocate_slow(nbytes);
+}
+
+void cpu_free(void* memory, size_t nbytes) {
+  ThreadCache* cache = t_cache;
+  if (kCaching && nbytes - 1 < kClassLimit && cache) [[likely]] {
+    const int c = class_of(nbytes);
+    FreeList& list = cache->lists[c];
+    if (list.count < kListLimit[c]) [[likely]] {
+      list.push(memory);
+      cache->tally.shrink(nbytes);
+      if (cache->tally.is_due()) [[unlikely]]
+        settle(*cache);
+      return;
+    }
+  }
+  free_slow(memory, nbytes);
+}
+
+size_t cpu_trim() {
+  Heap& h = heap();
+  size_t nbytes = h.large.trim();
+  std::lock_guard lock(h.spans.mutex());
+  if (t_cache) return_blocks(*t_cache);
+  return nbytes + h.spans.trim();
+}
+
+AllocatorStats cpu_allocator_stats() {
+  Heap& h = heap();
+  AllocatorStats stats;
+  std::lock_guard lock(h.spans.mutex());
+  stats.allocated_bytes = h.totals.bytes;
+  stats.allocations = h.totals.allocations;
+  stats.frees = h.totals.frees;
+  stats.page_faulting_allocs = h.totals.fresh;
+  int64_t most_uncounted = 0;
+  for (const ThreadCache* cache : h.caches) {
+    const Tally& tally = cache->tally;
+    most_uncounted += tally.most_bytes.get();
+    stats.allocated_bytes += tally.bytes.get();
+    stats.allocations += tally.allocations.get();
+    stats.frees += tally.frees.get();
+    stats.page_faulting_allocs += tally.fresh.get();
+  }
+  h.totals.raise_peak(h.totals.bytes + most_uncounted);
+  stats.peak_allocated = h.totals.peak;
+  stats.cache_hits = stats.allocations - stats.page_faulting_allocs;
+  const MappedBytes mapped = mapped_bytes();
+  stats.reserved_bytes = kCaching ? mapped.now : stats.allocated_bytes;
+  stats.peak_reserved = kCaching ? mapped.peak : stats.peak_allocated;
+  return stats;
+}
+
+void cpu_reset_peak_stats() {
+  Heap& h = heap();
+  std::lock_guard lock(h.spans.mutex());
+  int64_t uncounted = 0;
+  for (ThreadCache* cache : h.caches) {
+    cache->tally.most_bytes.set(cache->tally.bytes.get());
+    uncounted += cache->tally.bytes.get();
+  }
+  h.totals.peak = h.totals.bytes + uncounted;
+  reset_mapped_peak();
+}
+
+}  // namespace mica

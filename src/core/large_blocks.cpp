@@ -1,0 +1,125 @@
+#include "large_blocks.h"
+
+#include <algorithm>
+
+#include "mica/allocator.h"
+#include "mica/error.h"
+#include "system_memory.h"
+
+namespace mica::detail {
+namespace {
+
+// Stands right before the memory that is handed out.
+struct alignas(kCpuAlignment) Header {
+  size_t mapped;
+  uint64_t state;
+};
+constexpr uint64_t kInUse = 0x6d6963612075736eu;
+constexpr uint64_t kCached = 0x6d69636120667265u;
+
+constexpr size_t kGranule = size_t{64} << 10;
+constexpr size_t kHugePageGranuleFrom = size_t{16} << 20;  // from here on a whole huge page is a small rounding
+// What may stay cached beyond the difference between the most that was ever in use and what is now.
+constexpr size_t kSpareBytes = size_t{256} << 20;
+
+Header* header_of(void* memory) { return static_cast<Header*>(memory) - 1; }
+
+}  // namespace
+
+size_t LargeBlocks::mapping_for(size_t nbytes) {
+  const size_t wanted = nbytes + sizeof(Header);
+  return round_up(wanted, wanted >= kHugePageGranuleFrom ? kHugePage : kGranule);
+}
+
+bool LargeBlocks::take_best_fit(size_t wanted, Block& found) {
+  const auto by_size = [](const Block& b, size_t size) { return b.mapped < size; };
+  auto fit = std::lower_bound(cached_.begin(), cached_.end(), wanted, by_size);
+  if (fit == cached_.end() || fit->mapped - wanted > wanted / 4) return false;
+  // Of equal blocks the one freed last: its contents are the likeliest to be in a cache.
+  fit = std::lower_bound(fit, cached_.end(), fit->mapped + 1, by_size) - 1;
+  found = *fit;
+  cached_.erase(fit);
+  cached_bytes_ -= found.mapped;
+  return true;
+}
+
+// So much that the bytes held never exceed the most that was ever in use plus the spare ones. Called under the mutex;
+// the caller unmaps the result without it.
+std::vector<LargeBlocks::Block> LargeBlocks::evict_beyond_limit() {
+  std::vector<Block> evicted;
+  const size_t limit = kSpareBytes + std::max(peak_used_bytes_, used_bytes_) - used_bytes_;
+  while (cached_bytes_ > limit) {
+    const auto oldest = std::min_element(cached_.begin(), cached_.end(),
+                                         [](const Block& a, const Block& b) { return a.freed_at < b.freed_at; });
+    evicted.push_back(*oldest);
+    cached_bytes_ -= oldest->mapped;
+    cached_.erase(oldest);
+  }
+  return evicted;
+}
+
+size_t LargeBlocks::unmap(const std::vector<Block>& blocks) {
+  size_t nbytes = 0;
+  for (const Block& block : blocks) {
+    unmap_pages(block.pages, block.mapped);
+    nbytes += block.mapped;
+  }
+  return nbytes;
+}
+
+LargeBlocks::Allocation LargeBlocks::allocate(size_t nbytes) {
+  Block block{nullptr, mapping_for(nbytes), 0};
+  bool reused;
+  std::vector<Block> evicted;
+  {
+    std::lock_guard lock(mutex_);
+    reused = take_best_fit(block.mapped, block);
+    used_bytes_ += block.mapped;
+    if (!reused) evicted = evict_beyond_limit();
+  }
+  unmap(evicted);
+  if (!reused) {
+    block.pages = map_pages(block.mapped);
+    if (!block.pages && trim() > 0) block.pages = map_pages(block.mapped);
+    if (!block.pages) {
+      std::lock_guard lock(mutex_);
+      used_bytes_ -= block.mapped;
+      return {nullptr, false};
+    }
+  }
+  Header* header = static_cast<Header*>(block.pages);
+  *header = {block.mapped, kInUse};
+  return {header + 1, reused};
+}
+
+void LargeBlocks::free(void* memory) {
+  Header* header = header_of(memory);
+  MICA_CHECK(header->state == kInUse, "cpu_free: this block is ",
+             header->state == kCached ? "already free" : "not from cpu_allocate, or its header was overwritten");
+  header->state = kCached;
+  std::vector<Block> evicted;
+  {
+    std::lock_guard lock(mutex_);
+    const Block block{header, header->mapped, ++frees_};
+    const auto after_equals = std::upper_bound(cached_.begin(), cached_.end(), block,
+                                               [](const Block& a, const Block& b) { return a.mapped < b.mapped; });
+    cached_.insert(after_equals, block);
+    cached_bytes_ += block.mapped;
+    peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes_);
+    used_bytes_ -= block.mapped;
+    evicted = evict_beyond_limit();
+  }
+  unmap(evicted);
+}
+
+size_t LargeBlocks::trim() {
+  std::vector<Block> blocks;
+  {
+    std::lock_guard lock(mutex_);
+    blocks.swap(cached_);
+    cached_bytes_ = 0;
+  }
+  return unmap(blocks);
+}
+
+}  // namespace mica::detail

@@ -1,0 +1,26 @@
+// Pages from the system, counted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mica::detail {
+
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
+constexpr size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Zeroed pages, or null where the system has none. From kHugePage bytes on, aligned to huge pages and backed by them.
+void* map_pages(size_t nbytes);
+void unmap_pages(void* pages, size_t nbytes);
+
+// RAM and swap together: no single request can be larger.
+size_t total_memory();
+
+struct MappedBytes {
+  int64_t now, peak;
+};
+MappedBytes mapped_bytes();
+void reset_mapped_peak();
+
+}  // namespace mica::detail
