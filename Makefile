@@ -11,14 +11,17 @@ TORCH_VENV := .venv-torch
 # An interpreter that has torch; `make test-torch TORCH_PYTHON=...` takes one that is already there.
 TORCH_PYTHON ?= $(TORCH_VENV)/bin/python
 PYTEST_ARGS ?=
+# `make build NINJA_ARGS="-k 0"` goes on after an error.
+NINJA_ARGS ?=
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 .PHONY: build demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
         compile-times clean
 
+# The lock lets several shells build in one directory, one after the other.
 build: build/build.ninja
-	@cmake --build build --parallel $(JOBS) -- --quiet
+	@flock build cmake --build build --parallel $(JOBS) -- --quiet $(NINJA_ARGS)
 
 # The environment imports the package that the build directory holds, and has the `mica` command.
 $(VENV)/.installed: requirements-dev.txt
