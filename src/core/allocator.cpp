@@ -70,16 +70,11 @@ struct Tally {
 };
 
 struct Totals {
-  std::atomic<int64_t> allocations{0}, frees{0}, fresh{0}, bytes{0}, peak{0};
+  int64_t allocations = 0, frees = 0, fresh = 0, bytes = 0, peak = 0;
 
-  void raise_peak(int64_t candidate) {
-    for (int64_t peak = this->peak.load(); peak < candidate && !this->peak.compare_exchange_weak(peak, candidate);) {
-    }
-  }
   void absorb(Tally& tally) {
-    const int64_t change = tally.bytes.get();
-    const int64_t before = bytes.fetch_add(change);
-    raise_peak(before + tally.most_bytes.get());
+    peak = std::max(peak, bytes + tally.most_bytes.get());
+    bytes += tally.bytes.get();
     allocations += tally.allocations.get();
     frees += tally.frees.get();
     fresh += tally.fresh.get();
@@ -100,8 +95,9 @@ struct ThreadCache {
 struct Heap {
   SpanHeap spans;
   LargeBlocks large;
+  // Under the mutex of `spans`:
   Totals totals;
-  std::vector<ThreadCache*> caches;  // of all threads; under the mutex of `spans`
+  std::vector<ThreadCache*> caches;  // of all threads
 };
 
 // Its own word of static TLS, so that the fast paths reach it without a call.
@@ -162,6 +158,11 @@ ThreadCache* thread_cache() {
   return cache;
 }
 
+[[gnu::noinline]] void settle(Tally& tally) {
+  std::lock_guard lock(heap().spans.mutex());
+  heap().totals.absorb(tally);
+}
+
 // Calls f with the tally of this thread, or with one for this call alone; adds it to the totals when `now` or when due.
 template <class F>
 void count(bool now, F f) {
@@ -169,10 +170,8 @@ void count(bool now, F f) {
   Tally single;
   Tally& tally = cache ? cache->tally : single;
   f(tally);
-  if (!cache || now || tally.is_due()) heap().totals.absorb(tally);
+  if (!cache || now || tally.is_due()) settle(tally);
 }
-
-[[gnu::noinline]] void settle(ThreadCache& cache) { heap().totals.absorb(cache.tally); }
 
 // ---- allocation off the fast path -----------------------------------------------------------------------------
 
@@ -252,7 +251,7 @@ void* cpu_allocate(size_t nbytes) {
     if (list.head) [[likely]] {
       cache->tally.grow(nbytes);
       if (cache->tally.is_due()) [[unlikely]]
-        settle(*cache);
+        settle(cache->tally);
       return list.pop();
     }
   }
@@ -268,7 +267,7 @@ void cpu_free(void* memory, size_t nbytes) {
       list.push(memory);
       cache->tally.shrink(nbytes);
       if (cache->tally.is_due()) [[unlikely]]
-        settle(*cache);
+        settle(cache->tally);
       return;
     }
   }
@@ -300,8 +299,7 @@ AllocatorStats cpu_allocator_stats() {
     stats.frees += tally.frees.get();
     stats.page_faulting_allocs += tally.fresh.get();
   }
-  h.totals.raise_peak(h.totals.bytes + most_uncounted);
-  stats.peak_allocated = h.totals.peak;
+  stats.peak_allocated = std::max(h.totals.peak, h.totals.bytes + most_uncounted);
   stats.cache_hits = stats.allocations - stats.page_faulting_allocs;
   const MappedBytes mapped = mapped_bytes();
   stats.reserved_bytes = kCaching ? mapped.now : stats.allocated_bytes;
