@@ -1,0 +1,33 @@
+// The node of a base that was changed in place through one of its views.
+#pragma once
+
+#include "autograd/metadata.h"
+
+namespace mica {
+
+// Sizes, strides and offset of a tensor within its storage.
+struct Geometry {
+  explicit Geometry(const Tensor& t) : sizes(t.sizes()), strides(t.strides()), offset(t.storage_offset()) {}
+  DimVector sizes, strides;
+  int64_t offset;
+};
+
+// The gradient with respect to the changed base becomes the one with respect to the base before: outside the view it passes, inside
+// it goes through the node of the change.
+class CopySlices final : public Node {
+ public:
+  CopySlices(const Tensor& base, const Tensor& view, ViewInfo::Replay replay, Ref<Node> change);
+  const char* name() const override { return "CopySlices"; }
+  void apply(TensorVec& grads, TensorVec& out) override;
+  void release_saved() override;
+
+  Tensor view_of(const Tensor& base) const;  // the view, taken of another tensor with the base's geometry
+  Tensor fresh_base() const;                 // uninitialised, of the base's geometry
+
+ private:
+  Geometry base_, view_;
+  ViewInfo::Replay replay_;
+  Ref<Node> change_;
+};
+
+}  // namespace mica

@@ -1,0 +1,286 @@
+#include "autograd/graph_task.h"
+
+#include <algorithm>
+
+#include "autograd/anomaly.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+namespace {
+
+std::atomic<int64_t> next_number{0};
+[[gnu::tls_model("initial-exec")]] constinit thread_local GraphTask* current_task = nullptr;
+
+class CurrentTaskGuard {
+ public:
+  explicit CurrentTaskGuard(GraphTask* task) : before_(std::exchange(current_task, task)) {}
+  CurrentTaskGuard(const CurrentTaskGuard&) = delete;
+  CurrentTaskGuard& operator=(const CurrentTaskGuard&) = delete;
+  ~CurrentTaskGuard() { current_task = before_; }
+
+ private:
+  GraphTask* before_;
+};
+
+// Whether a sum may be formed in the tensor's own memory: nobody else sees it.
+bool may_add_into(const Tensor& t) {
+  const TensorImpl* impl = t.impl();
+  return impl->use_count() == 1 && !impl->autograd && impl->storage && impl->storage->use_count() == 1 &&
+         !(impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) && t.is_non_overlapping_and_dense();
+}
+
+}  // namespace
+
+GraphTask* GraphTask::current() { return current_task; }
+
+uint32_t GraphTask::slot_for(Node* node) {
+  void* owner = node->task_.load(std::memory_order_relaxed);
+  if (owner == this) return node->task_slot_;
+  const auto slot = static_cast<uint32_t>(slots_.size());
+  if (owner == nullptr && node->task_.compare_exchange_strong(owner, this, std::memory_order_acquire)) {
+    node->task_slot_ = slot;
+  } else {
+    const auto [at, is_new] = contested_.try_emplace(node, slot);
+    if (!is_new) return at->second;
+  }
+  slots_.emplace_back().node = node;
+  return slot;
+}
+
+GraphTask::Slot* GraphTask::find(const Node* node) {
+  if (node->task_.load(std::memory_order_relaxed) == this) [[likely]]
+    return &slots_[node->task_slot_];
+  if (contested_.empty()) return nullptr;
+  const auto at = contested_.find(node);
+  return at == contested_.end() ? nullptr : &slots_[at->second];
+}
+
+void GraphTask::prepare(ArrayRef<Edge> roots, TensorVec root_grads, ArrayRef<Edge> inputs, const BackwardOptions& options) {
+  options_ = options;
+  selective_ = !inputs.empty();
+  number_ = next_number.fetch_add(1, std::memory_order_relaxed);
+  for (const Edge& root : roots) {
+    roots_.push_back(root.function);
+    slot_for(root.function.get());
+  }
+  uint64_t shallowest = 0;
+  if (selective_) {
+    shallowest = UINT64_MAX;
+    for (const Edge& input : inputs)
+      if (input.function) shallowest = std::min(shallowest, input.function->topological);
+  }
+  discover(shallowest);
+  if (selective_) {
+    for (Slot& slot : slots_) slot.needed = false;
+    if (!options.accumulate) captured_.resize(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Slot* slot = inputs[i].function ? find(inputs[i].function.get()) : nullptr;
+      if (!slot) continue;
+      if (options.accumulate) {
+        slot->needed = true;
+      } else {
+        captures_.push_back({inputs[i].input_nr, static_cast<uint32_t>(i), slot->first_capture});
+        slot->first_capture = static_cast<int32_t>(captures_.size()) - 1;
+      }
+    }
+    mark_needed();
+  }
+  EnableGradGuard mode(options.create_graph);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    Node* root = roots[i].function.get();
+    validate_gradient("", i, root_grads[i], root->inputs[roots[i].input_nr]);
+    add_gradient(*find(root), roots[i].input_nr, std::move(root_grads[i]));
+  }
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const auto slot = static_cast<uint32_t>(find(roots[i].function.get()) - slots_.data());
+    const auto listed = [&](const Ready& r) { return r.slot == slot; };
+    if (slots_[slot].missing == 0 && std::none_of(ready_.begin(), ready_.end(), listed)) push_ready(slot);
+  }
+}
+
+// Finds every node below the roots and counts the edges into it. Slots are at once the list of nodes to look at.
+void GraphTask::discover(uint64_t shallowest) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Node* node = slots_[i].node;
+    // An input lies deeper than any node that leads to it.
+    if (node->topological != 0 && node->topological < shallowest) continue;
+    for (const Edge& edge : node->next_edges)
+      if (edge.function) {
+        const uint32_t next = slot_for(edge.function.get());
+        ++slots_[next].missing;
+      }
+  }
+}
+
+// A node is needed if it leads to an input. Depth first, with the path on a stack of our own.
+void GraphTask::mark_needed() {
+  struct Step {
+    uint32_t slot;
+    uint32_t edge = 0;
+  };
+  std::vector<Step> path;
+  const auto wanted = [&](const Slot& s) { return s.needed || s.first_capture >= 0; };
+  for (const Ref<Node>& root : roots_) {
+    path.push_back({static_cast<uint32_t>(find(root.get()) - slots_.data())});
+    while (!path.empty()) {
+      Step& step = path.back();
+      Slot& slot = slots_[step.slot];
+      slot.expanded = true;
+      if (step.edge == slot.node->next_edges.size()) {
+        path.pop_back();
+        continue;
+      }
+      const Node* next = slot.node->next_edges[step.edge].function.get();
+      Slot* below = next ? find(next) : nullptr;
+      if (below && !below->expanded) {
+        path.push_back({static_cast<uint32_t>(below - slots_.data())});
+        continue;  // this edge is looked at again once what lies below it is known
+      }
+      ++step.edge;
+      if (below && wanted(*below)) slot.needed = true;
+    }
+  }
+}
+
+void GraphTask::add_gradient(Slot& slot, uint32_t input_nr, Tensor&& gradient) {
+  if (input_nr > 0 && slot.others.empty()) slot.others.resize(slot.node->inputs.size() - 1);
+  Tensor& sum = input_nr == 0 ? slot.first : slot.others[input_nr - 1];
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+  } else if (gradient.defined()) {
+    if (!grad_enabled() && may_add_into(sum)) {
+      sum.add_(gradient);
+    } else if (!grad_enabled() && may_add_into(gradient)) {
+      gradient.add_(sum);
+      sum = std::move(gradient);
+    } else {
+      sum = add(sum, gradient);
+    }
+  }
+}
+
+void GraphTask::push_ready(uint32_t slot) {
+  ready_.push_back({slots_[slot].node->sequence, slot});
+  std::push_heap(ready_.begin(), ready_.end());
+}
+
+void GraphTask::run() {
+  CurrentTaskGuard current(this);
+  EnableGradGuard mode(options_.create_graph);
+  while (!ready_.empty()) {
+    std::pop_heap(ready_.begin(), ready_.end());
+    const uint32_t slot = ready_.back().slot;
+    ready_.pop_back();
+    evaluate(slots_[slot]);
+  }
+  // A callback may queue further ones.
+  for (size_t i = 0; i < callbacks.size(); ++i) {
+    const std::function<void()> callback = std::move(callbacks[i]);
+    callback();
+  }
+}
+
+void GraphTask::gather(Slot& slot) {
+  grads_.clear();
+  grads_.push_back(std::move(slot.first));
+  const size_t count = slot.node->inputs.size();
+  if (count > 1) [[unlikely]] {
+    for (Tensor& t : slot.others) grads_.push_back(std::move(t));
+    grads_.resize(count);
+    slot.others.clear();
+  }
+}
+
+void GraphTask::evaluate(Slot& slot) {
+  Node& fn = *slot.node;
+  gather(slot);
+  if (selective_) {
+    if (!slot.needed) run_tensor_hooks(fn, grads_);  // otherwise call() does
+    for (int32_t c = slot.first_capture; c >= 0; c = captures_[c].next)
+      captured_[captures_[c].result] = grads_[captures_[c].input_nr];
+    if (!slot.needed) return;
+  }
+  out_.clear();
+  out_.resize(fn.next_edges.size());
+  const bool any = std::any_of(grads_.begin(), grads_.end(), [](const Tensor& t) { return t.defined(); });
+  if (any || fn.runs_without_gradients) {
+    evaluating_ = &fn;
+    call(fn);
+    evaluating_ = nullptr;
+  }
+  if (!options_.keep_graph) fn.release_saved();
+  send(fn);
+}
+
+void GraphTask::call(Node& fn) {
+  try {
+    if (!fn.hooks && !fn.is_accumulator) [[likely]] {
+      fn.apply(grads_, out_);
+    } else {
+      run_tensor_hooks(fn, grads_);
+      if (fn.hooks) run_pre_hooks(fn, grads_);
+      const bool post = fn.hooks && !fn.hooks->post_hooks.empty();
+      TensorVec came;
+      if (post) came = grads_;
+      fn.apply(grads_, out_);
+      if (post) {
+        grads_.clear();
+        run_post_hooks(fn, out_, came);
+      }
+    }
+  } catch (...) {
+    explain_failure(fn);
+  }
+  const size_t edges = fn.next_edges.size();
+  if (out_.size() != edges) [[unlikely]] {
+    const auto surplus = [](const Tensor& t) { return t.defined(); };
+    if (out_.size() < edges || std::any_of(out_.begin() + static_cast<ptrdiff_t>(edges), out_.end(), surplus))
+      fail(cat("Function ", fn.name(), " returned an invalid number of gradients - expected ", edges, ", but got ", out_.size()));
+    out_.resize(edges);
+  }
+  if (anomaly_enabled()) [[unlikely]]
+    check_for_nan(fn, out_);
+}
+
+// Passes the node's results on; undefined ones count as arrived too.
+void GraphTask::send(Node& fn) {
+  const size_t edges = fn.next_edges.size();
+  for (size_t i = 0; i < edges; ++i) {
+    const Edge& edge = fn.next_edges[i];
+    if (!edge.function) continue;
+    Slot* next = find(edge.function.get());
+    if (selective_ && (!next || (!next->needed && next->first_capture < 0))) continue;
+    if (out_[i].defined()) {
+      validate_gradient(fn.name(), i, out_[i], edge.function->inputs[edge.input_nr]);
+      add_gradient(*next, edge.input_nr, std::move(out_[i]));
+    }
+    if (--next->missing == 0) push_ready(static_cast<uint32_t>(next - slots_.data()));
+  }
+}
+
+TensorVec GraphTask::finish() {
+  for (size_t i = 0; i < captured_.size(); ++i)
+    MICA_CHECK(options_.allow_unused || captured_[i].defined(), "The differentiated Tensor at index ", i,
+               " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
+  return std::move(captured_);
+}
+
+void GraphTask::clear() {
+  for (const Slot& slot : slots_)
+    if (slot.node->task_.load(std::memory_order_relaxed) == this) slot.node->task_.store(nullptr, std::memory_order_release);
+  constexpr size_t kWorthKeeping = 4096;
+  slots_.clear();
+  if (slots_.capacity() > kWorthKeeping) slots_.shrink_to_fit();
+  contested_.clear();
+  ready_.clear();
+  captures_.clear();
+  captured_.clear();
+  grads_.clear();
+  out_.clear();
+  callbacks.clear();
+  evaluating_ = nullptr;
+  roots_.clear();  // last: they hold the nodes
+}
+
+}  // namespace mica

@@ -1,0 +1,232 @@
+// How results, in-place changes and views enter the graph.
+#include <algorithm>
+#include <cstring>
+
+#include "autograd/copy_slices.h"
+#include "autograd/metadata.h"
+#include "mica/allocator.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+void* AutogradMeta::operator new(size_t size) { return cpu_allocate(size); }
+void AutogradMeta::operator delete(void* p, size_t size) { cpu_free(p, size); }
+
+AutogradMeta::~AutogradMeta() {
+  if (!extras || !extras->retained) return;
+  std::lock_guard lock(extras->retained->mutex);
+  extras->retained->owner = nullptr;
+}
+
+AutogradMeta& autograd_meta(const Tensor& t) {
+  TensorImpl* impl = t.impl();
+  if (!impl->autograd) impl->autograd = new AutogradMeta;
+  return *impl->autograd;
+}
+
+void delete_autograd_meta(AutogradMeta* meta) { delete meta; }
+
+bool view_requires_grad(const TensorImpl* t) {
+  return t->autograd && t->autograd->base.defined() && t->autograd->base.requires_grad();
+}
+
+bool any_requires_grad(TensorList list) {
+  return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return any_requires_grad(t); });
+}
+
+Tensor bare_alias(const Tensor& t) {
+  const TensorImpl* from = t.impl();
+  TensorImpl* impl =
+      TensorImpl::create(from->storage, from->view.dtype, from->view.device, t.sizes(), t.strides(), from->offset);
+  impl->bits = from->bits & ~tensor_bit::kWrappedNumber;
+  impl->own_version = from->own_version;
+  return Tensor::adopt(impl);
+}
+
+std::string forward_name(const Node& node) {
+  std::string name = node.name();
+  const size_t suffix = name.rfind("Backward");
+  if (suffix != std::string::npos && name.find_first_not_of("0123456789", suffix + 8) == std::string::npos) name.resize(suffix);
+  return name;
+}
+
+namespace {
+
+void note_depth(Node& node) {
+  uint64_t deepest = 0;
+  for (const Edge& e : node.next_edges)
+    if (e.function) deepest = std::max(deepest, e.function->topological);
+  node.topological = deepest + 1;
+}
+
+void set_edge(const Tensor& t, Ref<Node> node, uint32_t output_nr) {
+  AutogradMeta& meta = autograd_meta(t);
+  meta.grad_fn = std::move(node);
+  meta.output_nr = output_nr;
+  t.impl()->has_grad_fn = true;
+}
+
+constexpr const char* kMoveBoth =
+    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and "
+    "the inplace either both inside the ";
+
+// A view whose history cannot be rewritten is not to be changed in place, by itself or through its base.
+void check_rewritable(const AutogradMeta& view, bool through_base) {
+  using Creation = ViewInfo::Creation;
+  if (view.creation == Creation::Normal) return;
+  const char* change = through_base ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
+  std::string message;
+  if (view.grad_fn) {
+    message = cat("Output ", view.output_nr, " of ", forward_name(*view.grad_fn), " is a view and ", change, ".");
+  } else if (view.creation == Creation::InInference) {
+    message = cat("A view was created in inference mode and ", change, " in normal mode.");
+  } else {
+    message = cat("A view was created in no_grad mode and ", change, " with grad mode enabled.");
+  }
+  const char* inside = view.creation == Creation::InInference ? "inference_mode" : "no_grad";
+  switch (view.creation) {
+    case Creation::Normal:
+      break;
+    case Creation::InNoGrad:
+    case Creation::InInference:
+      message += cat(kMoveBoth, inside,
+                     " block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked).");
+      break;
+    case Creation::MultiOutput:
+      message +=
+          " This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
+          "modified inplace. You should replace the inplace operation by an out-of-place one.";
+      break;
+    case Creation::InCustomFunction:
+      message +=
+          " This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
+          "view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This "
+          "behavior is forbidden. You can fix this by cloning the output of the custom Function.";
+      break;
+  }
+  fail(std::move(message));
+}
+
+// A view of a view is remembered as a view of the base.
+ViewInfo::Replay compose(const ViewInfo::Replay& outer, ViewInfo::Replay inner, const Tensor& self, const Tensor& view) {
+  if (!inner) {
+    return [outer, geometry = Geometry(view), self_offset = self.storage_offset()](const Tensor& base) {
+      const Tensor again = outer(base);
+      return as_strided(again, geometry.sizes, geometry.strides, geometry.offset - self_offset + again.storage_offset());
+    };
+  }
+  if (outer) return [outer, inner = std::move(inner)](const Tensor& base) { return inner(outer(base)); };
+  const Tensor& base = self.impl()->autograd->base;
+  return [inner = std::move(inner), geometry = Geometry(self), base_offset = base.storage_offset()](const Tensor& b) {
+    return inner(as_strided(b, geometry.sizes, geometry.strides, geometry.offset - base_offset + b.storage_offset()));
+  };
+}
+
+}  // namespace
+
+Edge gradient_edge(const Tensor& t) {
+  if (!t.defined()) return {};
+  const TensorImpl* impl = t.impl();
+  if (!impl->autograd && !impl->requires_grad_leaf) return {};
+  if (Node* fn = t.grad_fn()) return {Ref<Node>(fn), impl->autograd->output_nr};
+  if (!impl->requires_grad_leaf) return {};
+  return {accumulator_of(t, true), 0};
+}
+
+void set_history(const Tensor& result, const Ref<Node>& node) {
+  if (node->topological == 0) note_depth(*node);
+  const uint32_t output_nr = node->add_input(result);
+  if (result.defined()) set_edge(result, node, output_nr);
+}
+
+void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation) {
+  set_view(view, self, creation, nullptr);
+}
+
+void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay) {
+  if (self.is_inference() || view.is_same(self)) return;
+  AutogradMeta& meta = autograd_meta(view);
+  const AutogradMeta* parent = self.impl()->autograd;
+  const bool of_view = parent && parent->base.defined();
+  if (inference_mode_enabled()) {
+    creation = ViewInfo::Creation::InInference;
+  } else if (!grad_enabled()) {
+    creation = ViewInfo::Creation::InNoGrad;
+  }
+  if (creation == ViewInfo::Creation::Normal && of_view) creation = parent->creation;
+  if (of_view) {
+    const bool replayed = parent->extras && parent->extras->replay;
+    if (replayed || replay) {
+      replay = compose(replayed ? parent->extras->replay : nullptr, std::move(replay), self, view);
+    }
+  }
+  if (replay) extras(meta).replay = std::move(replay);
+  meta.base = of_view ? parent->base : self;
+  meta.creation = creation;
+  meta.view_version = view.version();
+}
+
+Node* Tensor::grad_fn() const {
+  AutogradMeta* meta = impl_->autograd;
+  if (!meta) return nullptr;
+  if (!meta->base.defined() || impl_->version() == meta->view_version) return meta->grad_fn.get();
+  if (!meta->grad_fn && !meta->base.requires_grad()) return nullptr;
+  Ref<Node> function;  // the one replaced, in the end: it dies after the lock is released
+  std::lock_guard lock(accumulation_mutex(impl_.get()));
+  const uint32_t version = impl_->version();
+  if (version == meta->view_version) return meta->grad_fn.get();
+  check_rewritable(*meta, true);
+  // The base was changed since: what flows into the view now comes from the changed base.
+  EnableGradGuard record;
+  ModeGuard plain(mode_bit::kInference | mode_bit::kSavedTensorHooks, false);
+  const Tensor& base = meta->base;
+  const Tensor again = meta->extras && meta->extras->replay ? meta->extras->replay(base)
+                                                            : base.as_strided(sizes(), strides(), storage_offset());
+  function = Ref<Node>(again.grad_fn());
+  if (function) move_retained_grad(*meta, meta->grad_fn.get(), function.get(), 0);
+  std::swap(meta->grad_fn, function);
+  meta->output_nr = 0;
+  meta->view_version = version;
+  impl_->has_grad_fn = static_cast<bool>(meta->grad_fn);
+  return meta->grad_fn.get();
+}
+
+void check_inplace_slow(const Tensor& self, bool requires_grad) {
+  MICA_CHECK(!self.is_inference() || inference_mode_enabled(),
+             "Inplace update to inference tensor outside InferenceMode is not allowed."
+             "You can make a clone to get a normal tensor before doing inplace update."
+             "See https://github.com/pytorch/rfcs/pull/17 for more details.");
+  if (!requires_grad || !grad_enabled()) return;
+  const AutogradMeta* meta = self.impl()->autograd;
+  if (meta && meta->base.defined()) {
+    check_rewritable(*meta, false);
+    MICA_CHECK(!self.requires_grad() || meta->base.grad_fn(),
+               "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  }
+  MICA_CHECK(!self.requires_grad() || self.grad_fn(),
+             "a leaf Variable that requires grad is being used in an in-place operation.");
+}
+
+void rebase_history(const Tensor& self, const Ref<Node>& node) {
+  const DType dtype = self.dtype();
+  if (!is_floating(dtype) && !is_complex(dtype)) return;
+  if (node->topological == 0) note_depth(*node);
+  AutogradMeta& meta = autograd_meta(self);
+  if (!meta.base.defined()) {
+    const uint32_t output_nr = node->add_input(self);
+    move_retained_grad(meta, meta.grad_fn.get(), node.get(), output_nr);
+    set_edge(self, node, output_nr);
+    return;
+  }
+  MICA_CHECK(node->inputs.empty(), "Functions which modify views in-place must return a single Variable");
+  node->add_input(self);
+  const Tensor& base = meta.base;
+  auto slices = Ref<Node>::adopt(new CopySlices(base, self, meta.extras ? meta.extras->replay : nullptr, node));
+  note_depth(*slices);
+  AutogradMeta& base_meta = autograd_meta(base);
+  move_retained_grad(base_meta, base_meta.grad_fn.get(), slices.get(), 0);
+  set_edge(base, std::move(slices), 0);
+  self.grad_fn();
+}
+
+}  // namespace mica

@@ -1,0 +1,142 @@
+#include <algorithm>
+
+#include "autograd/metadata.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+namespace {
+
+template <class Callable>
+HookHandle append_hook(HookList<Callable>& list, Callable call, std::string name = {}, uint32_t input_nr = 0) {
+  std::erase_if(list, [](const auto& h) { return h->removed.load(); });
+  auto record = std::make_shared<HookOf<Callable>>();
+  record->call = std::move(call);
+  record->name = std::move(name);
+  record->input_nr = input_nr;
+  list.push_back(record);
+  return HookHandle(record);
+}
+
+NodeHooks& hooks_of(Node& node) {
+  if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
+  return *node.hooks;
+}
+
+// A hook may add or remove hooks while the list is walked, so that each step holds its own record.
+template <class Callable, class Body>
+void for_each_hook(const HookList<Callable>& list, Body body) {
+  for (size_t i = 0; i < list.size(); ++i)
+    if (auto hook = list[i]; !hook->removed) body(*hook);
+}
+
+void check_hook_result(const std::string& name, const Tensor& before, const Tensor& after) {
+  MICA_CHECK(before.dtype() == after.dtype() && before.device().type == after.device().type, "hook '", name,
+             "' has changed the type of value (was torch.", info(before.dtype()).legacy, "Tensor got torch.",
+             info(after.dtype()).legacy, "Tensor)");
+  MICA_CHECK(before.device() == after.device(), "hook '", name, "' has changed the device of value (was ", before.device(),
+             " got ", after.device(), ")");
+  MICA_CHECK(before.sizes() == after.sizes(), "hook '", name, "' has changed the size of value");
+}
+
+void call_gradient_hooks(const HookList<GradHook>& list, TensorVec& grads) {
+  for_each_hook(list, [&](HookOf<GradHook>& hook) {
+    Tensor& gradient = grads[hook.input_nr];
+    if (!gradient.defined()) return;
+    Tensor replacement = hook.call(gradient);
+    if (!replacement.defined()) return;
+    check_hook_result(hook.name, gradient, replacement);
+    gradient = std::move(replacement);
+  });
+}
+
+}  // namespace
+
+void RetainedGrad::deliver(const Tensor& gradient) {
+  Tensor before;
+  {
+    std::lock_guard lock(mutex);
+    if (!owner) return;
+    before = owner->grad;
+  }
+  Tensor sum = before.defined() ? add(before, gradient) : clone(gradient);
+  std::lock_guard lock(mutex);
+  if (owner) std::swap(owner->grad, sum);
+}
+
+void run_tensor_hooks(Node& node, TensorVec& grads) {
+  if (node.is_accumulator) {
+    const Tensor& leaf = static_cast<AccumulateGrad&>(node).variable;
+    if (const auto& rare = leaf.impl()->autograd->extras) call_gradient_hooks(rare->leaf_hooks, grads);
+    return;
+  }
+  if (!node.hooks) return;
+  call_gradient_hooks(node.hooks->tensor_hooks, grads);
+  for (const auto& retained : node.hooks->retained)
+    if (const Tensor& gradient = grads[retained->input_nr]; gradient.defined()) retained->deliver(gradient);
+}
+
+void run_pre_hooks(Node& node, TensorVec& grads) {
+  for_each_hook(node.hooks->pre_hooks, [&](HookOf<NodePreHook>& hook) {
+    hook.call(grads);
+    MICA_CHECK(grads.size() == node.inputs.size(), "a pre-hook of ", node.name(), " has changed the number of gradients");
+  });
+}
+
+void run_post_hooks(Node& node, TensorVec& grad_inputs, const TensorVec& grad_outputs) {
+  const size_t count = grad_inputs.size();
+  for_each_hook(node.hooks->post_hooks, [&](HookOf<NodePostHook>& hook) {
+    hook.call(grad_inputs, grad_outputs);
+    MICA_CHECK(grad_inputs.size() == count, "a hook of ", node.name(), " has changed the number of gradients");
+  });
+}
+
+namespace autograd {
+
+HookHandle register_hook(const Tensor& t, GradHook hook, std::string name) {
+  MICA_CHECK(t.requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
+  if (Node* fn = t.grad_fn()) {
+    return append_hook(hooks_of(*fn).tensor_hooks, std::move(hook), std::move(name), static_cast<uint32_t>(t.output_nr()));
+  }
+  return append_hook(extras(autograd_meta(t)).leaf_hooks, std::move(hook), std::move(name));
+}
+
+HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulateHook hook) {
+  MICA_CHECK(leaf.requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
+  MICA_CHECK(leaf.is_leaf(), "post accumulate grad hooks cannot be registered on non-leaf tensors");
+  return append_hook(extras(autograd_meta(leaf)).post_accumulate_hooks, std::move(hook));
+}
+
+HookHandle register_prehook(Node& node, NodePreHook hook) { return append_hook(hooks_of(node).pre_hooks, std::move(hook)); }
+
+HookHandle register_posthook(Node& node, NodePostHook hook) {
+  return append_hook(hooks_of(node).post_hooks, std::move(hook));
+}
+
+}  // namespace autograd
+
+void Tensor::retain_grad() const {
+  MICA_CHECK(requires_grad(), "can't retain_grad on Tensor that has requires_grad=False");
+  Node* fn = grad_fn();
+  if (!fn || retains_grad()) return;
+  AutogradMeta& meta = autograd_meta(*this);
+  auto retained = std::make_shared<RetainedGrad>();
+  retained->owner = &meta;
+  retained->input_nr = meta.output_nr;
+  hooks_of(*fn).retained.push_back(retained);
+  extras(meta).retained = std::move(retained);
+  meta.retains_grad = true;
+}
+
+bool Tensor::retains_grad() const { return impl_->autograd && impl_->autograd->retains_grad; }
+
+// After an in-place change the gradient to retain is the one with respect to the changed tensor: other hooks stay where they are.
+void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr) {
+  if (!meta.retains_grad || from == to) return;
+  std::shared_ptr<RetainedGrad> retained = meta.extras->retained;
+  if (from && from->hooks) std::erase(from->hooks->retained, retained);
+  retained->input_nr = output_nr;
+  hooks_of(*to).retained.push_back(std::move(retained));
+}
+
+}  // namespace mica

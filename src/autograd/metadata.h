@@ -1,0 +1,68 @@
+// The parts of a tensor's autograd state that only src/autograd sees.
+#pragma once
+
+#include <mutex>
+
+#include "mica/autograd.h"
+
+namespace mica {
+
+inline constexpr const char* kGraphFreed =
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward.";
+
+// Shared between a non-leaf that retains its gradient and the node that computes it. Whichever dies first, the other goes on.
+struct RetainedGrad {
+  std::mutex mutex;
+  AutogradMeta* owner = nullptr;  // null when the tensor has died
+  uint32_t input_nr = 0;
+  void deliver(const Tensor& gradient);
+};
+
+struct AutogradExtras {
+  ViewInfo::Replay replay;
+  HookList<GradHook> leaf_hooks;
+  HookList<PostAccumulateHook> post_accumulate_hooks;
+  std::shared_ptr<RetainedGrad> retained;
+  Ref<Node> foreign_accumulator;  // of another tensor, for which this one stands
+};
+
+inline AutogradExtras& extras(AutogradMeta& meta) {
+  if (!meta.extras) meta.extras = std::make_unique<AutogradExtras>();
+  return *meta.extras;
+}
+
+// Adds up gradients that reach a leaf. Holds the leaf; the leaf only borrows it.
+class AccumulateGrad final : public Node {
+ public:
+  explicit AccumulateGrad(const Tensor& leaf);
+  ~AccumulateGrad() override;
+  const char* name() const override { return "AccumulateGrad"; }
+  void apply(TensorVec& grads, TensorVec& out) override;
+
+  const Tensor variable;
+};
+
+// The leaf's accumulator, made on demand (create) or only if a graph holds it at present.
+Ref<Node> accumulator_of(const Tensor& leaf, bool create);
+
+// One of a fixed set of locks, chosen by the tensor. Nothing that may call user code runs under it.
+std::mutex& accumulation_mutex(const TensorImpl* t);
+
+// A tensor of the same memory, geometry and version count, without history.
+Tensor bare_alias(const Tensor& t);
+
+// "Mul" for MulBackward0: how torch names a function in messages about its outputs.
+std::string forward_name(const Node& node);
+
+// `data` as output `output_nr` of `owner`, for gradients of gradients. An in-place change made through a view reaches the graph as a
+// node of the view's base: the history then leads there.
+Tensor attach_output_history(Tensor data, Node* owner, uint32_t output_nr);
+
+void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr);
+void run_tensor_hooks(Node& node, TensorVec& grads);
+void run_pre_hooks(Node& node, TensorVec& grads);
+void run_post_hooks(Node& node, TensorVec& grad_inputs, const TensorVec& grad_outputs);
+
+}  // namespace mica

@@ -1,0 +1,167 @@
+#include "autograd/metadata.h"
+
+namespace mica {
+
+namespace {
+
+struct HookStack {
+  std::vector<std::shared_ptr<const SavedTensorHooks>> hooks;
+  std::optional<std::string> disabled;
+};
+HookStack& hook_stack() {
+  static thread_local HookStack stack;
+  return stack;
+}
+
+}  // namespace
+
+struct SavedTensor::Packed {
+  std::shared_ptr<const SavedTensorHooks> hooks;
+  std::shared_ptr<void> object;
+  Ref<Node> grad_fn;  // of a tensor that is not the node's own output
+  Ref<Node> accumulator;
+  bool requires_grad = false;
+};
+void SavedTensor::DeletePacked::operator()(Packed* p) const { delete p; }
+
+SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
+  if (!t.defined()) return;
+  TensorImpl* impl = t.impl();
+  MICA_CHECK(!(impl->bits & tensor_bit::kInference),
+             "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "
+             "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+             "`torch.no_grad()` instead of `torch.inference_mode()`.");
+  saved_version_ = impl->version();
+  if (impl->autograd) output_nr_ = impl->autograd->output_nr;
+  if (thread_modes & mode_bit::kSavedTensorHooks) [[unlikely]] {
+    pack(t, hook_stack().hooks.back());
+    return;
+  }
+  if (is_output) {
+    data_ = bare_alias(t);
+    state_ = State::Output;
+  } else {
+    data_ = t;
+    state_ = State::Original;
+  }
+}
+
+void SavedTensor::pack(const Tensor& t, std::shared_ptr<const SavedTensorHooks> hooks) {
+  std::unique_ptr<Packed, DeletePacked> packed(new Packed);
+  if (!is_output_) {
+    if (Node* fn = t.grad_fn()) {
+      packed->grad_fn = Ref<Node>(fn);
+    } else if (t.requires_grad()) {
+      packed->accumulator = accumulator_of(t, true);
+    }
+  }
+  packed->requires_grad = t.requires_grad();
+  const uint32_t version = t.version();
+  {
+    NoGradGuard no_grad;
+    // Tensors that the hook itself saves, if it turns gradients on, are not packed again.
+    ModeGuard unhooked(mode_bit::kSavedTensorHooks, false);
+    packed->object = hooks->pack(t);
+  }
+  MICA_CHECK(t.version() == version,
+             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified "
+             "by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform "
+             "in-place operations on the input to a pack hook.");
+  packed->hooks = std::move(hooks);
+  packed_ = std::move(packed);
+  data_ = {};
+  state_ = State::Packed;
+}
+
+void SavedTensor::register_hooks(std::shared_ptr<const SavedTensorHooks> hooks) {
+  MICA_CHECK(state_ != State::Undefined, "Calling register_hooks on a saved tensor with value None is forbidden");
+  MICA_CHECK(state_ != State::Packed, "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one "
+             "pair of hooks is allowed at a time.");
+  MICA_CHECK(state_ != State::Released, kGraphFreed);
+  if (data_.version() != saved_version_) fail_changed(nullptr);
+  const Tensor saved = data_;
+  pack(saved, std::move(hooks));
+}
+
+Tensor SavedTensor::unpack(Node* owner, bool with_history) const {
+  switch (state_) {
+    case State::Undefined:
+      return {};
+    case State::Released:
+      fail(kGraphFreed);
+    case State::Original:
+      if (data_.impl()->version() != saved_version_) fail_changed(nullptr);
+      return data_;
+    case State::Output:
+      if (data_.impl()->version() != saved_version_) fail_changed(owner);
+      if (!owner || !(grad_enabled() || with_history)) return data_;
+      return attach_output_history(bare_alias(data_), owner, output_nr_);
+    case State::Packed:
+      break;
+  }
+  Tensor data = packed_->hooks->unpack(packed_->object);
+  MICA_CHECK(data.defined(), "the unpack hook of a saved tensor must return a tensor");
+  if (!packed_->requires_grad) return data;
+  Tensor result = bare_alias(data);
+  if (is_output_) return owner ? attach_output_history(std::move(result), owner, output_nr_) : result;
+  AutogradMeta& meta = autograd_meta(result);
+  if (packed_->grad_fn) {
+    meta.grad_fn = packed_->grad_fn;
+    meta.output_nr = output_nr_;
+    result.impl()->has_grad_fn = true;
+    return result;
+  }
+  if (!packed_->accumulator || static_cast<AccumulateGrad&>(*packed_->accumulator).variable.is_same(data)) return data;
+  // Gradients of what is computed from the unpacked tensor belong to the leaf that was saved.
+  extras(meta).foreign_accumulator = packed_->accumulator;
+  meta.accumulator = packed_->accumulator.get();
+  result.impl()->requires_grad_leaf = true;
+  return result;
+}
+
+void SavedTensor::fail_changed(Node* owner) const {
+  std::string message =
+      cat("one of the variables needed for gradient computation has been modified by an inplace operation: [",
+          data_.is_cuda() ? "torch.cuda." : "torch.", info(data_.dtype()).legacy, "Tensor ", data_.sizes(), "]");
+  Node* made_by = owner ? owner : data_.grad_fn();
+  if (made_by) message += cat(", which is output ", owner ? output_nr_ : data_.output_nr(), " of ", forward_name(*made_by), ",");
+  message += cat(" is at version ", data_.version(), "; expected version ", saved_version_, " instead.");
+  message += anomaly_enabled()
+                 ? " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+                   "question was changed in there or anywhere later. Good luck!"
+                 : " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+                   "torch.autograd.set_detect_anomaly(True, check_nan=False).";
+  fail(std::move(message));
+}
+
+void SavedTensor::reset() {
+  if (state_ == State::Undefined) return;
+  data_ = {};
+  packed_.reset();
+  state_ = State::Released;
+}
+
+namespace autograd {
+
+void push_saved_tensor_hooks(std::shared_ptr<const SavedTensorHooks> hooks) {
+  HookStack& stack = hook_stack();
+  if (stack.disabled) fail(*stack.disabled);
+  stack.hooks.push_back(std::move(hooks));
+  set_modes(mode_bit::kSavedTensorHooks, true);
+}
+
+void pop_saved_tensor_hooks() {
+  HookStack& stack = hook_stack();
+  MICA_CHECK(!stack.hooks.empty(), "no saved_tensors_hooks are active");
+  stack.hooks.pop_back();
+  set_modes(mode_bit::kSavedTensorHooks, !stack.hooks.empty());
+}
+
+std::optional<std::string> disable_saved_tensor_hooks(std::optional<std::string> message) {
+  HookStack& stack = hook_stack();
+  MICA_CHECK(!message || stack.hooks.empty(), message.value_or(""));
+  return std::exchange(stack.disabled, std::move(message));
+}
+
+}  // namespace autograd
+}  // namespace mica
