@@ -1,0 +1,227 @@
+// Copies into packed panels, with conversion and transposition, and the rounding of finished sums into C.
+#include "backends/cpu/gemm/kernels.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "mica/error.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/gemm/element_copy.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "backends/cpu/gemm/element_io-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::gemm_impl {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class S, class T>
+HWY_INLINE T to_sum(S value) {
+  return static_cast<T>(value);
+}
+
+template <class S>
+HWY_INLINE void copy_run(const S* src, SumOf<S>* dst, int64_t count) {
+  using T = SumOf<S>;
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(load_as(d, src + i), d, dst + i);
+  for (; i < count; ++i) dst[i] = to_sum<S, T>(src[i]);
+}
+
+// dst[j * stride_dst + i] = src[i * stride_src + j] for a 4 x 4 block of 32-bit sums.
+template <class S>
+HWY_INLINE void transpose_4x4(const S* src, int64_t src_stride, SumOf<S>* dst, int64_t dst_stride) {
+  using T = SumOf<S>;
+  const hn::FixedTag<T, 4> d;
+  const hn::Repartition<uint64_t, decltype(d)> wide;
+  const auto r0 = load_as(d, src), r1 = load_as(d, src + src_stride);
+  const auto r2 = load_as(d, src + 2 * src_stride), r3 = load_as(d, src + 3 * src_stride);
+  const auto p0 = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)),
+             p1 = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
+  const auto q0 = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3)),
+             q1 = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, p0, q0)), d, dst);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, p0, q0)), d, dst + dst_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, p1, q1)), d, dst + 2 * dst_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, p1, q1)), d, dst + 3 * dst_stride);
+}
+
+// src has unit column stride, dst unit row stride.
+template <class S>
+void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
+  using T = SumOf<S>;
+  constexpr int64_t kBlock = 16;  // columns per pass: one cache line of a 4-byte source
+  for (int64_t j0 = 0; j0 < s.cols; j0 += kBlock) {
+    const int64_t j1 = std::min(s.cols, j0 + kBlock);
+    int64_t i = 0;
+    if constexpr (sizeof(T) == 4 && HWY_TARGET != HWY_SCALAR) {
+      for (; i + 4 <= s.rows; i += 4) {
+        int64_t j = j0;
+        for (; j + 4 <= j1; j += 4) {
+          transpose_4x4(src + i * s.src_row_stride + j, s.src_row_stride, dst + j * s.dst_col_stride + i,
+                        s.dst_col_stride);
+        }
+        for (; j < j1; ++j) {
+          for (int64_t r = i; r < i + 4; ++r)
+            dst[j * s.dst_col_stride + r] = to_sum<S, T>(src[r * s.src_row_stride + j]);
+        }
+      }
+    }
+    for (; i < s.rows; ++i) {
+      for (int64_t j = j0; j < j1; ++j) dst[j * s.dst_col_stride + i] = to_sum<S, T>(src[i * s.src_row_stride + j]);
+    }
+  }
+}
+
+template <class S>
+void copy(const void* src_bytes, void* dst_bytes, const CopyShape& shape) {
+  using T = SumOf<S>;
+  const S* src = static_cast<const S*>(src_bytes);
+  T* dst = static_cast<T*>(dst_bytes);
+  CopyShape s = shape;
+  // The dimension along which both step by the least comes last.
+  const bool swap = s.src_row_stride == 1 && (s.dst_row_stride == 1 || s.src_col_stride != 1);
+  if (swap) {
+    std::swap(s.rows, s.cols);
+    std::swap(s.src_row_stride, s.src_col_stride);
+    std::swap(s.dst_row_stride, s.dst_col_stride);
+  }
+  if (s.src_col_stride == 1 && s.dst_col_stride == 1) {
+    for (int64_t i = 0; i < s.rows; ++i) copy_run<S>(src + i * s.src_row_stride, dst + i * s.dst_row_stride, s.cols);
+  } else if (s.src_col_stride == 1 && s.dst_row_stride == 1) {
+    copy_transposed<S>(src, dst, s);
+  } else {
+    for (int64_t i = 0; i < s.rows; ++i) {
+      for (int64_t j = 0; j < s.cols; ++j) {
+        dst[i * s.dst_row_stride + j * s.dst_col_stride] =
+            to_sum<S, T>(src[i * s.src_row_stride + j * s.src_col_stride]);
+      }
+    }
+  }
+}
+
+// Complex numbers wider than a vector lane are copied as they are; this serves complex128.
+void copy_16_bytes(const void* src_bytes, void* dst_bytes, const CopyShape& s) {
+  const complex128* src = static_cast<const complex128*>(src_bytes);
+  complex128* dst = static_cast<complex128*>(dst_bytes);
+  for (int64_t i = 0; i < s.rows; ++i) {
+    for (int64_t j = 0; j < s.cols; ++j) {
+      dst[i * s.dst_row_stride + j * s.dst_col_stride] = src[i * s.src_row_stride + j * s.src_col_stride];
+    }
+  }
+}
+
+template <class S>
+void finish(const void* sums_bytes, void* c_bytes, const FinishShape& s, const Epilogue& e) {
+  using T = SumOf<S>;
+  const T alpha = *reinterpret_cast<const T*>(e.alpha), beta = *reinterpret_cast<const T*>(e.beta);
+  const S* bias = static_cast<const S*>(e.bias);
+  for (int64_t i = 0; i < s.rows; ++i) {
+    const T* sums = static_cast<const T*>(sums_bytes) + i * s.sums_stride;
+    S* c = static_cast<S*>(c_bytes) + i * s.c_row_stride;
+    int64_t j = 0;
+    if constexpr (!std::is_integral_v<S>) {
+      if (s.c_col_stride == 1) {
+        const hn::ScalableTag<T> d;
+        const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+        for (; j + lanes <= s.cols; j += lanes) {
+          auto v = hn::Mul(hn::LoadU(d, sums + j), hn::Set(d, alpha));
+          if (e.reads_c) v = multiply_add(d, load_as(d, c + j), hn::Set(d, beta), v);
+          if (bias) v = hn::Add(v, load_as(d, bias + j));
+          store_as(d, v, c + j);
+        }
+      }
+    }
+    using U = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+    for (; j < s.cols; ++j) {
+      S& to = c[j * s.c_col_stride];
+      U v = static_cast<U>(sums[j]) * static_cast<U>(alpha);
+      if (e.reads_c) v += static_cast<U>(to_sum<S, T>(to)) * static_cast<U>(beta);
+      if (bias) v += static_cast<U>(to_sum<S, T>(bias[j]));
+      to = static_cast<S>(v);
+    }
+  }
+}
+
+// The sums of a complex product are those of the real product of rows (re, im) with columns (re, im).
+template <class R>
+void finish_complex(const void* sums_bytes, void* c_bytes, const FinishShape& s, const Epilogue& e) {
+  using C = std::complex<R>;
+  const C alpha = *reinterpret_cast<const C*>(e.alpha), beta = *reinterpret_cast<const C*>(e.beta);
+  const C* bias = static_cast<const C*>(e.bias);
+  const bool scales = alpha != C(1);
+  for (int64_t i = 0; i < s.rows; ++i) {
+    const R* re = static_cast<const R*>(sums_bytes) + 2 * i * s.sums_stride;
+    const R* im = re + s.sums_stride;
+    C* c = static_cast<C*>(c_bytes) + i * s.c_row_stride;
+    for (int64_t j = 0; j < s.cols; ++j) {
+      C& to = c[j * s.c_col_stride];
+      C v(re[2 * j] - im[2 * j + 1], re[2 * j + 1] + im[2 * j]);
+      if (scales) v = alpha * v;
+      if (e.reads_c) v += beta * to;
+      if (bias) v += bias[j];
+      to = v;
+    }
+  }
+}
+
+#define MICA_CASE_COPY(T, Name) \
+  case DType::Name:             \
+    return copy<T>;
+#define MICA_CASE_FINISH(T, Name) \
+  case DType::Name:               \
+    return finish<T>;
+
+CopyFn choose_copy(DType dtype) {
+  switch (dtype) {
+    MICA_FORALL_INTEGRAL(MICA_CASE_COPY)
+    MICA_FORALL_UNSIGNED(MICA_CASE_COPY)
+    MICA_FORALL_FLOATING(MICA_CASE_COPY)
+    case DType::Complex64:
+      return copy<int64_t>;
+    case DType::Complex128:
+      return copy_16_bytes;
+    default:
+      return nullptr;
+  }
+}
+
+FinishFn choose_finish(DType dtype) {
+  switch (dtype) {
+    MICA_FORALL_INTEGRAL(MICA_CASE_FINISH)
+    MICA_FORALL_UNSIGNED(MICA_CASE_FINISH)
+    MICA_FORALL_FLOATING(MICA_CASE_FINISH)
+    case DType::Complex64:
+      return finish_complex<float>;
+    case DType::Complex128:
+      return finish_complex<double>;
+    default:
+      return nullptr;
+  }
+}
+
+#undef MICA_CASE_COPY
+#undef MICA_CASE_FINISH
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace mica::cpu::gemm_impl
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu::gemm_impl {
+
+HWY_EXPORT(choose_copy);
+HWY_EXPORT(choose_finish);
+
+CopyFn copy_to_sums(DType dtype) { return HWY_DYNAMIC_DISPATCH(choose_copy)(dtype); }
+FinishFn finish_from_sums(DType dtype) { return HWY_DYNAMIC_DISPATCH(choose_finish)(dtype); }
+
+}  // namespace mica::cpu::gemm_impl
+#endif

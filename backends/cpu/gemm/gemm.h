@@ -1,0 +1,53 @@
+// Matrix products on the CPU, on raw pointers with any strides: C = alpha * A @ B + beta * C (+ bias).
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <type_traits>
+
+#include "mica/dtype.h"
+
+namespace mica::cpu {
+
+// A matrix, or a batch of them, seen through strides counted in elements. Strides have any sign; 0 broadcasts.
+struct GemmOperand {
+  const void* data = nullptr;
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+  int64_t batch_stride = 0;
+};
+
+// A factor that is exact for every dtype: integer products use `integer`, the others `value`.
+struct GemmScalar {
+  std::complex<double> value;
+  int64_t integer;
+
+  template <class T>
+  requires(std::is_arithmetic_v<T>) constexpr GemmScalar(T v)
+      : value(static_cast<double>(v)), integer(static_cast<int64_t>(v)) {}
+  constexpr GemmScalar(std::complex<double> v) : value(v), integer(static_cast<int64_t>(v.real())) {}
+};
+
+struct GemmCall {
+  DType dtype = DType::Undefined;  // of A, B, C and bias
+  int64_t batch = 1;
+  int64_t m = 0, n = 0, k = 0;  // A is m x k, B is k x n, C is m x n
+  GemmOperand a, b;
+  void* c = nullptr;  // must not overlap A, B or bias, nor itself
+  int64_t c_row_stride = 0;
+  int64_t c_col_stride = 0;
+  int64_t c_batch_stride = 0;
+  GemmScalar alpha = 1;
+  GemmScalar beta = 0;         // when 0, C is never read
+  const void* bias = nullptr;  // n contiguous elements added to every row, or null
+};
+
+// Integers wrap around; float16 and bfloat16 accumulate in float32 and round once. Bool, float8 and complex32 are
+// refused. With k == 0 the product is a matrix of zeros.
+void gemm(const GemmCall& call);
+
+// Gives back the work buffers that gemm keeps for reuse, in every thread that is not inside a product. Returns the
+// bytes freed.
+int64_t gemm_trim();
+
+}  // namespace mica::cpu

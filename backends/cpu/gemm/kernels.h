@@ -1,0 +1,75 @@
+// The building blocks of a matrix product, chosen once per dtype and CPU, behind function pointers.
+#pragma once
+
+#include <cstdint>
+
+#include "mica/dtype.h"
+
+namespace mica::cpu::gemm_impl {
+
+// How sums reach memory. General: C = alpha * sums + beta * C + bias, where beta == 0 does not read C.
+enum class Store : uint8_t { Overwrite, Accumulate, General };
+
+// The factors and the bias of General, in the type of the sums.
+struct Epilogue {
+  alignas(16) char alpha[16];
+  alignas(16) char beta[16];
+  bool reads_c;
+  const void* bias;  // element of the first column at hand, or null
+};
+
+// One tile: c[rows x cols] from a[rows x k] and b[k x cols]. Strides in elements; columns of b and c are adjacent.
+struct MicroTile {
+  const void* a;
+  int64_t a_row_stride, a_k_stride;
+  const void* b;
+  int64_t b_k_stride;
+  void* c;
+  int64_t c_row_stride;
+  int64_t k;
+  int rows, cols;
+  Store store;
+  const Epilogue* epilogue;  // for Store::General, its bias already at the tile's first column
+};
+
+// A micro-kernel takes any tile up to rows x cols.
+struct MicroKernel {
+  int rows, cols;
+  void (*run)(const MicroTile&);
+};
+
+const MicroKernel& micro_kernel_f32();
+const MicroKernel& micro_kernel_f64();
+const MicroKernel& micro_kernel_i32();
+const MicroKernel& micro_kernel_i64();
+
+// dst[i * dst_row_stride + j * dst_col_stride] = src[i * src_row_stride + j * src_col_stride], converted to the type of
+// the sums.
+struct CopyShape {
+  int64_t rows, cols;
+  int64_t src_row_stride, src_col_stride;
+  int64_t dst_row_stride, dst_col_stride;
+};
+using CopyFn = void (*)(const void* src, void* dst, const CopyShape& shape);
+
+// Rounds a block of sums (rows of `sums_stride`) to C's dtype with Store::General.
+struct FinishShape {
+  int64_t rows, cols;
+  int64_t sums_stride;
+  int64_t c_row_stride, c_col_stride;
+};
+using FinishFn = void (*)(const void* sums, void* c, const FinishShape& shape, const Epilogue& epilogue);
+
+// y = matrix times x, both dense vectors in the type of the sums.
+struct GemvShape {
+  int64_t rows, k;
+  int64_t row_stride, k_stride;  // one of them is 1
+};
+using GemvFn = void (*)(const void* matrix, const void* x, void* y, const GemvShape& shape);
+
+// Copy to the type in which `dtype` is summed (float16 -> float32, int8 -> int32, ...; complex as pairs of reals).
+CopyFn copy_to_sums(DType dtype);
+FinishFn finish_from_sums(DType dtype);
+GemvFn gemv_kernel(DType dtype);
+
+}  // namespace mica::cpu::gemm_impl

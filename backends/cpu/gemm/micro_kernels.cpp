@@ -1,0 +1,256 @@
+// Register-tiled inner products for float32, float64, int32 and int64. A is broadcast element by element through two
+// strides, so packed and unpacked operands run through the same code; B is read by whole vectors.
+#include "backends/cpu/gemm/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/gemm/micro_kernels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::gemm_impl {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The tile of sums, its vectors of B and one broadcast of A must fit the register file.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kFloatRows = 14, kVectors = 2;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kFloatRows = 6, kVectors = 2;
+#elif HWY_ARCH_ARM_A64
+constexpr int kFloatRows = 8, kVectors = 3;
+#else
+constexpr int kFloatRows = 4, kVectors = 2;
+#endif
+constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
+
+template <class D, class V>
+HWY_INLINE V multiply_add(D, V a, V b, V sum) {
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    return hn::MulAdd(a, b, sum);
+  } else {
+    return hn::Add(hn::Mul(a, b), sum);
+  }
+}
+
+// M rows by V whole vectors; with kEdge (V == 1) only the first t.cols columns exist in memory.
+template <class T, int M, int V, bool kEdge>
+void tile(const MicroTile& t) {
+  const hn::ScalableTag<T> d;
+  using Vec = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto mask = hn::FirstN(d, kEdge ? static_cast<size_t>(t.cols) : hn::Lanes(d));
+
+  Vec sums[M][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[i][v] = hn::Zero(d);
+  }
+
+  // Four rows share a base pointer, so that fourteen rows need four pointers and two indices.
+  const int64_t stride = t.a_row_stride, stride3 = 3 * stride, a_step = t.a_k_stride, b_step = t.b_k_stride;
+  const T* a0 = static_cast<const T*>(t.a);
+  const T* a4 = M > 4 ? a0 + 4 * stride : a0;
+  const T* a8 = M > 8 ? a0 + 8 * stride : a0;
+  const T* a12 = M > 12 ? a0 + 12 * stride : a0;
+  const T* b = static_cast<const T*>(t.b);
+  for (int64_t k = t.k; k > 0; --k) {
+    Vec row[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) row[v] = kEdge ? hn::MaskedLoad(mask, d, b) : hn::LoadU(d, b + v * lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+      const T* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
+      const Vec a = hn::Set(d, i % 4 == 0   ? base[0]
+                               : i % 4 == 1 ? base[stride]
+                               : i % 4 == 2 ? base[2 * stride]
+                                            : base[stride3]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
+    }
+    a0 += a_step;
+    b += b_step;
+    if (M > 4) a4 += a_step;
+    if (M > 8) a8 += a_step;
+    if (M > 12) a12 += a_step;
+    asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12), "+r"(b));  // keeps one pointer per four rows
+  }
+
+  T* c = static_cast<T*>(t.c);
+  if (t.store == Store::Overwrite) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        if constexpr (kEdge) {
+          hn::BlendedStore(sums[i][v], mask, d, c + i * t.c_row_stride);
+        } else {
+          hn::StoreU(sums[i][v], d, c + i * t.c_row_stride + v * lanes);
+        }
+      }
+    }
+    return;
+  }
+  T spilled[M * V * hn::MaxLanes(d)];
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) hn::StoreU(sums[i][v], d, spilled + (i * V + v) * lanes);
+  }
+  const auto load = [&](const T* from) { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
+  for (int i = 0; i < M; ++i) {
+    for (int v = 0; v < V; ++v) {
+      T* to = c + i * t.c_row_stride + v * lanes;
+      Vec sum = hn::LoadU(d, spilled + (i * V + v) * lanes);
+      if (t.store == Store::Accumulate) {
+        sum = hn::Add(sum, load(to));
+      } else {
+        const Epilogue& e = *t.epilogue;
+        sum = hn::Mul(sum, hn::Set(d, *reinterpret_cast<const T*>(e.alpha)));
+        if (e.reads_c) sum = multiply_add(d, load(to), hn::Set(d, *reinterpret_cast<const T*>(e.beta)), sum);
+        if (e.bias) sum = hn::Add(sum, load(static_cast<const T*>(e.bias) + v * lanes));
+      }
+      if constexpr (kEdge) {
+        hn::BlendedStore(sum, mask, d, to);
+      } else {
+        hn::StoreU(sum, d, to);
+      }
+    }
+  }
+}
+
+template <class T>
+struct Tiles {
+  static constexpr int kRows = hwy::IsFloat<T>() ? kFloatRows : kIntegerRows;
+  using Fn = void (*)(const MicroTile&);
+  Fn whole[kRows];
+  Fn edge[kRows];
+
+  template <int... I>
+  constexpr explicit Tiles(std::integer_sequence<int, I...>)
+      : whole{tile<T, I + 1, kVectors, false>...}, edge{tile<T, I + 1, 1, true>...} {}
+};
+
+template <class T>
+constexpr Tiles<T> kTiles{std::make_integer_sequence<int, Tiles<T>::kRows>{}};
+
+#if HWY_MEM_OPS_MIGHT_FAULT
+// Where masked accesses touch the whole vector, an edge runs on copies of its columns.
+template <class T>
+void run_edge(const MicroTile& t) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kDepth = 128;
+  T columns[kDepth * hn::MaxLanes(d)] = {};
+  T block[Tiles<T>::kRows * hn::MaxLanes(d)];
+  T bias[hn::MaxLanes(d)] = {};
+  T* c = static_cast<T*>(t.c);
+  Epilogue epilogue;
+  MicroTile part = t;
+  part.b = columns;
+  part.b_k_stride = lanes;
+  part.c = block;
+  part.c_row_stride = lanes;
+  part.cols = static_cast<int>(lanes);
+  const auto exchange = [&](bool to_block) {
+    for (int i = 0; i < t.rows; ++i) {
+      for (int j = 0; j < t.cols; ++j) {
+        T& outside = c[i * t.c_row_stride + j];
+        T& inside = block[i * lanes + j];
+        to_block ? (inside = outside) : (outside = inside);
+      }
+    }
+  };
+  for (T& value : block) value = T{0};
+  if (t.store == Store::Accumulate || (t.store == Store::General && t.epilogue->reads_c)) exchange(true);
+  if (t.store == Store::General) {
+    epilogue = *t.epilogue;
+    if (epilogue.bias) {
+      for (int j = 0; j < t.cols; ++j) bias[j] = static_cast<const T*>(epilogue.bias)[j];
+      epilogue.bias = bias;
+    }
+    part.epilogue = &epilogue;
+  }
+  for (int64_t k = 0; k < t.k; k += kDepth) {
+    part.k = HWY_MIN(kDepth, t.k - k);
+    for (int64_t p = 0; p < part.k; ++p) {
+      for (int j = 0; j < t.cols; ++j) columns[p * lanes + j] = static_cast<const T*>(t.b)[(k + p) * t.b_k_stride + j];
+    }
+    part.a = static_cast<const T*>(t.a) + k * t.a_k_stride;
+    kTiles<T>.edge[t.rows - 1](part);
+    if (t.store == Store::General) {  // beta and bias enter once
+      const T one = 1;
+      __builtin_memcpy(epilogue.beta, &one, sizeof(T));
+      epilogue.reads_c = true;
+      epilogue.bias = nullptr;
+    } else {
+      part.store = Store::Accumulate;
+    }
+  }
+  exchange(false);
+}
+#else
+template <class T>
+void run_edge(const MicroTile& t) {
+  kTiles<T>.edge[t.rows - 1](t);
+}
+#endif
+
+template <class T>
+void run(const MicroTile& t) {
+  const hn::ScalableTag<T> d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  if (t.cols == kVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
+  MicroTile part = t;
+  Epilogue epilogue;
+  if (t.store == Store::General) {
+    epilogue = *t.epilogue;
+    part.epilogue = &epilogue;
+  }
+  for (int column = 0; column < t.cols; column += lanes) {
+    part.cols = HWY_MIN(lanes, t.cols - column);
+    part.b = static_cast<const T*>(t.b) + column;
+    part.c = static_cast<T*>(t.c) + column;
+    if (t.store == Store::General && epilogue.bias) epilogue.bias = static_cast<const T*>(t.epilogue->bias) + column;
+    run_edge<T>(part);
+  }
+}
+
+template <class T>
+MicroKernel describe() {
+  return {Tiles<T>::kRows, kVectors * static_cast<int>(hn::Lanes(hn::ScalableTag<T>())), run<T>};
+}
+
+MicroKernel describe_f32() { return describe<float>(); }
+MicroKernel describe_f64() { return describe<double>(); }
+MicroKernel describe_i32() { return describe<int32_t>(); }
+MicroKernel describe_i64() { return describe<int64_t>(); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace mica::cpu::gemm_impl
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu::gemm_impl {
+
+HWY_EXPORT(describe_f32);
+HWY_EXPORT(describe_f64);
+HWY_EXPORT(describe_i32);
+HWY_EXPORT(describe_i64);
+
+#define MICA_MICRO_KERNEL(type)                                                \
+  const MicroKernel& micro_kernel_##type() {                                   \
+    static const MicroKernel kernel = HWY_DYNAMIC_DISPATCH(describe_##type)(); \
+    return kernel;                                                             \
+  }
+MICA_MICRO_KERNEL(f32)
+MICA_MICRO_KERNEL(f64)
+MICA_MICRO_KERNEL(i32)
+MICA_MICRO_KERNEL(i64)
+
+}  // namespace mica::cpu::gemm_impl
+#endif

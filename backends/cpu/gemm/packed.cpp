@@ -1,0 +1,273 @@
+// The general product. Operands are copied once into panels that suit the micro-kernel (or used in place where their
+// strides suit it already), by all threads together; then blocks of C are handed out to the threads.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "backends/cpu/gemm/product.h"
+#include "backends/cpu/gemm/workspace.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu::gemm_impl {
+namespace {
+
+// Bounds on what is packed at once, so that the work buffers stay small however large the matrices are.
+constexpr int64_t kMaxDepthBytes = 8192;
+constexpr int64_t kMaxExtent = 4096;
+constexpr int64_t kBlockPanels = 16;
+constexpr int64_t kLine = 64;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
+// The least equal part when `total` is cut in parts of at most `limit`.
+int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
+
+template <class F>
+void run_tasks(int threads, int64_t count, const F& task) {
+  if (threads == 1 || count == 1) {
+    for (int64_t i = 0; i < count; ++i) task(i);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  parallel_for(0, std::min<int64_t>(threads, count), 1, [&](int64_t, int64_t) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) task(i);
+  });
+}
+
+// Where the micro-kernel finds an operand: panel p of depth block q starts at base + p * panel_step + q * block_step.
+struct Side {
+  char* base;
+  int64_t panel_step, block_step;  // bytes
+  int64_t row_stride, k_stride;    // elements, within a panel (row_stride is A's only)
+  bool packed;
+
+  const char* at(int64_t panel, int64_t block) const { return base + panel * panel_step + block * block_step; }
+};
+
+class PackedProduct {
+ public:
+  PackedProduct(const Scheme& s, const Product& p, int threads) : s_(s), p_(p), threads_(threads) {
+    direct_c_ = s.sums_are_elements && p.c_col_stride == 1;
+    panel_rows_ = s.format ? s.kernel.rows : equal_part(p.m, s.kernel.rows / s.parts);
+    panel_cols_ = s.kernel.cols / s.parts;
+    unit_ = s.format ? s.format->k_unit : 1;
+    a_in_place_ = can_use_a();
+    b_in_place_ = can_use_b();
+    max_depth_ = kMaxDepthBytes / s.packed_size;
+    max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
+    max_cols_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
+  }
+
+  void run() {
+    const bool depth_split = p_.k > max_depth_;
+    const int64_t depth = depth_split ? round_up(equal_part(p_.k, max_depth_), unit_) : p_.k;
+    block_depth_ = round_up(equal_part(std::min(depth, p_.k), s_.k_block), unit_);
+    const int64_t rows = std::min(max_rows_, p_.m), cols = std::min(max_cols_, p_.n);
+    const int64_t blocks = divide_up(depth, block_depth_);
+
+    // Rows of a panel are spread over cache sets by one line of padding.
+    const bool k_last = s_.format || p_.a.col_stride == 1 || p_.a.row_stride != 1;
+    const int64_t padded_depth =
+        s_.format ? block_depth_
+                  : round_up(block_depth_ * s_.packed_size, kLine) / s_.packed_size + kLine / s_.packed_size;
+    const int64_t a_panel = round_up(s_.kernel.rows * padded_depth * s_.packed_size, kLine);
+    const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
+    const int64_t a_panels = divide_up(rows, panel_rows_), b_panels = divide_up(cols, panel_cols_);
+    const int64_t a_bytes = a_in_place_ ? 0 : a_panels * blocks * a_panel;
+    const int64_t b_bytes = b_in_place_ ? 0 : b_panels * blocks * b_panel;
+    shared_stride_ = depth_split && !direct_c_ ? b_panels * s_.kernel.cols : 0;
+    const int64_t sums_bytes = a_panels * panel_rows_ * s_.parts * shared_stride_ * s_.sum_size;
+    const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(a_bytes + b_bytes + sums_bytes));
+    shared_sums_ = buffer.data() + a_bytes + b_bytes;
+
+    for (int64_t col = 0; col < p_.n; col += cols) {
+      for (int64_t row = 0; row < p_.m; row += rows) {
+        for (int64_t k = 0; k < p_.k; k += depth) {
+          span_ = {row, std::min(rows, p_.m - row), col, std::min(cols, p_.n - col), k, std::min(depth, p_.k - k)};
+          blocks_ = divide_up(span_.depth, block_depth_);
+          a_ = {buffer.data(),
+                a_panel,
+                a_panels * a_panel,
+                k_last ? padded_depth : 1,
+                k_last ? 1 : int64_t{s_.kernel.rows},
+                true};
+          b_ = {buffer.data() + a_bytes, b_panel, b_panels * b_panel, 0, s_.kernel.cols, true};
+          if (a_in_place_) {
+            a_ = {const_cast<char*>(p_.a_at(s_, row, k)),
+                  panel_rows_ * p_.a.row_stride * s_.element_size,
+                  block_depth_ * p_.a.col_stride * s_.element_size,
+                  p_.a.row_stride,
+                  p_.a.col_stride,
+                  false};
+          }
+          if (b_in_place_) {
+            b_ = {const_cast<char*>(p_.b_at(s_, k, col)),
+                  panel_cols_ * s_.element_size,
+                  block_depth_ * p_.b.row_stride * s_.element_size,
+                  0,
+                  p_.b.row_stride,
+                  false};
+          }
+          pack();
+          multiply();
+        }
+      }
+    }
+  }
+
+ private:
+  struct Span {
+    int64_t row, rows, col, cols, k, depth;
+  };
+
+  bool can_use_a() const {
+    if (!s_.sums_are_elements) return false;
+    // A power-of-two row stride puts the rows of a tile in one cache set.
+    const int64_t row_bytes = std::abs(p_.a.row_stride) * s_.element_size;
+    return p_.n <= 4 * panel_cols_ || (p_.a.col_stride == 1 && row_bytes % 2048 != 0 && p_.n <= 1024);
+  }
+  bool can_use_b() const {
+    if (!s_.sums_are_elements || p_.b.col_stride != 1) return false;
+    return p_.m <= 2 * s_.kernel.rows;
+  }
+
+  void pack() {
+    const int64_t a_panels = a_.packed ? divide_up(span_.rows, panel_rows_) : 0;
+    const int64_t b_panels = b_.packed ? divide_up(span_.cols, panel_cols_) : 0;
+    constexpr int64_t kGroup = 4;
+    const int64_t a_groups = divide_up(a_panels, kGroup), b_groups = divide_up(b_panels, kGroup);
+    if (a_groups + b_groups == 0) return;
+    run_tasks(threads_, (a_groups + b_groups) * blocks_, [&](int64_t task) {
+      const int64_t block = task / (a_groups + b_groups), group = task % (a_groups + b_groups);
+      const int64_t k = block * block_depth_, depth = std::min(block_depth_, span_.depth - k);
+      if (group < a_groups) {
+        for (int64_t i = group * kGroup; i < std::min(a_panels, (group + 1) * kGroup); ++i) pack_a(i, block, k, depth);
+      } else {
+        const int64_t first = (group - a_groups) * kGroup;
+        for (int64_t j = first; j < std::min(b_panels, first + kGroup); ++j) pack_b(j, block, k, depth);
+      }
+    });
+  }
+
+  void pack_a(int64_t panel, int64_t block, int64_t k, int64_t depth) {
+    const int64_t first = panel * panel_rows_, rows = std::min(panel_rows_, span_.rows - first);
+    const char* src = p_.a_at(s_, span_.row + first, span_.k + k);
+    char* dst = const_cast<char*>(a_.at(panel, block));
+    if (s_.format) return s_.format->pack_a(src, p_.a.row_stride, p_.a.col_stride, rows, depth, dst);
+    const int parts = s_.parts;
+    for (int part = 0; part < parts; ++part) {
+      s_.copy_part(src + part * (s_.element_size / parts), dst + part * a_.row_stride * s_.packed_size,
+                   {rows, depth, parts * p_.a.row_stride, parts * p_.a.col_stride, parts * a_.row_stride, a_.k_stride});
+    }
+  }
+
+  void pack_b(int64_t panel, int64_t block, int64_t k, int64_t depth) {
+    const int64_t first = panel * panel_cols_, cols = std::min(panel_cols_, span_.cols - first);
+    const char* src = p_.b_at(s_, span_.k + k, span_.col + first);
+    char* dst = const_cast<char*>(b_.at(panel, block));
+    if (s_.format) return s_.format->pack_b(src, p_.b.row_stride, p_.b.col_stride, depth, cols, dst);
+    if (cols < panel_cols_) std::memset(dst, 0, static_cast<size_t>(s_.kernel.cols * depth * s_.packed_size));
+    s_.copy(src, dst, {depth, cols, p_.b.row_stride, p_.b.col_stride, panel_cols_, 1});
+  }
+
+  // Cuts the span into blocks of whole panels, enough of them to keep every thread busy to the end.
+  void multiply() {
+    const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
+    int64_t block_rows = equal_part(row_panels, kBlockPanels), block_cols = equal_part(col_panels, kBlockPanels);
+    const auto count = [&] { return divide_up(row_panels, block_rows) * divide_up(col_panels, block_cols); };
+    while (threads_ > 1 && count() < 3 * threads_ && block_rows * block_cols > 4) {
+      int64_t& larger = block_rows >= block_cols ? block_rows : block_cols;
+      larger = divide_up(larger, 2);
+    }
+    const int64_t tall = divide_up(row_panels, block_rows);
+    run_tasks(threads_, count(), [&](int64_t task) {
+      const int64_t i = task % tall * block_rows, j = task / tall * block_cols;
+      multiply_block(i, std::min(row_panels, i + block_rows), j, std::min(col_panels, j + block_cols));
+    });
+  }
+
+  void multiply_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+    const int64_t row = i0 * panel_rows_, col = j0 * panel_cols_;
+    const int64_t rows = std::min(i1 * panel_rows_, span_.rows) - row,
+                  cols = std::min(j1 * panel_cols_, span_.cols) - col;
+    if (s_.format && s_.format->enter) s_.format->enter();
+    if (direct_c_) {
+      multiply_tiles(i0, i1, j0, j1, p_.c_at(s_, span_.row + row, span_.col + col), p_.c_row_stride, span_.k == 0);
+    } else if (shared_stride_ > 0) {
+      char* sums = shared_sums_ + (row * shared_stride_ + col) * s_.parts * s_.sum_size;
+      multiply_tiles(i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
+      if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
+    } else {
+      const int64_t stride = (j1 - j0) * s_.kernel.cols + kLine / s_.sum_size;
+      const WorkBuffer block(Slot::Block,
+                             static_cast<size_t>((i1 - i0) * panel_rows_ * s_.parts * stride * s_.sum_size));
+      multiply_tiles(i0, i1, j0, j1, block.data(), stride, true);
+      finish(block.data(), stride, row, rows, col, cols);
+    }
+    if (s_.format && s_.format->leave) s_.format->leave();
+  }
+
+  // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
+  void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) {
+    Epilogue epilogue;
+    MicroTile t;
+    t.a_row_stride = a_.row_stride;
+    t.a_k_stride = a_.k_stride;
+    t.b_k_stride = b_.k_stride;
+    t.c_row_stride = c_stride;
+    t.epilogue = &epilogue;
+    const bool plain = !direct_c_ || p_.plain;
+    const bool scales = direct_c_ && !p_.unit_alpha;
+    for (int64_t q = 0; q < blocks_; ++q) {
+      t.k = std::min(block_depth_, span_.depth - q * block_depth_);
+      const bool opens = first && q == 0;
+      t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
+      for (int64_t j = j0; j < j1; ++j) {
+        const int64_t col = j * panel_cols_;
+        t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
+        t.b = b_.at(j, q);
+        if (t.store == Store::General) {
+          epilogue = p_.epilogue_at(s_, span_.col + col);
+          if (!opens) continue_sums(epilogue);
+        }
+        for (int64_t i = i0; i < i1; ++i) {
+          const int64_t row = i * panel_rows_;
+          t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
+          t.a = a_.at(i, q);
+          t.c = c + ((row - i0 * panel_rows_) * c_stride + (col - j0 * panel_cols_)) * s_.parts * s_.sum_size;
+          s_.kernel.run(t);
+        }
+      }
+    }
+  }
+
+  // Later depths add to what the first left in C.
+  void continue_sums(Epilogue& e) const {
+    std::memcpy(e.beta, p_.one, sizeof(e.beta));
+    e.reads_c = true;
+    e.bias = nullptr;
+  }
+
+  void finish(const char* sums, int64_t stride, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
+    s_.finish(sums, p_.c_at(s_, span_.row + row, span_.col + col),
+              {rows, cols, stride, p_.c_row_stride, p_.c_col_stride}, p_.epilogue_at(s_, span_.col + col));
+  }
+
+  const Scheme& s_;
+  const Product& p_;
+  const int threads_;
+  bool direct_c_, a_in_place_, b_in_place_;
+  int64_t panel_rows_, panel_cols_, unit_;
+  int64_t max_depth_, max_rows_, max_cols_;
+  int64_t block_depth_ = 0, blocks_ = 0;
+  int64_t shared_stride_ = 0;
+  char* shared_sums_ = nullptr;
+  Side a_{}, b_{};
+  Span span_{};
+};
+
+}  // namespace
+
+void run_packed(const Scheme& s, const Product& p, int threads) { PackedProduct(s, p, threads).run(); }
+
+}  // namespace mica::cpu::gemm_impl

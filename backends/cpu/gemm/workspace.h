@@ -1,0 +1,24 @@
+// Work buffers of the matrix products: one set per thread, grown on demand and kept until gemm_trim().
+#pragma once
+
+#include <cstddef>
+
+namespace mica::cpu::gemm_impl {
+
+enum class Slot { Panels, Block, Count };  // Panels: packed operands, read by all threads; Block: sums of one thread
+
+// Locks a buffer of the calling thread for the lifetime of this object. Cache-line aligned, contents undefined.
+class WorkBuffer {
+ public:
+  WorkBuffer(Slot slot, size_t bytes);
+  ~WorkBuffer();
+  WorkBuffer(const WorkBuffer&) = delete;
+  WorkBuffer& operator=(const WorkBuffer&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  void* buffer_;
+  char* data_;
+};
+
+}  // namespace mica::cpu::gemm_impl
