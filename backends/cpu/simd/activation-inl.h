@@ -1,0 +1,109 @@
+// Sigmoid, tanh and the activation functions built from one exponential.
+
+#if defined(MICA_CPU_SIMD_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_SIMD_ACTIVATION_INL_H_
+#undef MICA_CPU_SIMD_ACTIVATION_INL_H_
+#else
+#define MICA_CPU_SIMD_ACTIVATION_INL_H_
+#endif
+
+#include "backends/cpu/simd/exp-inl.h"
+#include "backends/cpu/simd/log-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// With t = exp(-|x|) in (0, 1] nothing overflows and the denominator 1 + t, an exact pair, stays in [1, 2].
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, hn::TFromD<D>(1));
+  const V t = exp_nonpositive(d, negative_abs(d, x));
+  const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), t, one);
+  return quotient_of_pairs(d, Pair<V>{numerator, hn::Zero(d)}, fast_two_sum(one, t));
+}
+
+template <class D, class V>
+HWY_INLINE V silu(D d, V x) {
+  return hn::Mul(x, sigmoid(d, x));
+}
+
+// With 2|x| = n log(2) + r and s = 2^-n: tanh|x| = ((1 - s) + expm1(r)) / ((1 + s) + expm1(r)). Numerator and
+// denominator are pairs, so the quotient's rounding is nearly the only one; there is no other case to blend in.
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  const hn::RebindToUnsigned<D> du;
+  using U = hn::TFromD<decltype(du)>;
+  constexpr int kShift = FloatFormat<T>::kMantissaBits;
+  const V one = hn::Set(d, T(1));
+  // Where tanh rounds to 1.
+  const V y = at_most(d, hn::Abs(x), sizeof(T) == 4 ? T(10) : T(20));
+  const V twice = hn::Add(y, y);
+  const V magic = hn::Set(d, FloatFormat<T>::kRoundingMagic);
+  const V shifted = hn::MulAdd(twice, hn::Set(d, P::kLog2E), magic);
+  const V n = hn::Sub(shifted, magic);
+  const auto n_field = hn::ShiftLeft<kShift>(hn::BitCast(du, shifted));
+  const V s = hn::BitCast(d, hn::Sub(hn::Set(du, U(FloatFormat<T>::kBias) << kShift), n_field));
+  const Expm1Parts<V> parts = expm1_of_remainder(d, twice, n);
+  const Pair<V> e = fast_two_sum(parts.leading, parts.tail);
+  const V minus = hn::Sub(one, s);
+  const V plus = hn::Add(one, s);
+  const Pair<V> above = fast_two_sum(minus, e.hi);
+  const Pair<V> below = fast_two_sum(plus, e.hi);
+  // Where the quotient is nearly 1, 1 - s and 1 + s may be rounded; their difference must still be 2 s.
+  const V lost = hn::NegMulAdd(hn::Set(d, T(2)), s, hn::Sub(plus, minus));
+  const V result = quotient_of_pairs(d, Pair<V>{above.hi, hn::Add(above.lo, hn::Add(e.lo, lost))},
+                                     Pair<V>{below.hi, hn::Add(below.lo, e.lo)});
+  return hn::CopySignToAbs(result, x);
+}
+
+// torch's approximate="tanh": x / 2 (1 + tanh(v)) with v = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2 v).
+template <class D, class V>
+HWY_INLINE V gelu_tanh(D d, V x) {
+  using T = hn::TFromD<D>;
+  constexpr T kLinear = T(1.5957691216057307117597842397375);
+  constexpr T kCubic = T(0.071354816272600246566431);
+  const V v = hn::Mul(x, hn::MulAdd(hn::Mul(x, x), hn::Set(d, kCubic), hn::Set(d, kLinear)));
+  return hn::Mul(x, sigmoid(d, v));
+}
+
+// x tanh(log(1 + e^x)) = x n / (n + 2) with n = e^x (e^x + 2). From 20 (float: 9) on the fraction rounds to 1.
+template <class D, class V>
+HWY_INLINE V mish(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V two = hn::Set(d, T(2));
+  const V e = exp_in_range(d, at_least(d, at_most(d, x, T(22)), kExpUnderflow<T>));
+  const V n = hn::Mul(e, hn::Add(e, two));
+  return hn::Mul(x, quotient(d, n, hn::Add(n, two)));
+}
+
+// log(1 + exp(-|x|)), the part of softplus, log_sigmoid and logaddexp that decays away from zero.
+template <class D, class V>
+HWY_INLINE V log1p_exp_neg_abs(D d, V x) {
+  return log1p(d, exp_nonpositive(d, negative_abs(d, x)));
+}
+
+// log(1 + exp(x)) without overflow.
+template <class D, class V>
+HWY_INLINE V log1p_exp(D d, V x) {
+  return hn::Add(hn::Max(hn::Zero(d), x), log1p_exp_neg_abs(d, x));
+}
+
+template <class D, class V>
+HWY_INLINE V log_sigmoid(D d, V x) {
+  return hn::Sub(hn::Min(hn::Zero(d), x), log1p_exp_neg_abs(d, x));
+}
+
+// log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold.
+template <class D, class V>
+HWY_INLINE V softplus(D d, V x, V beta, V threshold) {
+  const V scaled = hn::Mul(x, beta);
+  return hn::IfThenElse(hn::Gt(scaled, threshold), x, hn::Div(log1p_exp(d, scaled), beta));
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // MICA_CPU_SIMD_ACTIVATION_INL_H_

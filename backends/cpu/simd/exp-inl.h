@@ -1,0 +1,152 @@
+// exp, exp2, expm1 and the exponentials with a sum that softmax needs.
+
+#if defined(MICA_CPU_SIMD_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_SIMD_EXP_INL_H_
+#undef MICA_CPU_SIMD_EXP_INL_H_
+#else
+#define MICA_CPU_SIMD_EXP_INL_H_
+#endif
+
+#include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/memory-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Where exp reaches infinity and zero; beyond them the reduction below would leave its range.
+template <class T>
+inline constexpr T kExpOverflow = sizeof(T) == 4 ? T(89) : T(710);
+template <class T>
+inline constexpr T kExpUnderflow = sizeof(T) == 4 ? T(-104) : T(-746);
+
+// exp(x + correction) for x between kExpUnderflow and kExpOverflow and a correction of at most an ulp or so of x.
+template <class D, class V>
+HWY_INLINE V exp_in_range(D d, V x, V correction) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  const V one = hn::Set(d, T(1));
+  const V n = nearest_multiple(d, x, P::kLog2E);
+  V r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Hi), x);
+  r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), r);
+  r = hn::Add(r, correction);
+  V p = polynomial(d, r, P::kExp);
+  p = hn::MulAdd(p, r, one);
+  return scale_by_pow2(d, hn::MulAdd(p, r, one), n);
+}
+
+template <class D, class V>
+HWY_INLINE V exp_in_range(D d, V x) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  const V one = hn::Set(d, T(1));
+  const V n = nearest_multiple(d, x, P::kLog2E);
+  V r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Hi), x);
+  r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), r);
+  V p = polynomial(d, r, P::kExp);
+  p = hn::MulAdd(p, r, one);
+  return scale_by_pow2(d, hn::MulAdd(p, r, one), n);
+}
+
+template <class D, class V>
+HWY_INLINE V exp(D d, V x) {
+  using T = hn::TFromD<D>;
+  return exp_in_range(d, at_least(d, at_most(d, x, kExpOverflow<T>), kExpUnderflow<T>));
+}
+
+// exp for x <= 0 (or NaN), one operation shorter.
+template <class D, class V>
+HWY_INLINE V exp_nonpositive(D d, V x) {
+  return exp_in_range(d, at_least(d, x, kExpUnderflow<hn::TFromD<D>>));
+}
+
+template <class D, class V>
+HWY_INLINE V exp2(D d, V x) {
+  using T = hn::TFromD<D>;
+  x = at_least(d, at_most(d, x, sizeof(T) == 4 ? T(129) : T(1025)), sizeof(T) == 4 ? T(-151) : T(-1076));
+  const V n = nearest_multiple(d, x, T(1));
+  const V r = hn::Sub(x, n);
+  return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), n);
+}
+
+// expm1(x - n log(2)) = leading + tail, for |x - n log(2)| up to about log(2) / 2.
+template <class V>
+struct Expm1Parts {
+  V leading, tail;
+};
+
+template <class D, class V>
+HWY_INLINE Expm1Parts<V> expm1_of_remainder(D d, V x, V n) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  const V coarse = hn::NegMulAdd(n, hn::Set(d, P::kLn2Hi), x);  // exact
+  const V r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), coarse);
+  const V r_error = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), hn::Sub(coarse, r));
+  const V quadratic = hn::MulAdd(polynomial(d, r, P::kExpm1), r, hn::Set(d, T(0.5)));
+  return {r, hn::MulAdd(quadratic, hn::Mul(r, r), hn::MulAdd(r, r_error, r_error))};
+}
+
+// exp(x) - 1 = 2^n ((1 - 2^-n) + expm1(r)), the bracket kept as a pair so that neither the cancellation at n = 0
+// nor the rounding of the sum costs accuracy.
+template <class D, class V>
+HWY_INLINE ScaledPair<V> expm1_scaled(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T(1));
+  // Below these bounds the result is -1 to the last bit.
+  x = at_least(d, at_most(d, x, kExpOverflow<T>), sizeof(T) == 4 ? T(-20) : T(-42));
+  const V n = nearest_multiple(d, x, Polynomials<T>::kLog2E);
+  const Expm1Parts<V> e = expm1_of_remainder(d, x, n);
+  const V power = scale_by_pow2(d, one, hn::Neg(n));
+  const Pair<V> base = two_sum(one, hn::Neg(power));
+  const Pair<V> sum = two_sum(base.hi, e.leading);
+  return {{sum.hi, hn::Add(hn::Add(sum.lo, base.lo), e.tail)}, n};
+}
+
+// exp(x + correction) = 2^n (hi + lo), under the conditions of exp_in_range.
+template <class D, class V>
+HWY_INLINE ScaledPair<V> exp_scaled(D d, V x, V correction) {
+  using T = hn::TFromD<D>;
+  const V n = nearest_multiple(d, x, Polynomials<T>::kLog2E);
+  const Expm1Parts<V> e = expm1_of_remainder(d, x, n);
+  const Pair<V> sum = fast_two_sum(hn::Set(d, T(1)), e.leading);
+  const V moved = hn::MulAdd(correction, hn::Add(sum.hi, e.tail), e.tail);
+  return {{sum.hi, hn::Add(sum.lo, moved)}, n};
+}
+
+template <class D, class V>
+HWY_INLINE V expm1(D d, V x) {
+  const ScaledPair<V> y = expm1_scaled(d, x);
+  const V result = scale_by_pow2(d, hn::Add(y.value.hi, y.value.lo), y.exponent);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, result);
+}
+
+// out[i] = exp(in[i] - shift); returns the sum of what was written. The order of the sum depends on count alone.
+template <class D>
+HWY_INLINE hn::TFromD<D> exp_minus_and_sum(D d, const hn::TFromD<D>* in, size_t count, hn::TFromD<D> shift,
+                                           hn::TFromD<D>* out) {
+  using V = hn::VFromD<D>;
+  const size_t lanes = hn::Lanes(d);
+  const V vshift = hn::Set(d, shift);
+  V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const V e0 = exp(d, hn::Sub(hn::LoadU(d, in + i), vshift));
+    const V e1 = exp(d, hn::Sub(hn::LoadU(d, in + i + lanes), vshift));
+    hn::StoreU(e0, d, out + i);
+    hn::StoreU(e1, d, out + i + lanes);
+    sum0 = hn::Add(sum0, e0);
+    sum1 = hn::Add(sum1, e1);
+  }
+  for (; i < count; i += lanes) {
+    const size_t rest = count - i < lanes ? count - i : lanes;
+    const V e = hn::IfThenElseZero(hn::FirstN(d, rest), exp(d, hn::Sub(load_first(d, in + i, rest), vshift)));
+    store_first(e, d, out + i, rest);
+    sum0 = hn::Add(sum0, e);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // MICA_CPU_SIMD_EXP_INL_H_

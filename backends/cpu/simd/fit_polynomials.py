@@ -1,0 +1,252 @@
+"""Fits the minimax polynomials of polynomials.h and prints that header.
+
+    python fit_polynomials.py > polynomials.h        (needs mpmath and numpy; half a minute)
+
+Each polynomial is fitted by Remez exchange in 60 digits against a weight that turns its error into the relative error
+of the finished function. The coefficients are then rounded one at a time, lowest power first, the rest refitted so
+that they absorb the rounding. The printed comment is the largest relative error that the rounded polynomial alone
+causes, as a power of two.
+"""
+
+import struct
+import sys
+
+import numpy
+from mpmath import mp, mpf
+
+mp.dps = 60
+
+
+def round_to(ctype, value):
+    if ctype == "float":
+        return mpf(struct.unpack("f", struct.pack("f", float(value)))[0])
+    return mpf(float(value))
+
+
+def chebyshev_points(lo, hi, n):
+    mid, half = (lo + hi) / 2, (hi - lo) / 2
+    return [mid - half * mp.cos(mp.pi * (2 * i + 1) / (2 * n)) for i in range(n)]
+
+
+class Problem:
+    """Approximates f(x) by sum c_k x^k for k in range(count), minimising max |weight * error| on a grid."""
+
+    def __init__(self, f, weight, lo, hi, count):
+        self.xs = chebyshev_points(mpf(lo), mpf(hi), 24 * count + 40)
+        self.fs = [f(x) for x in self.xs]
+        self.ws = [weight(x) for x in self.xs]
+        self.count = count
+
+    def errors(self, coefficients):
+        out = []
+        for x, f, w in zip(self.xs, self.fs, self.ws):
+            p = mpf(0)
+            for c in reversed(coefficients):
+                p = p * x + c
+            out.append((f - p) * w)
+        return out
+
+    def remez(self):
+        n, points = self.count, len(self.xs)
+        nodes = [round((points - 1) * mpf(i) / n) for i in range(n + 1)]
+        for _ in range(20):
+            a, b = mp.matrix(n + 1, n + 1), mp.matrix(n + 1, 1)
+            for row, i in enumerate(nodes):
+                for k in range(n):
+                    a[row, k] = self.ws[i] * self.xs[i] ** k
+                a[row, n] = (-1) ** row
+                b[row] = self.ws[i] * self.fs[i]
+            solution = mp.lu_solve(a, b)
+            coefficients = [solution[k] for k in range(n)]
+            errors = self.errors(coefficients)
+            if max(abs(e) for e in errors) < abs(solution[n]) * mpf("1.02"):
+                break
+            nodes = alternating_extrema(errors)
+            if len(nodes) < n + 1:
+                raise ArithmeticError("the error does not alternate: too many coefficients for the precision")
+            while len(nodes) > n + 1:
+                nodes.pop(0 if abs(errors[nodes[0]]) < abs(errors[nodes[-1]]) else -1)
+        return coefficients
+
+    def refit(self, coefficients, first):
+        """The coefficients from first on, chosen anew by least squares with the earlier ones as they are."""
+        rest = [w * (f - sum(c * x**k for k, c in enumerate(coefficients[:first])))
+                for x, f, w in zip(self.xs, self.fs, self.ws)]
+        basis = [[float(w * x**k) for k in range(first, self.count)] for x, w in zip(self.xs, self.ws)]
+        # What is left after the minimax coefficients is tiny, so doubles can solve for the change to them.
+        left = [float(r - sum(w * c * x ** (first + k) for k, c in enumerate(coefficients[first:])))
+                for r, x, w in zip(rest, self.xs, self.ws)]
+        change = numpy.linalg.lstsq(numpy.array(basis), numpy.array(left), rcond=None)[0]
+        return coefficients[:first] + [c + mpf(float(d)) for c, d in zip(coefficients[first:], change)]
+
+
+def alternating_extrema(errors):
+    out = []
+    for i, e in enumerate(errors):
+        if out and (errors[out[-1]] > 0) == (e > 0):
+            if abs(e) > abs(errors[out[-1]]):
+                out[-1] = i
+        else:
+            out.append(i)
+    return out
+
+
+def fit(ctype, f, weight, lo, hi, count):
+    problem = Problem(f, weight, lo, hi, count)
+    coefficients = problem.remez()
+    for k in range(count):
+        coefficients[k] = round_to(ctype, coefficients[k])
+        if k + 1 < count:
+            coefficients = problem.refit(coefficients, k + 1)
+    return coefficients, max(abs(e) for e in problem.errors(coefficients))
+
+
+def literal(ctype, value):
+    if ctype == "float":
+        digits = next(d for d in range(6, 12) if round_to("float", mpf("%.*e" % (d, value))) == value)
+        return "%.*ef" % (digits, value)
+    return repr(float(value))
+
+
+def show(ctype, name, coefficients, error=None):
+    note = "" if error is None else f"  // 2^{float(mp.log(error, 2)):.1f}"
+    lines, line = [], "   "
+    for c in coefficients:
+        text = " " + literal(ctype, c) + ","
+        if len(line) + len(text) > 116:
+            lines.append(line)
+            line = "   "
+        line += text
+    lines.append(line.rstrip(","))
+    one_line = f"  static constexpr {ctype} {name}[] = {{{lines[0].strip()}}};{note}"
+    if len(lines) == 1 and len(one_line) <= 120:
+        print(one_line)
+    else:
+        print(f"  static constexpr {ctype} {name}[] = {{{note}")
+        print("\n".join(lines) + "};")
+    sys.stdout.flush()
+
+
+def scalar(ctype, name, value):
+    print(f"  static constexpr {ctype} {name} = {literal(ctype, value)};")
+
+
+def parts(ctype, name, value, count, first_bits=None):
+    """value as an unevaluated sum of count constants; first_bits shortens the first so that small multiples are exact."""
+    for i in range(count):
+        if i == 0 and first_bits is not None:
+            scale = mpf(2) ** (first_bits - 1 - int(mp.floor(mp.log(value, 2))))
+            c = mp.nint(value * scale) / scale
+        else:
+            c = round_to(ctype, value)
+        scalar(ctype, name + ("Hi", "Mid", "Lo")[i if count == 3 else 2 * i], c)
+        value -= c
+
+
+def erfcx(t):
+    return mp.exp(t * t) * mp.erfc(t)
+
+
+def odd_tail(f):
+    """(f(x) - x) / x^3 as a function of u = x^2, and the weight of its error in f(x)."""
+    return (lambda u: (f(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u) ** 3, lambda u: mp.sqrt(u) ** 3 / f(mp.sqrt(u)))
+
+
+def exponentials(ctype, short):
+    ln2 = mp.log(2)
+    bound = ln2 / 2 * mpf("1.0001")
+    scalar(ctype, "kLog2E", round_to(ctype, 1 / ln2))
+    parts(ctype, "kLn2", ln2, 2, 15 if short else 41)
+    print("  // exp(r) = 1 + r + r^2 P(r);  expm1(r) = r + r^2 / 2 + r^3 P(r);  exp2(r) = 1 + r P(r)")
+    show(ctype, "kExp", *fit(ctype, lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.exp(r),
+                             -bound, bound, 5 if short else 10))
+    show(ctype, "kExpm1", *fit(ctype, lambda r: (mp.expm1(r) - r - r**2 / 2) / r**3, lambda r: r**3 / mp.expm1(r),
+                               -bound, bound, 5 if short else 11))
+    show(ctype, "kExp2", *fit(ctype, lambda r: mp.expm1(r * ln2) / r, lambda r: r / mpf(2) ** r,
+                              mpf("-0.5001"), mpf("0.5001"), 6 if short else 12))
+
+
+def logarithms(ctype, short):
+    parts(ctype, "kLog2EPair", 1 / mp.log(2), 2)
+    parts(ctype, "kLog10EPair", 1 / mp.log(10), 2)
+    parts(ctype, "kLog10Of2", mp.log10(2), 2, 15 if short else 41)
+    print("  // log(1 + f) = f - f^2 / 2 + f^3 P(f) on [-1/4, 1/2]")
+    show(ctype, "kLog", *fit(ctype, lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3, lambda f: f**3 / mp.log1p(f),
+                             mpf("-0.25"), mpf("0.5"), 9 if short else 22))
+
+
+    if not short:
+        print("  // log(m) = 2 s + (2/3) s^3 + s^5 P(s^2) with s = (m - 1) / (m + 1)")
+        parts(ctype, "kTwoThirds", mpf(2) / 3, 2)
+        show(ctype, "kLogOddTail", *fit(ctype, lambda u: 2 * (mp.atanh(mp.sqrt(u)) - mp.sqrt(u) - mp.sqrt(u) ** 3 / 3)
+                                        / mp.sqrt(u) ** 5, lambda u: mp.sqrt(u) ** 5 / (2 * mp.atanh(mp.sqrt(u))),
+                                        0, mpf("0.0401"), 10))
+
+
+def hyperbolics(ctype, short):
+    print("  // sinh(x) = x + x^3 P(x^2) up to 1")
+    show(ctype, "kSinh", *fit(ctype, *odd_tail(mp.sinh), 0, 1, 4 if short else 8))
+
+
+def circulars(ctype, short):
+    scalar(ctype, "kTwoOverPi", round_to(ctype, 2 / mp.pi))
+    parts(ctype, "kPi", mp.pi, 2)
+    parts(ctype, "kHalfPi", mp.pi / 2, 3)
+    parts(ctype, "kQuarterPi", mp.pi / 4, 2)
+    quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
+    print("  // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;")
+    print("  // asin(x) = x + x^3 P(u) up to 1/2;  atan(x) = x + x^3 P(u) up to tan(pi / 8)")
+    if not short:
+        show(ctype, "kSin", *fit(ctype, *odd_tail(mp.sin), 0, quarter, 6))
+        show(ctype, "kCos", *fit(ctype, lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
+                                 lambda u: u**2 / mp.cos(mp.sqrt(u)), 0, quarter, 6))
+        show(ctype, "kTan", *fit(ctype, *odd_tail(mp.tan), 0, quarter, 14))
+    show(ctype, "kAsin", *fit(ctype, *odd_tail(mp.asin), 0, mpf("0.25"), 5 if short else 12))
+    show(ctype, "kAtan", *fit(ctype, *odd_tail(mp.atan), 0, (mp.sqrt(2) - 1) ** 2, 5 if short else 11))
+
+
+def gaussians(ctype, short):
+    pole = mpf(3 if short else 4)
+    end = mpf("10.2") if short else mpf("27.5")
+
+    def scaled(z):
+        t = pole * (1 + z) / (1 - z)
+        return erfcx(t) * (t + pole)
+
+    print("  // erf(x) = x + x P(x^2) up to 1;  exp(t^2) erfc(t) = P((t - pole) / (t + pole)) / (t + pole)")
+    scalar(ctype, "kErfcxPole", pole)
+    show(ctype, "kErf", *fit(ctype, lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
+                             lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 0, 1, 7 if short else 14))
+    show(ctype, "kErfcx", *fit(ctype, scaled, lambda z: 1 / scaled(z), -1, (end - pole) / (end + pole),
+                               10 if short else 24))
+
+
+def floats_through_doubles():
+    """Double arithmetic, but only as many terms as a float result needs."""
+    ln2 = mp.log(2)
+    half_turn = (mp.pi / 2 * mpf("1.0001")) ** 2
+    quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
+    print("  // sin(x) = x P(x^2) up to pi / 2;  tan(x) = x P(x^2) up to pi / 4")
+    show("double", "kSin", *fit("double", lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u),
+                                lambda u: mp.sqrt(u) / mp.sin(mp.sqrt(u)), 0, half_turn, 6))
+    show("double", "kTan", *fit("double", lambda u: mp.tan(mp.sqrt(u)) / mp.sqrt(u),
+                                lambda u: mp.sqrt(u) / mp.tan(mp.sqrt(u)), 0, quarter, 8))
+    print("  // log2(1 + f) = f P(f) on [-1/4, 1/2];  exp2(r) = P(r)")
+    show("double", "kLog2", *fit("double", lambda f: mp.log1p(f) / f / ln2, lambda f: ln2 * f / mp.log1p(f),
+                                 mpf("-0.25"), mpf("0.5"), 15))
+    show("double", "kExp2", *fit("double", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r,
+                                 mpf("-0.5001"), mpf("0.5001"), 8))
+
+
+if __name__ == "__main__":
+    print("// Written by fit_polynomials.py: minimax polynomials, lowest power first, and constants split into parts whose")
+    print("// sum is exact. Beside a polynomial stands the largest relative error that it alone brings to its function.")
+    print("#pragma once\n\nnamespace mica::cpu {\n\ntemplate <class T>\nstruct Polynomials;")
+    for ctype in ("float", "double"):
+        print(f"\ntemplate <>\nstruct Polynomials<{ctype}> {{")
+        for family in (exponentials, logarithms, hyperbolics, circulars, gaussians):
+            family(ctype, ctype == "float")
+        print("};")
+    print("\n// Evaluated in double for a float result.\nstruct PolynomialsThroughDouble {")
+    floats_through_doubles()
+    print("};\n\n}  // namespace mica::cpu")

@@ -1,0 +1,94 @@
+// erf, erfc and gelu: everything that integrates a Gaussian.
+
+#if defined(MICA_CPU_SIMD_GAUSSIAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_SIMD_GAUSSIAN_INL_H_
+#undef MICA_CPU_SIMD_GAUSSIAN_INL_H_
+#else
+#define MICA_CPU_SIMD_GAUSSIAN_INL_H_
+#endif
+
+#include "backends/cpu/simd/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V>
+HWY_INLINE V erf_near_zero(D d, V x) {
+  return hn::MulAdd(x, polynomial(d, hn::Mul(x, x), Polynomials<hn::TFromD<D>>::kErf), x);
+}
+
+// gelu(x) = max(x, 0) - |x| Q(|x|), where Q(t) = erfc(t / sqrt(2)) / 2 is the Gaussian's upper tail. Taking the tail
+// itself instead of 1 + erf keeps the relative accuracy for negative x. -inf gives NaN, as 0 * inf does in torch.
+template <class D, class V>
+HWY_INLINE V gelu(D d, V x) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  constexpr T kSqrt2 = T(1.4142135623730950488016887242097);
+  const V half = hn::Set(d, T(0.5));
+  const V t = at_most(d, hn::Abs(x), sizeof(T) == 4 ? T(14.4) : T(38.8));
+  const Pair<V> square = two_product(t, t);
+  const V minus_half = hn::Set(d, T(-0.5));
+  const V decay = exp_in_range(d, hn::Mul(square.hi, minus_half), hn::Mul(square.lo, minus_half));
+  // Twice (t / sqrt(2) + pole), which brings in the 1/2 of Q.
+  const V denominator = hn::MulAdd(t, hn::Set(d, kSqrt2), hn::Set(d, 2 * P::kErfcxPole));
+  const V r = quick_reciprocal(d, denominator);
+  const V z = hn::NegMulAdd(r, hn::Set(d, 4 * P::kErfcxPole), hn::Set(d, T(1)));
+  const V numerator = hn::Mul(t, polynomial(d, z, P::kErfcx));
+  const V estimate = hn::Mul(numerator, r);
+  const V ratio = hn::MulAdd(hn::NegMulAdd(denominator, estimate, numerator), r, estimate);
+  // Near zero, Q(t) = 1/2 - erf(t / sqrt(2)) / 2 is the better formula.
+  const V u = hn::Mul(square.hi, half);
+  const V slope = hn::Set(d, T(0.5) / kSqrt2);
+  const V near_q = hn::NegMulAdd(t, hn::MulAdd(polynomial(d, u, P::kErf), slope, slope), half);
+  const V tail = hn::IfThenElse(hn::Lt(t, hn::Set(d, T(1))), hn::Mul(t, near_q), hn::Mul(ratio, decay));
+  const V step = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, T(1)));
+  return hn::MulSub(x, step, tail);
+}
+
+// erfc(t) = exp(-t^2) P(z) / (t + pole) for t >= 0, with the roundings of all but P(z) carried along.
+template <class D, class V>
+HWY_INLINE V erfc_of_magnitude(D d, V t) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  t = at_most(d, t, sizeof(T) == 4 ? T(10.1) : T(27.3));
+  const Pair<V> square = two_product(t, t);
+  const ScaledPair<V> decay = exp_scaled(d, hn::Neg(square.hi), hn::Neg(square.lo));
+  const V pole = hn::Set(d, P::kErfcxPole);
+  const Pair<V> denominator = two_sum(t, pole);
+  const V r = quick_reciprocal(d, denominator.hi);
+  const V z = quotient(d, hn::Sub(t, pole), denominator.hi);
+  const Pair<V> p = fast_two_sum(hn::Set(d, P::kErfcx[0]), hn::Mul(z, polynomial<1>(d, z, P::kErfcx)));
+  Pair<V> product = two_product(decay.value.hi, p.hi);
+  product.lo = hn::MulAdd(decay.value.hi, p.lo, hn::MulAdd(decay.value.lo, p.hi, product.lo));
+  const V q = hn::Mul(product.hi, r);
+  const V remainder =
+      hn::Add(hn::NegMulAdd(denominator.hi, q, product.hi), hn::NegMulAdd(denominator.lo, q, product.lo));
+  return scale_by_pow2(d, hn::MulAdd(remainder, r, q), decay.exponent);
+}
+
+template <class D, class V>
+HWY_INLINE V erf(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T(1));
+  const V magnitude = hn::Abs(x);
+  const V far = hn::Sub(one, erfc_of_magnitude(d, magnitude));
+  return hn::IfThenElse(hn::Lt(magnitude, one), erf_near_zero(d, x), hn::CopySign(far, x));
+}
+
+template <class D, class V>
+HWY_INLINE V erfc(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T(1));
+  const V tail = erfc_of_magnitude(d, hn::Abs(x));
+  const V far = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, T(2)), tail), tail);
+  const Pair<V> erf = fast_two_sum(x, hn::Mul(x, polynomial(d, hn::Mul(x, x), Polynomials<T>::kErf)));
+  const Pair<V> difference = fast_two_sum(one, hn::Neg(erf.hi));
+  const V near = hn::Add(difference.hi, hn::Sub(difference.lo, erf.lo));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, T(0.9))), near, far);
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // MICA_CPU_SIMD_GAUSSIAN_INL_H_
