@@ -94,7 +94,7 @@ wheel: $(VENV)/.installed
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls -l dist/*.whl
 
-# Seconds per source file of the last build; for a whole picture build anew with CCACHE_DISABLE=1.
+# Seconds that the slowest source files take.
 compile-times: build
 	@$(VENV)/bin/python scripts/compile_times.py build
 
