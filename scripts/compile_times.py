@@ -25,14 +25,17 @@ def logged_seconds(log: Path) -> dict[str, float]:
     return seconds
 
 
-def compile_commands(build: Path) -> dict[str, str]:
+def compile_commands(build: Path) -> dict[str, list[str]]:
     """The command that makes each object file which the build still contains."""
-    entries = json.loads((build / "compile_commands.json").read_text())
-    return {os.path.relpath(build.resolve() / entry["output"], build.resolve()): entry["command"] for entry in entries}
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        arguments = shlex.split(entry["command"])
+        commands[arguments[arguments.index("-o") + 1]] = arguments
+    return commands
 
 
-def processor_seconds(command: str, build: Path) -> float:
-    arguments = shlex.split(command)
+def processor_seconds(command: list[str], build: Path) -> float:
+    arguments = command.copy()
     arguments[arguments.index("-o") + 1] = os.devnull
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(arguments, cwd=build, check=True)
