@@ -43,24 +43,24 @@ class Node {
   virtual ~Node();
 
   virtual const char* name() const = 0;
-  // Gradients with respect to the forward's outputs come in (undefined means zero, one of them at least is defined unless
-  // runs_without_gradients), those with respect to its inputs go out. `out` has an undefined entry for each next edge; one for which
-  // needs(i) is false may stay so.
+  // Gradients with respect to the forward's outputs come in (undefined means zero, one of them at least is defined
+  // unless runs_without_gradients), those with respect to its inputs go out. `out` has an undefined entry for each next
+  // edge; one for which needs(i) is false may stay so.
   virtual void apply(TensorVec& grads, TensorVec& out) = 0;
   virtual void release_saved() {}  // frees saved tensors after a backward that does not retain the graph
 
   bool needs(size_t i) const { return i < next_edges.size() && next_edges[i].function; }
   uint32_t add_input(const Tensor& forward_output);  // describes one more output of the forward; returns its number
 
-  InlineList<Edge, 2> next_edges;           // one per differentiable input of the forward
-  InlineList<InputMetadata, 1> inputs;      // one per output of the forward
-  uint64_t sequence;                        // later nodes run first
-  uint64_t topological = 0;                 // longer than any path below this node; 0 while unknown
+  InlineList<Edge, 2> next_edges;       // one per differentiable input of the forward
+  InlineList<InputMetadata, 1> inputs;  // one per output of the forward
+  uint64_t sequence;                    // later nodes run first
+  uint64_t topological = 0;             // longer than any path below this node; 0 while unknown
   std::unique_ptr<NodeHooks> hooks;
-  std::unique_ptr<ForwardTrace> trace;      // under detect_anomaly: where the forward ran
-  void* python_object = nullptr;            // borrowed: the wrapper clears it when it dies
-  bool is_accumulator = false;              // an AccumulateGrad
-  bool runs_without_gradients = false;      // apply is called even when no gradient came in
+  std::unique_ptr<ForwardTrace> trace;  // under detect_anomaly: where the forward ran
+  void* python_object = nullptr;        // borrowed: the wrapper clears it when it dies
+  bool is_accumulator = false;          // an AccumulateGrad
+  bool runs_without_gradients = false;  // apply is called even when no gradient came in
 
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -77,8 +77,9 @@ class Node {
   static void destroy(Node* node);  // iterative: a long chain must not overflow the stack
 
   std::atomic<uint32_t> refs_{1};
-  uint32_t task_slot_ = 0;            // this node's place in the task that has claimed it
-  std::atomic<void*> task_{nullptr};  // the backward pass that has claimed this node; links dead nodes while they are destroyed
+  uint32_t task_slot_ = 0;  // this node's place in the task that has claimed it
+  std::atomic<void*> task_{
+      nullptr};  // the backward pass that has claimed this node; links dead nodes while they are destroyed
 };
 
 // ---- hooks -------------------------------------------------------------------------------------------------------
@@ -167,7 +168,8 @@ Edge gradient_edge(const Tensor& t);  // grad_fn, or the leaf's AccumulateGrad, 
 void set_history(const Tensor& result, const Ref<Node>& node);   // result is a fresh output of node
 void rebase_history(const Tensor& self, const Ref<Node>& node);  // self was changed in place by node
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation = ViewInfo::Creation::Normal);
-// For a view that as_strided of its base cannot reproduce (another dtype, conjugation): how to make it again from `self`.
+// For a view that as_strided of its base cannot reproduce (another dtype, conjugation): how to make it again from
+// `self`.
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay);
 
 void check_inplace_slow(const Tensor& self, bool requires_grad);
@@ -200,8 +202,8 @@ class SavedTensor {
   SavedTensor(SavedTensor&&) noexcept = default;
   SavedTensor& operator=(SavedTensor&&) noexcept = default;
 
-  // `owner` is the node that saved it, needed for its own outputs. Throws torch's error if the tensor was changed in place or freed.
-  // Without gradient mode a saved output comes back bare, unless its history is asked for.
+  // `owner` is the node that saved it, needed for its own outputs. Throws torch's error if the tensor was changed in
+  // place or freed. Without gradient mode a saved output comes back bare, unless its history is asked for.
   Tensor unpack(Node* owner = nullptr, bool with_history = false) const;
   Tensor unpack(const Ref<Node>& owner) const { return unpack(owner.get()); }
   void reset();
@@ -251,10 +253,10 @@ class Notable {
 
 // ---- the engine --------------------------------------------------------------------------------------------------
 
-// Runs the graph below `roots`. Without `inputs`, accumulates into every leaf that is reached. With them, accumulates into those
-// alone (accumulate), or returns their gradients.
-TensorVec run_backward(ArrayRef<Edge> roots, TensorVec root_grads, bool keep_graph, bool create_graph, ArrayRef<Edge> inputs,
-                       bool allow_unused, bool accumulate);
+// Runs the graph below `roots`. Without `inputs`, accumulates into every leaf that is reached. With them, accumulates
+// into those alone (accumulate), or returns their gradients.
+TensorVec run_backward(ArrayRef<Edge> roots, TensorVec root_grads, bool keep_graph, bool create_graph,
+                       ArrayRef<Edge> inputs, bool allow_unused, bool accumulate);
 TensorVec run_backward(TensorList roots, TensorList root_grads, bool keep_graph, bool create_graph, TensorList inputs,
                        bool allow_unused, bool accumulate);
 
@@ -268,17 +270,17 @@ TensorVec grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = 
                std::optional<bool> retain_graph = std::nullopt, bool create_graph = false, bool allow_unused = false);
 
 // Within a backward pass of this thread:
-Node* current_node();                               // the node being evaluated, or null
-int64_t current_graph_task();                       // its number, or -1
-bool current_graph_task_keeps_graph();              // true outside
+Node* current_node();                                 // the node being evaluated, or null
+int64_t current_graph_task();                         // its number, or -1
+bool current_graph_task_keeps_graph();                // true outside
 void queue_callback(std::function<void()> callback);  // to run when the pass has ended
 
-// A deeply nested pass runs on another thread while this one waits. `leave` and `enter` bracket the wait: the Python side gives up
-// the interpreter lock there.
+// A deeply nested pass runs on another thread while this one waits. `leave` and `enter` bracket the wait: the Python
+// side gives up the interpreter lock there.
 void set_wait_hooks(void* (*leave)(), void (*enter)(void*));
 
-void detach_in_place(const Tensor& t);                        // Tensor.detach_
-void set_data(const Tensor& t, const Tensor& data);           // x.data = y
+void detach_in_place(const Tensor& t);               // Tensor.detach_
+void set_data(const Tensor& t, const Tensor& data);  // x.data = y
 }  // namespace autograd
 
 }  // namespace mica

@@ -43,9 +43,10 @@ struct CustomForward {
   TensorVec non_differentiable;  // outputs that carry no gradient
 };
 
-// Gives the outputs of a custom forward their history. `node` is null when nothing requires grad. Outputs that are inputs come back as
-// views of them. torch's errors for dirty inputs that are leaves, views, or were not returned.
-TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, TensorVec outputs, const CustomForward& forward);
+// Gives the outputs of a custom forward their history. `node` is null when nothing requires grad. Outputs that are
+// inputs come back as views of them. torch's errors for dirty inputs that are leaves, views, or were not returned.
+TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, TensorVec outputs,
+                                const CustomForward& forward);
 
 namespace autograd {
 
@@ -117,14 +118,14 @@ class Function {
     void apply(TensorVec& grads, TensorVec& out) override {
       materialize(grads);
       TensorVec all = T::backward(&context, std::move(grads));
-      MICA_CHECK(all.size() == is_tensor.size(), "function ", name(), " returned an incorrect number of gradients (expected ",
-                 is_tensor.size(), ", got ", all.size(), ")");
+      MICA_CHECK(all.size() == is_tensor.size(), "function ", name(),
+                 " returned an incorrect number of gradients (expected ", is_tensor.size(), ", got ", all.size(), ")");
       for (size_t i = 0, at = 0; i < all.size(); ++i) {
         if (is_tensor[i]) {
           out[at++] = std::move(all[i]);
         } else {
-          MICA_CHECK(!all[i].defined(), "function ", name(), " returned a gradient different from None at position ", i + 1,
-                     ", but the corresponding forward input was not a Variable");
+          MICA_CHECK(!all[i].defined(), "function ", name(), " returned a gradient different from None at position ",
+                     i + 1, ", but the corresponding forward input was not a Variable");
         }
       }
     }

@@ -12,9 +12,9 @@ inline constexpr uint32_t kAnomaly = 1u << 2;
 inline constexpr uint32_t kSavedTensorHooks = 1u << 3;
 inline constexpr uint32_t kAutocast = 1u << 4;
 inline constexpr uint32_t kProfile = 1u << 5;
-inline constexpr uint32_t kObserve = 1u << 6;          // inspection of copies and allocations
-inline constexpr uint32_t kFunctionMode = 1u << 7;     // a Python TorchFunctionMode is active
-inline constexpr uint32_t kAnomalySkipNan = 1u << 8;   // detect_anomaly(check_nan=False)
+inline constexpr uint32_t kObserve = 1u << 6;         // inspection of copies and allocations
+inline constexpr uint32_t kFunctionMode = 1u << 7;    // a Python TorchFunctionMode is active
+inline constexpr uint32_t kAnomalySkipNan = 1u << 8;  // detect_anomaly(check_nan=False)
 // Bits for which an operation's entry calls the hooks in src/core/entry.cpp.
 inline constexpr uint32_t kHooked = kAutocast | kProfile | kObserve;
 }  // namespace mode_bit

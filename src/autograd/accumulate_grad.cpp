@@ -38,7 +38,8 @@ Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
   return copy;
 }
 
-// Takes over the gradient's memory if nobody else can see it; otherwise returns undefined and leaves the gradient alone.
+// Takes over the gradient's memory if nobody else can see it; otherwise returns undefined and leaves the gradient
+// alone.
 Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references) {
   const TensorImpl* impl = gradient.impl();
   if (impl->use_count() > expected_references || !has_layout_for(gradient, leaf)) return {};

@@ -15,11 +15,13 @@ class BackwardError final : public Error {
 
 void report_trace(const Node& node) {
   if (!node.trace) {
-    warn(cat("Error detected in ", node.name(),
-             ". No forward pass information available. Enable detect anomaly during forward pass for more information."));
+    warn(cat(
+        "Error detected in ", node.name(),
+        ". No forward pass information available. Enable detect anomaly during forward pass for more information."));
     return;
   }
-  std::string text = cat("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", node.trace->text);
+  std::string text =
+      cat("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", node.trace->text);
   for (const Node* n = node.trace->parent.get(); n; n = n->trace ? n->trace->parent.get() : nullptr) {
     if (n->trace) {
       text += cat("\n\nPrevious calculation was induced by ", n->name(),

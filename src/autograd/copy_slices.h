@@ -12,8 +12,8 @@ struct Geometry {
   int64_t offset;
 };
 
-// The gradient with respect to the changed base becomes the one with respect to the base before: outside the view it passes, inside
-// it goes through the node of the change.
+// The gradient with respect to the changed base becomes the one with respect to the base before: outside the view it
+// passes, inside it goes through the node of the change.
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& base, const Tensor& view, ViewInfo::Replay replay, Ref<Node> change);

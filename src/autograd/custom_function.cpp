@@ -17,19 +17,26 @@ bool contains(TensorList list, const Tensor& t) {
 void check_dirty(const CustomForward& forward, TensorList inputs, const TensorVec& outputs) {
   for (const Tensor& t : forward.dirty) {
     if (!contains(inputs, t)) {
-      warn("Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass it to "
-           "mark_dirty().");
+      warn(
+          "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to "
+          "pass it to "
+          "mark_dirty().");
       continue;
     }
     MICA_CHECK(contains(outputs, t),
-               "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified "
+               "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+               "are modified "
                "inplace must all be outputs of the Function.");
     const bool view_with_others = t.is_view() && outputs.size() > 1 && t.requires_grad();
     MICA_CHECK(!view_with_others,
-               "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than "
-               "one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a "
-               "view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two "
-               "Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations).");
+               "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+               "return more than "
+               "one Tensor. This is not supported by the current autograd engine. You should either make sure the "
+               "input is not a "
+               "view (using .clone() for example) or make your Function only return one Tensor (potentially splitting "
+               "it into two "
+               "Functions: one doing the inplace that returns a single Tensor and a second one that does the other "
+               "operations).");
   }
 }
 
@@ -81,7 +88,8 @@ void CustomNode::materialize(TensorVec& grads) const {
   }
 }
 
-TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, TensorVec outputs, const CustomForward& forward) {
+TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, TensorVec outputs,
+                                const CustomForward& forward) {
   check_dirty(forward, inputs, outputs);
   const auto differentiable = [&](const Tensor& t) {
     return t.defined() && (t.is_floating_point() || t.is_complex()) && !contains(forward.non_differentiable, t);

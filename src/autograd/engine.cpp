@@ -8,7 +8,8 @@ namespace mica {
 
 namespace {
 
-// A pass started inside a pass goes down the same stack. Beyond this depth it goes on in a fresh thread with a stack of its own.
+// A pass started inside a pass goes down the same stack. Beyond this depth it goes on in a fresh thread with a stack of
+// its own.
 constexpr int kDepthPerThread = 60;
 [[gnu::tls_model("initial-exec")]] constinit thread_local int depth = 0;
 
@@ -62,10 +63,12 @@ TensorVec make_root_gradients(TensorList roots, TensorList grads) {
     if (i < grads.size() && grads[i].defined()) {
       MICA_CHECK(grads[i].sizes() == root.sizes(), "Mismatch in shape: grad_output[", i, "] has a shape of ",
                  size_text(grads[i].sizes()), " and output[", i, "] has a shape of ", size_text(root.sizes()), ".");
-      MICA_CHECK(root.is_complex() == grads[i].is_complex(),
-                 "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                 "grad_output[",
-                 i, "] has a dtype of torch.", grads[i].dtype(), " and output[", i, "] has a dtype of torch.", root.dtype(), ".");
+      MICA_CHECK(
+          root.is_complex() == grads[i].is_complex(),
+          "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+          "grad_output[",
+          i, "] has a dtype of torch.", grads[i].dtype(), " and output[", i, "] has a dtype of torch.", root.dtype(),
+          ".");
       made.push_back(grads[i]);
     } else if (root.requires_grad()) {
       MICA_CHECK(root.numel() == 1, "grad can be implicitly created only for scalar outputs");
@@ -81,8 +84,8 @@ TensorVec make_root_gradients(TensorList roots, TensorList grads) {
 
 }  // namespace
 
-TensorVec run_backward(ArrayRef<Edge> roots, TensorVec root_grads, bool keep_graph, bool create_graph, ArrayRef<Edge> inputs,
-                       bool allow_unused, bool accumulate) {
+TensorVec run_backward(ArrayRef<Edge> roots, TensorVec root_grads, bool keep_graph, bool create_graph,
+                       ArrayRef<Edge> inputs, bool allow_unused, bool accumulate) {
   MICA_CHECK(roots.size() == root_grads.size(), "got ", roots.size(), " tensors and ", root_grads.size(), " gradients");
   TaskLease task;
   task->prepare(roots, std::move(root_grads), inputs, {keep_graph, create_graph, allow_unused, accumulate});
@@ -122,15 +125,16 @@ TensorVec run_backward(TensorList roots, TensorList root_grads, bool keep_graph,
 
 namespace autograd {
 
-void backward(TensorList tensors, TensorList grad_tensors, std::optional<bool> retain_graph, bool create_graph, TensorList inputs) {
+void backward(TensorList tensors, TensorList grad_tensors, std::optional<bool> retain_graph, bool create_graph,
+              TensorList inputs) {
   MICA_CHECK(grad_tensors.empty() || grad_tensors.size() == tensors.size(), "got ", tensors.size(), " tensors and ",
              grad_tensors.size(), " gradients");
   const TensorVec roots = make_root_gradients(tensors, grad_tensors);
   run_backward(tensors, roots, retain_graph.value_or(create_graph), create_graph, inputs, true, true);
 }
 
-TensorVec grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, std::optional<bool> retain_graph, bool create_graph,
-               bool allow_unused) {
+TensorVec grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, std::optional<bool> retain_graph,
+               bool create_graph, bool allow_unused) {
   MICA_CHECK_KIND(!inputs.empty(), Value, "`inputs` argument to `grad()` cannot be empty.");
   MICA_CHECK(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "got ", outputs.size(), " tensors and ",
              grad_outputs.size(), " gradients");

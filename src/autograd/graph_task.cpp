@@ -56,7 +56,8 @@ GraphTask::Slot* GraphTask::find(const Node* node) {
   return at == contested_.end() ? nullptr : &slots_[at->second];
 }
 
-void GraphTask::prepare(ArrayRef<Edge> roots, TensorVec root_grads, ArrayRef<Edge> inputs, const BackwardOptions& options) {
+void GraphTask::prepare(ArrayRef<Edge> roots, TensorVec root_grads, ArrayRef<Edge> inputs,
+                        const BackwardOptions& options) {
   options_ = options;
   selective_ = !inputs.empty();
   number_ = next_number.fetch_add(1, std::memory_order_relaxed);
@@ -236,7 +237,8 @@ void GraphTask::call(Node& fn) {
   if (out_.size() != edges) [[unlikely]] {
     const auto surplus = [](const Tensor& t) { return t.defined(); };
     if (out_.size() < edges || std::any_of(out_.begin() + static_cast<ptrdiff_t>(edges), out_.end(), surplus))
-      fail(cat("Function ", fn.name(), " returned an invalid number of gradients - expected ", edges, ", but got ", out_.size()));
+      fail(cat("Function ", fn.name(), " returned an invalid number of gradients - expected ", edges, ", but got ",
+               out_.size()));
     out_.resize(edges);
   }
   if (anomaly_enabled()) [[unlikely]]
@@ -268,7 +270,8 @@ TensorVec GraphTask::finish() {
 
 void GraphTask::clear() {
   for (const Slot& slot : slots_)
-    if (slot.node->task_.load(std::memory_order_relaxed) == this) slot.node->task_.store(nullptr, std::memory_order_release);
+    if (slot.node->task_.load(std::memory_order_relaxed) == this)
+      slot.node->task_.store(nullptr, std::memory_order_release);
   constexpr size_t kWorthKeeping = 4096;
   slots_.clear();
   if (slots_.capacity() > kWorthKeeping) slots_.shrink_to_fit();

@@ -16,8 +16,8 @@ struct BackwardOptions {
   bool accumulate = true;
 };
 
-// A task runs on one thread. Everything that a pass needs is here and not in globals, so that a hook may start another pass, and
-// several threads may go through one graph at once.
+// A task runs on one thread. Everything that a pass needs is here and not in globals, so that a hook may start another
+// pass, and several threads may go through one graph at once.
 class GraphTask {
  public:
   GraphTask() = default;
@@ -25,9 +25,9 @@ class GraphTask {
   GraphTask& operator=(const GraphTask&) = delete;
 
   void prepare(ArrayRef<Edge> roots, TensorVec root_grads, ArrayRef<Edge> inputs, const BackwardOptions& options);
-  void run();           // until no node is ready; throws what a node threw
-  TensorVec finish();   // the captured gradients; checks that each input was reached
-  void clear();         // lets go of the graph, also after a failure; the vectors keep their memory
+  void run();          // until no node is ready; throws what a node threw
+  TensorVec finish();  // the captured gradients; checks that each input was reached
+  void clear();        // lets go of the graph, also after a failure; the vectors keep their memory
 
   static GraphTask* current();
   Node* evaluating() const { return evaluating_; }
@@ -39,12 +39,12 @@ class GraphTask {
   // What a node waits for and what has arrived. Slots do not move once all nodes are found.
   struct Slot {
     Node* node;
-    uint32_t missing = 0;       // edges into the node over which nothing has come yet
+    uint32_t missing = 0;  // edges into the node over which nothing has come yet
     int32_t first_capture = -1;
-    bool needed = true;         // is to be evaluated
-    bool expanded = false;      // while searching for what is needed
-    Tensor first;               // the gradient of the node's first input,
-    TensorVec others;           // and those of the others
+    bool needed = true;     // is to be evaluated
+    bool expanded = false;  // while searching for what is needed
+    Tensor first;           // the gradient of the node's first input,
+    TensorVec others;       // and those of the others
   };
   struct Capture {
     uint32_t input_nr, result;

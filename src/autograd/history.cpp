@@ -46,7 +46,8 @@ Tensor bare_alias(const Tensor& t) {
 std::string forward_name(const Node& node) {
   std::string name = node.name();
   const size_t suffix = name.rfind("Backward");
-  if (suffix != std::string::npos && name.find_first_not_of("0123456789", suffix + 8) == std::string::npos) name.resize(suffix);
+  if (suffix != std::string::npos && name.find_first_not_of("0123456789", suffix + 8) == std::string::npos)
+    name.resize(suffix);
   return name;
 }
 
@@ -67,14 +68,16 @@ void set_edge(const Tensor& t, Ref<Node> node, uint32_t output_nr) {
 }
 
 constexpr const char* kMoveBoth =
-    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and "
+    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+    "the view and "
     "the inplace either both inside the ";
 
 // A view whose history cannot be rewritten is not to be changed in place, by itself or through its base.
 void check_rewritable(const AutogradMeta& view, bool through_base) {
   using Creation = ViewInfo::Creation;
   if (view.creation == Creation::Normal) return;
-  const char* change = through_base ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
+  const char* change =
+      through_base ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
   std::string message;
   if (view.grad_fn) {
     message = cat("Output ", view.output_nr, " of ", forward_name(*view.grad_fn), " is a view and ", change, ".");
@@ -90,17 +93,21 @@ void check_rewritable(const AutogradMeta& view, bool through_base) {
     case Creation::InNoGrad:
     case Creation::InInference:
       message += cat(kMoveBoth, inside,
-                     " block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked).");
+                     " block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
+                     "be tracked).");
       break;
     case Creation::MultiOutput:
       message +=
-          " This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
+          " This view is the output of a function that returns multiple views. Such functions do not allow the output "
+          "views to be "
           "modified inplace. You should replace the inplace operation by an out-of-place one.";
       break;
     case Creation::InCustomFunction:
       message +=
-          " This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
-          "view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This "
+          " This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+          "logic to handle "
+          "view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
+          "gradients. This "
           "behavior is forbidden. You can fix this by cloning the output of the custom Function.";
       break;
   }
@@ -108,11 +115,13 @@ void check_rewritable(const AutogradMeta& view, bool through_base) {
 }
 
 // A view of a view is remembered as a view of the base.
-ViewInfo::Replay compose(const ViewInfo::Replay& outer, ViewInfo::Replay inner, const Tensor& self, const Tensor& view) {
+ViewInfo::Replay compose(const ViewInfo::Replay& outer, ViewInfo::Replay inner, const Tensor& self,
+                         const Tensor& view) {
   if (!inner) {
     return [outer, geometry = Geometry(view), self_offset = self.storage_offset()](const Tensor& base) {
       const Tensor again = outer(base);
-      return as_strided(again, geometry.sizes, geometry.strides, geometry.offset - self_offset + again.storage_offset());
+      return as_strided(again, geometry.sizes, geometry.strides,
+                        geometry.offset - self_offset + again.storage_offset());
     };
   }
   if (outer) return [outer, inner = std::move(inner)](const Tensor& base) { return inner(outer(base)); };

@@ -34,8 +34,8 @@ void check_hook_result(const std::string& name, const Tensor& before, const Tens
   MICA_CHECK(before.dtype() == after.dtype() && before.device().type == after.device().type, "hook '", name,
              "' has changed the type of value (was torch.", info(before.dtype()).legacy, "Tensor got torch.",
              info(after.dtype()).legacy, "Tensor)");
-  MICA_CHECK(before.device() == after.device(), "hook '", name, "' has changed the device of value (was ", before.device(),
-             " got ", after.device(), ")");
+  MICA_CHECK(before.device() == after.device(), "hook '", name, "' has changed the device of value (was ",
+             before.device(), " got ", after.device(), ")");
   MICA_CHECK(before.sizes() == after.sizes(), "hook '", name, "' has changed the size of value");
 }
 
@@ -79,7 +79,8 @@ void run_tensor_hooks(Node& node, TensorVec& grads) {
 void run_pre_hooks(Node& node, TensorVec& grads) {
   for_each_hook(node.hooks->pre_hooks, [&](HookOf<NodePreHook>& hook) {
     hook.call(grads);
-    MICA_CHECK(grads.size() == node.inputs.size(), "a pre-hook of ", node.name(), " has changed the number of gradients");
+    MICA_CHECK(grads.size() == node.inputs.size(), "a pre-hook of ", node.name(),
+               " has changed the number of gradients");
   });
 }
 
@@ -96,7 +97,8 @@ namespace autograd {
 HookHandle register_hook(const Tensor& t, GradHook hook, std::string name) {
   MICA_CHECK(t.requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
   if (Node* fn = t.grad_fn()) {
-    return append_hook(hooks_of(*fn).tensor_hooks, std::move(hook), std::move(name), static_cast<uint32_t>(t.output_nr()));
+    return append_hook(hooks_of(*fn).tensor_hooks, std::move(hook), std::move(name),
+                       static_cast<uint32_t>(t.output_nr()));
   }
   return append_hook(extras(autograd_meta(t)).leaf_hooks, std::move(hook), std::move(name));
 }
@@ -107,7 +109,9 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulate
   return append_hook(extras(autograd_meta(leaf)).post_accumulate_hooks, std::move(hook));
 }
 
-HookHandle register_prehook(Node& node, NodePreHook hook) { return append_hook(hooks_of(node).pre_hooks, std::move(hook)); }
+HookHandle register_prehook(Node& node, NodePreHook hook) {
+  return append_hook(hooks_of(node).pre_hooks, std::move(hook));
+}
 
 HookHandle register_posthook(Node& node, NodePostHook hook) {
   return append_hook(hooks_of(node).post_hooks, std::move(hook));
@@ -130,7 +134,8 @@ void Tensor::retain_grad() const {
 
 bool Tensor::retains_grad() const { return impl_->autograd && impl_->autograd->retains_grad; }
 
-// After an in-place change the gradient to retain is the one with respect to the changed tensor: other hooks stay where they are.
+// After an in-place change the gradient to retain is the one with respect to the changed tensor: other hooks stay where
+// they are.
 void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr) {
   if (!meta.retains_grad || from == to) return;
   std::shared_ptr<RetainedGrad> retained = meta.extras->retained;

@@ -8,11 +8,15 @@
 namespace mica {
 
 inline constexpr const char* kGraphFreed =
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
-    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
-    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward.";
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). "
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling "
+    "backward.";
 
-// Shared between a non-leaf that retains its gradient and the node that computes it. Whichever dies first, the other goes on.
+// Shared between a non-leaf that retains its gradient and the node that computes it. Whichever dies first, the other
+// goes on.
 struct RetainedGrad {
   std::mutex mutex;
   AutogradMeta* owner = nullptr;  // null when the tensor has died
@@ -56,8 +60,8 @@ Tensor bare_alias(const Tensor& t);
 // "Mul" for MulBackward0: how torch names a function in messages about its outputs.
 std::string forward_name(const Node& node);
 
-// `data` as output `output_nr` of `owner`, for gradients of gradients. An in-place change made through a view reaches the graph as a
-// node of the view's base: the history then leads there.
+// `data` as output `output_nr` of `owner`, for gradients of gradients. An in-place change made through a view reaches
+// the graph as a node of the view's base: the history then leads there.
 Tensor attach_output_history(Tensor data, Node* owner, uint32_t output_nr);
 
 void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr);

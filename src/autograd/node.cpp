@@ -47,8 +47,8 @@ bool Node::retain_unless_dead() {
 void* Node::operator new(size_t size) { return cpu_allocate(size); }
 void Node::operator delete(void* p, size_t size) { cpu_free(p, size); }
 
-// Destroying a node lets go of its next nodes and of saved tensors that hold nodes in turn. Those wait in a list instead of
-// recursing.
+// Destroying a node lets go of its next nodes and of saved tensors that hold nodes in turn. Those wait in a list
+// instead of recursing.
 void Node::destroy(Node* node) {
   node->task_.store(dead_nodes, std::memory_order_relaxed);
   dead_nodes = node;

@@ -28,8 +28,10 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   if (!t.defined()) return;
   TensorImpl* impl = t.impl();
   MICA_CHECK(!(impl->bits & tensor_bit::kInference),
-             "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "
-             "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+             "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+             "computation "
+             "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+             "autograd, or use "
              "`torch.no_grad()` instead of `torch.inference_mode()`.");
   saved_version_ = impl->version();
   if (impl->autograd) output_nr_ = impl->autograd->output_nr;
@@ -63,10 +65,12 @@ void SavedTensor::pack(const Tensor& t, std::shared_ptr<const SavedTensorHooks> 
     ModeGuard unhooked(mode_bit::kSavedTensorHooks, false);
     packed->object = hooks->pack(t);
   }
-  MICA_CHECK(t.version() == version,
-             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified "
-             "by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform "
-             "in-place operations on the input to a pack hook.");
+  MICA_CHECK(
+      t.version() == version,
+      "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
+      "modified "
+      "by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform "
+      "in-place operations on the input to a pack hook.");
   packed->hooks = std::move(hooks);
   packed_ = std::move(packed);
   data_ = {};
@@ -75,7 +79,8 @@ void SavedTensor::pack(const Tensor& t, std::shared_ptr<const SavedTensorHooks> 
 
 void SavedTensor::register_hooks(std::shared_ptr<const SavedTensorHooks> hooks) {
   MICA_CHECK(state_ != State::Undefined, "Calling register_hooks on a saved tensor with value None is forbidden");
-  MICA_CHECK(state_ != State::Packed, "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one "
+  MICA_CHECK(state_ != State::Packed,
+             "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one "
              "pair of hooks is allowed at a time.");
   MICA_CHECK(state_ != State::Released, kGraphFreed);
   if (data_.version() != saved_version_) fail_changed(nullptr);
@@ -124,10 +129,12 @@ void SavedTensor::fail_changed(Node* owner) const {
       cat("one of the variables needed for gradient computation has been modified by an inplace operation: [",
           data_.is_cuda() ? "torch.cuda." : "torch.", info(data_.dtype()).legacy, "Tensor ", data_.sizes(), "]");
   Node* made_by = owner ? owner : data_.grad_fn();
-  if (made_by) message += cat(", which is output ", owner ? output_nr_ : data_.output_nr(), " of ", forward_name(*made_by), ",");
+  if (made_by)
+    message += cat(", which is output ", owner ? output_nr_ : data_.output_nr(), " of ", forward_name(*made_by), ",");
   message += cat(" is at version ", data_.version(), "; expected version ", saved_version_, " instead.");
   message += anomaly_enabled()
-                 ? " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+                 ? " Hint: the backtrace further above shows the operation that failed to compute its gradient. The "
+                   "variable in "
                    "question was changed in there or anywhere later. Good luck!"
                  : " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
                    "torch.autograd.set_detect_anomaly(True, check_nan=False).";

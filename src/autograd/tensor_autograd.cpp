@@ -10,7 +10,8 @@ const Tensor& Tensor::set_requires_grad(bool value) const {
                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
   }
   if (grad_fn()) {
-    MICA_CHECK(value, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+    MICA_CHECK(value,
+               "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
                "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
     return *this;
   }
@@ -27,16 +28,16 @@ void Tensor::set_grad(const Tensor& g) const {
     return;
   }
   MICA_CHECK(!g.is_same(*this), "can't assign Variable as its own grad");
-  MICA_CHECK(g.dtype() == dtype(), "attempting to assign a gradient with dtype '", g.dtype(), "' to a tensor with grad_dtype '",
-             info(dtype()).legacy, "'. The gradient must match the tensor's dtype.");
+  MICA_CHECK(g.dtype() == dtype(), "attempting to assign a gradient with dtype '", g.dtype(),
+             "' to a tensor with grad_dtype '", info(dtype()).legacy, "'. The gradient must match the tensor's dtype.");
   MICA_CHECK(g.device().type == device().type, "attempting to assign a gradient with device type '",
              device_type_name(g.device().type), "' to a tensor with device type '", device_type_name(device().type),
              "'. Please ensure that the gradient and the tensor are on the same device");
-  MICA_CHECK(g.device() == device(), "attempting to assign a gradient located on device with index '", int{g.device().index},
-             "' to a tensor located on device with index '", int{device().index},
+  MICA_CHECK(g.device() == device(), "attempting to assign a gradient located on device with index '",
+             int{g.device().index}, "' to a tensor located on device with index '", int{device().index},
              "'. Please ensure that the gradient and the tensor are on the same device");
-  MICA_CHECK(g.sizes() == sizes(), "attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '", sizes(),
-             "'. Please ensure that the gradient and the tensor are the same size");
+  MICA_CHECK(g.sizes() == sizes(), "attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '",
+             sizes(), "'. Please ensure that the gradient and the tensor are the same size");
   Tensor replaced = g;
   std::swap(autograd_meta(*this).grad, replaced);
 }
@@ -47,7 +48,8 @@ int64_t Tensor::output_nr() const {
   return impl_->autograd->output_nr;
 }
 
-void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph, TensorList inputs) const {
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      TensorList inputs) const {
   autograd::backward({this, 1}, {&gradient, 1}, retain_graph, create_graph, inputs);
 }
 
@@ -65,9 +67,12 @@ namespace autograd {
 
 void detach_in_place(const Tensor& t) {
   MICA_CHECK(!t.is_view(),
-             "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
-             "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
-             "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as "
+             "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
+             "training, and "
+             "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot "
+             "be called on "
+             "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in "
+             "torch/optim/optimizer.py as "
              "the solution.");
   TensorImpl* impl = t.impl();
   impl->requires_grad_leaf = false;
@@ -83,11 +88,13 @@ void set_data(const Tensor& t, const Tensor& data) {
   const TensorImpl* from = data.impl();
   MICA_CHECK(!t.requires_grad() || is_floating(data.dtype()) || mica::is_complex(data.dtype()),
              "data set to a tensor that requires gradients must be floating point or complex dtype");
-  MICA_CHECK(!((to->bits ^ from->bits) & tensor_bit::kForeignLayout),
-             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.");
+  MICA_CHECK(
+      !((to->bits ^ from->bits) & tensor_bit::kForeignLayout),
+      "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.");
   // A gradient of the old shape or type has nowhere to go: the next graph makes a new accumulator.
   AutogradMeta* meta = to->autograd;
-  if (meta && meta->accumulator && (t.dtype() != data.dtype() || t.device() != data.device() || t.sizes() != data.sizes()))
+  if (meta && meta->accumulator &&
+      (t.dtype() != data.dtype() || t.device() != data.device() || t.sizes() != data.sizes()))
     meta->accumulator = nullptr;
   // Assigning data is no change of the old memory: the tensor goes on counting its own versions.
   const uint32_t version = to->version();

@@ -27,7 +27,8 @@ void correct(const char* function, size_t index, Tensor& gradient, const InputMe
                " but expected shape compatible with ", expected.sizes.ref());
     gradient = gradient.sum_to_size(expected.sizes);
   }
-  if (gradient.is_complex() && !is_complex(expected.dtype)) gradient = view_as_real(resolve_conj(gradient)).select(-1, 0);
+  if (gradient.is_complex() && !is_complex(expected.dtype))
+    gradient = view_as_real(resolve_conj(gradient)).select(-1, 0);
   if (gradient.device() != expected.device) {
     MICA_CHECK(gradient.dim() == 0, subject(function, index), " - expected device ", expected.device, " but got ",
                gradient.device());
@@ -40,7 +41,8 @@ void correct(const char* function, size_t index, Tensor& gradient, const InputMe
 
 void validate_gradient(const char* function, size_t index, Tensor& gradient, const InputMetadata& expected) {
   const TensorView& g = gradient.view_of();
-  bool right = g.dtype == expected.dtype && g.device == expected.device && static_cast<size_t>(g.ndim) == expected.sizes.size();
+  bool right =
+      g.dtype == expected.dtype && g.device == expected.device && static_cast<size_t>(g.ndim) == expected.sizes.size();
   for (int32_t d = 0; right && d < g.ndim; ++d) right = g.sizes[d] == expected.sizes[d];
   if (!right) [[unlikely]]
     correct(function, index, gradient, expected);
