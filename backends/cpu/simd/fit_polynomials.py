@@ -218,7 +218,7 @@ def gaussians(ctype, short):
     show(ctype, "kErf", *fit(ctype, lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
                              lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 0, 1, 7 if short else 14))
     show(ctype, "kErfcx", *fit(ctype, scaled, lambda z: 1 / scaled(z), -1, (end - pole) / (end + pole),
-                               10 if short else 24))
+                               10 if short else 26))
 
 
 def floats_through_doubles():

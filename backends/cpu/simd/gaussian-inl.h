@@ -57,8 +57,17 @@ HWY_INLINE V erfc_of_magnitude(D d, V t) {
   const V pole = hn::Set(d, P::kErfcxPole);
   const Pair<V> denominator = two_sum(t, pole);
   const V r = quick_reciprocal(d, denominator.hi);
-  const V z = quotient(d, hn::Sub(t, pole), denominator.hi);
-  const Pair<V> p = fast_two_sum(hn::Set(d, P::kErfcx[0]), hn::Mul(z, polynomial<1>(d, z, P::kErfcx)));
+  const Pair<V> numerator = two_sum(t, hn::Neg(pole));
+  const V z = hn::Mul(numerator.hi, r);
+  const V z_error = hn::Mul(
+      hn::Add(hn::NegMulAdd(denominator.hi, z, numerator.hi), hn::NegMulAdd(denominator.lo, z, numerator.lo)), r);
+  // The last two steps of Horner's rule in pairs; c[1] + 2 c[2] z + ... is near enough to P' for the error of z.
+  const Pair<V> inner = two_product(z, polynomial<2>(d, z, P::kErfcx));
+  Pair<V> p = fast_two_sum(hn::Set(d, P::kErfcx[1]), inner.hi);
+  const Pair<V> outer = two_product(z, p.hi);
+  const V rest = hn::MulAdd(z_error, hn::Add(p.hi, inner.hi), hn::MulAdd(z, hn::Add(p.lo, inner.lo), outer.lo));
+  p = fast_two_sum(hn::Set(d, P::kErfcx[0]), outer.hi);
+  p.lo = hn::Add(p.lo, rest);
   Pair<V> product = two_product(decay.value.hi, p.hi);
   product.lo = hn::MulAdd(decay.value.hi, p.lo, hn::MulAdd(decay.value.lo, p.hi, product.lo));
   const V q = hn::Mul(product.hi, r);
@@ -85,7 +94,7 @@ HWY_INLINE V erfc(D d, V x) {
   const Pair<V> erf = fast_two_sum(x, hn::Mul(x, polynomial(d, hn::Mul(x, x), Polynomials<T>::kErf)));
   const Pair<V> difference = fast_two_sum(one, hn::Neg(erf.hi));
   const V near = hn::Add(difference.hi, hn::Sub(difference.lo, erf.lo));
-  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, T(0.9))), near, far);
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, T(0.75))), near, far);
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

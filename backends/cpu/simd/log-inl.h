@@ -62,10 +62,14 @@ HWY_INLINE ScaledPair<V> log_parts(D d, V hi, V lo) {
   const V one = hn::Set(d, T(1));
   const Decomposed<V> parts = decompose(d, hi);
   const V f = hn::Sub(parts.mantissa, one);
-  // lo / 2^exponent, moved through 1 / (1 + f) by its first terms: lo is already an ulp or less.
+  // lo / 2^exponent, moved through log(1 + f + small) - log(1 + f) by its first terms: lo is already an ulp or less.
   const V small = scale_by_pow2(d, lo, hn::Neg(parts.exponent));
-  const V slope = hn::MulAdd(hn::Sub(f, one), f, one);
-  return {fast_two_sum(f, hn::MulAdd(small, slope, log1p_tail(d, f))), parts.exponent};
+  const V slope = hn::NegMulAdd(small, hn::Set(d, T(0.5)), hn::MulAdd(hn::Sub(f, one), f, one));
+  const Pair<V> half_square = two_product(f, hn::Mul(f, hn::Set(d, T(0.5))));
+  const V square = hn::Add(half_square.hi, half_square.hi);
+  const V cubic = hn::MulSub(hn::Mul(f, square), polynomial(d, f, Polynomials<T>::kLog), half_square.lo);
+  const Pair<V> leading = fast_two_sum(f, hn::Neg(half_square.hi));
+  return {{leading.hi, hn::Add(leading.lo, hn::MulAdd(small, slope, cubic))}, parts.exponent};
 }
 
 // log(hi + lo) with the limits of a logarithm at hi.

@@ -8,8 +8,11 @@
 #endif
 
 #include "backends/cpu/simd/activation-inl.h"
+#include "backends/cpu/simd/arithmetic-inl.h"
 #include "backends/cpu/simd/exp-inl.h"
 #include "backends/cpu/simd/gaussian-inl.h"
+#include "backends/cpu/simd/hyperbolic-inl.h"
+#include "backends/cpu/simd/inverse_trig-inl.h"
 #include "backends/cpu/simd/log-inl.h"
 #include "backends/cpu/simd/pow-inl.h"
 #include "backends/cpu/simd/trig-inl.h"
