@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <typeinfo>
 
 #include "mica/error.h"
 
@@ -112,9 +113,10 @@ std::shared_ptr<GeneratorImpl> CpuGenerator::clone() const {
 }
 
 CpuGenerator& cpu_generator(const Generator& generator) {
-  auto* cpu = dynamic_cast<CpuGenerator*>(&generator.impl());
-  MICA_CHECK(cpu != nullptr, "Expected a 'cpu' device type for generator but found that of another device");
-  return *cpu;
+  GeneratorImpl& impl = generator.impl();
+  MICA_CHECK(typeid(impl) == typeid(CpuGenerator),
+             "Expected a 'cpu' device type for generator but found that of another device");
+  return static_cast<CpuGenerator&>(impl);
 }
 
 // ---- the handle -----------------------------------------------------------------------------------------------

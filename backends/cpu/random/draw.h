@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 
 #include "mica/parallel.h"
 #include "src/core/generator.h"

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <numbers>
+#include <type_traits>
 
 #include "backends/cpu/random/checks.h"
 #include "backends/cpu/random/draw.h"

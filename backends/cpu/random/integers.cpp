@@ -1,8 +1,12 @@
 // random_, randint and randperm: remainders of the engine's words.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "backends/cpu/random/checks.h"
 #include "backends/cpu/random/draw.h"
@@ -86,8 +90,9 @@ int64_t rounded(int64_t value) {
 }
 template <class T>
 int64_t move_from_up(int64_t from) {
-  const int64_t next = rounded<T>(from + 1);
-  return next < from ? next + spacing_at<T>(from + 1) : from;
+  const auto after = static_cast<int64_t>(static_cast<uint64_t>(from) + 1);
+  const int64_t next = rounded<T>(after);
+  return next < from ? next + spacing_at<T>(after) : from;
 }
 template <class T>
 int64_t move_to_down(int64_t to) {

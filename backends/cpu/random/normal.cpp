@@ -4,6 +4,7 @@
 // The bits are those of torch's x86 kernel, which computes float with the polynomials of the Cephes library in vectors
 // of eight and fuses every product that feeds a sum; on other machines torch calls the C library, and so does this
 // file.
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <numbers>

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "backends/cpu/random/draw.h"

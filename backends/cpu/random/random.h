@@ -6,8 +6,8 @@
 // stride outermost), then copy. Two functions care: fill_normal takes another path where torch's is_contiguous() is
 // false, and the functions that read parameters per element take them in the same order as the output.
 //
-// All of them check their arguments and change nothing, the generator included, when they throw for an argument that
-// is not an element; they lock the generator while they draw.
+// All of them check their arguments first, elements included: when they throw, neither the memory nor the generator has
+// changed. They lock the generator while they draw.
 #pragma once
 
 #include <cstdint>
@@ -66,6 +66,7 @@ void sample_poisson(void* out, const void* rate, DType dtype, int64_t numel, con
 void sample_binomial(void* out, const void* count, const void* prob, DType dtype, int64_t numel,
                      const Generator& generator);
 void sample_standard_gamma(void* out, const void* alpha, DType dtype, int64_t numel, const Generator& generator);
+// Equal to torch's but for the last bit or two: the order in which torch sums a row depends on its machine's vectors.
 void sample_dirichlet(void* out, const void* alpha, DType dtype, int64_t rows, int64_t categories,
                       const Generator& generator);
 

@@ -1,9 +1,11 @@
 // Distributions that draw until a sample is accepted: as many words as it takes, one element after the other. Nothing
 // is fused here (the build forbids it unless asked), as nothing is in torch's build of these.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <vector>
 
 #include "backends/cpu/random/checks.h"
 #include "backends/cpu/random/normal_pairs.h"
