@@ -1,0 +1,9 @@
+"""Mica: tensors you can see through, with the names and the semantics of PyTorch."""
+
+from mica import _C
+from mica._C import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+# The names of the extension that do not begin with an underscore are the package's.
+__all__ = [name for name in dir(_C) if not name.startswith("_")]

@@ -1,0 +1,98 @@
+#include "exceptions.h"
+
+#include <new>
+
+#include "mica/error.h"
+#include "mica/warning.h"
+
+namespace mica::python {
+
+PyObject* out_of_memory_error = nullptr;
+
+static PyObject* exception_type(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::Index: return PyExc_IndexError;
+    case ErrorKind::Type: return PyExc_TypeError;
+    case ErrorKind::Value: return PyExc_ValueError;
+    case ErrorKind::NotImplemented: return PyExc_NotImplementedError;
+    case ErrorKind::OutOfMemory: return out_of_memory_error;
+    case ErrorKind::Attribute: return PyExc_AttributeError;
+    case ErrorKind::Buffer: return PyExc_BufferError;
+    case ErrorKind::Runtime: break;
+  }
+  return PyExc_RuntimeError;
+}
+
+struct PythonError::Held {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  ~Held() {
+    if (!Py_IsInitialized()) return;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    PyGILState_Release(gil);
+  }
+};
+
+PythonError::PythonError() : held_(std::make_shared<Held>()) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an operation failed without saying why");
+  PyErr_Fetch(&held_->type, &held_->value, &held_->traceback);
+  PyErr_NormalizeException(&held_->type, &held_->value, &held_->traceback);
+}
+
+void PythonError::add_note(std::string_view note) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Owned text(PyUnicode_DecodeUTF8(note.data(), static_cast<Py_ssize_t>(note.size()), "replace"));
+  Owned name(PyUnicode_InternFromString("add_note"));
+  if (text && name && held_->value) Owned ignored(PyObject_CallMethodOneArg(held_->value, name.get(), text.get()));
+  PyErr_Clear();
+  PyGILState_Release(gil);
+}
+
+void PythonError::restore() const {
+  PyErr_Restore(Py_XNewRef(held_->type), Py_XNewRef(held_->value), Py_XNewRef(held_->traceback));
+}
+
+PyObject* raise_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const PythonError& e) {
+    e.restore();
+  } catch (const Error& e) {
+    PyErr_SetString(exception_type(e.kind()), e.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception was thrown");
+  }
+  return nullptr;
+}
+
+// A warning may be raised as an exception (python -W error): it then travels up as PythonError.
+static void warn_in_python(std::string_view message) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Owned text(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+  if (!text || PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) < 0) {
+    PythonError error;
+    PyGILState_Release(gil);
+    throw error;
+  }
+  PyGILState_Release(gil);
+}
+
+bool install_warning_handler() {
+  set_warning_handler(warn_in_python);
+  return true;
+}
+
+bool add_exceptions(PyObject* module) {
+  out_of_memory_error = PyErr_NewExceptionWithDoc(
+      "torch.OutOfMemoryError", "Raised when a device has not enough memory left for an allocation.", PyExc_RuntimeError,
+      nullptr);
+  return out_of_memory_error && PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
+}
+
+}  // namespace mica::python

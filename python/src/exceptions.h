@@ -1,0 +1,13 @@
+// The Python exception types of the package.
+#pragma once
+
+#include "object.h"
+
+namespace mica::python {
+
+extern PyObject* out_of_memory_error;  // torch.OutOfMemoryError, a RuntimeError
+
+bool add_exceptions(PyObject* module);
+bool install_warning_handler();  // routes mica::warn to Python's warnings module
+
+}  // namespace mica::python

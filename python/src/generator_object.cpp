@@ -1,0 +1,135 @@
+#include "generator_object.h"
+
+#include <cstring>
+
+#include "mica/ops.h"
+#include "objects.h"
+#include "tensor_object.h"
+
+namespace mica::python {
+
+PyTypeObject* generator_type = nullptr;
+
+static Generator& generator_of(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o)->generator; }
+
+uint64_t seed_from_object(PyObject* o) {
+  Owned number(checked(PyNumber_Index(o)));
+  uint64_t value = PyLong_AsUnsignedLongLong(number.get());
+  if (value == ~uint64_t{0} && PyErr_Occurred()) {
+    PyErr_Clear();
+    int64_t negative = PyLong_AsLongLong(number.get());
+    if (negative == -1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      fail("Overflow when unpacking long long");
+    }
+    return static_cast<uint64_t>(negative);
+  }
+  return value;
+}
+
+static PyObject* make(PyTypeObject* type, Generator generator) {
+  PyObject* o = type->tp_alloc(type, 0);
+  if (o) new (&generator_of(o)) Generator(std::move(generator));
+  return o;
+}
+
+static PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"device", nullptr};
+  PyObject* device = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device)) return nullptr;
+  if (device && device != Py_None) {
+    if (!is_device_like(device))
+      return PyErr_Format(PyExc_TypeError, "Generator(): argument 'device' (position 1) must be torch.device, not %s",
+                          Py_TYPE(device)->tp_name);
+    Device d = device_from_object(device);
+    MICA_CHECK(d.is_cpu(), "Device type ", device_type_name(d.type), " has no random number generator here");
+  }
+  return make(type, Generator(Generator::kDefaultSeed));
+} catch (...) {
+  return raise_current_exception();
+}
+
+static void generator_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  generator_of(self).~Generator();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyObject* manual_seed(PyObject* self, PyObject* seed) try {
+  generator_of(self).manual_seed(seed_from_object(seed));
+  return Py_NewRef(self);
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* seed(PyObject* self, PyObject*) try {
+  return PyLong_FromUnsignedLongLong(generator_of(self).seed());
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* initial_seed(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(generator_of(self).initial_seed());
+}
+static PyObject* get_state(PyObject* self, PyObject*) try {
+  std::vector<uint8_t> bytes = generator_of(self).get_state();
+  Tensor state = empty(IntArrayRef(static_cast<int64_t>(bytes.size())), DType::UInt8);
+  std::memcpy(state.data_ptr(), bytes.data(), bytes.size());
+  return wrap(std::move(state));
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* set_state(PyObject* self, PyObject* state) try {
+  if (!is_tensor(state))
+    return PyErr_Format(PyExc_TypeError, "expected a torch.ByteTensor, but got %s", Py_TYPE(state)->tp_name);
+  const Tensor& t = unwrap(state);
+  MICA_CHECK_KIND(t.dtype() == DType::UInt8 && t.is_cpu(), Type, "RNG state must be a torch.ByteTensor");
+  MICA_CHECK_KIND(t.is_contiguous(), Type, "RNG state must be contiguous");
+  generator_of(self).set_state(static_cast<const uint8_t*>(t.data_ptr()), static_cast<size_t>(t.numel()));
+  return Py_NewRef(self);
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* get_offset(PyObject* self, PyObject*) try {
+  return PyLong_FromUnsignedLongLong(generator_of(self).get_offset());
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* set_offset(PyObject* self, PyObject* offset) try {
+  generator_of(self).set_offset(seed_from_object(offset));
+  return Py_NewRef(self);
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* clone_state(PyObject* self, PyObject*) try {
+  return make(Py_TYPE(self), generator_of(self).clone());
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* get_device(PyObject*, void*) { return device_object(kCPU); }
+
+bool add_generator(PyObject* module) {
+  static PyMethodDef methods[] = {
+      {"manual_seed", manual_seed, METH_O, "Starts the stream of this seed; returns the generator."},
+      {"seed", seed, METH_NOARGS, "Seeds from the system's entropy; returns the seed."},
+      {"initial_seed", initial_seed, METH_NOARGS, "The seed that the stream began with."},
+      {"get_state", get_state, METH_NOARGS, "The whole state, as a ByteTensor."},
+      {"set_state", set_state, METH_O, "Takes over a state that get_state() returned."},
+      {"get_offset", get_offset, METH_NOARGS, nullptr},
+      {"set_offset", set_offset, METH_O, nullptr},
+      {"clone_state", clone_state, METH_NOARGS, "A generator of its own in the same state."},
+      {}};
+  static PyGetSetDef attributes[] = {{"device", get_device, nullptr, nullptr, nullptr}, {}};
+  static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(generator_new)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(generator_dealloc)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_getset, attributes},
+                                {0, nullptr}};
+  static PyType_Spec spec = {"torch.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                             slots};
+  generator_type = add_type(module, &spec);
+  if (!generator_type) return false;
+  Owned shared(make(generator_type, default_generator()));
+  return shared && PyModule_AddObjectRef(module, "default_generator", shared.get()) == 0;
+}
+
+}  // namespace mica::python

@@ -1,0 +1,217 @@
+#include "node_object.h"
+
+#include <string>
+
+#include "entry.h"
+
+namespace mica::python {
+
+struct NodeObject {
+  PyObject_HEAD
+  Ref<Node> node;
+  PyObject* metadata;  // a dict for programs to use, made on demand
+};
+struct HandleObject {
+  PyObject_HEAD
+  HookHandle handle;
+};
+static PyTypeObject *node_type, *handle_type;
+static PyObject* types_by_name;  // "AddBackward0" -> its type
+
+static NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o); }
+
+Kept keep(PyObject* object) {
+  return Kept(Py_NewRef(object), [](PyObject* o) {
+    if (!Py_IsInitialized()) return;
+    Locked locked;
+    Py_DECREF(o);
+  });
+}
+
+// Every kind of node is a class of its own, so that type(x.grad_fn).__name__ says which it is.
+static PyTypeObject* type_of_kind(const char* name) {
+  if (PyObject* known = PyDict_GetItemString(types_by_name, name)) return reinterpret_cast<PyTypeObject*>(known);
+  PyType_Slot none[] = {{0, nullptr}};
+  PyType_Spec spec = {name, sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, none};
+  Owned made(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type)));
+  if (!made || PyDict_SetItemString(types_by_name, name, made.get()) < 0) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(made.get());
+}
+
+PyObject* node_object(Node* node) {
+  if (!node) Py_RETURN_NONE;
+  if (node->python_object) return Py_NewRef(static_cast<PyObject*>(node->python_object));
+  PyTypeObject* type = type_of_kind(node->name());
+  PyObject* o = type ? type->tp_alloc(type, 0) : nullptr;
+  if (!o) return nullptr;
+  new (&as_node(o)->node) Ref<Node>(node);
+  node->python_object = o;
+  return o;
+}
+
+Node* node_of_object(PyObject* o) {
+  return PyObject_TypeCheck(o, node_type) ? as_node(o)->node.get() : nullptr;
+}
+
+static void node_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  as_node(self)->node->python_object = nullptr;
+  Py_XDECREF(as_node(self)->metadata);
+  as_node(self)->node.~Ref<Node>();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyObject* node_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<%s object at %p>", as_node(self)->node->name(), self);
+}
+static PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(as_node(self)->node->name()); }
+static PyObject* node_sequence(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(as_node(self)->node->sequence);
+}
+
+static PyObject* get_next_functions(PyObject* self, void*) {
+  auto& edges = as_node(self)->node->next_edges;
+  Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(edges.size())));
+  for (size_t i = 0; tuple && i < edges.size(); ++i) {
+    Owned next(node_object(edges[i].function.get()));
+    PyObject* pair = next ? Py_BuildValue("(OI)", next.get(), edges[i].input_nr) : nullptr;
+    if (!pair) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), pair);
+  }
+  return tuple.release();
+}
+
+static PyObject* get_metadata(PyObject* self, void*) {
+  if (!as_node(self)->metadata) as_node(self)->metadata = PyDict_New();
+  return Py_XNewRef(as_node(self)->metadata);
+}
+
+// ---- hooks
+
+std::string callable_name(PyObject* callable) {
+  Owned name(PyObject_GetAttrString(callable, "__name__"));
+  PyErr_Clear();
+  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  return text ? text : Py_TYPE(callable)->tp_name;
+}
+
+GradHook grad_hook(PyObject* callable) {
+  return [kept = keep(callable)](const Tensor& grad) -> Tensor {
+    Locked locked;
+    Owned argument(checked(wrap(grad)));
+    Owned result(checked(PyObject_CallOneArg(kept.get(), argument.get())));
+    if (result.get() == Py_None) return Tensor();
+    if (!is_tensor(result.get()))
+      fail(ErrorKind::Type, cat("expected Variable, but hook returned '", Py_TYPE(result.get())->tp_name, "'"));
+    return unwrap(result.get());
+  };
+}
+
+// What a hook of a node returned, in place of the gradients it was given; None leaves them.
+static void replace(TensorVec& grads, PyObject* result) {
+  if (result == Py_None) return;
+  Owned list;
+  if (is_tensor(result)) {
+    list = Owned(PyTuple_Pack(1, result));
+  } else {
+    list = Owned(PySequence_Fast(result, "hook must return None, a tensor or a tuple of tensors"));
+  }
+  if (!list) throw PythonError();
+  auto n = static_cast<size_t>(PySequence_Fast_GET_SIZE(list.get()));
+  MICA_CHECK(n == grads.size(), "hook has returned an incorrect number of values (got ", n, ", but expected ",
+             grads.size(), ")");
+  for (size_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(list.get(), static_cast<Py_ssize_t>(i));
+    MICA_CHECK_KIND(item == Py_None || is_tensor(item), Type, "expected Tensor, but hook returned '",
+                    Py_TYPE(item)->tp_name, "'");
+    grads[i] = item == Py_None ? Tensor() : unwrap(item);
+  }
+}
+
+static PyObject* node_register_hook(PyObject* self, PyObject* callable) try {
+  return hook_handle_object(autograd::register_posthook(
+      *as_node(self)->node, [kept = keep(callable)](TensorVec& grad_inputs, const TensorVec& grad_outputs) {
+        Locked locked;
+        Owned ins(checked(to_python(grad_inputs))), outs(checked(to_python(grad_outputs)));
+        PyObject* call[] = {ins.get(), outs.get()};
+        Owned result(checked(PyObject_Vectorcall(kept.get(), call, 2, nullptr)));
+        replace(grad_inputs, result.get());
+      }));
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* node_register_prehook(PyObject* self, PyObject* callable) try {
+  return hook_handle_object(
+      autograd::register_prehook(*as_node(self)->node, [kept = keep(callable)](TensorVec& grads) {
+        Locked locked;
+        Owned outs(checked(to_python(grads)));
+        Owned result(checked(PyObject_CallOneArg(kept.get(), outs.get())));
+        replace(grads, result.get());
+      }));
+} catch (...) {
+  return raise_current_exception();
+}
+
+PyObject* hook_handle_object(HookHandle handle) {
+  PyObject* o = handle_type->tp_alloc(handle_type, 0);
+  if (o) new (&reinterpret_cast<HandleObject*>(o)->handle) HookHandle(std::move(handle));
+  return o;
+}
+
+static void handle_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  reinterpret_cast<HandleObject*>(self)->handle.~HookHandle();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+static PyObject* handle_remove(PyObject* self, PyObject*) {
+  reinterpret_cast<HandleObject*>(self)->handle.remove();
+  Py_RETURN_NONE;
+}
+static PyObject* handle_enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
+static PyObject* handle_exit(PyObject* self, PyObject*) { return handle_remove(self, nullptr); }
+static PyObject* handle_id(PyObject* self, void*) { return PyLong_FromVoidPtr(self); }
+
+bool add_node(PyObject* module) {
+  static PyMethodDef methods[] = {
+      {"name", node_name, METH_NOARGS, "The node's name, such as AddBackward0."},
+      {"register_hook", node_register_hook, METH_O,
+       "Calls hook(grad_inputs, grad_outputs) after the node has run; it may return new grad_inputs."},
+      {"register_prehook", node_register_prehook, METH_O,
+       "Calls hook(grad_outputs) before the node runs; it may return new ones."},
+      {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+      {}};
+  static PyGetSetDef attributes[] = {
+      {"next_functions", get_next_functions, nullptr, "The nodes that gradients flow on to, with their input numbers.",
+       nullptr},
+      {"metadata", get_metadata, nullptr, nullptr, nullptr},
+      {}};
+  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+                                {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_getset, attributes},
+                                {0, nullptr}};
+  static PyType_Spec spec = {"torch.autograd.graph.Node", sizeof(NodeObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  node_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  static PyMethodDef handle_methods[] = {{"remove", handle_remove, METH_NOARGS, "Takes the hook off."},
+                                         {"__enter__", handle_enter, METH_NOARGS, nullptr},
+                                         {"__exit__", handle_exit, METH_VARARGS, nullptr},
+                                         {}};
+  static PyGetSetDef handle_attributes[] = {{"id", handle_id, nullptr, nullptr, nullptr}, {}};
+  static PyType_Slot handle_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
+                                       {Py_tp_methods, handle_methods},
+                                       {Py_tp_getset, handle_attributes},
+                                       {0, nullptr}};
+  static PyType_Spec handle_spec = {"torch.utils.hooks.RemovableHandle", sizeof(HandleObject), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
+  handle_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&handle_spec));
+  types_by_name = PyDict_New();
+  return node_type && handle_type && types_by_name &&
+         PyModule_AddObjectRef(module, "_Node", reinterpret_cast<PyObject*>(node_type)) == 0 &&
+         PyModule_AddObjectRef(module, "_RemovableHandle", reinterpret_cast<PyObject*>(handle_type)) == 0;
+}
+
+}  // namespace mica::python

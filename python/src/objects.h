@@ -1,0 +1,63 @@
+// The small value types of the package: dtype, device, layout, memory_format, Size, Generator.
+#pragma once
+
+#include "mica/array_ref.h"
+#include "mica/device.h"
+#include "mica/dtype.h"
+#include "mica/options.h"
+#include "object.h"
+
+namespace mica::python {
+
+struct DTypeObject {
+  PyObject_HEAD
+  DType dtype;
+};
+struct DeviceObject {
+  PyObject_HEAD
+  Device device;
+};
+struct LayoutObject {
+  PyObject_HEAD
+  Layout layout;
+};
+struct MemoryFormatObject {
+  PyObject_HEAD
+  MemoryFormat format;
+};
+
+extern PyTypeObject* dtype_type;
+extern PyTypeObject* device_type;
+extern PyTypeObject* layout_type;
+extern PyTypeObject* memory_format_type;
+extern PyTypeObject* size_type;
+
+inline bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
+inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
+inline bool is_layout(PyObject* o) { return Py_TYPE(o) == layout_type; }
+inline bool is_memory_format(PyObject* o) { return Py_TYPE(o) == memory_format_type; }
+
+inline DType dtype_of_object(PyObject* o) { return reinterpret_cast<DTypeObject*>(o)->dtype; }
+inline Layout layout_of_object(PyObject* o) { return reinterpret_cast<LayoutObject*>(o)->layout; }
+inline MemoryFormat memory_format_of_object(PyObject* o) { return reinterpret_cast<MemoryFormatObject*>(o)->format; }
+
+// New references; dtypes, layouts and memory formats are singletons.
+PyObject* dtype_object(DType dtype);
+PyObject* device_object(Device device);
+PyObject* layout_object(Layout layout);
+PyObject* size_object(IntArrayRef sizes);
+
+bool is_device_like(PyObject* o);          // a device, a string or an index
+Device device_from_object(PyObject* o);    // of one of those; throws torch's error for a string that names no device
+
+bool add_dtypes(PyObject* module);
+bool add_device(PyObject* module);
+bool add_layouts(PyObject* module);
+bool add_size(PyObject* module);
+bool add_type_limits(PyObject* module);    // finfo, iinfo
+bool add_generator(PyObject* module);
+
+// A type made from `spec`, added to `module` under its short name; null after a Python error.
+PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* bases = nullptr);
+
+}  // namespace mica::python

@@ -1,0 +1,190 @@
+// Choosing the signature that a call fits.
+#include "parser.h"
+
+#include "mica/autograd.h"
+#include "torch_function.h"
+
+namespace mica::python {
+
+void Parser::build() {
+  auto* built = new Signature[count_];
+  for (size_t i = 0; i < count_; ++i) built[i] = parse_signature(texts_[i]);
+  signatures_ = built;
+}
+
+// Checks of single arguments. They note tensors' sizes and arguments that override __torch_function__.
+struct Matcher {
+  Arguments& a;
+  Failure& failure;
+
+  bool note_overload(PyObject* o) {
+    for (int i = 0; i < a.num_overloaded_; ++i)
+      if (Py_TYPE(a.overloaded_[i]) == Py_TYPE(o)) return true;
+    if (a.num_overloaded_ < static_cast<int>(std::size(a.overloaded_))) a.overloaded_[a.num_overloaded_++] = o;
+    return true;
+  }
+
+  bool tensor(PyObject* o) {
+    if (is_exact_tensor(o)) [[likely]] {
+      a.elements_ += unwrap(o).numel();
+      return true;
+    }
+    if (is_tensor(o)) {
+      a.elements_ += unwrap(o).numel();
+      if (overrides_torch_function(o)) note_overload(o);
+      return true;
+    }
+    return false;
+  }
+
+  bool tensors(PyObject* list, bool none_allowed) {
+    if (!PyTuple_Check(list) && !PyList_Check(list)) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
+      PyObject* o = PySequence_Fast_GET_ITEM(list, i);
+      if (tensor(o) || (none_allowed && o == Py_None)) continue;
+      if (overrides_torch_function(o)) {
+        note_overload(o);
+        continue;
+      }
+      failure.element = i;
+      failure.object = o;
+      failure.reason = Failure::WrongElement;
+      return false;
+    }
+    return true;
+  }
+
+  static bool first_is(PyObject* list, bool (*check)(PyObject*)) {
+    if (!PyTuple_Check(list) && !PyList_Check(list)) return false;
+    return PySequence_Fast_GET_SIZE(list) == 0 || check(PySequence_Fast_GET_ITEM(list, 0));
+  }
+
+  bool value(const Param& p, PyObject* o) {
+    switch (p.kind) {
+      case Kind::Tensor: return tensor(o) || (p.allow_numbers && is_number_like(o));
+      case Kind::Scalar: return is_number_like(o) && !(p.plain_numbers && is_tensor(o));
+      case Kind::Int: return is_int_like(o);
+      case Kind::Double: return !PyComplex_Check(o) && is_number_like(o);
+      case Kind::Bool: return PyBool_Check(o);
+      case Kind::String: return PyUnicode_Check(o);
+      case Kind::Ints:
+        return first_is(o, [](PyObject* item) { return is_int_like(item) || overrides_torch_function(item); }) ||
+               (p.list_size > 0 && is_int_like(o));
+      case Kind::Doubles:
+      case Kind::Scalars: return first_is(o, is_number_like) || (p.list_size > 0 && is_number_like(o));
+      case Kind::Bools: return first_is(o, [](PyObject* item) -> bool { return PyBool_Check(item); });
+      case Kind::Tensors: return tensors(o, false);
+      case Kind::OptionalTensors: return tensors(o, true);
+      case Kind::Outs: return PyTuple_Check(o) && tensors(o, false);
+      case Kind::DType: return is_dtype_like(o);
+      case Kind::Layout: return is_layout(o);
+      case Kind::Device: return is_device_like(o);
+      case Kind::MemoryFormat: return is_memory_format(o);
+      case Kind::Generator: return is_generator(o);
+    }
+    return false;
+  }
+
+  bool check(const Param& p, PyObject* o) {
+    failure.reason = Failure::WrongType;
+    if (value(p, o)) [[likely]]
+      return true;
+    return !is_tensor(o) && overrides_torch_function(o) && note_overload(o);
+  }
+};
+
+static bool same_name(PyObject* keyword, PyObject* name) {
+  return keyword == name || (!PyUnicode_CHECK_INTERNED(keyword) && PyUnicode_Compare(keyword, name) == 0);
+}
+
+static PyObject* find_keyword(const Param& p, PyObject* const* values, PyObject* kwnames) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (same_name(PyTuple_GET_ITEM(kwnames, i), p.name)) return values[i];
+  if (!p.numpy_names) return nullptr;
+  for (Py_ssize_t i = 0; i < n; ++i)
+    for (const char* const* other = p.numpy_names; *other; ++other)
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), *other) == 0) return values[i];
+  return nullptr;
+}
+
+bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments& a,
+           Failure& failure) {
+  const bool method = self != nullptr;
+  const bool varargs = s.varargs[method] && nargs > 0 && is_int_like(args[0]);
+  if (nargs > s.max_positional[method] && !varargs) {
+    failure.reason = Failure::TooManyPositional;
+    return false;
+  }
+  Matcher matcher{a, failure};
+  a.signature_ = &s;
+  a.elements_ = 0;
+  a.varargs_index_ = -1;
+  a.num_overloaded_ = 0;
+  const Py_ssize_t num_keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  Py_ssize_t position = 0, keywords_used = 0;
+  const int count = static_cast<int>(s.params.size());
+  const Param* params = s.params.data();
+  for (int i = 0; i < count; ++i) {
+    const Param& p = params[i];
+    if (method && i == s.self_index) {
+      matcher.tensor(self);
+      a.values_[i] = self;
+      continue;
+    }
+    a.values_[i] = nullptr;
+    if (method && p.function_only) continue;
+    PyObject* o = nullptr;
+    failure.position = -1;
+    if (position < nargs && !p.keyword_only) {
+      if (varargs) {
+        a.varargs_index_ = i;
+        a.varargs_ = args;
+        a.num_varargs_ = position = nargs;
+        a.values_[i] = args[0];
+        continue;
+      }
+      failure.position = static_cast<int>(position);
+      o = args[position++];
+    } else if (keywords_used < num_keywords) {
+      o = find_keyword(p, args + nargs, kwnames);
+      if (o) ++keywords_used;
+    }
+    if (!o) {
+      if (p.optional) continue;
+      failure.reason = Failure::Missing;
+      failure.param = i;
+      return false;
+    }
+    if (o == Py_None && p.allow_none) continue;
+    if (!matcher.check(p, o)) {
+      failure.param = i;
+      if (failure.reason != Failure::WrongElement) failure.object = o;
+      return false;
+    }
+    a.values_[i] = o;
+  }
+  if (keywords_used == num_keywords) return true;
+  failure.reason = Failure::UnexpectedKeyword;
+  return false;
+}
+
+int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (!signatures_) [[unlikely]]
+    build();
+  a.parser_ = this;
+  Failure failure{Failure::Missing};
+  const uint8_t form = self ? kMethod : kFunction;
+  for (size_t i = 0; i < count_; ++i) {
+    if (!(signatures_[i].flags & form) || !match(signatures_[i], self, args, nargs, kwnames, a, failure)) continue;
+    if (!a.num_overloaded_ && !(thread_modes & mode_bit::kFunctionMode)) [[likely]]
+      return static_cast<int>(i);
+    if (!torch_function_wanted(a.num_overloaded_)) return static_cast<int>(i);
+    a.result = call_torch_function(*this, a.overloaded_, a.num_overloaded_, self, args, nargs, kwnames);
+    return -1;
+  }
+  raise_mismatch(*this, self, args, nargs, kwnames);
+  return -1;
+}
+
+}  // namespace mica::python

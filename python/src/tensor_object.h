@@ -1,0 +1,60 @@
+// The Python object of a tensor. An object and its TensorImpl know each other, so that a tensor has one identity in Python
+// however often it crosses the border.
+#pragma once
+
+#include "mica/autograd.h"
+#include "mica/tensor.h"
+#include "object.h"
+
+namespace mica::python {
+
+struct TensorObject {
+  PyObject_HEAD
+  // A reference that counts, but for one state: while impl->python_owned, the impl owns this object and the pointer here
+  // is a borrowed one.
+  Tensor tensor;
+  PyObject* dict;      // attributes that a program has set; null until then
+  PyObject* weakrefs;
+};
+
+extern PyTypeObject* tensor_type;
+
+inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type; }
+inline bool is_tensor(PyObject* o) { return is_exact_tensor(o) || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
+
+// The tensor of an object that is_tensor(). Valid as long as the object is.
+inline const Tensor& unwrap(PyObject* o) { return reinterpret_cast<TensorObject*>(o)->tensor; }
+
+// A new reference to the tensor's object; None for an undefined tensor. Null after a Python error.
+PyObject* wrap(Tensor tensor);
+inline PyObject* wrap(const Tensor* tensor) { return wrap(*tensor); }
+
+// A new object of a subclass for a tensor that has no object yet.
+PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor);
+
+// Slots of the type that have to do with the object's life (tensor_object.cpp).
+void tensor_dealloc(PyObject* self);
+void tensor_finalize(PyObject* self);
+int tensor_traverse(PyObject* self, visitproc visit, void* arg);
+int tensor_clear(PyObject* self);
+int tensor_setattr(PyObject* self, PyObject* name, PyObject* value);
+PyObject* tensor_get_dict(PyObject* self, void*);
+void install_release_hook();
+
+// The other parts of the type, each in its own file.
+extern PyGetSetDef tensor_attributes[];      // tensor_attributes.cpp
+extern PyMethodDef tensor_methods[];         // tensor_methods.cpp
+extern PyMethodDef tensor_conversions[];     // tensor_conversions.cpp
+extern PyMethodDef tensor_autograd_methods[];
+extern PyType_Slot tensor_number_slots[];    // tensor_numbers.cpp: ends with {0, null}
+PyObject* tensor_getitem(PyObject* self, PyObject* index);  // indexing.cpp
+int tensor_setitem(PyObject* self, PyObject* index, PyObject* value);
+PyObject* tensor_compare(PyObject* a, PyObject* b, int op);
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);  // tensor_new.cpp
+
+// A Python number as a 0-dim tensor that ranks lowest in type promotion.
+Tensor wrapped_number(const Scalar& number);
+
+bool add_tensor(PyObject* module);
+
+}  // namespace mica::python

@@ -1,0 +1,28 @@
+// __torch_function__: arguments that are not plain tensors may take a call over.
+#pragma once
+
+#include "object.h"
+
+namespace mica::python {
+
+class Parser;
+
+// Whether the object's type has a __torch_function__ that is to be asked (not the disabled one, not while disabled).
+// A plain tensor has none; a subclass of Tensor inherits the default, which wraps results as the subclass.
+bool overrides_torch_function(PyObject* o);
+
+// With overloaded arguments or an active mode: whether either is enabled now.
+bool torch_function_wanted(int num_overloaded);
+
+// Asks modes, then the overloaded arguments, subclasses before their bases; returns the first answer.
+PyObject* call_torch_function(const Parser& parser, PyObject** overloaded, int count, PyObject* self,
+                              PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+// The same for a function object of which the positional arguments are known: slots and hand-written methods.
+PyObject* call_torch_function(PyObject* function, PyObject** overloaded, int count, PyObject* const* args,
+                              Py_ssize_t nargs);
+
+bool add_torch_function(PyObject* module);
+extern PyMethodDef torch_function_methods[];  // Tensor.__torch_function__
+
+}  // namespace mica::python

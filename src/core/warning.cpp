@@ -1,0 +1,19 @@
+#include "mica/warning.h"
+
+#include <cstdio>
+
+namespace mica {
+
+static void print_warning(std::string_view message) {
+  std::fprintf(stderr, "Warning: %.*s\n", static_cast<int>(message.size()), message.data());
+}
+
+static std::atomic<WarningHandler> current_handler{print_warning};
+
+WarningHandler set_warning_handler(WarningHandler handler) {
+  return current_handler.exchange(handler ? handler : print_warning);
+}
+
+void warn(std::string_view message) { current_handler.load()(message); }
+
+}  // namespace mica
