@@ -5,7 +5,7 @@ string(REGEX REPLACE "/$" "" MICA_SOURCE_FROM_BUILD "${MICA_SOURCE_FROM_BUILD}")
 
 add_library(mica_warning_flags INTERFACE)
 # ArrayRef is a parameter type: a braced list bound to it lives as long as the call.
-target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra -Wno-init-list-lifetime
+target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra -Wno-init-list-lifetime -Wno-array-bounds
                                                     $<$<BOOL:${MICA_WERROR}>:-Werror>)
 
 add_library(mica_common_flags INTERFACE)

@@ -39,7 +39,11 @@ inline void append_to(std::string& s, T v) {
   s += std::to_string(v);
 }
 
-template <class... Parts>
+template <class T>
+concept Printable = requires(std::string& s, const T& v) { append_to(s, v); };
+
+// Not to be confused with the operation cat(tensors, dim): a list of tensors is not printable.
+template <Printable... Parts>
 std::string cat(const Parts&... parts) {
   std::string s;
   (append_to(s, parts), ...);

@@ -24,6 +24,7 @@ constexpr int kFloatRows = 8, kVectors = 3;
 #else
 constexpr int kFloatRows = 4, kVectors = 2;
 #endif
+constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
 constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
 
 template <class D, class V>
@@ -57,7 +58,17 @@ void tile(const MicroTile& t) {
   const T* a8 = M > 8 ? a0 + 8 * stride : a0;
   const T* a12 = M > 12 ? a0 + 12 * stride : a0;
   const T* b = static_cast<const T*>(t.b);
+  if (t.k >= kPrefetchDepth) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) __builtin_prefetch(static_cast<T*>(t.c) + i * t.c_row_stride + v * lanes, 1);
+    }
+  }
+  const char* next = static_cast<const char*>(t.next_a);
   for (int64_t k = t.k; k > 0; --k) {
+    __builtin_prefetch(next);
+    next += 64;
     Vec row[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) row[v] = kEdge ? hn::MaskedLoad(mask, d, b) : hn::LoadU(d, b + v * lanes);

@@ -234,6 +234,7 @@ class PackedProduct {
           const int64_t row = i * panel_rows_;
           t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
           t.a = a_.at(i, q);
+          t.next_a = a_.packed ? a_.at(i + 1 < i1 ? i + 1 : i0, q) : t.a;
           t.c = c + ((row - i0 * panel_rows_) * c_stride + (col - j0 * panel_cols_)) * s_.parts * s_.sum_size;
           s_.kernel.run(t);
         }

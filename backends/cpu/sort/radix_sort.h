@@ -1,14 +1,12 @@
-// Least-significant-digit radix sort of unsigned integers by a range of their bits.
+// Radix sort of unsigned integers by a range of their bits.
 #pragma once
 
+#include <bit>
 #include <cstdint>
-#include <vector>
-
-#include "backends/cpu/sort/rows.h"
 
 namespace mica::cpu {
 
-// The bits in which a set of keys differ: [low, low + count).
+// Bits [low, low + count) of a word.
 struct BitRange {
   int low = 0;
   int count = 0;
@@ -29,30 +27,20 @@ struct VaryingBits {
     all_and &= other.all_and;
   }
   BitRange range() const {
-    const uint64_t varying = static_cast<K>(all_or & ~all_and);
+    const K varying = static_cast<K>(all_or & ~all_and);
     if (varying == 0) return {};
-    const int low = __builtin_ctzll(varying);
-    return {low, 64 - __builtin_clzll(varying) - low};
+    const int low = std::countr_zero(varying);
+    return {low, static_cast<int>(std::bit_width(varying)) - low};
   }
 };
 
-template <class E>
-void insertion_sort(E* data, int64_t n) {
-  for (int64_t i = 1; i < n; ++i) {
-    const E element = data[i];
-    int64_t hole = i;
-    for (; hole > 0 && element < data[hole - 1]; --hole) data[hole] = data[hole - 1];
-    data[hole] = element;
-  }
-}
+inline constexpr int kMaxRadixBits = 32;
 
-// Rows up to this length are sorted by insertion, on the stack.
-inline constexpr int64_t kInsertionSortMax = 48;
-
-// Sorts stably by the bits in `range`, using `spare` (room for n) as the other half of a ping-pong, in as few passes as
-// digits of cache-friendly width allow. Returns the one of the two that holds the result.
-template <class E>
-E* radix_sort(E* data, E* spare, int64_t n, BitRange range, int parts);
+// Sorts words that agree in the bits above `range`, of which there are at most kMaxRadixBits in it, by those bits:
+// words equal in them keep their order, or, in short runs, are ordered by the bits below. (The callers put an index
+// there, so that it is the same.) `spare` has room for n; returns the one of the two arrays that holds the result.
+template <class Word>
+Word* radix_sort(Word* words, Word* spare, int64_t n, BitRange range, int parts);
 
 extern template uint32_t* radix_sort(uint32_t*, uint32_t*, int64_t, BitRange, int);
 extern template uint64_t* radix_sort(uint64_t*, uint64_t*, int64_t, BitRange, int);

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "backends/cpu/sort/order_key.h"
 #include "backends/cpu/sort/rows.h"
@@ -8,27 +10,62 @@
 namespace mica::cpu {
 namespace {
 
-// A key in which NaNs come first: a bisection passes over boundaries that are NaN, as torch's does.
-template <class T>
-OrderKey<T> boundary_key(T value) {
-  return static_cast<OrderKey<T>>(order_key(value) + kHasNan<T>);
+// So many queries are searched in step, to wait for memory together.
+constexpr int kInStep = 16;
+
+// How many of the n boundary keys come before each query: less than it (Left), or not greater (Right).
+// Every search takes the same steps whatever it finds, so no branch can be mispredicted.
+template <SearchSide side, class K, class KeyAt>
+void count_before(const KeyAt& boundary_key, int64_t n, const K* queries, int64_t* counts) {
+  const auto is_before = [](K boundary, K query) {
+    return side == SearchSide::Left ? boundary < query : boundary <= query;
+  };
+  std::fill_n(counts, kInStep, 0);
+  if (n == 0) return;
+  int64_t length = n;
+  while (length > 1) {
+    const int64_t half = length / 2;
+    for (int q = 0; q < kInStep; ++q) {
+      counts[q] += half & -static_cast<int64_t>(is_before(boundary_key(counts[q] + half - 1), queries[q]));
+    }
+    length -= half;
+  }
+  for (int q = 0; q < kInStep; ++q) counts[q] += is_before(boundary_key(counts[q]), queries[q]);
 }
 
-// Bisects with two conditional moves per step; the loop's length does not depend on the data's order.
-template <class T, SearchSide side, bool permuted>
-int64_t bisect(Row<const T> boundaries, Row<const int64_t> sorter, int64_t n, T query) {
-  const OrderKey<T> query_key = boundary_key(query);
-  if (kHasNan<T> && query_key == 0) return n;
-  int64_t begin = 0, end = n;
-  while (begin < end) {
-    const int64_t middle = begin + (end - begin) / 2;
-    const OrderKey<T> key = boundary_key(boundaries[permuted ? sorter[middle] : middle]);
-    const bool is_after = side == SearchSide::Left ? key < query_key : key <= query_key;
-    begin = is_after ? middle + 1 : begin;
-    end = is_after ? end : middle;
+// A row of boundaries to search, and queries of it.
+template <class T, class Index>
+struct RowSearch {
+  using K = OrderKey<T>;
+  Row<const T> boundaries;
+  Row<const int64_t> sorter;
+  int64_t n;
+  Row<const T> queries;
+  Row<Index> positions;
+
+  K boundary_key(int64_t i) const { return order_key(boundaries[sorter.data ? sorter[i] : i]); }
+
+  template <SearchSide side, class KeyAt>
+  void run(const KeyAt& key_at, int64_t begin, int64_t end) const {
+    K keys[kInStep] = {};
+    int64_t counts[kInStep];
+    for (; begin < end; begin += kInStep) {
+      const int64_t together = std::min<int64_t>(kInStep, end - begin);
+      for (int64_t q = 0; q < together; ++q) keys[q] = order_key(queries[begin + q]);
+      count_before<side>(key_at, n, keys, counts);
+      for (int64_t q = 0; q < together; ++q) positions[begin + q] = static_cast<Index>(counts[q]);
+    }
   }
-  return begin;
-}
+
+  template <SearchSide side>
+  void run(int64_t begin, int64_t end, ScratchArray<K>& keys) const {
+    if (end - begin < n / 4) return run<side>([this](int64_t i) { return boundary_key(i); }, begin, end);
+    // With many queries it pays to compute every boundary's key once.
+    keys.reserve(n);
+    for (int64_t i = 0; i < n; ++i) keys[i] = boundary_key(i);
+    run<side>([data = keys.data()](int64_t i) { return data[i]; }, begin, end);
+  }
+};
 
 }  // namespace
 
@@ -37,33 +74,31 @@ void searchsorted(DType dtype, const RowShape& boundary_shape, Rows<const void> 
                   int64_t queries_per_row, Rows<const void> queries, Rows<Index> positions, SearchSide side) {
   check_batch_rank("searchsorted", boundary_shape);
   const int64_t n = boundary_shape.n, total = boundary_shape.rows() * queries_per_row;
-  if (total == 0) return;
   MICA_CHECK(n <= std::numeric_limits<Index>::max(), "searchsorted(): positions in ", n,
              " boundaries do not fit the int32 that was asked for; use int64");
+  if (total == 0) return;
   visit_ordered("searchsorted", dtype, [&]<class T>() {
-    using Bisect = int64_t (*)(Row<const T>, Row<const int64_t>, int64_t, T);
-    const bool right = side == SearchSide::Right;
-    const Bisect find =
-        sorter.data
-            ? (right ? Bisect(bisect<T, SearchSide::Right, true>) : Bisect(bisect<T, SearchSide::Left, true>))
-            : (right ? Bisect(bisect<T, SearchSide::Right, false>) : Bisect(bisect<T, SearchSide::Left, false>));
     // All queries of all rows form one range to split, so that one long row keeps every thread busy too.
-    parallel_for(0, total, kParallelGrain / 16, [&](int64_t first, int64_t last) {
+    parallel_for(0, total, kParallelGrain / 8, [&](int64_t first, int64_t last) {
+      ScratchArray<OrderKey<T>> keys;
       RowCursor<4> at(boundary_shape.batch,
                       {boundaries.batch_strides, sorter.batch_strides, queries.batch_strides, positions.batch_strides},
                       first / queries_per_row);
-      int64_t query = first % queries_per_row;
+      int64_t begin = first % queries_per_row;
       while (first < last) {
-        const Row<const T> boundary_row{static_cast<const T*>(boundaries.data) + at.offset(0), boundaries.stride};
-        const Row<const int64_t> sorter_row{sorter.data ? sorter.data + at.offset(1) : nullptr, sorter.stride};
-        const Row<const T> query_row{static_cast<const T*>(queries.data) + at.offset(2), queries.stride};
-        const Row<Index> position_row{positions.data + at.offset(3), positions.stride};
-        const int64_t row_end = std::min(queries_per_row, query + (last - first));
-        first += row_end - query;
-        for (; query < row_end; ++query) {
-          position_row[query] = static_cast<Index>(find(boundary_row, sorter_row, n, query_row[query]));
+        const RowSearch<T, Index> search{{static_cast<const T*>(boundaries.data) + at.offset(0), boundaries.stride},
+                                         {sorter.data ? sorter.data + at.offset(1) : nullptr, sorter.stride},
+                                         n,
+                                         {static_cast<const T*>(queries.data) + at.offset(2), queries.stride},
+                                         {positions.data + at.offset(3), positions.stride}};
+        const int64_t end = std::min(queries_per_row, begin + (last - first));
+        if (side == SearchSide::Left) {
+          search.template run<SearchSide::Left>(begin, end, keys);
+        } else {
+          search.template run<SearchSide::Right>(begin, end, keys);
         }
-        query = 0;
+        first += end - begin;
+        begin = 0;
         at.next();
       }
     });

@@ -5,15 +5,20 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <vector>
 
 #include "backends/cpu/sort/order_key.h"
 #include "backends/cpu/sort/radix_sort.h"
+#include "backends/cpu/sort/rows.h"
+#include "backends/cpu/sort/short_rows.h"
 #include "backends/cpu/sort/sort_row.h"
 
 namespace mica::cpu {
 namespace {
 
 constexpr int kIndexBits = 32;
+// Runs up to this length are put in order by insertion, which reads few keys a second time.
+constexpr int64_t kInsertionMax = 24;
 constexpr int64_t kMaxPackedRow = std::numeric_limits<uint32_t>::max();
 
 inline uint32_t packed_index(uint64_t word) { return static_cast<uint32_t>(word); }
@@ -28,7 +33,19 @@ struct KeyReader {
 
   KeyReader(Row<const T> row, bool descending)
       : in(row), flip(static_cast<OrderKey<T>>(descending ? ~OrderKey<T>(0) : 0)) {}
+
   OrderKey<T> operator()(int64_t i) const { return static_cast<OrderKey<T>>(order_key(in[i]) ^ flip); }
+
+  // Calls visit(i, key); contiguous rows get a loop of their own, which vectorises.
+  template <class Visit>
+  void for_each(int64_t begin, int64_t end, Visit&& visit) const {
+    if (in.stride == 1) {
+      const T* elements = in.data;
+      for (int64_t i = begin; i < end; ++i) visit(i, static_cast<OrderKey<T>>(order_key(elements[i]) ^ flip));
+    } else {
+      for (int64_t i = begin; i < end; ++i) visit(i, (*this)(i));
+    }
+  }
 };
 
 template <class T, class PerElement>
@@ -37,15 +54,25 @@ BitRange varying_bits_of(const KeyReader<T>& key, int64_t n, int parts, PerEleme
   std::mutex merging;
   for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
     VaryingBits<OrderKey<T>> mine;
-    for (int64_t i = begin; i < end; ++i) {
-      const OrderKey<T> k = key(i);
+    key.for_each(begin, end, [&](int64_t i, OrderKey<T> k) {
       mine.add(k);
       per_element(i, k);
-    }
+    });
     const std::lock_guard lock(merging);
     total.merge(mine);
   });
   return total.range();
+}
+
+// The element behind a word: computed from its key, which is at hand, rather than fetched by its index, which is a
+// cache miss; fetched where the key stands for several values (zeros, NaNs) or is only a part of the element's.
+template <class T>
+T value_of_word(uint64_t word, const KeyReader<T>& key) {
+  if constexpr (sizeof(T) <= 4) {
+    const OrderKey<T> k = static_cast<OrderKey<T>>(static_cast<OrderKey<T>>(packed_key(word)) ^ key.flip);
+    if (!kHasNan<T> || (k != kZeroKey<T> && k != kNanKey<T>)) return value_of_key<T>(k);
+  }
+  return key.in[packed_index(word)];
 }
 
 // Sorts the words of a run whose packed keys are equal by the low `bits` bits of their full keys.
@@ -54,7 +81,7 @@ void refine_run(uint64_t* run, int64_t length, const KeyReader<T>& key, int bits
   const auto low_key = [&](uint64_t word) {
     return key(packed_index(word)) & static_cast<OrderKey<T>>((uint64_t{1} << bits) - 1);
   };
-  if (length <= kInsertionSortMax) {
+  if (length <= kInsertionMax) {
     for (int64_t i = 1; i < length; ++i) {
       const uint64_t word = run[i];
       const auto word_key = low_key(word);
@@ -108,14 +135,12 @@ void refine_runs(uint64_t* words, int64_t n, const KeyReader<T>& key, int bits, 
 template <class T>
 void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices,
                            SortScratch& scratch, int parts) {
+  if (n <= kShortRowMax) return sort_short_row(in, n, descending, values, indices);
   if (n > kMaxPackedRow) return sort_huge_row_with_indices(in, n, descending, values, indices);
 
-  uint64_t on_stack[kInsertionSortMax];
-  const bool is_short = n <= kInsertionSortMax;
   // The output serves as one half of the ping-pong where its layout allows.
-  uint64_t* words = is_short              ? on_stack
-                    : indices.stride == 1 ? reinterpret_cast<uint64_t*>(indices.data)
-                                          : scratch.words(0, n);
+  uint64_t* const home = indices.stride == 1 ? reinterpret_cast<uint64_t*>(indices.data) : scratch.words(0, n);
+  uint64_t* words = home;
   const KeyReader<T> key(in, descending);
   BitRange range;
   int bits_left = 0;
@@ -125,7 +150,7 @@ void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> v
     range = varying_bits_of(key, n, parts, [](int64_t, OrderKey<T>) {});
     const int shift = std::max(0, range.low + range.count - kIndexBits);
     for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) words[i] = pack(key(i) >> shift, i);
+      key.for_each(begin, end, [&](int64_t i, OrderKey<T> k) { words[i] = pack(k >> shift, i); });
     });
     if (range.low < shift) {
       bits_left = shift;
@@ -135,29 +160,22 @@ void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> v
     }
   }
 
-  if (is_short) {
-    insertion_sort(words, n);
-  } else {
-    range.low += kIndexBits;
-    words = radix_sort(words, scratch.words(1, n), n, range, parts);
-  }
+  range.low += kIndexBits;
+  words = radix_sort(words, scratch.words(1, n), n, range, parts);
   if constexpr (sizeof(T) > 4) {
     if (bits_left > 0) {
-      // Refining may need the spare half again.
-      uint64_t* home = indices.stride == 1 ? reinterpret_cast<uint64_t*>(indices.data) : scratch.words(0, n);
-      if (!is_short && words != home) {
-        for_each_part(n, parts,
-                      [&](int, int64_t begin, int64_t end) { std::copy(words + begin, words + end, home + begin); });
-        words = home;
-      }
+      // Refining needs the spare half again.
+      if (words != home) std::copy_n(words, n, home);
+      words = home;
       refine_runs(words, n, key, bits_left, scratch, parts);
     }
   }
 
   for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t index = packed_index(words[i]);
-      if (values.data) values[i] = in[index];
+      const uint64_t word = words[i];
+      const int64_t index = packed_index(word);
+      if (values.data) values[i] = value_of_word(word, key);
       indices[i] = index;
     }
   });

@@ -2,30 +2,51 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+
+#include "mica/allocator.h"
 
 namespace mica::cpu {
+
+// Uninitialised elements from the tensor allocator: huge pages, and none of them faulted in again on every call.
+template <class T>
+class ScratchArray {
+ public:
+  ScratchArray() = default;
+  explicit ScratchArray(int64_t size) : size_(size), data_(static_cast<T*>(cpu_allocate(bytes()))) {}
+  ~ScratchArray() { cpu_free(data_, bytes()); }
+  ScratchArray(const ScratchArray&) = delete;
+  ScratchArray& operator=(const ScratchArray&) = delete;
+
+  // Forgets the contents.
+  void reserve(int64_t size) {
+    if (size <= size_) return;
+    cpu_free(data_, bytes());
+    data_ = nullptr;
+    size_ = 0;
+    data_ = static_cast<T*>(cpu_allocate(static_cast<size_t>(size) * sizeof(T)));
+    size_ = size;
+  }
+  T* data() { return data_; }
+  T& operator[](int64_t i) { return data_[i]; }
+
+ private:
+  size_t bytes() const { return static_cast<size_t>(size_) * sizeof(T); }
+
+  int64_t size_ = 0;
+  T* data_ = nullptr;
+};
 
 // Memory that one thread's sorts of consecutive rows share; grows, never shrinks.
 class SortScratch {
  public:
   // Contents are not kept from one call to the next.
   uint64_t* words(int slot, int64_t count) {
-    Buffer& buffer = buffers_[slot];
-    if (buffer.capacity < count) {
-      buffer.words = std::make_unique_for_overwrite<uint64_t[]>(static_cast<size_t>(count));
-      buffer.capacity = count;
-    }
-    return buffer.words.get();
+    slots_[slot].reserve(count);
+    return slots_[slot].data();
   }
 
  private:
-  struct Buffer {
-    std::unique_ptr<uint64_t[]> words;
-    int64_t capacity = 0;
-  };
-  Buffer buffers_[2];
+  ScratchArray<uint64_t> slots_[2];
 };
 
 // A strided run of elements; a null data pointer marks an output that is not wanted.

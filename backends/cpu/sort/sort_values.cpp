@@ -4,6 +4,8 @@
 
 #include "backends/cpu/sort/order_key.h"
 #include "backends/cpu/sort/radix_sort.h"
+#include "backends/cpu/sort/rows.h"
+#include "backends/cpu/sort/short_rows.h"
 #include "backends/cpu/sort/sort_row.h"
 
 namespace mica::cpu {
@@ -22,19 +24,39 @@ void restore_equal_run(Row<const T> in, int64_t n, OrderKey<T> key, OrderKey<T> 
   }
 }
 
+// Long ranges are sorted by their upper bits; what agrees in those is then put in order run by run.
+template <class Word>
+Word* sort_words(Word* words, Word* spare, int64_t n, BitRange range, int parts) {
+  if (range.count <= kMaxRadixBits) return radix_sort(words, spare, n, range, parts);
+  const BitRange upper{range.low + range.count - kMaxRadixBits, kMaxRadixBits};
+  Word* sorted = radix_sort(words, spare, n, upper, parts);
+  const auto same_upper = [&](int64_t a, int64_t b) { return sorted[a] >> upper.low == sorted[b] >> upper.low; };
+  for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
+    while (begin > 0 && begin < end && same_upper(begin, begin - 1)) ++begin;
+    while (begin < end) {
+      int64_t run_end = begin + 1;
+      while (run_end < n && same_upper(run_end, begin)) ++run_end;
+      if (run_end - begin > 1) std::sort(sorted + begin, sorted + run_end);
+      begin = run_end;
+    }
+  });
+  return sorted;
+}
+
 }  // namespace
 
 template <class T>
 void sort_row_values(Row<const T> in, int64_t n, bool descending, Row<T> values, SortScratch& scratch, int parts) {
   using K = OrderKey<T>;
+  if (n <= kShortRowMax) return sort_short_row(in, n, descending, values, {nullptr, 1});
+
   // Radix passes move 32- or 64-bit words; narrower keys are widened.
   using Word = std::conditional_t<sizeof(K) == 8, uint64_t, uint32_t>;
   const K flip = static_cast<K>(descending ? ~K(0) : 0);
   const int64_t spare_words = (n * static_cast<int64_t>(sizeof(Word)) + 7) / 8;
 
-  Word on_stack[kInsertionSortMax];
-  const bool is_short = n <= kInsertionSortMax;
-  Word* words = is_short ? on_stack : reinterpret_cast<Word*>(scratch.words(0, spare_words));
+  Word* words = reinterpret_cast<Word*>(scratch.words(0, spare_words));
+  Word* spare = reinterpret_cast<Word*>(scratch.words(1, spare_words));
 
   VaryingBits<K> varying;
   bool restores = false;
@@ -57,11 +79,7 @@ void sort_row_values(Row<const T> in, int64_t n, bool descending, Row<T> values,
     restores |= ambiguous;
   });
 
-  if (is_short) {
-    insertion_sort(words, n);
-  } else {
-    words = radix_sort(words, reinterpret_cast<Word*>(scratch.words(1, spare_words)), n, varying.range(), parts);
-  }
+  words = sort_words(words, spare, n, varying.range(), parts);
   for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) values[i] = value_of_key<T>(static_cast<K>(static_cast<K>(words[i]) ^ flip));
   });

@@ -4,6 +4,7 @@
 #include "backends/cpu/sort/order_key.h"
 #include "backends/cpu/sort/rows.h"
 #include "backends/cpu/sort/select.h"
+#include "backends/cpu/sort/short_rows.h"
 #include "backends/cpu/sort/sort.h"
 #include "backends/cpu/sort/sort_row.h"
 #include "backends/cpu/sort/topk_filter.h"
@@ -81,6 +82,17 @@ void topk_by_filter(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row
 }
 
 template <class T>
+void topk_of_short_row(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row<int64_t> indices) {
+  uint8_t positions[kShortRowMax];
+  rank_short_row(in, task.n, task.largest, positions);
+  for (int64_t i = 0; i < task.n; ++i) {
+    if (positions[i] >= task.k) continue;
+    if (values.data) values[positions[i]] = in[i];
+    if (indices.data) indices[positions[i]] = i;
+  }
+}
+
+template <class T>
 void topk_by_selection(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row<int64_t> indices, int parts,
                        SortScratch& scratch) {
   using K = OrderKey<T>;
@@ -136,7 +148,9 @@ void topk(DType dtype, const RowShape& shape, int64_t k, Rows<const void> in, Ro
         const Row<const T> in_row{static_cast<const T*>(in.data) + at.offset(0), in.stride};
         const Row<T> values_row{values.data ? static_cast<T*>(values.data) + at.offset(1) : nullptr, values.stride};
         const Row<int64_t> indices_row{indices.data ? indices.data + at.offset(2) : nullptr, indices.stride};
-        if (is_large_share(k, n)) {
+        if (n <= kShortRowMax) {
+          topk_of_short_row(task, in_row, values_row, indices_row);
+        } else if (is_large_share(k, n)) {
           topk_by_selection(task, in_row, values_row, indices_row, parts, scratch);
         } else {
           topk_by_filter(task, in_row, values_row, indices_row, parts, best);

@@ -1,0 +1,96 @@
+#include "backends/cpu/pointwise/run_loop.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "mica/parallel.h"
+
+namespace mica::cpu {
+
+namespace {
+
+constexpr int kOperands = PointwiseLoop::kMaxOperands;
+
+// Elements [begin, end) of the nest in its own order, row by row.
+void run_range(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t begin, int64_t end) {
+  const int n = loop.noperands;
+  int64_t index[PointwiseLoop::kMaxDims];
+  char* row[kOperands];
+  int64_t rest = begin;
+  for (int k = 0; k < n; ++k) row[k] = loop.data[k];
+  for (int d = 0; d < loop.ndim; ++d) {
+    index[d] = rest % loop.shape[d];
+    rest /= loop.shape[d];
+    if (d > 0)
+      for (int k = 0; k < n; ++k) row[k] += index[d] * loop.strides[d][k];
+  }
+  int64_t left = end - begin;
+  while (left > 0) {
+    char* at[kOperands];
+    for (int k = 0; k < n; ++k) at[k] = row[k] + index[0] * loop.strides[0][k];
+    const int64_t count = std::min(left, loop.shape[0] - index[0]);
+    inner(at, loop.strides[0], count, context);
+    left -= count;
+    index[0] = 0;
+    for (int d = 1; d < loop.ndim; ++d) {
+      for (int k = 0; k < n; ++k) row[k] += loop.strides[d][k];
+      if (++index[d] < loop.shape[d]) break;
+      for (int k = 0; k < n; ++k) row[k] -= loop.strides[d][k] * loop.shape[d];
+      index[d] = 0;
+    }
+  }
+}
+
+// An operand that is contiguous along dimension 1 but not along dimension 0 (a transposed matrix) is read one cache line per element by
+// rows; walking in tiles uses every line it fetched.
+bool wants_tiles(const PointwiseLoop& loop) {
+  if (loop.ndim < 2 || loop.shape[0] < 32 || loop.shape[1] < 8) return false;
+  for (int k = 0; k < loop.noperands; ++k) {
+    const int64_t s0 = std::abs(loop.strides[0][k]), s1 = std::abs(loop.strides[1][k]);
+    if (s0 >= 64 && s1 != 0 && s1 < 64) return true;
+  }
+  return false;
+}
+
+void run_tiles(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
+  constexpr int64_t kRows = 32, kColumns = 128;
+  const int n = loop.noperands;
+  const int64_t bands = (loop.shape[1] + kRows - 1) / kRows;
+  int64_t outer = 1;
+  for (int d = 2; d < loop.ndim; ++d) outer *= loop.shape[d];
+  const int64_t band_cost = kRows * loop.shape[0];
+  parallel_for(0, bands * outer, std::max<int64_t>(1, grain / band_cost), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      char* base[kOperands];
+      for (int k = 0; k < n; ++k) base[k] = loop.data[k];
+      int64_t rest = b / bands;
+      for (int d = 2; d < loop.ndim; ++d) {
+        const int64_t i = rest % loop.shape[d];
+        rest /= loop.shape[d];
+        for (int k = 0; k < n; ++k) base[k] += i * loop.strides[d][k];
+      }
+      const int64_t row0 = (b % bands) * kRows, row1 = std::min(row0 + kRows, loop.shape[1]);
+      for (int64_t c = 0; c < loop.shape[0]; c += kColumns) {
+        const int64_t count = std::min(kColumns, loop.shape[0] - c);
+        for (int64_t r = row0; r < row1; ++r) {
+          char* at[kOperands];
+          for (int k = 0; k < n; ++k) at[k] = base[k] + c * loop.strides[0][k] + r * loop.strides[1][k];
+          inner(at, loop.strides[0], count, context);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
+  if (loop.numel < grain) {
+    if (loop.ndim == 1) return inner(loop.data, loop.strides[0], loop.numel, context);
+    return run_range(loop, inner, context, 0, loop.numel);
+  }
+  if (wants_tiles(loop)) return run_tiles(loop, inner, context, grain);
+  parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) { run_range(loop, inner, context, begin, end); });
+}
+
+}  // namespace mica::cpu

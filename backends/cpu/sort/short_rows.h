@@ -1,0 +1,55 @@
+// Rows short enough to be ranked by comparing every element with every other: no branch depends on the data, no memory
+// is allocated, and the comparisons are vectors.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "backends/cpu/sort/order_key.h"
+#include "backends/cpu/sort/sort_row.h"
+
+namespace mica::cpu {
+
+inline constexpr int64_t kShortRowMax = 128;
+
+// Writes to positions[i] where the stable sort puts element i.
+template <class T>
+void rank_short_row(Row<const T> in, int64_t n, bool descending, uint8_t* positions) {
+  using K = OrderKey<T>;
+  // Signed, since that is what vectors compare; at least 16 bits, to count up to n in.
+  using Lane = std::conditional_t<sizeof(T) == 8, int64_t, std::conditional_t<sizeof(T) == 4, int32_t, int16_t>>;
+  constexpr Lane kLaneMax = std::numeric_limits<Lane>::max();
+  constexpr int kBlock = 64 / sizeof(Lane);
+  alignas(64) Lane keys[kShortRowMax + kBlock];
+  const K flip = static_cast<K>(descending ? ~K(0) : 0);
+  const K to_signed = sizeof(T) == 1 ? 0 : kSignBit<T>;
+  for (int64_t i = 0; i < n; ++i) keys[i] = static_cast<Lane>(static_cast<K>(order_key(in[i]) ^ flip ^ to_signed));
+  const int64_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  for (int64_t i = n; i < padded; ++i) keys[i] = kLaneMax;
+
+  uint8_t equals_before[kShortRowMax] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    const Lane key = keys[i];
+    Lane smaller[kBlock] = {};
+    for (int64_t block = 0; block < padded; block += kBlock) {
+      for (int lane = 0; lane < kBlock; ++lane) smaller[lane] += keys[block + lane] < key;
+    }
+    Lane rank = 0;
+    for (int lane = 0; lane < kBlock; ++lane) rank += smaller[lane];
+    positions[i] = static_cast<uint8_t>(rank + equals_before[rank]++);
+  }
+}
+
+template <class T>
+void sort_short_row(Row<const T> in, int64_t n, bool descending, Row<T> values, Row<int64_t> indices) {
+  uint8_t positions[kShortRowMax];
+  rank_short_row(in, n, descending, positions);
+  if (values.data) {
+    for (int64_t i = 0; i < n; ++i) values[positions[i]] = in[i];
+  }
+  if (indices.data) {
+    for (int64_t i = 0; i < n; ++i) indices[positions[i]] = i;
+  }
+}
+
+}  // namespace mica::cpu

@@ -1,0 +1,208 @@
+"""From the derivative expressions of an entry to the Node class that evaluates them.
+
+An expression may use `grad` (or `grads[i]` when there are several outputs), every argument by its name, `result` (or `result0`,
+`result1`...), and facts such as `self.sizes()`, which are saved instead of the tensor. A key `"self, weight"` stands for one expression
+that returns a tuple; `needs_mask` is then an array of the gradients that are wanted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from model import Argument, Op, Schema
+
+# NAME.fact() in an expression is computed in the forward and saved as this type.
+FACTS = {
+    "sizes": "DimVector",
+    "strides": "DimVector",
+    "dtype": "DType",
+    "device": "Device",
+    "options": "TensorOptions",
+    "dim": "int64_t",
+    "numel": "int64_t",
+    "storage_offset": "int64_t",
+    "defined": "bool",
+    "is_complex": "bool",
+}
+
+
+@dataclass
+class Saved:
+    """A member of the node: how it is declared, how the forward fills it, how the backward reads it."""
+
+    member: str
+    ctype: str
+    fill: str
+    is_output: bool = False
+    is_tensor: bool = False
+    is_list: bool = False
+
+
+@dataclass
+class Derivative:
+    node: str
+    saved: list[Saved]
+    targets: list[tuple[tuple[str, ...], str]]
+    inputs: list[Argument]  # tensors for which an edge exists, in the order of the edges
+    uses_self_value: bool
+
+
+def derivative_for(op: Op, schema: Schema) -> Derivative | None:
+    targets = []
+    for key, expression in op.grad.items():
+        names = tuple(n.strip() for n in key.split(","))
+        names_here = [n for n in names if schema.has_argument(n) and schema.argument(n).type.base == "Tensor"]
+        if not names_here:
+            continue
+        targets.append((names, expression))
+    if not targets:
+        return None
+    wanted = {n for names, _ in targets for n in names}
+    inputs = [a for a in schema.tensors if a.name in wanted]
+    saved: dict[str, Saved] = {}
+    rewritten = []
+    for names, expression in targets:
+        text = expression
+        for fact, ctype in FACTS.items():
+            for match in re.findall(rf"\b(\w+)\.{fact}\(\)", text):
+                if schema.has_argument(match) and schema.argument(match).type.is_tensor:
+                    member = f"{match}_{fact}"
+                    fill = f"{match}.{fact}()"
+                    if fact == "defined":
+                        pass
+                    elif schema.argument(match).type.optional:
+                        fill = f"({match}.defined() ? {ctype}({fill}) : {ctype}())"
+                    saved[member] = Saved(member, ctype, fill)
+                    text = re.sub(rf"\b{match}\.{fact}\(\)", member, text)
+        for match in re.findall(r"\bsizes_of\((\w+)\)", text):
+            saved[f"{match}_sizes"] = Saved(f"{match}_sizes", "std::vector<DimVector>", f"sizes_of({match})")
+            text = text.replace(f"sizes_of({match})", f"{match}_sizes")
+        for match in re.findall(r"\bdtypes_of\((\w+)\)", text):
+            saved[f"{match}_dtypes"] = Saved(f"{match}_dtypes", "std::vector<DType>", f"dtypes_of({match})")
+            text = text.replace(f"dtypes_of({match})", f"{match}_dtypes")
+        rewritten.append((names, text))
+    everything = " ".join(text for _, text in rewritten)
+    identifiers = set(re.findall(r"(?<![\w.:])([A-Za-z_]\w*)", everything))
+    for argument in schema.arguments:
+        if argument.name in identifiers and argument.name not in saved:
+            t = argument.type
+            if t.is_tensor:
+                saved[argument.name] = Saved(argument.name, "SavedTensor", argument.name, is_tensor=True)
+            elif t.is_tensor_list:
+                saved[argument.name] = Saved(argument.name, "std::vector<SavedTensor>", argument.name, is_list=True)
+            else:
+                saved[argument.name] = Saved(argument.name, t.cpp_value(), argument.name)
+    outputs = len(schema.returns)
+    for i in range(outputs):
+        name = "result" if outputs == 1 else f"result{i}"
+        if name in identifiers:
+            saved[name] = Saved(name, "SavedTensor", name, is_output=True, is_tensor=True)
+    return Derivative(
+        node=op.node_class(schema),
+        saved=list(saved.values()),
+        targets=rewritten,
+        inputs=inputs,
+        uses_self_value="self" in saved,
+    )
+
+
+def node_class(d: Derivative, schema: Schema) -> str:
+    """The declaration and the apply of one node."""
+    lines = [f"struct {d.node} final : Node {{"]
+    for s in d.saved:
+        lines.append(f"  {s.ctype} {s.member}_{{}};")
+    for a in d.inputs:
+        if a.type.is_list:
+            lines.append(f"  size_t {a.name}_count_ = 0;")
+    lines.append(f'  const char* name() const override {{ return "{d.node}"; }}')
+    lines.append("  void apply(TensorVec& grads, TensorVec& out) override {")
+    if any(s.is_tensor and not s.is_output for s in d.saved) or any(s.is_list for s in d.saved):
+        pass
+    if len(schema.returns) == 1:
+        lines.append("    const Tensor& grad = grads[0];")
+        lines.append("    if (!grad.defined()) return;")
+    else:
+        lines.append("    if (!any_defined(grads)) return;")
+    for s in d.saved:
+        if s.is_output:
+            lines.append(f"    const Tensor {s.member} = {s.member}_.unpack(Ref<Node>(this));")
+        elif s.is_tensor:
+            lines.append(f"    const Tensor {s.member} = {s.member}_.unpack();")
+        elif s.is_list:
+            lines.append(f"    const TensorVec {s.member} = unpack_list({s.member}_);")
+        else:
+            lines.append(f"    const auto& {s.member} = {s.member}_;")
+    positions, at = {}, "0"
+    for a in d.inputs:
+        positions[a.name] = at
+        at = f"{at} + {a.name}_count_" if a.type.is_list else (str(int(at) + 1) if at.isdigit() else f"{at} + 1")
+    lines.append(f"    out.resize({at});")
+    for names, expression in d.targets:
+        here = [n for n in names if n in positions]
+        if len(names) > 1:
+            mask = ", ".join(f"needs({positions[n]})" if n in positions else "false" for n in names)
+            lines.append(f"    if ({' || '.join(f'needs({positions[n]})' for n in here)}) {{")
+            lines.append(f"      [[maybe_unused]] const std::array<bool, {len(names)}> needs_mask{{{mask}}};")
+            lines.append(f"      auto gradients = {expression};")
+            for i, n in enumerate(names):
+                if n in positions:
+                    lines.append(f"      out[{positions[n]}] = std::get<{i}>(gradients);")
+            lines.append("    }")
+            continue
+        name = here[0]
+        if schema.argument(name).type.is_list:
+            lines.append(f"    if ({name}_count_) {{")
+            lines.append(f"      TensorVec list = {expression};")
+            lines.append(f"      for (size_t i = 0; i < list.size(); ++i) out[{positions[name]} + i] = std::move(list[i]);")
+            lines.append("    }")
+        else:
+            lines.append(f"    if (needs({positions[name]})) out[{positions[name]}] = {expression};")
+    lines.append("  }")
+    tensors = [s for s in d.saved if s.is_tensor or s.is_list]
+    if tensors:
+        lines.append("  void release_saved() override {")
+        for s in tensors:
+            if s.is_list:
+                lines.append(f"    for (auto& s : {s.member}_) s.reset();")
+            else:
+                lines.append(f"    {s.member}_.reset();")
+        lines.append("  }")
+    lines.append("};")
+    return "\n".join(lines)
+
+
+def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
+    """Statements that create `node` with its edges and its saved inputs."""
+    lines = [f"auto* made = new {d.node};", "node = Ref<Node>::adopt(made);"]
+    lists = [a for a in d.inputs if a.type.is_list]
+    if lists:
+        for a in d.inputs:
+            if a.type.is_list:
+                lines.append(f"made->{a.name}_count_ = {a.name}.size();")
+                lines.append(f"for (const Tensor& t : {a.name}) made->next_edges.push_back(gradient_edge(t));")
+            else:
+                lines.append(f"made->next_edges.push_back(gradient_edge({a.name}));")
+    else:
+        lines.append(f"made->next_edges.reserve({len(d.inputs)});")
+        for a in d.inputs:
+            lines.append(f"made->next_edges.push_back(gradient_edge({a.name}));")
+    for s in d.saved:
+        if s.is_output:
+            continue
+        if s.is_list:
+            lines.append(f"made->{s.member}_ = save_list({s.fill});")
+        elif s.is_tensor:
+            value = f"{s.fill}.clone()" if in_place and s.fill == "self" else s.fill
+            lines.append(f"made->{s.member}_ = SavedTensor({value});")
+        elif s.ctype.startswith("std::optional<DimVector>"):
+            lines.append(f"if ({s.fill}) made->{s.member}_ = DimVector(*{s.fill});")
+        elif s.ctype.startswith("std::optional<std::vector"):
+            lines.append(f"if ({s.fill}) made->{s.member}_ = {s.fill}->vec();")
+        elif s.ctype.startswith("std::optional<std::string>"):
+            lines.append(f"if ({s.fill}) made->{s.member}_ = std::string(*{s.fill});")
+        elif s.ctype.startswith("std::vector") and s.fill.isidentifier():
+            lines.append(f"made->{s.member}_ = {s.fill}.vec();")
+        else:
+            lines.append(f"made->{s.member}_ = {s.ctype}({s.fill});")
+    return [indent + line for line in lines]

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes everything that follows from the operation table in ops/*.toml.
+
+    generate.py --out DIR           write DIR/{include,src,python,...}; files that would not change are left alone
+    generate.py --list --out DIR    print the files that would be written, relative to DIR
+    generate.py show NAME           print all that exists for one operation
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import cpp  # noqa: E402
+import model  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def optional_generators():
+    """Bindings, stubs, reference pages and test cases, each a module with generate(ops) -> {path: text}."""
+    for name in ("bindings", "stubs", "reference", "cases"):
+        if (Path(__file__).parent / f"{name}.py").exists():
+            yield name, __import__(name)
+
+
+def kernels(folder: Path) -> list[dict]:
+    found: list[dict] = []
+    for path in sorted(folder.glob("*.toml")):
+        found += tomllib.loads(path.read_text()).get("kernel", [])
+    return found
+
+
+def outputs(ops: list[model.Op]) -> dict[str, str]:
+    files = {
+        "include/mica/generated/ops.h": cpp.ops_header(ops),
+        "include/mica/generated/tensor_methods.inc": cpp.methods_include(ops),
+        "include/mica/generated/kernel_table.h": cpp.kernel_table(ops, kernels(ROOT / "ops")),
+        "include/mica/generated/implementations.h": cpp.implementations_header(ops),
+        "src/methods.cpp": cpp.methods_source(ops),
+    }
+    families: dict[str, list[model.Op]] = {}
+    for op in ops:
+        families.setdefault(op.family, []).append(op)
+    for family, members in families.items():
+        files[f"src/ops_{family}.cpp"] = cpp.family_source(family, members)
+    for _, module in optional_generators():
+        files.update(module.generate(ops))
+    return files
+
+
+def show(ops: list[model.Op], name: str) -> int:
+    chosen = [op for op in ops if op.name == name or name in op.aliases]
+    if not chosen:
+        print(f"no operation {name!r} in ops/*.toml", file=sys.stderr)
+        return 1
+    for op in chosen:
+        print(f"== ops/{op.family}.toml: {op.name} ({op.kind}; {' '.join(op.forms)})")
+        for schema in op.schemas:
+            print("   " + schema.text)
+    print(cpp.family_source(chosen[0].family, chosen))
+    print("== C++ declarations")
+    print("\n".join(line for line in cpp.ops_header(chosen).splitlines() if line.startswith(("Tensor", "const", "std"))))
+    for title, module in optional_generators():
+        print(f"== {title}")
+        for path, text in module.generate(chosen).items():
+            print(f"-- {path}\n{text}")
+    return 0
+
+
+def main() -> int:
+    if len(sys.argv) > 2 and sys.argv[1] == "show":
+        return show(model.load(ROOT / "ops"), sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        files = outputs(model.load(ROOT / "ops"))
+    except model.TableError as e:
+        print(f"codegen: {e}", file=sys.stderr)
+        return 1
+    for path, text in files.items():
+        if arguments.list:
+            print(path)
+            continue
+        target = arguments.out / path
+        if not target.exists() or target.read_text() != text:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

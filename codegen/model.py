@@ -1,0 +1,364 @@
+"""The operation table in memory: TOML entries parsed into Op objects, torch schemas into Schema objects.
+
+Everything that is generated is a function of these objects; nothing else reads ops/*.toml.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+KINDS = ("pointwise", "native", "view", "composite", "inplace", "declared")
+FORMS = ("function", "method", "inplace", "inplace_function", "out")
+PROMOTIONS = (
+    "arithmetic",  # inputs meet in their common dtype, which is the result's
+    "float",  # as arithmetic, but integers and bool become the default float
+    "compare",  # inputs meet in their common dtype, the result is bool
+    "real",  # as arithmetic; a complex result is its real counterpart (abs, angle)
+    "float_real",  # as float; a complex result is its real counterpart
+    "none",  # every input keeps its dtype; the `result_dtype` expression says what comes out
+)
+
+
+class TableError(Exception):
+    """An entry of ops/*.toml that cannot be understood; says which and why."""
+
+
+# --------------------------------------------------------------------------------------------------- types
+@dataclass(frozen=True)
+class Type:
+    """A schema type: base name, optional, list (size 1 when a single value may stand for a list), alias annotation."""
+
+    base: str
+    optional: bool = False
+    is_list: bool = False
+    list_size: int | None = None
+    element_optional: bool = False
+    mutable: bool = False
+    alias: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.base == "Tensor" and not self.is_list
+
+    @property
+    def is_tensor_list(self) -> bool:
+        return self.base == "Tensor" and self.is_list
+
+    def cpp_argument(self) -> str:
+        """The C++ parameter type."""
+        if self.base == "Tensor":
+            if self.is_list:
+                return "TensorList"
+            return "Tensor&" if self.mutable else "const Tensor&"
+        if self.is_list:
+            inner = {
+                "int": "IntArrayRef",
+                "SymInt": "IntArrayRef",
+                "float": "ArrayRef<double>",
+                "bool": "ArrayRef<bool>",
+                "Scalar": "ArrayRef<Scalar>",
+            }[self.base]
+            return f"std::optional<{inner}>" if self.optional else inner
+        plain = {
+            "int": "int64_t",
+            "SymInt": "int64_t",
+            "float": "double",
+            "bool": "bool",
+            "str": "std::string_view",
+            "Scalar": "const Scalar&",
+            "ScalarType": "DType",
+            "MemoryFormat": "MemoryFormat",
+            "Layout": "Layout",
+            "Device": "Device",
+            "Generator": "Generator",
+            "Options": "const TensorOptions&",
+            "Storage": "const Storage&",
+        }[self.base]
+        if self.optional:
+            plain = plain.removeprefix("const ").removesuffix("&")
+            inner = f"std::optional<{plain}>"
+            return f"const {inner}&" if self.base in ("Scalar", "Generator") else inner
+        return plain
+
+    def cpp_value(self) -> str:
+        """The type in which a node or a closure keeps the argument."""
+        if self.is_list and self.base in ("int", "SymInt"):
+            return "std::optional<DimVector>" if self.optional else "DimVector"
+        if self.is_list and self.base != "Tensor":
+            inner = {"float": "double", "bool": "bool", "Scalar": "Scalar"}[self.base]
+            return f"std::optional<std::vector<{inner}>>" if self.optional else f"std::vector<{inner}>"
+        if self.base == "str":
+            return "std::optional<std::string>" if self.optional else "std::string"
+        return self.cpp_argument().removeprefix("const ").removesuffix("&")
+
+
+def parse_type(text: str) -> Type:
+    text = text.strip()
+    m = re.fullmatch(r"(\w+)(\([a-z]+!?(?: -> \*)?\))?(\?)?(?:\[(\d*)\](\([a-z]+!?\))?)?(\?)?", text)
+    if not m:
+        raise TableError(f"cannot read the type {text!r}")
+    base, alias, optional, size, list_alias, list_optional = m.groups()
+    is_list = "[" in text
+    alias = alias or list_alias or ""
+    return Type(
+        base=base,
+        optional=bool(list_optional) if is_list else bool(optional),
+        is_list=is_list,
+        list_size=int(size) if size else None,
+        element_optional=bool(optional) and is_list,
+        mutable="!" in alias,
+        alias=bool(alias),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- schemas
+@dataclass(frozen=True)
+class Argument:
+    name: str
+    type: Type
+    default: str | None = None
+    keyword_only: bool = False
+
+    def cpp_default(self) -> str | None:
+        """The default as a C++ expression."""
+        d = self.default
+        if d is None:
+            return None
+        if d == "None":
+            return "{}" if self.type.base in ("Tensor", "Options") else "std::nullopt"
+        if d in ("True", "False"):
+            return d.lower()
+        if self.type.base == "MemoryFormat":
+            return {"contiguous_format": "MemoryFormat::Contiguous", "preserve_format": "MemoryFormat::Preserve"}[d]
+        if self.type.base == "Options":
+            return "{}"
+        if self.type.is_list:
+            if d.startswith("["):
+                return "IntArrayRef{" + d[1:-1] + "}" if d != "[]" else "{}"
+            return f"IntArrayRef{{{d}}}"
+        if self.type.base == "ScalarType":
+            return {"long": "DType::Int64", "float": "DType::Float32"}[d]
+        if d.startswith("'"):
+            return '"' + d[1:-1] + '"'
+        return {"inf": "INFINITY", "-inf": "-INFINITY", "Mean": "1"}.get(d, d)
+
+
+@dataclass(frozen=True)
+class Return:
+    type: Type
+    name: str = ""
+
+
+OPTION_NAMES = ("dtype", "layout", "device", "pin_memory")
+
+
+@dataclass(frozen=True)
+class Schema:
+    text: str
+    name: str
+    overload: str
+    arguments: tuple[Argument, ...]
+    returns: tuple[Return, ...]
+
+    @property
+    def tensors(self) -> list[Argument]:
+        return [a for a in self.arguments if a.type.base == "Tensor"]
+
+    def argument(self, name: str) -> Argument:
+        for a in self.arguments:
+            if a.name == name:
+                return a
+        raise TableError(f"{self.text}: no argument {name!r}")
+
+    def has_argument(self, name: str) -> bool:
+        return any(a.name == name for a in self.arguments)
+
+    def cpp_return(self) -> str:
+        kinds = [cpp_return_type(r.type) for r in self.returns]
+        if not kinds:
+            return "void"
+        return kinds[0] if len(kinds) == 1 else f"std::tuple<{', '.join(kinds)}>"
+
+
+def cpp_return_type(t: Type) -> str:
+    if t.base == "Tensor":
+        return "std::vector<Tensor>" if t.is_list else "Tensor"
+    return {
+        "int": "int64_t",
+        "SymInt": "int64_t",
+        "float": "double",
+        "bool": "bool",
+        "Scalar": "Scalar",
+        "ScalarType": "DType",
+        "str": "std::string",
+    }[t.base]
+
+
+def split_top(text: str) -> list[str]:
+    """Split at commas outside brackets."""
+    parts, depth, current = [], 0, ""
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += c
+    if current.strip():
+        parts.append(current.strip())
+    return parts
+
+
+def parse_schema(text: str) -> Schema:
+    m = re.fullmatch(r"(\w+)(?:\.(\w+))?\((.*)\) -> (.*)", text.strip())
+    if not m:
+        raise TableError(f"cannot read the schema {text!r}")
+    name, overload, arguments, returns = m[1], m[2] or "", m[3], m[4]
+    parsed, keyword_only = [], False
+    for part in split_top(arguments):
+        if part == "*":
+            keyword_only = True
+            continue
+        declaration, _, default = part.partition("=")
+        type_text, _, argument_name = declaration.strip().rpartition(" ")
+        parsed.append(Argument(argument_name, parse_type(type_text), default or None, keyword_only))
+    returned = []
+    inner = returns[1:-1] if returns.startswith("(") else returns
+    for part in split_top(inner):
+        m2 = re.fullmatch(r"(\S+?)(?: (\w+))?", part)
+        returned.append(Return(parse_type(m2[1]), m2[2] or ""))
+    return Schema(text.strip(), name, overload, fold_options(tuple(parsed)), tuple(returned))
+
+
+def fold_options(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """A factory's (dtype, layout, device, pin_memory) become one TensorOptions argument."""
+    names = [a.name for a in arguments]
+    if not all(n in names for n in OPTION_NAMES):
+        return arguments
+    at = names.index("dtype")
+    rest = [a for a in arguments if a.name not in OPTION_NAMES]
+    return tuple(rest[:at] + [Argument("options", Type("Options"), "None", True)] + rest[at:])
+
+
+# -------------------------------------------------------------------------------------------------- entries
+@dataclass
+class Op:
+    """One entry of ops/*.toml."""
+
+    family: str
+    name: str
+    schemas: list[Schema]
+    kind: str
+    forms: list[str]
+    promotion: str = "none"
+    result_dtype: str = ""
+    kernel: str = ""
+    kernel_arguments: list[str] | None = None
+    check: str = ""
+    implementation: str = ""
+    grad: dict[str, str] = field(default_factory=dict)
+    differentiable: bool = True
+    node_name: str = ""
+    output_differentiability: list[bool] | None = None
+    namespace: str = ""
+    python: bool = True
+    python_name: str = ""
+    python_schemas: list[str] = field(default_factory=list)
+    aliases: list[str] = field(default_factory=list)
+    doc: str = ""
+    samples: list[str] = field(default_factory=list)
+    reference: str = ""
+    dtypes: str = ""
+    notes: dict = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.schemas[0]
+
+    def has(self, form: str) -> bool:
+        return form in self.forms
+
+    def node_class(self, schema: Schema) -> str:
+        index = self.schemas.index(schema)
+        base = self.node_name or camel(self.schema.name) + "Backward"
+        return f"{base}{self.notes.get('node_index', 0) + index}"
+
+
+def camel(name: str) -> str:
+    return "".join(p[:1].upper() + p[1:] for p in name.strip("_").split("_"))
+
+
+KNOWN_KEYS = {
+    "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "kernel_arguments", "check",
+    "implementation", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "python_name", "python_schemas", "aliases", "doc", "samples", "reference", "dtypes",
+}  # fmt: skip
+
+
+def read_entry(family: str, entry: dict) -> Op:
+    text = entry.get("schema") or (entry.get("schemas") or ["?"])[0]
+    where = f"ops/{family}.toml: {text.split('(')[0]}"
+    unknown = set(entry) - KNOWN_KEYS
+    if unknown:
+        raise TableError(f"{where}: unknown keys {sorted(unknown)}; known are {sorted(KNOWN_KEYS)}")
+    try:
+        schemas = [parse_schema(s) for s in entry.get("schemas", [entry["schema"]] if "schema" in entry else [])]
+    except TableError as e:
+        raise TableError(f"{where}: {e}") from None
+    if not schemas:
+        raise TableError(f"{where}: an entry needs `schema` or `schemas`")
+    kind = entry.get("kind", "composite")
+    if kind not in KINDS:
+        raise TableError(f"{where}: kind {kind!r} is not one of {KINDS}")
+    forms = entry.get("forms", "function").split()
+    for f in forms:
+        if f not in FORMS:
+            raise TableError(f"{where}: form {f!r} is not one of {FORMS}")
+    promotion = entry.get("promotion", "none")
+    if promotion not in PROMOTIONS:
+        raise TableError(f"{where}: promotion {promotion!r} is not one of {PROMOTIONS}")
+    grad = entry.get("grad", {})
+    differentiable = entry.get("differentiable", True)
+    if kind in ("pointwise", "native", "view", "inplace") and not grad and differentiable:
+        raise TableError(f"{where}: give `grad` or say `differentiable = false`")
+    for key in grad:
+        for name in key.split(","):
+            if not any(s.has_argument(name.strip()) for s in schemas):
+                raise TableError(f"{where}: grad.{name} is not an argument")
+    known = {k: entry[k] for k in KNOWN_KEYS & set(entry) if k not in ("schema", "schemas", "kind", "forms", "grad")}
+    op = Op(family=family, name=schemas[0].name, schemas=schemas, kind=kind, forms=forms, grad=grad, **known)
+    op.kernel = op.kernel or op.name
+    op.implementation = op.implementation or op.name
+    return op
+
+
+def load(folder: Path) -> list[Op]:
+    ops: list[Op] = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            table = tomllib.loads(path.read_text())
+        except tomllib.TOMLDecodeError as e:
+            raise TableError(f"{path.name}: {e}") from None
+        for entry in table.get("op", []):
+            ops.append(read_entry(path.stem, entry))
+    number_nodes(ops)
+    names: dict[str, int] = {}
+    for op in ops:
+        count = names.get(op.name, 0)
+        op.notes["uid"] = count or ""
+        names[op.name] = count + 1
+    return ops
+
+
+def number_nodes(ops: list[Op]) -> None:
+    """Overloads of one name get consecutive node classes: SumBackward0, SumBackward1."""
+    seen: dict[str, int] = {}
+    for op in ops:
+        base = op.node_name or camel(op.schema.name) + "Backward"
+        op.notes["node_index"] = seen.get(base, 0)
+        if op.grad:
+            seen[base] = seen.get(base, 0) + len(op.schemas)

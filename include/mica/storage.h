@@ -1,0 +1,94 @@
+// A storage is one flat piece of memory, shared by every tensor that views it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "mica/device.h"
+
+namespace mica {
+
+// An intrusive, thread-safe reference. T has retain() and release().
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}
+  explicit Ref(T* p) : p_(p) {
+    if (p_) p_->retain();
+  }
+  static Ref adopt(T* p) {  // takes over a reference that the caller owns
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
+  Ref(const Ref& o) : Ref(o.p_) {}
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Ref() {
+    if (p_) p_->release();
+  }
+  T* get() const { return p_; }
+  T* operator->() const { return p_; }
+  T& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  T* leak() { return std::exchange(p_, nullptr); }
+  friend bool operator==(const Ref& a, const Ref& b) { return a.p_ == b.p_; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+class StorageImpl {
+ public:
+  using Deleter = void (*)(void* context, void* data, size_t nbytes);
+
+  // Memory of the device's allocator, uninitialised.
+  static Ref<StorageImpl> allocate(size_t nbytes, Device device);
+  // Memory that somebody else owns; `deleter(context, data, nbytes)` runs when the last reference goes.
+  static Ref<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context);
+
+  void* data() const { return data_; }
+  size_t nbytes() const { return nbytes_; }
+  Device device() const { return device_; }
+  bool resizable() const { return resizable_; }
+  void resize(size_t nbytes);  // keeps the common prefix
+  // Whether a resize has ever moved the memory: tensors made before hold a stale pointer and refresh it when asked.
+  bool moved() const { return moved_; }
+
+  // Counts in-place changes of the memory; autograd compares it with the count at the time a tensor was saved.
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  void set_version(uint32_t v) { version_.store(v, std::memory_order_relaxed); }
+
+  uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
+  void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+  }
+
+  void* python_object = nullptr;  // the UntypedStorage wrapper, borrowed; it clears this when it dies
+
+ private:
+  StorageImpl() = default;
+  ~StorageImpl() = default;
+  void destroy();
+
+  std::atomic<uint32_t> refs_{1};
+  std::atomic<uint32_t> version_{0};
+  void* data_ = nullptr;
+  size_t nbytes_ = 0;
+  Deleter deleter_ = nullptr;  // null: the device's allocator owns the memory
+  void* context_ = nullptr;
+  Device device_;
+  bool resizable_ = true;
+  bool moved_ = false;
+};
+using Storage = Ref<StorageImpl>;
+
+}  // namespace mica

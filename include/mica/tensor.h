@@ -1,0 +1,139 @@
+// Tensor: a reference to a strided view of a storage. Copying one copies the reference, as in Python.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "mica/array_ref.h"
+#include "mica/error.h"
+#include "mica/generator.h"
+#include "mica/options.h"
+#include "mica/scalar.h"
+#include "mica/tensor_impl.h"
+
+namespace mica {
+
+class Tensor;
+class Node;
+using TensorList = ArrayRef<Tensor>;
+using OptionalIntArrayRef = std::optional<IntArrayRef>;
+
+namespace indexing {
+struct TensorIndex;
+}
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: also how an absent optional tensor is passed
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  static Tensor adopt(TensorImpl* impl) { return Tensor(Ref<TensorImpl>::adopt(impl)); }
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  explicit operator bool() const = delete;  // ambiguous between defined() and item<bool>()
+  TensorImpl* impl() const { return impl_.get(); }
+  TensorImpl* operator->() const { return impl_.get(); }
+  const TensorView& view_of() const {
+    if (impl_->storage && impl_->storage->moved()) [[unlikely]]
+      impl_->refresh_data_pointer();
+    return impl_->view;
+  }
+  bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
+
+  // geometry
+  int64_t dim() const { return impl_->view.ndim; }
+  int64_t ndimension() const { return dim(); }
+  int64_t numel() const { return impl_->view.numel; }
+  IntArrayRef sizes() const { return {impl_->view.sizes, static_cast<size_t>(dim())}; }
+  IntArrayRef strides() const { return {impl_->view.strides, static_cast<size_t>(dim())}; }
+  int64_t size(int64_t d) const;    // negative d counts from the end; checked
+  int64_t stride(int64_t d) const;
+  int64_t storage_offset() const { return impl_->offset; }
+  bool is_contiguous(MemoryFormat format = MemoryFormat::Contiguous) const;
+  bool is_non_overlapping_and_dense() const;
+  MemoryFormat suggest_memory_format() const;
+
+  // type and place
+  DType dtype() const { return impl_->view.dtype; }
+  DType scalar_type() const { return dtype(); }
+  Device device() const { return impl_->view.device; }
+  Layout layout() const { return Layout::Strided; }
+  int64_t element_size() const { return mica::element_size(dtype()); }
+  int64_t itemsize() const { return element_size(); }
+  int64_t nbytes() const { return numel() * element_size(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_meta() const { return device().is_meta(); }
+  bool is_floating_point() const { return is_floating(dtype()); }
+  bool is_complex() const { return mica::is_complex(dtype()); }
+  bool is_signed() const { return info(dtype()).is_signed; }
+  bool is_conj() const { return impl_->bits & tensor_bit::kConj; }
+  bool is_neg() const { return impl_->bits & tensor_bit::kNeg; }
+  bool is_inference() const { return impl_->bits & tensor_bit::kInference; }
+  TensorOptions options() const {
+    TensorOptions o;
+    o.dtype = dtype();
+    o.device = device();
+    return o;
+  }
+
+  // memory
+  const Storage& storage() const { return impl_->storage; }
+  void* data_ptr() const { return view_of().data; }
+  template <class T>
+  T* data_ptr() const {
+    MICA_CHECK(dtype() == dtype_v<T>, "expected scalar type ", dtype_v<T>, " but found ", dtype());
+    return static_cast<T*>(view_of().data);
+  }
+  Scalar item() const;
+  template <class T>
+  T item() const {
+    return item().to<T>();
+  }
+
+  // autograd (src/autograd)
+  bool requires_grad() const { return impl_->requires_grad_leaf || impl_->has_grad_fn; }
+  const Tensor& set_requires_grad(bool value = true) const;
+  Tensor grad() const;
+  void set_grad(const Tensor& g) const;
+  Node* grad_fn() const;
+  bool is_leaf() const { return !impl_->has_grad_fn; }
+  int64_t output_nr() const;
+  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
+                TensorList inputs = {}) const;
+  void retain_grad() const;
+  bool retains_grad() const;
+  Tensor tensor_data() const;  // shares memory, no history, its own version counter: torch's x.data
+  bool is_view() const;
+  Tensor base() const;
+  uint32_t version() const { return impl_->version(); }
+
+  // indexing
+  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value);
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value);
+  Tensor operator[](int64_t i) const;
+  Tensor operator[](const Tensor& i) const;
+
+  std::string str() const;  // as Python prints it
+
+  Tensor operator-() const;
+  Tensor& operator+=(const Tensor& o);
+  Tensor& operator+=(const Scalar& o);
+  Tensor& operator-=(const Tensor& o);
+  Tensor& operator-=(const Scalar& o);
+  Tensor& operator*=(const Tensor& o);
+  Tensor& operator*=(const Scalar& o);
+  Tensor& operator/=(const Tensor& o);
+  Tensor& operator/=(const Scalar& o);
+
+#include "mica/generated/tensor_methods.inc"
+
+ private:
+  Ref<TensorImpl> impl_;
+};
+
+void append_to(std::string& s, const Tensor& t);  // "float32[2, 3]": for error messages
+
+}  // namespace mica

@@ -1,0 +1,78 @@
+// What a Tensor points to: a view of a storage, and the little that autograd and Python hang on it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "mica/array_ref.h"
+#include "mica/options.h"
+#include "mica/storage.h"
+#include "mica/tensor_view.h"
+
+namespace mica {
+
+struct AutogradMeta;  // include/mica/autograd.h
+
+// Facts that change how an operation treats a tensor. All that is rare shares one word, so that the entry of an operation
+// asks about all of it with a single test.
+namespace tensor_bit {
+inline constexpr uint32_t kConj = 1u << 0;           // a lazily conjugated view
+inline constexpr uint32_t kNeg = 1u << 1;            // a lazily negated view
+inline constexpr uint32_t kWrappedNumber = 1u << 2;  // a Python number made a 0-dim tensor: ranks lowest in promotion
+inline constexpr uint32_t kInference = 1u << 3;      // made under inference_mode: no version counter, no autograd
+inline constexpr uint32_t kOwnVersion = 1u << 4;     // counts its versions apart from its storage (x.data, x.data)
+inline constexpr uint32_t kNamed = 1u << 5;          // has dimension names
+inline constexpr uint32_t kForeignLayout = 1u << 6;  // sparse or quantized
+inline constexpr uint32_t kLazyBits = kConj | kNeg;
+// Bits that send an operation's entry to its slow path.
+inline constexpr uint32_t kSpecial = kConj | kNeg | kNamed | kForeignLayout;
+}  // namespace tensor_bit
+
+class TensorImpl {
+ public:
+  static constexpr int kInlineDims = 5;
+
+  // A tensor of `sizes` and `strides` over `storage`, beginning `offset` elements into it. Nothing is checked.
+  static TensorImpl* create(Storage storage, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
+                            int64_t offset);
+
+  TensorView view;  // first: a kernel gets a pointer to it
+  int64_t offset = 0;
+  Storage storage;
+  AutogradMeta* autograd = nullptr;  // owned; null for a tensor that autograd has never touched
+  void* python_object = nullptr;     // the Python wrapper; owned only while python_owned
+  bool python_owned = false;
+  bool requires_grad_leaf = false;   // mirrors AutogradMeta for the one-load test of requires_grad()
+  bool has_grad_fn = false;
+  bool contiguous = true;            // row-major, computed whenever sizes or strides change
+  uint32_t bits = 0;
+  std::shared_ptr<std::atomic<uint32_t>> own_version;  // null: the storage counts
+
+  // Replaces the geometry; recomputes numel, contiguity and the data pointer.
+  void set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t new_offset);
+  void refresh_data_pointer();  // after the storage was resized or replaced
+
+  uint32_t version() const;
+  void bump_version();
+
+  // Set by the Python extension: lets go of an owned wrapper when the last C++ reference dies.
+  static void (*release_python_object)(TensorImpl*);
+
+  uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
+  void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+  }
+
+ private:
+  TensorImpl() = default;
+  ~TensorImpl();
+  void destroy();
+  int64_t* allocate_dims(int ndim);
+
+  std::atomic<uint32_t> refs_{1};
+  int64_t inline_dims_[2 * kInlineDims];
+  std::unique_ptr<int64_t[]> heap_dims_;
+};
+
+}  // namespace mica

@@ -1,0 +1,87 @@
+// Conversions and copies.
+#include "core/allocate.h"
+#include "core/geometry.h"
+#include "mica/autograd.h"
+#include "mica/generated/implementations.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+namespace {
+
+Tensor empty_in_format(const Tensor& self, DType dtype, Device device, MemoryFormat format) {
+  if (format == MemoryFormat::Preserve) return empty_dense_like(self, dtype, device);
+  return empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), dtype, device);
+}
+
+Device resolved(Device wanted, Device current) {
+  // "cuda" names the current device; a tensor that is on any device of that type stays.
+  return wanted.index < 0 && wanted.type == current.type ? current : wanted;
+}
+
+}  // namespace
+
+namespace shapes {
+
+void clone(Out& out, const Tensor& self, std::optional<MemoryFormat> memory_format) {
+  Tensor copy = empty_in_format(self, self.dtype(), self.device(), memory_format.value_or(MemoryFormat::Preserve));
+  copy.copy_(self);
+  out.take(copy);
+}
+
+}  // namespace shapes
+
+namespace composite {
+
+Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
+  MICA_CHECK(memory_format != MemoryFormat::Preserve, "preserve memory format is unsupported by the contiguous operator");
+  return self.is_contiguous(memory_format) ? self : self.clone(memory_format);
+}
+
+Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking, std::optional<MemoryFormat> memory_format) {
+  const DType dtype = options.dtype.value_or(self.dtype());
+  const Device device = options.device.value_or(self.device());
+  Tensor copy = empty_in_format(self, dtype, device, memory_format.value_or(MemoryFormat::Preserve));
+  copy.copy_(self, non_blocking);
+  return copy;
+}
+
+Tensor to_options(const Tensor& self, const TensorOptions& options, bool non_blocking, bool copy,
+                  std::optional<MemoryFormat> memory_format) {
+  TensorOptions wanted;
+  wanted.dtype = options.dtype.value_or(self.dtype());
+  wanted.device = options.device ? resolved(*options.device, self.device()) : self.device();
+  const bool same_format = !memory_format || *memory_format == MemoryFormat::Preserve || self.is_contiguous(*memory_format);
+  if (!copy && *wanted.dtype == self.dtype() && *wanted.device == self.device() && same_format) return self;
+  return mica::_to_copy(self, wanted, non_blocking, memory_format);
+}
+
+Tensor to_dtype(const Tensor& self, DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> memory_format) {
+  return composite::to_options(self, TensorOptions(dtype), non_blocking, copy, memory_format);
+}
+
+Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> memory_format) {
+  return composite::to_options(self, TensorOptions(dtype).with_device(device), non_blocking, copy, memory_format);
+}
+
+Tensor cpu(const Tensor& self) { return composite::to_options(self, TensorOptions(kCPU), false, false, std::nullopt); }
+
+Tensor reshape(const Tensor& self, IntArrayRef shape) {
+  const DimVector sizes = infer_size(shape, self.numel());
+  if (self.impl()->contiguous || view_strides(self.sizes(), self.strides(), sizes)) return self.view(sizes);
+  return self.clone(MemoryFormat::Contiguous).view(sizes);
+}
+
+Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? self.clone() : self; }
+Tensor resolve_neg(const Tensor& self) { return self.is_neg() ? self.clone() : self; }
+Tensor conj(const Tensor& self) { return self.is_complex() ? mica::_conj(self) : self; }
+
+}  // namespace composite
+
+Tensor detach(const Tensor& self) {
+  Tensor result = alias_of(self);
+  if (!inference_mode_enabled()) set_view(result, self);
+  return result;
+}
+
+}  // namespace mica

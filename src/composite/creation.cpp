@@ -1,0 +1,141 @@
+// Factories.
+#include "core/allocate.h"
+#include "core/geometry.h"
+#include "mica/backend.h"
+#include "mica/generated/implementations.h"
+#include "mica/ops.h"
+
+namespace mica::composite {
+
+namespace {
+
+Tensor finished(Tensor t, const TensorOptions& o) {
+  if (o.requires_grad) t.set_requires_grad(true);
+  return t;
+}
+
+void check_layout(const char* op, const TensorOptions& o) {
+  MICA_CHECK_KIND(!o.layout || *o.layout == Layout::Strided, NotImplemented, op, "(): only layout=torch.strided is there");
+}
+
+// Options not given are those of `t`.
+TensorOptions inherit(TensorOptions o, const Tensor& t) {
+  if (!o.dtype) o.dtype = t.dtype();
+  if (!o.device) o.device = t.device();
+  return o;
+}
+
+DType dtype_of_number(const Scalar& s) {
+  switch (s.category()) {
+    case Category::Bool:
+      return DType::Bool;
+    case Category::Integral:
+      return DType::Int64;
+    case Category::Floating:
+      return default_dtype();
+    default:
+      return default_complex_dtype();
+  }
+}
+
+}  // namespace
+
+Tensor empty(IntArrayRef size, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  check_layout("empty", options);
+  const DType dtype = options.dtype_or_default();
+  const Device device = options.device_or_default();
+  if (!memory_format || *memory_format == MemoryFormat::Contiguous)
+    return finished(empty_contiguous(size, dtype, device), options);
+  MICA_CHECK(*memory_format != MemoryFormat::Preserve, "Preserve memory format is not supported by empty: there is no tensor to take it from");
+  return finished(empty_with_strides(size, memory_format_strides(size, *memory_format), dtype, device), options);
+}
+
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
+  MICA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride, " and ", size);
+  for (int64_t s : stride) MICA_CHECK(s >= 0, "as_strided: Negative strides are not supported for a new tensor, got strides: ", stride);
+  return finished(empty_with_strides(size, stride, options.dtype_or_default(), options.device_or_default()), options);
+}
+
+Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  const TensorOptions o = inherit(options, self);
+  check_layout("empty_like", o);
+  const MemoryFormat format = memory_format.value_or(MemoryFormat::Preserve);
+  if (format == MemoryFormat::Preserve) return finished(empty_dense_like(self, *o.dtype, *o.device), o);
+  return finished(empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), *o.dtype, *o.device), o);
+}
+
+Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
+  check_layout("full", options);
+  const DType dtype = options.dtype ? *options.dtype : dtype_of_number(fill_value);
+  Tensor t = empty_contiguous(size, dtype, options.device_or_default());
+  t.fill_(fill_value);
+  return finished(t, options);
+}
+
+Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  TensorOptions plain = options;
+  plain.requires_grad = false;
+  Tensor t = composite::empty_like(self, plain, memory_format);
+  t.fill_(fill_value);
+  return finished(t, options);
+}
+
+Tensor zeros(IntArrayRef size, const TensorOptions& options) {
+  check_layout("zeros", options);
+  Tensor t = empty_contiguous(size, options.dtype_or_default(), options.device_or_default());
+  t.zero_();
+  return finished(t, options);
+}
+Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  return composite::full_like(self, 0, options, memory_format);
+}
+Tensor ones(IntArrayRef size, const TensorOptions& options) {
+  return composite::full(size, 1, options.with_dtype(options.dtype_or_default()));
+}
+Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  return composite::full_like(self, 1, options, memory_format);
+}
+
+Tensor scalar_tensor(const Scalar& s, const TensorOptions& options) {
+  return composite::full({}, s, options.with_dtype(options.dtype_or_default()));
+}
+
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
+  check_layout("arange", options);
+  const bool integral = !start.is_floating() && !end.is_floating() && !step.is_floating();
+  const DType dtype = options.dtype ? *options.dtype : integral ? DType::Int64 : default_dtype();
+  MICA_CHECK(dtype != DType::Bool && !is_complex(dtype), "arange not supported for dtype ", dtype);
+  const double from = start.to_double(), to = end.to_double(), by = step.to_double();
+  MICA_CHECK(by != 0, "step must be nonzero");
+  MICA_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
+  MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from), "upper bound and lower bound inconsistent with step sign");
+  double count;
+  if (integral && is_integral(dtype)) {
+    const int64_t a = start.to_int(), b = end.to_int(), s = step.to_int(), sign = s > 0 ? 1 : -1;
+    count = static_cast<double>((b - a + s - sign) / s);
+  } else {
+    count = std::ceil((to - from) / by);
+  }
+  MICA_CHECK(count >= 0 && count <= 9.2e18, "invalid size, possible overflow?");
+  Tensor t = empty_contiguous({static_cast<int64_t>(count)}, dtype, options.device_or_default());
+  if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
+  return finished(t, options);
+}
+
+Tensor new_empty(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
+  return composite::empty(size, inherit(options, self), std::nullopt);
+}
+Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
+  return composite::empty_strided(size, stride, inherit(options, self));
+}
+Tensor new_zeros(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
+  return composite::zeros(size, inherit(options, self));
+}
+Tensor new_ones(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
+  return composite::ones(size, inherit(options, self));
+}
+Tensor new_full(const Tensor& self, IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
+  return composite::full(size, fill_value, inherit(options, self));
+}
+
+}  // namespace mica::composite

@@ -1,0 +1,73 @@
+#include "core/allocate.h"
+
+#include "core/geometry.h"
+#include "mica/autograd.h"
+#include "mica/backend.h"
+
+namespace mica {
+
+namespace {
+
+Device with_index(Device device) {
+  if (device.is_cpu() || device.is_meta() || device.index >= 0) return device;
+  return {device.type, backend(device.type).current_device()};
+}
+
+Tensor finish(TensorImpl* impl) {
+  if (thread_modes & mode_bit::kInference) [[unlikely]]
+    impl->bits |= tensor_bit::kInference;
+  return Tensor::adopt(impl);
+}
+
+}  // namespace
+
+Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device) {
+  int64_t strides[TensorImpl::kInlineDims];
+  if (sizes.size() <= TensorImpl::kInlineDims) [[likely]] {
+    int64_t next = 1;
+    bool overflow = false, empty = false;
+    for (size_t i = sizes.size(); i-- > 0;) {
+      strides[i] = next;
+      empty |= sizes[i] == 0;
+      overflow |= sizes[i] < 0 || __builtin_mul_overflow(next, sizes[i] > 0 ? sizes[i] : 1, &next);
+    }
+    int64_t nbytes = 0;
+    overflow |= __builtin_mul_overflow(next, element_size(dtype), &nbytes);
+    if (overflow) [[unlikely]] {
+      count_elements(sizes);
+      MICA_CHECK(empty, "Storage size calculation overflowed with sizes=", sizes);
+    }
+    device = with_index(device);
+    Storage storage = StorageImpl::allocate(empty ? 0 : static_cast<size_t>(nbytes), device);
+    return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, {strides, sizes.size()}, 0));
+  }
+  return empty_with_strides(sizes, contiguous_strides(sizes), dtype, device);
+}
+
+Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device) {
+  count_elements(sizes);
+  const int64_t nbytes = storage_bytes_needed(sizes, strides, 0, element_size(dtype));
+  device = with_index(device);
+  Storage storage = StorageImpl::allocate(static_cast<size_t>(nbytes), device);
+  return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, 0));
+}
+
+Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
+  if (t.impl()->contiguous) return empty_contiguous(t.sizes(), dtype, device);
+  if (is_non_overlapping_and_dense(t.sizes(), t.strides())) return empty_with_strides(t.sizes(), t.strides(), dtype, device);
+  return empty_with_strides(t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype, device);
+}
+
+Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
+  const TensorImpl* from = self.impl();
+  TensorImpl* impl = TensorImpl::create(from->storage, from->view.dtype, from->view.device, sizes, strides, offset);
+  impl->bits |= from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
+  if (from->own_version) [[unlikely]] {
+    impl->own_version = from->own_version;
+  }
+  return Tensor::adopt(impl);
+}
+
+Tensor alias_of(const Tensor& self) { return make_view(self, self.sizes(), self.strides(), self.storage_offset()); }
+
+}  // namespace mica

@@ -1,0 +1,16 @@
+// Making tensors below the level of operations: no autograd, no arguments to check.
+#pragma once
+
+#include "mica/tensor.h"
+
+namespace mica {
+
+Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device);
+Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device);
+Tensor empty_dense_like(const Tensor& t, DType dtype, Device device);  // keeps a dense, permuted layout
+
+// A tensor that shares `self`'s storage, and its lazy bits. Sizes and strides are taken as they are.
+Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset);
+Tensor alias_of(const Tensor& self);  // the same geometry, no history
+
+}  // namespace mica

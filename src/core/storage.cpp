@@ -1,0 +1,81 @@
+#include "mica/storage.h"
+
+#include <cstring>
+
+#include "mica/allocator.h"
+#include "mica/backend.h"
+#include "mica/error.h"
+
+namespace mica {
+
+namespace {
+
+void* allocate_on(size_t nbytes, Device device) {
+  if (nbytes == 0 || device.is_meta()) return nullptr;
+  if (device.is_cpu()) return cpu_allocate(nbytes);
+  return backend(device.type).allocate(nbytes, device.index);
+}
+
+void free_on(void* data, size_t nbytes, Device device) {
+  if (!data || device.is_meta()) return;
+  if (device.is_cpu()) {
+    cpu_free(data, nbytes);
+  } else {
+    backend(device.type).free(data, nbytes, device.index);
+  }
+}
+
+}  // namespace
+
+Storage StorageImpl::allocate(size_t nbytes, Device device) {
+  void* data = allocate_on(nbytes, device);
+  auto* s = new (cpu_allocate(sizeof(StorageImpl))) StorageImpl;
+  s->data_ = data;
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  return Storage::adopt(s);
+}
+
+Storage StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context) {
+  auto* s = new (cpu_allocate(sizeof(StorageImpl))) StorageImpl;
+  s->data_ = data;
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  s->deleter_ = deleter;
+  s->context_ = context;
+  s->resizable_ = false;
+  return Storage::adopt(s);
+}
+
+void StorageImpl::resize(size_t nbytes) {
+  MICA_CHECK(resizable_, "Trying to resize storage that is not resizable: its memory belongs to another library");
+  if (device_.is_meta()) {
+    nbytes_ = nbytes;
+    return;
+  }
+  void* bigger = allocate_on(nbytes, device_);
+  const size_t common = nbytes < nbytes_ ? nbytes : nbytes_;
+  if (common) {
+    if (device_.is_cpu()) {
+      std::memcpy(bigger, data_, common);
+    } else {
+      backend(device_.type).copy_bytes(bigger, device_, data_, device_, common, false);
+    }
+  }
+  free_on(data_, nbytes_, device_);
+  data_ = bigger;
+  nbytes_ = nbytes;
+  moved_ = true;
+}
+
+void StorageImpl::destroy() {
+  if (deleter_) {
+    deleter_(context_, data_, nbytes_);
+  } else {
+    free_on(data_, nbytes_, device_);
+  }
+  this->~StorageImpl();
+  cpu_free(this, sizeof(StorageImpl));
+}
+
+}  // namespace mica

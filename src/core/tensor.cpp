@@ -1,0 +1,63 @@
+#include "mica/tensor.h"
+
+#include "core/geometry.h"
+#include "core/scalar_bytes.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+int64_t Tensor::size(int64_t d) const { return impl_->view.sizes[wrap_dim(d, dim(), false)]; }
+int64_t Tensor::stride(int64_t d) const { return impl_->view.strides[wrap_dim(d, dim(), false)]; }
+
+bool Tensor::is_contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::Contiguous) return impl_->contiguous;
+  if (format == MemoryFormat::Preserve) return true;
+  return is_channels_last(sizes(), strides(), format);
+}
+
+bool Tensor::is_non_overlapping_and_dense() const {
+  return impl_->contiguous || mica::is_non_overlapping_and_dense(sizes(), strides());
+}
+
+MemoryFormat Tensor::suggest_memory_format() const {
+  if (impl_->contiguous) return MemoryFormat::Contiguous;
+  if (is_channels_last(sizes(), strides(), MemoryFormat::ChannelsLast)) return MemoryFormat::ChannelsLast;
+  if (is_channels_last(sizes(), strides(), MemoryFormat::ChannelsLast3d)) return MemoryFormat::ChannelsLast3d;
+  return MemoryFormat::Contiguous;
+}
+
+Scalar Tensor::item() const {
+  MICA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
+  MICA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
+  if (!is_cpu()) return cpu().item();
+  Scalar value = read_scalar(dtype(), data_ptr());
+  if (is_conj()) value = value.conj();
+  if (is_neg()) value = -value;
+  return value;
+}
+
+Tensor Tensor::operator-() const { return neg(); }
+Tensor& Tensor::operator+=(const Tensor& o) { return add_(o), *this; }
+Tensor& Tensor::operator+=(const Scalar& o) { return add_(o), *this; }
+Tensor& Tensor::operator-=(const Tensor& o) { return sub_(o), *this; }
+Tensor& Tensor::operator-=(const Scalar& o) { return sub_(o), *this; }
+Tensor& Tensor::operator*=(const Tensor& o) { return mul_(o), *this; }
+Tensor& Tensor::operator*=(const Scalar& o) { return mul_(o), *this; }
+Tensor& Tensor::operator/=(const Tensor& o) { return div_(o), *this; }
+Tensor& Tensor::operator/=(const Scalar& o) { return div_(o), *this; }
+
+Tensor Tensor::operator[](int64_t i) const {
+  MICA_CHECK_KIND(dim() > 0, Index, "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a number");
+  return select(0, i);
+}
+
+void append_to(std::string& s, const Tensor& t) {
+  if (!t.defined()) {
+    s += "undefined";
+    return;
+  }
+  append_to(s, t.dtype());
+  append_to(s, t.sizes());
+}
+
+}  // namespace mica

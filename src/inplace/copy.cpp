@@ -1,0 +1,85 @@
+#include "core/geometry.h"
+#include "core/out.h"
+#include "core/pointwise.h"
+#include "mica/backend.h"
+#include "mica/generated/implementations.h"
+#include "mica/ops.h"
+
+namespace mica::inplace {
+
+namespace {
+
+constexpr PointwiseOp kCopy{"copy", Promotion::None};
+
+void check_writable(const char* op, const Tensor& self) {
+  MICA_CHECK(self.numel() < 2 || !has_internal_overlap(self.sizes(), self.strides()),
+             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+             "Please clone() the tensor before performing the operation. (", op, " on sizes ", self.sizes(), " with strides ",
+             self.strides(), ")");
+}
+
+void run_loop(const Tensor& self, const Tensor& src) {
+  PointwisePlan plan(kCopy);
+  plan.input(src);
+  plan.set_result_dtype(self.dtype());
+  plan.into(self);
+  plan.prepare();
+  if (plan.has_work()) MICA_KERNEL(plan.loop.device, copy)(plan.loop);
+}
+
+// Between devices bytes travel as they are: both ends get the same dtype and a contiguous layout first.
+void copy_between_devices(const Tensor& self, const Tensor& src, bool non_blocking) {
+  const Tensor from = src.to(self.dtype()).contiguous();
+  const Tensor to = self.is_contiguous() ? self : empty(self.sizes(), self.options());
+  const Backend& b = backend(self.is_cpu() ? src.device().type : self.device().type);
+  b.copy_bytes(to.data_ptr(), to.device(), from.data_ptr(), from.device(), static_cast<size_t>(to.nbytes()), non_blocking);
+  if (!to.is_same(self)) run_loop(self, to);
+}
+
+}  // namespace
+
+void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
+  if (self.is_same(src)) return;
+  Tensor from = src;
+  if (!(from.sizes() == self.sizes())) from = from.expand(self.sizes());
+  check_writable("copy_", self);
+  if (self.numel() == 0 || self.is_meta()) return;
+  MICA_CHECK(!from.is_meta(), "Cannot copy out of meta tensor; no data!");
+  if (self.device() != from.device()) return copy_between_devices(self, from, non_blocking);
+  if (may_share_memory(self, from)) {
+    if (self.data_ptr() == from.data_ptr() && self.strides() == from.strides() && self.dtype() == from.dtype()) return;
+    from = from.clone();
+  }
+  run_loop(self, from);
+}
+
+void fill_(const Tensor& self, const Scalar& value) {
+  check_writable("fill_", self);
+  if (self.numel() == 0 || self.is_meta()) return;
+  PointwisePlan plan(kCopy);
+  plan.input(self);
+  plan.into(self);
+  plan.prepare();
+  MICA_KERNEL(plan.loop.device, fill)(plan.loop, value);
+}
+
+void fill_(const Tensor& self, const Tensor& value) {
+  MICA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  inplace::copy_(self, value, false);
+}
+
+void zero_(const Tensor& self) { inplace::fill_(self, Scalar(0)); }
+
+void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat> memory_format) {
+  MICA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
+  const MemoryFormat format = memory_format.value_or(MemoryFormat::Contiguous);
+  MICA_CHECK(format != MemoryFormat::Preserve, "Unsupported memory format Preserve for resize_");
+  const int64_t numel = count_elements(size);
+  if (!memory_format && self.sizes() == size) return;
+  const DimVector strides = memory_format_strides(size, format);
+  const int64_t need = numel ? storage_bytes_needed(size, strides, self.storage_offset(), self.element_size()) : 0;
+  if (need > static_cast<int64_t>(self.storage()->nbytes())) self.storage()->resize(static_cast<size_t>(need));
+  self.impl()->set_geometry(size, strides, self.storage_offset());
+}
+
+}  // namespace mica::inplace

@@ -1,0 +1,57 @@
+#include "core/geometry.h"
+#include "core/pointwise.h"
+#include "mica/generated/implementations.h"
+#include "mica/ops.h"
+
+namespace mica::shapes {
+
+namespace {
+
+// torch lets a one-dimensional empty tensor stand among tensors of any shape.
+bool is_skipped(const Tensor& t) { return t.dim() == 1 && t.sizes()[0] == 0; }
+
+}  // namespace
+
+void cat(Out& out, TensorList tensors, int64_t dim) {
+  MICA_CHECK_KIND(!tensors.empty(), Value, "torch.cat(): expected a non-empty list of Tensors");
+  for (size_t i = 0; i < tensors.size(); ++i)
+    MICA_CHECK(tensors[i].dim() > 0, "zero-dimensional tensor (at position ", i, ") cannot be concatenated");
+  const Tensor* lead = nullptr;
+  for (const Tensor& t : tensors)
+    if (!is_skipped(t)) {
+      lead = &t;
+      break;
+    }
+  const DType dtype = result_type(tensors);
+  const Device device = (lead ? *lead : tensors[0]).device();
+  if (!lead) {
+    wrap_dim(dim, 1);
+    out.set({0}, dtype, device);
+    return;
+  }
+  const int64_t d = wrap_dim(dim, lead->dim());
+  DimVector sizes(lead->sizes());
+  sizes[d] = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    if (is_skipped(t)) continue;
+    MICA_CHECK(t.device() == device, "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
+               t.device(), "! (in cat)");
+    MICA_CHECK(t.dim() == lead->dim(), "Tensors must have same number of dimensions: got ", lead->dim(), " and ", t.dim());
+    for (int64_t k = 0; k < t.dim(); ++k)
+      MICA_CHECK(k == d || t.sizes()[k] == lead->sizes()[k], "Sizes of tensors must match except in dimension ", d, ". Expected size ",
+                 lead->sizes()[k], " but got size ", t.sizes()[k], " for tensor number ", i, " in the list.");
+    sizes[d] += t.sizes()[d];
+  }
+  const Tensor& result = out.set(sizes, dtype, device);
+  if (!out.needs_kernel()) return;
+  int64_t at = 0;
+  for (const Tensor& t : tensors) {
+    if (is_skipped(t)) continue;
+    const int64_t n = t.sizes()[d];
+    slice(result, d, at, at + n).copy_(t);
+    at += n;
+  }
+}
+
+}  // namespace mica::shapes
