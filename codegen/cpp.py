@@ -183,6 +183,19 @@ def kernel_table(ops: list[Op], kernels: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def kernel_registry(ops: list[Op], kernels: list[dict]) -> str:
+    """Slots by name, so that a kernel file need not be compiled again when the table grows."""
+    lines = ["// Generated from ops/*.toml: the CPU's kernels find their slots here as the library is loaded.",
+             "#include <cstddef>", "#include <typeinfo>", "", '#include "backends/cpu/register.h"', '#include "mica/backend.h"', "",
+             "namespace mica {", "", "constinit KernelTable cpu_kernels;", "", "namespace cpu {", "",
+             "const KernelSlot* find_kernel_slot(std::string_view name) {", "  static const KernelSlot slots[] = {"]  # fmt: skip
+    for slot in kernel_slots(ops, kernels):
+        lines.append(f'      {{"{slot}", &typeid(cpu_kernels.{slot}), &cpu_kernels.{slot}}},')
+    lines += ["  };", "  for (const KernelSlot& s : slots)", "    if (s.name == name) return &s;", "  return nullptr;", "}", "",
+              "}  // namespace cpu", "}  // namespace mica", ""]  # fmt: skip
+    return "\n".join(lines)
+
+
 def implementations_header(ops: list[Op]) -> str:
     """What is written by hand: an operation whose definition is missing or differs from its schema fails to link."""
     groups: dict[str, list[str]] = {"shapes": [], "views": [], "composite": [], "inplace": [], "checks": []}

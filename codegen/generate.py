@@ -42,6 +42,7 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
         "include/mica/generated/kernel_table.h": cpp.kernel_table(ops, kernels(ROOT / "ops")),
         "include/mica/generated/implementations.h": cpp.implementations_header(ops),
         "src/methods.cpp": cpp.methods_source(ops),
+        "src/kernel_registry.cpp": cpp.kernel_registry(ops, kernels(ROOT / "ops")),
     }
     families: dict[str, list[model.Op]] = {}
     for op in ops:

@@ -2,8 +2,8 @@
 // torch's kernels take.
 #pragma once
 
-#include "mica/backend.h"
-#include "mica/dtype.h"
+#include "backends/cpu/register.h"
+#include "mica/kernel_types.h"
 
 namespace mica::cpu {
 

@@ -6,10 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "mica/generator.h"
-#include "mica/pointwise_loop.h"
-#include "mica/scalar.h"
-#include "mica/tensor_view.h"
+#include "mica/kernel_types.h"
 
 #include "mica/generated/kernel_table.h"  // struct KernelTable, kKernelTableHash
 
@@ -37,7 +34,7 @@ bool backend_available(DeviceType type);
 void register_backend(const Backend* backend);            // keeps the pointer
 DeviceType open_backend(std::string_view library_path);   // opens a shared library and registers what it exports
 
-extern KernelTable cpu_kernels;  // filled by the kernel files as the library is loaded
+extern KernelTable cpu_kernels;  // filled by the kernel files as the library is loaded: backends/cpu/register.h
 
 inline const KernelTable& kernel_table(Device device) {
   return device.is_cpu() ? cpu_kernels : *backend(device.type).kernels;
@@ -52,11 +49,5 @@ inline const KernelTable& kernel_table(Device device) {
       ::mica::missing_kernel(#slot, d_);                                                  \
     return k_;                                                                            \
   }(device_))
-
-// In a kernel file: MICA_REGISTER_CPU(slot, function) fills the CPU's table.
-#define MICA_REGISTER_CPU(slot, function) \
-  [[maybe_unused]] static const bool registered_##slot = (::mica::cpu_kernels.slot = (function), true)
-
-[[noreturn]] void unsupported_dtype(const char* op, DType dtype);  // torch's words: "op" not implemented for 'Half'
 
 }  // namespace mica

@@ -12,4 +12,6 @@ namespace mica {
 // A list of tensors, as pointers to their views.
 using TensorViewList = ArrayRef<const TensorView*>;
 
+[[noreturn]] void unsupported_dtype(const char* op, DType dtype);  // torch's words: "op" not implemented for 'Half'
+
 }  // namespace mica

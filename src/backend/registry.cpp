@@ -7,8 +7,6 @@
 
 namespace mica {
 
-KernelTable cpu_kernels;
-
 namespace {
 
 std::mutex mutex;
