@@ -1,4 +1,5 @@
 // Distributions with a closed form: a uniform or normal double per element, mapped and rounded to the dtype.
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -95,20 +96,40 @@ void fill_geometric(void* data, DType dtype, int64_t numel, double p, const Gene
 
 // ---- bernoulli ------------------------------------------------------------------------------------------------
 
+namespace {
+
+// One or zero. A branch would be mispredicted for every unlikely outcome, so the bits of one are masked instead.
+template <class T>
+class Outcome {
+ public:
+  T operator()(bool is_success) const {
+    return std::bit_cast<T>(static_cast<Bits>(one_ & (0 - static_cast<Bits>(is_success))));
+  }
+
+ private:
+  using Bits = std::conditional_t<
+      sizeof(T) == 1, uint8_t,
+      std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
+  const Bits one_ = std::bit_cast<Bits>(converted<T>(1.0));
+};
+
+}  // namespace
+
 void fill_bernoulli(void* data, DType dtype, int64_t numel, double p, const Generator& generator) {
   MICA_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", shown(p));
   if (numel == 0) return;
   dispatch_plain<true>(dtype, "bernoulli_scalar_cpu_", [&]<class T>(T) {
     auto* out = static_cast<T*>(data);
     // u < p for u = k / 2^53 exactly when k < p 2^53, and so exactly when k < ceil(p 2^53).
-    const auto threshold = static_cast<uint64_t>(std::ceil(p * 0x1p53));
-    const T failure = converted<T>(0.0);
-    const T success = converted<T>(1.0);
+    const auto threshold = static_cast<int64_t>(std::ceil(p * 0x1p53));
+    const Outcome<T> outcome;
     CpuGenerator& source = cpu_generator(generator);
     std::lock_guard lock(source.mutex);
-    draw_blocks<uint64_t>(source.engine, numel, [&](const uint64_t* words, int64_t first, int64_t n) {
+    draw_blocks<uint64_t>(source.engine, numel, [&, outcome](const uint64_t* words, int64_t first, int64_t n) {
       constexpr uint64_t mask = (1ull << 53) - 1;
-      for (int64_t i = 0; i < n; ++i) out[first + i] = (words[i] & mask) < threshold ? success : failure;
+      for (int64_t i = 0; i < n; ++i) {
+        out[first + i] = outcome(static_cast<int64_t>(words[i] & mask) < threshold);
+      }
     });
   });
 }
@@ -120,12 +141,11 @@ template <class T, class P>
 void fill_bernoulli_with(T* out, const P* p, int64_t numel, CpuGenerator& source) {
   using Word = std::conditional_t<std::is_same_v<P, double>, uint64_t, uint32_t>;
   using Real = std::conditional_t<std::is_same_v<P, double>, double, float>;
-  const T failure = converted<T>(0.0);
-  const T success = converted<T>(1.0);
-  draw_blocks<Word>(source.engine, numel, [&](const Word* words, int64_t first, int64_t n) {
+  const Outcome<T> outcome;
+  draw_blocks<Word>(source.engine, numel, [&, outcome](const Word* words, int64_t first, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
       const auto probability = static_cast<Real>(p[first + i]);
-      out[first + i] = unit_uniform(words[i]) < probability ? success : failure;
+      out[first + i] = outcome(unit_uniform(words[i]) < probability);
     }
   });
 }
