@@ -3,9 +3,6 @@
 // again.
 #include "backends/cpu/sort/select.h"
 
-#include <numeric>
-#include <vector>
-
 #include "backends/cpu/sort/rows.h"
 #include "backends/cpu/sort/sort.h"
 #include "backends/cpu/sort/sort_row.h"
@@ -59,13 +56,12 @@ class RowSelector {
   using K = OrderKey<T>;
 
  public:
-  RowSelector(int64_t n, bool wants_index) : n_(n), wants_index_(wants_index), keys_(n) {}
+  RowSelector(int64_t n, bool wants_index) : n_(n), wants_index_(wants_index) {}
 
   RowSelection<T> kthvalue(Row<const T> in, int64_t rank) {
-    return select(in, rank, [&] {
-      std::vector<KeyedIndex<K>> items(n_);
-      for (int64_t i = 0; i < n_; ++i) items[i] = {order_key(in[i]), i};
-      quickselect(items.data(), n_, rank);
+    return select(in, rank, [&](K, int64_t) {
+      KeyedIndex<K>* items = keyed_indices(in);
+      quickselect(items, n_, rank);
       return items[rank].index;
     });
   }
@@ -80,20 +76,21 @@ class RowSelector {
       }
     }
     const int64_t rank = numbers == 0 ? 0 : (numbers - 1) / 2;
-    return select(in, rank, [&] {
-      std::vector<int64_t> order(n_);
-      std::iota(order.begin(), order.end(), int64_t{0});
-      std::nth_element(order.begin(), order.begin() + rank, order.end(),
-                       [&](int64_t a, int64_t b) { return order_key(in[a]) < order_key(in[b]); });
-      return order[rank];
+    return select(in, rank, [&](K key, int64_t first) {
+      int64_t equals_before = rank;
+      for (int64_t i = 0; i < n_; ++i) equals_before -= order_key(in[i]) < key;
+      int64_t index = first;
+      for (; equals_before > 0; --equals_before) {
+        do ++index;
+        while (order_key(in[index]) != key);
+      }
+      return index;
     });
   }
 
   RowSelection<T> mode(Row<const T> in) {
-    std::vector<KeyedIndex<K>>& items = items_;
-    items.resize(n_);
-    for (int64_t i = 0; i < n_; ++i) items[i] = {order_key(in[i]), i};
-    std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    KeyedIndex<K>* items = keyed_indices(in);
+    std::sort(items, items + n_, [](const auto& a, const auto& b) { return a.key < b.key; });
     int64_t best_length = 0, best_last = 0;
     for (int64_t begin = 0; begin < n_;) {
       int64_t end = begin + 1;
@@ -109,8 +106,15 @@ class RowSelector {
   }
 
  private:
+  KeyedIndex<K>* keyed_indices(Row<const T> in) {
+    items_.reserve(n_);
+    for (int64_t i = 0; i < n_; ++i) items_[i] = {order_key(in[i]), i};
+    return items_.data();
+  }
+
   template <class TiedIndex>
   RowSelection<T> select(Row<const T> in, int64_t rank, TiedIndex&& tied_index) {
+    keys_.reserve(n_);
     for (int64_t i = 0; i < n_; ++i) keys_[i] = order_key(in[i]);
     const K key = select_key(keys_.data(), n_, rank);
     int64_t first = 0;
@@ -118,7 +122,7 @@ class RowSelector {
     if (!wants_index_) return {in[first], first};
     for (int64_t i = first + 1; i < n_; ++i) {
       if (order_key(in[i]) == key) {
-        const int64_t index = tied_index();
+        const int64_t index = tied_index(key, first);
         return {in[index], index};
       }
     }
@@ -127,8 +131,8 @@ class RowSelector {
 
   int64_t n_;
   bool wants_index_;
-  std::vector<K> keys_;
-  std::vector<KeyedIndex<K>> items_;
+  ScratchArray<K> keys_;
+  ScratchArray<KeyedIndex<K>> items_;
 };
 
 template <class PerRow>

@@ -27,17 +27,17 @@ void rank_short_row(Row<const T> in, int64_t n, bool descending, uint8_t* positi
   const int64_t padded = (n + kBlock - 1) / kBlock * kBlock;
   for (int64_t i = n; i < padded; ++i) keys[i] = kLaneMax;
 
-  uint8_t equals_before[kShortRowMax] = {};
-  for (int64_t i = 0; i < n; ++i) {
-    const Lane key = keys[i];
+  alignas(64) Lane ranks[kShortRowMax + kBlock];
+  for (int64_t block = 0; block < padded; block += kBlock) {
     Lane smaller[kBlock] = {};
-    for (int64_t block = 0; block < padded; block += kBlock) {
-      for (int lane = 0; lane < kBlock; ++lane) smaller[lane] += keys[block + lane] < key;
+    for (int64_t i = 0; i < n; ++i) {
+      const Lane key = keys[i];
+      for (int lane = 0; lane < kBlock; ++lane) smaller[lane] += key < keys[block + lane];
     }
-    Lane rank = 0;
-    for (int lane = 0; lane < kBlock; ++lane) rank += smaller[lane];
-    positions[i] = static_cast<uint8_t>(rank + equals_before[rank]++);
+    for (int lane = 0; lane < kBlock; ++lane) ranks[block + lane] = smaller[lane];
   }
+  uint8_t equals_before[kShortRowMax] = {};
+  for (int64_t i = 0; i < n; ++i) positions[i] = static_cast<uint8_t>(ranks[i] + equals_before[ranks[i]]++);
 }
 
 template <class T>

@@ -81,6 +81,35 @@ void topk_by_filter(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row
   }
 }
 
+// For few of few: the best so far are kept in order, and most elements fall at the first comparison.
+constexpr int64_t kInsertionKMax = 16;
+constexpr int64_t kInsertionRowMax = 1024;
+
+template <class T>
+void topk_by_insertion(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row<int64_t> indices) {
+  OrderKey<T> best_keys[kInsertionKMax];
+  int64_t best[kInsertionKMax];
+  int64_t count = 0;
+  for (int64_t i = 0; i < task.n; ++i) {
+    const OrderKey<T> key = static_cast<OrderKey<T>>(order_key(in[i]) ^ task.flip());
+    if (count == task.k) {
+      if (key >= best_keys[count - 1]) continue;
+      --count;
+    }
+    int64_t hole = count++;
+    for (; hole > 0 && key < best_keys[hole - 1]; --hole) {
+      best_keys[hole] = best_keys[hole - 1];
+      best[hole] = best[hole - 1];
+    }
+    best_keys[hole] = key;
+    best[hole] = i;
+  }
+  for (int64_t i = 0; i < task.k; ++i) {
+    if (values.data) values[i] = in[best[i]];
+    if (indices.data) indices[i] = best[i];
+  }
+}
+
 template <class T>
 void topk_of_short_row(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row<int64_t> indices) {
   uint8_t positions[kShortRowMax];
@@ -97,26 +126,25 @@ void topk_by_selection(const TopkTask<T>& task, Row<const T> in, Row<T> values, 
                        SortScratch& scratch) {
   using K = OrderKey<T>;
   const auto key = [&](int64_t i) { return static_cast<K>(order_key(in[i]) ^ task.flip()); };
-  std::vector<K> keys(static_cast<size_t>(task.n));
+  ScratchArray<K> keys(task.n);
   for (int64_t i = 0; i < task.n; ++i) keys[i] = key(i);
   const K last_key = select_key(keys.data(), task.n, task.k - 1);
 
   int64_t ties_left = task.k;
   for (int64_t i = 0; i < task.n; ++i) ties_left -= key(i) < last_key;
-  std::vector<T> chosen;
-  std::vector<int64_t> chosen_index;
-  chosen.reserve(static_cast<size_t>(task.k));
-  chosen_index.reserve(static_cast<size_t>(task.k));
+  ScratchArray<T> chosen(task.k);
+  ScratchArray<int64_t> chosen_index(task.k);
+  int64_t count = 0;
   for (int64_t i = 0; i < task.n; ++i) {
     const K k = key(i);
     if (k < last_key || (k == last_key && ties_left-- > 0)) {
-      chosen.push_back(in[i]);
-      chosen_index.push_back(i);
+      chosen[count] = in[i];
+      chosen_index[count++] = i;
     }
   }
 
   if (task.sorted) {
-    std::vector<int64_t> order(static_cast<size_t>(task.k));
+    ScratchArray<int64_t> order(task.k);
     sort_row_with_indices<T>({chosen.data(), 1}, task.k, task.largest, values, {order.data(), 1}, scratch, parts);
     if (indices.data) {
       for (int64_t i = 0; i < task.k; ++i) indices[i] = chosen_index[order[i]];
@@ -148,7 +176,9 @@ void topk(DType dtype, const RowShape& shape, int64_t k, Rows<const void> in, Ro
         const Row<const T> in_row{static_cast<const T*>(in.data) + at.offset(0), in.stride};
         const Row<T> values_row{values.data ? static_cast<T*>(values.data) + at.offset(1) : nullptr, values.stride};
         const Row<int64_t> indices_row{indices.data ? indices.data + at.offset(2) : nullptr, indices.stride};
-        if (n <= kShortRowMax) {
+        if (k <= kInsertionKMax && n <= kInsertionRowMax) {
+          topk_by_insertion(task, in_row, values_row, indices_row);
+        } else if (n <= kShortRowMax) {
           topk_of_short_row(task, in_row, values_row, indices_row);
         } else if (is_large_share(k, n)) {
           topk_by_selection(task, in_row, values_row, indices_row, parts, scratch);

@@ -1,7 +1,6 @@
-#include <vector>
-
 #include "backends/cpu/sort/order_key.h"
 #include "backends/cpu/sort/sort.h"
+#include "backends/cpu/sort/sort_row.h"
 
 namespace mica::cpu {
 namespace {
@@ -35,7 +34,7 @@ int64_t compact_runs(const T* in, int64_t n, T* values, int64_t* inverse, int64_
 
 int64_t unique(DType dtype, const void* in, int64_t n, void* values, int64_t* inverse, int64_t* counts) {
   const RowShape shape{{}, n};
-  std::vector<int64_t> order(inverse ? static_cast<size_t>(n) : 0);
+  ScratchArray<int64_t> order(inverse ? n : 0);
   sort(dtype, shape, {in}, {values}, {inverse ? order.data() : nullptr}, false);
   return visit_ordered("unique", dtype, [&]<class T>() {
     return compact_runs(static_cast<const T*>(values), n, static_cast<T*>(values), inverse, counts,
