@@ -195,7 +195,7 @@ def circulars(ctype, short):
     parts(ctype, "kQuarterPi", mp.pi / 4, 2)
     quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
     print("  // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;")
-    print("  // asin(x) = x + x^3 P(u) up to 1/2;  atan(x) = x + x^3 P(u) up to tan(pi / 8)")
+    print("  // asin(x) = x + x^3 P(u) up to 1;  atan(x) = x + x^3 P(u) up to tan(pi / 8)")
     if not short:
         show(ctype, "kSin", *fit(ctype, *odd_tail(mp.sin), 0, quarter, 6))
         show(ctype, "kCos", *fit(ctype, lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
@@ -216,7 +216,7 @@ def gaussians(ctype, short):
     print("  // erf(x) = x + x P(x^2) up to 1;  exp(t^2) erfc(t) = P((t - pole) / (t + pole)) / (t + pole)")
     scalar(ctype, "kErfcxPole", pole)
     show(ctype, "kErf", *fit(ctype, lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
-                             lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 0, 1, 7 if short else 14))
+                             lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 0, 1, 7 if short else 15))
     show(ctype, "kErfcx", *fit(ctype, scaled, lambda z: 1 / scaled(z), -1, (end - pole) / (end + pole),
                                10 if short else 26))
 

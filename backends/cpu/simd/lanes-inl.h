@@ -221,24 +221,8 @@ HWY_INLINE Decomposed<V> decompose(D d, V x) {
 #endif
 }
 
-// n / v for finite n and v of ordinary magnitude (no overflow in 1/v), within 0.52 ulp. AVX-512's divider is the
-// slowest unit of all; an estimate refined with FMA takes a quarter of its time.
-template <class D, class V>
-HWY_INLINE V quotient(D d, V n, V v) {
-#if MICA_SIMD_AVX512
-  V r = native_reciprocal_estimate(v);
-  const V one = hn::Set(d, hn::TFromD<D>(1));
-  r = hn::MulAdd(r, hn::NegMulAdd(v, r, one), r);
-  if constexpr (sizeof(hn::TFromD<D>) == 8) r = hn::MulAdd(r, hn::NegMulAdd(v, r, one), r);
-  const V q = hn::Mul(n, r);
-  return hn::MulAdd(hn::NegMulAdd(v, q, n), r, q);
-#else
-  (void)d;
-  return hn::Div(n, v);
-#endif
-}
-
-// 1 / v under the same conditions, within about 1 ulp.
+// 1 / v for v of ordinary magnitude (1 / v neither overflows nor is subnormal), within about 1 ulp. AVX-512's divider
+// is the slowest unit of all; an estimate refined with FMA takes a quarter of its time.
 template <class D, class V>
 HWY_INLINE V quick_reciprocal(D d, V v) {
   const V one = hn::Set(d, hn::TFromD<D>(1));
@@ -249,6 +233,24 @@ HWY_INLINE V quick_reciprocal(D d, V v) {
   return r;
 #else
   return hn::Div(one, v);
+#endif
+}
+
+// n / v within 0.52 ulp, from r = quick_reciprocal(v).
+template <class V>
+HWY_INLINE V refined_quotient(V n, V v, V r) {
+  const V q = hn::Mul(n, r);
+  return hn::MulAdd(hn::NegMulAdd(v, q, n), r, q);
+}
+
+// n / v for finite n and v of ordinary magnitude.
+template <class D, class V>
+HWY_INLINE V quotient(D d, V n, V v) {
+#if MICA_SIMD_AVX512
+  return refined_quotient(n, v, quick_reciprocal(d, v));
+#else
+  (void)d;
+  return hn::Div(n, v);
 #endif
 }
 

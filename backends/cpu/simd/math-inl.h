@@ -15,6 +15,7 @@
 #include "backends/cpu/simd/inverse_trig-inl.h"
 #include "backends/cpu/simd/log-inl.h"
 #include "backends/cpu/simd/pow-inl.h"
+#include "backends/cpu/simd/special-inl.h"
 #include "backends/cpu/simd/trig-inl.h"
 
 #endif  // MICA_CPU_SIMD_MATH_INL_H_

@@ -40,7 +40,7 @@ struct Polynomials<float> {
   static constexpr float kQuarterPiHi = 7.853982e-01f;
   static constexpr float kQuarterPiLo = -2.1855694e-08f;
   // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;
-  // asin(x) = x + x^3 P(u) up to 1/2;  atan(x) = x + x^3 P(u) up to tan(pi / 8)
+  // asin(x) = x + x^3 P(u) up to 1;  atan(x) = x + x^3 P(u) up to tan(pi / 8)
   static constexpr float kAsin[] = {  // 2^-27.6
     1.6666752e-01f, 7.495334e-02f, 4.546455e-02f, 2.4211599e-02f, 4.2108715e-02f};
   static constexpr float kAtan[] = {  // 2^-30.4
@@ -105,7 +105,7 @@ struct Polynomials<double> {
   static constexpr double kQuarterPiHi = 0.7853981633974483;
   static constexpr double kQuarterPiLo = 3.061616997868383e-17;
   // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;
-  // asin(x) = x + x^3 P(u) up to 1/2;  atan(x) = x + x^3 P(u) up to tan(pi / 8)
+  // asin(x) = x + x^3 P(u) up to 1;  atan(x) = x + x^3 P(u) up to tan(pi / 8)
   static constexpr double kSin[] = {  // 2^-57.9
     -0.1666666666666663, 0.008333333333321917, -0.00019841269829456835, 2.7557313581703525e-06,
     -2.505074224258262e-08, 1.589593980958367e-10};
@@ -127,10 +127,10 @@ struct Polynomials<double> {
   // erf(x) = x + x P(x^2) up to 1;  exp(t^2) erfc(t) = P((t - pole) / (t + pole)) / (t + pole)
   static constexpr double kErfcxPole = 4.0;
   static constexpr double kErf[] = {  // 2^-56.3
-    0.1283791670955126, -0.376126389031839, 0.11283791670960247, -0.026866170645973544, 0.005223977633270208,
-    -0.0008548327478135521, 0.00012055350479442391, -1.4926111527157336e-05, 1.6470564565870841e-06,
-    -1.6473352878315785e-07, 1.57378961948121e-08, -1.7509947118174428e-09, 2.641774771984286e-10,
-    -3.0318349575721405e-11};
+    0.1283791670955126, -0.3761263890318392, 0.11283791670961946, -0.0268661706464319, 0.0052239776395301115,
+    -0.0008548327983991471, 0.00012055376804001143, -1.4927038354761334e-05, 1.6493261078356863e-06,
+    -1.6864414965210747e-07, 2.046237175151095e-08, -5.668799990766705e-09, 2.3881884465728597e-09,
+    -7.082892629190199e-10, 9.660858667414403e-11};
   static constexpr double kErfcx[] = {  // 2^-54.1
     1.095995661000491, -0.976548729080882, 0.7732087022652454, -0.5408538313132397, 0.3308515878776557,
     -0.1740109372397493, 0.07638151491642675, -0.026370053343261923, 0.006112055575810377, -0.00028095884332372264,
