@@ -40,8 +40,9 @@ class TaskLease {
 void run_on_fresh_thread(GraphTask& task) {
   std::exception_ptr failure;
   void* left = leave_for_wait ? leave_for_wait() : nullptr;
-  std::thread([&, modes = thread_modes] {
+  std::thread([&, modes = thread_modes, hooks = saved_hook_stack()] {
     thread_modes = modes;
+    saved_hook_stack() = hooks;
     try {
       task.run();
     } catch (...) {

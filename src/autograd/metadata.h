@@ -51,6 +51,13 @@ class AccumulateGrad final : public Node {
 // The leaf's accumulator, made on demand (create) or only if a graph holds it at present.
 Ref<Node> accumulator_of(const Tensor& leaf, bool create);
 
+// The saved_tensors_hooks of this thread, the innermost last.
+struct SavedHookStack {
+  std::vector<std::shared_ptr<const SavedTensorHooks>> hooks;
+  std::optional<std::string> disabled;
+};
+SavedHookStack& saved_hook_stack();
+
 // One of a fixed set of locks, chosen by the tensor. Nothing that may call user code runs under it.
 std::mutex& accumulation_mutex(const TensorImpl* t);
 

@@ -2,18 +2,10 @@
 
 namespace mica {
 
-namespace {
-
-struct HookStack {
-  std::vector<std::shared_ptr<const SavedTensorHooks>> hooks;
-  std::optional<std::string> disabled;
-};
-HookStack& hook_stack() {
-  static thread_local HookStack stack;
+SavedHookStack& saved_hook_stack() {
+  static thread_local SavedHookStack stack;
   return stack;
 }
-
-}  // namespace
 
 struct SavedTensor::Packed {
   std::shared_ptr<const SavedTensorHooks> hooks;
@@ -36,7 +28,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   saved_version_ = impl->version();
   if (impl->autograd) output_nr_ = impl->autograd->output_nr;
   if (thread_modes & mode_bit::kSavedTensorHooks) [[unlikely]] {
-    pack(t, hook_stack().hooks.back());
+    pack(t, saved_hook_stack().hooks.back());
     return;
   }
   if (is_output) {
@@ -151,21 +143,21 @@ void SavedTensor::reset() {
 namespace autograd {
 
 void push_saved_tensor_hooks(std::shared_ptr<const SavedTensorHooks> hooks) {
-  HookStack& stack = hook_stack();
+  SavedHookStack& stack = saved_hook_stack();
   if (stack.disabled) fail(*stack.disabled);
   stack.hooks.push_back(std::move(hooks));
   set_modes(mode_bit::kSavedTensorHooks, true);
 }
 
 void pop_saved_tensor_hooks() {
-  HookStack& stack = hook_stack();
+  SavedHookStack& stack = saved_hook_stack();
   MICA_CHECK(!stack.hooks.empty(), "no saved_tensors_hooks are active");
   stack.hooks.pop_back();
   set_modes(mode_bit::kSavedTensorHooks, !stack.hooks.empty());
 }
 
 std::optional<std::string> disable_saved_tensor_hooks(std::optional<std::string> message) {
-  HookStack& stack = hook_stack();
+  SavedHookStack& stack = saved_hook_stack();
   MICA_CHECK(!message || stack.hooks.empty(), message.value_or(""));
   return std::exchange(stack.disabled, std::move(message));
 }

@@ -168,6 +168,23 @@ TEST(Views, SecondDerivativeOfAnOutputSavedInAView) {
   EXPECT_EQ(list(autograd::grad({g.sum()}, {a})[0]), (Values{0.25, 0}));
 }
 
+// A view of another dtype cannot be made again by as_strided: it is replayed, and so are views of it.
+TEST(Views, OfAnotherDtype) {
+  Tensor c = full({2}, complex128(1, 2), DType::Complex128).set_requires_grad();
+  Tensor d = c * 1;
+  Tensor real_parts = view_as_real(d).select(1, 0);
+  real_parts.mul_(3);
+  EXPECT_TRUE(real_parts.base().is_same(d));
+  view_as_real(d).sum().backward();
+  EXPECT_EQ(list(view_as_real(c.grad())), (Values{3, 1, 3, 1}));
+
+  Tensor e = c * 1;
+  Tensor imaginary = view_as_real(e).select(1, 1);
+  e.mul_(2);
+  autograd::backward({imaginary}, {values({1, 10})});
+  EXPECT_EQ(list(view_as_real(c.grad())), (Values{3, 3, 3, 21}));
+}
+
 TEST(Modes, NoGradAndInference) {
   Tensor a = leaf({1});
   {
