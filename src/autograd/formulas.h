@@ -4,6 +4,7 @@
 #include <array>
 #include <tuple>
 
+#include "autograd/formulas_indexing.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 
@@ -36,11 +37,8 @@ Tensor split_backward(const TensorVec& grads, int64_t split_size, int64_t dim, I
 Tensor split_with_sizes_backward(const TensorVec& grads, IntArrayRef split_sizes, int64_t dim, IntArrayRef sizes,
                                  const TensorOptions& options);
 
-// joining and indexing
+// joining
 TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, const std::vector<DType>& dtypes, int64_t dim);
-Tensor index_add_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes, const Scalar& alpha);
-
-Tensor index_select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index);
 
 // reductions
 // A reduced gradient made broadcastable against the input again.
