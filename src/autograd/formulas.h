@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "autograd/formulas_indexing.h"
+#include "autograd/formulas_reduction.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 

@@ -40,7 +40,7 @@ void sum(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim, st
   const Tensor& target = out.set(keepdim ? kept : dropped_sizes(self, dim), result, self.device());
   if (!out.needs_kernel()) return;
   const Tensor input = self.dtype() == result ? self : self.to(result);
-  MICA_KERNEL(self.device(), sum)(target.view(kept).view_of(), input.view_of());
+  MICA_KERNEL(self.device(), reduce_sum)(target.view(kept).view_of(), input.view_of(), 0);
 }
 
 void sum_all(Out& out, const Tensor& self, std::optional<DType> dtype) { shapes::sum(out, self, std::nullopt, false, dtype); }

@@ -23,7 +23,7 @@ struct Accumulator<float> {
   using type = double;
 };
 
-void sum_kernel(const TensorView& out, const TensorView& self) {
+void sum_kernel(const TensorView& out, const TensorView& self, uint64_t) {
   visit_number_bool("sum", self.dtype, [&]<class T>(Tag<T>) {
     using A = typename Accumulator<T>::type;
     const int n = self.ndim;
@@ -58,7 +58,7 @@ void sum_kernel(const TensorView& out, const TensorView& self) {
   });
 }
 
-MICA_REGISTER_CPU(sum, sum_kernel);
+MICA_REGISTER_CPU(reduce_sum, sum_kernel);
 
 }  // namespace
 }  // namespace mica::cpu
