@@ -9,7 +9,6 @@ causes, as a power of two.
 """
 
 import struct
-import sys
 
 import numpy
 from mpmath import mp, mpf
@@ -34,7 +33,7 @@ class Problem:
     def __init__(self, f, weight, lo, hi, count):
         self.xs = chebyshev_points(mpf(lo), mpf(hi), 24 * count + 40)
         self.fs = [f(x) for x in self.xs]
-        self.ws = [weight(x) for x in self.xs]
+        self.ws = [abs(weight(x)) for x in self.xs]
         self.count = count
 
     def errors(self, coefficients):
@@ -108,23 +107,20 @@ def literal(ctype, value):
     return repr(float(value))
 
 
-def show(ctype, name, coefficients, error=None):
-    note = "" if error is None else f"  // 2^{float(mp.log(error, 2)):.1f}"
-    lines, line = [], "   "
-    for c in coefficients:
-        text = " " + literal(ctype, c) + ","
-        if len(line) + len(text) > 116:
-            lines.append(line)
-            line = "   "
-        line += text
-    lines.append(line.rstrip(","))
-    one_line = f"  static constexpr {ctype} {name}[] = {{{lines[0].strip()}}};{note}"
-    if len(lines) == 1 and len(one_line) <= 120:
-        print(one_line)
-    else:
-        print(f"  static constexpr {ctype} {name}[] = {{{note}")
-        print("\n".join(lines) + "};")
-    sys.stdout.flush()
+def wrapped(ctype, values, indent):
+    lines, line = [], indent
+    for value in values:
+        text = literal(ctype, value) + ","
+        if len(line) + len(text) >= 119:
+            lines.append(line.rstrip())
+            line = indent
+        line += text + " "
+    return "\n".join(lines + [line.rstrip(", ")])
+
+
+def show(ctype, name, coefficients, error):
+    print(f"  static constexpr {ctype} {name}[] = {{  // 2^{float(mp.log(error, 2)):.1f}")
+    print(wrapped(ctype, coefficients, "      ") + "};")
 
 
 def scalar(ctype, name, value):
@@ -228,7 +224,7 @@ def floats_through_doubles():
     quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
     print("  // sin(x) = x P(x^2) up to pi / 2;  tan(x) = x P(x^2) up to pi / 4")
     show("double", "kSin", *fit("double", lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u),
-                                lambda u: mp.sqrt(u) / mp.sin(mp.sqrt(u)), 0, half_turn, 6))
+                                lambda u: mp.sqrt(u) / mp.sin(mp.sqrt(u)), 0, half_turn, 5))
     show("double", "kTan", *fit("double", lambda u: mp.tan(mp.sqrt(u)) / mp.sqrt(u),
                                 lambda u: mp.sqrt(u) / mp.tan(mp.sqrt(u)), 0, quarter, 8))
     print("  // log2(1 + f) = f P(f) on [-1/4, 1/2];  exp2(r) = P(r)")
@@ -238,10 +234,37 @@ def floats_through_doubles():
                                  mpf("-0.5001"), mpf("0.5001"), 8))
 
 
+def exact_centre(f, low, high):
+    """A float in the middle of [low, high] at which f comes close to a float."""
+    candidates = [round_to("float", (low + high) / 2 + (high - low) * k / 10000) for k in range(-1000, 1001)]
+    return min(candidates, key=lambda c: abs(f(c) - round_to("float", f(c))) / f(c))
+
+
+def tanh_pieces():
+    """tanh(centre + r) = value + r P(r) on quarters of binades from 2^-4 to 10; below 2^-4, tanh(r) = r + r P(r)."""
+    pieces = [[mpf(0), mpf(0)] + fit("float", lambda r: mp.tanh(r) / r - 1, lambda r: r / mp.tanh(r),
+                                     mpf("1e-9"), mpf(1) / 16, 5)[0]]
+    for binade in range(-4, 4):
+        for quarter in range(4 if binade < 3 else 1):
+            low, high = (mpf(2) ** binade * (1 + mpf(quarter + k) / 4) for k in (0, 1))
+            c = exact_centre(mp.tanh, low, high)
+            v = round_to("float", mp.tanh(c))
+            coefficients, error = fit("float", lambda r: (mp.tanh(c + r) - mp.tanh(c)) / r,
+                                      lambda r: r / mp.tanh(c + r), low - c, high - c, 5)
+            assert error < mpf(2) ** -26, (binade, quarter, mp.log(error, 2))
+            pieces.append([c, v] + coefficients)
+    pieces += [pieces[-1]] * (32 - len(pieces))
+    print("  static constexpr int kCount = 7;")
+    print("  alignas(64) static constexpr float kTable[kCount][32] = {")
+    for row in zip(*pieces):
+        print("      {\n" + wrapped("float", row, "          ") + "},")
+    print("  };")
+
+
 if __name__ == "__main__":
     print("// Written by fit_polynomials.py: minimax polynomials, lowest power first, and constants split into parts whose")
     print("// sum is exact. Beside a polynomial stands the largest relative error that it alone brings to its function.")
-    print("#pragma once\n\nnamespace mica::cpu {\n\ntemplate <class T>\nstruct Polynomials;")
+    print("// clang-format off\n#pragma once\n\nnamespace mica::cpu {\n\ntemplate <class T>\nstruct Polynomials;")
     for ctype in ("float", "double"):
         print(f"\ntemplate <>\nstruct Polynomials<{ctype}> {{")
         for family in (exponentials, logarithms, hyperbolics, circulars, gaussians):
@@ -249,4 +272,6 @@ if __name__ == "__main__":
         print("};")
     print("\n// Evaluated in double for a float result.\nstruct PolynomialsThroughDouble {")
     floats_through_doubles()
+    print("};\n\n// Rows: centre, value, then the coefficients of P, lowest power first; a column per piece.\nstruct TanhPieces {")
+    tanh_pieces()
     print("};\n\n}  // namespace mica::cpu")
