@@ -4,6 +4,7 @@
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "mica/warning.h"
 
 namespace mica::composite {
 
@@ -120,6 +121,83 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   Tensor t = empty_contiguous({static_cast<int64_t>(count)}, dtype, options.device_or_default());
   if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
   return finished(t, options);
+}
+
+Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
+  MICA_CHECK(n >= 0, "n must be greater or equal to 0, got ", n);
+  MICA_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
+  TensorOptions plain = options;
+  plain.requires_grad = false;
+  const Tensor t = composite::zeros({n, m}, plain);
+  t.diagonal().fill_(1);
+  return finished(t, options);
+}
+Tensor eye(int64_t n, const TensorOptions& options) { return composite::eye(n, n, options); }
+
+namespace {
+
+DType sequence_dtype(const Scalar& start, const Scalar& end, const TensorOptions& options) {
+  if (options.dtype) return *options.dtype;
+  return start.is_complex() || end.is_complex() ? default_complex_dtype() : default_dtype();
+}
+
+}  // namespace
+
+Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const TensorOptions& options) {
+  check_layout("linspace", options);
+  MICA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const Tensor t = empty_contiguous({steps}, sequence_dtype(start, end, options), options.device_or_default());
+  if (steps > 0 && !t.is_meta()) MICA_KERNEL(t.device(), linspace)(t.view_of(), start, end);
+  return finished(t, options);
+}
+
+Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base, const TensorOptions& options) {
+  check_layout("logspace", options);
+  MICA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const DType dtype = sequence_dtype(start, end, options);
+  TensorOptions plain = options.with_dtype(is_complex(dtype) ? DType::Complex128 : DType::Float64);
+  plain.requires_grad = false;
+  const Tensor exponents = composite::linspace(start, end, steps, plain);
+  return finished(mica::pow(Scalar(base), exponents).to(dtype), options);
+}
+
+Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
+  warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range "
+       "builtin. Instead, use torch.arange, which produces values in [start, end).");
+  const double from = start.to_double(), to = end.to_double(), by = step.to_double();
+  MICA_CHECK(by != 0, "step must be nonzero");
+  MICA_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
+  MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from), "upper bound and lower bound inconsistent with step sign");
+  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype_or_default(), options.device_or_default());
+  if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
+  return finished(t, options);
+}
+
+Tensor triu_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
+  MICA_CHECK(row >= 0, "row must be non-negative, got", row);
+  MICA_CHECK(col >= 0, "col must be non-negative, got", col);
+  const TensorOptions place(options.device_or_default());
+  const Tensor mask = mica::ones({row, col}, place.with_dtype(DType::Bool)).triu(offset);
+  return mica::nonzero(mask).t().contiguous().to(options.dtype.value_or(DType::Int64));
+}
+Tensor tril_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
+  MICA_CHECK(row >= 0, "row must be non-negative, got", row);
+  MICA_CHECK(col >= 0, "col must be non-negative, got", col);
+  const TensorOptions place(options.device_or_default());
+  const Tensor mask = mica::ones({row, col}, place.with_dtype(DType::Bool)).tril(offset);
+  return mica::nonzero(mask).t().contiguous().to(options.dtype.value_or(DType::Int64));
+}
+
+Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const TensorOptions& options) {
+  MICA_CHECK(size.size() == physical_layout.size(), "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
+             size.size(), " is not equal to len(physical_layout) = ", physical_layout.size());
+  const DimVector order = wrap_dims(physical_layout, static_cast<int64_t>(size.size()));
+  DimVector physical;
+  for (int64_t d : order) physical.push_back(size[d]);
+  const DimVector dense = contiguous_strides(physical);
+  DimVector strides(size.size());
+  for (size_t i = 0; i < order.size(); ++i) strides[order[i]] = dense[i];
+  return composite::empty_strided(size, strides, options);
 }
 
 Tensor new_empty(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
