@@ -168,8 +168,8 @@ Edge gradient_edge(const Tensor& t);  // grad_fn, or the leaf's AccumulateGrad, 
 void set_history(const Tensor& result, const Ref<Node>& node);   // result is a fresh output of node
 void rebase_history(const Tensor& self, const Ref<Node>& node);  // self was changed in place by node
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation = ViewInfo::Creation::Normal);
-// For a view that as_strided of its base cannot reproduce (another dtype, conjugation): how to make it again from
-// `self`.
+// For a view that neither as_strided, view_as_real, view_as_complex nor a lazy sign can reproduce: how to make it again
+// from `self`.
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay);
 
 void check_inplace_slow(const Tensor& self, bool requires_grad);

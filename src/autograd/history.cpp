@@ -114,6 +114,34 @@ void check_rewritable(const AutogradMeta& view, bool through_base) {
   fail(std::move(message));
 }
 
+enum class Reinterpretation : uint8_t { None, AsReal, AsComplex, Other };
+
+Reinterpretation reinterpretation(const Tensor& self, const Tensor& view) {
+  const DType from = self.dtype(), to = view.dtype();
+  if (from == to) return Reinterpretation::None;
+  if (is_complex(from) && to_real(from) == to) return Reinterpretation::AsReal;
+  if (is_complex(to) && to_real(to) == from) return Reinterpretation::AsComplex;
+  return Reinterpretation::Other;
+}
+
+// How to make a view of another dtype, or with another lazy sign, again. Null where as_strided does.
+ViewInfo::Replay reinterpreting_replay(const Tensor& self, const Tensor& view, Reinterpretation how) {
+  const uint32_t signs = (self.impl()->bits ^ view.impl()->bits) & tensor_bit::kLazyBits;
+  if (how == Reinterpretation::None && signs == 0) return nullptr;
+  int64_t start = self.storage_offset();
+  if (how == Reinterpretation::AsReal) start *= 2;
+  if (how == Reinterpretation::AsComplex) start /= 2;
+  return [=, geometry = Geometry(view), skip = view.storage_offset() - start](const Tensor& source) {
+    Tensor t = source;
+    if (how == Reinterpretation::AsReal) t = view_as_real(t);
+    if (how == Reinterpretation::AsComplex) t = view_as_complex(t);
+    if (signs & tensor_bit::kConj) t = _conj(t);
+    if (signs & tensor_bit::kNeg) t = _neg_view(t);
+    if (t.sizes() == geometry.sizes.ref() && t.strides() == geometry.strides.ref() && skip == 0) return t;
+    return as_strided(t, geometry.sizes, geometry.strides, t.storage_offset() + skip);
+  };
+}
+
 // A view of a view is remembered as a view of the base.
 ViewInfo::Replay compose(const ViewInfo::Replay& outer, ViewInfo::Replay inner, const Tensor& self,
                          const Tensor& view) {
@@ -154,6 +182,11 @@ void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creatio
 
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay) {
   if (self.is_inference() || view.is_same(self)) return;
+  if (!replay) {
+    const Reinterpretation how = reinterpretation(self, view);
+    if (how == Reinterpretation::Other) return;  // the bits as another type: no gradient can pass
+    replay = reinterpreting_replay(self, view, how);
+  }
   AutogradMeta& meta = autograd_meta(view);
   const AutogradMeta* parent = self.impl()->autograd;
   const bool of_view = parent && parent->base.defined();
