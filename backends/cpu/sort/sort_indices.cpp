@@ -64,12 +64,21 @@ BitRange varying_bits_of(const KeyReader<T>& key, int64_t n, int parts, PerEleme
   return total.range();
 }
 
-// The element behind a word: computed from its key, which is at hand, rather than fetched by its index, which is a
-// cache miss; fetched where the key stands for several values (zeros, NaNs) or is only a part of the element's.
+// Which 32 bits of the keys the words hold, and what the others are, if they are all the same.
+template <class K>
+struct KeyWindow {
+  int shift = 0;
+  bool is_whole = true;
+  K constant_bits = 0;
+};
+
+// The element behind a word: computed from its key where the word tells it, rather than fetched by its index, which is
+// a cache miss; fetched where the key stands for several values (zeros, NaNs) or is only a part of the element's.
 template <class T>
-T value_of_word(uint64_t word, const KeyReader<T>& key) {
-  if constexpr (sizeof(T) <= 4) {
-    const OrderKey<T> k = static_cast<OrderKey<T>>(static_cast<OrderKey<T>>(packed_key(word)) ^ key.flip);
+T value_of_word(uint64_t word, const KeyReader<T>& key, const KeyWindow<OrderKey<T>>& window) {
+  using K = OrderKey<T>;
+  if (window.is_whole) {
+    const K k = static_cast<K>((static_cast<K>(packed_key(word)) << window.shift | window.constant_bits) ^ key.flip);
     if (!kHasNan<T> || (k != kZeroKey<T> && k != kNanKey<T>)) return value_of_key<T>(k);
   }
   return key.in[packed_index(word)];
@@ -142,32 +151,29 @@ void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> v
   uint64_t* const home = indices.stride == 1 ? reinterpret_cast<uint64_t*>(indices.data) : scratch.words(0, n);
   uint64_t* words = home;
   const KeyReader<T> key(in, descending);
+  KeyWindow<OrderKey<T>> window;
   BitRange range;
-  int bits_left = 0;
   if constexpr (sizeof(T) <= 4) {
     range = varying_bits_of(key, n, parts, [&](int64_t i, OrderKey<T> k) { words[i] = pack(k, i); });
   } else {
     range = varying_bits_of(key, n, parts, [](int64_t, OrderKey<T>) {});
-    const int shift = std::max(0, range.low + range.count - kIndexBits);
+    window.shift = std::max(0, range.low + range.count - kIndexBits);
+    window.is_whole = range.low >= window.shift;
+    window.constant_bits = key(0) & ~(uint64_t{0xffffffff} << window.shift);
     for_each_part(n, parts, [&](int, int64_t begin, int64_t end) {
-      key.for_each(begin, end, [&](int64_t i, OrderKey<T> k) { words[i] = pack(k >> shift, i); });
+      key.for_each(begin, end, [&](int64_t i, OrderKey<T> k) { words[i] = pack(k >> window.shift, i); });
     });
-    if (range.low < shift) {
-      bits_left = shift;
-      range = {0, kIndexBits};
-    } else {
-      range.low -= shift;
-    }
+    range = window.is_whole ? BitRange{range.low - window.shift, range.count} : BitRange{0, kIndexBits};
   }
 
   range.low += kIndexBits;
   words = radix_sort(words, scratch.words(1, n), n, range, parts);
   if constexpr (sizeof(T) > 4) {
-    if (bits_left > 0) {
+    if (!window.is_whole) {
       // Refining needs the spare half again.
       if (words != home) std::copy_n(words, n, home);
       words = home;
-      refine_runs(words, n, key, bits_left, scratch, parts);
+      refine_runs(words, n, key, window.shift, scratch, parts);
     }
   }
 
@@ -175,7 +181,7 @@ void sort_row_with_indices(Row<const T> in, int64_t n, bool descending, Row<T> v
     for (int64_t i = begin; i < end; ++i) {
       const uint64_t word = words[i];
       const int64_t index = packed_index(word);
-      if (values.data) values[i] = value_of_word(word, key);
+      if (values.data) values[i] = value_of_word(word, key, window);
       indices[i] = index;
     }
   });
