@@ -1,0 +1,85 @@
+// Rows that move between an indexed tensor, the table, and a dense one, the rows. A row is what the dimensions behind the indexed ones
+// hold; the dimensions before them are outer loops.
+#pragma once
+
+#include <vector>
+
+#include "mica/kernel_types.h"
+
+namespace mica::cpu {
+
+// The table's dimensions that are indexed. Offsets into the table are in bytes.
+struct IndexedDims {
+  IndexedDims(const TensorView& table, int64_t first, TensorViewList indices);
+
+  struct Dim {
+    const int64_t* index;
+    int64_t size;
+    int64_t stride;
+  };
+  std::vector<Dim> dims;
+  int64_t first;
+  int64_t positions;
+
+  // The offsets of positions [begin, end); throws for an index outside its dimension.
+  void offsets(int64_t begin, int64_t end, int64_t* out) const;
+};
+
+// Positions of one outer slice: position p is the row at table + offsets[p] and at rows + (row_offsets[p] or p * row_stride).
+struct RowBlock {
+  char* table;
+  char* rows;
+  const int64_t* offsets;
+  const int64_t* row_offsets;
+  int64_t row_stride;
+  int64_t count;
+  int64_t run;  // elements of a row, these many bytes apart
+  int64_t run_table;
+  int64_t run_rows;
+
+  char* row(int64_t p) const { return rows + (row_offsets ? row_offsets[p] : p * row_stride); }
+};
+using RowLoop = void (*)(const RowBlock& block, const void* context);
+
+// The loops around and inside the positions, for a table whose dimensions [first, first + indexed) are replaced by `replaced` dimensions
+// of the rows.
+class RowMove {
+ public:
+  RowMove(const TensorView& table, const TensorView& rows, int64_t first, int64_t indexed, int64_t replaced);
+
+  // The loop gets every position of every outer slice once, on any thread.
+  void read(const IndexedDims& dims, RowLoop loop) const;
+  // The same, but positions with equal offsets get to one thread, in their order.
+  void write(const int64_t* offsets, RowLoop loop, const void* context) const;
+
+ private:
+  struct Loop {
+    int64_t size, table, rows;
+  };
+  int64_t work() const { return outer_count_ * positions_ * run_.size; }
+  RowBlock block(int64_t outer) const;
+  void read_range(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, int64_t begin, int64_t end) const;
+  void write_owned(const int64_t* offsets, RowLoop loop, const void* context) const;
+
+  char* table_;
+  char* rows_;
+  std::vector<Loop> outer_;  // fastest first
+  Loop run_;
+  int64_t outer_count_ = 1;
+  int64_t positions_ = 1;
+  int64_t row_stride_ = 0;
+  std::vector<int64_t> row_offsets_;  // where no single stride leads through the positions
+};
+
+// Loops for elements of a given size: rows <- table and table <- rows.
+RowLoop row_reader(int64_t element_size);
+RowLoop row_writer(int64_t element_size);
+
+// table += alpha * rows
+struct RowAdder {
+  RowAdder(const char* op, DType dtype, Scalar alpha);
+  RowLoop loop;
+  alignas(16) unsigned char alpha[16];
+};
+
+}  // namespace mica::cpu

@@ -1,0 +1,124 @@
+// scatter: every element of a source to the place that its index names, alone or combined with what is there.
+#include <cmath>
+#include <string_view>
+
+#include "backends/cpu/index/element_bytes.h"
+#include "backends/cpu/index/element_nest.h"
+#include "backends/cpu/visit_dtype.h"
+#include "mica/error.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu {
+
+namespace {
+
+// 16-bit floats combine in float.
+template <class T>
+auto widened(T v) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return static_cast<float>(v);
+  } else {
+    return v;
+  }
+}
+
+struct Set {
+  template <class T>
+  T operator()(T, T source) const {
+    return source;
+  }
+};
+struct Sum {
+  template <class T>
+  T operator()(T old, T source) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return old || source;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(source));
+    } else {
+      return T(widened(old) + widened(source));
+    }
+  }
+};
+struct Product {
+  template <class T>
+  T operator()(T old, T source) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return old && source;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<uint64_t>(old) * static_cast<uint64_t>(source));
+    } else {
+      return T(widened(old) * widened(source));
+    }
+  }
+};
+// A NaN stays, whichever side it comes from.
+struct Largest {
+  template <class T>
+  T operator()(T old, T source) const {
+    const auto a = widened(old), b = widened(source);
+    return a != a || a > b ? old : source;
+  }
+};
+struct Smallest {
+  template <class T>
+  T operator()(T old, T source) const {
+    const auto a = widened(old), b = widened(source);
+    return a != a || a < b ? old : source;
+  }
+};
+
+// Elements whose index lies in [low, low + span).
+template <class T, class F>
+void scatter_run(const ElementRun& r, int64_t low, uint64_t span) {
+  const F combine;
+  auto* source = reinterpret_cast<const T*>(r.dense);
+  auto* table = reinterpret_cast<T*>(r.table);
+  for (int64_t j = 0; j < r.count; ++j) {
+    const int64_t i = r.index[j * r.index_stride];
+    if (static_cast<uint64_t>(i) - static_cast<uint64_t>(low) >= span) continue;
+    T& to = table[i * r.dim_stride + j * r.table_stride];
+    to = combine(to, source[j * r.dense_stride]);
+  }
+}
+
+using RunLoop = void (*)(const ElementRun&, int64_t low, uint64_t span);
+
+RunLoop loop_for(DType dtype, std::string_view reduce) {
+  if (reduce.empty())
+    return visit_element_size(element_size(dtype), []<class T>(Tag<T>) -> RunLoop { return scatter_run<T, Set>; });
+  RunLoop loop = nullptr;
+  if (reduce == "sum") visit_number_bool("scatter_add", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Sum>; });
+  if (reduce == "prod") visit_number_bool("scatter_prod", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Product>; });
+  if (reduce == "amax") visit_real_bool("scatter_amax", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Largest>; });
+  if (reduce == "amin") visit_real_bool("scatter_amin", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Smallest>; });
+  MICA_CHECK(loop, "scatter: no such reduction: ", reduce);
+  return loop;
+}
+
+void scatter_kernel(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& src, std::string_view reduce) {
+  const ElementNest nest(self, dim, index, src);
+  const RunLoop loop = loop_for(self.dtype, reduce);
+  constexpr int64_t kGrain = 16384;
+  const int threads = nest.numel < 2 * kGrain ? 1 : get_num_threads();
+  auto run = [&](const ElementNest& n, int64_t low, int64_t high) {
+    n.for_range(0, n.numel, [&](const ElementRun& r) { loop(r, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low)); });
+  };
+  if (threads == 1) return run(nest, 0, nest.dim_size);
+  // Lines along `dim` are independent of each other: the longest other dimension is split. Where there is none, the places are.
+  size_t widest = nest.loops.size();
+  for (size_t k = 0; k < nest.loops.size(); ++k)
+    if (!nest.loops[k].is_dim && (widest == nest.loops.size() || nest.loops[k].size > nest.loops[widest].size)) widest = k;
+  if (widest < nest.loops.size() && nest.loops[widest].size >= threads) {
+    return parallel_for(0, nest.loops[widest].size, 1,
+                        [&](int64_t begin, int64_t end) { run(nest.part(widest, begin, end), 0, nest.dim_size); });
+  }
+  parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    run(nest, nest.dim_size * begin / threads, nest.dim_size * end / threads);
+  });
+}
+
+MICA_REGISTER_CPU(scatter, scatter_kernel);
+
+}  // namespace
+}  // namespace mica::cpu
