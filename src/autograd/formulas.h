@@ -6,6 +6,7 @@
 
 #include "autograd/formulas_indexing.h"
 #include "autograd/formulas_reduction.h"
+#include "autograd/formulas_sorting.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 
