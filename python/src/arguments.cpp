@@ -55,8 +55,10 @@ static int64_t overflow_checked(PyObject* o) {
 }
 
 int64_t int_from_object(PyObject* o) {
-  if (PyLong_Check(o)) [[likely]]
-    return overflow_checked(o);
+  int64_t value;
+  if (small_int(o, value)) [[likely]]
+    return value;
+  if (PyLong_Check(o)) return overflow_checked(o);
   if (is_tensor(o)) return unwrap(o).item().to_int();
   Owned number(checked(PyNumber_Index(o)));
   return overflow_checked(number.get());
@@ -74,6 +76,7 @@ double double_from_object(PyObject* o) {
 Scalar scalar_from_object(PyObject* o) {
   if (PyFloat_Check(o)) return Scalar(PyFloat_AS_DOUBLE(o));
   if (PyBool_Check(o)) return Scalar(o == Py_True);
+  if (int64_t value; small_int(o, value)) return Scalar(value);
   if (PyLong_Check(o)) {
     int overflow;
     int64_t value = PyLong_AsLongLongAndOverflow(o, &overflow);
@@ -128,7 +131,8 @@ static const Tensor undefined_tensor;
 const Tensor& Arguments::tensor_slow(PyObject* o) {
   if (!o) return undefined_tensor;
   if (is_tensor(o)) return unwrap(o);
-  Tensor& slot = numbers_[num_numbers_++];
+  if (!numbers_) numbers_ = std::make_unique<Tensor[]>(kMaxParams);
+  Tensor& slot = numbers_[static_cast<size_t>(num_numbers_++)];
   slot = wrapped_number(scalar_from_object(o));
   return slot;
 }
@@ -154,6 +158,9 @@ DType Arguments::dtype(int i) const {
 }
 
 int64_t Arguments::element(int i, PyObject* item, Py_ssize_t position) const {
+  int64_t value;
+  if (small_int(item, value)) [[likely]]
+    return value;
   if (!is_int_like(item)) {
     const char* got = Py_TYPE(item)->tp_name;
     PyErr_Format(PyExc_TypeError,

@@ -66,9 +66,11 @@ static Tensor index_tensor(PyObject* sequence) {
 }
 
 static int64_t index_value(PyObject* o) {
+  int64_t value;
+  if (small_int(o, value)) return value;
   int overflow;
   Owned number(checked(PyNumber_Index(o)));
-  int64_t value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
+  value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
   MICA_CHECK_KIND(!overflow, Value, "Overflow when unpacking long long");
   return value;
 }

@@ -32,7 +32,8 @@ Kept keep(PyObject* object) {
 static PyTypeObject* type_of_kind(const char* name) {
   if (PyObject* known = PyDict_GetItemString(types_by_name, name)) return reinterpret_cast<PyTypeObject*>(known);
   PyType_Slot none[] = {{0, nullptr}};
-  PyType_Spec spec = {name, sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, none};
+  std::string full_name = cat("torch.autograd.graph.", name);
+  PyType_Spec spec = {full_name.c_str(), sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, none};
   Owned made(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type)));
   if (!made || PyDict_SetItemString(types_by_name, name, made.get()) < 0) return nullptr;
   return reinterpret_cast<PyTypeObject*>(made.get());

@@ -126,6 +126,10 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   const int count = static_cast<int>(s.params.size());
   const Param* params = s.params.data();
   for (int i = 0; i < count; ++i) {
+    if (position == nargs && keywords_used == num_keywords && i >= s.optional_from[method]) {
+      for (; i < count; ++i) a.values_[i] = nullptr;
+      return true;
+    }
     const Param& p = params[i];
     if (method && i == s.self_index) {
       matcher.tensor(self);

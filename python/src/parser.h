@@ -75,6 +75,7 @@ struct Signature {
   int max_positional[2] = {0, 0};
   int min_args[2] = {0, 0};
   int max_args[2] = {0, 0};
+  int optional_from[2] = {0, 0};     // no parameter from here on has to be given
   bool varargs[2] = {false, false};  // f(2, 3) for f((2, 3))
   std::string str(bool method) const;  // "(Tensor input, Tensor other, *, Number alpha = 1)"
 };
@@ -193,7 +194,7 @@ class Arguments {
   int varargs_index_;
   int num_overloaded_;
   PyObject* overloaded_[8];  // arguments with a __torch_function__ of their own
-  Tensor numbers_[3];        // numbers that were turned into tensors
+  std::unique_ptr<Tensor[]> numbers_;  // numbers that were turned into tensors; made when there is one
   int num_numbers_ = 0;
   PyObject* values_[kMaxParams];
 };
@@ -230,6 +231,20 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
 void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 // Conversions that other files share.
+// The value of a Python integer that is one digit long, as nearly all are.
+inline bool small_int(PyObject* o, int64_t& value) {
+  if (!PyLong_CheckExact(o)) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+  auto* number = reinterpret_cast<PyLongObject*>(o);
+  if (!PyUnstable_Long_IsCompact(number)) return false;
+  value = PyUnstable_Long_CompactValue(number);
+#else
+  const Py_ssize_t digits = Py_SIZE(o);
+  if (digits < -1 || digits > 1) return false;
+  value = digits * static_cast<int64_t>(reinterpret_cast<PyLongObject*>(o)->ob_digit[0]);
+#endif
+  return true;
+}
 bool is_int_like(PyObject* o);     // an integer, __index__, or an integral 0-dim tensor; not a bool
 bool is_number_like(PyObject* o);  // any number, a NumPy scalar, a 0-dim tensor
 bool is_numpy_scalar(PyObject* o);

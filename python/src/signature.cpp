@@ -167,7 +167,9 @@ Signature parse_signature(const SignatureText& text) {
       s.max_positional[method] += !p.keyword_only;
       s.min_args[method] += !p.optional;
       s.max_args[method] += 1;
+      if (!p.optional) s.optional_from[method] = static_cast<int>(i) + 1;
     }
+    if (method) s.optional_from[1] = std::max(s.optional_from[1], s.self_index + 1);
     s.varargs[method] = s.max_positional[method] == 1 && first->kind == Kind::Ints && !first->keyword_only;
   }
   return s;
