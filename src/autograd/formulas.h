@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "autograd/formulas_indexing.h"
+#include "autograd/formulas_pointwise.h"
 #include "autograd/formulas_reduction.h"
 #include "autograd/formulas_sorting.h"
 #include "mica/autograd.h"
