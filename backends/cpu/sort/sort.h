@@ -62,7 +62,7 @@ void mode(DType dtype, const RowShape& shape, Rows<const void> in, Rows<void> va
 
 // For each of the `queries_per_row` queries of a row, the first position in its row of `boundaries` (n ascending
 // elements, in the order that `sorter` gives if it has data) whose element is not less (Left) or is greater (Right).
-// One row of boundaries serves all queries when its batch strides are zero. A NaN query is placed after everything.
+// One row of boundaries serves all queries when its batch strides are zero. A NaN query comes after every number.
 // Index is int32_t or int64_t.
 enum class SearchSide : uint8_t { Left, Right };
 template <class Index>
