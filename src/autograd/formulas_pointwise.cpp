@@ -18,7 +18,9 @@ Scalar minus_one(const Scalar& s) {
   return s.is_floating() ? Scalar(s.to_double() - 1) : Scalar(s.to_int() - 1);
 }
 
-Scalar one_minus(const Scalar& s) { return s.is_complex() ? Scalar(1.0 - s.to_complex()) : Scalar(1.0 - s.to_double()); }
+Scalar one_minus(const Scalar& s) {
+  return s.is_complex() ? Scalar(1.0 - s.to_complex()) : Scalar(1.0 - s.to_double());
+}
 
 Tensor real_part(const Tensor& t) { return t.is_complex() ? mica::real(t) : t; }
 
@@ -123,7 +125,8 @@ Tensor sinc_backward(const Tensor& grad, const Tensor& self) {
   return _masked(grad * conj_of(slope), self != 0);
 }
 
-Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, std::optional<double> eps) {
+Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
+                             std::optional<double> eps) {
   return logit_backward(logit_backward(grad * grad_output, self, eps), self, eps) * (self * 2 - 1);
 }
 
@@ -138,7 +141,8 @@ Tensor elu_double_backward(const Tensor& grad, const Tensor& grad_output, const 
   return _masked(elu_backward(grad * grad_output, self, alpha, scale, input_scale) * input_scale, self <= 0);
 }
 
-Tensor gelu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, std::string_view approximate) {
+Tensor gelu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
+                            std::string_view approximate) {
   const Tensor square = self * self;
   if (approximate != "tanh") {
     const Tensor density = (square * -0.5).exp() * (1 / std::sqrt(2 * kPi));

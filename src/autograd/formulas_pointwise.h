@@ -35,13 +35,15 @@ Tensor polar_abs_backward(const Tensor& grad, const Tensor& angle);
 Tensor polar_angle_backward(const Tensor& grad, const Tensor& result);
 Tensor sgn_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
 Tensor sinc_backward(const Tensor& grad, const Tensor& self);
-Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, std::optional<double> eps);
+Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
+                             std::optional<double> eps);
 
 // activations
 Tensor prelu_self_backward(const Tensor& grad, const Tensor& self, const Tensor& weight);
 Tensor elu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Scalar& alpha,
                            const Scalar& scale, const Scalar& input_scale);
-Tensor gelu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, std::string_view approximate);
+Tensor gelu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
+                            std::string_view approximate);
 Tensor silu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self);
 Tensor mish_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self);
 Tensor softplus_double_backward(const Tensor& grads, const Tensor& self, const Scalar& beta, const Scalar& threshold);

@@ -1,0 +1,234 @@
+// Activations in terms of others, dropout, and what activations check first.
+#include <cmath>
+#include <limits>
+
+#include "core/pointwise.h"
+#include "mica/autograd.h"
+#include "mica/generated/implementations.h"
+#include "mica/kernel_types.h"
+#include "mica/ops.h"
+#include "mica/warning.h"
+
+namespace mica {
+
+namespace composite {
+
+Tensor threshold(const Tensor& self, const Scalar& threshold, const Scalar& value) {
+  return _threshold(self, threshold, value);
+}
+
+Tensor relu6(const Tensor& self) { return mica::hardtanh(self, 0, 6); }
+
+Tensor selu(const Tensor& self) {
+  return mica::elu(self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946);
+}
+
+Tensor celu(const Tensor& self, const Scalar& alpha) {
+  const double a = alpha.to_double();
+  MICA_CHECK(a != 0, "ZeroDivisionError: alpha cannot be 0 for CELU");
+  return mica::elu(self, alpha, 1.0, 1.0 / a);
+}
+
+Tensor tanhshrink(const Tensor& self) { return self - self.tanh(); }
+
+Tensor softsign(const Tensor& self) { return self / (self.abs() + 1); }
+
+Tensor glu(const Tensor& self, int64_t dim) {
+  MICA_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  const int64_t size = self.size(dim);
+  MICA_CHECK(size % 2 == 0, "Halving dimension must be even, but dimension ", dim < 0 ? dim + self.dim() : dim,
+             " is size ", size);
+  if (!is_floating(self.dtype())) unsupported_dtype("glu_cpu", self.dtype());
+  return self.narrow(dim, 0, size / 2) * self.narrow(dim, size / 2, size / 2).sigmoid();
+}
+
+Tensor prelu(const Tensor& self, const Tensor& weight) {
+  MICA_CHECK(self.dtype() == weight.dtype(), "prelu: Type promoting not supported. Got ", info(self.dtype()).legacy,
+             " and ", info(weight.dtype()).legacy);
+  MICA_CHECK(weight.dim() <= 1, "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = ", weight.dim());
+  if (weight.numel() != 1) {
+    MICA_CHECK(self.dim() > 0, "Not allow zero-dim input tensor.");
+    const int64_t channels = self.dim() > 1 ? self.size(1) : 1;
+    MICA_CHECK(channels == weight.numel(),
+               "Mismatch of parameter numbers and input channel size. Found parameter numbers = ", weight.numel(),
+               " and channel size = ", channels, ".");
+  }
+  if (self.dim() < 2) return _prelu_kernel(self, weight.reshape(self.dim() == 0 ? IntArrayRef{} : IntArrayRef{-1}));
+  DimVector shape(self.dim(), 1);
+  shape[1] = -1;
+  return _prelu_kernel(self, weight.reshape(shape));
+}
+
+// The slopes are drawn in the order of the elements that use one, as torch draws them: always in double.
+Tensor rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool training,
+             const std::optional<Generator>& generator) {
+  const double low = lower.to_double(), high = upper.to_double();
+  MICA_CHECK(low <= high, "Lower bound should be less than or equal to the upper bound");
+  if (!training) return mica::leaky_relu(self, (low + high) / 2);
+  if (!is_floating(self.dtype())) unsupported_dtype("rrelu_with_noise_out_cpu", self.dtype());
+  Tensor slopes;
+  {
+    NoGradGuard no_grad;
+    const Tensor negative = self <= 0;
+    Tensor drawn = empty({negative.sum().item<int64_t>()}, self.options().with_dtype(DType::Float64));
+    drawn.uniform_(low, high, generator);
+    slopes = mica::masked_scatter(ones_like(self), negative, drawn.to(self.dtype()));
+  }
+  return self * slopes;
+}
+
+Tensor functional_rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool training, bool inplace) {
+  return inplace ? mica::rrelu_(self, lower, upper, training) : mica::rrelu(self, lower, upper, training);
+}
+
+// ---- dropout -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Drop { Elements, Channels };
+
+Tensor kept(const Tensor& self, double p, Drop what) {
+  NoGradGuard no_grad;
+  if (what == Drop::Elements) return empty_like(self).bernoulli_(1 - p);
+  MICA_CHECK(self.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");
+  DimVector shape(self.dim(), 1);
+  shape[0] = self.size(0);
+  shape[1] = self.size(1);
+  return empty(shape, self.options()).bernoulli_(1 - p);
+}
+
+bool drops_nothing(const Tensor& self, double p, bool train) {
+  MICA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  return p == 0 || !train || self.numel() == 0;
+}
+
+Tensor drop(const Tensor& self, double p, bool train, Drop what) {
+  if (drops_nothing(self, p, train)) return self;
+  if (p == 1) return self * mica::zeros(IntArrayRef{}, self.options());
+  const Tensor noise = kept(self, p, what);
+  noise.div_(1 - p);
+  return self * noise;
+}
+
+// Dropped elements take selu's limit for minus infinity; an affine map then restores mean and variance.
+Tensor alpha_drop(const Tensor& self, double p, bool train, Drop what) {
+  if (drops_nothing(self, p, train)) return self;
+  if (p == 1) return self * mica::zeros(IntArrayRef{}, self.options());
+  constexpr double kAlpha = 1.7580993408473766;
+  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  const Tensor noise = kept(self, p, what);
+  const Tensor shift = (noise - 1).mul_(kAlpha * a).add_(kAlpha * a * p);
+  noise.mul_(a);
+  return self * noise + shift;
+}
+
+void check_probability(double p) {
+  MICA_CHECK_KIND(p >= 0 && p <= 1, Value, "dropout probability has to be between 0 and 1, but got ", p);
+}
+
+// dropout1d and dropout3d take a sample without a batch as a batch of one.
+Tensor drop_channels(const Tensor& self, double p, bool training, bool inplace, bool batched) {
+  const Tensor batch = batched ? self : self.unsqueeze(0);
+  const Tensor result =
+      inplace ? mica::feature_dropout_(batch, p, training) : mica::feature_dropout(batch, p, training);
+  if (inplace) return self;
+  return batched ? result : result.squeeze(0);
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& self, double p, bool train) { return drop(self, p, train, Drop::Elements); }
+Tensor feature_dropout(const Tensor& self, double p, bool train) { return drop(self, p, train, Drop::Channels); }
+Tensor alpha_dropout(const Tensor& self, double p, bool train) { return alpha_drop(self, p, train, Drop::Elements); }
+Tensor feature_alpha_dropout(const Tensor& self, double p, bool train) {
+  return alpha_drop(self, p, train, Drop::Channels);
+}
+
+Tensor functional_dropout(const Tensor& self, double p, bool training, bool inplace) {
+  check_probability(p);
+  return inplace ? mica::dropout_(self, p, training) : mica::dropout(self, p, training);
+}
+Tensor functional_alpha_dropout(const Tensor& self, double p, bool training, bool inplace) {
+  check_probability(p);
+  return inplace ? mica::alpha_dropout_(self, p, training) : mica::alpha_dropout(self, p, training);
+}
+Tensor functional_feature_alpha_dropout(const Tensor& self, double p, bool training, bool inplace) {
+  check_probability(p);
+  return inplace ? mica::feature_alpha_dropout_(self, p, training) : mica::feature_alpha_dropout(self, p, training);
+}
+
+Tensor functional_dropout1d(const Tensor& self, double p, bool training, bool inplace) {
+  check_probability(p);
+  MICA_CHECK(self.dim() == 2 || self.dim() == 3, "dropout1d: Expected 2D or 3D input, but received a ", self.dim(),
+             "D input. Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+             "a channel "
+             "dimension, and an optional batch dimension (i.e. 2D or 3D inputs).");
+  return drop_channels(self, p, training, inplace, self.dim() == 3);
+}
+
+Tensor functional_dropout2d(const Tensor& self, double p, bool training, bool inplace) {
+  check_probability(p);
+  if (self.dim() == 3) {
+    warn(
+        "dropout2d: Received a 3-D input to dropout2d and assuming that channel-wise 1-D dropout behavior is desired - "
+        "input is "
+        "interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
+        "interpret the "
+        "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1-D channel-wise dropout "
+        "behavior, please "
+        "switch to using dropout1d instead.");
+  } else if (self.dim() != 4) {
+    warn(cat("dropout2d: Received a ", self.dim(),
+             "-D input to dropout2d, which is deprecated and will result in an error in a future "
+             "release. To retain the behavior and silence this warning, please use dropout instead. Note that "
+             "dropout2d exists to "
+             "provide channel-wise dropout on inputs with 2 spatial dimensions, a channel dimension, and an optional "
+             "batch dimension "
+             "(i.e. 3D or 4D inputs)."));
+  }
+  return drop_channels(self, p, training, inplace, true);
+}
+
+Tensor functional_dropout3d(const Tensor& self, double p, bool training, bool inplace) {
+  check_probability(p);
+  if (self.dim() != 4 && self.dim() != 5) {
+    warn(cat("dropout3d: Received a ", self.dim(),
+             "-D input to dropout3d, which is deprecated and will result in an error in a future "
+             "release. To retain the behavior and silence this warning, please use dropout instead. Note that "
+             "dropout3d exists to "
+             "provide channel-wise dropout on inputs with 3 spatial dimensions, a channel dimension, and an optional "
+             "batch dimension "
+             "(i.e. 4D or 5D inputs)."));
+  }
+  return drop_channels(self, p, training, inplace, self.dim() == 5);
+}
+
+}  // namespace composite
+
+namespace checks {
+
+void relu(const Tensor& self) {
+  MICA_CHECK(self.dtype() != DType::Bool, "Boolean inputs not supported for relu");
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "clamp is not supported for complex types");
+}
+
+void hardtanh(const Tensor& self, const Scalar& min_val, const Scalar& max_val) {
+  MICA_CHECK(self.dtype() != DType::Bool, "Bool inputs not supported for hardtanh");
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "clamp is not supported for complex types");
+  MICA_CHECK_KIND(min_val.to_double() <= max_val.to_double(), Value, "min_val cannot be greater than max_val");
+  MICA_CHECK(self.is_signed() || (min_val.to_double() >= 0 && max_val.to_double() >= 0),
+             "cannot do hardtanh on an unsigned type with negative limits");
+}
+
+void gelu(const Tensor&, std::string_view approximate) {
+  MICA_CHECK(approximate == "none" || approximate == "tanh", "approximate argument must be either none or tanh.");
+}
+
+void softshrink(const Tensor& self, const Scalar& lambd) {
+  if (!is_floating(self.dtype())) unsupported_dtype("softshrink_check", self.dtype());
+  const double value = lambd.to_double();
+  MICA_CHECK(value >= 0, "lambda must be greater or equal to 0, but found to be ", value, ".");
+}
+
+}  // namespace checks
+}  // namespace mica

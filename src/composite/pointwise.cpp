@@ -1,0 +1,156 @@
+// Pointwise operations that choose between others, and what pointwise operations check before anything is computed.
+#include "core/pointwise.h"
+#include "mica/autograd.h"
+#include "mica/generated/implementations.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+namespace {
+
+void require_bound(bool any) { MICA_CHECK(any, "torch.clamp: At least one of 'min' or 'max' must not be None"); }
+
+void refuse_complex_clamp(bool is_complex) {
+  MICA_CHECK_KIND(!is_complex, NotImplemented, "clamp is not supported for complex types");
+}
+
+}  // namespace
+
+namespace composite {
+
+Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
+  require_bound(min.defined() || max.defined());
+  refuse_complex_clamp(self.is_complex());
+  if (!max.defined()) return mica::clamp_min(self, min);
+  if (!min.defined()) return mica::clamp_max(self, max);
+  return _clamp(self, min, max);
+}
+Tensor clamp(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
+  require_bound(min || max);
+  refuse_complex_clamp(self.is_complex());
+  if (!max) return mica::clamp_min(self, *min);
+  if (!min) return mica::clamp_max(self, *max);
+  return _clamp(self, *min, *max);
+}
+
+Tensor ldexp(const Tensor& self, const Tensor& other) { return self * mica::pow(Scalar(2.0), other); }
+
+Tensor square(const Tensor& self) { return mica::pow(self, 2); }
+
+Tensor positive(const Tensor& self) {
+  MICA_CHECK(self.dtype() != DType::Bool, "The `+` operator, on a bool tensor is not supported.");
+  return self;
+}
+
+Tensor conj_physical(const Tensor& self) { return self.is_complex() ? _conj_physical(self) : self; }
+
+std::tuple<Tensor, Tensor> frexp(const Tensor& self) {
+  MICA_CHECK(is_floating(self.dtype()), "torch.frexp() only supports floating-point dtypes");
+  return {_frexp_mantissa(self), _frexp_exponent(self)};
+}
+
+Tensor isreal(const Tensor& self) {
+  if (self.is_complex()) return mica::imag(self.detach()) == 0;
+  return ones_like(self, TensorOptions(DType::Bool));
+}
+
+Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol, bool equal_nan) {
+  MICA_CHECK(self.dtype() == other.dtype(), info(self.dtype()).legacy, " did not match ", info(other.dtype()).legacy);
+  MICA_CHECK(rtol >= 0, "rtol must be greater than or equal to zero, but got ", rtol);
+  MICA_CHECK(atol >= 0, "atol must be greater than or equal to zero, but got ", atol);
+  NoGradGuard no_grad;
+  Tensor close = self == other;
+  const bool inexact = is_floating(self.dtype()) || self.is_complex();
+  if (equal_nan && inexact) close = logical_or(close, logical_and(isnan(self), isnan(other)));
+  if (rtol == 0 && atol == 0) return close;
+  const Tensor a = inexact ? self : self.to(default_dtype());
+  const Tensor b = inexact ? other : other.to(default_dtype());
+  const Tensor allowed = (b * rtol).abs() + atol;
+  const Tensor distance = (a - b).abs();
+  return logical_or(close, logical_and(isfinite(distance), distance <= allowed));
+}
+
+}  // namespace composite
+
+namespace inplace {
+
+void clamp_(const Tensor& self, const Tensor& min, const Tensor& max) {
+  require_bound(min.defined() || max.defined());
+  refuse_complex_clamp(self.is_complex());
+  if (!max.defined()) {
+    mica::clamp_min_(self, min);
+  } else if (!min.defined()) {
+    mica::clamp_max_(self, max);
+  } else {
+    _clamp_(self, min, max);
+  }
+}
+void clamp_(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
+  require_bound(min || max);
+  refuse_complex_clamp(self.is_complex());
+  if (!max) {
+    mica::clamp_min_(self, *min);
+  } else if (!min) {
+    mica::clamp_max_(self, *max);
+  } else {
+    _clamp_(self, *min, *max);
+  }
+}
+
+}  // namespace inplace
+
+namespace checks {
+
+namespace {
+
+void refuse_complex(const char* op, const Tensor& a, const Tensor& b) {
+  MICA_CHECK(!a.is_complex() && !b.is_complex(), op, " not implemented for complex tensors.");
+}
+
+}  // namespace
+
+void maximum(const Tensor& self, const Tensor& other) { refuse_complex("maximum", self, other); }
+void minimum(const Tensor& self, const Tensor& other) { refuse_complex("minimum", self, other); }
+void fmax(const Tensor& self, const Tensor& other) { refuse_complex("fmax", self, other); }
+void fmin(const Tensor& self, const Tensor& other) { refuse_complex("fmin", self, other); }
+
+void clamp_min(const Tensor& self, const Scalar& min) { refuse_complex_clamp(self.is_complex() || min.is_complex()); }
+void clamp_min(const Tensor&, const Tensor&) {}
+void clamp_max(const Tensor& self, const Scalar& max) { refuse_complex_clamp(self.is_complex() || max.is_complex()); }
+void clamp_max(const Tensor&, const Tensor&) {}
+
+void heaviside(const Tensor& self, const Tensor& values) {
+  MICA_CHECK(!self.is_complex() && !values.is_complex(), "heaviside is not yet implemented for complex tensors.");
+  MICA_CHECK(self.dtype() == values.dtype(),
+             "heaviside is not yet implemented for tensors with different dtypes. (input is ", self.dtype(),
+             ", values is ", values.dtype(), ")");
+}
+
+void complex_parts(const Tensor& a, const Tensor& b) {
+  const auto fits = [](DType t) { return t == DType::Float16 || t == DType::Float32 || t == DType::Float64; };
+  MICA_CHECK(fits(a.dtype()) && fits(b.dtype()), "Expected both inputs to be Half, Float or Double tensors but got ",
+             info(a.dtype()).legacy, " and ", info(b.dtype()).legacy);
+  MICA_CHECK(a.dtype() == b.dtype(), "Expected object of scalar type ", info(a.dtype()).legacy, " but got scalar type ",
+             info(b.dtype()).legacy, " for second argument");
+}
+
+void isposinf(const Tensor& self) { MICA_CHECK(!self.is_complex(), "isposinf does not support complex inputs."); }
+void isneginf(const Tensor& self) { MICA_CHECK(!self.is_complex(), "isneginf does not support complex inputs."); }
+void signbit(const Tensor& self) { MICA_CHECK(!self.is_complex(), "signbit is not implemented for complex tensors."); }
+void real_only_ceil(const Tensor& self) { MICA_CHECK(!self.is_complex(), "ceil is not supported for complex inputs"); }
+void real_only_floor(const Tensor& self) {
+  MICA_CHECK(!self.is_complex(), "floor is not supported for complex inputs");
+}
+void real_only_trunc(const Tensor& self) {
+  MICA_CHECK(!self.is_complex(), "trunc is not supported for complex inputs");
+}
+void deg2rad(const Tensor& self) { MICA_CHECK(!self.is_complex(), "deg2rad is not supported for complex tensors."); }
+void rad2deg(const Tensor& self) { MICA_CHECK(!self.is_complex(), "rad2deg is not supported for complex tensors."); }
+void sign(const Tensor& self) {
+  MICA_CHECK(!self.is_complex(),
+             "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
+}
+void polygamma(int64_t n, const Tensor&) { MICA_CHECK(n >= 0, "polygamma(n, x) does not support negative n."); }
+
+}  // namespace checks
+}  // namespace mica
