@@ -29,7 +29,6 @@ struct MicroTile {
   int64_t k;
   int rows, cols;
   Store store;
-  const void* next_a;        // what the next tile will read of A, fetched ahead at one cache line per depth
   const Epilogue* epilogue;  // for Store::General, its bias already at the tile's first column
 };
 

@@ -24,6 +24,7 @@ constexpr int kFloatRows = 8, kVectors = 3;
 #else
 constexpr int kFloatRows = 4, kVectors = 2;
 #endif
+constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
 constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
 constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
 
@@ -52,7 +53,8 @@ void tile(const MicroTile& t) {
   }
 
   // Four rows share a base pointer, so that fourteen rows need four pointers and two indices.
-  const int64_t stride = t.a_row_stride, stride3 = 3 * stride, a_step = t.a_k_stride, b_step = t.b_k_stride;
+  int64_t stride3 = 3 * t.a_row_stride;
+  const int64_t stride = t.a_row_stride, a_step = t.a_k_stride, b_step = t.b_k_stride;
   const T* a0 = static_cast<const T*>(t.a);
   const T* a4 = M > 4 ? a0 + 4 * stride : a0;
   const T* a8 = M > 8 ? a0 + 8 * stride : a0;
@@ -65,20 +67,20 @@ void tile(const MicroTile& t) {
       for (int v = 0; v < V; ++v) __builtin_prefetch(static_cast<T*>(t.c) + i * t.c_row_stride + v * lanes, 1);
     }
   }
-  const char* next = static_cast<const char*>(t.next_a);
+  const int64_t ahead = kPrefetchAhead * b_step;
+  asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
   for (int64_t k = t.k; k > 0; --k) {
-    __builtin_prefetch(next);
-    next += 64;
     Vec row[V];
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) row[v] = kEdge ? hn::MaskedLoad(mask, d, b) : hn::LoadU(d, b + v * lanes);
+    for (int v = 0; v < V; ++v) {
+      row[v] = kEdge ? hn::MaskedLoad(mask, d, b) : hn::LoadU(d, b + v * lanes);
+      __builtin_prefetch(b + ahead + v * lanes);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
       const T* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
-      const Vec a = hn::Set(d, i % 4 == 0   ? base[0]
-                               : i % 4 == 1 ? base[stride]
-                               : i % 4 == 2 ? base[2 * stride]
-                                            : base[stride3]);
+      const Vec a =
+          hn::Set(d, i % 4 == 0 ? base[0] : i % 4 == 1 ? base[stride] : i % 4 == 2 ? base[2 * stride] : base[stride3]);
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
     }
@@ -90,44 +92,38 @@ void tile(const MicroTile& t) {
     asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12), "+r"(b));  // keeps one pointer per four rows
   }
 
+  // All of C is read before any of it is written: with a power-of-two row stride a load would otherwise wait for the store before it.
   T* c = static_cast<T*>(t.c);
-  if (t.store == Store::Overwrite) {
+  const auto load = [&](const T* from) HWY_ATTR { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
+  const auto update = [&](const auto& change) HWY_ATTR {
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        if constexpr (kEdge) {
-          hn::BlendedStore(sums[i][v], mask, d, c + i * t.c_row_stride);
-        } else {
-          hn::StoreU(sums[i][v], d, c + i * t.c_row_stride + v * lanes);
-        }
-      }
+      for (int v = 0; v < V; ++v) sums[i][v] = change(sums[i][v], c + i * t.c_row_stride + v * lanes, v * lanes);
     }
-    return;
+  };
+  if (t.store == Store::Accumulate) {
+    update([&](Vec sum, const T* at, int64_t) HWY_ATTR { return hn::Add(sum, load(at)); });
+  } else if (t.store == Store::General) {
+    const Epilogue& e = *t.epilogue;
+    const Vec alpha = hn::Set(d, *reinterpret_cast<const T*>(e.alpha)), beta = hn::Set(d, *reinterpret_cast<const T*>(e.beta));
+    update([&](Vec sum, const T*, int64_t) HWY_ATTR { return hn::Mul(sum, alpha); });
+    if (e.reads_c) {
+      update([&](Vec sum, const T* at, int64_t) HWY_ATTR { return multiply_add(d, load(at), beta, sum); });
+    }
+    if (e.bias) {
+      const T* bias = static_cast<const T*>(e.bias);
+      update([&](Vec sum, const T*, int64_t column) HWY_ATTR { return hn::Add(sum, load(bias + column)); });
+    }
   }
-  T spilled[M * V * hn::MaxLanes(d)];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) hn::StoreU(sums[i][v], d, spilled + (i * V + v) * lanes);
-  }
-  const auto load = [&](const T* from) { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
-  for (int i = 0; i < M; ++i) {
     for (int v = 0; v < V; ++v) {
-      T* to = c + i * t.c_row_stride + v * lanes;
-      Vec sum = hn::LoadU(d, spilled + (i * V + v) * lanes);
-      if (t.store == Store::Accumulate) {
-        sum = hn::Add(sum, load(to));
-      } else {
-        const Epilogue& e = *t.epilogue;
-        sum = hn::Mul(sum, hn::Set(d, *reinterpret_cast<const T*>(e.alpha)));
-        if (e.reads_c) sum = multiply_add(d, load(to), hn::Set(d, *reinterpret_cast<const T*>(e.beta)), sum);
-        if (e.bias) sum = hn::Add(sum, load(static_cast<const T*>(e.bias) + v * lanes));
-      }
       if constexpr (kEdge) {
-        hn::BlendedStore(sum, mask, d, to);
+        hn::BlendedStore(sums[i][v], mask, d, c + i * t.c_row_stride);
       } else {
-        hn::StoreU(sum, d, to);
+        hn::StoreU(sums[i][v], d, c + i * t.c_row_stride + v * lanes);
       }
     }
   }

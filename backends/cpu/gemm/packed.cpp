@@ -1,5 +1,6 @@
-// The general product. Operands are copied once into panels that suit the micro-kernel (or used in place where their
-// strides suit it already), by all threads together; then blocks of C are handed out to the threads.
+// The general product. All threads together copy B into panels that suit the micro-kernel; then blocks of C are handed out, and the
+// thread that has one copies A panel by panel into its first cache and runs it along B's panels. An operand whose strides suit the
+// micro-kernel already is used in place.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -14,7 +15,10 @@ namespace {
 // Bounds on what is packed at once, so that the work buffers stay small however large the matrices are.
 constexpr int64_t kMaxDepthBytes = 8192;
 constexpr int64_t kMaxExtent = 4096;
-constexpr int64_t kBlockPanels = 16;
+constexpr int64_t kBlockRowPanels = 16;
+constexpr int64_t kBlockBytes = 1 << 20;
+constexpr int64_t kPackGroup = 8;  // panels packed by one task
+constexpr int64_t kPackDepth = 8;
 constexpr int64_t kLine = 64;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -34,14 +38,13 @@ void run_tasks(int threads, int64_t count, const F& task) {
   });
 }
 
-// Where the micro-kernel finds an operand: panel p of depth block q starts at base + p * panel_step + q * block_step.
-struct Side {
+// Where the micro-kernel finds B: panel j of depth block q starts at base + j * panel_step + q * block_step.
+struct PanelsOfB {
   char* base;
   int64_t panel_step, block_step;  // bytes
-  int64_t row_stride, k_stride;    // elements, within a panel (row_stride is A's only)
-  bool packed;
+  int64_t k_stride;                // elements
 
-  const char* at(int64_t panel, int64_t block) const { return base + panel * panel_step + block * block_step; }
+  char* at(int64_t panel, int64_t block) const { return base + panel * panel_step + block * block_step; }
 };
 
 class PackedProduct {
@@ -70,45 +73,29 @@ class PackedProduct {
     const int64_t padded_depth =
         s_.format ? block_depth_
                   : round_up(block_depth_ * s_.packed_size, kLine) / s_.packed_size + kLine / s_.packed_size;
-    const int64_t a_panel = round_up(s_.kernel.rows * padded_depth * s_.packed_size, kLine);
+    a_panel_bytes_ = a_in_place_ ? 0 : round_up(s_.kernel.rows * padded_depth * s_.packed_size, kLine);
+    a_row_stride_ = k_last ? padded_depth : 1;
+    a_k_stride_ = k_last ? 1 : int64_t{s_.kernel.rows};
     const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
-    const int64_t a_panels = divide_up(rows, panel_rows_), b_panels = divide_up(cols, panel_cols_);
-    const int64_t a_bytes = a_in_place_ ? 0 : a_panels * blocks * a_panel;
-    const int64_t b_bytes = b_in_place_ ? 0 : b_panels * blocks * b_panel;
-    shared_stride_ = depth_split && !direct_c_ ? b_panels * s_.kernel.cols : 0;
-    const int64_t sums_bytes = a_panels * panel_rows_ * s_.parts * shared_stride_ * s_.sum_size;
-    const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(a_bytes + b_bytes + sums_bytes));
-    shared_sums_ = buffer.data() + a_bytes + b_bytes;
+    const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
+    const int64_t b_bytes = b_in_place_ ? 0 : col_panels * blocks * b_panel;
+    shared_stride_ = depth_split && !direct_c_ ? col_panels * s_.kernel.cols : 0;
+    const int64_t sums_bytes = row_panels * panel_rows_ * s_.parts * shared_stride_ * s_.sum_size;
+    const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(b_bytes + sums_bytes));
+    shared_sums_ = buffer.data() + b_bytes;
 
     for (int64_t col = 0; col < p_.n; col += cols) {
       for (int64_t row = 0; row < p_.m; row += rows) {
         for (int64_t k = 0; k < p_.k; k += depth) {
           span_ = {row, std::min(rows, p_.m - row), col, std::min(cols, p_.n - col), k, std::min(depth, p_.k - k)};
           blocks_ = divide_up(span_.depth, block_depth_);
-          a_ = {buffer.data(),
-                a_panel,
-                a_panels * a_panel,
-                k_last ? padded_depth : 1,
-                k_last ? 1 : int64_t{s_.kernel.rows},
-                true};
-          b_ = {buffer.data() + a_bytes, b_panel, b_panels * b_panel, 0, s_.kernel.cols, true};
-          if (a_in_place_) {
-            a_ = {const_cast<char*>(p_.a_at(s_, row, k)),
-                  panel_rows_ * p_.a.row_stride * s_.element_size,
-                  block_depth_ * p_.a.col_stride * s_.element_size,
-                  p_.a.row_stride,
-                  p_.a.col_stride,
-                  false};
-          }
           if (b_in_place_) {
-            b_ = {const_cast<char*>(p_.b_at(s_, k, col)),
-                  panel_cols_ * s_.element_size,
-                  block_depth_ * p_.b.row_stride * s_.element_size,
-                  0,
-                  p_.b.row_stride,
-                  false};
+            b_ = {const_cast<char*>(p_.b_at(s_, k, col)), panel_cols_ * s_.element_size,
+                  block_depth_ * p_.b.row_stride * s_.element_size, p_.b.row_stride};
+          } else {
+            b_ = {buffer.data(), b_panel, col_panels * b_panel, s_.kernel.cols};
+            pack_b();
           }
-          pack();
           multiply();
         }
       }
@@ -131,53 +118,50 @@ class PackedProduct {
     return p_.m <= 2 * s_.kernel.rows;
   }
 
-  void pack() {
-    const int64_t a_panels = a_.packed ? divide_up(span_.rows, panel_rows_) : 0;
-    const int64_t b_panels = b_.packed ? divide_up(span_.cols, panel_cols_) : 0;
-    constexpr int64_t kGroup = 4;
-    const int64_t a_groups = divide_up(a_panels, kGroup), b_groups = divide_up(b_panels, kGroup);
-    if (a_groups + b_groups == 0) return;
-    run_tasks(threads_, (a_groups + b_groups) * blocks_, [&](int64_t task) {
-      const int64_t block = task / (a_groups + b_groups), group = task % (a_groups + b_groups);
-      const int64_t k = block * block_depth_, depth = std::min(block_depth_, span_.depth - k);
-      if (group < a_groups) {
-        for (int64_t i = group * kGroup; i < std::min(a_panels, (group + 1) * kGroup); ++i) pack_a(i, block, k, depth);
-      } else {
-        const int64_t first = (group - a_groups) * kGroup;
-        for (int64_t j = first; j < std::min(b_panels, first + kGroup); ++j) pack_b(j, block, k, depth);
+  void pack_b() const {
+    const int64_t panels = divide_up(span_.cols, panel_cols_), groups = divide_up(panels, kPackGroup);
+    run_tasks(threads_, groups * blocks_, [&](int64_t task) {
+      const int64_t block = task / groups, first = task % groups * kPackGroup, last = std::min(panels, first + kPackGroup);
+      const int64_t depth = std::min(block_depth_, span_.depth - block * block_depth_);
+      // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited once.
+      const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
+      for (int64_t k = 0; k < depth; k += step) {
+        for (int64_t j = first; j < last; ++j) pack_b_panel(j, block, k, std::min(step, depth - k));
       }
     });
   }
 
-  void pack_a(int64_t panel, int64_t block, int64_t k, int64_t depth) {
-    const int64_t first = panel * panel_rows_, rows = std::min(panel_rows_, span_.rows - first);
-    const char* src = p_.a_at(s_, span_.row + first, span_.k + k);
-    char* dst = const_cast<char*>(a_.at(panel, block));
-    if (s_.format) return s_.format->pack_a(src, p_.a.row_stride, p_.a.col_stride, rows, depth, dst);
-    const int parts = s_.parts;
-    for (int part = 0; part < parts; ++part) {
-      s_.copy_part(src + part * (s_.element_size / parts), dst + part * a_.row_stride * s_.packed_size,
-                   {rows, depth, parts * p_.a.row_stride, parts * p_.a.col_stride, parts * a_.row_stride, a_.k_stride});
-    }
-  }
-
-  void pack_b(int64_t panel, int64_t block, int64_t k, int64_t depth) {
+  // Depths k to k + depth of a block.
+  void pack_b_panel(int64_t panel, int64_t block, int64_t k, int64_t depth) const {
     const int64_t first = panel * panel_cols_, cols = std::min(panel_cols_, span_.cols - first);
-    const char* src = p_.b_at(s_, span_.k + k, span_.col + first);
-    char* dst = const_cast<char*>(b_.at(panel, block));
+    const char* src = p_.b_at(s_, span_.k + block * block_depth_ + k, span_.col + first);
+    char* dst = b_.at(panel, block) + k * s_.kernel.cols * s_.packed_size;
     if (s_.format) return s_.format->pack_b(src, p_.b.row_stride, p_.b.col_stride, depth, cols, dst);
     if (cols < panel_cols_) std::memset(dst, 0, static_cast<size_t>(s_.kernel.cols * depth * s_.packed_size));
     s_.copy(src, dst, {depth, cols, p_.b.row_stride, p_.b.col_stride, panel_cols_, 1});
   }
 
+  void pack_a_panel(const char* src, int64_t rows, int64_t depth, char* panel) const {
+    if (s_.format) return s_.format->pack_a(src, p_.a.row_stride, p_.a.col_stride, rows, depth, panel);
+    const int parts = s_.parts;
+    for (int part = 0; part < parts; ++part) {
+      s_.copy_part(src + part * (s_.element_size / parts), panel + part * a_row_stride_ * s_.packed_size,
+                   {rows, depth, parts * p_.a.row_stride, parts * p_.a.col_stride, parts * a_row_stride_, a_k_stride_});
+    }
+  }
+
   // Cuts the span into blocks of whole panels, enough of them to keep every thread busy to the end.
   void multiply() {
     const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
-    int64_t block_rows = equal_part(row_panels, kBlockPanels), block_cols = equal_part(col_panels, kBlockPanels);
+    // A block's panels of B stay in the second cache while A's pass by.
+    const int64_t panel_bytes = s_.kernel.cols * block_depth_ * s_.packed_size;
+    int64_t block_rows = equal_part(row_panels, kBlockRowPanels);
+    int64_t block_cols = equal_part(col_panels, std::max<int64_t>(1, kBlockBytes / panel_bytes));
     const auto count = [&] { return divide_up(row_panels, block_rows) * divide_up(col_panels, block_cols); };
     while (threads_ > 1 && count() < 3 * threads_ && block_rows * block_cols > 4) {
-      int64_t& larger = block_rows >= block_cols ? block_rows : block_cols;
-      larger = divide_up(larger, 2);
+      // Narrow blocks copy A more often, so rows are cut first.
+      int64_t& cut = block_rows > 2 || block_cols == 1 ? block_rows : block_cols;
+      cut = divide_up(cut, 2);
     }
     const int64_t tall = divide_up(row_panels, block_rows);
     run_tasks(threads_, count(), [&](int64_t task) {
@@ -209,10 +193,12 @@ class PackedProduct {
 
   // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
   void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) {
+    const WorkBuffer panel(Slot::PanelOfA, static_cast<size_t>(a_panel_bytes_));
     Epilogue epilogue;
     MicroTile t;
-    t.a_row_stride = a_.row_stride;
-    t.a_k_stride = a_.k_stride;
+    t.a = panel.data();
+    t.a_row_stride = a_in_place_ ? p_.a.row_stride : a_row_stride_;
+    t.a_k_stride = a_in_place_ ? p_.a.col_stride : a_k_stride_;
     t.b_k_stride = b_.k_stride;
     t.c_row_stride = c_stride;
     t.epilogue = &epilogue;
@@ -222,20 +208,24 @@ class PackedProduct {
       t.k = std::min(block_depth_, span_.depth - q * block_depth_);
       const bool opens = first && q == 0;
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
-      for (int64_t j = j0; j < j1; ++j) {
-        const int64_t col = j * panel_cols_;
-        t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
-        t.b = b_.at(j, q);
-        if (t.store == Store::General) {
-          epilogue = p_.epilogue_at(s_, span_.col + col);
-          if (!opens) continue_sums(epilogue);
+      for (int64_t i = i0; i < i1; ++i) {
+        const int64_t row = i * panel_rows_, rows = std::min(panel_rows_, span_.rows - row);
+        const char* a = p_.a_at(s_, span_.row + row, span_.k + q * block_depth_);
+        t.rows = static_cast<int>(rows) * s_.parts;
+        if (a_in_place_) {
+          t.a = a;
+        } else {
+          pack_a_panel(a, rows, t.k, panel.data());
         }
-        for (int64_t i = i0; i < i1; ++i) {
-          const int64_t row = i * panel_rows_;
-          t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
-          t.a = a_.at(i, q);
-          t.next_a = a_.packed ? a_.at(i + 1 < i1 ? i + 1 : i0, q) : t.a;
+        for (int64_t j = j0; j < j1; ++j) {
+          const int64_t col = j * panel_cols_;
+          t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
+          t.b = b_.at(j, q);
           t.c = c + ((row - i0 * panel_rows_) * c_stride + (col - j0 * panel_cols_)) * s_.parts * s_.sum_size;
+          if (t.store == Store::General) {
+            epilogue = p_.epilogue_at(s_, span_.col + col);
+            if (!opens) continue_sums(epilogue);
+          }
           s_.kernel.run(t);
         }
       }
@@ -263,7 +253,8 @@ class PackedProduct {
   int64_t block_depth_ = 0, blocks_ = 0;
   int64_t shared_stride_ = 0;
   char* shared_sums_ = nullptr;
-  Side a_{}, b_{};
+  int64_t a_panel_bytes_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
+  PanelsOfB b_{};
   Span span_{};
 };
 

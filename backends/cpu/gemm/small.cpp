@@ -70,7 +70,6 @@ void run_small(const Scheme& s, const Product& p) {
     for (int64_t i = 0; i < m; i += panel_rows) {
       t.rows = static_cast<int>(std::min(panel_rows, m - i));
       t.a = a + i * t.a_row_stride * size;
-      t.next_a = t.a;
       t.c = c + (i * t.c_row_stride + j) * size;
       s.strided_kernel.run(t);
     }

@@ -5,7 +5,8 @@
 
 namespace mica::cpu::gemm_impl {
 
-enum class Slot { Panels, Block, Count };  // Panels: packed operands, read by all threads; Block: sums of one thread
+// Panels: packed operands, read by all threads; PanelOfA and Block: what one thread multiplies, and its sums.
+enum class Slot { Panels, PanelOfA, Block, Count };
 
 // Locks a buffer of the calling thread for the lifetime of this object. Cache-line aligned, contents undefined.
 class WorkBuffer {
