@@ -213,6 +213,9 @@ def gaussians(ctype, short):
     scalar(ctype, "kErfcxPole", pole)
     show(ctype, "kErf", *fit(ctype, lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
                              lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 0, 1, 7 if short else 15))
+    print("  // the Gaussian's integral from 0 to t is t P(t^2), t up to 1")
+    show(ctype, "kGaussian", *fit(ctype, lambda u: mp.erf(mp.sqrt(u / 2)) / mp.sqrt(u) / 2,
+                                  lambda u: mp.sqrt(u) / mp.erfc(mp.sqrt(u / 2)) * 2, 0, 1, 6 if short else 13))
     show(ctype, "kErfcx", *fit(ctype, scaled, lambda z: 1 / scaled(z), -1, (end - pole) / (end + pole),
                                10 if short else 26))
 

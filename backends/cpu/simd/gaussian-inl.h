@@ -25,7 +25,6 @@ HWY_INLINE V gelu(D d, V x) {
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   constexpr T kSqrt2 = T(1.4142135623730950488016887242097);
-  const V half = hn::Set(d, T(0.5));
   const V t = at_most(d, hn::Abs(x), sizeof(T) == 4 ? T(14.4) : T(38.8));
   const Pair<V> square = two_product(t, t);
   const V minus_half = hn::Set(d, T(-0.5));
@@ -34,11 +33,9 @@ HWY_INLINE V gelu(D d, V x) {
   const V denominator = hn::MulAdd(t, hn::Set(d, kSqrt2), hn::Set(d, 2 * P::kErfcxPole));
   const V r = quick_reciprocal(d, denominator);
   const V z = hn::NegMulAdd(r, hn::Set(d, 4 * P::kErfcxPole), hn::Set(d, T(1)));
-  const V ratio = refined_quotient(hn::Mul(t, polynomial(d, z, P::kErfcx)), denominator, r);
-  // Near zero, Q(t) = 1/2 - erf(t / sqrt(2)) / 2 is the better formula.
-  const V u = hn::Mul(square.hi, half);
-  const V slope = hn::Set(d, T(0.5) / kSqrt2);
-  const V near_q = hn::NegMulAdd(t, hn::MulAdd(polynomial(d, u, P::kErf), slope, slope), half);
+  const V ratio = hn::Mul(hn::Mul(t, polynomial(d, z, P::kErfcx)), r);
+  // Near zero, 1/2 less the integral from 0 to t is the better formula.
+  const V near_q = hn::NegMulAdd(t, polynomial(d, square.hi, P::kGaussian), hn::Set(d, T(0.5)));
   const V tail = hn::IfThenElse(hn::Lt(t, hn::Set(d, T(1))), hn::Mul(t, near_q), hn::Mul(ratio, decay));
   const V step = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, T(1)));
   return hn::MulSub(x, step, tail);
