@@ -188,16 +188,14 @@ def in_torch_order(overloads: list[Overload]) -> list[Overload]:
     """Overloads in the order in which torch tries them: alphabetical, but a tensor before a number."""
 
     def key(o: Overload) -> str:
-        names = {"int": "int64_t", "float": "double", "str": "c10::string_view", "ScalarType": "ScalarType"}
+        names = {"int": "int64_t", "float": "double", "str": "c10::string_view"}
+        list_names = {"int": "IntArrayRef", "SymInt": "SymIntArrayRef", "Tensor": "TensorList"}
         text = []
         for a in o.arguments:
-            t = type_text(a.type)
-            base = t.split("[")[0].rstrip("?")
-            list_names = {"int": "IntArrayRef", "Tensor": "TensorList", "float": "ArrayRef<double>"}
             if a.type.is_list:
-                word = list_names.get(base, base) + (f"[{a.type.list_size}]" if a.type.list_size else "")
+                word = list_names.get(a.type.base, a.type.base) + (f"[{a.type.list_size}]" if a.type.list_size else "")
             else:
-                word = names.get(base, base)
+                word = names.get(a.type.base, a.type.base)
             word += "?" if a.type.optional else ""
             text.append(("*, " if a.keyword_only else "") + f"{word} {a.name}" + (f"={a.default}" if a.default else ""))
         return ", ".join(text)

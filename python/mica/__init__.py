@@ -2,8 +2,10 @@
 
 from mica import _C
 from mica._C import *  # noqa: F403
+from mica.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __version__ = "0.1.0"
 
 # The names of the extension that do not begin with an underscore are the package's.
 __all__ = [name for name in dir(_C) if not name.startswith("_")]
+__all__ += ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]

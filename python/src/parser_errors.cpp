@@ -31,15 +31,20 @@ static bool is_parameter(const Param& p, PyObject* keyword) {
   return false;
 }
 
-static std::string unexpected_keyword(const Parser& parser, const Signature& s, bool method, PyObject* kwnames) {
+static std::string unexpected_keyword(const Parser& parser, const Signature& s, bool method, Py_ssize_t nargs,
+                                      PyObject* kwnames) {
   std::string repeated;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
     PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);
+    Py_ssize_t position = 0;
     bool known = false;
-    for (size_t i = 0; i < s.params.size(); ++i)
-      if (!(method && static_cast<int>(i) == s.self_index) && is_parameter(s.params[i], keyword)) known = true;
+    for (size_t i = 0; i < s.params.size() && !known; ++i) {
+      if (method && (static_cast<int>(i) == s.self_index || s.params[i].function_only)) continue;
+      known = is_parameter(s.params[i], keyword);
+      if (known && position < nargs && repeated.empty()) repeated = PyUnicode_AsUTF8(keyword);
+      ++position;
+    }
     if (!known) return cat(parser.name(), "() got an unexpected keyword argument '", PyUnicode_AsUTF8(keyword), "'");
-    repeated = PyUnicode_AsUTF8(keyword);
   }
   return cat(parser.name(), "() got multiple values for argument '", repeated, "'");
 }
@@ -74,7 +79,7 @@ static std::string explain(const Parser& parser, const Signature& s, const Failu
                  type_name(f.object));
     case Failure::UnexpectedKeyword: break;
   }
-  return unexpected_keyword(parser, s, method, kwnames);
+  return unexpected_keyword(parser, s, method, nargs, kwnames);
 }
 
 // Which arguments do not fit, when their number does: "(Tensor, !str!)".
@@ -114,7 +119,6 @@ static std::string marked_types(const Signature& s, bool method, PyObject* const
     if (text.size() > 1) text += ", ";
     text += prefix + (fits ? detailed_type(o) : "!" + detailed_type(o) + "!");
   }
-  if (text.size() > 1 && text.find(", ") == std::string::npos && nargs + num_keywords == 1 && text.back() == ',') text += ",";
   return "\n      didn't match because some of the arguments have invalid types: " + text + ")";
 }
 
@@ -133,7 +137,8 @@ static void list_signatures(const Parser& parser, const std::vector<const Signat
     text += "one of:\n";
     for (const Signature* s : visible) {
       text += " * " + s->str(method);
-      if (s->max_args[method] == nargs + num_keywords) text += marked_types(*s, method, args, nargs, kwnames);
+      if (s->max_args[method] == s->max_positional[method] && s->max_args[method] == nargs + num_keywords)
+        text += marked_types(*s, method, args, nargs, kwnames);
       text += "\n";
     }
   }

@@ -16,7 +16,7 @@ MICA_METHOD(to) {
                 "MemoryFormat? memory_format=None"},
       {kMethod, "Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, *, "
                 "MemoryFormat? memory_format=None"},
-      {kMethod, "Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, "
+      {kMethod, "Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, "
                 "MemoryFormat? memory_format=None"}};
   static constinit Parser parser("to", texts);
   Arguments a;

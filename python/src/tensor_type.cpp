@@ -54,10 +54,16 @@ static int tensor_contains(PyObject* self, PyObject* element) try {
   return raise_current_exception_int();
 }
 
+static PyObject* method_object(PyMethodDef* method) {
+  if (method->ml_flags & METH_CLASS) return PyDescr_NewClassMethod(tensor_type, method);
+  if (!(method->ml_flags & METH_STATIC)) return PyDescr_NewMethod(tensor_type, method);
+  Owned function(PyCFunction_NewEx(method, nullptr, nullptr));
+  return function ? PyStaticMethod_New(function.get()) : nullptr;
+}
+
 static bool add_methods(PyMethodDef* methods) {
   for (; methods->ml_name; ++methods) {
-    Owned descriptor(methods->ml_flags & METH_CLASS ? PyDescr_NewClassMethod(tensor_type, methods)
-                                                    : PyDescr_NewMethod(tensor_type, methods));
+    Owned descriptor(method_object(methods));
     if (!descriptor || PyDict_SetItemString(tensor_type->tp_dict, methods->ml_name, descriptor.get()) < 0) return false;
   }
   return true;
@@ -93,6 +99,7 @@ bool add_tensor(PyObject* module) {
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   tensor_type = add_type(module, &spec);
   if (!tensor_type) return false;
+  tensor_type->tp_name = "Tensor";  // as messages of the interpreter name it; __module__ stays torch
   install_release_hook();
   for (PyMethodDef* methods : {tensor_methods, tensor_conversions, tensor_autograd_methods, torch_function_methods})
     if (!add_methods(methods)) return false;

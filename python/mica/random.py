@@ -1,0 +1,28 @@
+"""The default random stream: seeding it, saving and restoring its state."""
+
+from mica._C import default_generator
+
+
+def manual_seed(seed):
+    """Start the default stream of this seed; returns the generator."""
+    return default_generator.manual_seed(int(seed))
+
+
+def seed():
+    """Seed the default stream from the system's entropy; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed():
+    """The seed that the default stream began with."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state():
+    """The state of the default stream, as a ByteTensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state):
+    """Continue the default stream from a state that get_rng_state() returned."""
+    default_generator.set_state(new_state)

@@ -1,0 +1,114 @@
+"""How calls are understood, and torch's words when they are not."""
+
+import mica as torch
+import pytest
+
+x = torch.ones(2, 3)
+
+
+class Index:
+    def __index__(self):
+        return 1
+
+
+def says(words):
+    return pytest.raises(TypeError, match=f"^{words}$")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: torch.add(x, "a"), r"add\(\): argument 'other' \(position 2\) must be Tensor, not str"),
+        (lambda: x.add("a"), r"add\(\): argument 'other' \(position 1\) must be Tensor, not str"),
+        (lambda: x.add(x, alpha="q"), r"add\(\): argument 'alpha' must be Number, not str"),
+        (lambda: torch.add(x, x, foo=1), r"add\(\) got an unexpected keyword argument 'foo'"),
+        (lambda: torch.add(x, input=x, other=x), r"add\(\) got multiple values for argument 'input'"),
+        (
+            lambda: torch.add(1),
+            r"add\(\) received an invalid combination of arguments - got \(int\), but expected "
+            r"\(Tensor input, Tensor other, \*, Number alpha = 1, Tensor out = None\)",
+        ),
+        (lambda: x.transpose(0), r'transpose\(\) missing 1 required positional arguments: "dim1"'),
+        (lambda: x.transpose(0, 1, 2), r"transpose\(\) takes 2 positional arguments but 3 were given"),
+        (lambda: x.transpose(0, 1.0), r"transpose\(\): argument 'dim1' \(position 2\) must be int, not float"),
+        (lambda: torch.zeros("a"), r"zeros\(\): argument 'size' \(position 1\) must be tuple of ints, not str"),
+        (lambda: torch.zeros(), r'zeros\(\) missing 1 required positional arguments: "size"'),
+        (lambda: torch.zeros((2, 3), 3), r"zeros\(\) takes 1 positional argument but 2 were given"),
+        (lambda: torch.zeros(2, dtype="a"), r"zeros\(\): argument 'dtype' must be torch.dtype, not str"),
+        (lambda: torch.zeros(2, device=3.5), r"zeros\(\): argument 'device' must be torch.device, not float"),
+        (
+            lambda: x.view(2, "a"),
+            r"view\(\): argument 'size' failed to unpack the object at pos 2 with error "
+            r'"type must be tuple of ints,but got str"',
+        ),
+        (lambda: torch.cat(x), r"cat\(\): argument 'tensors' \(position 1\) must be tuple of Tensors, not Tensor"),
+        (lambda: torch.cat([x, 1]), "expected Tensor as element 1 in argument 0, but got int"),
+        (lambda: x.size("a"), r"size\(\): argument 'dim' \(position 1\) must be int, not str"),
+        (lambda: x + "a", r"unsupported operand type\(s\) for \+: 'Tensor' and 'str'"),
+    ],
+)
+def test_refusals(call, words):
+    with says(words):
+        call()
+
+
+def test_a_refusal_lists_the_signatures():
+    with pytest.raises(TypeError) as error:
+        x.sum("a")
+    assert str(error.value) == (
+        "sum() received an invalid combination of arguments - got (str), but expected one of:\n"
+        " * (*, torch.dtype dtype = None)\n"
+        " * (tuple of ints dim, bool keepdim = False, *, torch.dtype dtype = None)\n"
+    )
+
+
+def test_integers_come_in_many_forms():
+    one = torch.tensor(1)
+    for form in (1, (1,), [1], Index(), one, (one,), torch.Size([1])):
+        assert x.sum(form).tolist() == [3.0, 3.0]
+    for form in (True, 1.0, "1", torch.tensor(1.0)):
+        with pytest.raises(TypeError):
+            x.sum(form)
+
+
+def test_sizes_may_be_spread_out():
+    assert x.view(3, 2).shape == x.view((3, 2)).shape == x.view([3, 2]).shape == x.view(torch.Size([3, 2])).shape
+    assert torch.zeros(2, 3).shape == torch.zeros((2, 3)).shape == torch.zeros(size=(2, 3)).shape
+    assert x.permute(1, 0).shape == (3, 2)
+
+
+def test_numpy_names():
+    assert x.sum(axis=1, keepdims=True).shape == (2, 1)
+    assert torch.add(x1=x, x2=x).tolist() == torch.add(input=x, other=x).tolist()
+
+
+def test_numbers_stand_for_tensors_where_torch_has_it():
+    assert torch.add(2, x).tolist() == (x + 2).tolist()
+    assert torch.mul(2, x).dtype is torch.float32
+    assert torch.add(torch.ones(2, dtype=torch.int8), 2).dtype is torch.int8
+
+
+def test_out():
+    out = torch.empty(0)
+    assert torch.add(x, x, out=out) is out and out.tolist() == [[2.0] * 3] * 2
+
+
+def test_factory_keywords():
+    t = torch.zeros(2, dtype=torch.float64, layout=torch.strided, device="cpu", pin_memory=False, requires_grad=True)
+    assert t.dtype is torch.float64 and t.requires_grad and t.is_leaf
+    assert torch.zeros(2, dtype=float).dtype is torch.float64 and torch.zeros(2, dtype=int).dtype is torch.int64
+    assert torch.zeros(2, device=torch.device("meta")).is_meta
+    assert torch.zeros(2, dtype=None, device=None).dtype is torch.get_default_dtype()
+
+
+def test_keywords_need_not_be_interned():
+    name = "".join(["keep", "dim"])
+    assert x.sum(1, **{name: True}).shape == (2, 1)
+
+
+def test_errors_have_torch_types():
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 2"):
+        x[5]
+    with pytest.raises(RuntimeError, match="a Tensor with 6 elements cannot be converted to Scalar"):
+        x.item()
+    assert issubclass(torch.OutOfMemoryError, RuntimeError)

@@ -1,0 +1,122 @@
+"""A tensor and its Python object have one identity, whoever holds them."""
+
+import gc
+import weakref
+
+import mica as torch
+import pytest
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+def grad_holder():
+    """A leaf whose gradient is held by C++ alone."""
+    x = torch.ones(2, requires_grad=True)
+    x.sum().backward()
+    return x
+
+
+def test_one_object_per_tensor():
+    x = grad_holder()
+    assert x.grad is x.grad
+    assert x.grad_fn is None and x.is_leaf
+
+
+def test_attributes_outlive_the_last_python_reference():
+    x = grad_holder()
+    x.grad.note = "kept"
+    gc.collect()
+    assert x.grad.note == "kept"
+    x.grad.note = "changed"  # ownership has gone back and forth once by now
+    assert x.grad.note == "changed"
+
+
+def test_weak_references_see_one_life():
+    x = grad_holder()
+    seen = weakref.ref(x.grad)
+    assert seen() is x.grad
+    x.grad = None
+    assert seen() is None
+
+
+def test_a_subclass_stays_what_it_is():
+    x = torch.ones(2, requires_grad=True)
+    x.grad = torch.ones(2).as_subclass(Sub)
+    assert type(x.grad) is Sub
+    x.grad.note = 1
+    gc.collect()
+    for _ in range(3):
+        assert type(x.grad) is Sub and x.grad.note == 1
+
+
+def test_slots_of_a_subclass_survive():
+    class Slotted(torch.Tensor):
+        __slots__ = ("extra",)
+
+    x = torch.ones(2, requires_grad=True)
+    g = torch.ones(2).as_subclass(Slotted)
+    g.extra = [1, 2]
+    x.grad = g
+    del g
+    for _ in range(3):
+        assert x.grad.extra == [1, 2]
+
+
+def test_a_weakly_referenced_object_can_outlive_its_owner():
+    x = grad_holder()
+    seen = weakref.ref(x.grad)
+    alive = seen()
+    x.grad = None
+    assert alive.tolist() == [1.0, 1.0]
+    del alive
+    assert seen() is None
+
+
+def test_attributes_make_cycles_that_are_collected():
+    x = torch.ones(2)
+    x.me = x
+    seen = weakref.ref(x)
+    del x
+    gc.collect()
+    assert seen() is None
+
+
+def test_plain_tensors_are_not_tracked():
+    assert not gc.is_tracked(torch.ones(2))
+
+
+def test_many_wrappers_come_and_go():
+    x = torch.ones(300, 2)
+    for _ in range(3):
+        rows = [x[i] for i in range(300)]
+        assert sum(r[0].item() for r in rows) == 300
+        del rows
+
+
+def test_hash_and_equality():
+    x, y = torch.ones(2), torch.ones(2)
+    assert len({x, y, x}) == 2
+    assert (x == y).tolist() == [True, True] and (x == None) is False  # noqa: E711
+
+
+@pytest.mark.parametrize("make", [lambda: torch.Tensor(2, 3), lambda: torch.Tensor([[1, 2, 3]] * 2)])
+def test_the_old_constructor(make):
+    assert make().shape == (2, 3) and make().dtype is torch.float32
+
+
+def test_subclass_constructor():
+    s = Sub([1, 2])
+    assert type(s) is Sub and s.tolist() == [1.0, 2.0]
+    data = torch.ones(2)
+    p = torch.Tensor._make_subclass(Sub, data, True)
+    assert p.requires_grad and p.data_ptr() == data.data_ptr() and not data.requires_grad
+
+
+def test_methods_can_be_added_to_the_class():
+    torch.Tensor.doubled = lambda self: self + self
+    try:
+        assert torch.ones(2).doubled().tolist() == [2.0, 2.0]
+    finally:
+        del torch.Tensor.doubled

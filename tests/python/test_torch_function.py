@@ -1,0 +1,118 @@
+"""__torch_function__: who is asked, in which order, with what."""
+
+import mica as torch
+import pytest
+
+
+class Recorder:
+    """Not a tensor; answers every call with what it was asked."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func, types, args, kwargs
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+class Logged(torch.Tensor):
+    calls = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Disabled(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+def test_functions_hand_over_the_call():
+    r = Recorder()
+    func, types, args, kwargs = torch.sum(r, dim=0)
+    assert func is torch.sum and types == (Recorder,) and args == (r,) and kwargs == {"dim": 0}
+    x = torch.ones(2)
+    assert torch.add(x, r)[0] is torch.add
+    assert torch.add(x, r)[3] is None
+    assert torch.cat([x, r])[0] is torch.cat
+    assert x.add(r)[0] == torch.Tensor.add
+    assert x.view(r)[0] == torch.Tensor.view
+    assert torch.zeros(r)[0] is torch.zeros
+
+
+def test_operators_hand_over_the_call():
+    x, r = torch.ones(2), Recorder()
+    assert (x + r)[0] == torch.Tensor.add
+    assert (r + x)[0] == torch.Tensor.add and (r + x)[2] == (x, r)
+    assert (x == r)[0] == torch.Tensor.eq
+    assert x[r][0] == torch.Tensor.__getitem__
+
+
+def test_a_subclass_gets_its_own_kind_back():
+    s = torch.ones(2, 3).as_subclass(Sub)
+    for result in (s + 1, 1 - s, s + torch.ones(3), torch.ones(3) * s, s.sum(), s[0], s.view(3, 2), torch.add(s, s), -s):
+        assert type(result) is Sub
+    assert all(type(row) is Sub for row in s)
+    assert type(s.shape) is torch.Size and type(s.sum().item()) is float
+    assert type(s.detach()) is Sub
+
+
+def test_a_subclass_may_watch():
+    s = torch.ones(2).as_subclass(Logged)
+    Logged.calls.clear()
+    result = s.add(1)
+    assert type(result) is Logged and torch.Tensor.add in Logged.calls
+
+
+def test_a_disabled_class_is_plain():
+    d = torch.ones(2).as_subclass(Disabled)
+    assert type(d + 1) is torch.Tensor and type(d.sum()) is torch.Tensor
+
+
+def test_not_implemented_by_all_is_an_error():
+    class No:
+        @classmethod
+        def __torch_function__(cls, *args, **kwargs):
+            return NotImplemented
+
+    with pytest.raises(TypeError, match="all __torch_function__ handlers returned NotImplemented"):
+        torch.add(torch.ones(1), No())
+
+
+def test_subclasses_are_asked_before_their_bases():
+    order = []
+
+    class Base:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            order.append(cls)
+            return NotImplemented
+
+    class Derived(Base):
+        pass
+
+    with pytest.raises(TypeError):
+        torch.add(Base(), Derived())
+    assert order == [Derived, Base]
+
+
+def test_a_mode_sees_every_call():
+    seen = []
+
+    class Mode:
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    torch._C._push_on_torch_function_stack(Mode())
+    try:
+        torch.add(x, x)
+        x + x
+    finally:
+        torch._C._pop_torch_function_stack()
+    assert seen == [torch.add, torch.Tensor.add]
+    torch.add(x, x)
+    assert len(seen) == 2
