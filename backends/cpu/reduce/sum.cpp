@@ -1,64 +1,165 @@
-// sum: a first, plain version.
-#include "backends/cpu/visit_dtype.h"
-#include "mica/array_ref.h"
+// sum, mean, nansum.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/reduce/sum.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
-namespace mica::cpu {
+#include "backends/cpu/reduce/reduction-inl.h"
+#include "backends/cpu/reduce/sum_runs-inl.h"
+#include "backends/cpu/simd_register.h"
 
-namespace {
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+template <class T, class Map = Itself>
+struct Sum;
+
+template <class Map>
+struct Sum<float, Map> {
+  using Loaded = float;
+  using Accumulator = double;
+  static void start(double& a) { a = 0; }
+  static void row(double& a, const float* x, int64_t n, int64_t, const void*) { sum_run<Map>(x, n, a); }
+  static void columns(double* a, const float* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+    sum_columns<Map>(x, columns, row_stride, count, a);
+  }
+  static void merge(double& a, double b) { a += b; }
+  static double result(double a, int64_t, const void*) { return a; }
+};
+
+template <class Map>
+struct Sum<double, Map> {
+  using Loaded = double;
+  using Accumulator = Compensated;
+  static void start(Compensated& a) { a = {0, 0}; }
+  static void row(Compensated& a, const double* x, int64_t n, int64_t, const void*) { sum_run<Map>(x, n, a); }
+  static void columns(Compensated* a, const double* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+    sum_columns<Map>(x, columns, row_stride, count, a);
+  }
+  static void merge(Compensated& a, const Compensated& b) {
+    a.add(b.sum);
+    a.error += b.error;
+  }
+  static double result(const Compensated& a, int64_t, const void*) { return a.value(); }
+};
+
+// Wraps around, and therefore adds unsigned.
+template <class Map>
+struct Sum<int64_t, Map> {
+  using Loaded = uint64_t;
+  using Accumulator = uint64_t;
+  static void start(uint64_t& a) { a = 0; }
+  static void row(uint64_t& a, const uint64_t* x, int64_t n, int64_t, const void*) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += x[i];
+    a += sum;
+  }
+  static void columns(uint64_t* a, const uint64_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+    for (int64_t r = 0; r < count; ++r) {
+      const uint64_t* p = x + r * row_stride;
+#pragma GCC ivdep
+      for (int64_t j = 0; j < columns; ++j) a[j] += p[j];
+    }
+  }
+  static void merge(uint64_t& a, uint64_t b) { a += b; }
+  static int64_t result(uint64_t a, int64_t, const void*) { return static_cast<int64_t>(a); }
+};
+
+struct CompensatedComplex {
+  Compensated re, im;
+};
+
+template <class R, class Map>
+struct Sum<std::complex<R>, Map> {
+  using Loaded = std::complex<R>;
+  using Accumulator = CompensatedComplex;
+  static void start(Accumulator& a) { a = {{0, 0}, {0, 0}}; }
+  static void row(Accumulator& a, const Loaded* x, int64_t n, int64_t, const void*) {
+    for (int64_t i = 0; i < n;) {
+      const int64_t end = std::min<int64_t>(n, i + 64);
+      double re[4] = {}, im[4] = {};
+      for (; i + 4 <= end; i += 4)
+        for (int k = 0; k < 4; ++k) {
+          re[k] += x[i + k].real();
+          im[k] += x[i + k].imag();
+        }
+      for (; i < end; ++i) {
+        re[0] += x[i].real();
+        im[0] += x[i].imag();
+      }
+      a.re.add((re[0] + re[1]) + (re[2] + re[3]));
+      a.im.add((im[0] + im[1]) + (im[2] + im[3]));
+    }
+  }
+  static void columns(Accumulator* a, const Loaded* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+    for (int64_t r = 0; r < count; ++r) {
+      const Loaded* p = x + r * row_stride;
+      for (int64_t j = 0; j < columns; ++j) {
+        a[j].re.add(p[j].real());
+        a[j].im.add(p[j].imag());
+      }
+    }
+  }
+  static void merge(Accumulator& a, const Accumulator& b) {
+    a.re.add(b.re.sum);
+    a.im.add(b.im.sum);
+    a.re.error += b.re.error;
+    a.im.error += b.im.error;
+  }
+  static complex128 result(const Accumulator& a, int64_t, const void*) { return {a.re.value(), a.im.value()}; }
+};
 
 template <class T>
-struct Accumulator {
-  using type = T;
-};
-template <>
-struct Accumulator<Half> {
-  using type = double;
-};
-template <>
-struct Accumulator<BFloat16> {
-  using type = double;
-};
-template <>
-struct Accumulator<float> {
-  using type = double;
+struct Mean : Sum<T> {
+  static auto result(const typename Sum<T>::Accumulator& a, int64_t count, const void* context) {
+    return Sum<T>::result(a, count, context) / static_cast<double>(count);
+  }
 };
 
-void sum_kernel(const TensorView& out, const TensorView& self, uint64_t) {
-  visit_number_bool("sum", self.dtype, [&]<class T>(Tag<T>) {
-    using A = typename Accumulator<T>::type;
-    const int n = self.ndim;
-    DimVector index(n, 0);
-    auto* result = out.ptr<T>();
-    // Walk the outputs; for each, all inputs of its reduced dimensions.
-    for (int64_t o = 0; o < out.numel; ++o) {
-      int64_t rest = o, in = 0, at = 0;
-      for (int d = n - 1; d >= 0; --d) {
-        const int64_t i = rest % out.sizes[d];
-        rest /= out.sizes[d];
-        in += i * self.strides[d];
-        at += i * out.strides[d];
-      }
-      A total{};
-      for (int d = 0; d < n; ++d) index[d] = 0;
-      bool more = self.numel > 0;
-      while (more) {
-        int64_t p = in;
-        for (int d = 0; d < n; ++d) p += index[d] * self.strides[d];
-        total = static_cast<A>(total + static_cast<A>(self.ptr<T>()[p]));
-        int d = n - 1;
-        for (; d >= 0; --d) {
-          if (out.sizes[d] != 1) continue;
-          if (++index[d] < self.sizes[d]) break;
-          index[d] = 0;
-        }
-        more = d >= 0;
-      }
-      result[at] = static_cast<T>(total);
+// Several dtypes are loaded as T, and several may be written.
+template <class Op, class T>
+void run(const char* name, const TensorView& out, const TensorView& self, uint64_t dims) {
+  const TensorView* outputs[] = {&out};
+  visit_stored<T>(name, out.dtype, [&]<class Out>(Tag<Out>) {
+    constexpr Reduction reduction = reduction_of<Op>(finish_all<Op, Out>);
+    run_reduction(reduction, load_number(name, self.dtype), outputs, self, dims);
+  });
+}
+
+void sum_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  visit_loaded(self.dtype, [&]<class T>(Tag<T>) { run<Sum<T>, T>("sum_cpu", out, self, dims); });
+}
+
+void mean_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  visit_loaded(self.dtype, [&]<class T>(Tag<T>) {
+    if constexpr (!std::is_same_v<T, int64_t>) {
+      run<Mean<T>, T>("mean_cpu", out, self, dims);
+    } else {
+      unsupported_dtype("mean_cpu", self.dtype);
     }
   });
 }
 
-MICA_REGISTER_CPU(reduce_sum, sum_kernel);
+void nansum_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  visit_loaded(self.dtype, [&]<class T>(Tag<T>) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+      run<Sum<T, NanAsZero>, T>("nansum_cpu", out, self, dims);
+    } else {
+      run<Sum<T>, T>("nansum_cpu", out, self, dims);
+    }
+  });
+}
 
-}  // namespace
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+HWY_EXPORT(sum_kernel);
+HWY_EXPORT(mean_kernel);
+HWY_EXPORT(nansum_kernel);
+MICA_REGISTER_SIMD(reduce_sum, sum_kernel);
+MICA_REGISTER_SIMD(reduce_mean, mean_kernel);
+MICA_REGISTER_SIMD(reduce_nansum, nansum_kernel);
 }  // namespace mica::cpu
+#endif

@@ -1,0 +1,181 @@
+// Sums of contiguous runs and of columns. Vectors add in blocks short enough to keep rounding errors small; blocks of floats meet in
+// doubles, blocks of doubles in a compensated sum.
+
+#if defined(MICA_CPU_REDUCE_SUM_RUNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_REDUCE_SUM_RUNS_INL_H_
+#undef MICA_CPU_REDUCE_SUM_RUNS_INL_H_
+#else
+#define MICA_CPU_REDUCE_SUM_RUNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/memory-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What is summed in place of an element; zero stays zero.
+struct Itself {
+  template <class D, class V>
+  static HWY_INLINE V map(D, V v) {
+    return v;
+  }
+};
+struct NanAsZero {
+  template <class D, class V>
+  static HWY_INLINE V map(D, V v) {
+    return hn::IfThenElseZero(hn::Eq(v, v), v);
+  }
+};
+struct Magnitude {
+  template <class D, class V>
+  static HWY_INLINE V map(D, V v) {
+    return hn::Abs(v);
+  }
+};
+
+// A sum of doubles with the rounding errors kept apart.
+struct Compensated {
+  double sum, error;
+  HWY_INLINE void add(double v) {
+    const double total = sum + v, from_v = total - sum;
+    error += (sum - (total - from_v)) + (v - from_v);
+    sum = total;
+  }
+  // At infinity the error is NaN, and the sum is right without it.
+  HWY_INLINE double value() const { return std::isfinite(error) ? sum + error : sum; }
+};
+
+// The running total of vectors. (Constructors that the compiler writes would not be compiled for the target.)
+template <class D>
+struct VectorTotal;
+
+template <FloatLanes D>
+struct VectorTotal<D> {
+  using DD = hn::Repartition<double, D>;
+  hn::VFromD<DD> lower, upper;
+  HWY_INLINE VectorTotal() : lower(hn::Zero(DD())), upper(hn::Zero(DD())) {}
+  HWY_INLINE void add(hn::VFromD<D> v) {
+    const hn::Half<D> dh;
+    lower = hn::Add(lower, hn::PromoteTo(DD(), hn::LowerHalf(dh, v)));
+    upper = hn::Add(upper, hn::PromoteTo(DD(), hn::UpperHalf(dh, v)));
+  }
+  HWY_INLINE void add_to(double& total) const { total += hn::GetLane(hn::SumOfLanes(DD(), hn::Add(lower, upper))); }
+};
+
+template <DoubleLanes D>
+struct VectorTotal<D> {
+  hn::VFromD<D> sum, error;
+  HWY_INLINE VectorTotal() : sum(hn::Zero(D())), error(hn::Zero(D())) {}
+  HWY_INLINE void add(hn::VFromD<D> v) {
+    const auto t = two_sum(sum, v);
+    sum = t.hi;
+    error = hn::Add(error, t.lo);
+  }
+  HWY_INLINE void add_to(Compensated& total) const {
+    HWY_ALIGN double sums[hn::MaxLanes(D())];
+    hn::Store(sum, D(), sums);
+    for (size_t i = 0; i < hn::Lanes(D()); ++i) total.add(sums[i]);
+    total.error += hn::GetLane(hn::SumOfLanes(D(), error));
+  }
+};
+
+template <class V>
+HWY_INLINE V sum_of_eight(V a, V b, V c, V d, V e, V f, V g, V h) {
+  return hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)), hn::Add(hn::Add(e, f), hn::Add(g, h)));
+}
+
+HWY_INLINE void add_one(double& total, double v) { total += v; }
+HWY_INLINE void add_one(Compensated& total, double v) { total.add(v); }
+
+// Adds x[0..n) to total: a double for floats, a Compensated for doubles.
+template <class Map, class T, class Total>
+HWY_INLINE void sum_run(const T* x, int64_t n, Total& result) {
+  const hn::ScalableTag<T> d;
+  using V = hn::VFromD<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = 8 * lanes;
+  if (n < 8) {
+    const hn::CappedTag<T, 1> d1;
+    for (int64_t i = 0; i < n; ++i) add_one(result, hn::GetLane(Map::map(d1, hn::LoadU(d1, x + i))));
+    return;
+  }
+  VectorTotal<decltype(d)> total;
+  int64_t i = 0;
+  while (n - i >= step) {
+    const int64_t end = i + std::min<int64_t>((n - i) / step, 16) * step;
+#define MICA_AT(k) Map::map(d, hn::LoadU(d, x + i + k * lanes))
+    V a = MICA_AT(0), b = MICA_AT(1), c = MICA_AT(2), e = MICA_AT(3), f = MICA_AT(4), g = MICA_AT(5), h = MICA_AT(6), k = MICA_AT(7);
+    for (i += step; i < end; i += step) {
+      a = hn::Add(a, MICA_AT(0));
+      b = hn::Add(b, MICA_AT(1));
+      c = hn::Add(c, MICA_AT(2));
+      e = hn::Add(e, MICA_AT(3));
+      f = hn::Add(f, MICA_AT(4));
+      g = hn::Add(g, MICA_AT(5));
+      h = hn::Add(h, MICA_AT(6));
+      k = hn::Add(k, MICA_AT(7));
+    }
+#undef MICA_AT
+    total.add(sum_of_eight(a, b, c, e, f, g, h, k));
+  }
+  if (i < n) {
+    V rest = hn::Zero(d);
+    for (; i + lanes <= n; i += lanes) rest = hn::Add(rest, Map::map(d, hn::LoadU(d, x + i)));
+    if (i < n) rest = hn::Add(rest, Map::map(d, load_first(d, x + i, n - i)));
+    total.add(rest);
+  }
+  total.add_to(result);
+}
+
+template <class V, class D>
+HWY_INLINE void add_columns(double* total, D, V v) {
+  const hn::Repartition<double, D> dd;
+  const hn::Half<D> dh;
+  const size_t half = hn::Lanes(dd);
+  hn::StoreU(hn::Add(hn::LoadU(dd, total), hn::PromoteTo(dd, hn::LowerHalf(dh, v))), dd, total);
+  hn::StoreU(hn::Add(hn::LoadU(dd, total + half), hn::PromoteTo(dd, hn::UpperHalf(dh, v))), dd, total + half);
+}
+
+template <class V, class D>
+HWY_INLINE void add_columns(Compensated* total, D d, V v) {
+  HWY_ALIGN double lanes[hn::MaxLanes(D())];
+  hn::Store(v, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) total[i].add(lanes[i]);
+}
+
+// Adds x[j], x[j + row_stride]... (count of them) to total[j], for every column j.
+template <class Map, class T, class Total>
+HWY_INLINE void sum_columns(const T* x, int64_t columns, int64_t row_stride, int64_t count, Total* total) {
+  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 1> d1;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t r = 0;
+  for (; r + 8 <= count; r += 8) {
+    const T* p = x + r * row_stride;
+    int64_t j = 0;
+#define MICA_ROW(k) Map::map(d, hn::LoadU(d, p + k * row_stride + j))
+    for (; j + lanes <= columns; j += lanes)
+      add_columns(total + j, d,
+                  sum_of_eight(MICA_ROW(0), MICA_ROW(1), MICA_ROW(2), MICA_ROW(3), MICA_ROW(4), MICA_ROW(5), MICA_ROW(6), MICA_ROW(7)));
+#undef MICA_ROW
+#define MICA_ROW(k) Map::map(d1, hn::LoadU(d1, p + k * row_stride + j))
+    for (; j < columns; ++j)
+      add_one(total[j], hn::GetLane(sum_of_eight(MICA_ROW(0), MICA_ROW(1), MICA_ROW(2), MICA_ROW(3), MICA_ROW(4), MICA_ROW(5),
+                                                    MICA_ROW(6), MICA_ROW(7))));
+#undef MICA_ROW
+  }
+  for (; r < count; ++r) {
+    const T* p = x + r * row_stride;
+    int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes) add_columns(total + j, d, Map::map(d, hn::LoadU(d, p + j)));
+    for (; j < columns; ++j) add_one(total[j], hn::GetLane(Map::map(d1, hn::LoadU(d1, p + j))));
+  }
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
