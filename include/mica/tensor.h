@@ -24,6 +24,9 @@ namespace indexing {
 struct TensorIndex;
 }
 
+// Whether a view's base has joined the graph since the view was made (src/autograd).
+bool view_requires_grad(const TensorImpl* t);
+
 class Tensor {
  public:
   Tensor() = default;  // undefined: also how an absent optional tensor is passed
@@ -93,12 +96,14 @@ class Tensor {
   }
 
   // autograd (src/autograd)
-  bool requires_grad() const { return impl_->requires_grad_leaf || impl_->has_grad_fn; }
+  bool requires_grad() const {
+    return impl_->requires_grad_leaf || impl_->has_grad_fn || (impl_->autograd && view_requires_grad(impl_.get()));
+  }
   const Tensor& set_requires_grad(bool value = true) const;
   Tensor grad() const;
   void set_grad(const Tensor& g) const;
   Node* grad_fn() const;
-  bool is_leaf() const { return !impl_->has_grad_fn; }
+  bool is_leaf() const { return !impl_->has_grad_fn && (!impl_->autograd || !grad_fn()); }
   int64_t output_nr() const;
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
                 TensorList inputs = {}) const;
