@@ -267,7 +267,11 @@ def return_type_name(group: Group, out: bool = False) -> str:
 
 
 def is_named(schema: Schema) -> bool:
-    return len(schema.returns) > 1 and all(r.name for r in schema.returns) and all(r.type.is_tensor for r in schema.returns)
+    return (
+        len(schema.returns) > 1
+        and all(r.name for r in schema.returns)
+        and all(r.type.is_tensor for r in schema.returns)
+    )
 
 
 def body(group: Group, o: Overload, number: int) -> list[str]:
@@ -287,7 +291,9 @@ def body(group: Group, o: Overload, number: int) -> list[str]:
         return [*lines, "    }"]
     if "inplace" in by_name and not schema.has_argument("inplace"):
         index = o.index(o.arguments[0].name)
-        lines.append(f"      if (a.flag({o.index('inplace')})) MICA_RETURN_ARGUMENT({index}, mica::{name}_({call_arguments}));")
+        lines.append(
+            f"      if (a.flag({o.index('inplace')})) MICA_RETURN_ARGUMENT({index}, mica::{name}_({call_arguments}));"
+        )
     if o.out:
         lines += out_call(group, o, call_arguments)
     lines.append("      " + plain_return(group, o, f"mica::{name}({call_arguments})"))
@@ -371,7 +377,9 @@ def return_types(group: Group) -> list[str]:
     fields = ", ".join(f'"{r.name}"' for r in named[0].schema.returns)
     lines = [f'static constinit ReturnType {return_type_name(group)}{{"{group.name}", {{{fields}}}}};']
     if any(o.out for o in named):
-        lines.append(f'static constinit ReturnType {return_type_name(group, True)}{{"{group.name}_out", {{{fields}}}}};')
+        lines.append(
+            f'static constinit ReturnType {return_type_name(group, True)}{{"{group.name}_out", {{{fields}}}}};'
+        )
     return lines
 
 

@@ -16,10 +16,10 @@ WarningHandler set_warning_handler(WarningHandler handler);  // null restores th
 void warn(std::string_view message);
 
 // Warns the first time only that this place is reached.
-#define MICA_WARN_ONCE(...)                                              \
-  do {                                                                   \
-    static std::atomic<bool> warned{false};                              \
-    if (!warned.exchange(true)) ::mica::warn(::mica::cat(__VA_ARGS__));  \
+#define MICA_WARN_ONCE(...)                                             \
+  do {                                                                  \
+    static std::atomic<bool> warned{false};                             \
+    if (!warned.exchange(true)) ::mica::warn(::mica::cat(__VA_ARGS__)); \
   } while (0)
 
 }  // namespace mica

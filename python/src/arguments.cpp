@@ -24,9 +24,7 @@ bool is_numpy_scalar(PyObject* o) {
   return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(generic));
 }
 
-static bool is_plain_0dim(PyObject* o) {
-  return is_tensor(o) && unwrap(o).dim() == 0 && !unwrap(o).requires_grad();
-}
+static bool is_plain_0dim(PyObject* o) { return is_tensor(o) && unwrap(o).dim() == 0 && !unwrap(o).requires_grad(); }
 
 bool is_int_like(PyObject* o) {
   if (PyLong_CheckExact(o)) [[likely]]
@@ -137,9 +135,7 @@ const Tensor& Arguments::tensor_slow(PyObject* o) {
   return slot;
 }
 
-Scalar Arguments::scalar(int i) const {
-  return values_[i] ? scalar_from_object(values_[i]) : param(i).default_scalar;
-}
+Scalar Arguments::scalar(int i) const { return values_[i] ? scalar_from_object(values_[i]) : param(i).default_scalar; }
 int64_t Arguments::integer(int i) const { return values_[i] ? int_from_object(values_[i]) : param(i).default_int; }
 double Arguments::number(int i) const {
   return values_[i] ? double_from_object(values_[i]) : param(i).default_scalar.to_double();
@@ -163,10 +159,11 @@ int64_t Arguments::element(int i, PyObject* item, Py_ssize_t position) const {
     return value;
   if (!is_int_like(item)) {
     const char* got = Py_TYPE(item)->tp_name;
-    PyErr_Format(PyExc_TypeError,
-                 "%s(): argument '%U' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but "
-                 "got %s\"",
-                 parser_->name(), param(i).name, position + 1, got);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s(): argument '%U' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but "
+        "got %s\"",
+        parser_->name(), param(i).name, position + 1, got);
     throw PythonError();
   }
   return int_from_object(item);

@@ -46,9 +46,7 @@ static Device device_from_string(PyObject* o) {
   return device;
 }
 
-bool is_device_like(PyObject* o) {
-  return is_device(o) || PyUnicode_Check(o) || (PyLong_Check(o) && !PyBool_Check(o));
-}
+bool is_device_like(PyObject* o) { return is_device(o) || PyUnicode_Check(o) || (PyLong_Check(o) && !PyBool_Check(o)); }
 
 Device device_from_object(PyObject* o) {
   if (is_device(o)) return device_of(o);
@@ -61,7 +59,8 @@ static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try
   static const char* names_of_copy[] = {"device", nullptr};
   PyObject *type = nullptr, *index = Py_None;
   if (kwargs && PyDict_GetItemString(kwargs, "device")) {
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", const_cast<char**>(names_of_copy), &type)) return nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", const_cast<char**>(names_of_copy), &type))
+      return nullptr;
   } else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index)) {
     return nullptr;
   }
@@ -70,8 +69,8 @@ static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try
   if (is_device(type) && index == Py_None) return Py_NewRef(type);
   Device device = device_from_object(type);
   if (index != Py_None) {
-    MICA_CHECK(device.index < 0, "type (string) must not include an index because index was passed explicitly: ",
-               device.str());
+    MICA_CHECK(device.index < 0,
+               "type (string) must not include an index because index was passed explicitly: ", device.str());
     device.index = device_from_index(index).index;
   }
   return device_object(device);
@@ -130,9 +129,8 @@ static PyObject* device_exit(PyObject*, PyObject*) {
 }
 
 bool add_device(PyObject* module) {
-  static PyGetSetDef attributes[] = {{"type", get_type, nullptr, nullptr, nullptr},
-                                     {"index", get_index, nullptr, nullptr, nullptr},
-                                     {}};
+  static PyGetSetDef attributes[] = {
+      {"type", get_type, nullptr, nullptr, nullptr}, {"index", get_index, nullptr, nullptr, nullptr}, {}};
   static PyMethodDef methods[] = {{"__enter__", device_enter, METH_NOARGS, nullptr},
                                   {"__exit__", device_exit, METH_VARARGS, nullptr},
                                   {"__reduce__", device_reduce, METH_NOARGS, nullptr},

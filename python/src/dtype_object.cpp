@@ -61,12 +61,10 @@ bool add_dtypes(PyObject* module) {
                                      {"is_signed", get_is_signed, nullptr, nullptr, nullptr},
                                      {"itemsize", get_itemsize, nullptr, "The bytes of one element.", nullptr},
                                      {}};
-  static PyMethodDef methods[] = {{"to_complex", dtype_to_complex, METH_NOARGS, nullptr},
-                                  {"to_real", dtype_to_real, METH_NOARGS, nullptr},
-                                  {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
-                                  {"__copy__", dtype_copy, METH_NOARGS, nullptr},
-                                  {"__deepcopy__", dtype_copy, METH_O, nullptr},
-                                  {}};
+  static PyMethodDef methods[] = {
+      {"to_complex", dtype_to_complex, METH_NOARGS, nullptr}, {"to_real", dtype_to_real, METH_NOARGS, nullptr},
+      {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},     {"__copy__", dtype_copy, METH_NOARGS, nullptr},
+      {"__deepcopy__", dtype_copy, METH_O, nullptr},          {}};
   static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
                                 {Py_tp_getset, attributes},
                                 {Py_tp_methods, methods},

@@ -47,30 +47,30 @@ PyObject* new_result(const TensorOptions& options, Tensor result);  // applies o
 // ---- the body of an entry
 
 // Evaluates a call of the engine, without the interpreter lock if the tensors are large, and returns its result.
-#define MICA_RETURN(...)               \
-  do {                                 \
-    Unlocked unlocked(a.large());      \
-    auto engine_result = __VA_ARGS__;  \
-    unlocked.lock();                   \
+#define MICA_RETURN(...)                        \
+  do {                                          \
+    Unlocked unlocked(a.large());               \
+    auto engine_result = __VA_ARGS__;           \
+    unlocked.lock();                            \
     return to_python(std::move(engine_result)); \
   } while (0)
 
 // The same for a named tuple.
-#define MICA_RETURN_NAMED(return_type, ...) \
-  do {                                      \
-    Unlocked unlocked(a.large());           \
-    auto engine_result = __VA_ARGS__;       \
-    unlocked.lock();                        \
+#define MICA_RETURN_NAMED(return_type, ...)                   \
+  do {                                                        \
+    Unlocked unlocked(a.large());                             \
+    auto engine_result = __VA_ARGS__;                         \
+    unlocked.lock();                                          \
     return to_python(std::move(engine_result), &return_type); \
   } while (0)
 
 // The same for a factory.
-#define MICA_RETURN_NEW(count, options, ...)                          \
-  do {                                                                \
-    Unlocked unlocked(a.large() || (count) > kUnlockElements);        \
-    Tensor engine_result = __VA_ARGS__;                               \
-    unlocked.lock();                                                  \
-    return new_result(options, std::move(engine_result));             \
+#define MICA_RETURN_NEW(count, options, ...)                   \
+  do {                                                         \
+    Unlocked unlocked(a.large() || (count) > kUnlockElements); \
+    Tensor engine_result = __VA_ARGS__;                        \
+    unlocked.lock();                                           \
+    return new_result(options, std::move(engine_result));      \
   } while (0)
 
 // The same for a call that changes an argument, which is also the result.

@@ -11,14 +11,22 @@ PyObject* out_of_memory_error = nullptr;
 
 static PyObject* exception_type(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::Index: return PyExc_IndexError;
-    case ErrorKind::Type: return PyExc_TypeError;
-    case ErrorKind::Value: return PyExc_ValueError;
-    case ErrorKind::NotImplemented: return PyExc_NotImplementedError;
-    case ErrorKind::OutOfMemory: return out_of_memory_error;
-    case ErrorKind::Attribute: return PyExc_AttributeError;
-    case ErrorKind::Buffer: return PyExc_BufferError;
-    case ErrorKind::Runtime: break;
+    case ErrorKind::Index:
+      return PyExc_IndexError;
+    case ErrorKind::Type:
+      return PyExc_TypeError;
+    case ErrorKind::Value:
+      return PyExc_ValueError;
+    case ErrorKind::NotImplemented:
+      return PyExc_NotImplementedError;
+    case ErrorKind::OutOfMemory:
+      return out_of_memory_error;
+    case ErrorKind::Attribute:
+      return PyExc_AttributeError;
+    case ErrorKind::Buffer:
+      return PyExc_BufferError;
+    case ErrorKind::Runtime:
+      break;
   }
   return PyExc_RuntimeError;
 }
@@ -89,9 +97,9 @@ bool install_warning_handler() {
 }
 
 bool add_exceptions(PyObject* module) {
-  out_of_memory_error = PyErr_NewExceptionWithDoc(
-      "torch.OutOfMemoryError", "Raised when a device has not enough memory left for an allocation.", PyExc_RuntimeError,
-      nullptr);
+  out_of_memory_error = PyErr_NewExceptionWithDoc("torch.OutOfMemoryError",
+                                                  "Raised when a device has not enough memory left for an allocation.",
+                                                  PyExc_RuntimeError, nullptr);
   return out_of_memory_error && PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
 }
 

@@ -9,8 +9,7 @@
 namespace mica::python {
 
 struct GeneratorObject {
-  PyObject_HEAD
-  Generator generator;
+  PyObject_HEAD Generator generator;
 };
 extern PyTypeObject* generator_type;
 inline bool is_generator(PyObject* o) { return PyObject_TypeCheck(o, generator_type); }

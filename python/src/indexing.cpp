@@ -11,9 +11,10 @@ namespace mica::python {
 // ---- basic indices: views
 
 static Tensor select_at(const Tensor& x, int64_t dim, int64_t index, int64_t real_dim) {
-  MICA_CHECK_KIND(dim != 0 || x.dim() != 0, Index,
-                  "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
-                  "0-dim tensor to a number");
+  MICA_CHECK_KIND(
+      dim != 0 || x.dim() != 0, Index,
+      "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+      "0-dim tensor to a number");
   const int64_t n = x.size(dim);
   MICA_CHECK_KIND(index >= -n && index < n, Index, "index ", index, " is out of bounds for dimension ", real_dim,
                   " with size ", n);
@@ -55,14 +56,16 @@ static bool is_plain_sequence(PyObject* o) {
 static Tensor index_tensor(PyObject* sequence) {
   Tensor t = tensor_from_data(sequence, std::nullopt, kCPU);
   if (t.numel() == 0 && !PyObject_CheckBuffer(sequence)) return mica::to(t, DType::Int64, false, false, std::nullopt);
-  if (t.is_floating_point() && !PyObject_CheckBuffer(sequence)) return mica::to(t, DType::Int64, false, false, std::nullopt);
+  if (t.is_floating_point() && !PyObject_CheckBuffer(sequence))
+    return mica::to(t, DType::Int64, false, false, std::nullopt);
   return t;
 }
 
 [[noreturn]] static void fail_index(PyObject* o) {
   if (PyUnicode_Check(o)) fail(ErrorKind::Type, "new(): invalid data type 'str'");
   fail(ErrorKind::Index, cat("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
-                             "indices (got ", Py_TYPE(o)->tp_name, ")"));
+                             "indices (got ",
+                             Py_TYPE(o)->tp_name, ")"));
 }
 
 static int64_t index_value(PyObject* o) {
@@ -83,7 +86,8 @@ static int64_t dims_taken(PyObject* o) {
 }
 
 static Tensor flag_index(bool value) {
-  return value ? mica::zeros(IntArrayRef(int64_t{1}), DType::Int64) : mica::empty(IntArrayRef(int64_t{0}), DType::Int64, std::nullopt);
+  return value ? mica::zeros(IntArrayRef(int64_t{1}), DType::Int64)
+               : mica::empty(IntArrayRef(int64_t{0}), DType::Int64, std::nullopt);
 }
 
 static Indexed apply(const Tensor& x, PyObject* const* entries, Py_ssize_t count) {
@@ -157,9 +161,12 @@ static bool stands_for_tuple(PyObject* list) {
 static Indexed apply(const Tensor& x, PyObject* index) {
   if (PyTuple_Check(index)) return apply(x, PySequence_Fast_ITEMS(index), PyTuple_GET_SIZE(index));
   if (stands_for_tuple(index)) {
-    warn("Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use "
-         "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], "
-         "which will result either in an error or a different result");
+    warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; "
+        "use "
+        "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, "
+        "x[torch.tensor(seq)], "
+        "which will result either in an error or a different result");
     return apply(x, PySequence_Fast_ITEMS(index), PyList_GET_SIZE(index));
   }
   return apply(x, &index, 1);
@@ -253,7 +260,8 @@ int tensor_setitem(PyObject* self, PyObject* index, PyObject* value) try {
     PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
     return -1;
   }
-  const bool plain = nothing_to_ask(self, index) && (is_exact_tensor(value) || PyFloat_CheckExact(value) || PyLong_CheckExact(value));
+  const bool plain =
+      nothing_to_ask(self, index) && (is_exact_tensor(value) || PyFloat_CheckExact(value) || PyLong_CheckExact(value));
   PyObject* answer;
   if (!plain && overridden("__setitem__", self, index, value, answer)) {
     Py_XDECREF(answer);
@@ -261,7 +269,8 @@ int tensor_setitem(PyObject* self, PyObject* index, PyObject* value) try {
   }
   const Tensor& x = unwrap(self);
   if (!is_tensor(value) && !is_number_like(value))
-    fail(ErrorKind::Type, cat("can't assign a ", Py_TYPE(value)->tp_name, " to a torch.", info(x.dtype()).legacy, "Tensor"));
+    fail(ErrorKind::Type,
+         cat("can't assign a ", Py_TYPE(value)->tp_name, " to a torch.", info(x.dtype()).legacy, "Tensor"));
   if (PyLong_CheckExact(index)) {
     assign(select_at(x, 0, index_value(index), 0), value);
     return 0;
@@ -275,10 +284,11 @@ int tensor_setitem(PyObject* self, PyObject* index, PyObject* value) try {
     assign(target.self, value);
     return 0;
   }
-  Tensor source = is_tensor(value) ? unwrap(value)
-                                   : mica::full(IntArrayRef(), scalar_from_object(value), target.self.options());
+  Tensor source =
+      is_tensor(value) ? unwrap(value) : mica::full(IntArrayRef(), scalar_from_object(value), target.self.options());
   // A number takes the target's dtype; so does a 0-dim tensor, and leading ones are dropped.
-  if (source.dim() == 0 && source.dtype() != x.dtype()) source = mica::to(source, x.dtype(), false, false, std::nullopt);
+  if (source.dim() == 0 && source.dtype() != x.dtype())
+    source = mica::to(source, x.dtype(), false, false, std::nullopt);
   while (source.dim() > target.self.dim() && source.size(0) == 1) source = mica::select(source, 0, 0);
   Unlocked unlocked(target.self.numel() > kUnlockElements);
   scatter(target.self, target.indices, source);

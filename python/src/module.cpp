@@ -38,7 +38,8 @@ static PyObject* is_anomaly_check_nan_enabled(PyObject*, PyObject*) {
 static PyObject* get_default_dtype(PyObject*, PyObject*) { return dtype_object(default_dtype()); }
 static PyObject* set_default_dtype(PyObject*, PyObject* dtype) try {
   if (!is_dtype_like(dtype))
-    return PyErr_Format(PyExc_TypeError, "invalid dtype object: only floating-point types are supported as the default type");
+    return PyErr_Format(PyExc_TypeError,
+                        "invalid dtype object: only floating-point types are supported as the default type");
   MICA_CHECK_KIND(is_floating(dtype_from_object(dtype)), Type,
                   "only floating-point types are supported as the default type");
   mica::set_default_dtype(dtype_from_object(dtype));
@@ -124,8 +125,8 @@ static int execute(PyObject* module) {
   return ready ? 0 : -1;
 }
 
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "mica._C", "The engine.", -1, nullptr, nullptr, nullptr, nullptr,
-                                 nullptr};
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "mica._C", "The engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace mica::python
 

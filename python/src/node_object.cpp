@@ -7,13 +7,11 @@
 namespace mica::python {
 
 struct NodeObject {
-  PyObject_HEAD
-  Ref<Node> node;
+  PyObject_HEAD Ref<Node> node;
   PyObject* metadata;  // a dict for programs to use, made on demand
 };
 struct HandleObject {
-  PyObject_HEAD
-  HookHandle handle;
+  PyObject_HEAD HookHandle handle;
 };
 static PyTypeObject *node_type, *handle_type;
 static PyObject* types_by_name;  // "AddBackward0" -> its type
@@ -33,7 +31,8 @@ static PyTypeObject* type_of_kind(const char* name) {
   if (PyObject* known = PyDict_GetItemString(types_by_name, name)) return reinterpret_cast<PyTypeObject*>(known);
   PyType_Slot none[] = {{0, nullptr}};
   std::string full_name = cat("torch.autograd.graph.", name);
-  PyType_Spec spec = {full_name.c_str(), sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, none};
+  PyType_Spec spec = {full_name.c_str(), sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      none};
   Owned made(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type)));
   if (!made || PyDict_SetItemString(types_by_name, name, made.get()) < 0) return nullptr;
   return reinterpret_cast<PyTypeObject*>(made.get());
@@ -50,9 +49,7 @@ PyObject* node_object(Node* node) {
   return o;
 }
 
-Node* node_of_object(PyObject* o) {
-  return PyObject_TypeCheck(o, node_type) ? as_node(o)->node.get() : nullptr;
-}
+Node* node_of_object(PyObject* o) { return PyObject_TypeCheck(o, node_type) ? as_node(o)->node.get() : nullptr; }
 
 static void node_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -144,13 +141,12 @@ static PyObject* node_register_hook(PyObject* self, PyObject* callable) try {
 }
 
 static PyObject* node_register_prehook(PyObject* self, PyObject* callable) try {
-  return hook_handle_object(
-      autograd::register_prehook(*as_node(self)->node, [kept = keep(callable)](TensorVec& grads) {
-        Locked locked;
-        Owned outs(checked(to_python(grads)));
-        Owned result(checked(PyObject_CallOneArg(kept.get(), outs.get())));
-        replace(grads, result.get());
-      }));
+  return hook_handle_object(autograd::register_prehook(*as_node(self)->node, [kept = keep(callable)](TensorVec& grads) {
+    Locked locked;
+    Owned outs(checked(to_python(grads)));
+    Owned result(checked(PyObject_CallOneArg(kept.get(), outs.get())));
+    replace(grads, result.get());
+  }));
 } catch (...) {
   return raise_current_exception();
 }
@@ -184,11 +180,10 @@ bool add_node(PyObject* module) {
        "Calls hook(grad_outputs) before the node runs; it may return new ones."},
       {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
       {}};
-  static PyGetSetDef attributes[] = {
-      {"next_functions", get_next_functions, nullptr, "The nodes that gradients flow on to, with their input numbers.",
-       nullptr},
-      {"metadata", get_metadata, nullptr, nullptr, nullptr},
-      {}};
+  static PyGetSetDef attributes[] = {{"next_functions", get_next_functions, nullptr,
+                                      "The nodes that gradients flow on to, with their input numbers.", nullptr},
+                                     {"metadata", get_metadata, nullptr, nullptr, nullptr},
+                                     {}};
   static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
                                 {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
                                 {Py_tp_methods, methods},

@@ -35,8 +35,8 @@ class Owned {
   PyObject* object_ = nullptr;
 };
 
-// A Python exception on its way through C++. Thrown after an API call has failed: takes the exception that is set, so that
-// it can cross threads, and puts it back when it reaches Python again.
+// A Python exception on its way through C++. Thrown after an API call has failed: takes the exception that is set, so
+// that it can cross threads, and puts it back when it reaches Python again.
 class PythonError : public std::exception, public Notable {
  public:
   PythonError();

@@ -10,20 +10,16 @@
 namespace mica::python {
 
 struct DTypeObject {
-  PyObject_HEAD
-  DType dtype;
+  PyObject_HEAD DType dtype;
 };
 struct DeviceObject {
-  PyObject_HEAD
-  Device device;
+  PyObject_HEAD Device device;
 };
 struct LayoutObject {
-  PyObject_HEAD
-  Layout layout;
+  PyObject_HEAD Layout layout;
 };
 struct MemoryFormatObject {
-  PyObject_HEAD
-  MemoryFormat format;
+  PyObject_HEAD MemoryFormat format;
 };
 
 extern PyTypeObject* dtype_type;
@@ -47,14 +43,14 @@ PyObject* device_object(Device device);
 PyObject* layout_object(Layout layout);
 PyObject* size_object(IntArrayRef sizes);
 
-bool is_device_like(PyObject* o);          // a device, a string or an index
-Device device_from_object(PyObject* o);    // of one of those; throws torch's error for a string that names no device
+bool is_device_like(PyObject* o);        // a device, a string or an index
+Device device_from_object(PyObject* o);  // of one of those; throws torch's error for a string that names no device
 
 bool add_dtypes(PyObject* module);
 bool add_device(PyObject* module);
 bool add_layouts(PyObject* module);
 bool add_size(PyObject* module);
-bool add_type_limits(PyObject* module);    // finfo, iinfo
+bool add_type_limits(PyObject* module);  // finfo, iinfo
 bool add_generator(PyObject* module);
 
 // A type made from `spec`, added to `module` under its short name; null after a Python error.

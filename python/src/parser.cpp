@@ -61,26 +61,42 @@ struct Matcher {
 
   bool value(const Param& p, PyObject* o) {
     switch (p.kind) {
-      case Kind::Tensor: return tensor(o) || (p.allow_numbers && is_number_like(o));
-      case Kind::Scalar: return is_number_like(o) && !(p.plain_numbers && is_tensor(o));
-      case Kind::Int: return is_int_like(o);
-      case Kind::Double: return !PyComplex_Check(o) && is_number_like(o);
-      case Kind::Bool: return PyBool_Check(o);
-      case Kind::String: return PyUnicode_Check(o);
+      case Kind::Tensor:
+        return tensor(o) || (p.allow_numbers && is_number_like(o));
+      case Kind::Scalar:
+        return is_number_like(o) && !(p.plain_numbers && is_tensor(o));
+      case Kind::Int:
+        return is_int_like(o);
+      case Kind::Double:
+        return !PyComplex_Check(o) && is_number_like(o);
+      case Kind::Bool:
+        return PyBool_Check(o);
+      case Kind::String:
+        return PyUnicode_Check(o);
       case Kind::Ints:
         return first_is(o, [](PyObject* item) { return is_int_like(item) || overrides_torch_function(item); }) ||
                (p.list_size > 0 && is_int_like(o));
       case Kind::Doubles:
-      case Kind::Scalars: return first_is(o, is_number_like) || (p.list_size > 0 && is_number_like(o));
-      case Kind::Bools: return first_is(o, [](PyObject* item) -> bool { return PyBool_Check(item); });
-      case Kind::Tensors: return tensors(o, false);
-      case Kind::OptionalTensors: return tensors(o, true);
-      case Kind::Outs: return PyTuple_Check(o) && tensors(o, false);
-      case Kind::DType: return is_dtype_like(o);
-      case Kind::Layout: return is_layout(o);
-      case Kind::Device: return is_device_like(o);
-      case Kind::MemoryFormat: return is_memory_format(o);
-      case Kind::Generator: return is_generator(o);
+      case Kind::Scalars:
+        return first_is(o, is_number_like) || (p.list_size > 0 && is_number_like(o));
+      case Kind::Bools:
+        return first_is(o, [](PyObject* item) -> bool { return PyBool_Check(item); });
+      case Kind::Tensors:
+        return tensors(o, false);
+      case Kind::OptionalTensors:
+        return tensors(o, true);
+      case Kind::Outs:
+        return PyTuple_Check(o) && tensors(o, false);
+      case Kind::DType:
+        return is_dtype_like(o);
+      case Kind::Layout:
+        return is_layout(o);
+      case Kind::Device:
+        return is_device_like(o);
+      case Kind::MemoryFormat:
+        return is_memory_format(o);
+      case Kind::Generator:
+        return is_generator(o);
     }
     return false;
   }

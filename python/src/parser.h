@@ -1,7 +1,7 @@
 // Argument parsing for every operation: torch's signatures, conversions and error texts.
 //
-// A signature is kept as text until the operation is first called; then it is read once into a Signature. A call picks the
-// first signature that fits and leaves the arguments in an Arguments object, whose accessors convert them.
+// A signature is kept as text until the operation is first called; then it is read once into a Signature. A call picks
+// the first signature that fits and leaves the arguments in an Arguments object, whose accessors convert them.
 #pragma once
 
 #include <optional>
@@ -48,9 +48,9 @@ struct Param {
   uint8_t list_size = 0;       // int[N]: one integer stands for N equal ones
   PyObject* name = nullptr;    // interned, kept for ever, like the signature
   const char* const* numpy_names = nullptr;
-  std::string default_text;    // as torch prints it
-  int64_t default_int = 0;     // also Bool, DType, MemoryFormat
-  Scalar default_scalar;       // also Double
+  std::string default_text;  // as torch prints it
+  int64_t default_int = 0;   // also Bool, DType, MemoryFormat
+  Scalar default_scalar;     // also Double
   std::vector<int64_t> default_ints;
   std::string default_string;
 };
@@ -75,8 +75,8 @@ struct Signature {
   int max_positional[2] = {0, 0};
   int min_args[2] = {0, 0};
   int max_args[2] = {0, 0};
-  int optional_from[2] = {0, 0};     // no parameter from here on has to be given
-  bool varargs[2] = {false, false};  // f(2, 3) for f((2, 3))
+  int optional_from[2] = {0, 0};       // no parameter from here on has to be given
+  bool varargs[2] = {false, false};    // f(2, 3) for f((2, 3))
   std::string str(bool method) const;  // "(Tensor input, Tensor other, *, Number alpha = 1)"
 };
 
@@ -88,7 +88,9 @@ class OptionalInts {
  public:
   OptionalInts() = default;
   explicit OptionalInts(DimVector values) : values_(std::move(values)), given_(true) {}
-  operator std::optional<IntArrayRef>() const { return given_ ? std::optional<IntArrayRef>(values_.ref()) : std::nullopt; }
+  operator std::optional<IntArrayRef>() const {
+    return given_ ? std::optional<IntArrayRef>(values_.ref()) : std::nullopt;
+  }
 
  private:
   DimVector values_;
@@ -149,11 +151,15 @@ class Arguments {
   // Five arguments in a row: dtype, layout, device, pin_memory, requires_grad.
   TensorOptions options(int i) const;
 
-  std::optional<Scalar> optional_scalar(int i) const { return given_or_default(i) ? std::optional(scalar(i)) : std::nullopt; }
+  std::optional<Scalar> optional_scalar(int i) const {
+    return given_or_default(i) ? std::optional(scalar(i)) : std::nullopt;
+  }
   std::optional<int64_t> optional_integer(int i) const {
     return given_or_default(i) ? std::optional(integer(i)) : std::nullopt;
   }
-  std::optional<double> optional_number(int i) const { return given_or_default(i) ? std::optional(number(i)) : std::nullopt; }
+  std::optional<double> optional_number(int i) const {
+    return given_or_default(i) ? std::optional(number(i)) : std::nullopt;
+  }
   std::optional<bool> optional_flag(int i) const { return given_or_default(i) ? std::optional(flag(i)) : std::nullopt; }
   std::optional<std::string_view> optional_text(int i) const {
     return given_or_default(i) ? std::optional(text(i)) : std::nullopt;
@@ -193,7 +199,7 @@ class Arguments {
   Py_ssize_t num_varargs_;
   int varargs_index_;
   int num_overloaded_;
-  PyObject* overloaded_[8];  // arguments with a __torch_function__ of their own
+  PyObject* overloaded_[8];            // arguments with a __torch_function__ of their own
   std::unique_ptr<Tensor[]> numbers_;  // numbers that were turned into tensors; made when there is one
   int num_numbers_ = 0;
   PyObject* values_[kMaxParams];

@@ -77,7 +77,8 @@ static std::string explain(const Parser& parser, const Signature& s, const Failu
     case Failure::WrongElement:
       return cat("expected Tensor as element ", f.element, " in argument ", std::max(f.position, 0), ", but got ",
                  type_name(f.object));
-    case Failure::UnexpectedKeyword: break;
+    case Failure::UnexpectedKeyword:
+      break;
   }
   return unexpected_keyword(parser, s, method, nargs, kwnames);
 }
@@ -97,7 +98,8 @@ static std::string marked_types(const Signature& s, bool method, PyObject* const
     for (const Param& p : s.params) known |= is_parameter(p, keyword);
     if (!known) wrong_keywords += (wrong_keywords.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(keyword));
   }
-  if (!wrong_keywords.empty()) return "\n      didn't match because some of the keywords were incorrect: " + wrong_keywords;
+  if (!wrong_keywords.empty())
+    return "\n      didn't match because some of the keywords were incorrect: " + wrong_keywords;
   for (size_t i = 0; i < s.params.size(); ++i) {
     const Param& p = s.params[i];
     if (method && (static_cast<int>(i) == s.self_index || p.function_only)) continue;
@@ -128,7 +130,8 @@ static void list_signatures(const Parser& parser, const std::vector<const Signat
   std::string got;
   for (Py_ssize_t i = 0; i < nargs; ++i) got += (got.empty() ? "" : ", ") + detailed_type(args[i]);
   for (Py_ssize_t k = 0; k < num_keywords; ++k)
-    got += cat(got.empty() ? "" : ", ", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k)), "=", detailed_type(args[nargs + k]));
+    got += cat(got.empty() ? "" : ", ", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k)), "=",
+               detailed_type(args[nargs + k]));
   std::string text =
       cat(parser.name(), "() received an invalid combination of arguments - got (", got, "), but expected ");
   if (visible.size() == 1) {

@@ -13,12 +13,18 @@ static constexpr struct {
   std::string_view name;
   Kind kind, list_kind;
 } kTypes[] = {
-    {"Tensor", Kind::Tensor, Kind::Tensors},   {"Scalar", Kind::Scalar, Kind::Scalars},
-    {"int", Kind::Int, Kind::Ints},            {"SymInt", Kind::Int, Kind::Ints},
-    {"float", Kind::Double, Kind::Doubles},    {"bool", Kind::Bool, Kind::Bools},
-    {"str", Kind::String, Kind::String},       {"ScalarType", Kind::DType, Kind::DType},
-    {"Layout", Kind::Layout, Kind::Layout},    {"Device", Kind::Device, Kind::Device},
-    {"MemoryFormat", Kind::MemoryFormat, Kind::MemoryFormat}, {"Generator", Kind::Generator, Kind::Generator},
+    {"Tensor", Kind::Tensor, Kind::Tensors},
+    {"Scalar", Kind::Scalar, Kind::Scalars},
+    {"int", Kind::Int, Kind::Ints},
+    {"SymInt", Kind::Int, Kind::Ints},
+    {"float", Kind::Double, Kind::Doubles},
+    {"bool", Kind::Bool, Kind::Bools},
+    {"str", Kind::String, Kind::String},
+    {"ScalarType", Kind::DType, Kind::DType},
+    {"Layout", Kind::Layout, Kind::Layout},
+    {"Device", Kind::Device, Kind::Device},
+    {"MemoryFormat", Kind::MemoryFormat, Kind::MemoryFormat},
+    {"Generator", Kind::Generator, Kind::Generator},
 };
 
 // The names that NumPy's users know some parameters by.
@@ -95,7 +101,9 @@ static void set_default(Param& p, std::string_view text) {
       p.default_int = text == "True";
       p.default_text = p.default_int ? "True" : "False";
       break;
-    case Kind::Int: p.default_int = parse_int(text); break;
+    case Kind::Int:
+      p.default_int = parse_int(text);
+      break;
     case Kind::Double:
     case Kind::Scalar:
       if (text == "True" || text == "False") {
@@ -117,10 +125,14 @@ static void set_default(Param& p, std::string_view text) {
       if (text.size() >= 2) p.default_string = text.substr(1, text.size() - 2);
       break;
     case Kind::MemoryFormat:
-      p.default_int = static_cast<int64_t>(text == "preserve_format" ? MemoryFormat::Preserve : MemoryFormat::Contiguous);
+      p.default_int =
+          static_cast<int64_t>(text == "preserve_format" ? MemoryFormat::Preserve : MemoryFormat::Contiguous);
       break;
-    case Kind::DType: p.default_int = static_cast<int64_t>(text == "float" ? DType::Float32 : DType::Int64); break;
-    default: break;
+    case Kind::DType:
+      p.default_int = static_cast<int64_t>(text == "float" ? DType::Float32 : DType::Int64);
+      break;
+    default:
+      break;
   }
 }
 
@@ -157,7 +169,8 @@ Signature parse_signature(const SignatureText& text) {
     PyUnicode_InternInPlace(&p.name);
     s.params.push_back(std::move(p));
   }
-  MICA_CHECK(s.params.size() <= static_cast<size_t>(kMaxParams), "a signature has more than ", kMaxParams, " parameters");
+  MICA_CHECK(s.params.size() <= static_cast<size_t>(kMaxParams), "a signature has more than ", kMaxParams,
+             " parameters");
   for (int method = 0; method < 2; ++method) {
     const Param* first = nullptr;
     for (size_t i = 0; i < s.params.size(); ++i) {
@@ -177,24 +190,40 @@ Signature parse_signature(const SignatureText& text) {
 
 std::string type_text(const Param& p) {
   switch (p.kind) {
-    case Kind::Tensor: return "Tensor";
-    case Kind::Scalar: return "Number";
-    case Kind::Int: return "int";
-    case Kind::Double: return "float";
-    case Kind::Bool: return "bool";
-    case Kind::String: return "str";
-    case Kind::Ints: return "tuple of ints";
-    case Kind::Doubles: return "tuple of floats";
-    case Kind::Bools: return "tuple of bools";
-    case Kind::Scalars: return "tuple of Scalars";
+    case Kind::Tensor:
+      return "Tensor";
+    case Kind::Scalar:
+      return "Number";
+    case Kind::Int:
+      return "int";
+    case Kind::Double:
+      return "float";
+    case Kind::Bool:
+      return "bool";
+    case Kind::String:
+      return "str";
+    case Kind::Ints:
+      return "tuple of ints";
+    case Kind::Doubles:
+      return "tuple of floats";
+    case Kind::Bools:
+      return "tuple of bools";
+    case Kind::Scalars:
+      return "tuple of Scalars";
     case Kind::Tensors:
     case Kind::OptionalTensors:
-    case Kind::Outs: return "tuple of Tensors";
-    case Kind::DType: return "torch.dtype";
-    case Kind::Layout: return "torch.layout";
-    case Kind::Device: return "torch.device";
-    case Kind::MemoryFormat: return "torch.memory_format";
-    case Kind::Generator: return "torch.Generator";
+    case Kind::Outs:
+      return "tuple of Tensors";
+    case Kind::DType:
+      return "torch.dtype";
+    case Kind::Layout:
+      return "torch.layout";
+    case Kind::Device:
+      return "torch.device";
+    case Kind::MemoryFormat:
+      return "torch.memory_format";
+    case Kind::Generator:
+      return "torch.Generator";
   }
   return "";
 }

@@ -26,7 +26,8 @@ static PyObject* ask_subclass(PyObject* self, const Attribute& attribute, const 
 
 static PyObject* get_attribute(PyObject* self, void* closure) try {
   const Attribute& attribute = *static_cast<Attribute*>(closure);
-  if (!is_exact_tensor(self) && overrides_torch_function(self)) return ask_subclass(self, attribute, "__get__", nullptr);
+  if (!is_exact_tensor(self) && overrides_torch_function(self))
+    return ask_subclass(self, attribute, "__get__", nullptr);
   return attribute.get(unwrap(self));
 } catch (...) {
   return raise_current_exception();
@@ -81,8 +82,10 @@ static PyObject* get_T(const Tensor& x) {
   if (x.dim() == 2) return wrap(mica::transpose(x, 0, 1));
   if (x.dim() != 0)
     MICA_WARN_ONCE(
-        "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an "
-        "error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - "
+        "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
+        "an "
+        "error in a future release. Consider `x.mT` to transpose batches of matrices or "
+        "`x.permute(*torch.arange(x.ndim - "
         "1, -1, -1))` to reverse the dimensions of a tensor.");
   return wrap(reversed_dims(x));
 }

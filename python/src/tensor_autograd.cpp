@@ -7,16 +7,20 @@ namespace mica::python {
 
 #define MICA_METHOD(name) \
   static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_METHOD_END \
-  catch (...) { return raise_current_exception(); }
+#define MICA_METHOD_END               \
+  catch (...) {                       \
+    return raise_current_exception(); \
+  }
 
 // A backward pass runs without the interpreter lock; Python hooks take it for themselves.
 MICA_METHOD(backward) {
   static constexpr SignatureText texts[] = {
-      {kMethod, "Tensor self, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, "
-                "Tensor[]? inputs=None"},
-      {kMethod | kHidden, "Tensor self, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, "
-                          "Tensor? inputs=None"}};
+      {kMethod,
+       "Tensor self, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, "
+       "Tensor[]? inputs=None"},
+      {kMethod | kHidden,
+       "Tensor self, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, "
+       "Tensor? inputs=None"}};
   static constinit Parser parser("backward", texts);
   Arguments a;
   const int overload = parser.parse(a, self, args, nargs, kwnames);
@@ -52,8 +56,8 @@ static PyObject* register_hook(PyObject* self, PyObject* hook) try {
 }
 
 static PyObject* register_post_accumulate_grad_hook(PyObject* self, PyObject* hook) try {
-  return hook_handle_object(autograd::register_post_accumulate_grad_hook(
-      unwrap(self), [kept = keep(hook)](const Tensor& leaf) {
+  return hook_handle_object(
+      autograd::register_post_accumulate_grad_hook(unwrap(self), [kept = keep(hook)](const Tensor& leaf) {
         Locked locked;
         Owned argument(checked(wrap(leaf)));
         Owned result(checked(PyObject_CallOneArg(kept.get(), argument.get())));
@@ -117,8 +121,8 @@ static PyObject* autograd_backward(PyObject*, PyObject* args, PyObject* kwargs) 
   static const char* names[] = {"tensors", "grad_tensors", "retain_graph", "create_graph", "inputs", nullptr};
   PyObject *tensors, *grads = Py_None, *retain = Py_None, *inputs = Py_None;
   int create_graph = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOpO:backward", const_cast<char**>(names), &tensors, &grads, &retain,
-                                   &create_graph, &inputs))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOpO:backward", const_cast<char**>(names), &tensors, &grads,
+                                   &retain, &create_graph, &inputs))
     return nullptr;
   auto roots = tensor_list(tensors, "tensors"), root_grads = tensor_list(grads, "grad_tensors"),
        leaves = tensor_list(inputs, "inputs");
@@ -133,8 +137,8 @@ static PyObject* autograd_backward(PyObject*, PyObject* args, PyObject* kwargs) 
 }
 
 static PyObject* autograd_grad(PyObject*, PyObject* args, PyObject* kwargs) try {
-  static const char* names[] = {"outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused",
-                                nullptr};
+  static const char* names[] = {"outputs",      "inputs",       "grad_outputs", "retain_graph",
+                                "create_graph", "allow_unused", nullptr};
   PyObject *outputs, *inputs, *grads = Py_None, *retain = Py_None, *allow_unused = Py_None;
   int create_graph = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOpO:grad", const_cast<char**>(names), &outputs, &inputs, &grads,

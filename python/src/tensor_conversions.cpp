@@ -7,17 +7,22 @@ namespace mica::python {
 
 #define MICA_METHOD(name) \
   static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_METHOD_END \
-  catch (...) { return raise_current_exception(); }
+#define MICA_METHOD_END               \
+  catch (...) {                       \
+    return raise_current_exception(); \
+  }
 
 MICA_METHOD(to) {
   static constexpr SignatureText texts[] = {
-      {kMethod, "Tensor self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, "
-                "MemoryFormat? memory_format=None"},
-      {kMethod, "Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, *, "
-                "MemoryFormat? memory_format=None"},
-      {kMethod, "Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, "
-                "MemoryFormat? memory_format=None"}};
+      {kMethod,
+       "Tensor self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, "
+       "MemoryFormat? memory_format=None"},
+      {kMethod,
+       "Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, *, "
+       "MemoryFormat? memory_format=None"},
+      {kMethod,
+       "Tensor self, Tensor tensor, bool non_blocking=False, bool copy=False, *, "
+       "MemoryFormat? memory_format=None"}};
   static constinit Parser parser("to", texts);
   Arguments a;
   TensorOptions options;
@@ -37,7 +42,8 @@ MICA_METHOD(to) {
       options.device = a.tensor(1).device();
       flags = 2;
       break;
-    default: return a.result;
+    default:
+      return a.result;
   }
   const Tensor& x = a.tensor(0);
   const bool non_blocking = a.flag(flags), copy = a.flag(flags + 1);
@@ -112,7 +118,8 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
     std::string name = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : "";
     options.dtype = dtype_of_legacy_name(name);
     if (options.dtype == DType::Undefined)
-      return PyErr_Format(PyExc_ValueError, "invalid type: '%s'", name.empty() ? Py_TYPE(wanted)->tp_name : name.c_str());
+      return PyErr_Format(PyExc_ValueError, "invalid type: '%s'",
+                          name.empty() ? Py_TYPE(wanted)->tp_name : name.c_str());
     if (name.find("cuda.") != std::string::npos) options.device = Device(DeviceType::CUDA);
   }
   return wrap(mica::to(x, options, non_blocking, false, std::nullopt));
@@ -122,23 +129,22 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
 
 // ---- to Python
 
-static PyObject* item(PyObject* self, PyObject*) try {
-  return to_python(unwrap(self).item());
-} catch (...) {
+static PyObject* item(PyObject* self, PyObject*) try { return to_python(unwrap(self).item()); } catch (...) {
   return raise_current_exception();
 }
 
 static PyObject* element_object(DType dtype, const char* p) {
   switch (dtype) {
-#define MICA_ELEMENT(T, Name)                    \
-  case DType::Name: {                            \
-    T value;                                     \
+#define MICA_ELEMENT(T, Name)                                 \
+  case DType::Name: {                                         \
+    T value;                                                  \
     std::memcpy(static_cast<void*>(&value), p, sizeof value); \
-    return to_python(Scalar(value));             \
+    return to_python(Scalar(value));                          \
   }
     MICA_FORALL_DTYPES(MICA_ELEMENT)
 #undef MICA_ELEMENT
-    case DType::Undefined: break;
+    case DType::Undefined:
+      break;
   }
   Py_RETURN_NONE;
 }
@@ -164,7 +170,8 @@ static PyObject* tolist(PyObject* self, PyObject*) try {
 }
 
 constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
-#define MICA_TO(name, dtype) {name, as_cfunction(to_dtype<DType::dtype>), kFast, "The tensor as this dtype; itself if it is."}
+#define MICA_TO(name, dtype) \
+  { name, as_cfunction(to_dtype<DType::dtype>), kFast, "The tensor as this dtype; itself if it is." }
 
 PyMethodDef tensor_conversions[] = {
     {"to", as_cfunction(to), kFast, "The tensor with another dtype or on another device; itself if nothing changes."},

@@ -7,8 +7,10 @@ namespace mica::python {
 
 #define MICA_METHOD(name) \
   static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_METHOD_END \
-  catch (...) { return raise_current_exception(); }
+#define MICA_METHOD_END               \
+  catch (...) {                       \
+    return raise_current_exception(); \
+  }
 
 static PyObject* int_tuple(IntArrayRef values) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));

@@ -9,7 +9,9 @@ namespace mica::python {
 
 // ---- nested sequences
 
-static bool is_sequence(PyObject* o) { return PySequence_Check(o) && !is_tensor(o) && !PyUnicode_Check(o) && !PyBytes_Check(o); }
+static bool is_sequence(PyObject* o) {
+  return PySequence_Check(o) && !is_tensor(o) && !PyUnicode_Check(o) && !PyBytes_Check(o);
+}
 
 static constexpr size_t kMaxNesting = 128;
 
@@ -62,15 +64,16 @@ static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined) {
 
 static void store(char* p, DType dtype, const Scalar& s) {
   switch (dtype) {
-#define MICA_STORE(T, Name)                                          \
-  case DType::Name: {                                                \
-    T value = s.to<T>();                                             \
-    std::memcpy(p, static_cast<const void*>(&value), sizeof value);  \
-    return;                                                          \
+#define MICA_STORE(T, Name)                                         \
+  case DType::Name: {                                               \
+    T value = s.to<T>();                                            \
+    std::memcpy(p, static_cast<const void*>(&value), sizeof value); \
+    return;                                                         \
   }
     MICA_FORALL_DTYPES(MICA_STORE)
 #undef MICA_STORE
-    case DType::Undefined: break;
+    case DType::Undefined:
+      break;
   }
 }
 
@@ -78,7 +81,8 @@ static void store(char* p, DType dtype, const Scalar& s) {
 static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtype, char* p) {
   if (dim == sizes.size()) {
     if (is_sequence(o) || PyUnicode_Check(o))
-      fail(ErrorKind::Value, cat("only one element tensors can be converted to Python scalars, got ", Py_TYPE(o)->tp_name));
+      fail(ErrorKind::Value,
+           cat("only one element tensors can be converted to Python scalars, got ", Py_TYPE(o)->tp_name));
     if (!is_number_like(o)) {
       if (!is_tensor(o)) fail(ErrorKind::Type, cat("must be real number, not ", Py_TYPE(o)->tp_name));
       MICA_CHECK_KIND(unwrap(o).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
@@ -87,8 +91,9 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
     return p + mica::element_size(dtype);
   }
   if (is_tensor(o)) {
-    Tensor flat = mica::contiguous(mica::to(unwrap(o), TensorOptions(dtype).with_device(kCPU), false, false, std::nullopt),
-                                   MemoryFormat::Contiguous);
+    Tensor flat =
+        mica::contiguous(mica::to(unwrap(o), TensorOptions(dtype).with_device(kCPU), false, false, std::nullopt),
+                         MemoryFormat::Contiguous);
     MICA_CHECK_KIND(flat.sizes() == IntArrayRef(sizes.slice(dim, sizes.size() - dim)), Value,
                     "expected sequence of equal sizes at dim ", dim);
     std::memcpy(p, flat.data_ptr(), static_cast<size_t>(flat.nbytes()));
@@ -97,7 +102,8 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
   if (!is_sequence(o)) fail(ErrorKind::Type, cat("not a sequence"));
   Owned items(checked(PySequence_Fast(o, "not a sequence")));
   Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
-  MICA_CHECK_KIND(n == sizes[dim], Value, "expected sequence of length ", sizes[dim], " at dim ", dim, " (got ", n, ")");
+  MICA_CHECK_KIND(n == sizes[dim], Value, "expected sequence of length ", sizes[dim], " at dim ", dim, " (got ", n,
+                  ")");
   PyObject** each = PySequence_Fast_ITEMS(items.get());
   if (dim + 1 == sizes.size() && dtype == DType::Float32) {
     // The usual case, without a Scalar for each element.
@@ -153,9 +159,11 @@ static Tensor tensor_from_buffer(PyObject* o) {
   Buffer buffer(o);
   DType dtype = dtype_of_format(buffer.view.format, buffer.view.itemsize);
   if (dtype == DType::Undefined)
-    fail(ErrorKind::Type, cat("can't convert elements of format '", buffer.view.format, "' to a tensor. The supported types "
-                              "are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, "
-                              "uint32, uint16, uint8, and bool."));
+    fail(ErrorKind::Type,
+         cat("can't convert elements of format '", buffer.view.format,
+             "' to a tensor. The supported types "
+             "are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, "
+             "uint32, uint16, uint8, and bool."));
   DimVector sizes;
   for (int i = 0; i < buffer.view.ndim; ++i) sizes.push_back(buffer.view.shape[i]);
   Tensor t = mica::empty(sizes, TensorOptions(dtype).with_device(kCPU), std::nullopt);
@@ -188,8 +196,9 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
 
 static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try {
   static constexpr SignatureText texts[] = {
-      {kFunction, "Tensor data, *, ScalarType? dtype=None, Device? device=None, bool pin_memory=False, bool "
-                  "requires_grad=False"}};
+      {kFunction,
+       "Tensor data, *, ScalarType? dtype=None, Device? device=None, bool pin_memory=False, bool "
+       "requires_grad=False"}};
   static constinit Parser parser("tensor", texts);
   // The data may be anything, which no kind of parameter says: a stand-in takes its place for parsing.
   static PyObject* stand_in = wrap(mica::empty(IntArrayRef(int64_t{0}), TensorOptions(kCPU), std::nullopt));
@@ -198,19 +207,19 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   if (total > 8) total = 8;
   PyObject* data = nullptr;
   for (Py_ssize_t i = 0; i < total; ++i) {
-    const bool is_data = i < nargs ? i == 0
-                                   : PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i - nargs), "data") == 0;
+    const bool is_data =
+        i < nargs ? i == 0 : PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i - nargs), "data") == 0;
     if (is_data) data = args[i];
     given[i] = is_data ? stand_in : args[i];
   }
   Arguments a;
   if (parser.parse(a, nullptr, given, nargs, kwnames) < 0) return a.result;
   if (is_tensor(data))
-    warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-         "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
+    warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+        "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
   const auto dtype = a.optional_dtype(1);
-  const Device device =
-      a.has(2) ? a.device(2) : is_tensor(data) ? unwrap(data).device() : default_device();
+  const Device device = a.has(2) ? a.device(2) : is_tensor(data) ? unwrap(data).device() : default_device();
   Tensor t = tensor_from_data(data, dtype, device);
   if (a.flag(4)) t.set_requires_grad(true);
   return wrap(std::move(t));
@@ -226,7 +235,8 @@ static Tensor legacy_tensor(PyObject* args) {
   if (n == 1) {
     PyObject* only = PyTuple_GET_ITEM(args, 0);
     if (is_tensor(only)) return mica::alias(mica::detach(unwrap(only)));
-    if (Py_TYPE(only) != size_type && !is_int_like(only)) return tensor_from_data(only, default_dtype(), default_device());
+    if (Py_TYPE(only) != size_type && !is_int_like(only))
+      return tensor_from_data(only, default_dtype(), default_device());
   }
   PyObject* sizes = n == 1 && Py_TYPE(PyTuple_GET_ITEM(args, 0)) == size_type ? PyTuple_GET_ITEM(args, 0) : args;
   DimVector dims;

@@ -1,5 +1,5 @@
-// Tensor's operators. Plain tensors and Python numbers go straight to the engine; whatever overrides __torch_function__ is
-// asked first; anything else is not ours (NotImplemented), so that Python can ask the other operand.
+// Tensor's operators. Plain tensors and Python numbers go straight to the engine; whatever overrides __torch_function__
+// is asked first; anything else is not ours (NotImplemented), so that Python can ask the other operand.
 #include "entry.h"
 #include "torch_function.h"
 
@@ -88,8 +88,8 @@ static PyObject* in_place(PyObject* a, PyObject* b) try {
   return raise_current_exception();
 }
 
-// An operator whose forms are all called alike; `reflected_call` is the one for a number on the left. Names are looked up when
-// a form is instantiated: one that the operation table lacks raises NotImplementedError.
+// An operator whose forms are all called alike; `reflected_call` is the one for a number on the left. Names are looked
+// up when a form is instantiated: one that the operation table lacks raises NotImplementedError.
 #define MICA_OPERATOR(Op, function, reflected_name, reflected_call)                               \
   struct Op {                                                                                     \
     static constexpr const char* name = #function;                                                \
@@ -103,7 +103,7 @@ static PyObject* in_place(PyObject* a, PyObject* b) try {
     template <class B>                                                                            \
     static Tensor call(const Scalar& a, const B& b) {                                             \
       if constexpr (requires { reflected_call; }) return reflected_call;                          \
-      fail(ErrorKind::NotImplemented, #function "()is not part of this build");                \
+      fail(ErrorKind::NotImplemented, #function "()is not part of this build");                   \
     }                                                                                             \
     template <class B>                                                                            \
     static void change(const Tensor& a, const B& b) {                                             \
@@ -228,13 +228,13 @@ static PyObject* to_index(PyObject* self) try {
 
 // ---- comparison
 
-#define MICA_COMPARISON(Op, function, reflected_function)                                                        \
-  struct Op {                                                                                                    \
-    static constexpr const char* name = #function;                                                               \
-    static constexpr const char* reflected = #reflected_function;                                                \
-    static Tensor call(const Tensor& a, const Tensor& b) { return mica::function(a, b); }                        \
-    static Tensor call(const Tensor& a, const Scalar& b) { return mica::function(a, b); }                        \
-    static Tensor call(const Scalar& a, const Tensor& b) { return mica::reflected_function(b, a); }              \
+#define MICA_COMPARISON(Op, function, reflected_function)                                           \
+  struct Op {                                                                                       \
+    static constexpr const char* name = #function;                                                  \
+    static constexpr const char* reflected = #reflected_function;                                   \
+    static Tensor call(const Tensor& a, const Tensor& b) { return mica::function(a, b); }           \
+    static Tensor call(const Tensor& a, const Scalar& b) { return mica::function(a, b); }           \
+    static Tensor call(const Scalar& a, const Tensor& b) { return mica::reflected_function(b, a); } \
   };
 MICA_COMPARISON(Equal, eq, eq)
 MICA_COMPARISON(NotEqual, ne, ne)
@@ -246,12 +246,18 @@ MICA_COMPARISON(GreaterEqual, ge, le)
 
 PyObject* tensor_compare(PyObject* a, PyObject* b, int op) {
   switch (op) {
-    case Py_EQ: return binary<Equal>(a, b);
-    case Py_NE: return binary<NotEqual>(a, b);
-    case Py_LT: return binary<Less>(a, b);
-    case Py_LE: return binary<LessEqual>(a, b);
-    case Py_GT: return binary<Greater>(a, b);
-    default: return binary<GreaterEqual>(a, b);
+    case Py_EQ:
+      return binary<Equal>(a, b);
+    case Py_NE:
+      return binary<NotEqual>(a, b);
+    case Py_LT:
+      return binary<Less>(a, b);
+    case Py_LE:
+      return binary<LessEqual>(a, b);
+    case Py_GT:
+      return binary<Greater>(a, b);
+    default:
+      return binary<GreaterEqual>(a, b);
   }
 }
 

@@ -1,9 +1,9 @@
 // The life of a tensor's Python object.
 //
-// Usually the object owns the impl. When the last Python reference goes while C++ still holds the impl (a graph that saved
-// it, a gradient, a list), an object that Python could miss - of a subclass, with attributes or with weak references - is
-// kept: ownership turns round, and the impl owns the object until it comes back to Python or dies. A plain object is let go
-// and made anew on demand.
+// Usually the object owns the impl. When the last Python reference goes while C++ still holds the impl (a graph that
+// saved it, a gradient, a list), an object that Python could miss - of a subclass, with attributes or with weak
+// references - is kept: ownership turns round, and the impl owns the object until it comes back to Python or dies. A
+// plain object is let go and made anew on demand.
 #include "tensor_object.h"
 
 namespace mica::python {
@@ -58,9 +58,10 @@ PyObject* wrap(Tensor tensor) {
 PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
   TensorImpl* impl = tensor.impl();
   if (impl->python_object) {
-    PyErr_Format(PyExc_RuntimeError, "creating a new Tensor subclass %s but the raw Tensor object is already associated "
-                 "to a python object of type %s", subclass->tp_name,
-                 Py_TYPE(static_cast<PyObject*>(impl->python_object))->tp_name);
+    PyErr_Format(PyExc_RuntimeError,
+                 "creating a new Tensor subclass %s but the raw Tensor object is already associated "
+                 "to a python object of type %s",
+                 subclass->tp_name, Py_TYPE(static_cast<PyObject*>(impl->python_object))->tp_name);
     return nullptr;
   }
   PyObject* o = allocate(subclass);
@@ -140,8 +141,8 @@ void tensor_finalize(PyObject* o) {
   give_to_impl(self);
 }
 
-// An object is finalised once in its life; one that has come back to Python begins a new life. The mark is the lowest bit
-// of the second word of the collector's header.
+// An object is finalised once in its life; one that has come back to Python begins a new life. The mark is the lowest
+// bit of the second word of the collector's header.
 static void forget_finalized(PyObject* o) {
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
   if (Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};

@@ -1,5 +1,5 @@
-// The Python object of a tensor. An object and its TensorImpl know each other, so that a tensor has one identity in Python
-// however often it crosses the border.
+// The Python object of a tensor. An object and its TensorImpl know each other, so that a tensor has one identity in
+// Python however often it crosses the border.
 #pragma once
 
 #include "mica/autograd.h"
@@ -10,10 +10,10 @@ namespace mica::python {
 
 struct TensorObject {
   PyObject_HEAD
-  // A reference that counts, but for one state: while impl->python_owned, the impl owns this object and the pointer here
-  // is a borrowed one.
-  Tensor tensor;
-  PyObject* dict;      // attributes that a program has set; null until then
+      // A reference that counts, but for one state: while impl->python_owned, the impl owns this object and the pointer
+      // here is a borrowed one.
+          Tensor tensor;
+  PyObject* dict;  // attributes that a program has set; null until then
   PyObject* weakrefs;
 };
 
@@ -42,11 +42,11 @@ PyObject* tensor_get_dict(PyObject* self, void*);
 void install_release_hook();
 
 // The other parts of the type, each in its own file.
-extern PyGetSetDef tensor_attributes[];      // tensor_attributes.cpp
-extern PyMethodDef tensor_methods[];         // tensor_methods.cpp
-extern PyMethodDef tensor_conversions[];     // tensor_conversions.cpp
+extern PyGetSetDef tensor_attributes[];   // tensor_attributes.cpp
+extern PyMethodDef tensor_methods[];      // tensor_methods.cpp
+extern PyMethodDef tensor_conversions[];  // tensor_conversions.cpp
 extern PyMethodDef tensor_autograd_methods[];
-extern PyType_Slot tensor_number_slots[];    // tensor_numbers.cpp: ends with {0, null}
+extern PyType_Slot tensor_number_slots[];                   // tensor_numbers.cpp: ends with {0, null}
 PyObject* tensor_getitem(PyObject* self, PyObject* index);  // indexing.cpp
 int tensor_setitem(PyObject* self, PyObject* index, PyObject* value);
 PyObject* tensor_compare(PyObject* a, PyObject* b, int op);

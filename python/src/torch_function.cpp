@@ -53,9 +53,8 @@ class ModeAside {
 static std::vector<PyObject*> in_order(PyObject** overloaded, int count) {
   std::vector<PyObject*> order;
   for (int i = 0; i < count; ++i) {
-    auto at = std::find_if(order.begin(), order.end(), [&](PyObject* before) {
-      return PyType_IsSubtype(Py_TYPE(overloaded[i]), Py_TYPE(before));
-    });
+    auto at = std::find_if(order.begin(), order.end(),
+                           [&](PyObject* before) { return PyType_IsSubtype(Py_TYPE(overloaded[i]), Py_TYPE(before)); });
     order.insert(at, overloaded[i]);
   }
   return order;
@@ -66,7 +65,8 @@ static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObj
   Owned types(PyTuple_New(static_cast<Py_ssize_t>(order.size())));
   if (!types) return nullptr;
   for (size_t i = 0; i < order.size(); ++i)
-    PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i), Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(order[i]))));
+    PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(order[i]))));
   if (!modes.empty() && !all_disabled) {
     ModeAside aside;
     Owned mode = Owned::borrow(aside.mode());
@@ -181,8 +181,8 @@ static bool is_tensor_class(PyObject* type) {
 static PyObject* default_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"func", "types", "args", "kwargs", nullptr};
   PyObject *function, *types, *call_args = nullptr, *call_kwargs = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:__torch_function__", const_cast<char**>(names), &function, &types,
-                                   &call_args, &call_kwargs))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:__torch_function__", const_cast<char**>(names), &function,
+                                   &types, &call_args, &call_kwargs))
     return nullptr;
   Owned type_list(PySequence_Fast(types, "types must be a sequence"));
   if (!type_list) return nullptr;
@@ -207,7 +207,8 @@ static PyObject* default_torch_function(PyObject* cls, PyObject* args, PyObject*
     Owned name(PyObject_GetAttrString(owner.get(), "__name__"));
     PyErr_Clear();
     if (const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr)
-      if (std::find(std::begin(kUnwrapped), std::end(kUnwrapped), text) != std::end(kUnwrapped)) return result.release();
+      if (std::find(std::begin(kUnwrapped), std::end(kUnwrapped), text) != std::end(kUnwrapped))
+        return result.release();
   }
   if (!is_tensor_class(cls)) return result.release();
   return as_subclass(result.get(), reinterpret_cast<PyTypeObject*>(cls));
@@ -271,14 +272,16 @@ static PyObject* has_torch_function(PyObject*, PyObject* objects) {
 
 // handle_torch_function(public_api, relevant_args, *args, **kwargs), for functions written in Python.
 static PyObject* handle_torch_function(PyObject*, PyObject* args, PyObject* kwargs) {
-  if (PyTuple_GET_SIZE(args) < 2) return PyErr_Format(PyExc_TypeError, "handle_torch_function() takes at least 2 arguments");
+  if (PyTuple_GET_SIZE(args) < 2)
+    return PyErr_Format(PyExc_TypeError, "handle_torch_function() takes at least 2 arguments");
   Owned relevant(PySequence_Fast(PyTuple_GET_ITEM(args, 1), "relevant_args must be a sequence"));
   Owned rest(PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args)));
   if (!relevant || !rest) return nullptr;
   std::vector<PyObject*> overloaded;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(relevant.get()); ++i) {
     PyObject* o = PySequence_Fast_GET_ITEM(relevant.get(), i);
-    bool seen = std::any_of(overloaded.begin(), overloaded.end(), [&](PyObject* x) { return Py_TYPE(x) == Py_TYPE(o); });
+    bool seen =
+        std::any_of(overloaded.begin(), overloaded.end(), [&](PyObject* x) { return Py_TYPE(x) == Py_TYPE(o); });
     if (!seen && overrides_torch_function(o)) overloaded.push_back(o);
   }
   return ask(PyTuple_GET_ITEM(args, 0), overloaded.data(), static_cast<int>(overloaded.size()), rest.get(), kwargs);

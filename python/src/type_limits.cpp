@@ -13,23 +13,17 @@ struct FloatLimits {
   double eps, max, smallest_normal, resolution;
 };
 static constexpr FloatLimits kFloatLimits[] = {
-    {DType::Float64, DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15},
-    {DType::Float32, FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6},
-    {DType::Float16, 0x1p-10, 65504.0, 0x1p-14, 1e-3},
-    {DType::BFloat16, 0x1p-7, 0x1.fep127, 0x1p-126, 1e-2},
-    {DType::Float8_e5m2, 0x1p-2, 57344.0, 0x1p-14, 1.0},
-    {DType::Float8_e4m3fn, 0x1p-3, 448.0, 0x1p-6, 1.0},
-    {DType::Float8_e5m2fnuz, 0x1p-3, 57344.0, 0x1p-15, 1.0},
-    {DType::Float8_e4m3fnuz, 0x1p-3, 240.0, 0x1p-7, 1.0},
+    {DType::Float64, DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15},  {DType::Float32, FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6},
+    {DType::Float16, 0x1p-10, 65504.0, 0x1p-14, 1e-3},       {DType::BFloat16, 0x1p-7, 0x1.fep127, 0x1p-126, 1e-2},
+    {DType::Float8_e5m2, 0x1p-2, 57344.0, 0x1p-14, 1.0},     {DType::Float8_e4m3fn, 0x1p-3, 448.0, 0x1p-6, 1.0},
+    {DType::Float8_e5m2fnuz, 0x1p-3, 57344.0, 0x1p-15, 1.0}, {DType::Float8_e4m3fnuz, 0x1p-3, 240.0, 0x1p-7, 1.0},
 };
 
 struct FloatInfoObject {
-  PyObject_HEAD
-  const FloatLimits* limits;
+  PyObject_HEAD const FloatLimits* limits;
 };
 struct IntInfoObject {
-  PyObject_HEAD
-  DType dtype;
+  PyObject_HEAD DType dtype;
 };
 static PyTypeObject *finfo_type, *iinfo_type;
 
@@ -102,7 +96,9 @@ static PyObject* finfo_repr(PyObject* self) {
   return PyUnicode_FromString(text);
 }
 
-static PyObject* iinfo_get_bits(PyObject* self, void*) { return PyLong_FromLongLong(8 * element_size(integer_of(self))); }
+static PyObject* iinfo_get_bits(PyObject* self, void*) {
+  return PyLong_FromLongLong(8 * element_size(integer_of(self)));
+}
 static PyObject* iinfo_get_max(PyObject* self, void*) {
   int bits = static_cast<int>(8 * element_size(integer_of(self))) - info(integer_of(self)).is_signed;
   return PyLong_FromUnsignedLongLong(~uint64_t{0} >> (64 - bits));

@@ -1,5 +1,7 @@
 """__torch_function__: who is asked, in which order, with what."""
 
+from typing import ClassVar
+
 import mica as torch
 import pytest
 
@@ -17,7 +19,7 @@ class Sub(torch.Tensor):
 
 
 class Logged(torch.Tensor):
-    calls = []
+    calls: ClassVar[list] = []
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -52,7 +54,17 @@ def test_operators_hand_over_the_call():
 
 def test_a_subclass_gets_its_own_kind_back():
     s = torch.ones(2, 3).as_subclass(Sub)
-    for result in (s + 1, 1 - s, s + torch.ones(3), torch.ones(3) * s, s.sum(), s[0], s.view(3, 2), torch.add(s, s), -s):
+    for result in (
+        s + 1,
+        1 - s,
+        s + torch.ones(3),
+        torch.ones(3) * s,
+        s.sum(),
+        s[0],
+        s.view(3, 2),
+        torch.add(s, s),
+        -s,
+    ):
         assert type(result) is Sub
     assert all(type(row) is Sub for row in s)
     assert type(s.shape) is torch.Size and type(s.sum().item()) is float

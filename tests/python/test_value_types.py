@@ -69,7 +69,7 @@ def test_limits():
     assert torch.finfo(torch.complex64) == torch.finfo(torch.float32)
     with pytest.raises(TypeError, match="requires a floating point input type"):
         torch.finfo(torch.int8)
-    with pytest.raises(TypeError, match="torch.bool is not supported by torch.iinfo"):
+    with pytest.raises(TypeError, match=r"torch.bool is not supported by torch.iinfo"):
         torch.iinfo(torch.bool)
 
 
@@ -82,5 +82,5 @@ def test_generator():
     other = g.clone_state()
     assert other.get_state().tolist() == state.tolist()
     assert torch.Generator().set_state(state).initial_seed() == 3
-    with pytest.raises(TypeError, match="RNG state must be a torch.ByteTensor"):
+    with pytest.raises(TypeError, match=r"RNG state must be a torch.ByteTensor"):
         g.set_state(torch.zeros(3))
