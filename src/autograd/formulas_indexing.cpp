@@ -1,3 +1,5 @@
+#include "autograd/formulas_indexing.h"
+
 #include "autograd/formulas.h"
 #include "core/geometry.h"
 
@@ -19,13 +21,200 @@ TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, 
   return result;
 }
 
-Tensor index_add_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes, const Scalar& alpha) {
-  return scaled(grad.index_select(dim, index).expand(source_sizes), alpha);
+// ---- x[...]
+
+Tensor index_backward(const Tensor& grad, IntArrayRef sizes, TensorList indices) {
+  const Tensor result = zeros(sizes, grad.options());
+  // A single mask reads every place once; integers may read one many times.
+  const bool once = indices.size() == 1 && indices[0].dtype() == DType::Bool;
+  return result.index_put_(indices, grad, !once);
 }
 
+Tensor index_put_self_backward(const Tensor& grad, TensorList indices, bool accumulate) {
+  return accumulate ? grad : grad.index_put(indices, zeros({}, grad.options()));
+}
+
+Tensor index_put_values_backward(const Tensor& grad, TensorList indices, IntArrayRef values_sizes) {
+  return grad.index(indices).sum_to_size(values_sizes);
+}
+
+// ---- slices of a dimension
+
+Tensor index_zeroed(const Tensor& grad, int64_t dim, const Tensor& index) { return grad.index_fill(dim, index, 0); }
+
 Tensor index_select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index) {
-  if (sizes.empty()) return grad.sum().reshape({});
-  return zeros(sizes, grad.options()).index_add(dim, index, grad);
+  return zeros(sizes, grad.options()).index_add_(dim, index, grad);
+}
+
+Tensor index_add_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes, const Scalar& alpha) {
+  return scaled(grad.index_select(dim, index).reshape(source_sizes), alpha);
+}
+
+Tensor index_copy_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes) {
+  return grad.index_select(dim, index).reshape(source_sizes);
+}
+
+std::tuple<Tensor, Tensor> index_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
+                                                 const Tensor& source, std::string_view reduce, bool include_self, const Tensor& result) {
+  if (source.dim() == 0) return scatter_reduce_backward(grad, self, dim, index.reshape({}), source, reduce, include_self, result);
+  const int64_t d = wrap_dim(dim, source.dim());
+  DimVector shape(source.dim(), 1);
+  shape[d] = index.numel();
+  return scatter_reduce_backward(grad, self, d, index.reshape(shape).expand(source.sizes()), source, reduce, include_self, result);
+}
+
+// ---- one index per element
+
+namespace {
+
+// The part of a source that has the index's shape.
+Tensor used_part(const Tensor& src, const Tensor& index) {
+  Tensor part = src;
+  for (int64_t d = 0; d < src.dim(); ++d)
+    if (index.dim() == src.dim() && index.size(d) < src.size(d)) part = part.narrow(d, 0, index.size(d));
+  return part;
+}
+
+// A gradient of the used part, with zeros for the rest.
+Tensor with_unused(const Tensor& grad, IntArrayRef src_sizes, const Tensor& index) {
+  if (grad.sizes() == src_sizes) return grad;
+  const Tensor whole = zeros(src_sizes, grad.options());
+  used_part(whole, index).copy_(grad);
+  return whole;
+}
+
+}  // namespace
+
+Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index, bool sparse_grad) {
+  MICA_CHECK_KIND(!sparse_grad, NotImplemented, "gather(sparse_grad=True): sparse gradients are not available; leave sparse_grad out");
+  return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);
+}
+
+Tensor scatter_src_backward(const Tensor& grad, IntArrayRef src_sizes, int64_t dim, const Tensor& index) {
+  return with_unused(grad.gather(dim, index), src_sizes, index);
+}
+
+namespace {
+
+struct ReduceGrads {
+  Tensor self, src;
+};
+
+ReduceGrads mean_grads(const Tensor& grad, const Tensor& index, const Tensor& src, int64_t dim, bool include_self) {
+  Tensor counts = include_self ? ones_like(grad) : zeros_like(grad);
+  counts = counts.scatter_add(dim, index, ones(src.sizes(), grad.options()));
+  const Tensor shared = grad / counts.masked_fill(counts == 0, 1);
+  return {shared, shared.gather(dim, index)};
+}
+
+// Where several elements are the extreme one, they share its gradient.
+ReduceGrads extreme_grads(const Tensor& grad, const Tensor& self, const Tensor& index, const Tensor& src, int64_t dim, bool include_self,
+                          const Tensor& result) {
+  Tensor self_is = (self == result).to(grad.dtype());
+  if (!include_self) self_is = self_is.scatter(dim, index, 0);
+  const Tensor src_is = (src == result.gather(dim, index)).to(grad.dtype());
+  const Tensor shared = grad / self_is.scatter_add(dim, index, src_is);
+  return {shared * self_is, shared.gather(dim, index) * src_is};
+}
+
+// The derivative by a factor is the product of the others. It is the product divided by the factor, except for a zero: then it is the
+// product with that factor left out, which is zero itself if there is another zero.
+ReduceGrads product_grads(const Tensor& grad, const Tensor& self, const Tensor& index, const Tensor& src, int64_t dim, bool include_self,
+                          const Tensor& result) {
+  const Tensor nonzero_self = self.masked_fill(self == 0, 1);
+  const Tensor by_self = grad * nonzero_self.scatter_reduce(dim, index, src, "prod", include_self) / nonzero_self;
+  const Tensor is_zero = src == 0;
+  const Tensor zeros_there = zeros_like(self).scatter_add(dim, index, is_zero.to(self.dtype())).gather(dim, index);
+  const Tensor only_zero = logical_and(is_zero, zeros_there == 1);
+  const Tensor without_it = self.scatter_reduce(dim, index, src.masked_fill(only_zero, 1), "prod", include_self);
+  const Tensor by_src = where(only_zero, (grad * without_it).gather(dim, index),
+                              (grad * result).gather(dim, index) / src.masked_fill(is_zero, 1));
+  return {by_self, by_src};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
+                                                   const Tensor& src, std::string_view reduce, bool include_self, const Tensor& result) {
+  const Tensor used = used_part(src, index);
+  ReduceGrads grads;
+  if (reduce == "sum") {
+    grads = {grad, grad.gather(dim, index)};
+  } else if (reduce == "mean") {
+    grads = mean_grads(grad, index, used, dim, include_self);
+  } else if (reduce == "prod") {
+    grads = product_grads(grad, self, index, used, dim, include_self, result);
+  } else {
+    grads = extreme_grads(grad, self, index, used, dim, include_self, result);
+  }
+  if (!include_self) grads.self = grads.self.scatter(dim, index, 0);
+  return {grads.self, with_unused(grads.src, src.sizes(), index)};
+}
+
+Tensor take_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& index) {
+  return zeros(sizes, grad.options()).put_(index, grad, true);
+}
+
+// ---- masks
+
+Tensor masked_select_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& mask) {
+  return zeros(broadcast_sizes(sizes, mask.sizes()), grad.options()).masked_scatter_(mask, grad);
+}
+
+Tensor masked_scatter_source_backward(const Tensor& grad, const Tensor& mask, IntArrayRef source_sizes) {
+  const Tensor used = grad.masked_select(mask);
+  const Tensor flat = zeros(IntArrayRef(count_elements(source_sizes)), grad.options());
+  flat.narrow(0, 0, used.numel()).copy_(used);
+  return flat.view(source_sizes);
+}
+
+// ---- views written into copies
+
+namespace {
+
+// The gradient laid out as the tensor was whose storage as_strided_scatter looks at, beginning at element zero of a storage.
+Tensor laid_out(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t reach) {
+  const Extent own = extent(sizes, strides);
+  const Tensor storage = zeros(IntArrayRef(std::max(offset + own.high, reach)), grad.options());
+  storage.as_strided(sizes, strides, offset).copy_(grad);
+  return storage;
+}
+
+}  // namespace
+
+Tensor as_strided_scatter_self_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, IntArrayRef size,
+                                        IntArrayRef stride, std::optional<int64_t> storage_offset) {
+  const int64_t from = storage_offset.value_or(offset);
+  const Tensor storage = laid_out(grad, sizes, strides, offset, from + extent(size, stride).high);
+  storage.as_strided(size, stride, from).zero_();
+  return storage.as_strided(sizes, strides, offset);
+}
+
+Tensor as_strided_scatter_src_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, IntArrayRef size,
+                                       IntArrayRef stride, std::optional<int64_t> storage_offset) {
+  const int64_t from = storage_offset.value_or(offset);
+  return laid_out(grad, sizes, strides, offset, from + extent(size, stride).high).as_strided(size, stride, from);
+}
+
+// ---- tables of rows
+
+Tensor embedding_backward(const Tensor& grad, const Tensor& indices, IntArrayRef weight_sizes, int64_t padding_idx,
+                          bool scale_grad_by_freq, bool sparse) {
+  MICA_CHECK_KIND(!sparse, NotImplemented, "embedding(sparse=True): sparse gradients are not available; leave sparse out");
+  return embedding_dense_backward(grad, indices, weight_sizes[0], padding_idx, scale_grad_by_freq);
+}
+
+Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, int64_t padding_idx, bool scale_grad_by_freq) {
+  const Tensor flat = indices.to(DType::Int64).reshape({-1});
+  Tensor rows = grad.index_select(0, flat);
+  if (scale_grad_by_freq) {
+    const Tensor counts = zeros(IntArrayRef(grad.size(0)), grad.options()).index_add_(0, flat, ones(flat.sizes(), grad.options()));
+    rows = rows / counts.index_select(0, flat).unsqueeze(1);
+  }
+  if (padding_idx >= 0) rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0);
+  DimVector sizes(indices.sizes());
+  sizes.push_back(grad.size(1));
+  return rows.view(sizes);
 }
 
 }  // namespace mica::formulas

@@ -34,6 +34,12 @@ Tensor take_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& index)
 Tensor masked_select_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& mask);
 Tensor masked_scatter_source_backward(const Tensor& grad, const Tensor& mask, IntArrayRef source_sizes);
 
+// A view written into a copy
+Tensor as_strided_scatter_self_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, IntArrayRef size,
+                                        IntArrayRef stride, std::optional<int64_t> storage_offset);
+Tensor as_strided_scatter_src_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, IntArrayRef size,
+                                       IntArrayRef stride, std::optional<int64_t> storage_offset);
+
 // Tables of rows
 Tensor embedding_backward(const Tensor& grad, const Tensor& indices, IntArrayRef weight_sizes, int64_t padding_idx,
                           bool scale_grad_by_freq, bool sparse);
