@@ -3,6 +3,7 @@
 
 #include "objects.h"
 #include "mica/error.h"
+#include "parser.h"
 
 namespace mica::python {
 
@@ -21,11 +22,16 @@ PyObject* device_object(Device device) {
   return reinterpret_cast<PyObject*>(o);
 }
 
+static int8_t checked_index(int64_t index) {
+  MICA_CHECK(index >= 0, "Device index must not be negative");
+  MICA_CHECK(index < 128, "Device index must be less than 128, got ", index);
+  return static_cast<int8_t>(index);
+}
+
 static Device device_from_index(PyObject* o) {
   long index = PyLong_AsLong(o);
   if (index == -1 && PyErr_Occurred()) throw PythonError();
-  MICA_CHECK(index >= 0 && index < 128, "Device index must be between 0 and 127, got ", index);
-  return Device(DeviceType::CUDA, static_cast<int>(index));
+  return Device(DeviceType::CUDA, checked_index(index));
 }
 
 // Device strings are literals nearly always: the same few objects come again and again.
@@ -55,25 +61,23 @@ Device device_from_object(PyObject* o) {
 }
 
 static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try {
-  static const char* names[] = {"type", "index", nullptr};
-  static const char* names_of_copy[] = {"device", nullptr};
-  PyObject *type = nullptr, *index = Py_None;
-  if (kwargs && PyDict_GetItemString(kwargs, "device")) {
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", const_cast<char**>(names_of_copy), &type))
-      return nullptr;
-  } else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index)) {
-    return nullptr;
+  static constexpr SignatureText texts[] = {{kFunction, "Device device"}, {kFunction, "str type, int? index=-1"}};
+  static constinit Parser parser("device", texts);
+  Arguments a;
+  switch (parser.parse(a, args, kwargs)) {
+    case 0:
+      return is_device(a.object(0)) ? Py_NewRef(a.object(0)) : device_object(a.device(0));
+    case 1: {
+      Device device{a.text(0)};
+      if (!a.has(1)) return device_object(device);
+      MICA_CHECK(device.index < 0,
+                 "type (string) must not include an index because index was passed explicitly: ", device.str());
+      device.index = checked_index(a.integer(1));
+      return device_object(device);
+    }
+    default:
+      return a.result;
   }
-  if (!is_device_like(type))
-    return PyErr_Format(PyExc_TypeError, "device(): argument 'type' must be str, not %s", Py_TYPE(type)->tp_name);
-  if (is_device(type) && index == Py_None) return Py_NewRef(type);
-  Device device = device_from_object(type);
-  if (index != Py_None) {
-    MICA_CHECK(device.index < 0,
-               "type (string) must not include an index because index was passed explicitly: ", device.str());
-    device.index = device_from_index(index).index;
-  }
-  return device_object(device);
 } catch (...) {
   return raise_current_exception();
 }

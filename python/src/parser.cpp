@@ -207,4 +207,19 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
   return -1;
 }
 
+int Parser::parse(Arguments& a, PyObject* args, PyObject* kwargs) {
+  const Py_ssize_t nargs = PyTuple_GET_SIZE(args);
+  if (!kwargs) return parse(a, nullptr, PySequence_Fast_ITEMS(args), nargs, nullptr);
+  // The dict and the tuple outlive the call, so that borrowed references do.
+  std::vector<PyObject*> all(PySequence_Fast_ITEMS(args), PySequence_Fast_ITEMS(args) + nargs);
+  Owned names(checked(PyTuple_New(PyDict_GET_SIZE(kwargs))));
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(kwargs, &at, &key, &value); ++i) {
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(key));
+    all.push_back(value);
+  }
+  return parse(a, nullptr, all.data(), nargs, names.get());
+}
+
 }  // namespace mica::python

@@ -215,6 +215,7 @@ class Parser {
   // The index of the signature that fits, or -1: then a.result is what to return, null after a Python error.
   // `self` is null for a call of the function.
   int parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  int parse(Arguments& a, PyObject* args, PyObject* kwargs);  // of a constructor: a tuple, and a dict or null
 
   const char* name() const { return name_; }
   const char* space() const { return space_; }  // "" is torch, "nn.functional"...

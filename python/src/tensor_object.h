@@ -12,7 +12,7 @@ struct TensorObject {
   PyObject_HEAD
       // A reference that counts, but for one state: while impl->python_owned, the impl owns this object and the pointer
       // here is a borrowed one.
-          Tensor tensor;
+      Tensor tensor;
   PyObject* dict;  // attributes that a program has set; null until then
   PyObject* weakrefs;
 };

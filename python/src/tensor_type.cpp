@@ -104,7 +104,9 @@ bool add_tensor(PyObject* module) {
   for (PyMethodDef* methods : {tensor_methods, tensor_conversions, tensor_autograd_methods, torch_function_methods})
     if (!add_methods(methods)) return false;
   PyType_Modified(tensor_type);
-  return true;
+  // The names under which torch knows the base of Tensor and its metaclass.
+  return PyModule_AddObjectRef(module, "TensorBase", reinterpret_cast<PyObject*>(tensor_type)) == 0 &&
+         PyModule_AddObjectRef(module, "_TensorMeta", reinterpret_cast<PyObject*>(&PyType_Type)) == 0;
 }
 
 }  // namespace mica::python

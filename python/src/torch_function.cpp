@@ -287,6 +287,37 @@ static PyObject* handle_torch_function(PyObject*, PyObject* args, PyObject* kwar
   return ask(PyTuple_GET_ITEM(args, 0), overloaded.data(), static_cast<int>(overloaded.size()), rest.get(), kwargs);
 }
 
+// ---- with DisableTorchFunctionSubclass(): ...
+
+struct DisablerObject {
+  PyObject_HEAD bool before;
+};
+
+static bool& subclass_flag() { return subclasses_disabled; }
+static bool& all_flag() { return all_disabled; }
+
+template <bool& (*flag)()>
+static PyObject* disabler_enter(PyObject* self, PyObject*) {
+  reinterpret_cast<DisablerObject*>(self)->before = flag();
+  flag() = true;
+  return Py_NewRef(self);
+}
+template <bool& (*flag)()>
+static PyObject* disabler_exit(PyObject* self, PyObject*) {
+  flag() = reinterpret_cast<DisablerObject*>(self)->before;
+  Py_RETURN_NONE;
+}
+template <bool& (*flag)()>
+static PyMethodDef disabler_methods[] = {{"__enter__", disabler_enter<flag>, METH_NOARGS, nullptr},
+                                         {"__exit__", disabler_exit<flag>, METH_VARARGS, nullptr},
+                                         {}};
+
+static bool add_disabler(PyObject* module, const char* name, PyMethodDef* methods) {
+  PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  PyType_Spec spec = {name, sizeof(DisablerObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  return add_type(module, &spec) != nullptr;
+}
+
 bool add_torch_function(PyObject* module) {
   static PyMethodDef functions[] = {
       {"_disabled_torch_function_impl", disabled, METH_VARARGS, "The __torch_function__ of a class that wants none."},
@@ -304,7 +335,9 @@ bool add_torch_function(PyObject* module) {
   extension_module = module;
   torch_function_name = PyUnicode_InternFromString("__torch_function__");
   disabled_implementation = PyObject_GetAttrString(module, "_disabled_torch_function_impl");
-  return torch_function_name && disabled_implementation;
+  return torch_function_name && disabled_implementation &&
+         add_disabler(module, "torch._C.DisableTorchFunctionSubclass", disabler_methods<subclass_flag>) &&
+         add_disabler(module, "torch._C.DisableTorchFunction", disabler_methods<all_flag>);
 }
 
 }  // namespace mica::python
