@@ -1,45 +1,11 @@
 #include "backends/cpu/pointwise/run_loop.h"
 
-#include <algorithm>
-#include <cstdlib>
-
+#include "backends/cpu/pointwise/nest.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
 
 namespace {
-
-constexpr int kOperands = PointwiseLoop::kMaxOperands;
-
-// Elements [begin, end) of the nest in its own order, row by row.
-void run_range(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t begin, int64_t end) {
-  const int n = loop.noperands;
-  int64_t index[PointwiseLoop::kMaxDims];
-  char* row[kOperands];
-  int64_t rest = begin;
-  for (int k = 0; k < n; ++k) row[k] = loop.data[k];
-  for (int d = 0; d < loop.ndim; ++d) {
-    index[d] = rest % loop.shape[d];
-    rest /= loop.shape[d];
-    if (d > 0)
-      for (int k = 0; k < n; ++k) row[k] += index[d] * loop.strides[d][k];
-  }
-  int64_t left = end - begin;
-  while (left > 0) {
-    char* at[kOperands];
-    for (int k = 0; k < n; ++k) at[k] = row[k] + index[0] * loop.strides[0][k];
-    const int64_t count = std::min(left, loop.shape[0] - index[0]);
-    inner(at, loop.strides[0], count, context);
-    left -= count;
-    index[0] = 0;
-    for (int d = 1; d < loop.ndim; ++d) {
-      for (int k = 0; k < n; ++k) row[k] += loop.strides[d][k];
-      if (++index[d] < loop.shape[d]) break;
-      for (int k = 0; k < n; ++k) row[k] -= loop.strides[d][k] * loop.shape[d];
-      index[d] = 0;
-    }
-  }
-}
 
 // An operand that is contiguous along dimension 1 but not along dimension 0 (a transposed matrix) is read one cache line per element by
 // rows; walking in tiles uses every line it fetched.
@@ -85,12 +51,11 @@ void run_tiles(const PointwiseLoop& loop, InnerLoop inner, const void* context, 
 }  // namespace
 
 void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
-  if (loop.numel < grain) {
-    if (loop.ndim == 1) return inner(loop.data, loop.strides[0], loop.numel, context);
-    return run_range(loop, inner, context, 0, loop.numel);
-  }
-  if (wants_tiles(loop)) return run_tiles(loop, inner, context, grain);
-  parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) { run_range(loop, inner, context, begin, end); });
+  if (loop.ndim == 1 && loop.numel <= grain) return inner(loop.data, loop.strides[0], loop.numel, context);
+  if (loop.numel > grain && wants_tiles(loop)) return run_tiles(loop, inner, context, grain);
+  parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) {
+    for_each_row(loop, begin, end, [&](char* const* at, int64_t n) { inner(at, loop.strides[0], n, context); });
+  });
 }
 
 }  // namespace mica::cpu

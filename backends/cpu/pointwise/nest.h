@@ -1,0 +1,65 @@
+// Walking the nest of a PointwiseLoop: what the runners of inner loops share.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "mica/pointwise_loop.h"
+
+namespace mica::cpu {
+
+inline constexpr int kOperands = PointwiseLoop::kMaxOperands;
+
+// A position in the nest, in its own order: dimension 0 runs fastest.
+class Odometer {
+ public:
+  Odometer(const PointwiseLoop& loop, int64_t linear) : loop_(loop) {
+    for (int d = 0; d < loop.ndim; ++d) {
+      index_[d] = linear % loop.shape[d];
+      linear /= loop.shape[d];
+    }
+  }
+  int64_t left_in_row() const { return loop_.shape[0] - index_[0]; }
+  char* address(int operand) const {
+    char* p = loop_.data[operand];
+    for (int d = 0; d < loop_.ndim; ++d) p += index_[d] * loop_.strides[d][operand];
+    return p;
+  }
+  void addresses(char** at) const {
+    for (int k = 0; k < loop_.noperands; ++k) at[k] = address(k);
+  }
+  // From anywhere in a row to the start of the next; pointers in `at` that stood at the start of the row follow.
+  void next_row(char** at, int first, int last) {
+    index_[0] = 0;
+    for (int d = 1; d < loop_.ndim; ++d) {
+      for (int k = first; k < last; ++k) at[k] += loop_.strides[d][k];
+      if (++index_[d] < loop_.shape[d]) return;
+      for (int k = first; k < last; ++k) at[k] -= loop_.strides[d][k] * loop_.shape[d];
+      index_[d] = 0;
+    }
+  }
+  int64_t column() const { return index_[0]; }
+
+ private:
+  const PointwiseLoop& loop_;
+  int64_t index_[PointwiseLoop::kMaxDims];
+};
+
+// Elements [begin, end) of the nest in its own order, row by row.
+template <class Row>
+void for_each_row(const PointwiseLoop& loop, int64_t begin, int64_t end, const Row& row) {
+  Odometer at(loop, begin);
+  char* start[kOperands];
+  at.addresses(start);
+  for (int k = 0; k < loop.noperands; ++k) start[k] -= at.column() * loop.strides[0][k];
+  for (int64_t left = end - begin; left > 0;) {
+    const int64_t count = std::min(left, at.left_in_row());
+    char* here[kOperands];
+    for (int k = 0; k < loop.noperands; ++k) here[k] = start[k] + at.column() * loop.strides[0][k];
+    row(here, count);
+    left -= count;
+    at.next_row(start, 0, loop.noperands);
+  }
+}
+
+}  // namespace mica::cpu

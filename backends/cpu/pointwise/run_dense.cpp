@@ -1,0 +1,237 @@
+// run_dense: the ways in which operands become dense for an inner loop.
+#include <cstring>
+
+#include "backends/cpu/pointwise/nest.h"
+#include "backends/cpu/pointwise/packing.h"
+#include "backends/cpu/pointwise/run_loop.h"
+#include "backends/cpu/pointwise/transpose.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu {
+
+namespace {
+
+constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
+constexpr int64_t kTileBytes = 16384;
+constexpr int64_t kShortRow = 32;  // below this a row is not worth a call of the inner loop
+// Outputs from here on are written past the caches, which could not keep them anyway.
+constexpr int64_t kStreamBytes = int64_t{24} << 20;
+
+struct Task {
+  const PointwiseLoop& loop;
+  InnerLoop inner;
+  const void* context;
+  int64_t grain;
+  int64_t size[kOperands];
+
+  bool is_input(int k) const { return k >= loop.noutputs; }
+  bool dense_stride(int k, int64_t stride) const { return stride == size[k] || (stride == 0 && is_input(k)); }
+  int64_t largest() const { return *std::max_element(size, size + loop.noperands); }
+};
+
+bool rows_are_dense(const Task& t) {
+  for (int k = 0; k < t.loop.noperands; ++k)
+    if (!t.dense_stride(k, t.loop.strides[0][k])) return false;
+  return true;
+}
+
+// ---- one dense row -------------------------------------------------------------------------------------------------
+
+bool wants_stream(const Task& t) {
+  if (t.loop.noutputs != 1 || t.loop.numel * t.size[0] < kStreamBytes) return false;
+  for (int k = 1; k < t.loop.noperands; ++k)
+    if (t.loop.data[k] == t.loop.data[0]) return false;  // in place: the lines are in the cache already
+  return true;
+}
+
+void run_streamed(const Task& t, char** at, int64_t n) {
+  alignas(64) char buffer[kBufferBytes];
+  const int64_t* strides = t.loop.strides[0];
+  const int64_t chunk = kBufferBytes / 2 / t.size[0];
+  char* out = at[0];
+  at[0] = buffer;
+  while (n > 0) {
+    const int64_t count = std::min(n, chunk);
+    t.inner(at, strides, count, t.context);
+    stream_bytes(out, buffer, static_cast<size_t>(count * t.size[0]));
+    out += count * t.size[0];
+    for (int k = 1; k < t.loop.noperands; ++k) at[k] += count * strides[k];
+    n -= count;
+  }
+  stream_fence();
+}
+
+void run_flat(const Task& t) {
+  const int64_t* strides = t.loop.strides[0];
+  const bool stream = wants_stream(t);
+  parallel_for(0, t.loop.numel, t.grain, [&](int64_t begin, int64_t end) {
+    char* at[kOperands];
+    for (int k = 0; k < t.loop.noperands; ++k) at[k] = t.loop.data[k] + begin * strides[k];
+    if (stream) return run_streamed(t, at, end - begin);
+    t.inner(at, strides, end - begin, t.context);
+  });
+}
+
+// ---- tiles ---------------------------------------------------------------------------------------------------------
+
+// The dimension other than 0 along which some operand is contiguous while its rows are far apart; 0 if there is none.
+int crosswise_dimension(const Task& t) {
+  for (int k = 0; k < t.loop.noperands; ++k) {
+    if (t.dense_stride(k, t.loop.strides[0][k])) continue;
+    for (int d = 1; d < t.loop.ndim; ++d)
+      if (t.loop.strides[d][k] == t.size[k] && t.loop.shape[d] > 1) return d;
+  }
+  return 0;
+}
+
+PointwiseLoop with_second_dimension(const PointwiseLoop& loop, int d) {
+  PointwiseLoop swapped = loop;
+  if (d > 1) {
+    std::swap(swapped.shape[1], swapped.shape[d]);
+    std::swap(swapped.strides[1], swapped.strides[d]);
+  }
+  return swapped;
+}
+
+struct TileShape {
+  int64_t rows, columns;
+};
+
+TileShape tile_shape(const Task& t) {
+  const int64_t elements = kTileBytes / t.largest();
+  const int64_t rows = std::min<int64_t>(t.loop.shape[1], 64);
+  return {rows, std::min(t.loop.shape[0], std::max<int64_t>(elements / rows, 16))};
+}
+
+// Rows of a rectangle at a time; operands that are not dense along dimension 0 pass through a buffer with the tile's rows in it.
+void run_tile(const Task& t, char* const* corner, TileShape tile, char* const* buffers) {
+  const PointwiseLoop& loop = t.loop;
+  char* base[kOperands];
+  int64_t row_stride[kOperands], strides[kOperands];
+  for (int k = 0; k < loop.noperands; ++k) {
+    base[k] = corner[k];
+    row_stride[k] = loop.strides[1][k];
+    strides[k] = loop.strides[0][k];
+    if (t.dense_stride(k, strides[k])) continue;
+    base[k] = buffers[k];
+    row_stride[k] = tile.columns * t.size[k];
+    strides[k] = t.size[k];
+    if (t.is_input(k))
+      copy_rectangle(t.size[k], base[k], row_stride[k], t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k], tile.rows,
+                     tile.columns);
+  }
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    char* at[kOperands];
+    for (int k = 0; k < loop.noperands; ++k) at[k] = base[k] + r * row_stride[k];
+    t.inner(at, strides, tile.columns, t.context);
+  }
+  for (int k = 0; k < loop.noutputs; ++k)
+    if (base[k] != corner[k])
+      copy_rectangle(t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k], base[k], row_stride[k], t.size[k], tile.rows,
+                     tile.columns);
+}
+
+void run_tiles(const Task& t) {
+  const PointwiseLoop& loop = t.loop;
+  const TileShape tile = tile_shape(t);
+  const int64_t bands = (loop.shape[1] + tile.rows - 1) / tile.rows;
+  const int64_t outer = loop.numel / (loop.shape[0] * loop.shape[1]);
+  parallel_for(0, bands * outer, std::max<int64_t>(1, t.grain / (tile.rows * loop.shape[0])), [&](int64_t begin, int64_t end) {
+    alignas(64) char storage[kOperands][kTileBytes];
+    char* buffers[kOperands];
+    for (int k = 0; k < kOperands; ++k) buffers[k] = storage[k];
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t row = (b % bands) * tile.rows;
+      char* base[kOperands];
+      for (int k = 0; k < loop.noperands; ++k) base[k] = loop.data[k] + row * loop.strides[1][k];
+      int64_t rest = b / bands;
+      for (int d = 2; d < loop.ndim; ++d) {
+        const int64_t i = rest % loop.shape[d];
+        rest /= loop.shape[d];
+        for (int k = 0; k < loop.noperands; ++k) base[k] += i * loop.strides[d][k];
+      }
+      for (int64_t c = 0; c < loop.shape[0]; c += tile.columns) {
+        char* corner[kOperands];
+        for (int k = 0; k < loop.noperands; ++k) corner[k] = base[k] + c * loop.strides[0][k];
+        run_tile(t, corner, {std::min(tile.rows, loop.shape[1] - row), std::min(tile.columns, loop.shape[0] - c)}, buffers);
+      }
+    }
+  });
+}
+
+// ---- chunks --------------------------------------------------------------------------------------------------------
+
+// Whether an operand is contiguous in the order of the whole nest.
+bool is_linear(const Task& t, int k) {
+  int64_t expected = t.size[k];
+  for (int d = 0; d < t.loop.ndim; ++d) {
+    if (t.loop.strides[d][k] != expected) return false;
+    expected *= t.loop.shape[d];
+  }
+  return true;
+}
+
+void run_chunks(const Task& t) {
+  const PointwiseLoop& loop = t.loop;
+  enum class Access { Linear, Constant, Packed } access[kOperands];
+  for (int k = 0; k < loop.noperands; ++k)
+    access[k] = is_linear(t, k)                                ? Access::Linear
+                : t.is_input(k) && is_constant(loop, k)        ? Access::Constant
+                                                               : Access::Packed;
+  const int64_t chunk = kBufferBytes / t.largest();
+  parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
+    alignas(64) char storage[kOperands][kBufferBytes];
+    int64_t strides[kOperands];
+    for (int k = 0; k < loop.noperands; ++k) strides[k] = access[k] == Access::Constant ? 0 : t.size[k];
+    for (int64_t from = begin; from < end; from += chunk) {
+      const int64_t n = std::min(chunk, end - from);
+      char* at[kOperands];
+      for (int k = 0; k < loop.noperands; ++k) {
+        at[k] = access[k] == Access::Packed ? storage[k] : loop.data[k] + from * strides[k];
+        if (access[k] == Access::Packed && t.is_input(k)) gather(loop, k, from, n, at[k]);
+      }
+      t.inner(at, strides, n, t.context);
+      for (int k = 0; k < loop.noutputs; ++k)
+        if (access[k] == Access::Packed) scatter(loop, k, from, n, at[k]);
+    }
+  });
+}
+
+void run_nested(const Task& t) {
+  const PointwiseLoop& loop = t.loop;
+  if (loop.shape[0] >= kShortRow) {
+    if (rows_are_dense(t)) {
+      parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
+        for_each_row(loop, begin, end, [&](char* const* at, int64_t n) { t.inner(at, loop.strides[0], n, t.context); });
+      });
+      return;
+    }
+    if (const int d = crosswise_dimension(t)) {
+      const PointwiseLoop swapped = with_second_dimension(loop, d);
+      Task tiled{swapped, t.inner, t.context, t.grain, {}};
+      std::copy(t.size, t.size + kOperands, tiled.size);
+      return run_tiles(tiled);
+    }
+  }
+  run_chunks(t);
+}
+
+}  // namespace
+
+bool is_constant(const PointwiseLoop& loop, int operand) {
+  for (int d = 0; d < loop.ndim; ++d)
+    if (loop.strides[d][operand] != 0 && loop.shape[d] > 1) return false;
+  return true;
+}
+
+void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
+  Task t{loop, inner, context, grain, {}};
+  for (int k = 0; k < loop.noperands; ++k) t.size[k] = element_size(loop.dtypes[k]);
+  if (loop.ndim == 1 && rows_are_dense(t)) {
+    if (loop.numel <= grain) return inner(loop.data, loop.strides[0], loop.numel, context);
+    return run_flat(t);
+  }
+  run_nested(t);
+}
+
+}  // namespace mica::cpu
