@@ -15,6 +15,8 @@ target_compile_options(
   INTERFACE -fvisibility-inlines-hidden
             -ffunction-sections
             -fdata-sections
+            # Calls within the library go straight to their target instead of through the linkage table.
+            -fno-semantic-interposition
             # Thread-local state is read on every call: one instruction instead of a call into the loader.
             -ftls-model=initial-exec
             # A fused multiply-add appears only where the source asks for it, so that the vector body and the scalar
@@ -41,7 +43,7 @@ target_link_libraries(mica_extension_flags INTERFACE mica_common_flags)
 target_compile_options(mica_extension_flags INTERFACE $<$<CONFIG:Release>:-O2> -fvisibility=hidden)
 
 add_library(mica_link_flags INTERFACE)
-target_link_options(mica_link_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed)
+target_link_options(mica_link_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed -Wl,-Bsymbolic-functions)
 
 # Kernels are compiled for AVX2 and AVX3 (AVX-512 F, BW, DQ, VL) on x86-64 and for NEON on aarch64, chosen at run time.
 # Highway's targets are bits, the better one the lower; the masks name every target above AVX3 (bits 0 to 7) and every

@@ -16,6 +16,8 @@ struct PointwiseLoop {
   int32_t ndim;       // after coalescing; dimension 0 is the fastest
   int32_t noperands;  // outputs first
   int32_t noutputs;
+  // Bit k: operand k is a number, at data[k] in the memory of the core whatever the device; its strides are 0.
+  uint32_t numbers;
   DType dtype;         // what the inputs are computed in
   DType result_dtype;  // what the outputs hold
   Device device;

@@ -78,9 +78,11 @@ class StorageImpl {
   StorageImpl() = default;
   ~StorageImpl() = default;
   void destroy();
+  void* inline_data() const;  // null when the block has none
 
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> version_{0};
+  uint32_t inline_bytes_ = 0;  // small CPU memory lies behind the header, in one block with it
   void* data_ = nullptr;
   size_t nbytes_ = 0;
   Deleter deleter_ = nullptr;  // null: the device's allocator owns the memory

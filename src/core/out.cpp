@@ -16,6 +16,14 @@ bool may_share_memory(const Tensor& a, const Tensor& b) {
          pb + y.low * b.element_size() < pa + x.high * a.element_size();
 }
 
+void check_no_internal_overlap(const char* op, const Tensor& target) {
+  if (target.impl()->contiguous || target.numel() < 2) return;
+  MICA_CHECK(!has_internal_overlap(target.sizes(), target.strides()),
+             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+             "Please clone() the tensor before performing the operation. (", op, " on sizes ", target.sizes(), " with strides ",
+             target.strides(), ")");
+}
+
 void write_out(const char* op, const Tensor& out, const Tensor& result) {
   MICA_CHECK(out.device() == result.device(), op, "(): expected out on ", result.device(), " but got ", out.device());
   MICA_CHECK(out.dtype() == result.dtype() || can_cast(result.dtype(), out.dtype()), "result type ",
@@ -43,7 +51,8 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
       MICA_CHECK(given_.sizes() == sizes, "output with shape ", given_.sizes(), " doesn't match the broadcast shape ", sizes,
                  " (", op_, ")");
     }
-    bool direct = given_.dtype() == dtype && given_.sizes() == sizes && !has_internal_overlap(given_.sizes(), given_.strides());
+    bool direct = given_.dtype() == dtype && given_.sizes() == sizes &&
+                  (given_.impl()->contiguous || !has_internal_overlap(given_.sizes(), given_.strides()));
     for (const Tensor& t : inputs_) direct = direct && !may_share_memory(t, given_);
     if (direct) {
       tensor_ = given_;

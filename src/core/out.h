@@ -39,4 +39,7 @@ class Out {
 void write_out(const char* op, const Tensor& out, const Tensor& result);
 bool may_share_memory(const Tensor& a, const Tensor& b);  // conservative: compares the byte ranges
 
+// Refuses a target in which two indices reach one element, in torch's words.
+void check_no_internal_overlap(const char* op, const Tensor& target);
+
 }  // namespace mica

@@ -72,26 +72,66 @@ DType result_type(TensorList tensors) {
 
 void PointwisePlan::input(const Tensor& t) {
   MICA_CHECK(t.defined(), op_.name, "(): got an undefined tensor as operand ", ninputs_ + 1);
-  operands_[ninputs_++].tensor = &t;
+  operands_[ninputs_++] = {&t, nullptr};
 }
 
-void PointwisePlan::input(const Scalar& s) { operands_[ninputs_++].number = s; }
+void PointwisePlan::input(const Scalar& s) { operands_[ninputs_++] = {nullptr, &s}; }
+
+DType PointwisePlan::result_of(DType common) const {
+  if (forced_result_ != DType::Undefined) return forced_result_;
+  switch (op_.promotion) {
+    case Promotion::Compare:
+      return DType::Bool;
+    case Promotion::Real:
+    case Promotion::FloatReal:
+      return to_real(common);
+    default:
+      return common;
+  }
+}
+
+bool PointwisePlan::resolve_alike() {
+  const Tensor* lead = nullptr;
+  for (int i = 0; i < ninputs_; ++i) {
+    const Operand& o = operands_[i];
+    if (!o.tensor) continue;
+    const TensorImpl* t = o.tensor->impl();
+    if (!t->contiguous || (t->bits & tensor_bit::kWrappedNumber)) return false;
+    if (!lead) {
+      lead = o.tensor;
+      continue;
+    }
+    const TensorView& a = lead->impl()->view;
+    const TensorView& b = t->view;
+    if (a.dtype != b.dtype || a.ndim != b.ndim || a.device != b.device) return false;
+    for (int d = 0; d < a.ndim; ++d)
+      if (a.sizes[d] != b.sizes[d]) return false;
+  }
+  if (!lead) return false;
+  const DType dtype = lead->dtype();
+  const Category kind = category(dtype);
+  for (int i = 0; i < ninputs_; ++i)
+    if (operands_[i].number && operands_[i].number->category() > kind) return false;
+  const bool wants_float = op_.promotion == Promotion::Float || op_.promotion == Promotion::FloatReal;
+  if (wants_float && kind < Category::Floating) return false;
+  lead_ = lead;
+  common_ = dtype;
+  result_ = result_of(dtype);
+  device_ = lead->device();
+  alike_ = flat_ = true;
+  return true;
+}
 
 void PointwisePlan::promote() {
   ResultType state;
-  bool one_dtype = true, tensor_seen = false;
   DType first = DType::Undefined;
   for (int i = 0; i < ninputs_; ++i) {
     const Operand& o = operands_[i];
     if (o.tensor) {
-      if (!tensor_seen) {
-        first = o.tensor->dtype();
-        tensor_seen = true;
-      }
-      one_dtype &= o.tensor->dtype() == first && !(o.tensor->impl()->bits & tensor_bit::kWrappedNumber);
+      if (first == DType::Undefined) first = o.tensor->dtype();
       state.add(*o.tensor);
     } else {
-      state.add(o.number);
+      state.add(*o.number);
     }
   }
   if (op_.promotion == Promotion::None) {
@@ -100,64 +140,65 @@ void PointwisePlan::promote() {
     return;
   }
   common_ = state.get();
-  switch (op_.promotion) {
-    case Promotion::Float:
-    case Promotion::FloatReal:
-      if (!is_floating(common_) && !is_complex(common_)) common_ = default_dtype();
-      break;
-    default:
-      break;
-  }
-  result_ = common_;
-  if (op_.promotion == Promotion::Compare) result_ = DType::Bool;
-  if (op_.promotion == Promotion::Real || op_.promotion == Promotion::FloatReal) result_ = to_real(common_);
-  if (forced_result_ != DType::Undefined) result_ = forced_result_;
+  const bool wants_float = op_.promotion == Promotion::Float || op_.promotion == Promotion::FloatReal;
+  if (wants_float && !is_floating(common_) && !is_complex(common_)) common_ = default_dtype();
+  result_ = result_of(common_);
 }
 
 void PointwisePlan::compute_shape() {
-  const Tensor* lead = nullptr;
-  bool contiguous = true;
+  bool flat = true;
   for (int i = 0; i < ninputs_; ++i) {
     const Tensor* t = operands_[i].tensor;
     if (!t) continue;
-    if (!lead) {
-      lead = t;
+    if (!lead_) {
+      lead_ = t;
       shape_.assign(t->sizes());
       device_ = t->device();
     } else {
       if (!(IntArrayRef(shape_) == t->sizes())) {
-        contiguous = false;
+        flat = false;
         shape_ = broadcast_sizes(shape_, t->sizes());
       }
       if (t->device() != device_) {
         // A 0-dim CPU tensor may meet tensors of another device.
         if (t->dim() == 0 && t->is_cpu()) continue;
-        MICA_CHECK(lead->dim() == 0 && lead->is_cpu(), "Expected all tensors to be on the same device, but found at least two devices, ",
-                   device_, " and ", t->device(), "! (in ", op_.name, "); move one with .to(device)");
+        MICA_CHECK(lead_->dim() == 0 && lead_->is_cpu(),
+                   "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
+                   t->device(), "! (in ", op_.name, "); move one with .to(device)");
         device_ = t->device();
-        lead = t;
+        lead_ = t;
       }
     }
-    contiguous &= t->impl()->contiguous;
+    flat &= t->impl()->contiguous;
   }
-  fast_ = contiguous;
+  flat_ = flat;
+}
+
+void PointwisePlan::cast_inputs() {
+  cast_.reserve(static_cast<size_t>(ninputs_));
+  for (int i = 0; i < ninputs_; ++i) {
+    Operand& o = operands_[i];
+    if (!o.tensor || (o.tensor->dtype() == common_ && o.tensor->device() == device_)) continue;
+    if (o.tensor->device() != device_ && !device_.is_meta()) {
+      // A 0-dim CPU tensor goes along as a number: no memory of the device is made for it.
+      const Tensor element = o.tensor->to(common_);
+      std::memcpy(values_[op_.noutputs + i], element.data_ptr(), static_cast<size_t>(element.element_size()));
+      o = {nullptr, nullptr};
+      continue;
+    }
+    cast_.push_back(o.tensor->to(device_, common_));
+    o.tensor = &cast_.back();
+    flat_ &= o.tensor->impl()->contiguous;
+  }
 }
 
 void PointwisePlan::resolve() {
   if (resolved_) return;
   resolved_ = true;
+  if (resolve_alike()) return;
   promote();
   compute_shape();
-  if (op_.promotion != Promotion::None) {
-    for (int i = 0; i < ninputs_; ++i) {
-      Operand& o = operands_[i];
-      if (o.tensor && (o.tensor->dtype() != common_ || o.tensor->device() != device_)) {
-        o.cast = o.tensor->to(device_, common_);
-        o.tensor = &o.cast;
-        fast_ &= o.cast.impl()->contiguous;
-      }
-    }
-  }
+  if (op_.promotion != Promotion::None) cast_inputs();
 }
 
 // ---- outputs -------------------------------------------------------------------------------------------------------
@@ -167,7 +208,7 @@ void PointwisePlan::compute_permutation() {
   const int64_t ndim = static_cast<int64_t>(shape_.size());
   permutation_.resize(ndim);
   for (int64_t i = 0; i < ndim; ++i) permutation_[i] = ndim - 1 - i;
-  if (fast_) return;
+  if (flat_) return;
   auto stride_of = [&](const Tensor& t, int64_t d) -> int64_t {
     const int64_t at = d - (ndim - t.dim());
     return at < 0 || t.view_of().sizes[at] == 1 ? 0 : std::abs(t.view_of().strides[at]);
@@ -200,7 +241,8 @@ void PointwisePlan::compute_permutation() {
 }
 
 Tensor PointwisePlan::allocate_output(DType dtype) {
-  if (fast_ || shape_.empty()) return empty_contiguous(shape_, dtype, device_);
+  if (flat_ || shape().empty()) return empty_contiguous(shape(), dtype, device_);
+  shape_.assign(shape());
   if (permutation_.empty()) compute_permutation();
   DimVector strides(shape_.size());
   int64_t next = 1;
@@ -219,14 +261,20 @@ Tensor PointwisePlan::fresh(int output) {
 
 void PointwisePlan::in_place(const Tensor& self) {
   resolve();
-  MICA_CHECK(IntArrayRef(shape_) == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
-             shape_.ref(), ": ", op_.name, "_ cannot change the shape of self");
-  MICA_CHECK(self.dtype() == result_ || can_cast(result_, self.dtype()), "result type ", info(result_).legacy,
-             " can't be cast to the desired output type ", info(self.dtype()).legacy);
-  MICA_CHECK(!has_internal_overlap(self.sizes(), self.strides()) || self.numel() < 2,
-             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-             "Please clone() the tensor before performing the operation. (",
-             op_.name, "_ on sizes ", self.sizes(), " with strides ", self.strides(), ")");
+  MICA_CHECK(shape() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", shape(), ": ", op_.name,
+             "_ cannot change the shape of self");
+  if (alike_ && result_ == self.dtype() && lead_->is_same(self)) {
+    // Inputs are contiguous and of self's shape: one that shares its memory is self again, or lies elsewhere in the storage.
+    bool apart = true;
+    for (int i = 0; i < ninputs_; ++i) {
+      const Tensor* t = operands_[i].tensor;
+      apart &= !t || t->is_same(self) || !(t->storage() == self.storage());
+    }
+    if (apart) {
+      outputs_[0] = self;
+      return;
+    }
+  }
   into(self, 0);
 }
 
@@ -237,24 +285,26 @@ void PointwisePlan::into(const Tensor& out, int output) {
              " and ", out.device(), "! (out of ", op_.name, ")");
   MICA_CHECK(out.dtype() == result_ || can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
              " can't be cast to the desired output type ", info(out.dtype()).legacy);
-  bool direct = out.dtype() == result_ && IntArrayRef(shape_) == out.sizes();
-  if (IntArrayRef(shape_) == out.sizes() && out.numel() > 1) {
-    MICA_CHECK(!has_internal_overlap(out.sizes(), out.strides()),
-               "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-               "Please clone() the tensor before performing the operation.");
+  const bool fits = shape() == out.sizes();
+  bool direct = out.dtype() == result_ && fits;
+  if (fits && out.numel() > 1) {
+    check_no_internal_overlap(op_.name, out);
     for (int i = 0; i < ninputs_; ++i) {
       const Tensor* t = operands_[i].tensor;
       if (!t || !direct || !may_share_memory(*t, out)) continue;
       const bool same = t->data_ptr() == out.data_ptr() && t->sizes() == out.sizes() && t->strides() == out.strides();
       if (same) continue;
-      MICA_CHECK(t == &operands_[i].cast || t->is_same(out),
+      MICA_CHECK(t->is_same(out),
                  "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                  "Please clone() the tensor before performing the operation.");
       direct = false;
     }
   }
   if (direct) {
-    fast_ &= out.impl()->contiguous;
+    if (!out.impl()->contiguous) {
+      if (alike_) shape_.assign(shape());
+      flat_ = alike_ = false;
+    }
     outputs_[output] = out;
   } else {
     outputs_[output] = allocate_output(result_);
@@ -276,8 +326,8 @@ void PointwisePlan::prepare() {
   loop.result_dtype = result_;
   loop.noutputs = nout;
   loop.noperands = n;
+  loop.numbers = 0;
   loop.numel = outputs_[0].numel();
-  const int64_t ndim = static_cast<int64_t>(shape_.size());
   const TensorView* views[PointwiseLoop::kMaxOperands];
   for (int k = 0; k < n; ++k) {
     if (k < nout) {
@@ -285,22 +335,23 @@ void PointwisePlan::prepare() {
     } else if (operands_[k - nout].tensor) {
       views[k] = &operands_[k - nout].tensor->view_of();
     } else {
-      Operand& o = operands_[k - nout];
-      write_scalar(o.number, common_, o.value);
+      if (const Scalar* number = operands_[k - nout].number) write_scalar(*number, common_, values_[k]);
       views[k] = nullptr;
-      loop.data[k] = reinterpret_cast<char*>(o.value);
+      loop.numbers |= 1u << k;
+      loop.data[k] = reinterpret_cast<char*>(values_[k]);
       loop.dtypes[k] = common_;
       continue;
     }
     loop.data[k] = static_cast<char*>(views[k]->data);
     loop.dtypes[k] = views[k]->dtype;
   }
-  if (fast_) {
+  if (flat_) {
     loop.ndim = 1;
     loop.shape[0] = loop.numel;
     for (int k = 0; k < n; ++k) loop.strides[0][k] = views[k] ? element_size(views[k]->dtype) : 0;
     return;
   }
+  const int64_t ndim = static_cast<int64_t>(shape_.size());
   compute_permutation();
   // Dimensions in order, fastest first; those of size one vanish, and neighbours that continue each other merge.
   int out_dim = 0;

@@ -15,6 +15,7 @@ struct PointwiseOp {
   int noutputs = 1;
 };
 
+// Operands are kept by reference: a plan lives no longer than the call that makes it.
 class PointwisePlan {
  public:
   explicit PointwisePlan(const PointwiseOp& op) : op_(op) {}
@@ -30,7 +31,7 @@ class PointwisePlan {
   void into(const Tensor& out, int output = 0);  // out=: resized, cast into, checked for overlap
   void prepare();                                // after the outputs are named: builds the loop
   bool has_work() const { return loop.numel > 0 && !loop.device.is_meta(); }
-  void finish();  // copies a temporary into out= where one was needed
+  void finish();  // copies a temporary into the target where one was needed
 
   const Tensor& output(int i = 0) const { return outputs_[i]; }
   DType compute_dtype() const { return loop.dtype; }
@@ -39,30 +40,34 @@ class PointwisePlan {
 
  private:
   struct Operand {
-    const Tensor* tensor = nullptr;  // null: a number
-    Scalar number;
-    Tensor cast;  // owns a converted input
-    alignas(16) unsigned char value[16];
+    const Tensor* tensor;  // null: a number
+    const Scalar* number;  // null beside a null tensor: a 0-dim CPU tensor among another device's, already in values_
   };
+  void resolve();        // what follows settles, once
+  bool resolve_alike();  // the common case: contiguous operands of one shape, dtype and device
   void promote();
   void compute_shape();
-  void resolve();  // promote + compute_shape, once
-  void add_number_as_tensor(int i);
+  void cast_inputs();
+  DType result_of(DType common) const;
+  IntArrayRef shape() const { return alike_ ? lead_->sizes() : shape_.ref(); }
   void compute_permutation();
   Tensor allocate_output(DType dtype);
-  bool try_fast();
 
   const PointwiseOp& op_;
   Operand operands_[PointwiseLoop::kMaxOperands];
+  alignas(16) unsigned char values_[PointwiseLoop::kMaxOperands][16];  // numbers, as elements; by operand of the loop
   int ninputs_ = 0;
-  Tensor outputs_[2];
-  Tensor given_[2];
   bool resolved_ = false;
-  bool fast_ = false;  // all operands are contiguous, of one shape (or numbers), of one dtype
+  bool alike_ = false;
+  bool flat_ = false;  // every operand is contiguous and of the full shape, or a number: one loop will do
   DType common_ = DType::Undefined;
   DType result_ = DType::Undefined;
   DType forced_result_ = DType::Undefined;
   Device device_;
+  const Tensor* lead_ = nullptr;
+  Tensor outputs_[2];
+  Tensor given_[2];
+  std::vector<Tensor> cast_;  // owns converted inputs
   DimVector shape_;
   DimVector permutation_;  // permutation_[k]: the dimension that is k-th fastest
 };

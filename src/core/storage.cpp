@@ -27,7 +27,24 @@ void free_on(void* data, size_t nbytes, Device device) {
 
 }  // namespace
 
+namespace {
+
+// Up to this size the data shares the header's block: one allocation instead of two.
+constexpr size_t kInlineBytes = 512;
+constexpr size_t kHeaderBytes = (sizeof(StorageImpl) + kCpuAlignment - 1) / kCpuAlignment * kCpuAlignment;
+
+}  // namespace
+
 Storage StorageImpl::allocate(size_t nbytes, Device device) {
+  if (device.is_cpu() && nbytes > 0 && nbytes <= kInlineBytes) [[likely]] {
+    void* block = cpu_allocate(kHeaderBytes + nbytes);
+    auto* s = new (block) StorageImpl;
+    s->data_ = static_cast<char*>(block) + kHeaderBytes;
+    s->nbytes_ = nbytes;
+    s->inline_bytes_ = static_cast<uint32_t>(nbytes);
+    s->device_ = device;
+    return Storage::adopt(s);
+  }
   void* data = allocate_on(nbytes, device);
   auto* s = new (cpu_allocate(sizeof(StorageImpl))) StorageImpl;
   s->data_ = data;
@@ -62,20 +79,25 @@ void StorageImpl::resize(size_t nbytes) {
       backend(device_.type).copy_bytes(bigger, device_, data_, device_, common, false);
     }
   }
-  free_on(data_, nbytes_, device_);
+  if (data_ != inline_data()) free_on(data_, nbytes_, device_);
   data_ = bigger;
   nbytes_ = nbytes;
   moved_ = true;
 }
 
+void* StorageImpl::inline_data() const {
+  return inline_bytes_ ? reinterpret_cast<char*>(const_cast<StorageImpl*>(this)) + kHeaderBytes : nullptr;
+}
+
 void StorageImpl::destroy() {
   if (deleter_) {
     deleter_(context_, data_, nbytes_);
-  } else {
+  } else if (data_ != inline_data()) {
     free_on(data_, nbytes_, device_);
   }
+  const size_t block = inline_bytes_ ? kHeaderBytes + inline_bytes_ : sizeof(StorageImpl);
   this->~StorageImpl();
-  cpu_free(this, sizeof(StorageImpl));
+  cpu_free(this, block);
 }
 
 }  // namespace mica

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "core/geometry.h"
 #include "core/out.h"
 #include "core/pointwise.h"
@@ -10,13 +12,6 @@ namespace mica::inplace {
 namespace {
 
 constexpr PointwiseOp kCopy{"copy", Promotion::None};
-
-void check_writable(const char* op, const Tensor& self) {
-  MICA_CHECK(self.numel() < 2 || !has_internal_overlap(self.sizes(), self.strides()),
-             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-             "Please clone() the tensor before performing the operation. (", op, " on sizes ", self.sizes(), " with strides ",
-             self.strides(), ")");
-}
 
 void run_loop(const Tensor& self, const Tensor& src) {
   PointwisePlan plan(kCopy);
@@ -42,7 +37,7 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is_same(src)) return;
   Tensor from = src;
   if (!(from.sizes() == self.sizes())) from = from.expand(self.sizes());
-  check_writable("copy_", self);
+  check_no_internal_overlap("copy_", self);
   if (self.numel() == 0 || self.is_meta()) return;
   MICA_CHECK(!from.is_meta(), "Cannot copy out of meta tensor; no data!");
   if (self.device() != from.device()) return copy_between_devices(self, from, non_blocking);
@@ -54,7 +49,7 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
 }
 
 void fill_(const Tensor& self, const Scalar& value) {
-  check_writable("fill_", self);
+  check_no_internal_overlap("fill_", self);
   if (self.numel() == 0 || self.is_meta()) return;
   PointwisePlan plan(kCopy);
   plan.input(self);
@@ -68,7 +63,14 @@ void fill_(const Tensor& self, const Tensor& value) {
   inplace::copy_(self, value, false);
 }
 
-void zero_(const Tensor& self) { inplace::fill_(self, Scalar(0)); }
+void zero_(const Tensor& self) {
+  // Zero is all bits zero in every dtype; a small tensor is cleared on the spot.
+  if (self.is_cpu() && self.is_contiguous() && self.nbytes() <= 16384) {
+    if (self.numel() > 0) std::memset(self.data_ptr(), 0, static_cast<size_t>(self.nbytes()));
+    return;
+  }
+  inplace::fill_(self, Scalar(0));
+}
 
 void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat> memory_format) {
   MICA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");

@@ -1,6 +1,6 @@
 // In-place sampling. Kernels fill dense memory in its own order; a tensor with gaps is filled through a dense stand-in.
 #include "core/allocate.h"
-#include "core/geometry.h"
+#include "core/out.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -15,9 +15,7 @@ using MaybeGenerator = std::optional<Generator>;
 Generator chosen(const MaybeGenerator& g) { return g ? *g : default_generator(); }
 
 void fill_dense(const char* op, const Tensor& self, FunctionRef<void(const Tensor& dense)> draw) {
-  MICA_CHECK(self.numel() < 2 || !has_internal_overlap(self.sizes(), self.strides()),
-             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-             "Please clone() the tensor before performing the operation. (", op, ")");
+  check_no_internal_overlap(op, self);
   if (self.is_meta()) return;
   if (self.is_non_overlapping_and_dense()) return draw(self);
   const Tensor dense = empty_dense_like(self, self.dtype(), self.device());
