@@ -1,5 +1,5 @@
 // The seam between the core and a backend: plain-data views, a table of kernels and a few hooks. A backend is a shared library
-// that exports `extern "C" const mica::Backend* mica_backend()`; the CPU backend is built in.
+// that exports `extern "C" const mica::Backend* mica_backend()`; the CPU backend is built in. docs/backends.md shows how to write one.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,99 @@
 
 namespace mica {
 
+// Work of one device that runs in the order it was queued. A null handle is the device's default stream.
+struct Stream {
+  void* handle = nullptr;
+  Device device;
+  friend bool operator==(const Stream&, const Stream&) = default;
+};
+// A point in a stream's work, owned by whoever created it.
+struct Event {
+  void* handle = nullptr;
+};
+
+// Bytes. `allocated` is what tensors hold, `reserved` what the backend has taken from the device for them.
+struct MemoryStats {
+  int64_t allocated = 0, peak_allocated = 0;
+  int64_t reserved = 0, peak_reserved = 0;
+  int64_t allocations = 0;         // calls of allocate
+  int64_t device_allocations = 0;  // of which the device had to be asked
+  int64_t free_memory = 0, total_memory = 0;  // of the device
+};
+
+// A hook that is null is an error that names it when somebody needs it; the first group is required. Hooks and kernels report failure by
+// throwing mica::Error. An index is never -1: the core has replaced it by the current device.
 struct Backend {
-  // Guards against a library built for another table: the generator hashes every slot's name and signature.
-  uint64_t abi = kKernelTableHash;
+  uint64_t abi = 0;            // kBackendAbi
   const char* name = nullptr;  // the device type's name: "cuda"
   const KernelTable* kernels = nullptr;
-  int (*device_count)() = nullptr;
+
+  int (*device_count)() = nullptr;  // 0 where there is a library but no device; never throws
   int (*current_device)() = nullptr;
   void (*set_device)(int index) = nullptr;
-  void* (*allocate)(size_t nbytes, int index) = nullptr;  // throws on failure
+  void* (*allocate)(size_t nbytes, int index) = nullptr;  // nbytes > 0; at least 16-byte aligned
+  // Never throws. The memory may still be in use by work queued on the stream that was current when it was allocated.
   void (*free)(void* data, size_t nbytes, int index) = nullptr;
-  // Copies bytes between two places of which at least one is this backend's. Ordered with the kernels queued before it;
-  // returns before the copy is done only if non_blocking.
+  // Copies bytes between two places of which at least one is this backend's. Ordered with the work queued before it; returns before the
+  // copy is done only if non_blocking and the host's end is pinned.
   void (*copy_bytes)(void* to, Device to_device, const void* from, Device from_device, size_t nbytes, bool non_blocking) = nullptr;
-  void (*synchronize)(int index) = nullptr;
+  void (*synchronize)(int index) = nullptr;  // waits for all work of the device
+
+  // Memory
+  MemoryStats (*memory_stats)(int index) = nullptr;
+  void (*reset_peak_memory_stats)(int index) = nullptr;
+  void (*empty_cache)() = nullptr;                  // returns unused memory to the devices
+  void* (*allocate_pinned)(size_t nbytes) = nullptr;  // host memory that copies reach without a detour
+  void (*free_pinned)(void* data, size_t nbytes) = nullptr;
+  bool (*is_pinned)(const void* data) = nullptr;
+
+  // Streams and events. Kernels and copies queue on the calling thread's current stream of their device.
+  Stream (*current_stream)(int index) = nullptr;
+  void (*set_stream)(Stream stream) = nullptr;
+  Stream (*new_stream)(int index, int priority) = nullptr;  // lives as long as the process
+  bool (*stream_done)(Stream stream) = nullptr;
+  void (*synchronize_stream)(Stream stream) = nullptr;
+  void (*use_on_stream)(void* data, Stream stream) = nullptr;  // memory of another stream: freed memory waits for this one too
+  Event (*new_event)(int index, bool timing) = nullptr;
+  void (*free_event)(Event event) = nullptr;
+  void (*record_event)(Event event, Stream stream) = nullptr;
+  void (*wait_event)(Stream stream, Event event) = nullptr;  // the stream's later work starts after the event
+  bool (*event_done)(Event event) = nullptr;
+  void (*synchronize_event)(Event event) = nullptr;
+  double (*elapsed_ms)(Event from, Event to) = nullptr;
+
+  // Random numbers. The generator of a device whose calls name none, and a new one.
+  Generator& (*default_generator)(int index) = nullptr;
+  Generator (*new_generator)(int index, uint64_t seed) = nullptr;
+
+  const char* (*device_name)(int index) = nullptr;
+  // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's whole list.
+  void* (*extension)(const char* name) = nullptr;
 };
+
+// Guards against a library built for another table or another layout of what crosses the seam: the generator hashes every slot's name and
+// signature. kSeamVersion counts changes of meaning that the compiler cannot see.
+inline constexpr uint64_t kSeamVersion = 1;
+inline constexpr uint64_t kBackendAbi =
+    ((((kKernelTableHash * 31 + kSeamVersion) * 31 + sizeof(Backend)) * 31 + sizeof(PointwiseLoop)) * 31 + sizeof(TensorView)) * 31 +
+    sizeof(MatmulCall);
 
 // The backend of a device type; throws an error that says what is missing and how to get it.
 const Backend& backend(DeviceType type);
 bool backend_available(DeviceType type);
+int device_count(DeviceType type);                        // 0 where there is no backend
 void register_backend(const Backend* backend);            // keeps the pointer
 DeviceType open_backend(std::string_view library_path);   // opens a shared library and registers what it exports
+// The device with its index filled in: the current one where it has none. Throws where there is no such device.
+Device with_index(Device device);
+Generator& default_generator(Device device);
+void manual_seed_all(uint64_t seed);  // every default generator, those of backends opened later too
+
+[[noreturn]] void missing_hook(const Backend& backend, const char* hook);
+
+// MICA_HOOK(backend, hook)(arguments...): an optional hook, or an error naming it.
+#define MICA_HOOK(backend_, hook) \
+  ((backend_).hook ? (backend_).hook : (::mica::missing_hook(backend_, #hook), (backend_).hook))
 
 extern KernelTable cpu_kernels;  // filled by the kernel files as the library is loaded: backends/cpu/register.h
 

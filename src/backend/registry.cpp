@@ -1,6 +1,9 @@
+// Which backend serves which device type.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "mica/backend.h"
 #include "mica/error.h"
@@ -9,16 +12,10 @@ namespace mica {
 
 namespace {
 
-std::mutex mutex;
-const Backend* backends[kMaxDeviceTypes] = {};
+std::mutex mutex;  // held by whoever changes what follows
+std::atomic<const Backend*> backends[kMaxDeviceTypes] = {};
+std::optional<uint64_t> seed_of_all;
 std::string cuda_open_error;
-bool cuda_tried = false;
-
-// The CUDA backend is a library of its own beside libmica; it is opened the first time somebody asks for it.
-const Backend* find(DeviceType type) {
-  std::lock_guard lock(mutex);
-  return backends[static_cast<int>(type)];
-}
 
 std::string beside_this_library(const char* file) {
   Dl_info info;
@@ -27,28 +24,53 @@ std::string beside_this_library(const char* file) {
   return path.substr(0, path.rfind('/') + 1) + file;
 }
 
-void try_cuda() {
-  {
-    std::lock_guard lock(mutex);
-    if (cuda_tried) return;
-    cuda_tried = true;
-  }
-  try {
-    open_backend(beside_this_library("libmica_cuda.so"));
-  } catch (const Error& e) {
-    std::lock_guard lock(mutex);
-    cuda_open_error = e.what();
-  }
+// The CUDA backend is a library of its own beside libmica; it is opened the first time somebody asks for it.
+void open_cuda_once() {
+  static const bool tried = [] {
+    try {
+      open_backend(beside_this_library("libmica_cuda.so"));
+    } catch (const Error& e) {
+      cuda_open_error = e.what();
+    }
+    return true;
+  }();
+  static_cast<void>(tried);
+}
+
+const Backend* find(DeviceType type) {
+  std::atomic<const Backend*>& place = backends[static_cast<int>(type)];
+  const Backend* b = place.load(std::memory_order_acquire);
+  if (b || type != DeviceType::CUDA) return b;
+  open_cuda_once();
+  return place.load(std::memory_order_acquire);
+}
+
+[[noreturn]] void fail_missing(DeviceType type, const Backend* b) {
+  if (b) fail(cat("no ", b->name, " device is available: the backend is there, but it finds no device"));
+  if (type == DeviceType::CUDA)
+    fail(cat("Torch not compiled with CUDA enabled: no CUDA backend could be opened (", cuda_open_error, ")"));
+  fail(cat("no backend is registered for the device type '", device_type_name(type), "'; open one with open_backend(path)"));
+}
+
+void seed_devices(const Backend& b, uint64_t seed) {
+  if (!b.default_generator) return;
+  for (int i = 0; i < b.device_count(); ++i) b.default_generator(i).manual_seed(seed);
 }
 
 }  // namespace
 
 void register_backend(const Backend* b) {
-  MICA_CHECK(b && b->name && b->kernels, "a backend must have a name and a table of kernels");
-  MICA_CHECK(b->abi == kKernelTableHash, "the backend '", b->name, "' was built for another version of Mica: its kernel table does not match");
+  MICA_CHECK(b && b->name, "a backend must have a name");
+  MICA_CHECK(b->abi == kBackendAbi, "the backend '", b->name,
+             "' was built for another version of Mica: its kernel table does not match. Build it against this version's headers.");
+  MICA_CHECK(b->kernels && b->device_count && b->current_device && b->set_device && b->allocate && b->free && b->copy_bytes && b->synchronize,
+             "the backend '", b->name,
+             "' lacks a table of kernels or one of device_count, current_device, set_device, allocate, free, copy_bytes, synchronize");
   const DeviceType type = register_device_type(b->name);
+  MICA_CHECK(type != DeviceType::CPU && type != DeviceType::Meta, "the device type '", b->name, "' is built in");
   std::lock_guard lock(mutex);
-  backends[static_cast<int>(type)] = b;
+  if (seed_of_all) seed_devices(*b, *seed_of_all);
+  backends[static_cast<int>(type)].store(b, std::memory_order_release);
 }
 
 DeviceType open_backend(std::string_view library_path) {
@@ -62,21 +84,46 @@ DeviceType open_backend(std::string_view library_path) {
   return register_device_type(b->name);
 }
 
-bool backend_available(DeviceType type) {
-  if (type == DeviceType::CPU || type == DeviceType::Meta) return true;
-  if (type == DeviceType::CUDA) try_cuda();
+int device_count(DeviceType type) {
+  if (type == DeviceType::CPU || type == DeviceType::Meta) return 1;
   const Backend* b = find(type);
-  return b && b->device_count() > 0;
+  return b ? b->device_count() : 0;
 }
 
+bool backend_available(DeviceType type) { return device_count(type) > 0; }
+
 const Backend& backend(DeviceType type) {
-  if (type == DeviceType::CUDA) try_cuda();
   const Backend* b = find(type);
-  if (!b && type == DeviceType::CUDA)
-    fail(cat("Torch not compiled with CUDA enabled: no CUDA backend could be opened (", cuda_open_error, ")"));
-  MICA_CHECK(b, "no backend is registered for the device type '", device_type_name(type), "'; open one with open_backend(path)");
-  MICA_CHECK(b->device_count() > 0, "no ", b->name, " device is available");
+  if (!b || b->device_count() == 0) [[unlikely]]
+    fail_missing(type, b);
   return *b;
+}
+
+Device with_index(Device device) {
+  if (device.is_cpu() || device.is_meta()) return device;
+  const Backend& b = backend(device.type);
+  if (device.index < 0) return {device.type, b.current_device()};
+  MICA_CHECK(device.index < b.device_count(), b.name, " error: invalid device ordinal: ", device, " was asked for, and there ",
+             b.device_count() == 1 ? "is 1 device" : cat("are ", b.device_count(), " devices"));
+  return device;
+}
+
+Generator& default_generator(Device device) {
+  if (device.is_cpu() || device.is_meta()) return default_generator();
+  const Backend& b = backend(device.type);
+  return MICA_HOOK(b, default_generator)(with_index(device).index);
+}
+
+void manual_seed_all(uint64_t seed) {
+  default_generator().manual_seed(seed);
+  std::lock_guard lock(mutex);
+  seed_of_all = seed;
+  for (auto& place : backends)
+    if (const Backend* b = place.load(std::memory_order_acquire)) seed_devices(*b, seed);
+}
+
+void missing_hook(const Backend& b, const char* hook) {
+  fail(ErrorKind::NotImplemented, cat("the backend '", b.name, "' does not implement '", hook, "'"));
 }
 
 void missing_kernel(const char* slot, Device device) {

@@ -12,7 +12,7 @@ namespace {
 
 using MaybeGenerator = std::optional<Generator>;
 
-Generator chosen(const MaybeGenerator& g) { return g ? *g : default_generator(); }
+Generator chosen(const MaybeGenerator& g, const Tensor& t) { return g ? *g : default_generator(t.device()); }
 
 TensorOptions without_grad(TensorOptions o) {
   o.requires_grad = false;
@@ -63,7 +63,7 @@ Tensor randint_like(const Tensor& self, int64_t high, const MaybeGenerator& gene
 Tensor randperm(int64_t n, const MaybeGenerator& generator, const TensorOptions& options) {
   MICA_CHECK(n >= 0, "n must be non-negative, got", n);
   const Tensor t = mica::empty(n, integral(options));
-  if (!t.is_meta()) MICA_KERNEL(t.device(), random_permutation)(t.view_of(), chosen(generator));
+  if (!t.is_meta()) MICA_KERNEL(t.device(), random_permutation)(t.view_of(), chosen(generator, t));
   return finished(t, options);
 }
 
@@ -104,7 +104,7 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, co
   const Tensor weights = (self.dim() == 1 ? self.unsqueeze(0) : self).contiguous();
   const Tensor out = mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).with_device(self.device()));
   if (out.numel() > 0 && !out.is_meta())
-    MICA_KERNEL(self.device(), random_multinomial)(out.view_of(), weights.view_of(), replacement, chosen(generator));
+    MICA_KERNEL(self.device(), random_multinomial)(out.view_of(), weights.view_of(), replacement, chosen(generator, out));
   return self.dim() == 1 ? out.squeeze(0) : out;
 }
 
@@ -112,7 +112,7 @@ Tensor poisson(const Tensor& self, const MaybeGenerator& generator) {
   NoGradGuard below;
   const Tensor rate = self.contiguous();
   const Tensor out = mica::empty_like(rate);
-  if (!out.is_meta()) MICA_KERNEL(self.device(), random_poisson)(out.view_of(), rate.view_of(), chosen(generator));
+  if (!out.is_meta()) MICA_KERNEL(self.device(), random_poisson)(out.view_of(), rate.view_of(), chosen(generator, out));
   return out;
 }
 
@@ -122,7 +122,7 @@ Tensor binomial(const Tensor& count, const Tensor& prob, const MaybeGenerator& g
   const DimVector shape = broadcast_sizes(count.sizes(), prob.sizes());
   const Tensor n = count.expand(shape).contiguous(), p = prob.expand(shape).contiguous();
   const Tensor out = mica::empty_like(n);
-  if (!out.is_meta()) MICA_KERNEL(count.device(), random_binomial)(out.view_of(), n.view_of(), p.view_of(), chosen(generator));
+  if (!out.is_meta()) MICA_KERNEL(count.device(), random_binomial)(out.view_of(), n.view_of(), p.view_of(), chosen(generator, out));
   return out;
 }
 

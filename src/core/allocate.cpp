@@ -8,11 +8,6 @@ namespace mica {
 
 namespace {
 
-Device with_index(Device device) {
-  if (device.is_cpu() || device.is_meta() || device.index >= 0) return device;
-  return {device.type, backend(device.type).current_device()};
-}
-
 Tensor finish(TensorImpl* impl) {
   if (thread_modes & mode_bit::kInference) [[unlikely]]
     impl->bits |= tensor_bit::kInference;
@@ -37,7 +32,7 @@ Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device) {
       count_elements(sizes);
       MICA_CHECK(empty, "Storage size calculation overflowed with sizes=", sizes);
     }
-    device = with_index(device);
+    if (!device.is_cpu()) device = with_index(device);
     Storage storage = StorageImpl::allocate(empty ? 0 : static_cast<size_t>(nbytes), device);
     return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, {strides, sizes.size()}, 0));
   }
@@ -47,7 +42,7 @@ Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device) {
 Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device) {
   count_elements(sizes);
   const int64_t nbytes = storage_bytes_needed(sizes, strides, 0, element_size(dtype));
-  device = with_index(device);
+  if (!device.is_cpu()) device = with_index(device);
   Storage storage = StorageImpl::allocate(static_cast<size_t>(nbytes), device);
   return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, 0));
 }

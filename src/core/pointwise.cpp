@@ -175,18 +175,21 @@ void PointwisePlan::compute_shape() {
 }
 
 void PointwisePlan::cast_inputs() {
-  cast_.reserve(static_cast<size_t>(ninputs_));
   for (int i = 0; i < ninputs_; ++i) {
     Operand& o = operands_[i];
-    if (!o.tensor || (o.tensor->dtype() == common_ && o.tensor->device() == device_)) continue;
+    if (!o.tensor) continue;
+    const DType wanted = op_.promotion == Promotion::None ? o.tensor->dtype() : common_;
+    if (o.tensor->dtype() == wanted && o.tensor->device() == device_) continue;
     if (o.tensor->device() != device_ && !device_.is_meta()) {
       // A 0-dim CPU tensor goes along as a number: no memory of the device is made for it.
-      const Tensor element = o.tensor->to(common_);
+      const Tensor element = o.tensor->to(wanted);
       std::memcpy(values_[op_.noutputs + i], element.data_ptr(), static_cast<size_t>(element.element_size()));
+      loop.dtypes[op_.noutputs + i] = wanted;
       o = {nullptr, nullptr};
       continue;
     }
-    cast_.push_back(o.tensor->to(device_, common_));
+    if (cast_.empty()) cast_.reserve(static_cast<size_t>(ninputs_));  // operands point into it
+    cast_.push_back(o.tensor->to(device_, wanted));
     o.tensor = &cast_.back();
     flat_ &= o.tensor->impl()->contiguous;
   }
@@ -198,7 +201,7 @@ void PointwisePlan::resolve() {
   if (resolve_alike()) return;
   promote();
   compute_shape();
-  if (op_.promotion != Promotion::None) cast_inputs();
+  cast_inputs();
 }
 
 // ---- outputs -------------------------------------------------------------------------------------------------------
@@ -335,11 +338,13 @@ void PointwisePlan::prepare() {
     } else if (operands_[k - nout].tensor) {
       views[k] = &operands_[k - nout].tensor->view_of();
     } else {
-      if (const Scalar* number = operands_[k - nout].number) write_scalar(*number, common_, values_[k]);
+      if (const Scalar* number = operands_[k - nout].number) {
+        write_scalar(*number, common_, values_[k]);
+        loop.dtypes[k] = common_;
+      }
       views[k] = nullptr;
       loop.numbers |= 1u << k;
       loop.data[k] = reinterpret_cast<char*>(values_[k]);
-      loop.dtypes[k] = common_;
       continue;
     }
     loop.data[k] = static_cast<char*>(views[k]->data);
