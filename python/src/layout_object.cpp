@@ -21,11 +21,10 @@ PyObject* layout_object(Layout layout) { return Py_NewRef(layout_objects[static_
 static PyObject* layout_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", layout_name(self)); }
 static PyObject* format_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", format_name(self)); }
 
-// Pickles as getattr(mica._C, name).
+// Pickles as a call of mica._C._singleton, which needs no module called torch.
 static PyObject* reduce_by_name(const char* name) {
   Owned module(PyImport_ImportModule("mica._C"));
-  Owned builtins(PyImport_ImportModule("operator"));
-  if (!module || !builtins) return nullptr;
+  if (!module) return nullptr;
   Owned getter(PyObject_GetAttrString(module.get(), "_singleton"));
   return getter ? Py_BuildValue("O(s)", getter.get(), name) : nullptr;
 }

@@ -51,14 +51,15 @@ static DType dtype_of_number(PyObject* o) {
   fail(ErrorKind::Runtime, cat("Could not infer dtype of ", Py_TYPE(o)->tp_name));
 }
 
-static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined) {
+static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t depth = 0) {
+  MICA_CHECK_KIND(depth <= kMaxNesting, Value, "too many dimensions '", Py_TYPE(o)->tp_name, "'");
   if (!is_sequence(o)) {
     DType t = dtype_of_number(o);
     return so_far == DType::Undefined || so_far == t ? t : promote_types(so_far, t);
   }
   Owned items(checked(PySequence_Fast(o, "a sequence was expected")));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i)
-    so_far = nested_dtype(PySequence_Fast_GET_ITEM(items.get(), i), so_far);
+    so_far = nested_dtype(PySequence_Fast_GET_ITEM(items.get(), i), so_far, depth + 1);
   return so_far;
 }
 

@@ -112,3 +112,28 @@ def test_errors_have_torch_types():
     with pytest.raises(RuntimeError, match="a Tensor with 6 elements cannot be converted to Scalar"):
         x.item()
     assert issubclass(torch.OutOfMemoryError, RuntimeError)
+
+
+def test_a_list_that_holds_itself_is_refused():
+    endless = [1]
+    endless.append(endless)
+    with pytest.raises(ValueError, match="too many dimensions 'list'"):
+        torch.tensor(endless)
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [(1, "int64"), (1.0, "float32"), (True, "bool"), (1j, "complex64"), ([1, 2.5], "float32"), ([], "float32"),
+     ([True, 2], "int64"), ([[1], [2]], "int64"), (b"ab", "uint8")],
+)  # fmt: skip
+def test_tensor_infers_its_dtype(data, dtype):
+    assert torch.tensor(data).dtype is getattr(torch, dtype)
+
+
+def test_tensor_refuses_ragged_data():
+    with pytest.raises(ValueError, match=r"expected sequence of length 2 at dim 1 \(got 1\)"):
+        torch.tensor([[1, 2], [3]])
+    with pytest.raises(TypeError, match=r"new\(\): invalid data type 'str'"):
+        torch.tensor("abc")
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.tensor([300], dtype=torch.uint8)
