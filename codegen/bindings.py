@@ -10,7 +10,7 @@ Signatures are ordered and worded as torch's, so that the same call means the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cpp import is_inplace_schema, output_names, wants_inplace, wants_out
 from model import Argument, Op, Schema, TableError, Type, parse_schema
@@ -21,6 +21,23 @@ BANNER = "// Generated from ops/{family}.toml: the Python entries of its operati
 NUMBERS_ALLOWED = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "rsub"}
 # Overloads for a number that torch does not mention in its messages.
 UNMENTIONED = {"add", "sub", "mul", "div", "subtract", "multiply", "divide", "true_divide", "floor_divide"}
+
+# Positional forms of old that torch still takes, with a warning: the coefficients before the tensors.
+DEPRECATED = {
+    "add": ["Tensor self, Scalar alpha, Tensor other"],
+    "sub": ["Tensor self, Scalar alpha, Tensor other"],
+    "addcmul": ["Tensor self, Scalar value, Tensor tensor1, Tensor tensor2"],
+    "addcdiv": ["Tensor self, Scalar value, Tensor tensor1, Tensor tensor2"],
+} | {
+    name: [f"Scalar beta, Tensor self, Scalar alpha, {rest}", f"Scalar beta, Tensor self, {rest}"]
+    for name, rest in {
+        "addmm": "Tensor mat1, Tensor mat2",
+        "addmv": "Tensor mat, Tensor vec",
+        "addr": "Tensor vec1, Tensor vec2",
+        "addbmm": "Tensor batch1, Tensor batch2",
+        "baddbmm": "Tensor batch1, Tensor batch2",
+    }.items()
+}
 
 RESERVED = {"default", "register", "signed", "unsigned", "int", "float", "double", "bool", "char", "long", "short",
             "new", "delete", "template", "this", "class", "a"}  # fmt: skip
@@ -38,6 +55,7 @@ class Overload:
     method: bool
     in_place: bool = False  # calls name_(), returns self
     out: bool = False
+    deprecated: bool = False
 
     @property
     def hidden(self) -> bool:
@@ -46,7 +64,9 @@ class Overload:
     @property
     def flags(self) -> str:
         text = {(True, True): "kBoth", (True, False): "kFunction", (False, True): "kMethod"}[self.function, self.method]
-        if self.hidden:
+        if self.deprecated:
+            text += " | kDeprecated"
+        elif self.hidden:
             text += " | kHidden"
         elif self.schema.name.rstrip("_") in NUMBERS_ALLOWED:
             text += " | kNumbers"
@@ -168,8 +188,21 @@ def collect(ops: list[Op]) -> list[Group]:
                 function = op.has("inplace_function")
                 g.overloads.append(Overload(op, schema, arguments, function, op.has("inplace"), in_place=True))
     for g in groups.values():
-        g.overloads = in_torch_order(g.overloads)
+        g.overloads = in_torch_order(g.overloads + deprecated_overloads(g))
     return list(groups.values())
+
+
+def deprecated_overloads(group: Group) -> list[Overload]:
+    found = []
+    for text in DEPRECATED.get(group.name.rstrip("_"), []) if not group.space else []:
+        arguments = list(parse_schema(f"{group.name}({text}) -> Tensor").arguments)
+        names = {a.name for a in arguments}
+        for o in group.overloads:
+            known = {a.name: a.type for a in o.schema.arguments}
+            if names <= set(known) and all(known[a.name].base == a.type.base for a in arguments):
+                found.append(replace(o, arguments=arguments, deprecated=True))
+                break
+    return found
 
 
 def is_narrower(a: Type, b: Type) -> bool:
@@ -178,7 +211,7 @@ def is_narrower(a: Type, b: Type) -> bool:
     return (
         (x == "Scalar" and y == "Tensor")
         or (x == "Scalar?" and y == "Tensor?")
-        or (x.startswith("int[") and y in ("int", "int?"))
+        or (x == "int[]" and y in ("int", "int?"))
         or (x == "Tensor[]" and y.endswith("[]"))
         or (x == "int" and y == "Tensor")
     )
@@ -189,7 +222,7 @@ def in_torch_order(overloads: list[Overload]) -> list[Overload]:
 
     def key(o: Overload) -> str:
         names = {"int": "int64_t", "float": "double", "str": "c10::string_view"}
-        list_names = {"int": "IntArrayRef", "SymInt": "SymIntArrayRef", "Tensor": "TensorList"}
+        list_names = {"int": "IntArrayRef", "SymInt": "SymIntArrayRef", "Tensor": "TensorList", "Scalar": "ScalarList"}
         text = []
         for a in o.arguments:
             if a.type.is_list:
@@ -207,18 +240,21 @@ def in_torch_order(overloads: list[Overload]) -> list[Overload]:
         differ = any(type_text(x) != type_text(y) for x, y in pairs)
         return differ and all(type_text(x) == type_text(y) or is_narrower(x, y) for x, y in pairs)
 
-    waiting = sorted(overloads, key=key)
-    ordered: list[Overload] = []
-    while waiting:
-        for o in waiting:
-            if not any(after(o, other) for other in waiting if other is not o):
-                ordered.append(o)
-                waiting.remove(o)
-                break
-        else:
-            raise TableError(f"{waiting[0].schema.text}: overloads cannot be ordered")
+    overloads = sorted(overloads, key=key)
+    before = [{j for j, other in enumerate(overloads) if after(o, other)} for o in overloads]
+    ready = [i for i, others in enumerate(before) if not others]
+    for done in ready:
+        for i, others in enumerate(before):
+            if done in others:
+                others.remove(done)
+                if not others:
+                    ready.append(i)
+    ordered = [overloads[i] for i in ready]
+    if len(ordered) < len(overloads):
+        raise TableError(f"{overloads[0].schema.text}: overloads cannot be ordered")
     # A number is looked for first where torch does not mention that overload: no tensor has to be made of it.
-    return [o for o in ordered if o.hidden] + [o for o in ordered if not o.hidden]
+    ordered.sort(key=lambda o: (o.deprecated, not o.hidden))
+    return ordered
 
 
 # --------------------------------------------------------------------------------------------------- bodies
@@ -286,7 +322,7 @@ def body(group: Group, o: Overload, number: int) -> list[str]:
     name = schema.name
     if o.in_place:
         target = name if name.endswith("_") else name + "_"
-        index = o.index(o.arguments[0].name)
+        index = o.index(schema.arguments[0].name)
         lines.append(f"      MICA_RETURN_ARGUMENT({index}, mica::{target}({call_arguments}));")
         return [*lines, "    }"]
     if "inplace" in by_name and not schema.has_argument("inplace"):

@@ -266,7 +266,7 @@ def result(group: Group, o: Overload, method: bool) -> str:
 
 def definitions(group: Group, method: bool) -> list[str]:
     indent = "    " if method else ""
-    chosen = [o for o in group.overloads if (o.method if method else o.function)]
+    chosen = [o for o in group.overloads if (o.method if method else o.function) and not o.deprecated]
     lines = []
     for name in [group.name, *group.aliases]:
         for i, o in enumerate(chosen):

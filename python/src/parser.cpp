@@ -2,6 +2,7 @@
 #include "parser.h"
 
 #include "mica/autograd.h"
+#include "mica/warning.h"
 #include "torch_function.h"
 
 namespace mica::python {
@@ -189,6 +190,15 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   return false;
 }
 
+void Parser::warn_deprecated(const Signature& used, bool method) const {
+  std::string text = cat("This overload of ", name_, " is deprecated:\n\t", name_, used.str(method),
+                         "\nConsider using one of the following signatures instead:");
+  for (size_t i = 0; i < count_; ++i)
+    if (!(signatures_[i].flags & (kHidden | kDeprecated)) && (signatures_[i].flags & (method ? kMethod : kFunction)))
+      text += cat("\n\t", name_, signatures_[i].str(method));
+  warn(text);
+}
+
 int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!signatures_) [[unlikely]]
     build();
@@ -197,6 +207,8 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
   const uint8_t form = self ? kMethod : kFunction;
   for (size_t i = 0; i < count_; ++i) {
     if (!(signatures_[i].flags & form) || !match(signatures_[i], self, args, nargs, kwnames, a, failure)) continue;
+    if (signatures_[i].flags & kDeprecated) [[unlikely]]
+      warn_deprecated(signatures_[i], self != nullptr);
     if (!a.num_overloaded_ && !(thread_modes & mode_bit::kFunctionMode)) [[likely]]
       return static_cast<int>(i);
     if (!torch_function_wanted(a.num_overloaded_)) return static_cast<int>(i);

@@ -59,8 +59,9 @@ inline constexpr int kMaxParams = 24;
 
 // Who may use a signature, and how.
 inline constexpr uint8_t kFunction = 1, kMethod = 2, kBoth = 3;
-inline constexpr uint8_t kHidden = 4;   // not mentioned in error messages
-inline constexpr uint8_t kNumbers = 8;  // numbers may stand for tensors
+inline constexpr uint8_t kHidden = 4;       // not mentioned in error messages
+inline constexpr uint8_t kNumbers = 8;      // numbers may stand for tensors
+inline constexpr uint8_t kDeprecated = 16;  // as hidden, and whoever uses it is warned
 
 struct SignatureText {
   uint8_t flags;
@@ -224,6 +225,7 @@ class Parser {
 
  private:
   void build();
+  void warn_deprecated(const Signature& used, bool method) const;
   const char* name_;
   const char* space_;
   const SignatureText* texts_;

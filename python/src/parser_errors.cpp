@@ -55,6 +55,8 @@ static std::string explain(const Parser& parser, const Signature& s, const Failu
   const Param& p = s.params.empty() ? Param() : s.params[static_cast<size_t>(f.param)];
   switch (f.reason) {
     case Failure::TooManyPositional: {
+      if (method && s.max_args[1] == 0)
+        return cat("Tensor.", parser.name(), "() takes no arguments (", nargs, " given)");
       int most = s.max_positional[method], least = std::min(s.min_args[method], most);
       if (least != most)
         return cat(call, " takes from ", least, " to ", most, " positional arguments but ", nargs, " were given");
@@ -157,8 +159,8 @@ void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args,
   for (size_t i = 0; i < parser.size(); ++i) {
     const Signature& s = parser.signature(i);
     if (!(s.flags & (method ? kMethod : kFunction))) continue;
-    ++in_this_form;
-    if (s.flags & kHidden) continue;
+    in_this_form += !(s.flags & kHidden);
+    if (s.flags & (kHidden | kDeprecated)) continue;
     visible.push_back(&s);
     if (given >= s.min_args[method] && given <= s.max_args[method]) plausible.push_back(&s);
   }

@@ -123,6 +123,7 @@ static void set_default(Param& p, std::string_view text) {
       break;
     case Kind::String:
       if (text.size() >= 2) p.default_string = text.substr(1, text.size() - 2);
+      p.default_text = '"' + p.default_string + '"';
       break;
     case Kind::MemoryFormat:
       p.default_int =
