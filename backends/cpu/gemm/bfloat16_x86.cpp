@@ -175,6 +175,13 @@ MICA_AMX void enter_tiles() {
 }
 MICA_AMX void leave_tiles() { _tile_release(); }
 
+constexpr int64_t kPrefetchAhead = 4096;  // bytes of B
+
+inline void prefetch_lines(const char* from) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kTile; ++i) __builtin_prefetch(from + i * 64);
+}
+
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. Writes whole tiles: the sums' buffer is padded
 // to panels.
 MICA_AMX void run_tiles(const MicroTile& t) {
@@ -202,10 +209,12 @@ MICA_AMX void run_tiles(const MicroTile& t) {
     for (int64_t k = t.k; k > 0; k -= kDepth, a += kStepBytes, b += kStepBytes) {
       _tile_loadd(4, a, 64);
       _tile_loadd(6, b, 128);
-      _tile_loadd(7, b + 64, 128);
-      _tile_loadd(5, a + kTileBytes, 64);
       _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + 64, 128);
+      prefetch_lines(b + kPrefetchAhead);
       _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, a + kTileBytes, 64);
+      prefetch_lines(b + kPrefetchAhead + kTileBytes);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
@@ -282,7 +291,7 @@ bool has_amx() {
 
 const BFloat16Kernel* bfloat16_kernel() {
   static const BFloat16Kernel tiles{
-      {kPanel, kPanel, run_tiles}, {kDepth, pack_a, pack_b, enter_tiles, leave_tiles}, 1024};
+      {kPanel, kPanel, run_tiles}, {kDepth, pack_a, pack_b, enter_tiles, leave_tiles}, 2048};
   static const BFloat16Kernel pairs{{kPanel, kPanel, run_pairs}, {kDepth, pack_a, pack_b, nullptr, nullptr}, 256};
   static const BFloat16Kernel* const chosen = has_amx() ? &tiles : has_avx512_bf16() ? &pairs : nullptr;
   return chosen;

@@ -16,6 +16,8 @@ namespace {
 // Multiply-adds below which another thread costs more than it brings.
 constexpr double kWorkPerThread = 1 << 18;
 constexpr double kVectorWorkPerThread = 1 << 15;
+constexpr int64_t kThinExtent = 16;
+constexpr int64_t kThinMatrix = 1 << 16;
 // A batch is split between threads whole when that keeps them busy at least this part of the time.
 constexpr double kBatchBalance = 0.8;
 
@@ -41,6 +43,9 @@ void put_scalar(DType dtype, const GemmScalar& scalar, char* to) {
   }
 }
 
+// A few rows or columns against a large matrix: copying the matrix into panels would cost as much as the product.
+bool is_thin(const Product& p) { return std::min(p.m, p.n) <= kThinExtent && std::max(p.m, p.n) * p.k >= kThinMatrix; }
+
 // alpha * 0 + beta * C + bias.
 void run_without_depth(const Scheme& s, const Product& p) {
   constexpr int64_t kChunk = 128;
@@ -55,8 +60,10 @@ void run_without_depth(const Scheme& s, const Product& p) {
 
 void run(const Scheme& s, const Product& p, int threads) {
   if (p.k == 0) return run_without_depth(s, p);
-  if ((p.m == 1 || p.n == 1) && run_vector(s, p, threads)) return;
+  const bool vector = p.m == 1 || p.n == 1;
+  if (vector && run_vector(s, p, threads)) return;
   if (fits_small(s, p)) return run_small(s, p);
+  if (!vector && is_thin(p) && run_vector(s, p, threads)) return;
   run_packed(s, p, threads);
 }
 

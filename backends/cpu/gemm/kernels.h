@@ -60,10 +60,12 @@ struct FinishShape {
 };
 using FinishFn = void (*)(const void* sums, void* c, const FinishShape& shape, const Epilogue& epilogue);
 
-// y = matrix times x, both dense vectors in the type of the sums.
+// The product of a matrix with a few vectors: y[v * y_stride + i] = sum over k of matrix[i, k] * x[v * x_stride + k], x
+// and y in the type of the sums.
 struct GemvShape {
-  int64_t rows, k;
-  int64_t row_stride, k_stride;  // one of them is 1
+  int64_t rows, k, vectors;
+  int64_t row_stride, k_stride;  // of the matrix; one of them is 1
+  int64_t x_stride, y_stride;
 };
 using GemvFn = void (*)(const void* matrix, const void* x, void* y, const GemvShape& shape);
 

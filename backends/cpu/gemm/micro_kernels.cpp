@@ -26,7 +26,7 @@ constexpr int kFloatRows = 4, kVectors = 2;
 #endif
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
 constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
-constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
+constexpr int kIntegerRows = 4;         // bound by the multiplier, not by loads
 
 template <class D, class V>
 HWY_INLINE V multiply_add(D, V a, V b, V sum) {
@@ -79,8 +79,10 @@ void tile(const MicroTile& t) {
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
       const T* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
-      const Vec a =
-          hn::Set(d, i % 4 == 0 ? base[0] : i % 4 == 1 ? base[stride] : i % 4 == 2 ? base[2 * stride] : base[stride3]);
+      const Vec a = hn::Set(d, i % 4 == 0   ? base[0]
+                               : i % 4 == 1 ? base[stride]
+                               : i % 4 == 2 ? base[2 * stride]
+                                            : base[stride3]);
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
     }
@@ -92,7 +94,8 @@ void tile(const MicroTile& t) {
     asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12), "+r"(b));  // keeps one pointer per four rows
   }
 
-  // All of C is read before any of it is written: with a power-of-two row stride a load would otherwise wait for the store before it.
+  // All of C is read before any of it is written: with a power-of-two row stride a load would otherwise wait for the
+  // store before it.
   T* c = static_cast<T*>(t.c);
   const auto load = [&](const T* from) HWY_ATTR { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
   const auto update = [&](const auto& change) HWY_ATTR {
@@ -106,7 +109,8 @@ void tile(const MicroTile& t) {
     update([&](Vec sum, const T* at, int64_t) HWY_ATTR { return hn::Add(sum, load(at)); });
   } else if (t.store == Store::General) {
     const Epilogue& e = *t.epilogue;
-    const Vec alpha = hn::Set(d, *reinterpret_cast<const T*>(e.alpha)), beta = hn::Set(d, *reinterpret_cast<const T*>(e.beta));
+    const Vec alpha = hn::Set(d, *reinterpret_cast<const T*>(e.alpha)),
+              beta = hn::Set(d, *reinterpret_cast<const T*>(e.beta));
     update([&](Vec sum, const T*, int64_t) HWY_ATTR { return hn::Mul(sum, alpha); });
     if (e.reads_c) {
       update([&](Vec sum, const T* at, int64_t) HWY_ATTR { return multiply_add(d, load(at), beta, sum); });

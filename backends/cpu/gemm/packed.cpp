@@ -1,5 +1,6 @@
-// The general product. All threads together copy B into panels that suit the micro-kernel; then blocks of C are handed out, and the
-// thread that has one copies A panel by panel into its first cache and runs it along B's panels. An operand whose strides suit the
+// The general product. All threads together copy B into panels that suit the micro-kernel; then blocks of C are handed
+// out. The thread that has one keeps a panel of A in its first cache while B's panels pass from the second. A's panels
+// are copied with B's when several blocks need them, otherwise just before use. An operand whose strides suit the
 // micro-kernel already is used in place.
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@ constexpr int64_t kMaxDepthBytes = 8192;
 constexpr int64_t kMaxExtent = 4096;
 constexpr int64_t kBlockRowPanels = 16;
 constexpr int64_t kBlockBytes = 1 << 20;
+constexpr int64_t kSumsBytes = 1 << 18;
 constexpr int64_t kPackGroup = 8;  // panels packed by one task
 constexpr int64_t kPackDepth = 8;
 constexpr int64_t kLine = 64;
@@ -79,10 +81,16 @@ class PackedProduct {
     const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
     const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
     const int64_t b_bytes = b_in_place_ ? 0 : col_panels * blocks * b_panel;
+    span_ = {0, rows, 0, cols, 0, depth};
+    blocks_ = blocks;
+    a_shared_ = !a_in_place_ && cut_blocks().cols < col_panels;
+    a_block_step_ = row_panels * a_panel_bytes_;
+    const int64_t a_bytes = a_shared_ ? blocks * a_block_step_ : 0;
     shared_stride_ = depth_split && !direct_c_ ? col_panels * s_.kernel.cols : 0;
     const int64_t sums_bytes = row_panels * panel_rows_ * s_.parts * shared_stride_ * s_.sum_size;
-    const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(b_bytes + sums_bytes));
-    shared_sums_ = buffer.data() + b_bytes;
+    const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(b_bytes + a_bytes + sums_bytes));
+    shared_a_ = buffer.data() + b_bytes;
+    shared_sums_ = shared_a_ + a_bytes;
 
     for (int64_t col = 0; col < p_.n; col += cols) {
       for (int64_t row = 0; row < p_.m; row += rows) {
@@ -94,8 +102,8 @@ class PackedProduct {
                   block_depth_ * p_.b.row_stride * s_.element_size, p_.b.row_stride};
           } else {
             b_ = {buffer.data(), b_panel, col_panels * b_panel, s_.kernel.cols};
-            pack_b();
           }
+          pack();
           multiply();
         }
       }
@@ -118,15 +126,26 @@ class PackedProduct {
     return p_.m <= 2 * s_.kernel.rows;
   }
 
-  void pack_b() const {
-    const int64_t panels = divide_up(span_.cols, panel_cols_), groups = divide_up(panels, kPackGroup);
+  void pack() const {
+    const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
+    const int64_t b_panels = b_in_place_ ? 0 : divide_up(span_.cols, panel_cols_);
+    const int64_t a_groups = divide_up(a_panels, kPackGroup), groups = a_groups + divide_up(b_panels, kPackGroup);
+    if (groups == 0) return;
     run_tasks(threads_, groups * blocks_, [&](int64_t task) {
-      const int64_t block = task / groups, first = task % groups * kPackGroup, last = std::min(panels, first + kPackGroup);
+      const int64_t block = task / groups, group = task % groups;
       const int64_t depth = std::min(block_depth_, span_.depth - block * block_depth_);
-      // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited once.
-      const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
-      for (int64_t k = 0; k < depth; k += step) {
-        for (int64_t j = first; j < last; ++j) pack_b_panel(j, block, k, std::min(step, depth - k));
+      if (group < a_groups) {
+        const int64_t first = group * kPackGroup, last = std::min(a_panels, first + kPackGroup);
+        for (int64_t i = first; i < last; ++i)
+          pack_a_panel(i, block, depth, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
+      } else {
+        const int64_t first = (group - a_groups) * kPackGroup, last = std::min(b_panels, first + kPackGroup);
+        // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited
+        // once.
+        const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
+        for (int64_t k = 0; k < depth; k += step) {
+          for (int64_t j = first; j < last; ++j) pack_b_panel(j, block, k, std::min(step, depth - k));
+        }
       }
     });
   }
@@ -141,7 +160,9 @@ class PackedProduct {
     s_.copy(src, dst, {depth, cols, p_.b.row_stride, p_.b.col_stride, panel_cols_, 1});
   }
 
-  void pack_a_panel(const char* src, int64_t rows, int64_t depth, char* panel) const {
+  void pack_a_panel(int64_t index, int64_t block, int64_t depth, char* panel) const {
+    const int64_t first = index * panel_rows_, rows = std::min(panel_rows_, span_.rows - first);
+    const char* src = p_.a_at(s_, span_.row + first, span_.k + block * block_depth_);
     if (s_.format) return s_.format->pack_a(src, p_.a.row_stride, p_.a.col_stride, rows, depth, panel);
     const int parts = s_.parts;
     for (int part = 0; part < parts; ++part) {
@@ -150,23 +171,38 @@ class PackedProduct {
     }
   }
 
+  struct BlockShape {
+    int64_t rows, cols;  // in panels
+  };
+
   // Cuts the span into blocks of whole panels, enough of them to keep every thread busy to the end.
-  void multiply() {
+  BlockShape cut_blocks() const {
     const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
     // A block's panels of B stay in the second cache while A's pass by.
     const int64_t panel_bytes = s_.kernel.cols * block_depth_ * s_.packed_size;
-    int64_t block_rows = equal_part(row_panels, kBlockRowPanels);
-    int64_t block_cols = equal_part(col_panels, std::max<int64_t>(1, kBlockBytes / panel_bytes));
-    const auto count = [&] { return divide_up(row_panels, block_rows) * divide_up(col_panels, block_cols); };
-    while (threads_ > 1 && count() < 3 * threads_ && block_rows * block_cols > 4) {
-      // Narrow blocks copy A more often, so rows are cut first.
-      int64_t& cut = block_rows > 2 || block_cols == 1 ? block_rows : block_cols;
+    BlockShape block;
+    block.cols = equal_part(col_panels, std::max<int64_t>(1, kBlockBytes / panel_bytes));
+    block.rows = equal_part(row_panels, kBlockRowPanels);
+    if (!direct_c_ && blocks_ > 1) {  // so do its sums
+      const int64_t row_bytes = block.cols * s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;
+      block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / row_bytes));
+    }
+    const auto count = [&] { return divide_up(row_panels, block.rows) * divide_up(col_panels, block.cols); };
+    while (threads_ > 1 && count() < 3 * threads_ && block.rows * block.cols > 4) {
+      // Narrow blocks read A more often, so rows are cut first.
+      int64_t& cut = block.rows > 2 || block.cols == 1 ? block.rows : block.cols;
       cut = divide_up(cut, 2);
     }
-    const int64_t tall = divide_up(row_panels, block_rows);
-    run_tasks(threads_, count(), [&](int64_t task) {
-      const int64_t i = task % tall * block_rows, j = task / tall * block_cols;
-      multiply_block(i, std::min(row_panels, i + block_rows), j, std::min(col_panels, j + block_cols));
+    return block;
+  }
+
+  void multiply() {
+    const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
+    const BlockShape block = cut_blocks();
+    const int64_t tall = divide_up(row_panels, block.rows), wide = divide_up(col_panels, block.cols);
+    run_tasks(threads_, tall * wide, [&](int64_t task) {
+      const int64_t i = task % tall * block.rows, j = task / tall * block.cols;
+      multiply_block(i, std::min(row_panels, i + block.rows), j, std::min(col_panels, j + block.cols));
     });
   }
 
@@ -182,18 +218,22 @@ class PackedProduct {
       multiply_tiles(i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
       if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
     } else {
+      // Sums that are whole after one depth block leave panel by panel, still in the nearest cache.
+      const int64_t step = blocks_ == 1 ? 1 : i1 - i0;
       const int64_t stride = (j1 - j0) * s_.kernel.cols + kLine / s_.sum_size;
-      const WorkBuffer block(Slot::Block,
-                             static_cast<size_t>((i1 - i0) * panel_rows_ * s_.parts * stride * s_.sum_size));
-      multiply_tiles(i0, i1, j0, j1, block.data(), stride, true);
-      finish(block.data(), stride, row, rows, col, cols);
+      const WorkBuffer sums(Slot::Sums, static_cast<size_t>(step * panel_rows_ * s_.parts * stride * s_.sum_size));
+      for (int64_t i = i0; i < i1; i += step) {
+        const int64_t first = i * panel_rows_;
+        multiply_tiles(i, i + step, j0, j1, sums.data(), stride, true);
+        finish(sums.data(), stride, first, std::min(step * panel_rows_, span_.rows - first), col, cols);
+      }
     }
     if (s_.format && s_.format->leave) s_.format->leave();
   }
 
   // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
   void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) {
-    const WorkBuffer panel(Slot::PanelOfA, static_cast<size_t>(a_panel_bytes_));
+    const WorkBuffer panel(Slot::PanelOfA, static_cast<size_t>(a_shared_ ? 0 : a_panel_bytes_));
     Epilogue epilogue;
     MicroTile t;
     t.a = panel.data();
@@ -210,12 +250,13 @@ class PackedProduct {
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
       for (int64_t i = i0; i < i1; ++i) {
         const int64_t row = i * panel_rows_, rows = std::min(panel_rows_, span_.rows - row);
-        const char* a = p_.a_at(s_, span_.row + row, span_.k + q * block_depth_);
         t.rows = static_cast<int>(rows) * s_.parts;
         if (a_in_place_) {
-          t.a = a;
+          t.a = p_.a_at(s_, span_.row + row, span_.k + q * block_depth_);
+        } else if (a_shared_) {
+          t.a = shared_a_ + q * a_block_step_ + i * a_panel_bytes_;
         } else {
-          pack_a_panel(a, rows, t.k, panel.data());
+          pack_a_panel(i, q, t.k, panel.data());
         }
         for (int64_t j = j0; j < j1; ++j) {
           const int64_t col = j * panel_cols_;
@@ -248,12 +289,14 @@ class PackedProduct {
   const Product& p_;
   const int threads_;
   bool direct_c_, a_in_place_, b_in_place_;
+  bool a_shared_ = false;  // packed by all threads before the blocks are handed out
   int64_t panel_rows_, panel_cols_, unit_;
   int64_t max_depth_, max_rows_, max_cols_;
   int64_t block_depth_ = 0, blocks_ = 0;
   int64_t shared_stride_ = 0;
   char* shared_sums_ = nullptr;
-  int64_t a_panel_bytes_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
+  int64_t a_panel_bytes_ = 0, a_block_step_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
+  char* shared_a_ = nullptr;
   PanelsOfB b_{};
   Span span_{};
 };

@@ -75,7 +75,7 @@ struct Product {
 bool fits_small(const Scheme& s, const Product& p);
 void run_small(const Scheme& s, const Product& p);
 
-// m == 1 or n == 1 with a matrix that has a unit stride; false when the operands do not suit.
+// A vector, or a few, times a matrix that has a unit stride; false when the operands do not suit.
 bool run_vector(const Scheme& s, const Product& p, int threads);
 
 // Everything, through packed panels.

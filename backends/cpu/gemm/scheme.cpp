@@ -5,7 +5,7 @@
 namespace mica::cpu::gemm_impl {
 namespace {
 
-constexpr int64_t kPanelDepthBytes = 1024;
+constexpr int64_t kPanelDepthBytes = 4096;
 
 Scheme make_scheme(DType dtype) {
   Scheme s{};

@@ -1,4 +1,4 @@
-// Matrix times vector where the matrix is read once, in place, at the speed of memory.
+// A matrix times a few vectors: the matrix is read once from memory, in place.
 #include "backends/cpu/gemm/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,69 +13,102 @@ namespace mica::cpu::gemm_impl {
 namespace HWY_NAMESPACE {
 namespace {
 
-// R rows with adjacent elements against x: R * U independent sums hide the latency of the multiply-add.
-template <class S, int R, int U>
-HWY_INLINE void dot_rows(const S* matrix, int64_t row_stride, const SumOf<S>* x, int64_t k, SumOf<S>* y) {
+template <class T>
+using Wrapping = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+
+// R rows with adjacent elements against X vectors, U vector registers of depth at a time: R * X * U independent sums
+// hide the latency of the multiply-add.
+template <class S, int R, int X, int U>
+HWY_INLINE void dot_rows(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const GemvShape& s) {
   using T = SumOf<S>;
   const hn::ScalableTag<T> d;
   using Vec = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  Vec sums[R][U];
+  Vec sums[R][X][U];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) sums[r][u] = hn::Zero(d);
+    for (int v = 0; v < X; ++v) {
+#pragma GCC unroll 8
+      for (int u = 0; u < U; ++u) sums[r][v][u] = hn::Zero(d);
+    }
   }
+  const auto step = [&](int64_t p, int u) HWY_ATTR {
+    Vec xs[X];
+#pragma GCC unroll 8
+    for (int v = 0; v < X; ++v) xs[v] = hn::LoadU(d, x + v * s.x_stride + p);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec row = load_as(d, matrix + r * s.row_stride + p);
+#pragma GCC unroll 8
+      for (int v = 0; v < X; ++v) sums[r][v][u] = multiply_add(d, row, xs[v], sums[r][v][u]);
+    }
+  };
   int64_t p = 0;
-  for (; p + U * lanes <= k; p += U * lanes) {
+  for (; p + U * lanes <= s.k; p += U * lanes) {
 #pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) {
-      const Vec xs = hn::LoadU(d, x + p + u * lanes);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        sums[r][u] = multiply_add(d, load_as(d, matrix + r * row_stride + p + u * lanes), xs, sums[r][u]);
-      }
-    }
+    for (int u = 0; u < U; ++u) step(p + u * lanes, u);
   }
-  for (; p + lanes <= k; p += lanes) {
-    const Vec xs = hn::LoadU(d, x + p);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) sums[r][0] = multiply_add(d, load_as(d, matrix + r * row_stride + p), xs, sums[r][0]);
-  }
-  using Wide = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+  for (; p + lanes <= s.k; p += lanes) step(p, 0);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    Vec total = sums[r][0];
 #pragma GCC unroll 8
-    for (int u = 1; u < U; ++u) total = hn::Add(total, sums[r][u]);
-    Wide sum = static_cast<Wide>(hn::GetLane(hn::SumOfLanes(d, total)));
-    for (int64_t q = p; q < k; ++q) {
-      sum += static_cast<Wide>(static_cast<T>(matrix[r * row_stride + q])) * static_cast<Wide>(x[q]);
+    for (int v = 0; v < X; ++v) {
+      Vec total = sums[r][v][0];
+#pragma GCC unroll 8
+      for (int u = 1; u < U; ++u) total = hn::Add(total, sums[r][v][u]);
+      Wrapping<T> sum = static_cast<Wrapping<T>>(hn::GetLane(hn::SumOfLanes(d, total)));
+      for (int64_t q = p; q < s.k; ++q) {
+        sum += static_cast<Wrapping<T>>(static_cast<T>(matrix[r * s.row_stride + q])) *
+               static_cast<Wrapping<T>>(x[v * s.x_stride + q]);
+      }
+      y[v * s.y_stride + r] = static_cast<T>(sum);
     }
-    y[r] = static_cast<T>(sum);
   }
 }
 
-// K columns with adjacent elements, scaled by x and added to y.
-template <class S, int K>
-HWY_INLINE void add_columns(const S* matrix, int64_t k_stride, const SumOf<S>* x, int64_t rows, SumOf<S>* y) {
+// K columns with adjacent elements, scaled by X vectors' elements and added to their sums.
+template <class S, int K, int X>
+HWY_INLINE void add_columns(const S* matrix, const SumOf<S>* x, SumOf<S>* y, int64_t rows, const GemvShape& s) {
   using T = SumOf<S>;
-  using Wide = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
   const hn::ScalableTag<T> d;
+  using Vec = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= rows; i += lanes) {
-    auto sum = hn::LoadU(d, y + i);
+    Vec columns[K];
 #pragma GCC unroll 8
-    for (int q = 0; q < K; ++q) sum = multiply_add(d, load_as(d, matrix + q * k_stride + i), hn::Set(d, x[q]), sum);
-    hn::StoreU(sum, d, y + i);
+    for (int q = 0; q < K; ++q) columns[q] = load_as(d, matrix + q * s.k_stride + i);
+#pragma GCC unroll 8
+    for (int v = 0; v < X; ++v) {
+      Vec sum = hn::LoadU(d, y + v * s.y_stride + i);
+#pragma GCC unroll 8
+      for (int q = 0; q < K; ++q) sum = multiply_add(d, columns[q], hn::Set(d, x[v * s.x_stride + q]), sum);
+      hn::StoreU(sum, d, y + v * s.y_stride + i);
+    }
   }
   for (; i < rows; ++i) {
-    Wide sum = static_cast<Wide>(y[i]);
-    for (int q = 0; q < K; ++q)
-      sum += static_cast<Wide>(static_cast<T>(matrix[q * k_stride + i])) * static_cast<Wide>(x[q]);
-    y[i] = static_cast<T>(sum);
+    for (int v = 0; v < X; ++v) {
+      Wrapping<T> sum = static_cast<Wrapping<T>>(y[v * s.y_stride + i]);
+      for (int q = 0; q < K; ++q) {
+        sum += static_cast<Wrapping<T>>(static_cast<T>(matrix[q * s.k_stride + i])) *
+               static_cast<Wrapping<T>>(x[v * s.x_stride + q]);
+      }
+      y[v * s.y_stride + i] = static_cast<T>(sum);
+    }
   }
+}
+
+// Calls run(first, integral_constant<count>) for groups of 4, 2 and 1 vectors. Integers are multiplied one vector at a
+// time.
+template <class T, class Run>
+HWY_INLINE void for_vector_groups(int64_t vectors, const Run& run) {
+  int64_t v = 0;
+  if constexpr (hwy::IsFloat<T>()) {
+    for (; v + 4 <= vectors; v += 4) run(v, std::integral_constant<int, 4>());
+    for (; v + 2 <= vectors; v += 2) run(v, std::integral_constant<int, 2>());
+  }
+  for (; v < vectors; ++v) run(v, std::integral_constant<int, 1>());
 }
 
 template <class S>
@@ -86,17 +119,36 @@ void gemv(const void* matrix_bytes, const void* x_bytes, void* y_bytes, const Ge
   T* y = static_cast<T*>(y_bytes);
   if (s.k_stride == 1) {
     int64_t i = 0;
-    for (; i + 4 <= s.rows; i += 4) dot_rows<S, 4, 2>(matrix + i * s.row_stride, s.row_stride, x, s.k, y + i);
-    for (; i < s.rows; ++i) dot_rows<S, 1, 6>(matrix + i * s.row_stride, s.row_stride, x, s.k, y + i);
+    for (; i + 4 <= s.rows; i += 4) {
+      for_vector_groups<T>(s.vectors, [&](int64_t v, auto count) HWY_ATTR {
+        dot_rows<S, 4, count, count == 1 ? 2 : 1>(matrix + i * s.row_stride, x + v * s.x_stride, y + v * s.y_stride + i,
+                                                  s);
+      });
+    }
+    for (; i < s.rows; ++i) {
+      for_vector_groups<T>(s.vectors, [&](int64_t v, auto count) HWY_ATTR {
+        dot_rows<S, 1, count, 6 / count>(matrix + i * s.row_stride, x + v * s.x_stride, y + v * s.y_stride + i, s);
+      });
+    }
     return;
   }
-  constexpr int64_t kBlock = 2048;  // sums that stay in the first cache while the columns pass
-  for (int64_t i = 0; i < s.rows; i += kBlock) {
-    const int64_t rows = HWY_MIN(kBlock, s.rows - i);
-    for (int64_t r = 0; r < rows; ++r) y[i + r] = T{0};
+  // As many sums as stay in the first cache while the columns pass.
+  const int64_t block = HWY_MAX(int64_t{128}, 8192 / (s.vectors * static_cast<int64_t>(sizeof(T)) / 4) / 4);
+  for (int64_t i = 0; i < s.rows; i += block) {
+    const int64_t rows = HWY_MIN(block, s.rows - i);
+    for (int64_t v = 0; v < s.vectors; ++v) {
+      for (int64_t r = 0; r < rows; ++r) y[v * s.y_stride + i + r] = T{0};
+    }
     int64_t p = 0;
-    for (; p + 4 <= s.k; p += 4) add_columns<S, 4>(matrix + p * s.k_stride + i, s.k_stride, x + p, rows, y + i);
-    for (; p < s.k; ++p) add_columns<S, 1>(matrix + p * s.k_stride + i, s.k_stride, x + p, rows, y + i);
+    const auto add = [&](auto columns) HWY_ATTR {
+      for_vector_groups<T>(s.vectors, [&](int64_t v, auto count) HWY_ATTR {
+        add_columns<S, columns, count>(matrix + p * s.k_stride + i, x + v * s.x_stride + p, y + v * s.y_stride + i,
+                                       rows, s);
+      });
+      p += columns;
+    };
+    while (p + 4 <= s.k) add(std::integral_constant<int, 4>());
+    while (p < s.k) add(std::integral_constant<int, 1>());
   }
 }
 

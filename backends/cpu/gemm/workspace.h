@@ -5,8 +5,8 @@
 
 namespace mica::cpu::gemm_impl {
 
-// Panels: packed operands, read by all threads; PanelOfA and Block: what one thread multiplies, and its sums.
-enum class Slot { Panels, PanelOfA, Block, Count };
+// Panels: packed operands, read by all threads; PanelOfA and Sums: one thread's own.
+enum class Slot { Panels, PanelOfA, Sums, Count };
 
 // Locks a buffer of the calling thread for the lifetime of this object. Cache-line aligned, contents undefined.
 class WorkBuffer {
