@@ -58,6 +58,7 @@ class PackedProduct {
     unit_ = s.format ? s.format->k_unit : 1;
     a_in_place_ = can_use_a();
     b_in_place_ = can_use_b();
+    b_local_ = !b_in_place_ && divide_up(p.m, panel_rows_) <= kBlockRowPanels;
     max_depth_ = kMaxDepthBytes / s.packed_size;
     max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
     max_cols_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
@@ -80,10 +81,11 @@ class PackedProduct {
     a_k_stride_ = k_last ? 1 : int64_t{s_.kernel.rows};
     const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
     const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
-    const int64_t b_bytes = b_in_place_ ? 0 : col_panels * blocks * b_panel;
+    const int64_t b_bytes = b_in_place_ || b_local_ ? 0 : col_panels * blocks * b_panel;
+    b_panel_bytes_ = b_local_ ? b_panel : 0;
     span_ = {0, rows, 0, cols, 0, depth};
     blocks_ = blocks;
-    a_shared_ = !a_in_place_ && cut_blocks().cols < col_panels;
+    a_shared_ = !a_in_place_ && (b_local_ || cut_blocks().cols < col_panels);
     a_block_step_ = row_panels * a_panel_bytes_;
     const int64_t a_bytes = a_shared_ ? blocks * a_block_step_ : 0;
     shared_stride_ = depth_split && !direct_c_ ? col_panels * s_.kernel.cols : 0;
@@ -128,7 +130,7 @@ class PackedProduct {
 
   void pack() const {
     const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
-    const int64_t b_panels = b_in_place_ ? 0 : divide_up(span_.cols, panel_cols_);
+    const int64_t b_panels = b_in_place_ || b_local_ ? 0 : divide_up(span_.cols, panel_cols_);
     const int64_t a_groups = divide_up(a_panels, kPackGroup), groups = a_groups + divide_up(b_panels, kPackGroup);
     if (groups == 0) return;
     run_tasks(threads_, groups * blocks_, [&](int64_t task) {
@@ -144,17 +146,17 @@ class PackedProduct {
         // once.
         const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
         for (int64_t k = 0; k < depth; k += step) {
-          for (int64_t j = first; j < last; ++j) pack_b_panel(j, block, k, std::min(step, depth - k));
+          for (int64_t j = first; j < last; ++j) pack_b_panel(j, block, k, std::min(step, depth - k), b_.at(j, block));
         }
       }
     });
   }
 
   // Depths k to k + depth of a block.
-  void pack_b_panel(int64_t panel, int64_t block, int64_t k, int64_t depth) const {
-    const int64_t first = panel * panel_cols_, cols = std::min(panel_cols_, span_.cols - first);
+  void pack_b_panel(int64_t index, int64_t block, int64_t k, int64_t depth, char* panel) const {
+    const int64_t first = index * panel_cols_, cols = std::min(panel_cols_, span_.cols - first);
     const char* src = p_.b_at(s_, span_.k + block * block_depth_ + k, span_.col + first);
-    char* dst = b_.at(panel, block) + k * s_.kernel.cols * s_.packed_size;
+    char* dst = panel + k * s_.kernel.cols * s_.packed_size;
     if (s_.format) return s_.format->pack_b(src, p_.b.row_stride, p_.b.col_stride, depth, cols, dst);
     if (cols < panel_cols_) std::memset(dst, 0, static_cast<size_t>(s_.kernel.cols * depth * s_.packed_size));
     s_.copy(src, dst, {depth, cols, p_.b.row_stride, p_.b.col_stride, panel_cols_, 1});
@@ -183,14 +185,16 @@ class PackedProduct {
     BlockShape block;
     block.cols = equal_part(col_panels, std::max<int64_t>(1, kBlockBytes / panel_bytes));
     block.rows = equal_part(row_panels, kBlockRowPanels);
-    if (!direct_c_ && blocks_ > 1) {  // so do its sums
-      const int64_t row_bytes = block.cols * s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;
-      block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / row_bytes));
+    if (!direct_c_ && (blocks_ > 1 || b_local_)) {  // so do its sums
+      const int64_t tile_bytes = s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;
+      if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
+      block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
     }
+    if (b_local_) block.rows = row_panels;
     const auto count = [&] { return divide_up(row_panels, block.rows) * divide_up(col_panels, block.cols); };
-    while (threads_ > 1 && count() < 3 * threads_ && block.rows * block.cols > 4) {
+    while (threads_ > 1 && count() < 3 * threads_ && block.rows * block.cols > (b_local_ ? block.rows : 4)) {
       // Narrow blocks read A more often, so rows are cut first.
-      int64_t& cut = block.rows > 2 || block.cols == 1 ? block.rows : block.cols;
+      int64_t& cut = !b_local_ && (block.rows > 2 || block.cols == 1) ? block.rows : block.cols;
       cut = divide_up(cut, 2);
     }
     return block;
@@ -219,7 +223,7 @@ class PackedProduct {
       if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
     } else {
       // Sums that are whole after one depth block leave panel by panel, still in the nearest cache.
-      const int64_t step = blocks_ == 1 ? 1 : i1 - i0;
+      const int64_t step = blocks_ == 1 && !b_local_ ? 1 : i1 - i0;
       const int64_t stride = (j1 - j0) * s_.kernel.cols + kLine / s_.sum_size;
       const WorkBuffer sums(Slot::Sums, static_cast<size_t>(step * panel_rows_ * s_.parts * stride * s_.sum_size));
       for (int64_t i = i0; i < i1; i += step) {
@@ -232,11 +236,12 @@ class PackedProduct {
   }
 
   // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
-  void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) {
-    const WorkBuffer panel(Slot::PanelOfA, static_cast<size_t>(a_shared_ ? 0 : a_panel_bytes_));
+  void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) const {
+    const WorkBuffer panel(Slot::Panel, static_cast<size_t>(b_local_    ? b_panel_bytes_
+                                                            : a_shared_ ? 0
+                                                                        : a_panel_bytes_));
     Epilogue epilogue;
     MicroTile t;
-    t.a = panel.data();
     t.a_row_stride = a_in_place_ ? p_.a.row_stride : a_row_stride_;
     t.a_k_stride = a_in_place_ ? p_.a.col_stride : a_k_stride_;
     t.b_k_stride = b_.k_stride;
@@ -248,26 +253,45 @@ class PackedProduct {
       t.k = std::min(block_depth_, span_.depth - q * block_depth_);
       const bool opens = first && q == 0;
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
-      for (int64_t i = i0; i < i1; ++i) {
-        const int64_t row = i * panel_rows_, rows = std::min(panel_rows_, span_.rows - row);
-        t.rows = static_cast<int>(rows) * s_.parts;
+      const auto take_a = [&](int64_t i) {
+        const int64_t row = i * panel_rows_;
+        t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
         if (a_in_place_) {
           t.a = p_.a_at(s_, span_.row + row, span_.k + q * block_depth_);
         } else if (a_shared_) {
           t.a = shared_a_ + q * a_block_step_ + i * a_panel_bytes_;
         } else {
           pack_a_panel(i, q, t.k, panel.data());
+          t.a = panel.data();
         }
-        for (int64_t j = j0; j < j1; ++j) {
-          const int64_t col = j * panel_cols_;
-          t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
+      };
+      const auto take_b = [&](int64_t j) {
+        const int64_t col = j * panel_cols_;
+        t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
+        if (b_local_) {
+          pack_b_panel(j, q, 0, t.k, panel.data());
+          t.b = panel.data();
+        } else {
           t.b = b_.at(j, q);
-          t.c = c + ((row - i0 * panel_rows_) * c_stride + (col - j0 * panel_cols_)) * s_.parts * s_.sum_size;
-          if (t.store == Store::General) {
-            epilogue = p_.epilogue_at(s_, span_.col + col);
-            if (!opens) continue_sums(epilogue);
-          }
-          s_.kernel.run(t);
+        }
+        if (t.store == Store::General) {
+          epilogue = p_.epilogue_at(s_, span_.col + col);
+          if (!opens) continue_sums(epilogue);
+        }
+      };
+      const auto run_tile = [&](int64_t i, int64_t j) {
+        t.c = c + ((i - i0) * panel_rows_ * c_stride + (j - j0) * panel_cols_) * s_.parts * s_.sum_size;
+        s_.kernel.run(t);
+      };
+      if (b_local_) {
+        for (int64_t j = j0; j < j1; ++j) {
+          take_b(j);
+          for (int64_t i = i0; i < i1; ++i) take_a(i), run_tile(i, j);
+        }
+      } else {
+        for (int64_t i = i0; i < i1; ++i) {
+          take_a(i);
+          for (int64_t j = j0; j < j1; ++j) take_b(j), run_tile(i, j);
         }
       }
     }
@@ -289,13 +313,14 @@ class PackedProduct {
   const Product& p_;
   const int threads_;
   bool direct_c_, a_in_place_, b_in_place_;
+  bool b_local_;           // each panel packed by the thread that uses it
   bool a_shared_ = false;  // packed by all threads before the blocks are handed out
   int64_t panel_rows_, panel_cols_, unit_;
   int64_t max_depth_, max_rows_, max_cols_;
   int64_t block_depth_ = 0, blocks_ = 0;
   int64_t shared_stride_ = 0;
   char* shared_sums_ = nullptr;
-  int64_t a_panel_bytes_ = 0, a_block_step_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
+  int64_t b_panel_bytes_ = 0, a_panel_bytes_ = 0, a_block_step_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
   char* shared_a_ = nullptr;
   PanelsOfB b_{};
   Span span_{};

@@ -5,8 +5,8 @@
 
 namespace mica::cpu::gemm_impl {
 
-// Panels: packed operands, read by all threads; PanelOfA and Sums: one thread's own.
-enum class Slot { Panels, PanelOfA, Sums, Count };
+// Panels: packed operands, read by all threads; Panel and Sums: one thread's own.
+enum class Slot { Panels, Panel, Sums, Count };
 
 // Locks a buffer of the calling thread for the lifetime of this object. Cache-line aligned, contents undefined.
 class WorkBuffer {
