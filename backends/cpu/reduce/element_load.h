@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backends/cpu/visit_dtype.h"
 #include "mica/dtype.h"
 
 namespace mica::cpu {
@@ -23,15 +24,6 @@ const ElementLoad& load_magnitude(const char* op, DType dtype);
 
 // Calls f with a Tag of the type that load_number gives.
 template <class F>
-void visit_loaded(DType dtype, const F& f);
-
-}  // namespace mica::cpu
-
-#include "backends/cpu/visit_dtype.h"
-
-namespace mica::cpu {
-
-template <class F>
 void visit_loaded(DType dtype, const F& f) {
   switch (dtype) {
     case DType::Float16:
@@ -47,6 +39,23 @@ void visit_loaded(DType dtype, const F& f) {
     default:
       return f(Tag<int64_t>{});
   }
+}
+
+// The same for what can be told which is larger. uint64 cannot: it does not fit int64.
+template <class F>
+void visit_loaded_ordered(const char* op, DType dtype, const F& f) {
+  if (dtype == DType::UInt64 || is_complex(dtype)) unsupported_dtype(op, dtype);
+  visit_loaded(dtype, [&]<class T>(Tag<T> tag) {
+    if constexpr (std::is_arithmetic_v<T>) f(tag);
+  });
+}
+
+// The same for float16, bfloat16 and float32 (as float) and float64 (as double).
+template <class F>
+void visit_loaded_floating(const char* op, DType dtype, const F& f) {
+  if (!is_floating(dtype) || is_float8(dtype)) unsupported_dtype(op, dtype);
+  if (dtype == DType::Float64) return f(Tag<double>{});
+  f(Tag<float>{});
 }
 
 }  // namespace mica::cpu

@@ -1,0 +1,131 @@
+// The largest or smallest of a run, and where it stands. A NaN is more extreme than any number, in both directions.
+
+#if defined(MICA_CPU_REDUCE_EXTREMUM_RUNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_REDUCE_EXTREMUM_RUNS_INL_H_
+#undef MICA_CPU_REDUCE_EXTREMUM_RUNS_INL_H_
+#else
+#define MICA_CPU_REDUCE_EXTREMUM_RUNS_INL_H_
+#endif
+
+#include <limits>
+#include <type_traits>
+
+#include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/memory-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+enum class Extreme { Max, Min };
+
+// What every element is at least as extreme as.
+template <Extreme E, class T>
+constexpr T extreme_start() {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (Limits::has_infinity) {
+    return E == Extreme::Max ? -Limits::infinity() : Limits::infinity();
+  } else {
+    return E == Extreme::Max ? Limits::min() : Limits::max();
+  }
+}
+
+// Whether x must replace the extremum so far; false for equal ones, so that the first stays.
+template <Extreme E, class T>
+HWY_INLINE bool more_extreme(T x, T best) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return (E == Extreme::Max ? !(x <= best) : !(x >= best)) & (best == best);
+  } else {
+    return E == Extreme::Max ? x > best : x < best;
+  }
+}
+
+// x86 min and max return their second operand when one is NaN, NEON's the NaN: a NaN in `best` stays either way.
+template <Extreme E, class V>
+HWY_INLINE V extreme_lanes(V best, V x) {
+  const V chosen = E == Extreme::Max ? hn::Max(x, best) : hn::Min(x, best);
+  return hn::IfThenElse(hn::IsNaN(x), x, chosen);
+}
+
+template <Extreme E, class T>
+HWY_INLINE T extreme_of_run(const T* x, int64_t n) {
+  T best = extreme_start<E, T>();
+  int64_t i = 0;
+  if constexpr (std::is_floating_point_v<T>) {
+    const hn::ScalableTag<T> d;
+    using V = hn::VFromD<decltype(d)>;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    if (n >= lanes) {
+      V a = hn::LoadU(d, x), b = a, c = a, e = a;
+      for (; i + 4 * lanes <= n; i += 4 * lanes) {
+        a = extreme_lanes<E>(a, hn::LoadU(d, x + i));
+        b = extreme_lanes<E>(b, hn::LoadU(d, x + i + lanes));
+        c = extreme_lanes<E>(c, hn::LoadU(d, x + i + 2 * lanes));
+        e = extreme_lanes<E>(e, hn::LoadU(d, x + i + 3 * lanes));
+      }
+      for (; i + lanes <= n; i += lanes) a = extreme_lanes<E>(a, hn::LoadU(d, x + i));
+      if (i < n) a = extreme_lanes<E>(a, hn::LoadU(d, x + n - lanes));  // elements may count twice
+      a = extreme_lanes<E>(extreme_lanes<E>(a, b), extreme_lanes<E>(c, e));
+      if (!hn::AllFalse(d, hn::IsNaN(a))) return std::numeric_limits<T>::quiet_NaN();
+      return hn::GetLane(E == Extreme::Max ? hn::MaxOfLanes(d, a) : hn::MinOfLanes(d, a));
+    }
+  }
+  if constexpr (std::is_integral_v<T>) {
+    for (; i < n; ++i) best = more_extreme<E>(x[i], best) ? x[i] : best;
+  } else {
+    for (; i < n; ++i)
+      if (more_extreme<E>(x[i], best)) best = x[i];
+  }
+  return best;
+}
+
+// best[j] becomes the extremum of itself and the column x[j], x[j + row_stride]...
+template <Extreme E, class T>
+HWY_INLINE void extreme_of_columns(T* best, const T* x, int64_t columns, int64_t row_stride, int64_t count) {
+  for (int64_t r = 0; r < count; ++r) {
+    const T* p = x + r * row_stride;
+    int64_t j = 0;
+    if constexpr (std::is_floating_point_v<T>) {
+      const hn::ScalableTag<T> d;
+      const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+      if (r + 4 <= count) {
+        for (; j + lanes <= columns; j += lanes) {
+          const auto first = extreme_lanes<E>(hn::LoadU(d, p + j), hn::LoadU(d, p + row_stride + j));
+          const auto second = extreme_lanes<E>(hn::LoadU(d, p + 2 * row_stride + j), hn::LoadU(d, p + 3 * row_stride + j));
+          hn::StoreU(extreme_lanes<E>(hn::LoadU(d, best + j), extreme_lanes<E>(first, second)), d, best + j);
+        }
+        for (; j < columns; ++j)
+          for (int k = 0; k < 4; ++k)
+            if (more_extreme<E>(p[k * row_stride + j], best[j])) best[j] = p[k * row_stride + j];
+        r += 3;
+        continue;
+      }
+      for (; j + lanes <= columns; j += lanes) hn::StoreU(extreme_lanes<E>(hn::LoadU(d, best + j), hn::LoadU(d, p + j)), d, best + j);
+    }
+    for (; j < columns; ++j) best[j] = more_extreme<E>(p[j], best[j]) ? p[j] : best[j];
+  }
+}
+
+// The first place of `value` in x[0..n), which holds it; the first NaN if value is NaN.
+template <class T>
+HWY_INLINE int64_t find_first(const T* x, int64_t n, T value) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, value);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    auto found = hn::Eq(v, wanted);
+    if constexpr (std::is_floating_point_v<T>)
+      if (value != value) found = hn::IsNaN(v);
+    const intptr_t lane = hn::FindFirstTrue(d, found);
+    if (lane >= 0) return i + lane;
+  }
+  for (; i < n; ++i)
+    if (x[i] == value || (x[i] != x[i] && value != value)) return i;
+  return 0;
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,122 @@
+// logsumexp: the largest element so far, and the sum of exponentials of the distances to it.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/reduce/logsumexp.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/reduce/extremum_runs-inl.h"
+#include "backends/cpu/reduce/reduction-inl.h"
+#include "backends/cpu/simd/exp-inl.h"
+#include "backends/cpu/simd_register.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+// The sum of exp(x - largest), where no x is larger.
+template <class T>
+HWY_INLINE T sum_of_exponentials(const T* x, int64_t n, T largest) {
+  const hn::ScalableTag<T> d;
+  using V = hn::VFromD<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V shift = hn::Set(d, largest);
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    s0 = hn::Add(s0, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), shift)));
+    s1 = hn::Add(s1, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift)));
+    s2 = hn::Add(s2, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 2 * lanes), shift)));
+    s3 = hn::Add(s3, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 3 * lanes), shift)));
+  }
+  for (; i < n; i += lanes) {
+    const int64_t rest = std::min(lanes, n - i);
+    const V e = exp_nonpositive(d, hn::Sub(load_first(d, x + i, rest), shift));
+    s0 = hn::Add(s0, hn::IfThenElseZero(hn::FirstN(d, rest), e));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+}
+
+template <class T>
+struct LogSumExp {
+  using Loaded = T;
+  // Where the largest is infinite or NaN it is the result, and the sum has no meaning.
+  struct Accumulator {
+    T largest;
+    double sum;
+  };
+  static void start(Accumulator& a) { a = {-std::numeric_limits<T>::infinity(), 0}; }
+
+  static void raise(Accumulator& a, T largest) {
+    if (!more_extreme<Extreme::Max>(largest, a.largest)) return;
+    a.sum *= std::exp(static_cast<double>(a.largest) - static_cast<double>(largest));
+    a.largest = largest;
+  }
+
+  static void row(Accumulator& a, const T* x, int64_t n, int64_t, const void*) {
+    constexpr int64_t kChunk = 4096;  // stays in the cache for the second look
+    for (int64_t i = 0; i < n; i += kChunk) {
+      const int64_t count = std::min(kChunk, n - i);
+      raise(a, extreme_of_run<Extreme::Max>(x + i, count));
+      if (std::isfinite(a.largest)) a.sum += sum_of_exponentials(x + i, count, a.largest);
+    }
+  }
+
+  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+    constexpr int64_t kBlock = 256, kRows = 16;
+    alignas(64) T largest[kBlock], sum[kBlock];
+    const hn::ScalableTag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t from = 0; from < count; from += kRows) {
+      const int64_t rows = std::min(kRows, count - from);
+      for (int64_t j = 0; j < columns; j += kBlock) {
+        const int64_t n = std::min(kBlock, columns - j);
+        const T* p = x + from * row_stride + j;
+        for (int64_t i = 0; i < kBlock; ++i) {
+          largest[i] = i < n ? p[i] : T(0);
+          sum[i] = 0;
+        }
+        extreme_of_columns<Extreme::Max>(largest, p + row_stride, n, row_stride, rows - 1);
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t i = 0; i < n; i += lanes) {
+            const auto v = load_first(d, p + r * row_stride + i, std::min(lanes, n - i));
+            const auto e = exp_nonpositive(d, hn::Sub(v, hn::Load(d, largest + i)));
+            hn::Store(hn::Add(hn::Load(d, sum + i), e), d, sum + i);
+          }
+        for (int64_t i = 0; i < n; ++i) merge(a[j + i], {largest[i], sum[i]});
+      }
+    }
+  }
+
+  static void merge(Accumulator& a, const Accumulator& b) {
+    raise(a, b.largest);
+    if (std::isfinite(a.largest) && std::isfinite(b.largest))
+      a.sum += b.sum * std::exp(static_cast<double>(b.largest) - static_cast<double>(a.largest));
+  }
+
+  static double result(const Accumulator& a, int64_t, const void*) {
+    return std::isfinite(a.largest) ? a.largest + std::log(a.sum) : a.largest;
+  }
+};
+
+void logsumexp_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  const TensorView* outputs[] = {&out};
+  visit_loaded_floating("logsumexp_cpu", self.dtype, [&]<class T>(Tag<T>) {
+    const ElementLoad& load = load_number("logsumexp_cpu", self.dtype);
+    visit_stored<T>("logsumexp_cpu", out.dtype, [&]<class Out>(Tag<Out>) {
+      constexpr Reduction reduction = reduction_of<LogSumExp<T>>(finish_all<LogSumExp<T>, Out>);
+      run_reduction(reduction, load, outputs, self, dims);
+    });
+  });
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+HWY_EXPORT(logsumexp_kernel);
+MICA_REGISTER_SIMD(reduce_logsumexp, logsumexp_kernel);
+}  // namespace mica::cpu
+#endif

@@ -1,0 +1,210 @@
+// cumsum, cumprod. Floats accumulate as doubles (16-bit ones too), so that every prefix is rounded once.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/scan/cumulative.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "backends/cpu/reduce/element_load.h"
+#include "backends/cpu/reduce/wide_load-inl.h"
+#include "backends/cpu/scan/run_scan.h"
+#include "backends/cpu/simd/convert-inl.h"
+#include "backends/cpu/simd_register.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+struct Plus {
+  static constexpr double kIdentity = 0;
+  template <class A>
+  static HWY_INLINE A apply(A a, A b) {
+    return a + b;
+  }
+  static HWY_INLINE DoubleVector lanes(DoubleVector a, DoubleVector b) { return hn::Add(a, b); }
+};
+struct Times {
+  static constexpr double kIdentity = 1;
+  template <class A>
+  static HWY_INLINE A apply(A a, A b) {
+    return a * b;
+  }
+  static HWY_INLINE DoubleVector lanes(DoubleVector a, DoubleVector b) { return hn::Mul(a, b); }
+};
+
+// What a row accumulates in. Integers wrap around.
+template <class T>
+struct Running {
+  using type = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+};
+template <class R>
+struct Running<std::complex<R>> {
+  using type = complex128;
+};
+
+HWY_INLINE void store_narrow(DoubleVector v, double* to) { hn::StoreU(v, Doubles(), to); }
+HWY_INLINE void store_narrow(DoubleVector v, float* to) {
+  const hn::Rebind<float, Doubles> d;
+  hn::StoreU(hn::DemoteTo(d, v), d, to);
+}
+
+// The lanes of a vector combined with all before them, by doubling distances.
+template <class Op>
+class Prefix {
+ public:
+  HWY_INLINE Prefix() {
+    const Doubles d;
+    HWY_ALIGN int64_t from[kLanes];
+    for (int s = 0; s < kSteps; ++s) {
+      for (int64_t i = 0; i < kLanes; ++i) from[i] = std::max<int64_t>(i - (1 << s), 0);
+      from_[s] = hn::SetTableIndices(d, from);
+      for (int64_t i = 0; i < kLanes; ++i) from[i] = i >= (1 << s) ? -1 : 0;
+      takes_[s] = hn::MaskFromVec(hn::BitCast(d, hn::Load(hn::RebindToSigned<Doubles>(), from)));
+    }
+    for (int64_t i = 0; i < kLanes; ++i) from[i] = kLanes - 1;
+    last_ = hn::SetTableIndices(d, from);
+  }
+  HWY_INLINE DoubleVector scan(DoubleVector v) const {
+    const DoubleVector identity = hn::Set(Doubles(), Op::kIdentity);
+    for (int s = 0; s < kSteps; ++s) v = Op::lanes(v, hn::IfThenElse(takes_[s], hn::TableLookupLanes(v, from_[s]), identity));
+    return v;
+  }
+  HWY_INLINE DoubleVector last(DoubleVector v) const { return hn::TableLookupLanes(v, last_); }
+
+  static constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Doubles()));
+  static constexpr int kSteps = kLanes >= 8 ? 3 : kLanes >= 4 ? 2 : 1;
+
+ private:
+  using Indices = decltype(hn::SetTableIndices(Doubles(), static_cast<const int64_t*>(nullptr)));
+  Indices from_[kSteps], last_;
+  hn::Mask<Doubles> takes_[kSteps];
+};
+
+// out[i] = running op x[0] op ... op x[i]; returns the last. Contiguous; out may be x.
+template <class Op, class T>
+HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
+  const Prefix<Op> prefix;
+  constexpr int64_t kLanes = Prefix<Op>::kLanes;
+  DoubleVector carry = hn::Set(Doubles(), running);
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const DoubleVector a = prefix.scan(load_wide(x + i)), b = prefix.scan(load_wide(x + i + kLanes));
+    const DoubleVector middle = Op::lanes(carry, prefix.last(a));
+    store_narrow(Op::lanes(a, carry), out + i);
+    store_narrow(Op::lanes(b, middle), out + i + kLanes);
+    carry = Op::lanes(middle, prefix.last(b));
+  }
+  running = hn::GetLane(carry);
+  for (; i < n; ++i) {
+    running = Op::apply(running, static_cast<double>(x[i]));
+    out[i] = static_cast<T>(running);
+  }
+  return running;
+}
+
+template <class T>
+constexpr bool is_narrow_float = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+template <class T>
+using Stored = std::conditional_t<is_narrow_float<T>, float, T>;
+
+HWY_INLINE void store_run(const float* from, int64_t n, Half* to) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = std::min(lanes, n - i);
+    store_first_from_float<HalfBits>(load_first(d, from + i, count), d, reinterpret_cast<uint16_t*>(to + i), count);
+  }
+}
+HWY_INLINE void store_run(const float* from, int64_t n, BFloat16* to) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = std::min(lanes, n - i);
+    store_first_from_float<BFloat16Bits>(load_first(d, from + i, count), d, reinterpret_cast<uint16_t*>(to + i), count);
+  }
+}
+
+template <class Op, class T>
+void scan_row(const char* x, int64_t stride, char* const* out, const int64_t* out_strides, int64_t n) {
+  using A = typename Running<T>::type;
+  if constexpr (std::is_floating_point_v<Stored<T>>) {
+    if (!is_narrow_float<T> && stride == sizeof(T) && out_strides[0] == sizeof(T)) {
+      scan_run<Op>(reinterpret_cast<const Stored<T>*>(x), reinterpret_cast<Stored<T>*>(out[0]), n, Op::kIdentity);
+      return;
+    }
+    constexpr int64_t kChunk = 1024;
+    alignas(64) Stored<T> buffer[kChunk];
+    const ElementLoad& load = load_number("cumsum_out_cpu", dtype_v<T>);
+    double running = Op::kIdentity;
+    for (int64_t i = 0; i < n; i += kChunk) {
+      const int64_t count = std::min(kChunk, n - i);
+      load.load(x + i * stride, stride, count, buffer);
+      running = scan_run<Op>(buffer, buffer, count, running);
+      char* to = out[0] + i * out_strides[0];
+      if constexpr (is_narrow_float<T>) {
+        if (out_strides[0] == sizeof(T)) {
+          store_run(buffer, count, reinterpret_cast<T*>(to));
+          continue;
+        }
+      }
+      for (int64_t k = 0; k < count; ++k) *reinterpret_cast<T*>(to + k * out_strides[0]) = static_cast<T>(buffer[k]);
+    }
+  } else {
+    A running = static_cast<A>(Op::kIdentity);
+    for (int64_t i = 0; i < n; ++i) {
+      running = Op::apply(running, static_cast<A>(*reinterpret_cast<const T*>(x + i * stride)));
+      *reinterpret_cast<T*>(out[0] + i * out_strides[0]) = static_cast<T>(running);
+    }
+  }
+}
+
+template <class Op, class T>
+void scan_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n, int64_t columns) {
+  using A = typename Running<T>::type;
+  alignas(64) A running[kScanColumns];
+  std::fill_n(running, columns, static_cast<A>(Op::kIdentity));
+  for (int64_t r = 0; r < n; ++r) {
+    const T* from = reinterpret_cast<const T*>(x + r * row_stride);
+    T* to = reinterpret_cast<T*>(out[0] + r * out_row_strides[0]);
+    if constexpr (is_narrow_float<T>) {
+      alignas(64) float buffer[kScanColumns];
+      load_number("cumsum_out_cpu", dtype_v<T>).load(reinterpret_cast<const char*>(from), sizeof(T), columns, buffer);
+      for (int64_t j = 0; j < columns; ++j) {
+        running[j] = Op::apply(running[j], static_cast<A>(buffer[j]));
+        buffer[j] = static_cast<float>(running[j]);
+      }
+      store_run(buffer, columns, to);
+    } else {
+#pragma GCC ivdep
+      for (int64_t j = 0; j < columns; ++j) {
+        running[j] = Op::apply(running[j], static_cast<A>(from[j]));
+        to[j] = static_cast<T>(running[j]);
+      }
+    }
+  }
+}
+
+template <class Op>
+void run(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
+  const TensorView* outputs[] = {&out};
+  visit_number(op, self.dtype, [&]<class T>(Tag<T>) {
+    constexpr Scan scan{1, scan_row<Op, T>, scan_columns<Op, T>};
+    run_scan(scan, outputs, self, dim);
+  });
+}
+
+void cumsum_kernel(const TensorView& out, const TensorView& self, int64_t dim) { run<Plus>("cumsum_out_cpu", out, self, dim); }
+void cumprod_kernel(const TensorView& out, const TensorView& self, int64_t dim) { run<Times>("cumprod_out_cpu", out, self, dim); }
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+HWY_EXPORT(cumsum_kernel);
+HWY_EXPORT(cumprod_kernel);
+MICA_REGISTER_SIMD(cumsum, cumsum_kernel);
+MICA_REGISTER_SIMD(cumprod, cumprod_kernel);
+}  // namespace mica::cpu
+#endif

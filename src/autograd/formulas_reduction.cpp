@@ -1,0 +1,205 @@
+#include <cmath>
+
+#include "autograd/formulas.h"
+#include "core/geometry.h"
+
+namespace mica::formulas {
+
+namespace {
+
+int64_t reduced_count(IntArrayRef sizes, OptionalIntArrayRef dim) {
+  if (!dim || dim->empty()) return count_elements(sizes);
+  if (sizes.empty()) return 1;
+  int64_t count = 1;
+  for (int64_t d : wrap_dims(*dim, static_cast<int64_t>(sizes.size()))) count *= sizes[d];
+  return count;
+}
+
+Tensor restore_dim(const Tensor& t, const Tensor& self, int64_t dim, bool keepdim) {
+  return keepdim || self.dim() == 0 ? t : t.unsqueeze(wrap_dim(dim, self.dim()));
+}
+
+// Grad for the places where mask holds, shared among them.
+Tensor shared_among(const Tensor& grad, const Tensor& mask, OptionalIntArrayRef dim) {
+  return where(mask, grad / sum(mask, dim, true).to(grad.dtype()), Scalar(0));
+}
+
+Tensor backwards(const Tensor& t, int64_t dim) { return slice(t, dim, std::nullopt, std::nullopt, -1); }
+
+}  // namespace
+
+// ---- sums and products
+
+Tensor mean_all_backward(const Tensor& grad, IntArrayRef sizes, int64_t numel) { return (grad / Scalar(numel)).expand(sizes); }
+
+Tensor mean_backward(const Tensor& grad, IntArrayRef sizes, OptionalIntArrayRef dim, bool keepdim) {
+  return sum_backward(grad / Scalar(reduced_count(sizes, dim)), sizes, dim, keepdim);
+}
+
+Tensor nansum_backward(const Tensor& grad, const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
+  return where(isnan(self), Scalar(0), sum_backward(grad, self.sizes(), dim, keepdim));
+}
+
+namespace {
+
+// The product of all elements of a dimension but one, for each of them: no division, so that zeros do no harm.
+Tensor products_of_others(const Tensor& t, int64_t dim) {
+  const int64_t n = t.size(dim);
+  DimVector edge(t.sizes());
+  edge[dim] = 1;
+  const Tensor one = ones(edge, t.options());
+  const Tensor before = cat({one, t.narrow(dim, 0, n - 1)}, dim).cumprod(dim);
+  const Tensor after = backwards(cat({one, backwards(t.narrow(dim, 1, n - 1), dim)}, dim).cumprod(dim), dim);
+  return before * after;
+}
+
+bool has_zero(const Tensor& t) { return t.is_meta() || eq(t, Scalar(0)).any().item<bool>(); }
+
+}  // namespace
+
+Tensor prod_all_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {
+  const Tensor input = self.to(result.dtype());
+  if (self.numel() == 0) return zeros_like(input);
+  if (self.numel() == 1) return grad.expand(self.sizes());
+  if (!has_zero(input)) return grad * conj_of(result / input);
+  return (grad * conj_of(products_of_others(input.reshape({-1}), 0))).view(self.sizes());
+}
+
+Tensor prod_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim, bool keepdim) {
+  if (self.dim() == 0) return grad;
+  const int64_t d = wrap_dim(dim, self.dim());
+  const Tensor input = self.to(result.dtype()), g = restore_dim(grad, self, d, keepdim);
+  if (self.numel() == 0) return zeros_like(input);
+  if (!has_zero(input)) return g * conj_of(restore_dim(result, self, d, keepdim) / input);
+  return g * conj_of(products_of_others(input, d));
+}
+
+// ---- extrema
+
+Tensor amax_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntArrayRef dim, bool keepdim) {
+  const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim), r = restore_dims(result, self.sizes(), dim, keepdim);
+  return shared_among(g, eq(self, r), dim);
+}
+
+Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min, const Tensor& max,
+                        std::optional<int64_t> dim, bool keepdim) {
+  const IntArrayRef dims = dim ? IntArrayRef(*dim) : IntArrayRef();
+  Tensor total;
+  if (grad_min.defined()) total = amax_backward(grad_min, self, min, dims, keepdim);
+  if (grad_max.defined()) {
+    const Tensor other = amax_backward(grad_max, self, max, dims, keepdim);
+    total = total.defined() ? total + other : other;
+  }
+  return total;
+}
+
+Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {
+  const Tensor mask = logical_or(eq(self, result), logical_and(isnan(self), isnan(result)));
+  return shared_among(grad, mask, std::nullopt).view(self.sizes());
+}
+
+Tensor selected_backward(const Tensor& grad, int64_t dim, const Tensor& indices, IntArrayRef sizes, bool keepdim) {
+  if (sizes.empty()) return grad;
+  const int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()));
+  const Tensor target = zeros(sizes, grad.options());
+  return keepdim ? scatter(target, d, indices, grad) : scatter(target, d, indices.unsqueeze(d), grad.unsqueeze(d));
+}
+
+// ---- moments and norms
+
+Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim) {
+  const double degrees = static_cast<double>(reduced_count(self.sizes(), dim)) - (correction ? correction->to_double() : 1.0);
+  const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim);
+  return g * Scalar(2 / std::max(degrees, 0.0)) * (self - mean(self, dim, true));
+}
+
+Tensor std_backward(const Tensor& grad, const Tensor& result, const Tensor& self, OptionalIntArrayRef dim,
+                    const std::optional<Scalar>& correction, bool keepdim) {
+  const Tensor grad_var = (grad / (result * Scalar(2))).masked_fill(eq(result, Scalar(0)), Scalar(0));
+  return var_backward(grad_var, self, dim, correction, keepdim);
+}
+
+Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const Tensor& self, OptionalIntArrayRef dim,
+                         const std::optional<Scalar>& correction, bool keepdim) {
+  Tensor total;
+  if (grad_var.defined()) total = var_backward(grad_var, self, dim, correction, keepdim);
+  if (grad_mean.defined()) {
+    const Tensor other = mean_backward(grad_mean, self.sizes(), dim, keepdim);
+    total = total.defined() ? total + other : other;
+  }
+  return total;
+}
+
+Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self, OptionalIntArrayRef dim,
+                         const ::std::optional<Scalar>& correction, bool keepdim) {
+  Tensor grad_var;
+  if (grad_std.defined()) grad_var = (grad_std / (std * Scalar(2))).masked_fill(eq(std, Scalar(0)), Scalar(0));
+  return var_mean_backward(grad_var, grad_mean, self, dim, correction, keepdim);
+}
+
+Tensor norm_backward(const Tensor& grad, const Tensor& self, const std::optional<Scalar>& p, const Tensor& result, OptionalIntArrayRef dim,
+                     bool keepdim) {
+  const double order = p ? p->to_double() : 2.0;
+  const Tensor x = self.to(self.is_complex() ? to_complex(result.dtype()) : result.dtype());
+  const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim), norm = restore_dims(result, self.sizes(), dim, keepdim);
+  const auto unless_zero = [](const Tensor& t, const Tensor& divisor) { return t.masked_fill(eq(divisor, Scalar(0)), Scalar(0)); };
+  if (order == 0) return zeros_like(x);
+  if (order == 1) return sgn(x) * g;
+  if (order == 2) return g * unless_zero(x / norm, norm);
+  if (std::isinf(order)) {
+    const Tensor mask = logical_or(eq(abs(x), norm), logical_and(isnan(x), isnan(norm)));
+    return sgn(x) * shared_among(g, mask, dim);
+  }
+  if (order < 1) return unless_zero(sgn(x) * pow(abs(x), Scalar(order - 1)), x) * g * pow(norm, Scalar(1 - order));
+  const Tensor scale = unless_zero(g / pow(norm, Scalar(order - 1)), norm);
+  if (order < 2) return sgn(x) * pow(abs(x), Scalar(order - 1)) * scale;
+  return x * pow(abs(x), Scalar(order - 2)) * scale;
+}
+
+Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntArrayRef dim, bool keepdim) {
+  const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim), r = restore_dims(result, self.sizes(), dim, keepdim);
+  return g * conj_of(exp(self - r));
+}
+
+// ---- scans
+
+namespace {
+
+Tensor reverse_cumsum(const Tensor& t, int64_t dim) { return backwards(backwards(t, dim).cumsum(dim), dim); }
+Tensor reverse_logcumsumexp(const Tensor& t, int64_t dim) { return backwards(backwards(t, dim).logcumsumexp(dim), dim); }
+
+}  // namespace
+
+Tensor cumsum_backward(const Tensor& grad, int64_t dim) { return grad.numel() <= 1 || grad.size(dim) == 1 ? grad : reverse_cumsum(grad, dim); }
+
+Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result) {
+  if (self.numel() <= 1 || self.size(dim) == 1) return grad;
+  const Tensor x = conj_of(self.to(result.dtype()));
+  if (!has_zero(x)) return reverse_cumsum(grad * conj_of(result), dim) / x;
+  // With zeros about, nothing is divided. The product before k times s(k) = grad(k) + x(k + 1) s(k + 1), from the end.
+  const int64_t n = x.size(dim);
+  std::vector<Tensor> sums(n);
+  sums[n - 1] = grad.narrow(dim, n - 1, 1);
+  for (int64_t k = n - 2; k >= 0; --k) sums[k] = grad.narrow(dim, k, 1) + x.narrow(dim, k + 1, 1) * sums[k + 1];
+  DimVector edge(x.sizes());
+  edge[wrap_dim(dim, x.dim())] = 1;
+  const Tensor before = cat({ones(edge, x.options()), x.narrow(dim, 0, n - 1)}, dim).cumprod(dim);
+  return before * cat(sums, dim);
+}
+
+Tensor cummaxmin_backward(const Tensor& grad, IntArrayRef sizes, const Tensor& indices, int64_t dim) {
+  if (sizes.empty() || grad.numel() == 0) return grad;
+  return scatter_add(zeros(sizes, grad.options()), dim, indices, grad);
+}
+
+Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {
+  if (self.numel() <= 1 || self.size(dim) == 1) return grad;
+  if (self.is_complex()) return exp(reverse_logcumsumexp(log(grad) - conj_of(result), dim) + conj_of(self));
+  // Logarithms keep the products of large and small factors in range; positive and negative gradients go apart.
+  const Tensor size = log(abs(grad));
+  const Scalar none = -INFINITY;
+  const Tensor positive = where(gt(grad, Scalar(0)), size, none), negative = where(lt(grad, Scalar(0)), size, none);
+  return exp(reverse_logcumsumexp(positive - result, dim) + self) - exp(reverse_logcumsumexp(negative - result, dim) + self);
+}
+
+}  // namespace mica::formulas
