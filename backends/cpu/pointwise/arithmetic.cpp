@@ -1,62 +1,58 @@
-// add, sub, mul, div, neg, reciprocal.
+// add, sub, rsub, mul, div, neg, reciprocal.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/pointwise/arithmetic.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "backends/cpu/pointwise/run_loop.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
-#include "backends/cpu/simd_register.h"
-#include "backends/cpu/visit_dtype.h"
+#include "backends/cpu/pointwise/vector_loops-inl.h"
+#include "backends/cpu/pointwise/visit_others.h"
+#include "mica/scalar.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Integer arithmetic wraps around: computed unsigned.
-template <class T>
-HWY_INLINE T wrapping_add(T a, T b) {
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-  } else {
-    return a + b;
+MICA_LANES_2(AddLanes, hn::Add(x, y))
+MICA_LANES_2(SubLanes, hn::Sub(x, y))
+MICA_LANES_2(MulLanes, hn::Mul(x, y))
+MICA_LANES_2(DivLanes, hn::Div(x, y))
+MICA_LANES_1(NegLanes, hn::Neg(x))
+MICA_LANES_1(ReciprocalLanes, hn::Div(hn::Set(d, T(1)), x))
+
+// x + alpha y
+struct AddScaledLanes {
+  double alpha;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V y) const {
+    return hn::MulAdd(hn::Set(d, static_cast<hn::TFromD<D>>(alpha)), y, x);
   }
-}
-template <class T>
-HWY_INLINE T wrapping_mul(T a, T b) {
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
-    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
-  } else {
-    return a * b;
+};
+// y - alpha x
+struct SubScaledFromLanes {
+  double alpha;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V y) const {
+    return hn::NegMulAdd(hn::Set(d, static_cast<hn::TFromD<D>>(alpha)), x, y);
   }
-}
+};
 
 template <class T>
 struct Add {
   T operator()(T a, T b) const { return wrapping_add(a, b); }
-};
-template <>
-struct Add<bool> {
-  bool operator()(bool a, bool b) const { return a || b; }
 };
 template <class T>
 struct AddScaled {
   T alpha;
   T operator()(T a, T b) const { return wrapping_add(a, wrapping_mul(alpha, b)); }
 };
-template <>
-struct AddScaled<bool> {
-  bool alpha;
-  bool operator()(bool a, bool b) const { return a || (alpha && b); }
+template <class T>
+struct SubScaledFrom {
+  T alpha;
+  T operator()(T a, T b) const { return wrapping_add(b, wrapping_neg(wrapping_mul(alpha, a))); }
 };
 template <class T>
 struct Mul {
   T operator()(T a, T b) const { return wrapping_mul(a, b); }
-};
-template <>
-struct Mul<bool> {
-  bool operator()(bool a, bool b) const { return a && b; }
 };
 template <class T>
 struct Div {
@@ -64,56 +60,72 @@ struct Div {
 };
 template <class T>
 struct Neg {
-  T operator()(T a) const {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
-    } else {
-      return -a;
-    }
-  }
+  T operator()(T a) const { return wrapping_neg(a); }
 };
 template <class T>
 struct Reciprocal {
   T operator()(T a) const { return T(1) / a; }
 };
+struct And {
+  bool operator()(bool a, bool b) const { return a & b; }
+};
+struct Or {
+  bool operator()(bool a, bool b) const { return a | b; }
+};
+struct First {
+  bool operator()(bool a, bool) const { return a; }
+};
 
-template <template <class> class F, class T>
-void run_binary(const PointwiseLoop& loop, const F<compute_t<T>>& f) {
-  run_loop(loop, binary_loop<T, T, F<compute_t<T>>>, &f);
-}
-template <template <class> class F, class T>
-void run_unary(const PointwiseLoop& loop, const F<compute_t<T>>& f) {
-  run_loop(loop, unary_loop<T, T, F<compute_t<T>>>, &f);
-}
+bool is_one(const Scalar& s) { return s == Scalar(1) || s == Scalar(true); }
 
-void add_kernel(const PointwiseLoop& loop, Scalar alpha) {
-  visit_number_bool("add", loop.dtype, [&]<class T>(Tag<T>) {
-    if (alpha == Scalar(1) || alpha == Scalar(1.0) || alpha == Scalar(true)) {
-      run_binary<Add, T>(loop, {});
-    } else {
-      run_binary<AddScaled, T>(loop, {alpha.cast<compute_t<T>>()});
-    }
+void add_scaled(const PointwiseLoop& loop, const Scalar& alpha) {
+  if (is_floating(loop.dtype))
+    return run_floating<2>("add_stub", loop, AddScaledLanes{alpha.to_double()}, kMemoryGrain);
+  visit_integral_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) {
+    run_binary<T>(loop, AddScaled<compute_t<T>>{alpha.cast<compute_t<T>>()});
   });
 }
 
+void add_kernel(const PointwiseLoop& loop, Scalar alpha) {
+  if (loop.dtype == DType::Bool)
+    return alpha.to_bool() ? run_binary<bool>(loop, Or{}) : run_binary<bool>(loop, First{});
+  if (!is_one(alpha)) return add_scaled(loop, alpha);
+  if (is_floating(loop.dtype)) return run_floating<2>("add_stub", loop, AddLanes{}, kMemoryGrain);
+  visit_integral_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Add<compute_t<T>>{}); });
+}
+
 void sub_kernel(const PointwiseLoop& loop, Scalar alpha) {
-  add_kernel(loop, -(alpha.is_bool() ? Scalar(int64_t{alpha.to_bool()}) : alpha));
+  if (is_one(alpha) && is_floating(loop.dtype)) return run_floating<2>("sub_stub", loop, SubLanes{}, kMemoryGrain);
+  add_scaled(loop, -alpha);
+}
+
+void rsub_kernel(const PointwiseLoop& loop, Scalar alpha) {
+  if (is_floating(loop.dtype))
+    return run_floating<2>("sub_stub", loop, SubScaledFromLanes{alpha.to_double()}, kMemoryGrain);
+  visit_integral_complex("sub_stub", loop.dtype, [&]<class T>(Tag<T>) {
+    run_binary<T>(loop, SubScaledFrom<compute_t<T>>{alpha.cast<compute_t<T>>()});
+  });
 }
 
 void mul_kernel(const PointwiseLoop& loop) {
-  visit_number_bool("mul", loop.dtype, [&]<class T>(Tag<T>) { run_binary<Mul, T>(loop, {}); });
+  if (is_floating(loop.dtype)) return run_floating<2>("mul_cpu", loop, MulLanes{}, kMemoryGrain);
+  if (loop.dtype == DType::Bool) return run_binary<bool>(loop, And{});
+  visit_integral_complex("mul_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Mul<compute_t<T>>{}); });
 }
 
 void div_kernel(const PointwiseLoop& loop) {
-  visit_floating_complex("div", loop.dtype, [&]<class T>(Tag<T>) { run_binary<Div, T>(loop, {}); });
+  if (is_floating(loop.dtype)) return run_floating<2>("div_cpu", loop, DivLanes{}, kMemoryGrain);
+  visit_complex("div_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Div<T>{}); });
 }
 
 void neg_kernel(const PointwiseLoop& loop) {
-  visit_number("neg", loop.dtype, [&]<class T>(Tag<T>) { run_unary<Neg, T>(loop, {}); });
+  if (is_floating(loop.dtype)) return run_floating<1>("neg_cpu", loop, NegLanes{}, kMemoryGrain);
+  visit_integral_complex("neg_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Neg<compute_t<T>>{}); });
 }
 
 void reciprocal_kernel(const PointwiseLoop& loop) {
-  visit_floating_complex("reciprocal", loop.dtype, [&]<class T>(Tag<T>) { run_unary<Reciprocal, T>(loop, {}); });
+  if (is_floating(loop.dtype)) return run_floating<1>("reciprocal_cpu", loop, ReciprocalLanes{}, kMemoryGrain);
+  visit_complex("reciprocal_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Reciprocal<T>{}); });
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE
@@ -121,17 +133,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mica::cpu {
-HWY_EXPORT(add_kernel);
-HWY_EXPORT(sub_kernel);
-HWY_EXPORT(mul_kernel);
-HWY_EXPORT(div_kernel);
-HWY_EXPORT(neg_kernel);
-HWY_EXPORT(reciprocal_kernel);
-MICA_REGISTER_SIMD(add, add_kernel);
-MICA_REGISTER_SIMD(sub, sub_kernel);
-MICA_REGISTER_SIMD(mul, mul_kernel);
-MICA_REGISTER_SIMD(div, div_kernel);
-MICA_REGISTER_SIMD(neg, neg_kernel);
-MICA_REGISTER_SIMD(reciprocal, reciprocal_kernel);
+MICA_POINTWISE_SLOT(add)
+MICA_POINTWISE_SLOT(sub)
+MICA_POINTWISE_SLOT(rsub)
+MICA_POINTWISE_SLOT(mul)
+MICA_POINTWISE_SLOT(div)
+MICA_POINTWISE_SLOT(neg)
+MICA_POINTWISE_SLOT(reciprocal)
 }  // namespace mica::cpu
 #endif

@@ -1,104 +1,159 @@
-// copy: every dtype to every other, as torch converts; fill.
-#include <complex>
+// copy: within a dtype as bytes, between dtypes through a conversion; fill.
+#include <algorithm>
 #include <cstring>
-#include <type_traits>
 
+#include "backends/cpu/pointwise/convert.h"
+#include "backends/cpu/pointwise/nest.h"
+#include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/pointwise/run_loop.h"
-#include "backends/cpu/visit_dtype.h"
+#include "backends/cpu/pointwise/short_floats.h"
+#include "backends/cpu/pointwise/transpose.h"
+#include "backends/cpu/register.h"
 #include "core/scalar_bytes.h"
+#include "mica/parallel.h"
+#include "mica/scalar.h"
 
 namespace mica::cpu {
 
 namespace {
 
-template <class T>
-struct is_std_complex : std::false_type {};
-template <class T>
-struct is_std_complex<std::complex<T>> : std::true_type {};
+// ---- between dtypes ------------------------------------------------------------------------------------------------
 
-// A value on its way between two element types: 16- and 8-bit floats travel as float, complex32 as complex64.
-template <class T>
-auto widen(const T& v) {
-  if constexpr (std::is_same_v<T, ComplexHalf>) {
-    return static_cast<complex64>(v);
-  } else if constexpr (std::is_class_v<T> && !is_std_complex<T>::value) {
-    return static_cast<float>(v);
-  } else {
-    return v;
+bool is_short_float(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
+
+// 16-bit floats are converted from and to float only: another type is reached in two steps, a buffer at a time.
+struct Steps {
+  InnerLoop to_float, from_float;
+  int64_t from_size, to_size;
+};
+
+void two_steps_loop(char* const* data, const int64_t* strides, int64_t n, const void* context) {
+  const Steps& steps = *static_cast<const Steps*>(context);
+  constexpr int64_t kChunk = 1024;
+  alignas(64) float buffer[kChunk];
+  for (int64_t i = 0; i < n; i += kChunk) {
+    const int64_t count = std::min(kChunk, n - i);
+    char* first[] = {reinterpret_cast<char*>(buffer), data[1] + (strides[1] ? i * steps.from_size : 0)};
+    const int64_t first_strides[] = {4, strides[1]};
+    steps.to_float(first, first_strides, count, nullptr);
+    char* second[] = {data[0] + i * steps.to_size, reinterpret_cast<char*>(buffer)};
+    const int64_t second_strides[] = {steps.to_size, 4};
+    steps.from_float(second, second_strides, count, nullptr);
   }
 }
 
-// Floats beyond the range of an integer type wrap through int64, as the conversion instruction does on this machine's torch.
-template <class To, class From>
-To convert(const From& from) {
-  const auto v = widen(from);
-  using V = std::remove_const_t<decltype(v)>;
-  if constexpr (std::is_same_v<To, From>) {
-    return from;
-  } else if constexpr (std::is_same_v<To, ComplexHalf>) {
-    return ComplexHalf(convert<complex64>(v));
-  } else if constexpr (is_std_complex<To>::value) {
-    using R = typename To::value_type;
-    if constexpr (is_std_complex<V>::value) {
-      return To(static_cast<R>(v.real()), static_cast<R>(v.imag()));
-    } else {
-      return To(static_cast<R>(v), R(0));
-    }
-  } else if constexpr (is_std_complex<V>::value) {
-    if constexpr (std::is_same_v<To, bool>) {
-      return v != V(0);
-    } else {
-      return convert<To>(v.real());
-    }
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return v != V(0);
-  } else if constexpr (std::is_class_v<To>) {
-    return To(static_cast<float>(v));
-  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<V>) {
-    if constexpr (sizeof(To) < 4) {
-      return static_cast<To>(static_cast<int32_t>(v));
-    } else if constexpr (std::is_unsigned_v<To>) {
-      return static_cast<To>(static_cast<int64_t>(v));
-    } else {
-      return static_cast<To>(v);
-    }
-  } else {
-    return static_cast<To>(v);
-  }
+InnerLoop loop_to_float(DType from) {
+  if (from == DType::Float16) return half_to_float_loop;
+  if (from == DType::BFloat16) return bfloat16_to_float_loop;
+  return conversion_loop(DType::Float32, from);
 }
 
-template <class To, class From>
-void convert_loop(char* const* data, const int64_t* strides, int64_t n, const void*) {
-  if (strides[0] == sizeof(To) && strides[1] == sizeof(From)) {
-    if constexpr (std::is_same_v<To, From>) {
-      std::memcpy(data[0], data[1], static_cast<size_t>(n) * sizeof(To));
-    } else {
-      auto* o = reinterpret_cast<To*>(data[0]);
-      auto* a = reinterpret_cast<const From*>(data[1]);
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) o[i] = convert<To>(a[i]);
-    }
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i)
-    *reinterpret_cast<To*>(data[0] + i * strides[0]) = convert<To>(*reinterpret_cast<const From*>(data[1] + i * strides[1]));
+InnerLoop loop_from_float(DType to) {
+  if (to == DType::Float16) return float_to_half_loop;
+  if (to == DType::BFloat16) return float_to_bfloat16_loop;
+  return conversion_loop(to, DType::Float32);
 }
 
-void copy_kernel(const PointwiseLoop& loop) {
-  visit_any("copy_", loop.dtypes[0], [&]<class To>(Tag<To>) {
-    visit_any("copy_", loop.dtypes[1], [&]<class From>(Tag<From>) { run_loop(loop, convert_loop<To, From>); });
+void convert(const PointwiseLoop& loop, DType to, DType from) {
+  if (to == DType::Float32) return run_dense(loop, loop_to_float(from));
+  if (from == DType::Float32) return run_dense(loop, loop_from_float(to));
+  if (!is_short_float(to) && !is_short_float(from)) return run_dense(loop, conversion_loop(to, from));
+  const Steps steps{loop_to_float(from), loop_from_float(to), element_size(from), element_size(to)};
+  run_dense(loop, two_steps_loop, &steps);
+}
+
+// ---- within a dtype ------------------------------------------------------------------------------------------------
+
+constexpr size_t kStreamBytes = size_t{24} << 20;
+
+void copy_flat(char* to, const char* from, int64_t bytes) {
+  const bool stream = static_cast<size_t>(bytes) >= kStreamBytes;
+  parallel_for(0, bytes, kMemoryGrain * 8, [&](int64_t begin, int64_t end) {
+    const size_t count = static_cast<size_t>(end - begin);
+    if (!stream) {
+      std::memcpy(to + begin, from + begin, count);
+      return;
+    }
+    stream_bytes(to + begin, from + begin, count);
+    stream_fence();
   });
 }
 
-template <class T>
-void fill_loop(char* const* data, const int64_t* strides, int64_t n, const void* context) {
-  const T value = *static_cast<const T*>(context);
-  if (strides[0] == sizeof(T)) {
-    auto* o = reinterpret_cast<T*>(data[0]);
-    for (int64_t i = 0; i < n; ++i) o[i] = value;
-    return;
+// Two dimensions of a copy: the output is contiguous along `out`, the input along `in`.
+struct Crossing {
+  int out = -1, in = -1;
+};
+
+Crossing find_crossing(const PointwiseLoop& loop, int64_t size) {
+  Crossing c;
+  for (int d = 0; d < loop.ndim; ++d) {
+    if (loop.strides[d][0] == size && loop.shape[d] > 1) c.out = d;
+    if (loop.strides[d][1] == size && loop.shape[d] > 1) c.in = d;
   }
-  for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(data[0] + i * strides[0]) = value;
+  return c;
+}
+
+void copy_transposed(const PointwiseLoop& loop, int64_t size, Crossing c) {
+  // Bands of the output's rows, wide enough that a row of a tile is some cache lines in both.
+  constexpr int64_t kBand = 64, kTile = 256;
+  const int64_t rows = loop.shape[c.in], columns = loop.shape[c.out];
+  const int64_t bands = (rows + kBand - 1) / kBand;
+  const int64_t outer = loop.numel / (rows * columns);
+  parallel_for(0, bands * outer, std::max<int64_t>(1, kMemoryGrain / (std::min(rows, kBand) * columns)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t b = begin; b < end; ++b) {
+                   char *to = loop.data[0], *from = loop.data[1];
+                   int64_t rest = b / bands;
+                   for (int d = 0; d < loop.ndim; ++d) {
+                     if (d == c.in || d == c.out) continue;
+                     const int64_t i = rest % loop.shape[d];
+                     rest /= loop.shape[d];
+                     to += i * loop.strides[d][0];
+                     from += i * loop.strides[d][1];
+                   }
+                   const int64_t row = (b % bands) * kBand, count = std::min(kBand, rows - row);
+                   to += row * loop.strides[c.in][0];
+                   from += row * size;
+                   for (int64_t column = 0; column < columns; column += kTile) {
+                     transpose(size, from + column * loop.strides[c.out][1], loop.strides[c.out][1], to + column * size,
+                               loop.strides[c.in][0], std::min(kTile, columns - column), count);
+                   }
+                 }
+               });
+}
+
+void copy_row_loop(char* const* data, const int64_t* strides, int64_t n, const void* context) {
+  copy_row(*static_cast<const int64_t*>(context), data[0], strides[0], data[1], strides[1], n);
+}
+
+void copy_within(const PointwiseLoop& loop) {
+  const int64_t size = element_size(loop.dtypes[0]);
+  if (loop.ndim == 1 && loop.strides[0][0] == size && loop.strides[0][1] == size)
+    return copy_flat(loop.data[0], loop.data[1], loop.numel * size);
+  const Crossing c = find_crossing(loop, size);
+  if (c.out >= 0 && c.in >= 0 && c.out != c.in) return copy_transposed(loop, size, c);
+  run_loop(loop, copy_row_loop, &size);
+}
+
+void copy_kernel(const PointwiseLoop& loop) {
+  if (loop.dtypes[0] == loop.dtypes[1]) return copy_within(loop);
+  convert(loop, loop.dtypes[0], loop.dtypes[1]);
+}
+
+// ---- fill ----------------------------------------------------------------------------------------------------------
+
+template <class T>
+void fill_loop(char* const* data, const int64_t*, int64_t n, const void* context) {
+  std::fill_n(reinterpret_cast<T*>(data[0]), n, *static_cast<const T*>(context));
+}
+
+template <class T>
+void fill_with(const PointwiseLoop& loop, const void* element) {
+  if (loop.ndim == 1 && loop.strides[0][0] == sizeof(T) && loop.numel <= kMemoryGrain)
+    return fill_loop<T>(loop.data, nullptr, loop.numel, element);
+  PointwiseLoop output = loop;  // without the input, which is the tensor itself
+  output.noperands = output.noutputs = 1;
+  run_dense(output, fill_loop<T>, element);
 }
 
 void fill_kernel(const PointwiseLoop& loop, Scalar value) {
@@ -106,15 +161,15 @@ void fill_kernel(const PointwiseLoop& loop, Scalar value) {
   write_scalar(value, loop.dtype, element);
   switch (element_size(loop.dtype)) {
     case 1:
-      return run_loop(loop, fill_loop<uint8_t>, element);
+      return fill_with<uint8_t>(loop, element);
     case 2:
-      return run_loop(loop, fill_loop<uint16_t>, element);
+      return fill_with<uint16_t>(loop, element);
     case 4:
-      return run_loop(loop, fill_loop<uint32_t>, element);
+      return fill_with<uint32_t>(loop, element);
     case 8:
-      return run_loop(loop, fill_loop<uint64_t>, element);
+      return fill_with<uint64_t>(loop, element);
     default:
-      return run_loop(loop, fill_loop<complex128>, element);
+      return fill_with<complex128>(loop, element);
   }
 }
 

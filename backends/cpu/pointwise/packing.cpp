@@ -81,12 +81,13 @@ void copy_row(int64_t size, char* to, int64_t to_stride, const char* from, int64
   with_element_of(size, [&]<class T>(T) { copy_row_of<T>(to, to_stride, from, from_stride, n); });
 }
 
-void copy_rectangle(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
-                    int64_t rows, int64_t columns) {
+void copy_rectangle(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row,
+                    int64_t from_column, int64_t rows, int64_t columns) {
   if (to_column == size && from_row == size) return transpose(size, from, from_column, to, to_row, columns, rows);
   if (to_row == size && from_column == size) return transpose(size, from, from_row, to, to_column, rows, columns);
   with_element_of(size, [&]<class T>(T) {
-    for (int64_t r = 0; r < rows; ++r) copy_row_of<T>(to + r * to_row, to_column, from + r * from_row, from_column, columns);
+    for (int64_t r = 0; r < rows; ++r)
+      copy_row_of<T>(to + r * to_row, to_column, from + r * from_row, from_column, columns);
   });
 }
 

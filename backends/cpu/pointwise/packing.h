@@ -12,8 +12,9 @@ void scatter(const PointwiseLoop& loop, int operand, int64_t begin, int64_t coun
 // A strided row of n elements of `size` bytes.
 void copy_row(int64_t size, char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n);
 
-// A rectangle of `rows` by `columns` elements; strides in bytes. Picks the transposing copy where only that reads and writes whole lines.
-void copy_rectangle(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
-                    int64_t rows, int64_t columns);
+// A rectangle of `rows` by `columns` elements; strides in bytes. Picks the transposing copy where only that reads and
+// writes whole lines.
+void copy_rectangle(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row,
+                    int64_t from_column, int64_t rows, int64_t columns);
 
 }  // namespace mica::cpu

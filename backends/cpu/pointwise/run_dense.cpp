@@ -103,7 +103,8 @@ TileShape tile_shape(const Task& t) {
   return {rows, std::min(t.loop.shape[0], std::max<int64_t>(elements / rows, 16))};
 }
 
-// Rows of a rectangle at a time; operands that are not dense along dimension 0 pass through a buffer with the tile's rows in it.
+// Rows of a rectangle at a time; operands that are not dense along dimension 0 pass through a buffer with the tile's
+// rows in it.
 void run_tile(const Task& t, char* const* corner, TileShape tile, char* const* buffers) {
   const PointwiseLoop& loop = t.loop;
   char* base[kOperands];
@@ -117,8 +118,8 @@ void run_tile(const Task& t, char* const* corner, TileShape tile, char* const* b
     row_stride[k] = tile.columns * t.size[k];
     strides[k] = t.size[k];
     if (t.is_input(k))
-      copy_rectangle(t.size[k], base[k], row_stride[k], t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k], tile.rows,
-                     tile.columns);
+      copy_rectangle(t.size[k], base[k], row_stride[k], t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k],
+                     tile.rows, tile.columns);
   }
   for (int64_t r = 0; r < tile.rows; ++r) {
     char* at[kOperands];
@@ -127,8 +128,8 @@ void run_tile(const Task& t, char* const* corner, TileShape tile, char* const* b
   }
   for (int k = 0; k < loop.noutputs; ++k)
     if (base[k] != corner[k])
-      copy_rectangle(t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k], base[k], row_stride[k], t.size[k], tile.rows,
-                     tile.columns);
+      copy_rectangle(t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k], base[k], row_stride[k], t.size[k],
+                     tile.rows, tile.columns);
 }
 
 void run_tiles(const Task& t) {
@@ -136,27 +137,29 @@ void run_tiles(const Task& t) {
   const TileShape tile = tile_shape(t);
   const int64_t bands = (loop.shape[1] + tile.rows - 1) / tile.rows;
   const int64_t outer = loop.numel / (loop.shape[0] * loop.shape[1]);
-  parallel_for(0, bands * outer, std::max<int64_t>(1, t.grain / (tile.rows * loop.shape[0])), [&](int64_t begin, int64_t end) {
-    alignas(64) char storage[kOperands][kTileBytes];
-    char* buffers[kOperands];
-    for (int k = 0; k < kOperands; ++k) buffers[k] = storage[k];
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t row = (b % bands) * tile.rows;
-      char* base[kOperands];
-      for (int k = 0; k < loop.noperands; ++k) base[k] = loop.data[k] + row * loop.strides[1][k];
-      int64_t rest = b / bands;
-      for (int d = 2; d < loop.ndim; ++d) {
-        const int64_t i = rest % loop.shape[d];
-        rest /= loop.shape[d];
-        for (int k = 0; k < loop.noperands; ++k) base[k] += i * loop.strides[d][k];
-      }
-      for (int64_t c = 0; c < loop.shape[0]; c += tile.columns) {
-        char* corner[kOperands];
-        for (int k = 0; k < loop.noperands; ++k) corner[k] = base[k] + c * loop.strides[0][k];
-        run_tile(t, corner, {std::min(tile.rows, loop.shape[1] - row), std::min(tile.columns, loop.shape[0] - c)}, buffers);
-      }
-    }
-  });
+  parallel_for(
+      0, bands * outer, std::max<int64_t>(1, t.grain / (tile.rows * loop.shape[0])), [&](int64_t begin, int64_t end) {
+        alignas(64) char storage[kOperands][kTileBytes];
+        char* buffers[kOperands];
+        for (int k = 0; k < kOperands; ++k) buffers[k] = storage[k];
+        for (int64_t b = begin; b < end; ++b) {
+          const int64_t row = (b % bands) * tile.rows;
+          char* base[kOperands];
+          for (int k = 0; k < loop.noperands; ++k) base[k] = loop.data[k] + row * loop.strides[1][k];
+          int64_t rest = b / bands;
+          for (int d = 2; d < loop.ndim; ++d) {
+            const int64_t i = rest % loop.shape[d];
+            rest /= loop.shape[d];
+            for (int k = 0; k < loop.noperands; ++k) base[k] += i * loop.strides[d][k];
+          }
+          for (int64_t c = 0; c < loop.shape[0]; c += tile.columns) {
+            char* corner[kOperands];
+            for (int k = 0; k < loop.noperands; ++k) corner[k] = base[k] + c * loop.strides[0][k];
+            run_tile(t, corner, {std::min(tile.rows, loop.shape[1] - row), std::min(tile.columns, loop.shape[0] - c)},
+                     buffers);
+          }
+        }
+      });
 }
 
 // ---- chunks --------------------------------------------------------------------------------------------------------
@@ -175,9 +178,9 @@ void run_chunks(const Task& t) {
   const PointwiseLoop& loop = t.loop;
   enum class Access { Linear, Constant, Packed } access[kOperands];
   for (int k = 0; k < loop.noperands; ++k)
-    access[k] = is_linear(t, k)                                ? Access::Linear
-                : t.is_input(k) && is_constant(loop, k)        ? Access::Constant
-                                                               : Access::Packed;
+    access[k] = is_linear(t, k)                         ? Access::Linear
+                : t.is_input(k) && is_constant(loop, k) ? Access::Constant
+                                                        : Access::Packed;
   const int64_t chunk = kBufferBytes / t.largest();
   parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
     alignas(64) char storage[kOperands][kBufferBytes];

@@ -7,8 +7,8 @@ namespace mica::cpu {
 
 namespace {
 
-// An operand that is contiguous along dimension 1 but not along dimension 0 (a transposed matrix) is read one cache line per element by
-// rows; walking in tiles uses every line it fetched.
+// An operand that is contiguous along dimension 1 but not along dimension 0 (a transposed matrix) is read one cache
+// line per element by rows; walking in tiles uses every line it fetched.
 bool wants_tiles(const PointwiseLoop& loop) {
   if (loop.ndim < 2 || loop.shape[0] < 32 || loop.shape[1] < 8) return false;
   for (int k = 0; k < loop.noperands; ++k) {

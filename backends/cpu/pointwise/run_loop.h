@@ -8,17 +8,18 @@ namespace mica::cpu {
 // Processes n elements: operand k is at data[k] + i * strides[k] bytes. `context` is the operation's own.
 using InnerLoop = void (*)(char* const* data, const int64_t* strides, int64_t n, const void* context);
 
-// Elements below which a second thread costs more than it brings, for an operation bound by memory, one bound by arithmetic, and one that
-// takes tens of nanoseconds an element.
+// Elements below which a second thread costs more than it brings: bound by memory, by one short function such as exp,
+// by a long one such as tan or pow, and by a scalar function.
 inline constexpr int64_t kMemoryGrain = 32768;
 inline constexpr int64_t kMathGrain = 16384;
+inline constexpr int64_t kHeavyGrain = 4096;
 inline constexpr int64_t kSlowGrain = 1024;
 
 // For inner loops that take operands at any strides.
 void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context = nullptr, int64_t grain = kMemoryGrain);
 
-// For inner loops that take dense operands only: every stride is the element's size, or zero for an input of one value. Operands that
-// lie otherwise pass through buffers.
+// For inner loops that take dense operands only: every stride is the element's size, or zero for an input of one value.
+// Operands that lie otherwise pass through buffers.
 void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context = nullptr, int64_t grain = kMemoryGrain);
 
 // Whether an input has the same value for all elements.

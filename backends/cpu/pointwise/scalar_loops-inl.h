@@ -1,4 +1,4 @@
-// Inner loops over scalar functors, written so that the compiler vectorises the contiguous cases for the current target.
+// Inner loops over scalar functors, for run_dense, written so that the compiler vectorises them for the current target.
 // Included once per Highway target.
 #if defined(MICA_SCALAR_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_SCALAR_LOOPS_INL_H_
@@ -11,47 +11,37 @@
 
 #include <type_traits>
 
+#include "backends/cpu/pointwise/run_loop.h"
 #include "mica/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// The type in which an element is computed: 16-bit floats are widened.
+// The type in which an element is computed: 8- and 16-bit floats are widened.
 template <class T>
 struct Compute {
-  using type = T;
+  using type = std::conditional_t<std::is_class_v<T> && std::is_convertible_v<T, float>, float, T>;
 };
 template <>
-struct Compute<Half> {
-  using type = float;
-};
-template <>
-struct Compute<BFloat16> {
-  using type = float;
+struct Compute<ComplexHalf> {
+  using type = complex64;
 };
 template <class T>
 using compute_t = typename Compute<T>::type;
-
-template <class T>
-HWY_INLINE compute_t<T> load_element(const char* p) {
-  T v;
-  __builtin_memcpy(static_cast<void*>(&v), p, sizeof(T));
-  return static_cast<compute_t<T>>(v);
-}
 
 // out[i] = f(a[i])
 template <class Out, class A, class F>
 HWY_ATTR void unary_loop(char* const* data, const int64_t* strides, int64_t n, const void* context) {
   const F f = *static_cast<const F*>(context);
-  if (strides[0] == sizeof(Out) && strides[1] == sizeof(A)) {
-    auto* o = reinterpret_cast<Out*>(data[0]);
-    auto* a = reinterpret_cast<const A*>(data[1]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<compute_t<A>>(a[i])));
+  auto* o = reinterpret_cast<Out*>(data[0]);
+  auto* a = reinterpret_cast<const A*>(data[1]);
+  if (strides[1] == 0) {
+    const Out value = static_cast<Out>(f(static_cast<compute_t<A>>(*a)));
+    for (int64_t i = 0; i < n; ++i) o[i] = value;
     return;
   }
-  for (int64_t i = 0; i < n; ++i)
-    *reinterpret_cast<Out*>(data[0] + i * strides[0]) = static_cast<Out>(f(load_element<A>(data[1] + i * strides[1])));
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<compute_t<A>>(a[i])));
 }
 
 // out[i] = f(a[i], b[i])
@@ -62,28 +52,83 @@ HWY_ATTR void binary_loop(char* const* data, const int64_t* strides, int64_t n, 
   auto* o = reinterpret_cast<Out*>(data[0]);
   auto* a = reinterpret_cast<const A*>(data[1]);
   auto* b = reinterpret_cast<const A*>(data[2]);
-  if (strides[0] == sizeof(Out)) {
-    if (strides[1] == sizeof(A) && strides[2] == sizeof(A)) {
+  if (strides[1] != 0 && strides[2] != 0) {
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i])));
-      return;
-    }
-    if (strides[1] == sizeof(A) && strides[2] == 0) {
-      const C right = static_cast<C>(*b);
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i])));
+  } else if (strides[1] != 0) {
+    const C right = static_cast<C>(*b);
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), right));
-      return;
-    }
-    if (strides[1] == 0 && strides[2] == sizeof(A)) {
-      const C left = static_cast<C>(*a);
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), right));
+  } else {
+    const C left = static_cast<C>(*a);
+    const int64_t step = strides[2] != 0;
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(left, static_cast<C>(b[i])));
-      return;
-    }
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(left, static_cast<C>(b[i * step])));
   }
+}
+
+// out[i] = f(a[i], b[i], c[i])
+template <class Out, class A, class F>
+HWY_ATTR void ternary_loop(char* const* data, const int64_t* strides, int64_t n, const void* context) {
+  const F f = *static_cast<const F*>(context);
+  using C = compute_t<A>;
+  auto* o = reinterpret_cast<Out*>(data[0]);
+  auto* a = reinterpret_cast<const A*>(data[1]);
+  auto* b = reinterpret_cast<const A*>(data[2]);
+  auto* c = reinterpret_cast<const A*>(data[3]);
+  const int64_t sa = strides[1] != 0, sb = strides[2] != 0, sc = strides[3] != 0;
+  if (sa && sb && sc) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i)
+      o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i]), static_cast<C>(c[i])));
+    return;
+  }
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i)
-    *reinterpret_cast<Out*>(data[0] + i * strides[0]) =
-        static_cast<Out>(f(load_element<A>(data[1] + i * strides[1]), load_element<A>(data[2] + i * strides[2])));
+    o[i] = static_cast<Out>(f(static_cast<C>(a[i * sa]), static_cast<C>(b[i * sb]), static_cast<C>(c[i * sc])));
+}
+
+// Runs a scalar functor over a loop of one element type.
+template <class T, class F>
+void run_unary(const PointwiseLoop& loop, const F& f, int64_t grain = kMemoryGrain) {
+  run_dense(loop, unary_loop<T, T, F>, &f, grain);
+}
+template <class T, class F>
+void run_binary(const PointwiseLoop& loop, const F& f, int64_t grain = kMemoryGrain) {
+  run_dense(loop, binary_loop<T, T, F>, &f, grain);
+}
+template <class T, class F>
+void run_ternary(const PointwiseLoop& loop, const F& f, int64_t grain = kMemoryGrain) {
+  run_dense(loop, ternary_loop<T, T, F>, &f, grain);
+}
+
+// Integer arithmetic wraps around: computed unsigned, and at least as wide as unsigned.
+template <class T>
+using wrapping_t = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
+
+template <class T>
+HWY_INLINE T wrapping_add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<wrapping_t<T>>(a) + static_cast<wrapping_t<T>>(b));
+  } else {
+    return a + b;
+  }
+}
+template <class T>
+HWY_INLINE T wrapping_mul(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<wrapping_t<T>>(a) * static_cast<wrapping_t<T>>(b));
+  } else {
+    return a * b;
+  }
+}
+template <class T>
+HWY_INLINE T wrapping_neg(T a) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(0 - static_cast<wrapping_t<T>>(a));
+  } else {
+    return -a;
+  }
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

@@ -33,8 +33,8 @@ void transpose_scalar(const char* from, int64_t from_stride, char* to, int64_t t
   }
 }
 
-// Swaps rows and lanes within each 128-bit block. A round moves the highest bit of the row number to the lowest of the lane number:
-// after as many rounds as there are such bits, the two have changed places.
+// Swaps rows and lanes within each 128-bit block. A round moves the highest bit of the row number to the lowest of the
+// lane number: after as many rounds as there are such bits, the two have changed places.
 template <class D, size_t N>
 HWY_INLINE void transpose_blocks(D d, hn::VFromD<D> (&v)[N]) {
   static_assert(N == 16 / sizeof(hn::TFromD<D>));
@@ -65,7 +65,8 @@ HWY_INLINE hn::VFromD<D> load_blocks(D d, const char* from, int64_t step) {
 
 // As many rows as a vector has lanes, a block of columns at a time.
 template <class T>
-HWY_ATTR void transpose_by_blocks(const char* from, int64_t from_stride, char* to, int64_t to_stride, size_t rows, size_t columns) {
+HWY_ATTR void transpose_by_blocks(const char* from, int64_t from_stride, char* to, int64_t to_stride, size_t rows,
+                                  size_t columns) {
   const hn::ScalableTag<T> d;
   constexpr size_t kBlock = 16 / sizeof(T);
   const size_t lanes = hn::Lanes(d);
@@ -76,7 +77,8 @@ HWY_ATTR void transpose_by_blocks(const char* from, int64_t from_stride, char* t
       const char* corner = from + static_cast<int64_t>(r) * from_stride + static_cast<int64_t>(c * sizeof(T));
       hn::VFromD<decltype(d)> v[kBlock];
       for (size_t i = 0; i < kBlock; ++i)
-        v[i] = load_blocks(d, corner + static_cast<int64_t>(i) * from_stride, static_cast<int64_t>(kBlock) * from_stride);
+        v[i] =
+            load_blocks(d, corner + static_cast<int64_t>(i) * from_stride, static_cast<int64_t>(kBlock) * from_stride);
       transpose_blocks(d, v);
       for (size_t i = 0; i < kBlock; ++i) hn::StoreU(v[i], d, row_of<T>(to, to_stride, c + i) + r);
     }
@@ -85,9 +87,11 @@ HWY_ATTR void transpose_by_blocks(const char* from, int64_t from_stride, char* t
   transpose_scalar<T>(from, from_stride, to, to_stride, r, rows, 0, columns);
 }
 
-// Squares of whole vectors: reads and writes full cache lines, of which a matrix whose rows lie a power of two apart can hold few.
+// Squares of whole vectors: reads and writes full cache lines, of which a matrix whose rows lie a power of two apart
+// can hold few.
 template <class T>
-HWY_ATTR void transpose_by_vectors(const char* from, int64_t from_stride, char* to, int64_t to_stride, size_t rows, size_t columns) {
+HWY_ATTR void transpose_by_vectors(const char* from, int64_t from_stride, char* to, int64_t to_stride, size_t rows,
+                                   size_t columns) {
   const hn::ScalableTag<T> d;
   using V = hn::VFromD<decltype(d)>;
   constexpr size_t kLanes = hn::MaxLanes(decltype(d)());
@@ -99,7 +103,8 @@ HWY_ATTR void transpose_by_vectors(const char* from, int64_t from_stride, char* 
     for (; c + kLanes <= columns; c += kLanes) {
       V part[kBlocks][kBlock];
       for (size_t b = 0; b < kBlocks; ++b) {
-        for (size_t i = 0; i < kBlock; ++i) part[b][i] = hn::LoadU(d, row_of<T>(from, from_stride, r + b * kBlock + i) + c);
+        for (size_t i = 0; i < kBlock; ++i)
+          part[b][i] = hn::LoadU(d, row_of<T>(from, from_stride, r + b * kBlock + i) + c);
         transpose_blocks(d, part[b]);
       }
       // part[b][i] now holds, for every block q, column q * kBlock + i of the rows of block b; gather the b of one q.
@@ -175,7 +180,8 @@ HWY_ATTR void join_rows(const char* from, int64_t from_stride, char* to, size_t 
 }
 
 template <class T>
-HWY_ATTR void transpose_of(const char* from, int64_t from_stride, char* to, int64_t to_stride, size_t rows, size_t columns) {
+HWY_ATTR void transpose_of(const char* from, int64_t from_stride, char* to, int64_t to_stride, size_t rows,
+                           size_t columns) {
   if (columns >= 2 && columns <= 4 && from_stride == static_cast<int64_t>(columns * sizeof(T)))
     return split_columns<T>(from, to, to_stride, rows, columns);
   if (rows >= 2 && rows <= 4 && to_stride == static_cast<int64_t>(rows * sizeof(T)))
@@ -200,8 +206,8 @@ struct Pair64 {
   uint64_t first, second;
 };
 
-HWY_ATTR void transpose_any(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
-                            int64_t columns) {
+HWY_ATTR void transpose_any(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride,
+                            int64_t rows, int64_t columns) {
   const size_t r = static_cast<size_t>(rows), c = static_cast<size_t>(columns);
   switch (size) {
     case 1:
@@ -236,7 +242,8 @@ namespace mica::cpu {
 HWY_EXPORT(transpose_any);
 HWY_EXPORT(stream_any);
 
-void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows, int64_t columns) {
+void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
+               int64_t columns) {
   HWY_DYNAMIC_DISPATCH(transpose_any)(size, from, from_stride, to, to_stride, rows, columns);
 }
 

@@ -6,9 +6,10 @@
 
 namespace mica::cpu {
 
-// to[c * to_stride + r] = from[r * from_stride + c] for r < rows, c < columns: elements of `size` bytes (1, 2, 4, 8 or 16), contiguous
-// along c in `from` and along r in `to`; strides in bytes.
-void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows, int64_t columns);
+// to[c * to_stride + r] = from[r * from_stride + c] for r < rows, c < columns: elements of `size` bytes (1, 2, 4, 8 or
+// 16), contiguous along c in `from` and along r in `to`; strides in bytes.
+void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
+               int64_t columns);
 
 // memcpy that leaves the caches to others; stream_fence() makes what it wrote visible to other threads.
 void stream_bytes(char* to, const char* from, size_t bytes);

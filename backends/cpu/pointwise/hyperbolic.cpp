@@ -1,0 +1,49 @@
+// Hyperbolic functions and their inverses, sigmoid, square roots.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/pointwise/hyperbolic.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backends/cpu/pointwise/complex_math.h"
+#include "backends/cpu/pointwise/vector_loops-inl.h"
+#include "backends/cpu/simd/activation-inl.h"
+#include "backends/cpu/simd/hyperbolic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+// A kernel for floating lanes, with the complex numbers in complex_math.cpp.
+#define MICA_MATH(slot, torch_name, grain, ...)               \
+  MICA_LANES_1(slot##_lanes, __VA_ARGS__)                     \
+  void slot##_kernel(const PointwiseLoop& loop) {             \
+    if (is_complex(loop.dtype)) return complex_##slot(loop);  \
+    run_floating<1>(torch_name, loop, slot##_lanes{}, grain); \
+  }
+
+MICA_MATH(sinh, "sinh_vml_cpu", kHeavyGrain, sinh(d, x))
+MICA_MATH(cosh, "cosh_vml_cpu", kHeavyGrain, cosh(d, x))
+MICA_MATH(tanh, "tanh_vml_cpu", kMathGrain, tanh(d, x))
+MICA_MATH(asinh, "asinh_vml_cpu", kHeavyGrain, asinh(d, x))
+MICA_MATH(acosh, "acosh_vml_cpu", kHeavyGrain, acosh(d, x))
+MICA_MATH(atanh, "atanh_vml_cpu", kHeavyGrain, atanh(d, x))
+MICA_MATH(sigmoid, "sigmoid_cpu", kMathGrain, sigmoid(d, x))
+MICA_MATH(sqrt, "sqrt_vml_cpu", kMemoryGrain, hn::Sqrt(x))
+MICA_MATH(rsqrt, "rsqrt_cpu", kMemoryGrain, hn::Div(hn::Set(d, T(1)), hn::Sqrt(x)))
+#undef MICA_MATH
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+MICA_POINTWISE_SLOT(sinh)
+MICA_POINTWISE_SLOT(cosh)
+MICA_POINTWISE_SLOT(tanh)
+MICA_POINTWISE_SLOT(asinh)
+MICA_POINTWISE_SLOT(acosh)
+MICA_POINTWISE_SLOT(atanh)
+MICA_POINTWISE_SLOT(sigmoid)
+MICA_POINTWISE_SLOT(sqrt)
+MICA_POINTWISE_SLOT(rsqrt)
+}  // namespace mica::cpu
+#endif

@@ -1,0 +1,57 @@
+// Trigonometric functions and their inverses.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/pointwise/trigonometry.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backends/cpu/pointwise/complex_math.h"
+#include "backends/cpu/pointwise/vector_loops-inl.h"
+#include "backends/cpu/simd/arithmetic-inl.h"
+#include "backends/cpu/simd/inverse_trig-inl.h"
+#include "backends/cpu/simd/trig-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+// A kernel for floating lanes, with the complex numbers in complex_math.cpp.
+#define MICA_MATH(slot, torch_name, grain, ...)               \
+  MICA_LANES_1(slot##_lanes, __VA_ARGS__)                     \
+  void slot##_kernel(const PointwiseLoop& loop) {             \
+    if (is_complex(loop.dtype)) return complex_##slot(loop);  \
+    run_floating<1>(torch_name, loop, slot##_lanes{}, grain); \
+  }
+
+MICA_MATH(sin, "sin_vml_cpu", kMathGrain, sin(d, x))
+MICA_MATH(cos, "cos_vml_cpu", kMathGrain, cos(d, x))
+MICA_MATH(tan, "tan_vml_cpu", kHeavyGrain, tan(d, x))
+MICA_MATH(asin, "asin_vml_cpu", kHeavyGrain, asin(d, x))
+MICA_MATH(acos, "acos_vml_cpu", kHeavyGrain, acos(d, x))
+MICA_MATH(atan, "atan_vml_cpu", kHeavyGrain, atan(d, x))
+MICA_MATH(sinc, "sinc_cpu", kHeavyGrain, sinc(d, x))
+#undef MICA_MATH
+
+MICA_LANES_2(Atan2Lanes, atan2(d, x, y))
+void atan2_kernel(const PointwiseLoop& loop) { run_floating<2>("atan2_cpu", loop, Atan2Lanes{}, kHeavyGrain); }
+
+MICA_LANES_1(Deg2RadLanes, hn::Mul(x, hn::Set(d, T(0.017453292519943295769236907684886))))
+MICA_LANES_1(Rad2DegLanes, hn::Mul(x, hn::Set(d, T(57.295779513082320876798154814105))))
+void deg2rad_kernel(const PointwiseLoop& loop) { run_floating<1>("deg2rad_cpu", loop, Deg2RadLanes{}, kMemoryGrain); }
+void rad2deg_kernel(const PointwiseLoop& loop) { run_floating<1>("rad2deg_cpu", loop, Rad2DegLanes{}, kMemoryGrain); }
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+MICA_POINTWISE_SLOT(sin)
+MICA_POINTWISE_SLOT(cos)
+MICA_POINTWISE_SLOT(tan)
+MICA_POINTWISE_SLOT(asin)
+MICA_POINTWISE_SLOT(acos)
+MICA_POINTWISE_SLOT(atan)
+MICA_POINTWISE_SLOT(sinc)
+MICA_POINTWISE_SLOT(atan2)
+MICA_POINTWISE_SLOT(deg2rad)
+MICA_POINTWISE_SLOT(rad2deg)
+}  // namespace mica::cpu
+#endif
