@@ -49,6 +49,7 @@ extern PyMethodDef tensor_autograd_methods[];
 extern PyType_Slot tensor_number_slots[];                   // tensor_numbers.cpp: ends with {0, null}
 PyObject* tensor_getitem(PyObject* self, PyObject* index);  // indexing.cpp
 int tensor_setitem(PyObject* self, PyObject* index, PyObject* value);
+PyObject* tensor_repr(PyObject* self);  // print.cpp
 PyObject* tensor_compare(PyObject* a, PyObject* b, int op);
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);  // tensor_new.cpp
 
@@ -56,5 +57,6 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);  // 
 Tensor wrapped_number(const Scalar& number);
 
 bool add_tensor(PyObject* module);
+bool add_printing(PyObject* module);
 
 }  // namespace mica::python

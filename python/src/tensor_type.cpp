@@ -13,13 +13,6 @@ PyTypeObject* tensor_type = nullptr;
 
 static Py_hash_t tensor_hash(PyObject* self) { return _Py_HashPointer(self); }
 
-static PyObject* tensor_repr(PyObject* self) try {
-  // Subclasses may print themselves through __torch_function__; the text names the class as torch does.
-  return to_python(unwrap(self).str());
-} catch (...) {
-  return raise_current_exception();
-}
-
 static Py_ssize_t tensor_length(PyObject* self) {
   const Tensor& x = unwrap(self);
   if (x.dim() > 0) return static_cast<Py_ssize_t>(x.sizes()[0]);
