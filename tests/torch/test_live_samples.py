@@ -1,0 +1,46 @@
+"""Every sample on torch and on Mica, side by side, for every dtype: the same values, dtypes and shapes, or an error from both."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import mica
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+from sample_runner import Evaluator, load_samples, tensors_of  # noqa: E402
+
+pytestmark = pytest.mark.torch
+DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128", "int64", "int32", "uint8", "bool")
+TOLERANCE = {"float64": 1e-9, "float32": 2e-5, "bfloat16": 2e-2, "float16": 2e-3, "complex128": 1e-9}
+
+
+def outcome(module, text, dtype):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = tensors_of(Evaluator(module, dtype=dtype).run(text))
+    except Exception as e:
+        return e
+    return [(tuple(t.shape), str(t.dtype), t.detach().reshape(-1).tolist()) for t in results]
+
+
+def as_complex(v):
+    return complex(v)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sample", load_samples(), ids=lambda s: s.id)
+def test_same_as_torch(sample, dtype):
+    torch = pytest.importorskip("torch")
+    theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
+    if isinstance(theirs, Exception):
+        return  # torch refuses; Mica may take more
+    assert not isinstance(ours, Exception), f"torch takes {sample.text} in {dtype}, Mica says {type(ours).__name__}: {ours}"
+    for (shape, kind, values), (our_shape, our_kind, our_values) in zip(theirs, ours, strict=True):
+        assert shape == our_shape and kind == our_kind
+        tolerance = TOLERANCE.get(dtype, 1e-5)
+        for x, y in zip(values, our_values, strict=True):
+            x, y = as_complex(x), as_complex(y)
+            scale = max(1.0, abs(x)) if abs(x) != float("inf") else 1.0
+            assert x == y or (x != x and y != y) or abs(x - y) <= tolerance * scale, (sample.text, dtype, x, y)
