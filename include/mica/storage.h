@@ -82,6 +82,7 @@ class StorageImpl {
   StorageImpl() = default;
   ~StorageImpl() = default;
   void destroy();
+  void let_go();              // of the memory
   void* inline_data() const;  // null when the block has none
 
   std::atomic<uint32_t> refs_{1};

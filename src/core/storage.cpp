@@ -89,12 +89,26 @@ void* StorageImpl::inline_data() const {
   return inline_bytes_ ? reinterpret_cast<char*>(const_cast<StorageImpl*>(this)) + kHeaderBytes : nullptr;
 }
 
-void StorageImpl::destroy() {
+void StorageImpl::move_to(void* data, Deleter deleter, void* context) {
+  if (nbytes_) std::memcpy(data, data_, nbytes_);
+  let_go();
+  data_ = data;
+  deleter_ = deleter;
+  context_ = context;
+  resizable_ = false;
+  moved_ = true;
+}
+
+void StorageImpl::let_go() {
   if (deleter_) {
     deleter_(context_, data_, nbytes_);
   } else if (data_ != inline_data()) {
     free_on(data_, nbytes_, device_);
   }
+}
+
+void StorageImpl::destroy() {
+  let_go();
   const size_t block = inline_bytes_ ? kHeaderBytes + inline_bytes_ : sizeof(StorageImpl);
   this->~StorageImpl();
   cpu_free(this, block);
