@@ -1,8 +1,8 @@
 """From the derivative expressions of an entry to the Node class that evaluates them.
 
-An expression may use `grad` (or `grads[i]` when there are several outputs), every argument by its name, `result` (or `result0`,
-`result1`...), and facts such as `self.sizes()`, which are saved instead of the tensor. A key `"self, weight"` stands for one expression
-that returns a tuple; `needs_mask` is then an array of the gradients that are wanted.
+An expression may use `grad` (or `grads[i]` when there are several outputs), every argument by its name, `result` (or
+`result0`, `result1`...), and facts such as `self.sizes()`, saved instead of the tensor. A key `"self, weight"`
+stands for one expression that returns a tuple; `needs_mask` is then an array of the gradients that are wanted.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
                 if schema.has_argument(match) and schema.argument(match).type.is_tensor:
                     member = f"{match}_{fact}"
                     fill = f"{match}.{fact}()"
-                    if fact == "defined":
-                        pass
-                    elif schema.argument(match).type.optional:
+                    if fact != "defined" and schema.argument(match).type.optional:
                         fill = f"({match}.defined() ? {ctype}({fill}) : {ctype}())"
                     saved[member] = Saved(member, ctype, fill)
                     text = re.sub(rf"\b{match}\.{fact}\(\)", member, text)
@@ -117,8 +115,6 @@ def node_class(d: Derivative, schema: Schema) -> str:
             lines.append(f"  size_t {a.name}_count_ = 0;")
     lines.append(f'  const char* name() const override {{ return "{d.node}"; }}')
     lines.append("  void apply(TensorVec& grads, TensorVec& out) override {")
-    if any(s.is_tensor and not s.is_output for s in d.saved) or any(s.is_list for s in d.saved):
-        pass
     if len(schema.returns) == 1:
         lines.append("    const Tensor& grad = grads[0];")
         lines.append("    if (!grad.defined()) return;")
@@ -154,7 +150,9 @@ def node_class(d: Derivative, schema: Schema) -> str:
         if schema.argument(name).type.is_list:
             lines.append(f"    if ({name}_count_) {{")
             lines.append(f"      TensorVec list = {expression};")
-            lines.append(f"      for (size_t i = 0; i < list.size(); ++i) out[{positions[name]} + i] = std::move(list[i]);")
+            lines.append(
+                f"      for (size_t i = 0; i < list.size(); ++i) out[{positions[name]} + i] = std::move(list[i]);"
+            )
             lines.append("    }")
         else:
             lines.append(f"    if (needs({positions[name]})) out[{positions[name]}] = {expression};")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes everything that follows from the operation table in ops/*.toml.
 
-    generate.py --out DIR           write DIR/{include,src,python,...}; files that would not change are left alone
-    generate.py --list --out DIR    print the files that would be written, relative to DIR
-    generate.py show NAME           print all that exists for one operation
+generate.py --out DIR           write DIR/{include,src,python,...}; files that would not change are left alone
+generate.py --list --out DIR    print the files that would be written, relative to DIR
+generate.py show NAME           print all that exists for one operation
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import cpp  # noqa: E402
-import model  # noqa: E402
+import cpp
+import entries
+import model
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,7 +49,7 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
     for op in ops:
         families.setdefault(op.family, []).append(op)
     for family, members in families.items():
-        files[f"src/ops_{family}.cpp"] = cpp.family_source(family, members)
+        files[f"src/ops_{family}.cpp"] = entries.family_source(family, members)
     for _, module in optional_generators():
         files.update(module.generate(ops))
     return files
@@ -63,9 +64,11 @@ def show(ops: list[model.Op], name: str) -> int:
         print(f"== ops/{op.family}.toml: {op.name} ({op.kind}; {' '.join(op.forms)})")
         for schema in op.schemas:
             print("   " + schema.text)
-    print(cpp.family_source(chosen[0].family, chosen))
+    print(entries.family_source(chosen[0].family, chosen))
     print("== C++ declarations")
-    print("\n".join(line for line in cpp.ops_header(chosen).splitlines() if line.startswith(("Tensor", "const", "std"))))
+    print(
+        "\n".join(line for line in cpp.ops_header(chosen).splitlines() if line.startswith(("Tensor", "const", "std")))
+    )
     for title, module in optional_generators():
         print(f"== {title}")
         for path, text in module.generate(chosen).items():
