@@ -1,19 +1,18 @@
 #include "node_object.h"
 
+#include <cstring>
 #include <string>
 
+#include "autograd/metadata.h"
 #include "entry.h"
 
 namespace mica::python {
 
-struct NodeObject {
-  PyObject_HEAD Ref<Node> node;
-  PyObject* metadata;  // a dict for programs to use, made on demand
-};
 struct HandleObject {
   PyObject_HEAD HookHandle handle;
 };
-static PyTypeObject *node_type, *handle_type;
+PyTypeObject* node_type;
+static PyTypeObject* handle_type;
 static PyObject* types_by_name;  // "AddBackward0" -> its type
 
 static NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o); }
@@ -44,32 +43,47 @@ PyObject* node_object(Node* node) {
   PyTypeObject* type = type_of_kind(node->name());
   PyObject* o = type ? type->tp_alloc(type, 0) : nullptr;
   if (!o) return nullptr;
-  new (&as_node(o)->node) Ref<Node>(node);
+  new (&as_node(o)->owned) Ref<Node>(node);
+  as_node(o)->node = node;
   node->python_object = o;
   return o;
 }
 
-Node* node_of_object(PyObject* o) { return PyObject_TypeCheck(o, node_type) ? as_node(o)->node.get() : nullptr; }
+bool is_node(PyObject* o) { return PyObject_TypeCheck(o, node_type); }
 
-static void node_dealloc(PyObject* self) {
+Node* node_of_object(PyObject* o) {
+  MICA_CHECK(as_node(o)->node, Py_TYPE(o)->tp_name,
+             " is not, or no longer, part of a graph: nothing that requires grad went in, or its outputs are gone");
+  return as_node(o)->node;
+}
+
+void node_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  as_node(self)->node->python_object = nullptr;
+  if (Node* node = as_node(self)->node) node->python_object = nullptr;
   Py_XDECREF(as_node(self)->metadata);
-  as_node(self)->node.~Ref<Node>();
+  as_node(self)->owned.~Ref<Node>();
   type->tp_free(self);
   Py_DECREF(type);
 }
 
 static PyObject* node_repr(PyObject* self) {
-  return PyUnicode_FromFormat("<%s object at %p>", as_node(self)->node->name(), self);
+  const char* full_name = Py_TYPE(self)->tp_name;
+  const char* last_dot = std::strrchr(full_name, '.');
+  return PyUnicode_FromFormat("<%s object at %p>", last_dot ? last_dot + 1 : full_name, self);
 }
-static PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(as_node(self)->node->name()); }
-static PyObject* node_sequence(PyObject* self, PyObject*) {
-  return PyLong_FromUnsignedLongLong(as_node(self)->node->sequence);
+static PyObject* node_name(PyObject* self, PyObject*) try {
+  return PyUnicode_FromString(node_of_object(self)->name());
+} catch (...) {
+  return raise_current_exception();
+}
+static PyObject* node_sequence(PyObject* self, PyObject*) try {
+  return PyLong_FromUnsignedLongLong(node_of_object(self)->sequence);
+} catch (...) {
+  return raise_current_exception();
 }
 
-static PyObject* get_next_functions(PyObject* self, void*) {
-  auto& edges = as_node(self)->node->next_edges;
+static PyObject* get_next_functions(PyObject* self, void*) try {
+  auto& edges = node_of_object(self)->next_edges;
   Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(edges.size())));
   for (size_t i = 0; tuple && i < edges.size(); ++i) {
     Owned next(node_object(edges[i].function.get()));
@@ -78,11 +92,19 @@ static PyObject* get_next_functions(PyObject* self, void*) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), pair);
   }
   return tuple.release();
+} catch (...) {
+  return raise_current_exception();
 }
 
 static PyObject* get_metadata(PyObject* self, void*) {
   if (!as_node(self)->metadata) as_node(self)->metadata = PyDict_New();
   return Py_XNewRef(as_node(self)->metadata);
+}
+
+static PyObject* get_variable(PyObject* self, void*) {
+  Node* node = as_node(self)->node;
+  if (node && node->is_accumulator) return wrap(static_cast<AccumulateGrad*>(node)->variable);
+  return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", Py_TYPE(self)->tp_name);
 }
 
 // ---- hooks
@@ -129,7 +151,7 @@ static void replace(TensorVec& grads, PyObject* result) {
 
 static PyObject* node_register_hook(PyObject* self, PyObject* callable) try {
   return hook_handle_object(autograd::register_posthook(
-      *as_node(self)->node, [kept = keep(callable)](TensorVec& grad_inputs, const TensorVec& grad_outputs) {
+      *node_of_object(self), [kept = keep(callable)](TensorVec& grad_inputs, const TensorVec& grad_outputs) {
         Locked locked;
         Owned ins(checked(to_python(grad_inputs))), outs(checked(to_python(grad_outputs)));
         PyObject* call[] = {ins.get(), outs.get()};
@@ -141,12 +163,13 @@ static PyObject* node_register_hook(PyObject* self, PyObject* callable) try {
 }
 
 static PyObject* node_register_prehook(PyObject* self, PyObject* callable) try {
-  return hook_handle_object(autograd::register_prehook(*as_node(self)->node, [kept = keep(callable)](TensorVec& grads) {
-    Locked locked;
-    Owned outs(checked(to_python(grads)));
-    Owned result(checked(PyObject_CallOneArg(kept.get(), outs.get())));
-    replace(grads, result.get());
-  }));
+  return hook_handle_object(
+      autograd::register_prehook(*node_of_object(self), [kept = keep(callable)](TensorVec& grads) {
+        Locked locked;
+        Owned outs(checked(to_python(grads)));
+        Owned result(checked(PyObject_CallOneArg(kept.get(), outs.get())));
+        replace(grads, result.get());
+      }));
 } catch (...) {
   return raise_current_exception();
 }
@@ -183,6 +206,7 @@ bool add_node(PyObject* module) {
   static PyGetSetDef attributes[] = {{"next_functions", get_next_functions, nullptr,
                                       "The nodes that gradients flow on to, with their input numbers.", nullptr},
                                      {"metadata", get_metadata, nullptr, nullptr, nullptr},
+                                     {"variable", get_variable, nullptr, "The leaf that is added to.", nullptr},
                                      {}};
   static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
                                 {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
@@ -207,7 +231,8 @@ bool add_node(PyObject* module) {
   types_by_name = PyDict_New();
   return node_type && handle_type && types_by_name &&
          PyModule_AddObjectRef(module, "_Node", reinterpret_cast<PyObject*>(node_type)) == 0 &&
-         PyModule_AddObjectRef(module, "_RemovableHandle", reinterpret_cast<PyObject*>(handle_type)) == 0;
+         PyModule_AddObjectRef(module, "_RemovableHandle", reinterpret_cast<PyObject*>(handle_type)) == 0 &&
+         add_function(module) && add_autograd_modes(module);
 }
 
 }  // namespace mica::python

@@ -24,8 +24,19 @@ class Locked {
   PyGILState_STATE state_;
 };
 
+// The object of a node keeps it alive. That of a custom function is the function's context, which the node keeps alive
+// instead: it only knows its node, and knows none before the call is recorded and after the node has gone.
+struct NodeObject {
+  PyObject_HEAD Ref<Node> owned;
+  Node* node;
+  PyObject* metadata;  // a dict for programs to use, made on demand
+};
+extern PyTypeObject* node_type;
+
 PyObject* node_object(Node* node);  // a new reference; one object per node; None for null
-Node* node_of_object(PyObject* o);  // null if it is no node
+bool is_node(PyObject* o);
+Node* node_of_object(PyObject* o);  // of an is_node(); torch's error if a context has none
+void node_dealloc(PyObject* self);
 PyObject* hook_handle_object(HookHandle handle);
 
 // The callable as a hook on a gradient.
@@ -33,5 +44,7 @@ GradHook grad_hook(PyObject* callable);
 std::string callable_name(PyObject* callable);
 
 bool add_node(PyObject* module);
+bool add_function(PyObject* module);        // autograd_function.cpp
+bool add_autograd_modes(PyObject* module);  // autograd_modes.cpp
 
 }  // namespace mica::python

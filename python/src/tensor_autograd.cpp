@@ -117,6 +117,70 @@ static std::optional<bool> optional_bool(PyObject* o) {
   return PyObject_IsTrue(o) != 0;
 }
 
+// What a pass starts from or ends at: tensors, or gradient edges, which Python gives as (node, number) tuples.
+struct Ends {
+  std::vector<Tensor> tensors;
+  std::vector<Edge> edges;  // used if any edge was given as such
+  bool as_edges = false;
+};
+
+static bool is_edge(PyObject* o) {
+  return PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 && is_node(PyTuple_GET_ITEM(o, 0)) &&
+         PyLong_Check(PyTuple_GET_ITEM(o, 1));
+}
+
+static Ends ends_from_object(PyObject* o, const char* what) {
+  Ends ends;
+  Owned items(is_edge(o) ? PyTuple_Pack(1, o) : Py_NewRef(o));
+  if (PySequence_Check(items.get()) && !is_tensor(items.get())) {
+    items = Owned(checked(PySequence_Fast(items.get(), "")));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i)
+      ends.as_edges = ends.as_edges || is_edge(PySequence_Fast_GET_ITEM(items.get(), i));
+  }
+  if (!ends.as_edges) {
+    ends.tensors = tensor_list(items.get(), what);
+    return ends;
+  }
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (is_edge(item)) {
+      const auto number = static_cast<uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(item, 1)));
+      if (PyErr_Occurred()) throw PythonError();
+      ends.edges.push_back({Ref<Node>(node_of_object(PyTuple_GET_ITEM(item, 0))), number});
+    } else {
+      MICA_CHECK_KIND(is_tensor(item), Type, "element ", i, " of ", what, " must be Tensor or GradientEdge, not ",
+                      Py_TYPE(item)->tp_name);
+      ends.edges.push_back(gradient_edge(unwrap(item)));
+      MICA_CHECK(ends.edges.back().function, "element ", i, " of ", what, " does not require grad");
+    }
+  }
+  return ends;
+}
+
+static std::vector<Edge> edges_of(const Ends& ends) {
+  if (ends.as_edges) return ends.edges;
+  std::vector<Edge> edges;
+  for (size_t i = 0; i < ends.tensors.size(); ++i) {
+    edges.push_back(gradient_edge(ends.tensors[i]));
+    MICA_CHECK(edges.back().function, "element ", i, " of tensors does not require grad and does not have a grad_fn");
+  }
+  return edges;
+}
+
+// The gradients that a pass from edges starts with: as given, or one for a scalar.
+static std::vector<Tensor> gradients_at(const std::vector<Edge>& roots, std::vector<Tensor> given) {
+  MICA_CHECK(given.empty() || given.size() == roots.size(), "got ", roots.size(), " tensors and ", given.size(),
+             " gradients");
+  given.resize(roots.size());
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (given[i].defined()) continue;
+    const InputMetadata& about = roots[i].function->inputs[roots[i].input_nr];
+    MICA_CHECK(count_of(about.sizes) == 1, "grad can be implicitly created only for scalar outputs");
+    given[i] = mica::ones(about.sizes, TensorOptions(about.dtype).with_device(about.device));
+  }
+  return given;
+}
+
 static PyObject* autograd_backward(PyObject*, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"tensors", "grad_tensors", "retain_graph", "create_graph", "inputs", nullptr};
   PyObject *tensors, *grads = Py_None, *retain = Py_None, *inputs = Py_None;
@@ -124,12 +188,19 @@ static PyObject* autograd_backward(PyObject*, PyObject* args, PyObject* kwargs) 
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOpO:backward", const_cast<char**>(names), &tensors, &grads,
                                    &retain, &create_graph, &inputs))
     return nullptr;
-  auto roots = tensor_list(tensors, "tensors"), root_grads = tensor_list(grads, "grad_tensors"),
-       leaves = tensor_list(inputs, "inputs");
-  MICA_CHECK(inputs == Py_None || !leaves.empty(), "`inputs` argument to `backward()` cannot be empty.");
+  const Ends roots = ends_from_object(tensors, "tensors"), leaves = ends_from_object(inputs, "inputs");
+  auto root_grads = tensor_list(grads, "grad_tensors");
+  MICA_CHECK(inputs == Py_None || !leaves.tensors.empty() || !leaves.edges.empty(),
+             "`inputs` argument to `backward()` cannot be empty.");
   const auto retain_graph = optional_bool(retain);
   Unlocked unlocked(true);
-  autograd::backward(roots, root_grads, retain_graph, create_graph, leaves);
+  if (roots.as_edges || leaves.as_edges) {
+    const auto from = edges_of(roots);
+    run_backward(from, gradients_at(from, std::move(root_grads)), retain_graph.value_or(create_graph), create_graph,
+                 edges_of(leaves), true, true);
+  } else {
+    autograd::backward(roots.tensors, root_grads, retain_graph, create_graph, leaves.tensors);
+  }
   unlocked.lock();
   Py_RETURN_NONE;
 } catch (...) {
@@ -144,12 +215,19 @@ static PyObject* autograd_grad(PyObject*, PyObject* args, PyObject* kwargs) try 
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOpO:grad", const_cast<char**>(names), &outputs, &inputs, &grads,
                                    &retain, &create_graph, &allow_unused))
     return nullptr;
-  auto roots = tensor_list(outputs, "outputs"), leaves = tensor_list(inputs, "inputs"),
-       root_grads = tensor_list(grads, "grad_outputs");
+  const Ends roots = ends_from_object(outputs, "outputs"), leaves = ends_from_object(inputs, "inputs");
+  auto root_grads = tensor_list(grads, "grad_outputs");
   const auto retain_graph = optional_bool(retain);
   const bool unused = optional_bool(allow_unused).value_or(false);
   Unlocked unlocked(true);
-  std::vector<Tensor> result = autograd::grad(roots, leaves, root_grads, retain_graph, create_graph, unused);
+  std::vector<Tensor> result;
+  if (roots.as_edges || leaves.as_edges) {
+    const auto from = edges_of(roots);
+    result = run_backward(from, gradients_at(from, std::move(root_grads)), retain_graph.value_or(create_graph),
+                          create_graph, edges_of(leaves), unused, false);
+  } else {
+    result = autograd::grad(roots.tensors, leaves.tensors, root_grads, retain_graph, create_graph, unused);
+  }
   unlocked.lock();
   return to_python(std::move(result));
 } catch (...) {

@@ -99,7 +99,8 @@ bool add_tensor(PyObject* module) {
   PyType_Modified(tensor_type);
   // The names under which torch knows the base of Tensor and its metaclass.
   return PyModule_AddObjectRef(module, "TensorBase", reinterpret_cast<PyObject*>(tensor_type)) == 0 &&
-         PyModule_AddObjectRef(module, "_TensorMeta", reinterpret_cast<PyObject*>(&PyType_Type)) == 0;
+         PyModule_AddObjectRef(module, "_TensorMeta", reinterpret_cast<PyObject*>(&PyType_Type)) == 0 &&
+         add_printing(module);
 }
 
 }  // namespace mica::python

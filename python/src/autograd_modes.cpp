@@ -1,0 +1,152 @@
+// Hooks on saved tensors, inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
+// side is made of.
+#include "entry.h"
+#include "node_object.h"
+
+namespace mica::python {
+
+// ---- saved tensors
+
+static std::shared_ptr<void> call_pack(const Kept& pack, const Tensor& t) {
+  Locked locked;
+  Owned argument(checked(wrap(t)));
+  Owned packed(checked(PyObject_CallOneArg(pack.get(), argument.get())));
+  return keep(packed.get());
+}
+
+static Tensor call_unpack(const Kept& unpack, const std::shared_ptr<void>& packed) {
+  Locked locked;
+  Owned result(checked(PyObject_CallOneArg(unpack.get(), static_cast<PyObject*>(packed.get()))));
+  MICA_CHECK_KIND(is_tensor(result.get()), Type,
+                  "Output of saved tensor unpack_hook expected to be a Tensor but got result of type ",
+                  Py_TYPE(result.get())->tp_name);
+  return unwrap(result.get());
+}
+
+static PyObject* push_saved_tensor_hooks(PyObject*, PyObject* args) try {
+  PyObject *pack, *unpack;
+  if (!PyArg_UnpackTuple(args, "_push_saved_tensor_hooks", 2, 2, &pack, &unpack)) return nullptr;
+  auto hooks = std::make_shared<SavedTensorHooks>();
+  hooks->pack = [kept = keep(pack)](const Tensor& t) { return call_pack(kept, t); };
+  hooks->unpack = [kept = keep(unpack)](const std::shared_ptr<void>& packed) { return call_unpack(kept, packed); };
+  autograd::push_saved_tensor_hooks(std::move(hooks));
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* pop_saved_tensor_hooks(PyObject*, PyObject*) try {
+  autograd::pop_saved_tensor_hooks();
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+// Forbids hooks with a message, or allows them with None; returns what was set before.
+static PyObject* disable_saved_tensor_hooks(PyObject*, PyObject* message) try {
+  std::optional<std::string> text;
+  if (message != Py_None) {
+    const char* given = PyUnicode_AsUTF8(message);
+    if (!given) return nullptr;
+    text = given;
+  }
+  auto before = autograd::disable_saved_tensor_hooks(std::move(text));
+  return before ? to_python(*before) : Py_NewRef(Py_None);
+} catch (...) {
+  return raise_current_exception();
+}
+
+// ---- modes
+
+static constexpr uint32_t kGradientModes = mode_bit::kNoGrad | mode_bit::kInference;
+
+// Returns the gradient modes that were set, for _leave_inference_mode.
+static PyObject* enter_inference_mode(PyObject*, PyObject* on) {
+  const uint32_t before = thread_modes & kGradientModes;
+  const int enabled = PyObject_IsTrue(on);
+  if (enabled < 0) return nullptr;
+  set_modes(kGradientModes, false);
+  set_modes(mode_bit::kInference, enabled);
+  return PyLong_FromUnsignedLong(before);
+}
+
+static PyObject* leave_inference_mode(PyObject*, PyObject* before) {
+  const unsigned long modes = PyLong_AsUnsignedLong(before);
+  if (PyErr_Occurred()) return nullptr;
+  thread_modes = (thread_modes & ~kGradientModes) | (static_cast<uint32_t>(modes) & kGradientModes);
+  Py_RETURN_NONE;
+}
+
+// ---- anomaly detection
+
+// The Python stack at the call of an operation, as traceback prints it.
+static std::string python_stack() {
+  Locked locked;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  std::string text;
+  Owned module(PyImport_ImportModule("traceback"));
+  Owned lines(module ? PyObject_CallMethod(module.get(), "format_stack", nullptr) : nullptr);
+  Owned empty(PyUnicode_FromString(""));
+  Owned joined(lines && empty ? PyUnicode_Join(empty.get(), lines.get()) : nullptr);
+  if (const char* bytes = joined ? PyUnicode_AsUTF8(joined.get()) : nullptr) text = bytes;
+  PyErr_Restore(type, value, traceback);
+  return text;
+}
+
+// ---- the running pass
+
+static PyObject* queue_callback(PyObject*, PyObject* callback) try {
+  autograd::queue_callback([kept = keep(callback)] {
+    Locked locked;
+    Owned ignored(checked(PyObject_CallNoArgs(kept.get())));
+  });
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* current_graph_task_id(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(autograd::current_graph_task());
+}
+static PyObject* current_autograd_node(PyObject*, PyObject*) { return node_object(autograd::current_node()); }
+
+static PyObject* increment_version(PyObject*, PyObject* tensor) try {
+  if (!is_tensor(tensor))
+    return PyErr_Format(PyExc_TypeError, "increment_version expects a Tensor, but got %s", Py_TYPE(tensor)->tp_name);
+  MICA_CHECK(!unwrap(tensor).is_inference(),
+             "increment_version is not supported on inference tensors: they do not track versions");
+  mark_changed(unwrap(tensor));
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+// The node and number to which a gradient of the tensor flows: (None, 0) if none does.
+static PyObject* gradient_edge_of(PyObject*, PyObject* tensor) try {
+  if (!is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+  const Edge edge = gradient_edge(unwrap(tensor));
+  Owned node(checked(node_object(edge.function.get())));
+  return Py_BuildValue("(OI)", node.get(), edge.input_nr);
+} catch (...) {
+  return raise_current_exception();
+}
+
+bool add_autograd_modes(PyObject* module) {
+  static PyMethodDef functions[] = {
+      {"_push_saved_tensor_hooks", push_saved_tensor_hooks, METH_VARARGS, "_push_saved_tensor_hooks(pack, unpack)"},
+      {"_pop_saved_tensor_hooks", pop_saved_tensor_hooks, METH_NOARGS, nullptr},
+      {"_disable_saved_tensor_hooks", disable_saved_tensor_hooks, METH_O, nullptr},
+      {"_enter_inference_mode", enter_inference_mode, METH_O, nullptr},
+      {"_leave_inference_mode", leave_inference_mode, METH_O, nullptr},
+      {"_queue_callback", queue_callback, METH_O, "Calls back when the running backward pass has ended."},
+      {"_current_graph_task_id", current_graph_task_id, METH_NOARGS, "The running backward pass, or -1."},
+      {"_current_autograd_node", current_autograd_node, METH_NOARGS, "The node being evaluated, or None."},
+      {"_increment_version", increment_version, METH_O, nullptr},
+      {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
+      {}};
+  describe_forward_call = python_stack;
+  return PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mica::python
