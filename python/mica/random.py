@@ -1,11 +1,13 @@
 """The default random stream: seeding it, saving and restoring its state."""
 
-from mica._C import default_generator
+from mica._C import _seed_devices, default_generator
 
 
 def manual_seed(seed):
-    """Start the default stream of this seed; returns the generator."""
-    return default_generator.manual_seed(int(seed))
+    """Start the default stream of every device from this seed; returns the CPU's generator."""
+    generator = default_generator.manual_seed(int(seed))
+    _seed_devices(generator.initial_seed())
+    return generator
 
 
 def seed():

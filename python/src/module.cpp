@@ -1,4 +1,5 @@
 // The module mica._C.
+#include "backend_module.h"
 #include "exceptions.h"
 #include "entry.h"
 #include "mica/parallel.h"
@@ -121,7 +122,7 @@ static int execute(PyObject* module) {
                      add_layouts(module) && add_size(module) && add_type_limits(module) && add_torch_function(module) &&
                      add_tensor(module) && add_generator(module) && add_node(module) && add_autograd(module) &&
                      add_tensor_constructors(module) && PyModule_AddFunctions(module, functions) == 0 &&
-                     add_entries(module);
+                     add_backends(module) && add_entries(module);
   return ready ? 0 : -1;
 }
 

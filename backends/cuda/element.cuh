@@ -1,0 +1,224 @@
+// Element types on the device, conversions between them, and visits by dtype.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <thrust/complex.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mica/kernel_types.h"
+
+namespace mica::cuda {
+
+using half = __half;
+using bfloat16 = __nv_bfloat16;
+using complexf = thrust::complex<float>;
+using complexd = thrust::complex<double>;
+
+// ---- storage-only types
+
+// One sign bit, then exponent and mantissa. `kUnsignedZero`: the code of -0 is the only NaN.
+template <int kMantissa, int kBias, uint8_t kLargest, uint8_t kOverflow, bool kUnsignedZero, uint8_t kNan>
+struct Float8 {
+  uint8_t bits;
+
+  __device__ static Float8 from(float value) {
+    constexpr int shift = 23 - kMantissa;
+    constexpr uint32_t smallest_normal = static_cast<uint32_t>(128 - kBias) << 23;
+    constexpr uint32_t magic = smallest_normal + (static_cast<uint32_t>(shift) << 23);
+    const uint32_t all = __float_as_uint(value), magnitude = all & 0x7fffffffu, sign = all >> 24 & 0x80u;
+    if (magnitude > 0x7f800000u) return {static_cast<uint8_t>(kUnsignedZero ? 0x80u : 0x7fu | sign)};
+    uint32_t code;
+    if (magnitude < smallest_normal) {
+      // Adding the power of two whose last place is the smallest subnormal rounds to it.
+      code = __float_as_uint(__fadd_rn(__uint_as_float(magnitude), __uint_as_float(magic))) - magic;
+    } else {
+      const uint32_t rebased = magnitude - (static_cast<uint32_t>(127 - kBias) << 23);
+      code = (rebased + (1u << (shift - 1)) - 1 + (rebased >> shift & 1u)) >> shift;
+      if (code > kLargest) code = kOverflow;
+    }
+    return {static_cast<uint8_t>(code | (kUnsignedZero && code == 0 ? 0u : sign))};
+  }
+
+  __device__ float value() const {
+    const uint32_t magnitude = bits & 0x7fu;
+    const bool nan = kUnsignedZero ? bits == 0x80u : magnitude >= kNan && !(kBias == 15 && magnitude == 0x7c);
+    float v;
+    if (nan) {
+      v = __uint_as_float(0x7fc00000u);
+    } else if (kBias == 15 && magnitude == 0x7c) {
+      v = __uint_as_float(0x7f800000u);
+    } else if (magnitude >> kMantissa == 0) {
+      v = static_cast<float>(magnitude) * __uint_as_float(static_cast<uint32_t>(128 - kBias - kMantissa) << 23);
+    } else {
+      v = __uint_as_float((magnitude << (23 - kMantissa)) + (static_cast<uint32_t>(127 - kBias) << 23));
+    }
+    return bits & 0x80u && !nan ? -v : v;
+  }
+};
+using float8_e5m2 = Float8<2, 15, 0x7b, 0x7c, false, 0x7d>;
+using float8_e4m3fn = Float8<3, 7, 0x7e, 0x7e, false, 0x7f>;
+using float8_e5m2fnuz = Float8<2, 16, 0x7f, 0x80, true, 0x80>;
+using float8_e4m3fnuz = Float8<3, 8, 0x7f, 0x80, true, 0x80>;
+
+struct complexh {
+  half re, im;
+};
+
+// ---- what an element is computed in
+
+template <class T>
+struct Compute {
+  using type = T;
+};
+template <>
+struct Compute<half> {
+  using type = float;
+};
+template <>
+struct Compute<bfloat16> {
+  using type = float;
+};
+template <class T>
+using compute_t = typename Compute<T>::type;
+
+template <class T>
+inline constexpr bool is_complex_v = std::is_same_v<T, complexf> || std::is_same_v<T, complexd>;
+template <class T>
+inline constexpr bool is_float8_v = false;
+template <int M, int B, uint8_t L, uint8_t O, bool U, uint8_t N>
+inline constexpr bool is_float8_v<Float8<M, B, L, O, U, N>> = true;
+
+// A value on its way between element types: small floats as float, complex32 as complex64.
+template <class T>
+__device__ auto widen(const T& v) {
+  if constexpr (std::is_same_v<T, complexh>) {
+    return complexf(__half2float(v.re), __half2float(v.im));
+  } else if constexpr (std::is_same_v<T, half>) {
+    return __half2float(v);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return __bfloat162float(v);
+  } else if constexpr (is_float8_v<T>) {
+    return v.value();
+  } else {
+    return v;
+  }
+}
+
+// Converts as copy_ does.
+template <class To, class From>
+__device__ To convert(const From& from) {
+  if constexpr (std::is_same_v<To, From>) {
+    return from;
+  } else {
+    const auto v = widen(from);
+    using V = std::remove_const_t<decltype(v)>;
+    if constexpr (std::is_same_v<To, V>) {
+      return v;
+    } else if constexpr (std::is_same_v<To, complexh>) {
+      const complexf z = convert<complexf>(v);
+      return {__float2half_rn(z.real()), __float2half_rn(z.imag())};
+    } else if constexpr (is_complex_v<To>) {
+      using R = typename To::value_type;
+      if constexpr (is_complex_v<V>) {
+        return To(static_cast<R>(v.real()), static_cast<R>(v.imag()));
+      } else {
+        return To(static_cast<R>(v), R(0));
+      }
+    } else if constexpr (is_complex_v<V>) {
+      if constexpr (std::is_same_v<To, bool>) {
+        return v.real() != 0 || v.imag() != 0;
+      } else {
+        return convert<To>(v.real());
+      }
+    } else if constexpr (std::is_same_v<To, bool>) {
+      return v != V(0);
+    } else if constexpr (std::is_same_v<To, half>) {
+      return __float2half_rn(static_cast<float>(v));
+    } else if constexpr (std::is_same_v<To, bfloat16>) {
+      return __float2bfloat16_rn(static_cast<float>(v));
+    } else if constexpr (is_float8_v<To>) {
+      return To::from(static_cast<float>(v));
+    } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<V>) {
+      // As on the CPU, what does not fit a narrow type wraps.
+      return static_cast<To>(static_cast<std::conditional_t<(sizeof(To) < 4), int32_t, int64_t>>(v));
+    } else {
+      return static_cast<To>(v);
+    }
+  }
+}
+
+// ---- visits
+
+template <class T>
+struct Tag {
+  using type = T;
+};
+
+#define MICA_CUDA_INTEGRAL(X)                                                                                          \
+  X(uint8_t, UInt8) X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64) X(uint16_t, UInt16)          \
+  X(uint32_t, UInt32) X(uint64_t, UInt64)
+#define MICA_CUDA_FLOATING(X) X(half, Float16) X(bfloat16, BFloat16) X(float, Float32) X(double, Float64)
+#define MICA_CUDA_COMPLEX(X) X(complexf, Complex64) X(complexd, Complex128)
+#define MICA_CUDA_STORAGE(X)                                                                                           \
+  X(float8_e5m2, Float8_e5m2) X(float8_e4m3fn, Float8_e4m3fn) X(float8_e5m2fnuz, Float8_e5m2fnuz)                      \
+  X(float8_e4m3fnuz, Float8_e4m3fnuz) X(complexh, Complex32)
+
+#define MICA_CUDA_CASE(T, Name) \
+  case DType::Name:             \
+    return f(Tag<T>{});
+#define MICA_CUDA_VISIT(name, ...)                     \
+  template <class F>                                   \
+  void name(const char* op, DType dtype, const F& f) { \
+    switch (dtype) {                                   \
+      __VA_ARGS__                                      \
+      default:                                         \
+        unsupported_dtype(op, dtype);                  \
+    }                                                  \
+  }
+MICA_CUDA_VISIT(visit_floating, MICA_CUDA_FLOATING(MICA_CUDA_CASE))
+MICA_CUDA_VISIT(visit_floating_complex, MICA_CUDA_FLOATING(MICA_CUDA_CASE) MICA_CUDA_COMPLEX(MICA_CUDA_CASE))
+MICA_CUDA_VISIT(visit_integral_bool, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
+MICA_CUDA_VISIT(visit_real, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE))
+MICA_CUDA_VISIT(visit_real_bool,
+                MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
+MICA_CUDA_VISIT(visit_number, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE)
+                                  MICA_CUDA_COMPLEX(MICA_CUDA_CASE))
+MICA_CUDA_VISIT(visit_number_bool, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE)
+                                       MICA_CUDA_COMPLEX(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
+MICA_CUDA_VISIT(visit_any, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE)
+                               MICA_CUDA_COMPLEX(MICA_CUDA_CASE) MICA_CUDA_STORAGE(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
+
+// Elements that are only moved: by their size.
+template <class F>
+void visit_size(int64_t size, const F& f) {
+  switch (size) {
+    case 1:
+      return f(Tag<uint8_t>{});
+    case 2:
+      return f(Tag<uint16_t>{});
+    case 4:
+      return f(Tag<uint32_t>{});
+    case 8:
+      return f(Tag<uint64_t>{});
+    default:
+      return f(Tag<uint4>{});
+  }
+}
+#undef MICA_CUDA_VISIT
+
+// A number as the type an element is computed in.
+template <class C>
+C number(const Scalar& s) {
+  if constexpr (is_complex_v<C>) {
+    const auto z = s.cast<complex128>();
+    using R = typename C::value_type;
+    return C(static_cast<R>(z.real()), static_cast<R>(z.imag()));
+  } else {
+    return s.cast<C>();
+  }
+}
+
+}  // namespace mica::cuda

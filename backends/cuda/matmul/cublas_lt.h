@@ -1,0 +1,11 @@
+// Matrix products through cuBLASLt.
+#pragma once
+
+#include "mica/kernel_types.h"
+
+namespace mica::cuda {
+
+// Whether the product was queued. False where cuBLASLt cannot take it: an integer dtype, or strides that are no matrix of its own.
+bool cublas_matmul(const MatmulCall& call);
+
+}  // namespace mica::cuda

@@ -1,0 +1,194 @@
+// Runs a functor over a PointwiseLoop: run_pointwise<Out, In...>(loop, f) computes out = f(in...) element by element. Where all operands
+// are contiguous, 16 bytes at a time; else through strides.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda/element.cuh"
+#include "backends/cuda/runtime.h"
+
+namespace mica::cuda {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kStridedDims = 12;  // more are run piece by piece
+inline constexpr int64_t kPieceElements = int64_t{1} << 30;
+
+// Division of 31-bit numbers by one that is known before the launch.
+struct Divider {
+  uint32_t divisor, magic, shift;
+
+  Divider() = default;
+  explicit Divider(uint32_t d) : divisor(d), shift(0) {
+    while (shift < 32 && (uint64_t{1} << shift) < d) ++shift;
+    magic = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
+  }
+  __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
+};
+
+// Where element i of each operand lies.
+template <int kOperands>
+struct Offsets {
+  int ndim;
+  Divider sizes[kStridedDims];
+  int64_t strides[kStridedDims][kOperands];
+
+  __device__ void at(uint32_t i, int64_t (&offsets)[kOperands]) const {
+#pragma unroll
+    for (int k = 0; k < kOperands; ++k) offsets[k] = 0;
+    for (int d = 0; d < ndim; ++d) {
+      const uint32_t rest = d + 1 < ndim ? sizes[d].divide(i) : 0;
+      const uint32_t here = d + 1 < ndim ? i - rest * sizes[d].divisor : i;
+      i = rest;
+#pragma unroll
+      for (int k = 0; k < kOperands; ++k) offsets[k] += here * strides[d][k];
+    }
+  }
+};
+
+// An input: elements in memory, or a number where `data` is null.
+template <class T>
+struct Source {
+  const char* data;
+  T number;
+
+  __device__ T load(int64_t offset) const { return data ? *reinterpret_cast<const T*>(data + offset) : number; }
+};
+
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Vector {
+  T item[kCount];
+};
+
+template <int kCount, class T>
+__device__ Vector<T, kCount> load_vector(const Source<T>& source, int64_t i) {
+  if (source.data) return reinterpret_cast<const Vector<T, kCount>*>(source.data)[i];
+  Vector<T, kCount> v;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) v.item[j] = source.number;
+  return v;
+}
+
+template <int kCount, class F, class Out, class... In>
+__global__ void __launch_bounds__(kThreads) flat_kernel(int64_t n, F f, Out* out, Source<In>... in) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t first = i * kCount;
+  if (first + kCount <= n) {
+    Vector<Out, kCount> result;
+    [&](const auto&... values) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) result.item[j] = convert<Out>(f(convert<compute_t<In>>(values.item[j])...));
+    }(load_vector<kCount>(in, i)...);
+    reinterpret_cast<Vector<Out, kCount>*>(out)[i] = result;
+  } else {
+    for (int64_t at = first; at < n; ++at)
+      out[at] = convert<Out>(f(convert<compute_t<In>>(in.load(at * static_cast<int64_t>(sizeof(In))))...));
+  }
+}
+
+inline constexpr int kStridedPerThread = 4;
+
+template <class F, class Out, class... In, size_t... kIndex>
+__device__ void strided_element(const F& f, char* out, const int64_t* at, std::index_sequence<kIndex...>, const Source<In>&... in) {
+  *reinterpret_cast<Out*>(out + at[0]) = convert<Out>(f(convert<compute_t<In>>(in.load(at[kIndex + 1]))...));
+}
+
+template <class F, class Out, class... In>
+__global__ void __launch_bounds__(kThreads)
+    strided_kernel(uint32_t n, F f, Offsets<1 + sizeof...(In)> offsets, char* out, Source<In>... in) {
+  uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
+#pragma unroll
+  for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
+    if (i >= n) return;
+    int64_t at[1 + sizeof...(In)];
+    offsets.at(i, at);
+    strided_element<F, Out, In...>(f, out, at, std::index_sequence_for<In...>{}, in...);
+  }
+}
+
+template <class T>
+Source<T> source(const PointwiseLoop& loop, int k) {
+  Source<T> s{nullptr, T()};
+  if (loop.numbers >> k & 1) {
+    std::memcpy(static_cast<void*>(&s.number), loop.data[k], sizeof(T));
+  } else {
+    s.data = loop.data[k];
+  }
+  return s;
+}
+
+inline uint32_t blocks_for(int64_t n, int64_t per_block) { return static_cast<uint32_t>((n + per_block - 1) / per_block); }
+
+// Calls f with parts of the loop that have few enough dimensions and elements; `loop` is as before afterwards.
+template <class F>
+void for_each_piece(PointwiseLoop& loop, const F& f) {
+  if (loop.ndim <= kStridedDims && loop.numel <= kPieceElements) return f(loop);
+  // Along the slowest dimension: one index of it at a time, or half of it.
+  const int last = loop.ndim - 1;
+  const int64_t size = loop.shape[last], numel = loop.numel;
+  const int64_t step = loop.ndim > kStridedDims || size == 1 ? 1 : (size + 1) / 2;
+  char* start[PointwiseLoop::kMaxOperands];
+  std::copy_n(loop.data, loop.noperands, start);
+  for (int64_t begin = 0; begin < size; begin += step) {
+    const int64_t count = std::min(step, size - begin);
+    for (int k = 0; k < loop.noperands; ++k) loop.data[k] = start[k] + begin * loop.strides[last][k];
+    loop.numel = numel / size * count;
+    loop.shape[last] = count;
+    if (count == 1 && last > 0) loop.ndim = last;
+    for_each_piece(loop, f);
+    loop.ndim = last + 1;
+  }
+  loop.shape[last] = size;
+  loop.numel = numel;
+  std::copy_n(start, loop.noperands, loop.data);
+}
+
+template <int kOperands>
+Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
+  Offsets<kOperands> offsets;
+  offsets.ndim = piece.ndim;
+  for (int d = 0; d < piece.ndim; ++d) {
+    offsets.sizes[d] = Divider(static_cast<uint32_t>(piece.shape[d]));
+    for (int k = 0; k < kOperands; ++k) offsets.strides[d][k] = piece.strides[d][k];
+  }
+  return offsets;
+}
+
+template <class Out, class... In, class F, size_t... kIndex>
+void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIndex...>) {
+  strided_kernel<F, Out, In...><<<blocks_for(piece.numel, kThreads * kStridedPerThread), kThreads, 0, current_stream(piece.device.index)>>>(
+      static_cast<uint32_t>(piece.numel), f, offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
+      source<In>(piece, static_cast<int>(kIndex) + 1)...);
+  MICA_CUDA(cudaGetLastError());
+}
+
+// Whether operand k can be read in 16-byte pieces from one end to the other.
+inline bool is_flat(const PointwiseLoop& loop, int k, size_t size, int per_thread) {
+  if (loop.numbers >> k & 1) return true;
+  const size_t alignment = std::min<size_t>(16, size * static_cast<size_t>(per_thread));
+  return loop.strides[0][k] == static_cast<int64_t>(size) && reinterpret_cast<uintptr_t>(loop.data[k]) % alignment == 0;
+}
+
+template <class Out, class... In, class F, size_t... kIndex>
+void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {
+  if (loop.numel == 0) return;
+  DeviceGuard guard(loop.device.index);
+  constexpr size_t largest = std::max({sizeof(Out), sizeof(In)...});
+  constexpr int kCount = largest >= 16 ? 1 : largest >= 4 ? static_cast<int>(16 / largest) : 8;
+  const bool flat = loop.ndim == 1 && is_flat(loop, 0, sizeof(Out), kCount) &&
+                    (is_flat(loop, static_cast<int>(kIndex) + 1, sizeof(In), kCount) && ...);
+  if (!flat) {
+    PointwiseLoop whole = loop;
+    return for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
+  }
+  flat_kernel<kCount, F, Out, In...><<<blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, 0, current_stream(loop.device.index)>>>(
+      loop.numel, f, reinterpret_cast<Out*>(loop.data[0]), source<In>(loop, static_cast<int>(kIndex) + 1)...);
+  MICA_CUDA(cudaGetLastError());
+}
+
+template <class Out, class... In, class F>
+void run_pointwise(const PointwiseLoop& loop, const F& f) {
+  run_pointwise_indexed<Out, In...>(loop, f, std::index_sequence_for<In...>{});
+}
+
+}  // namespace mica::cuda

@@ -1,0 +1,137 @@
+// Activations and their derivatives.
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/pointwise.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+template <class T>
+struct Relu {
+  __device__ T operator()(T x) const { return x < T(0) ? T(0) : x; }  // a NaN stays
+};
+template <class T>
+struct Sigmoid {
+  __device__ T operator()(T x) const {
+    if constexpr (is_complex_v<T>) {
+      return T(1) / (T(1) + thrust::exp(-x));
+    } else {
+      return T(1) / (T(1) + ::exp(-x));
+    }
+  }
+};
+template <class T>
+__device__ T conjugate(T x) {
+  if constexpr (is_complex_v<T>) {
+    return thrust::conj(x);
+  } else {
+    return x;
+  }
+}
+template <class T>
+struct SigmoidBackward {
+  __device__ T operator()(T grad, T y) const { return grad * conjugate((T(1) - y) * y); }
+};
+template <class T>
+struct TanhBackward {
+  __device__ T operator()(T grad, T y) const { return grad * conjugate(T(1) - y * y); }
+};
+template <class T>
+struct ThresholdBackward {
+  T bound;
+  __device__ T operator()(T grad, T x) const { return x <= bound ? T(0) : grad; }
+};
+template <class T>
+struct LeakyRelu {
+  T slope;
+  __device__ T operator()(T x) const { return x > T(0) ? x : x * slope; }
+};
+template <class T>
+struct LeakyReluBackward {
+  T slope;
+  __device__ T operator()(T grad, T x) const { return x > T(0) ? grad : grad * slope; }
+};
+template <class T>
+struct Silu {
+  __device__ T operator()(T x) const { return x / (T(1) + ::exp(-x)); }
+};
+template <class T>
+struct SiluBackward {
+  __device__ T operator()(T grad, T x) const {
+    const T s = T(1) / (T(1) + ::exp(-x));
+    return grad * s * (T(1) + x * (T(1) - s));
+  }
+};
+
+template <class T>
+struct Gelu {
+  bool by_tanh;
+  __device__ T operator()(T x) const {
+    if (by_tanh) return T(0.5) * x * (T(1) + ::tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
+    return x * T(0.5) * (T(1) + ::erf(x * T(0.7071067811865476)));
+  }
+};
+template <class T>
+struct GeluBackward {
+  bool by_tanh;
+  __device__ T operator()(T grad, T x) const {
+    if (by_tanh) {
+      const T beta = T(0.7978845608028654), kappa = T(0.044715);
+      const T t = ::tanh(beta * (x + kappa * x * x * x));
+      return grad * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * beta * (T(1) + T(3) * kappa * x * x));
+    }
+    const T cdf = T(0.5) * (T(1) + ::erf(x * T(0.7071067811865476)));
+    return grad * (cdf + x * T(0.3989422804014327) * ::exp(T(-0.5) * x * x));
+  }
+};
+
+}  // namespace
+
+void relu(const PointwiseLoop& loop) {
+  visit_real("relu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Relu<compute_t<T>>{}); });
+}
+void sigmoid(const PointwiseLoop& loop) {
+  visit_floating_complex("sigmoid", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{}); });
+}
+void sigmoid_backward(const PointwiseLoop& loop) {
+  visit_floating_complex("sigmoid_backward", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, SigmoidBackward<compute_t<T>>{}); });
+}
+void tanh_backward(const PointwiseLoop& loop) {
+  visit_floating_complex("tanh_backward", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, TanhBackward<compute_t<T>>{}); });
+}
+void threshold_backward(const PointwiseLoop& loop, Scalar threshold) {
+  visit_real("threshold_backward", loop.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    run_pointwise<T, T, T>(loop, ThresholdBackward<C>{number<C>(threshold)});
+  });
+}
+void leaky_relu(const PointwiseLoop& loop, Scalar negative_slope) {
+  visit_floating("leaky_relu", loop.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    run_pointwise<T, T>(loop, LeakyRelu<C>{number<C>(negative_slope)});
+  });
+}
+void leaky_relu_backward(const PointwiseLoop& loop, Scalar negative_slope) {
+  visit_floating("leaky_relu_backward", loop.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    run_pointwise<T, T, T>(loop, LeakyReluBackward<C>{number<C>(negative_slope)});
+  });
+}
+void silu(const PointwiseLoop& loop) {
+  visit_floating("silu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Silu<compute_t<T>>{}); });
+}
+void silu_backward(const PointwiseLoop& loop) {
+  visit_floating("silu_backward", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, SiluBackward<compute_t<T>>{}); });
+}
+void gelu(const PointwiseLoop& loop, std::string_view approximate) {
+  const bool by_tanh = approximate == "tanh";
+  visit_floating("gelu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Gelu<compute_t<T>>{by_tanh}); });
+}
+void gelu_backward(const PointwiseLoop& loop, std::string_view approximate) {
+  const bool by_tanh = approximate == "tanh";
+  visit_floating("gelu_backward", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, GeluBackward<compute_t<T>>{by_tanh}); });
+}
+
+}  // namespace mica::cuda

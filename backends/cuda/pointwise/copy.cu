@@ -1,0 +1,163 @@
+// copy: every dtype to every other; fill.
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/pointwise.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+template <class T>
+struct Same {
+  __device__ T operator()(T x) const { return x; }
+};
+template <class T>
+struct Constant {
+  T value;
+  __device__ T operator()() const { return value; }
+};
+
+// The source's dtype is looked at in the kernel, the same way by every thread: a table of all pairs of dtypes would be 400 kernels.
+template <class To>
+struct AnyConverted {
+  const char* data;
+  DType dtype;
+
+  __device__ To at(int64_t offset) const {
+    switch (dtype) {
+#define MICA_CONVERT(T, Name) \
+  case DType::Name:           \
+    return convert<To>(*reinterpret_cast<const T*>(data + offset));
+      MICA_CUDA_INTEGRAL(MICA_CONVERT)
+      MICA_CUDA_FLOATING(MICA_CONVERT)
+      MICA_CUDA_COMPLEX(MICA_CONVERT)
+      MICA_CUDA_STORAGE(MICA_CONVERT)
+#undef MICA_CONVERT
+      default:
+        return convert<To>(*reinterpret_cast<const bool*>(data + offset));
+    }
+  }
+};
+
+// Consecutive elements of one thread; the loads of all are under way before the first is used.
+constexpr int kPerThread = 4;
+
+template <class To>
+__global__ void __launch_bounds__(kThreads) convert_flat(int64_t n, To* to, AnyConverted<To> from, int from_size) {
+  int64_t i = static_cast<int64_t>(blockIdx.x) * (kThreads * kPerThread) + threadIdx.x;
+  To value[kPerThread];
+#pragma unroll
+  for (int j = 0; j < kPerThread; ++j)
+    if (i + j * kThreads < n) value[j] = from.at((i + j * kThreads) * from_size);
+#pragma unroll
+  for (int j = 0; j < kPerThread; ++j)
+    if (i + j * kThreads < n) to[i + j * kThreads] = value[j];
+}
+
+template <class To>
+__global__ void __launch_bounds__(kThreads) convert_strided(uint32_t n, char* to, AnyConverted<To> from, Offsets<2> offsets) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= n) return;
+  int64_t at[2];
+  offsets.at(i, at);
+  *reinterpret_cast<To*>(to + at[0]) = from.at(at[1]);
+}
+
+template <class To>
+void run_converted(PointwiseLoop& loop) {
+  const cudaStream_t stream = current_stream(loop.device.index);
+  const auto from_size = static_cast<int>(element_size(loop.dtypes[1]));
+  AnyConverted<To> from{loop.data[1], loop.dtypes[1]};
+  if (loop.ndim == 1 && loop.strides[0][0] == static_cast<int64_t>(sizeof(To)) && loop.strides[0][1] == from_size) {
+    convert_flat<To><<<blocks_for(loop.numel, kThreads * kPerThread), kThreads, 0, stream>>>(
+        loop.numel, reinterpret_cast<To*>(loop.data[0]), from, from_size);
+    return MICA_CUDA(cudaGetLastError());
+  }
+  for_each_piece(loop, [&](const PointwiseLoop& piece) {
+    from.data = piece.data[1];
+    convert_strided<To><<<blocks_for(piece.numel, kThreads), kThreads, 0, stream>>>(static_cast<uint32_t>(piece.numel), piece.data[0],
+                                                                                   from, offsets_of<2>(piece));
+    MICA_CUDA(cudaGetLastError());
+  });
+}
+
+// A matrix and its transpose, through tiles: both sides are read and written in whole lines.
+constexpr int kTile = 32, kTileRows = 8;
+
+template <class T>
+__global__ void __launch_bounds__(kTile* kTileRows)
+    transpose_kernel(const char* from, char* to, int64_t width, int64_t height, int64_t from_pitch, int64_t to_pitch, int64_t from_batch,
+                     int64_t to_batch) {
+  __shared__ T tile[kTile][kTile + 1];
+  from += blockIdx.z * from_batch;
+  to += blockIdx.z * to_batch;
+  const int64_t x0 = static_cast<int64_t>(blockIdx.x) * kTile, y0 = static_cast<int64_t>(blockIdx.y) * kTile;
+  for (int r = threadIdx.y; r < kTile; r += kTileRows)
+    if (x0 + threadIdx.x < width && y0 + r < height)
+      tile[r][threadIdx.x] = reinterpret_cast<const T*>(from + (y0 + r) * from_pitch)[x0 + threadIdx.x];
+  __syncthreads();
+  for (int r = threadIdx.y; r < kTile; r += kTileRows)
+    if (y0 + threadIdx.x < height && x0 + r < width)
+      reinterpret_cast<T*>(to + (x0 + r) * to_pitch)[y0 + threadIdx.x] = tile[threadIdx.x][r];
+}
+
+// Dimension 0 is dense in the output and dimension 1 in the input, with at most one more around them.
+bool is_transpose(const PointwiseLoop& loop, int64_t size) {
+  return (loop.ndim == 2 || (loop.ndim == 3 && loop.shape[2] < 65536)) && loop.strides[0][0] == size && loop.strides[1][1] == size &&
+         loop.shape[0] >= 8 && loop.shape[1] >= 8 && (loop.shape[0] + kTile - 1) / kTile < 65536 && loop.strides[1][0] >= size &&
+         loop.strides[0][1] >= size;
+}
+
+template <class T>
+void run_transpose(const PointwiseLoop& loop) {
+  const int64_t height = loop.shape[0], width = loop.shape[1];
+  const dim3 blocks(blocks_for(width, kTile), blocks_for(height, kTile), loop.ndim == 3 ? static_cast<unsigned>(loop.shape[2]) : 1);
+  const bool batched = loop.ndim == 3;
+  transpose_kernel<T><<<blocks, dim3(kTile, kTileRows), 0, current_stream(loop.device.index)>>>(
+      loop.data[1], loop.data[0], width, height, loop.strides[0][1], loop.strides[1][0], batched ? loop.strides[2][1] : 0,
+      batched ? loop.strides[2][0] : 0);
+  MICA_CUDA(cudaGetLastError());
+}
+
+}  // namespace
+
+void copy(const PointwiseLoop& loop) {
+  if (loop.numel == 0) return;
+  DeviceGuard guard(loop.device.index);
+  if (loop.dtypes[0] != loop.dtypes[1]) {
+    PointwiseLoop piece = loop;
+    return visit_any("copy_", loop.dtypes[0], [&]<class To>(Tag<To>) { run_converted<To>(piece); });
+  }
+  const int64_t size = element_size(loop.dtypes[0]);
+  if (loop.ndim == 1 && loop.strides[0][0] == size && loop.strides[0][1] == size)
+    return MICA_CUDA(cudaMemcpyAsync(loop.data[0], loop.data[1], static_cast<size_t>(loop.numel * size), cudaMemcpyDeviceToDevice,
+                                     current_stream(loop.device.index)));
+  visit_size(size, [&]<class T>(Tag<T>) {
+    if (is_transpose(loop, size)) return run_transpose<T>(loop);
+    run_pointwise<T, T>(loop, Same<T>{});
+  });
+}
+
+void write_number(const Scalar& value, DType dtype, void* to) {
+  switch (dtype) {
+#define MICA_WRITE(T, Name)                        \
+  case DType::Name: {                              \
+    const T element = value.cast<T>();             \
+    std::memcpy(to, &element, sizeof element);     \
+    return;                                        \
+  }
+    MICA_FORALL_DTYPES(MICA_WRITE)
+#undef MICA_WRITE
+    default:
+      unsupported_dtype("fill_", dtype);
+  }
+}
+
+void fill(const PointwiseLoop& loop, Scalar value) {
+  visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) {
+    T element;
+    write_number(value, loop.dtypes[0], &element);
+    run_pointwise<T>(loop, Constant<T>{element});
+  });
+}
+
+}  // namespace mica::cuda

@@ -1,0 +1,114 @@
+// pow, and the logical operations of two operands.
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/pointwise.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+template <class T>
+struct Pow {
+  __device__ T operator()(T base, T exponent) const {
+    if constexpr (is_complex_v<T>) {
+      if (exponent == T(0)) return T(1);
+      return thrust::pow(base, exponent);
+    } else if constexpr (std::is_integral_v<T>) {
+      // By squaring, wrapping around; a negative exponent leaves only 1 and -1.
+      if constexpr (std::is_signed_v<T>) {
+        if (exponent < 0) return base == 1 ? T(1) : base == -1 ? static_cast<T>(exponent % 2 ? -1 : 1) : T(0);
+      }
+      uint64_t result = 1, power = static_cast<uint64_t>(base);
+      for (auto left = static_cast<uint64_t>(exponent); left; left >>= 1) {
+        if (left & 1) result *= power;
+        power *= power;
+      }
+      return static_cast<T>(result);
+    } else {
+      return ::pow(base, exponent);
+    }
+  }
+};
+
+// The exponents for which torch takes a shorter function.
+enum class Shortcut { None, Square, Cube, Sqrt, Rsqrt, Reciprocal, InverseSquare };
+template <class T>
+struct PowShort {
+  Shortcut shortcut;
+  __device__ T operator()(T x, T) const {
+    switch (shortcut) {
+      case Shortcut::Square:
+        return x * x;
+      case Shortcut::Cube:
+        return x * x * x;
+      case Shortcut::Sqrt:
+        return ::sqrt(x);
+      case Shortcut::Rsqrt:
+        return ::rsqrt(x);
+      case Shortcut::Reciprocal:
+        return T(1) / x;
+      default:
+        return T(1) / (x * x);
+    }
+  }
+};
+
+template <class T>
+double number_at(const char* data) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), data, sizeof(T));
+  return static_cast<double>(value);
+}
+
+Shortcut shortcut_of(const PointwiseLoop& loop) {
+  if (!(loop.numbers >> 2 & 1)) return Shortcut::None;
+  const double e = loop.dtype == DType::Float64    ? number_at<double>(loop.data[2])
+                   : loop.dtype == DType::Float32  ? number_at<float>(loop.data[2])
+                   : loop.dtype == DType::BFloat16 ? number_at<mica::BFloat16>(loop.data[2])
+                                                   : number_at<mica::Half>(loop.data[2]);
+  return e == 2      ? Shortcut::Square
+         : e == 3    ? Shortcut::Cube
+         : e == 0.5  ? Shortcut::Sqrt
+         : e == -0.5 ? Shortcut::Rsqrt
+         : e == -1   ? Shortcut::Reciprocal
+         : e == -2   ? Shortcut::InverseSquare
+                     : Shortcut::None;
+}
+
+template <class T>
+struct LogicalAnd {
+  __device__ bool operator()(T a, T b) const { return convert<bool>(a) && convert<bool>(b); }
+};
+template <class T>
+struct LogicalOr {
+  __device__ bool operator()(T a, T b) const { return convert<bool>(a) || convert<bool>(b); }
+};
+template <class T>
+struct LogicalXor {
+  __device__ bool operator()(T a, T b) const { return convert<bool>(a) != convert<bool>(b); }
+};
+
+}  // namespace
+
+void pow(const PointwiseLoop& loop) {
+  if (is_floating(loop.dtype)) {
+    const Shortcut shortcut = shortcut_of(loop);
+    return visit_floating("pow", loop.dtype, [&]<class T>(Tag<T>) {
+      using C = compute_t<T>;
+      if (shortcut == Shortcut::None) return run_pointwise<T, T, T>(loop, Pow<C>{});
+      run_pointwise<T, T, T>(loop, PowShort<C>{shortcut});
+    });
+  }
+  visit_number("pow", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Pow<compute_t<T>>{}); });
+}
+
+void logical_and(const PointwiseLoop& loop) {
+  visit_number_bool("logical_and", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalAnd<compute_t<T>>{}); });
+}
+void logical_or(const PointwiseLoop& loop) {
+  visit_number_bool("logical_or", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalOr<compute_t<T>>{}); });
+}
+void logical_xor(const PointwiseLoop& loop) {
+  visit_number_bool("logical_xor", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalXor<compute_t<T>>{}); });
+}
+
+}  // namespace mica::cuda

@@ -1,0 +1,146 @@
+// Functions of one number.
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/pointwise.cuh"
+
+namespace mica::cuda {
+
+// A functor whose body sees `x`, of the type that T is computed in.
+#define MICA_FUNCTOR_1(Name, ...)                          \
+  template <class T>                                       \
+  struct Name {                                            \
+    __device__ auto operator()(T x) const { __VA_ARGS__ }  \
+  };
+// ... and the kernel of its slot.
+#define MICA_UNARY(slot, Name, visit, ...)                                                                       \
+  namespace {                                                                                                    \
+  MICA_FUNCTOR_1(Name, __VA_ARGS__)                                                                              \
+  }                                                                                                              \
+  void slot(const PointwiseLoop& loop) {                                                                         \
+    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); });         \
+  }
+// Real numbers through the CUDA library, complex ones through Thrust.
+#define MICA_MATH(slot, Name)                                  \
+  MICA_UNARY(slot, Name, visit_floating_complex, {             \
+    if constexpr (is_complex_v<T>) {                           \
+      return thrust::slot(x);                                  \
+    } else {                                                   \
+      return ::slot(x);                                        \
+    }                                                          \
+  })
+
+MICA_MATH(exp, Exp)
+MICA_MATH(log, Log)
+MICA_MATH(sin, Sin)
+MICA_MATH(cos, Cos)
+MICA_MATH(tan, Tan)
+MICA_MATH(sinh, Sinh)
+MICA_MATH(cosh, Cosh)
+MICA_MATH(tanh, Tanh)
+MICA_MATH(sqrt, Sqrt)
+MICA_UNARY(rsqrt, Rsqrt, visit_floating_complex, {
+  if constexpr (is_complex_v<T>) {
+    return T(1) / thrust::sqrt(x);
+  } else {
+    return ::rsqrt(x);
+  }
+})
+MICA_UNARY(exp2, Exp2, visit_floating, { return ::exp2(x); })
+MICA_UNARY(expm1, Expm1, visit_floating, { return ::expm1(x); })
+MICA_UNARY(log1p, Log1p, visit_floating, { return ::log1p(x); })
+MICA_UNARY(log2, Log2, visit_floating, { return ::log2(x); })
+MICA_UNARY(log10, Log10, visit_floating, { return ::log10(x); })
+MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
+MICA_UNARY(erfc, Erfc, visit_floating, { return ::erfc(x); })
+MICA_UNARY(floor, Floor, visit_floating, { return ::floor(x); })
+MICA_UNARY(ceil, Ceil, visit_floating, { return ::ceil(x); })
+MICA_UNARY(trunc, Trunc, visit_floating, { return ::trunc(x); })
+MICA_UNARY(round, Round, visit_floating, { return ::rint(x); })  // halves to even
+
+namespace {
+
+template <class T>
+struct Abs {
+  __device__ auto operator()(T x) const {
+    if constexpr (is_complex_v<T>) {
+      return thrust::abs(x);
+    } else if constexpr (std::is_unsigned_v<T>) {
+      return x;
+    } else if constexpr (std::is_integral_v<T>) {
+      return x < 0 ? static_cast<T>(0 - static_cast<uint64_t>(x)) : x;
+    } else {
+      return ::fabs(x);
+    }
+  }
+};
+// -1, 0 or 1; 0 for NaN. A complex number's direction.
+template <class T>
+struct Sign {
+  __device__ T operator()(T x) const {
+    if constexpr (is_complex_v<T>) {
+      const auto magnitude = thrust::abs(x);
+      return magnitude == 0 ? T(0) : x / magnitude;
+    } else {
+      return static_cast<T>((x > T(0)) - (x < T(0)));
+    }
+  }
+};
+template <class T>
+struct Conjugate {
+  __device__ T operator()(T x) const { return thrust::conj(x); }
+};
+template <class T>
+struct LogicalNot {
+  __device__ bool operator()(T x) const { return !convert<bool>(x); }
+};
+template <class T>
+struct IsNan {
+  __device__ bool operator()(T x) const { return x != x; }
+};
+template <class T>
+struct IsFinite {
+  __device__ bool operator()(T x) const { return isfinite(x); }
+};
+template <class T>
+struct IsInf {
+  __device__ bool operator()(T x) const { return isinf(x); }
+};
+
+template <class T>
+struct RealOf {
+  using type = T;
+};
+template <class R>
+struct RealOf<thrust::complex<R>> {
+  using type = R;
+};
+
+}  // namespace
+
+void abs(const PointwiseLoop& loop) {
+  visit_number("abs", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); });
+}
+void sign(const PointwiseLoop& loop) {
+  visit_real_bool("sign", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
+}
+void sgn(const PointwiseLoop& loop) {
+  visit_number_bool("sgn", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
+}
+void conj_physical(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Complex64) return run_pointwise<complexf, complexf>(loop, Conjugate<complexf>{});
+  if (loop.dtype == DType::Complex128) return run_pointwise<complexd, complexd>(loop, Conjugate<complexd>{});
+  unsupported_dtype("conj", loop.dtype);
+}
+void logical_not(const PointwiseLoop& loop) {
+  visit_number_bool("logical_not", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, LogicalNot<compute_t<T>>{}); });
+}
+void isnan(const PointwiseLoop& loop) {
+  visit_number_bool("isnan", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
+}
+void isfinite(const PointwiseLoop& loop) {
+  visit_floating("isfinite", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
+}
+void isinf(const PointwiseLoop& loop) {
+  visit_floating("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
+}
+
+}  // namespace mica::cuda

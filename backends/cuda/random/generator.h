@@ -1,0 +1,42 @@
+// The generator of a CUDA device: Philox, a function of a seed and of how far the stream has come.
+#pragma once
+
+#include "mica/generator.h"
+
+namespace mica::cuda {
+
+class PhiloxGenerator final : public GeneratorImpl {
+ public:
+  explicit PhiloxGenerator(uint64_t seed) : seed_(seed) {}
+
+  void manual_seed(uint64_t seed) override {
+    seed_ = seed;
+    offset_ = 0;
+  }
+  uint64_t initial_seed() const override { return seed_; }
+  std::vector<uint8_t> get_state() const override;  // seed, then offset: what torch.cuda.get_rng_state() holds
+  void set_state(const uint8_t* bytes, size_t size) override;
+  uint64_t get_offset() const override { return offset_; }
+  void set_offset(uint64_t offset) override { offset_ = offset; }
+  std::shared_ptr<GeneratorImpl> clone() const override;
+  uint32_t random() override;
+  uint64_t random64() override;
+
+  // Where a kernel begins that will draw `count` numbers in each of its threads; a multiple of four.
+  uint64_t take(uint64_t count) {
+    const uint64_t begin = offset_;
+    offset_ += (count + 3) / 4 * 4;
+    return begin;
+  }
+
+ private:
+  uint64_t seed_;
+  uint64_t offset_ = 0;
+};
+
+// The generator behind the handle; an error if it is another device's.
+PhiloxGenerator& philox(const Generator& generator);
+Generator& default_generator(int index);
+Generator new_generator(int index, uint64_t seed);
+
+}  // namespace mica::cuda

@@ -1,0 +1,57 @@
+// The CUDA runtime as the backend uses it: errors as exceptions, the current device and stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "mica/backend.h"
+#include "mica/error.h"
+
+namespace mica::cuda {
+
+[[noreturn]] void fail_cuda(cudaError_t status, const char* call);
+
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) [[unlikely]]
+    fail_cuda(status, call);
+}
+#define MICA_CUDA(call) ::mica::cuda::check(call, #call)
+
+int device_count();
+int current_device();
+void set_device(int index);
+
+// Makes a device current for a scope.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int index) : before_(current_device()), changed_(index != before_) {
+    if (changed_) set_device(index);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  ~DeviceGuard() {
+    if (changed_) restore(before_);
+  }
+
+ private:
+  static void restore(int index) noexcept;
+  int before_;
+  bool changed_;
+};
+
+cudaStream_t current_stream(int index);  // of the calling thread
+const cudaDeviceProp& properties(int index);
+
+// streams.cpp: the hooks of mica::Backend.
+Stream stream_of_thread(int index);
+void set_stream(Stream stream);
+Stream new_stream(int index, int priority);
+bool stream_done(Stream stream);
+void synchronize_stream(Stream stream);
+Event new_event(int index, bool timing);
+void free_event(Event event);
+void record_event(Event event, Stream stream);
+void wait_event(Stream stream, Event event);
+bool event_done(Event event);
+void synchronize_event(Event event);
+double elapsed_ms(Event from, Event to);
+
+}  // namespace mica::cuda

@@ -1,0 +1,10 @@
+// What Python asks of backends: opening one, and the devices, memory and streams of those that are open.
+#pragma once
+
+#include "object.h"
+
+namespace mica::python {
+
+bool add_backends(PyObject* module);
+
+}  // namespace mica::python
