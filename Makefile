@@ -77,8 +77,10 @@ test-cuda: $(VENV)/.installed
 	cmake --build build-cuda --parallel $(JOBS) -- --quiet
 	PYTHONPATH=build-cuda/python $(VENV)/bin/python -m pytest tests -m cuda $(PYTEST_ARGS)
 
-bench: build
-	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
+# The groups of the engine, side by side with torch in one run; BENCH_ARGS="--only reduce" narrows it down.
+BENCH_ARGS ?= --only '^(overhead/(?!linear)|elementwise|layout|reduce|sort|index|matmul)'
+bench: build $(TORCH_PYTHON)
+	PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) -W ignore bench/workloads.py --lib mica --versus torch --threads 2 $(BENCH_ARGS)
 
 # Python itself is not instrumented: the run-time library is preloaded, and what the interpreter never frees is no leak.
 sanitize: $(VENV)/.installed

@@ -92,25 +92,25 @@ class Evaluator:
             self.leaves.append(t)
         return t
 
-    def T(self, *shape):  # noqa: N802
+    def T(self, *shape):
         return self.floating(shape, -2.0, 2.0)
 
-    def P(self, *shape):  # noqa: N802
+    def P(self, *shape):
         return self.floating(shape, 0.3, 2.3)
 
-    def I(self, *shape):  # noqa: E743, N802
+    def I(self, *shape):  # noqa: E743
         return self.make(shape, lambda: int(self.numbers.unit() * 19) - 9, self.module.int64)
 
-    def B(self, *shape):  # noqa: N802
+    def B(self, *shape):
         return self.make(shape, lambda: self.numbers.unit() < 0.5, self.module.bool)
 
-    def X(self, *shape, high):  # noqa: N802
+    def X(self, *shape, high):
         kept, self.mode = self.mode, "plain" if self.mode != "meta" else "meta"
         t = self.make(shape, lambda: int(self.numbers.unit() * high), self.module.int64)
         self.mode = kept
         return t
 
-    def C(self, *shape):  # noqa: N802
+    def C(self, *shape):
         dtype = self.module.complex64 if self.dtype == self.module.float32 else self.module.complex128
         t = self.make(shape, lambda: complex(self.numbers.unit() * 4 - 2, self.numbers.unit() * 4 - 2), dtype)
         if self.requires_grad:
@@ -129,12 +129,10 @@ class Evaluator:
         scope = self.scope()
 
         class Qualify(ast.NodeTransformer):
-            def visit_Name(self, node):  # noqa: N802
+            def visit_Name(self, node):
                 if node.id in scope or node.id in ("True", "False", "None", "float", "int", "slice"):
                     return node
-                return ast.copy_location(
-                    ast.Attribute(ast.Name("torch", ast.Load()), node.id, ast.Load()), node
-                )
+                return ast.copy_location(ast.Attribute(ast.Name("torch", ast.Load()), node.id, ast.Load()), node)
 
         expression = ast.Expression(Qualify().visit(tree))
         return compile(ast.fix_missing_locations(expression), "<sample>", "eval"), scope

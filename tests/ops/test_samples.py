@@ -1,4 +1,4 @@
-"""Every operation's samples, in every mode: recorded torch results, gradients, out=, in place, strided inputs, meta, dtypes."""
+"""Every sample in every mode: recorded torch results, gradients, out=, in place, strided inputs, meta, dtypes."""
 
 import json
 import math
@@ -95,7 +95,7 @@ def test_gradient(sample):
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if "out" in s.forms], ids=ids)
 def test_out(sample):
-    function = getattr(mica if not sample.namespace else getattr(mica.nn, "functional"), sample.op)
+    function = getattr(mica if not sample.namespace else mica.nn.functional, sample.op)
     args, keywords = Evaluator(mica).arguments(sample.text)
     expected = tensors_of(function(*args, **keywords))
     for start in ("empty", "right"):

@@ -1,4 +1,4 @@
-"""Every sample on torch and on Mica, side by side, for every dtype: the same values, dtypes and shapes, or an error from both."""
+"""Every sample on torch and on Mica for every dtype: the same values, dtypes and shapes, or an error from both."""
 
 import sys
 import warnings
@@ -8,7 +8,7 @@ import mica
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
-from sample_runner import Evaluator, load_samples, tensors_of  # noqa: E402
+from sample_runner import Evaluator, load_samples, tensors_of
 
 pytestmark = pytest.mark.torch
 DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128", "int64", "int32", "uint8", "bool")
@@ -36,7 +36,9 @@ def test_same_as_torch(sample, dtype):
     theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
     if isinstance(theirs, Exception):
         return  # torch refuses; Mica may take more
-    assert not isinstance(ours, Exception), f"torch takes {sample.text} in {dtype}, Mica says {type(ours).__name__}: {ours}"
+    assert not isinstance(ours, Exception), (
+        f"torch takes {sample.text} in {dtype}, Mica says {type(ours).__name__}: {ours}"
+    )
     for (shape, kind, values), (our_shape, our_kind, our_values) in zip(theirs, ours, strict=True):
         assert shape == our_shape and kind == our_kind
         tolerance = TOLERANCE.get(dtype, 1e-5)

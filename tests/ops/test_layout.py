@@ -1,0 +1,90 @@
+"""Layout, joining, padding and creation: what samples cannot show."""
+
+import mica
+import numpy as np
+import pytest
+
+
+def test_split_family_returns_views():
+    x = mica.arange(12).reshape(3, 4)
+    for pieces in (x.split(2), x.chunk(2, 1), x.unbind(), x.tensor_split(2, 1), x.hsplit(2), x.split([1, 2])):
+        assert isinstance(pieces, tuple)
+        assert all(p.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for p in pieces)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_pad_as_numpy(mode):
+    a = np.arange(24.0).reshape(1, 4, 6)
+    name = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}[mode]
+    ours = mica.nn.functional.pad(mica.from_numpy(a), (2, 3), mode=name)
+    assert np.array_equal(ours.numpy(), np.pad(a, ((0, 0), (0, 0), (2, 3)), mode=mode))
+
+
+def test_arange_and_friends():
+    assert mica.arange(5).dtype == mica.int64 and mica.arange(5.0).dtype == mica.float32
+    assert mica.arange(1, 6, 2).tolist() == [1, 3, 5] and mica.arange(5, 0, -2).tolist() == [5, 3, 1]
+    assert mica.linspace(0, 1, 5, dtype=mica.float64).tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert mica.linspace(3, 4, 1).tolist() == [3] and mica.linspace(3, 4, 0).shape == (0,)
+    assert mica.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert mica.tril_indices(3, 3, -1).tolist() == [[1, 2, 2], [0, 0, 1]]
+    with pytest.raises(RuntimeError, match="step must be nonzero"):
+        mica.arange(0, 5, 0)
+    with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+        mica.arange(0, 5, -1)
+
+
+def test_channels_last_is_kept():
+    x = mica.zeros(2, 3, 5, 7).to(memory_format=mica.channels_last)
+    assert x.stride() == (105, 1, 21, 3)
+    for y in (x + 1, x * x, x.clone(), x.exp(), mica.empty_like(x), x.to(mica.float64), x > 0):
+        assert y.is_contiguous(memory_format=mica.channels_last)
+
+
+def test_negative_strides_are_views():
+    x = mica.arange(10)
+    y = x[::-1]
+    assert y.stride() == (-1,) and y.tolist() == list(range(9, -1, -1)) and y.data_ptr() == x[9:].data_ptr()
+    y[0] = 100
+    assert x[9].item() == 100
+    assert x[8:2:-3].tolist() == [8, 5]
+    assert (y + y).tolist()[1] == 16 and y.sum().item() == x.sum().item()
+    assert y.contiguous().stride() == (1,)
+
+
+def test_a_resized_storage_is_seen_by_its_views():
+    x = mica.arange(4)
+    view = x[1:3]
+    x.resize_(1000)
+    x[1] = 77
+    assert view[0].item() == 77
+
+
+@pytest.mark.parametrize(
+    "call,error,words",
+    [
+        (lambda: mica.zeros(3).view(2), RuntimeError, "shape '[2]' is invalid for input of size 3"),
+        (lambda: mica.zeros(2, 3).t().view(6), RuntimeError, "view size is not compatible"),
+        (lambda: mica.zeros(-1), RuntimeError, "negative dimension"),
+        (lambda: mica.empty(2**40, 2**40), RuntimeError, "overflow"),
+        (lambda: mica.empty(2**50, dtype=mica.uint8), RuntimeError, "can't allocate memory"),
+        (lambda: mica.cat([mica.zeros(2, 3), mica.zeros(2, 4)]), RuntimeError, "Sizes of tensors must match"),
+        (lambda: mica.cat([]), (ValueError, RuntimeError), "non-empty"),
+        (
+            lambda: mica.stack([mica.zeros(2), mica.zeros(3)]),
+            RuntimeError,
+            "stack expects each tensor to be equal size",
+        ),
+        (lambda: mica.zeros(3).expand(2), RuntimeError, "must match the existing size"),
+        (lambda: mica.zeros(3).as_strided((5,), (2,)), RuntimeError, "out of bounds"),
+        (lambda: mica.zeros(3).as_strided((2,), (2**62,)), RuntimeError, "out of bounds"),
+        (lambda: mica.zeros(3).as_strided((2,), (-1,)), RuntimeError, "out of bounds"),
+        (lambda: mica.zeros(3).transpose(0, 3), IndexError, "Dimension out of range"),
+        (lambda: mica.zeros(2, 2).permute(0, 0), RuntimeError, "permute"),
+        (lambda: mica.zeros(3).unfold(0, 5, 1), RuntimeError, "maximum size"),
+        (lambda: mica.zeros(1).expand(3).add_(1), RuntimeError, "more than one element of the written-to tensor"),
+    ],
+)
+def test_bad_input_is_refused(call, error, words):
+    with pytest.raises(error) as e:
+        call()
+    assert words in str(e.value)

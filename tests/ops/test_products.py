@@ -1,0 +1,116 @@
+"""Products against NumPy: shapes, strides, dtypes, broadcasting, einsum's notation, errors."""
+
+import mica
+import numpy as np
+import pytest
+
+rng = np.random.default_rng(0)
+
+
+def both(*shape, dtype=np.float64):
+    a = rng.standard_normal(shape).astype(dtype)
+    return a, mica.from_numpy(a)
+
+
+def assert_equal(ours, theirs, rtol=1e-12):
+    np.testing.assert_allclose(ours.numpy(), theirs, rtol=rtol, atol=rtol)
+
+
+SHAPES = [
+    ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)),
+    ((2, 3, 4), (2, 4, 5)), ((1, 3, 4), (2, 4, 5)), ((6, 1, 3, 4), (2, 4, 5)), ((0, 4), (4, 5)), ((3, 0), (0, 5)), ((2, 0, 4), (4, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("left,right", SHAPES)
+def test_matmul_broadcasts_as_numpy(left, right):
+    (a, x), (b, y) = both(*left), both(*right)
+    assert_equal(x @ y, a @ b)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 16, 17, 31, 64, 65, 130])
+def test_mm_of_every_size_and_transposition(n):
+    (a, x), (b, y) = both(n, n + 3), both(n + 3, n + 1)
+    assert_equal(x @ y, a @ b)
+    assert_equal(y.t() @ x.t(), b.T @ a.T)
+    assert_equal(x[::-1] @ y[:, ::-1], a[::-1] @ b[:, ::-1])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "int8", "int16"])
+def test_integers_wrap_around(dtype):
+    a = rng.integers(0, 100, (7, 9)).astype(dtype)
+    b = rng.integers(0, 100, (9, 4)).astype(dtype)
+    with np.errstate(over="ignore"):
+        expected = (a.astype(np.int64) @ b.astype(np.int64)).astype(dtype)
+    assert (mica.from_numpy(a) @ mica.from_numpy(b)).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", [mica.bfloat16, mica.float16])
+def test_half_products_round_once(dtype):
+    _, x = both(33, 70)
+    _, y = both(70, 41)
+    x, y = x.to(dtype), y.to(dtype)
+    exact = x.double() @ y.double()
+    assert (x @ y).dtype == dtype
+    error = ((x @ y).double() - exact).abs()
+    step = exact.abs() * (2**-8 if dtype == mica.bfloat16 else 2**-11) + 1e-4
+    assert bool((error <= step).all())
+
+
+def test_complex():
+    a = rng.standard_normal((3, 4)) + 1j * rng.standard_normal((3, 4))
+    b = rng.standard_normal((4, 2)) + 1j * rng.standard_normal((4, 2))
+    x, y = mica.from_numpy(a), mica.from_numpy(b)
+    assert_equal(x @ y, a @ b)
+    assert_equal((x.conj() @ y).resolve_conj(), a.conj() @ b)
+    assert np.isclose(mica.vdot(x[0], x[1]).item(), np.vdot(a[0], a[1]))
+
+
+def test_addmm_with_zero_beta_does_not_read_self():
+    _, x = both(3, 4)
+    nan = mica.full((3, 3), float("nan"), dtype=mica.float64)
+    assert not mica.isnan(mica.addmm(nan, x, x.t(), beta=0)).any().item()
+    assert mica.isnan(mica.addmm(nan, x, x.t())).all().item()
+
+
+EQUATIONS = [
+    ("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk", (2, 3), (3, 4)), ("ii->i", (3, 3)), ("ii", (3, 3)), ("ij->ji", (2, 3)), ("ij->", (2, 3)),
+    ("bsh,bth->bst", (2, 5, 8), (2, 7, 8)), ("i,j->ij", (3,), (4,)), ("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 2)),
+    ("...chw,c->...hw", (2, 3, 4, 5), (3,)), ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("abc,cd,bde->ae", (2, 3, 4), (4, 5), (3, 5, 6)),
+    ("ij,ij->i", (3, 4), (3, 4)), ("a...,a...->...", (2, 3, 4), (2, 3, 4)), ("ijk,ik->ij", (2, 3, 4), (2, 4)), (" i j , j k -> i k ", (2, 3), (3, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("equation,shapes", [(e[0], e[1:]) for e in EQUATIONS])
+def test_einsum(equation, shapes):
+    pairs = [both(*s) for s in shapes]
+    assert_equal(
+        mica.einsum(equation, *[x for _, x in pairs]), np.einsum(equation.replace(" ", ""), *[a for a, _ in pairs])
+    )
+
+
+def test_tensordot_and_kron():
+    (a, x), (b, y) = both(3, 4, 5), both(4, 3, 2)
+    assert_equal(mica.tensordot(x, y, dims=([1, 0], [0, 1])), np.tensordot(a, b, axes=([1, 0], [0, 1])))
+    (a, x), (b, y) = both(2, 3), both(3, 2)
+    assert_equal(mica.tensordot(x, y, dims=1), np.tensordot(a, b, axes=1))
+    assert_equal(mica.kron(x, y), np.kron(a, b))
+
+
+@pytest.mark.parametrize(
+    "call,words",
+    [
+        (lambda: mica.ones(2, 3) @ mica.ones(2, 3), "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
+        (lambda: mica.ones(2, 3) @ mica.ones(3, 2, dtype=mica.float64), "same dtype"),
+        (lambda: mica.bmm(mica.ones(2, 3, 4), mica.ones(3, 4, 5)), "Expected size for first two dimensions of batch2"),
+        (lambda: mica.dot(mica.ones(2), mica.ones(3)), "inconsistent tensor size"),
+        (lambda: mica.einsum("ij,jk->il", mica.ones(2, 2), mica.ones(2, 2)), "does not appear"),
+        (lambda: mica.einsum("i?", mica.ones(2, 2)), "subscript"),
+        (lambda: mica.ones(2, 2, dtype=mica.bool) @ mica.ones(2, 2, dtype=mica.bool), "not implemented for 'Bool'"),
+        (lambda: mica.tensor(1.0) @ mica.ones(2), "at least 1D"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, words):
+    with pytest.raises(RuntimeError) as e:
+        call()
+    assert words in str(e.value)

@@ -1,0 +1,73 @@
+"""Sorting, selecting, searching and counting, at the level of operations."""
+
+import mica
+import numpy as np
+import pytest
+
+rng = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort_is_stable_along_any_dimension(dim, descending):
+    a = rng.integers(0, 5, (6, 7))
+    values, indices = mica.from_numpy(a).sort(dim, descending)
+    keys = -a if descending else a
+    expected = np.argsort(keys, dim, kind="stable")
+    assert indices.tolist() == expected.tolist()
+    assert values.tolist() == np.take_along_axis(a, expected, dim).tolist()
+    assert mica.argsort(mica.from_numpy(a), dim, descending).tolist() == expected.tolist()
+
+
+def test_nan_is_greatest_and_zero_dim_works():
+    values, indices = mica.tensor([1.0, float("nan"), -1.0, float("inf")]).sort()
+    assert values[:3].tolist() == [-1.0, 1.0, float("inf")] and indices.tolist() == [2, 0, 3, 1]
+    values, index = mica.tensor(3.0).sort()
+    assert values.item() == 3.0 and index.item() == 0 and values.dim() == 0
+
+
+def test_topk_kthvalue_median_mode():
+    a = rng.standard_normal((5, 9))
+    x = mica.from_numpy(a)
+    assert np.array_equal(x.topk(3).values.numpy(), -np.sort(-a, 1)[:, :3])
+    assert np.array_equal(x.topk(3, 0, False).values.numpy(), np.sort(a, 0)[:3])
+    assert np.array_equal(x.kthvalue(4).values.numpy(), np.sort(a, 1)[:, 3])
+    assert np.array_equal(x.median(1).values.numpy(), np.sort(a, 1)[:, 4])
+    assert x.median().item() == np.sort(a.ravel())[22]
+    assert mica.tensor([3, 1, 3, 2, 1]).mode().values.item() == 1
+    with pytest.raises(RuntimeError, match="k out of range"):
+        x.topk(10)
+
+
+def test_unique():
+    a = rng.integers(-3, 4, 50)
+    values, inverse, counts = mica.unique(mica.from_numpy(a), return_inverse=True, return_counts=True)
+    v, i, c = np.unique(a, return_inverse=True, return_counts=True)
+    assert values.tolist() == v.tolist() and inverse.tolist() == i.tolist() and counts.tolist() == c.tolist()
+    rows = mica.tensor([[1, 2], [0, 1], [1, 2]])
+    values, inverse = mica.unique(rows, dim=0, return_inverse=True)
+    assert values.tolist() == [[0, 1], [1, 2]] and inverse.tolist() == [1, 0, 1]
+    assert mica.unique_consecutive(mica.tensor([1, 1, 2, 1])).tolist() == [1, 2, 1]
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_searchsorted_and_bucketize(right):
+    edges, values = np.sort(rng.integers(0, 20, 10)), rng.integers(-2, 22, (3, 4))
+    expected = np.searchsorted(edges, values, "right" if right else "left")
+    assert mica.searchsorted(mica.from_numpy(edges), mica.from_numpy(values), right=right).tolist() == expected.tolist()
+    assert mica.bucketize(mica.from_numpy(values), mica.from_numpy(edges), right=right).tolist() == expected.tolist()
+
+
+def test_histograms_and_quantiles():
+    a = rng.standard_normal(200)
+    x = mica.from_numpy(a)
+    hist, edges = mica.histogram(x, 8)
+    h, e = np.histogram(a, 8)
+    assert hist.tolist() == h.tolist() and np.allclose(edges.numpy(), e)
+    assert mica.bincount(mica.tensor([1, 3, 1]), minlength=5).tolist() == [0, 2, 0, 1, 0]
+    q = np.array([0.1, 0.5, 0.93])
+    assert np.allclose(mica.quantile(x, mica.from_numpy(q)).numpy(), np.quantile(a, q))
+    for how in ("lower", "higher", "nearest", "midpoint"):
+        assert np.isclose(mica.quantile(x, 0.37, interpolation=how).item(), np.quantile(a, 0.37, method=how))
+    assert mica.histc(mica.tensor([1.0, 2, 1]), bins=4, min=0, max=3).tolist() == [0, 2, 1, 0]
+    assert mica.isin(mica.tensor([1, 2, 3]), mica.tensor([3, 1])).tolist() == [True, False, True]
