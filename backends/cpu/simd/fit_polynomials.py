@@ -38,7 +38,7 @@ class Problem:
 
     def errors(self, coefficients):
         out = []
-        for x, f, w in zip(self.xs, self.fs, self.ws):
+        for x, f, w in zip(self.xs, self.fs, self.ws, strict=False):
             p = mpf(0)
             for c in reversed(coefficients):
                 p = p * x + c
@@ -69,14 +69,18 @@ class Problem:
 
     def refit(self, coefficients, first):
         """The coefficients from first on, chosen anew by least squares with the earlier ones as they are."""
-        rest = [w * (f - sum(c * x**k for k, c in enumerate(coefficients[:first])))
-                for x, f, w in zip(self.xs, self.fs, self.ws)]
-        basis = [[float(w * x**k) for k in range(first, self.count)] for x, w in zip(self.xs, self.ws)]
+        rest = [
+            w * (f - sum(c * x**k for k, c in enumerate(coefficients[:first])))
+            for x, f, w in zip(self.xs, self.fs, self.ws, strict=False)
+        ]
+        basis = [[float(w * x**k) for k in range(first, self.count)] for x, w in zip(self.xs, self.ws, strict=False)]
         # What is left after the minimax coefficients is tiny, so doubles can solve for the change to them.
-        left = [float(r - sum(w * c * x ** (first + k) for k, c in enumerate(coefficients[first:])))
-                for r, x, w in zip(rest, self.xs, self.ws)]
+        left = [
+            float(r - sum(w * c * x ** (first + k) for k, c in enumerate(coefficients[first:])))
+            for r, x, w in zip(rest, self.xs, self.ws, strict=False)
+        ]
         change = numpy.linalg.lstsq(numpy.array(basis), numpy.array(left), rcond=None)[0]
-        return coefficients[:first] + [c + mpf(float(d)) for c, d in zip(coefficients[first:], change)]
+        return coefficients[:first] + [c + mpf(float(d)) for c, d in zip(coefficients[first:], change, strict=False)]
 
 
 def alternating_extrema(errors):
@@ -154,12 +158,35 @@ def exponentials(ctype, short):
     scalar(ctype, "kLog2E", round_to(ctype, 1 / ln2))
     parts(ctype, "kLn2", ln2, 2, 15 if short else 41)
     print("  // exp(r) = 1 + r + r^2 P(r);  expm1(r) = r + r^2 / 2 + r^3 P(r);  exp2(r) = 1 + r P(r)")
-    show(ctype, "kExp", *fit(ctype, lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.exp(r),
-                             -bound, bound, 5 if short else 10))
-    show(ctype, "kExpm1", *fit(ctype, lambda r: (mp.expm1(r) - r - r**2 / 2) / r**3, lambda r: r**3 / mp.expm1(r),
-                               -bound, bound, 5 if short else 11))
-    show(ctype, "kExp2", *fit(ctype, lambda r: mp.expm1(r * ln2) / r, lambda r: r / mpf(2) ** r,
-                              mpf("-0.5001"), mpf("0.5001"), 6 if short else 12))
+    show(
+        ctype,
+        "kExp",
+        *fit(ctype, lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.exp(r), -bound, bound, 5 if short else 10),
+    )
+    show(
+        ctype,
+        "kExpm1",
+        *fit(
+            ctype,
+            lambda r: (mp.expm1(r) - r - r**2 / 2) / r**3,
+            lambda r: r**3 / mp.expm1(r),
+            -bound,
+            bound,
+            5 if short else 11,
+        ),
+    )
+    show(
+        ctype,
+        "kExp2",
+        *fit(
+            ctype,
+            lambda r: mp.expm1(r * ln2) / r,
+            lambda r: r / mpf(2) ** r,
+            mpf("-0.5001"),
+            mpf("0.5001"),
+            6 if short else 12,
+        ),
+    )
 
 
 def logarithms(ctype, short):
@@ -167,16 +194,34 @@ def logarithms(ctype, short):
     parts(ctype, "kLog10EPair", 1 / mp.log(10), 2)
     parts(ctype, "kLog10Of2", mp.log10(2), 2, 15 if short else 41)
     print("  // log(1 + f) = f - f^2 / 2 + f^3 P(f) on [-1/4, 1/2]")
-    show(ctype, "kLog", *fit(ctype, lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3, lambda f: f**3 / mp.log1p(f),
-                             mpf("-0.25"), mpf("0.5"), 9 if short else 22))
-
+    show(
+        ctype,
+        "kLog",
+        *fit(
+            ctype,
+            lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3,
+            lambda f: f**3 / mp.log1p(f),
+            mpf("-0.25"),
+            mpf("0.5"),
+            9 if short else 22,
+        ),
+    )
 
     if not short:
         print("  // log(m) = 2 s + (2/3) s^3 + s^5 P(s^2) with s = (m - 1) / (m + 1)")
         parts(ctype, "kTwoThirds", mpf(2) / 3, 2)
-        show(ctype, "kLogOddTail", *fit(ctype, lambda u: 2 * (mp.atanh(mp.sqrt(u)) - mp.sqrt(u) - mp.sqrt(u) ** 3 / 3)
-                                        / mp.sqrt(u) ** 5, lambda u: mp.sqrt(u) ** 5 / (2 * mp.atanh(mp.sqrt(u))),
-                                        0, mpf("0.0401"), 10))
+        show(
+            ctype,
+            "kLogOddTail",
+            *fit(
+                ctype,
+                lambda u: 2 * (mp.atanh(mp.sqrt(u)) - mp.sqrt(u) - mp.sqrt(u) ** 3 / 3) / mp.sqrt(u) ** 5,
+                lambda u: mp.sqrt(u) ** 5 / (2 * mp.atanh(mp.sqrt(u))),
+                0,
+                mpf("0.0401"),
+                10,
+            ),
+        )
 
 
 def hyperbolics(ctype, short):
@@ -190,12 +235,24 @@ def circulars(ctype, short):
     parts(ctype, "kHalfPi", mp.pi / 2, 3)
     parts(ctype, "kQuarterPi", mp.pi / 4, 2)
     quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
-    print("  // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;")
+    print(
+        "  // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;"
+    )
     print("  // asin(x) = x + x^3 P(u) up to 1;  atan(x) = x + x^3 P(u) up to tan(pi / 8)")
     if not short:
         show(ctype, "kSin", *fit(ctype, *odd_tail(mp.sin), 0, quarter, 6))
-        show(ctype, "kCos", *fit(ctype, lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
-                                 lambda u: u**2 / mp.cos(mp.sqrt(u)), 0, quarter, 6))
+        show(
+            ctype,
+            "kCos",
+            *fit(
+                ctype,
+                lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
+                lambda u: u**2 / mp.cos(mp.sqrt(u)),
+                0,
+                quarter,
+                6,
+            ),
+        )
         show(ctype, "kTan", *fit(ctype, *odd_tail(mp.tan), 0, quarter, 14))
     show(ctype, "kAsin", *fit(ctype, *odd_tail(mp.asin), 0, mpf("0.25"), 5 if short else 12))
     show(ctype, "kAtan", *fit(ctype, *odd_tail(mp.atan), 0, (mp.sqrt(2) - 1) ** 2, 5 if short else 11))
@@ -211,13 +268,36 @@ def gaussians(ctype, short):
 
     print("  // erf(x) = x + x P(x^2) up to 1;  exp(t^2) erfc(t) = P((t - pole) / (t + pole)) / (t + pole)")
     scalar(ctype, "kErfcxPole", pole)
-    show(ctype, "kErf", *fit(ctype, lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
-                             lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 0, 1, 7 if short else 15))
+    show(
+        ctype,
+        "kErf",
+        *fit(
+            ctype,
+            lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
+            lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)),
+            0,
+            1,
+            7 if short else 15,
+        ),
+    )
     print("  // the Gaussian's integral from 0 to t is t P(t^2), t up to 1")
-    show(ctype, "kGaussian", *fit(ctype, lambda u: mp.erf(mp.sqrt(u / 2)) / mp.sqrt(u) / 2,
-                                  lambda u: mp.sqrt(u) / mp.erfc(mp.sqrt(u / 2)) * 2, 0, 1, 6 if short else 13))
-    show(ctype, "kErfcx", *fit(ctype, scaled, lambda z: 1 / scaled(z), -1, (end - pole) / (end + pole),
-                               10 if short else 26))
+    show(
+        ctype,
+        "kGaussian",
+        *fit(
+            ctype,
+            lambda u: mp.erf(mp.sqrt(u / 2)) / mp.sqrt(u) / 2,
+            lambda u: mp.sqrt(u) / mp.erfc(mp.sqrt(u / 2)) * 2,
+            0,
+            1,
+            6 if short else 13,
+        ),
+    )
+    show(
+        ctype,
+        "kErfcx",
+        *fit(ctype, scaled, lambda z: 1 / scaled(z), -1, (end - pole) / (end + pole), 10 if short else 26),
+    )
 
 
 def floats_through_doubles():
@@ -226,15 +306,41 @@ def floats_through_doubles():
     half_turn = (mp.pi / 2 * mpf("1.0001")) ** 2
     quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
     print("  // sin(x) = x P(x^2) up to pi / 2;  tan(x) = x P(x^2) up to pi / 4")
-    show("double", "kSin", *fit("double", lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u),
-                                lambda u: mp.sqrt(u) / mp.sin(mp.sqrt(u)), 0, half_turn, 5))
-    show("double", "kTan", *fit("double", lambda u: mp.tan(mp.sqrt(u)) / mp.sqrt(u),
-                                lambda u: mp.sqrt(u) / mp.tan(mp.sqrt(u)), 0, quarter, 8))
+    show(
+        "double",
+        "kSin",
+        *fit(
+            "double",
+            lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u),
+            lambda u: mp.sqrt(u) / mp.sin(mp.sqrt(u)),
+            0,
+            half_turn,
+            5,
+        ),
+    )
+    show(
+        "double",
+        "kTan",
+        *fit(
+            "double",
+            lambda u: mp.tan(mp.sqrt(u)) / mp.sqrt(u),
+            lambda u: mp.sqrt(u) / mp.tan(mp.sqrt(u)),
+            0,
+            quarter,
+            8,
+        ),
+    )
     print("  // log2(1 + f) = f P(f) on [-1/4, 1/2];  exp2(r) = P(r)")
-    show("double", "kLog2", *fit("double", lambda f: mp.log1p(f) / f / ln2, lambda f: ln2 * f / mp.log1p(f),
-                                 mpf("-0.25"), mpf("0.5"), 15))
-    show("double", "kExp2", *fit("double", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r,
-                                 mpf("-0.5001"), mpf("0.5001"), 8))
+    show(
+        "double",
+        "kLog2",
+        *fit("double", lambda f: mp.log1p(f) / f / ln2, lambda f: ln2 * f / mp.log1p(f), mpf("-0.25"), mpf("0.5"), 15),
+    )
+    show(
+        "double",
+        "kExp2",
+        *fit("double", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r, mpf("-0.5001"), mpf("0.5001"), 8),
+    )
 
 
 def exact_centre(f, low, high):
@@ -245,28 +351,35 @@ def exact_centre(f, low, high):
 
 def tanh_pieces():
     """tanh(centre + r) = value + r P(r) on quarters of binades from 2^-4 to 10; below 2^-4, tanh(r) = r + r P(r)."""
-    pieces = [[mpf(0), mpf(0)] + fit("float", lambda r: mp.tanh(r) / r - 1, lambda r: r / mp.tanh(r),
-                                     mpf("1e-9"), mpf(1) / 16, 5)[0]]
+    pieces = [
+        [mpf(0), mpf(0)]
+        + fit("float", lambda r: mp.tanh(r) / r - 1, lambda r: r / mp.tanh(r), mpf("1e-9"), mpf(1) / 16, 5)[0]
+    ]
     for binade in range(-4, 4):
         for quarter in range(4 if binade < 3 else 1):
             low, high = (mpf(2) ** binade * (1 + mpf(quarter + k) / 4) for k in (0, 1))
             c = exact_centre(mp.tanh, low, high)
             v = round_to("float", mp.tanh(c))
-            coefficients, error = fit("float", lambda r: (mp.tanh(c + r) - mp.tanh(c)) / r,
-                                      lambda r: r / mp.tanh(c + r), low - c, high - c, 5)
+            coefficients, error = fit(
+                "float", lambda r: (mp.tanh(c + r) - mp.tanh(c)) / r, lambda r: r / mp.tanh(c + r), low - c, high - c, 5
+            )
             assert error < mpf(2) ** -26, (binade, quarter, mp.log(error, 2))
             pieces.append([c, v] + coefficients)
     pieces += [pieces[-1]] * (32 - len(pieces))
     print("  static constexpr int kCount = 7;")
     print("  alignas(64) static constexpr float kTable[kCount][32] = {")
-    for row in zip(*pieces):
+    for row in zip(*pieces, strict=False):
         print("      {\n" + wrapped("float", row, "          ") + "},")
     print("  };")
 
 
 if __name__ == "__main__":
-    print("// Written by fit_polynomials.py: minimax polynomials, lowest power first, and constants split into parts whose")
-    print("// sum is exact. Beside a polynomial stands the largest relative error that it alone brings to its function.")
+    print(
+        "// Written by fit_polynomials.py: minimax polynomials, lowest power first, and constants split into parts whose"
+    )
+    print(
+        "// sum is exact. Beside a polynomial stands the largest relative error that it alone brings to its function."
+    )
     print("// clang-format off\n#pragma once\n\nnamespace mica::cpu {\n\ntemplate <class T>\nstruct Polynomials;")
     for ctype in ("float", "double"):
         print(f"\ntemplate <>\nstruct Polynomials<{ctype}> {{")
@@ -275,6 +388,8 @@ if __name__ == "__main__":
         print("};")
     print("\n// Evaluated in double for a float result.\nstruct PolynomialsThroughDouble {")
     floats_through_doubles()
-    print("};\n\n// Rows: centre, value, then the coefficients of P, lowest power first; a column per piece.\nstruct TanhPieces {")
+    print(
+        "};\n\n// Rows: centre, value, then the coefficients of P, lowest power first; a column per piece.\nstruct TanhPieces {"
+    )
     tanh_pieces()
     print("};\n\n}  // namespace mica::cpu")
