@@ -7,15 +7,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cpu/reduce/extremum_runs-inl.h"
+#include "backends/cpu/reduce/exp_columns-inl.h"
 #include "backends/cpu/reduce/reduction-inl.h"
-#include "backends/cpu/simd/exp-inl.h"
 #include "backends/cpu/simd_register.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// The sum of exp(x - largest), where no x is larger.
+// The sum of exp(x - largest), where no x is larger. What follows x is fetched meanwhile, so that arithmetic overlaps with memory.
 template <class T>
 HWY_INLINE T sum_of_exponentials(const T* x, int64_t n, T largest) {
   const hn::ScalableTag<T> d;
@@ -25,6 +24,7 @@ HWY_INLINE T sum_of_exponentials(const T* x, int64_t n, T largest) {
   V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    for (int64_t k = 0; k < 4 * lanes; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(x + n + i + k);
     s0 = hn::Add(s0, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), shift)));
     s1 = hn::Add(s1, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift)));
     s2 = hn::Add(s2, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 2 * lanes), shift)));
@@ -64,28 +64,14 @@ struct LogSumExp {
   }
 
   static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
-    constexpr int64_t kBlock = 256, kRows = 16;
-    alignas(64) T largest[kBlock], sum[kBlock];
-    const hn::ScalableTag<T> d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (int64_t from = 0; from < count; from += kRows) {
-      const int64_t rows = std::min(kRows, count - from);
-      for (int64_t j = 0; j < columns; j += kBlock) {
-        const int64_t n = std::min(kBlock, columns - j);
-        const T* p = x + from * row_stride + j;
-        for (int64_t i = 0; i < kBlock; ++i) {
-          largest[i] = i < n ? p[i] : T(0);
-          sum[i] = 0;
-        }
-        extreme_of_columns<Extreme::Max>(largest, p + row_stride, n, row_stride, rows - 1);
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t i = 0; i < n; i += lanes) {
-            const auto v = load_first(d, p + r * row_stride + i, std::min(lanes, n - i));
-            const auto e = exp_nonpositive(d, hn::Sub(v, hn::Load(d, largest + i)));
-            hn::Store(hn::Add(hn::Load(d, sum + i), e), d, sum + i);
-          }
-        for (int64_t i = 0; i < n; ++i) merge(a[j + i], {largest[i], sum[i]});
-      }
+    using Columns = ColumnExponentials<T>;
+    Columns block;
+    for (int64_t j = 0; j < columns; j += Columns::kColumns) {
+      const int64_t n = std::min(Columns::kColumns, columns - j);
+      block.start(n);
+      for (int64_t r = 0; r < count; r += Columns::kRows)
+        block.add_rows(x + r * row_stride + j, n, row_stride, std::min(Columns::kRows, count - r));
+      for (int64_t i = 0; i < n; ++i) merge(a[j + i], {block.largest[i], block.sum[i]});
     }
   }
 

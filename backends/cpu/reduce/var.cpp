@@ -30,7 +30,7 @@ struct Var {
   static void row(Moments& a, const T* x, int64_t n, int64_t, const void*) { add_run(a, x, n); }
 
   static void columns(Moments* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
-    constexpr int64_t kBlock = 256, kRows = sizeof(T) == 4 ? 1024 : 128;
+    constexpr int64_t kBlock = 512, kRows = sizeof(T) == 4 ? 1024 : 128;
     alignas(64) double shift[kBlock], sum[kBlock], squares[kBlock];
     for (int64_t from = 0; from < count; from += kRows) {
       const int64_t rows = std::min(kRows, count - from);
@@ -41,14 +41,21 @@ struct Var {
           shift[i] = static_cast<double>(p[i]);
           sum[i] = squares[i] = 0;
         }
-        for (int64_t r = 1; r < rows; ++r) {
-          const T* q = p + r * row_stride;
+        int64_t r = 1;
+        for (; r + 4 <= rows; r += 4) {
+          const T *q0 = p + r * row_stride, *q1 = q0 + row_stride, *q2 = q1 + row_stride, *q3 = q2 + row_stride;
           for (int64_t i = 0; i < n; ++i) {
-            const double v = static_cast<double>(q[i]) - shift[i];
+            const double v0 = q0[i] - shift[i], v1 = q1[i] - shift[i], v2 = q2[i] - shift[i], v3 = q3[i] - shift[i];
+            sum[i] += (v0 + v1) + (v2 + v3);
+            squares[i] += (v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3);
+          }
+        }
+        for (; r < rows; ++r)
+          for (int64_t i = 0; i < n; ++i) {
+            const double v = p[r * row_stride + i] - shift[i];
             sum[i] += v;
             squares[i] += v * v;
           }
-        }
         for (int64_t i = 0; i < n; ++i) a[j + i].add(moments_from_sums(static_cast<double>(rows), shift[i], sum[i], squares[i]));
       }
     }

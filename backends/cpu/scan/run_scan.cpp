@@ -71,8 +71,10 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
   const Dim columns = others[column];
   std::copy(others + column + 1, others + count, others + column);
   --count;
-  const int64_t blocks = (columns.size + kScanColumns - 1) / kScanColumns, outer = rows / columns.size;
-  const int64_t cost = scanned.size * std::min(columns.size, kScanColumns);
+  // Blocks as wide as the cache allows, for long runs of memory, but enough of them for all threads.
+  const int64_t per_thread = (rows + get_num_threads() - 1) / get_num_threads();
+  const int64_t width = std::min({columns.size, kScanColumns, std::max<int64_t>(64, (per_thread + 63) / 64 * 64)});
+  const int64_t blocks = (columns.size + width - 1) / width, outer = rows / columns.size, cost = scanned.size * width;
   parallel_for(0, outer * blocks, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       Position at = origin;
@@ -81,9 +83,9 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
         at.move(others[d], rest % others[d].size, nout);
         rest /= others[d].size;
       }
-      const int64_t first = i % blocks * kScanColumns;
+      const int64_t first = i % blocks * width;
       at.move(columns, first, nout);
-      scan.columns(at.in, scanned.in, at.out, scanned.out, scanned.size, std::min(kScanColumns, columns.size - first));
+      scan.columns(at.in, scanned.in, at.out, scanned.out, scanned.size, std::min(width, columns.size - first));
     }
   });
 }

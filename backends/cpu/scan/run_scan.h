@@ -7,7 +7,7 @@
 
 namespace mica::cpu {
 
-inline constexpr int64_t kScanColumns = 256;  // the widest block of columns
+inline constexpr int64_t kScanColumns = 1024;  // the widest block of columns
 
 // Strides in bytes, of either sign.
 struct Scan {

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// out = (x - mean) rstd weight + bias, where null parameters are one and zero.
+// out = (x - mean) rstd weight + bias, where null parameters are one and zero. The row after x is fetched meanwhile.
 template <bool kWeight, bool kBias, class C>
 HWY_INLINE void normalize_run(const C* x, int64_t n, C mean, C rstd, const C* weight, const C* bias, C* out) {
   const hn::ScalableTag<C> d;
@@ -24,6 +24,7 @@ HWY_INLINE void normalize_run(const C* x, int64_t n, C mean, C rstd, const C* we
   const auto vmean = hn::Set(d, mean), vrstd = hn::Set(d, rstd);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
+    __builtin_prefetch(x + n + i);
     auto v = hn::Mul(hn::Sub(hn::LoadU(d, x + i), vmean), vrstd);
     if constexpr (kWeight && kBias) {
       v = hn::MulAdd(v, hn::LoadU(d, weight + i), hn::LoadU(d, bias + i));

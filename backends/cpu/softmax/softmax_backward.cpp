@@ -100,11 +100,11 @@ void run(const char* op, const TensorView& grad_self, const TensorView& grad, co
                    [&](int64_t begin, int64_t end) { backward_rows<kLog>(g, y, result, begin, end, n); });
       return;
     }
-    const int64_t blocks = (inner + kSoftmaxColumns - 1) / kSoftmaxColumns, width = std::min(inner, kSoftmaxColumns);
+    const int64_t width = around.block_width(), blocks = (inner + width - 1) / width;
     parallel_for(0, around.outer * blocks, std::max<int64_t>(1, kSoftmaxGrain / (n * width)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t column = i % blocks * kSoftmaxColumns, at = i / blocks * n * inner + column;
-        backward_columns<kLog>(g + at, y + at, result + at, n, inner, std::min(kSoftmaxColumns, inner - column));
+        const int64_t column = i % blocks * width, at = i / blocks * n * inner + column;
+        backward_columns<kLog>(g + at, y + at, result + at, n, inner, std::min(width, inner - column));
       }
     });
   });
