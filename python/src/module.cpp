@@ -2,6 +2,7 @@
 #include "backend_module.h"
 #include "exceptions.h"
 #include "entry.h"
+#include "foreign_memory.h"
 #include "mica/parallel.h"
 #include "node_object.h"
 #include "tensor_autograd.h"
@@ -121,7 +122,7 @@ static int execute(PyObject* module) {
   const bool ready = add_exceptions(module) && install_warning_handler() && add_dtypes(module) && add_device(module) &&
                      add_layouts(module) && add_size(module) && add_type_limits(module) && add_torch_function(module) &&
                      add_tensor(module) && add_generator(module) && add_node(module) && add_autograd(module) &&
-                     add_tensor_constructors(module) && PyModule_AddFunctions(module, functions) == 0 &&
+                     add_tensor_constructors(module) && add_interop(module) && PyModule_AddFunctions(module, functions) == 0 &&
                      add_backends(module) && add_entries(module);
   return ready ? 0 : -1;
 }

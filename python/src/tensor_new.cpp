@@ -3,15 +3,15 @@
 #include <cstring>
 
 #include "entry.h"
+#include "foreign_memory.h"
 #include "mica/warning.h"
 
 namespace mica::python {
 
 // ---- nested sequences
 
-static bool is_sequence(PyObject* o) {
-  return PySequence_Check(o) && !is_tensor(o) && !PyUnicode_Check(o) && !PyBytes_Check(o);
-}
+// A tensor stands for its one element; a NumPy scalar is a number though it can be asked for items.
+static bool is_sequence(PyObject* o) { return PySequence_Check(o) && !is_tensor(o) && !is_numpy_scalar(o); }
 
 static constexpr size_t kMaxNesting = 128;
 
@@ -23,13 +23,12 @@ static DimVector nested_sizes(PyObject* data) {
     Py_ssize_t n = PySequence_Size(current.get());
     if (n < 0) throw PythonError();
     sizes.push_back(n);
-    MICA_CHECK_KIND(sizes.size() <= kMaxNesting, Value, "too many dimensions '", Py_TYPE(data)->tp_name, "'");
+    // A string's items are strings, without end.
+    MICA_CHECK_KIND(sizes.size() <= kMaxNesting && !PyUnicode_Check(current.get()), Value, "too many dimensions '",
+                    Py_TYPE(current.get())->tp_name, "'");
     if (n == 0) return sizes;
     current = Owned(checked(PySequence_GetItem(current.get(), 0)));
   }
-  // A tensor inside a list gives its dimensions too; only a single element can be read from it.
-  if (is_tensor(current.get()) && !sizes.empty())
-    for (int64_t extent : unwrap(current.get()).sizes()) sizes.push_back(extent);
   return sizes;
 }
 
@@ -78,27 +77,33 @@ static void store(char* p, DType dtype, const Scalar& s) {
   }
 }
 
+// The number that `o` is, with torch's errors for what is none.
+static Scalar number_for(PyObject* o, DType dtype) {
+  const bool integral = is_integral(dtype);
+  if (is_tensor(o)) {
+    const Tensor& t = unwrap(o);
+    if (t.numel() == 1) return t.item();
+    if (integral)
+      fail(ErrorKind::Type,
+           cat("only integer tensors of a single element can be converted to an index; to join tensors of ", t.numel(),
+               " elements use torch.stack"));
+    fail(ErrorKind::Value, cat("only one element tensors can be converted to Python scalars; to join tensors of ",
+                               t.numel(), " elements use torch.stack"));
+  }
+  if (!is_number_like(o))
+    fail(ErrorKind::Type, integral ? cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as an integer")
+                                   : cat("must be real number, not ", Py_TYPE(o)->tp_name));
+  int overflow = 0;
+  if (PyLong_Check(o) && integral && dtype != DType::UInt64) PyLong_AsLongLongAndOverflow(o, &overflow);
+  MICA_CHECK_KIND(!overflow, Value, "Overflow when unpacking long long");
+  return scalar_from_object(o);
+}
+
 // Writes the numbers of `o` in row-major order from `p` on; returns where the next one goes.
 static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtype, char* p) {
   if (dim == sizes.size()) {
-    if (is_sequence(o) || PyUnicode_Check(o))
-      fail(ErrorKind::Value,
-           cat("only one element tensors can be converted to Python scalars, got ", Py_TYPE(o)->tp_name));
-    if (!is_number_like(o)) {
-      if (!is_tensor(o)) fail(ErrorKind::Type, cat("must be real number, not ", Py_TYPE(o)->tp_name));
-      MICA_CHECK_KIND(unwrap(o).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
-    }
-    store(p, dtype, is_tensor(o) ? unwrap(o).item() : scalar_from_object(o));
+    store(p, dtype, number_for(o, dtype));
     return p + mica::element_size(dtype);
-  }
-  if (is_tensor(o)) {
-    Tensor flat =
-        mica::contiguous(mica::to(unwrap(o), TensorOptions(dtype).with_device(kCPU), false, false, std::nullopt),
-                         MemoryFormat::Contiguous);
-    MICA_CHECK_KIND(flat.sizes() == IntArrayRef(sizes.slice(dim, sizes.size() - dim)), Value,
-                    "expected sequence of equal sizes at dim ", dim);
-    std::memcpy(p, flat.data_ptr(), static_cast<size_t>(flat.nbytes()));
-    return p + flat.nbytes();
   }
   if (!is_sequence(o)) fail(ErrorKind::Type, cat("not a sequence"));
   Owned items(checked(PySequence_Fast(o, "not a sequence")));
@@ -122,65 +127,18 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
   return p;
 }
 
-// ---- buffers: bytes, bytearray, array.array, NumPy arrays
-
-static DType dtype_of_format(const char* format, Py_ssize_t itemsize) {
-  if (!format) return DType::UInt8;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;
-  const std::string_view f = format;
-  if (f == "?") return DType::Bool;
-  if (f == "e") return DType::Float16;
-  if (f == "f") return DType::Float32;
-  if (f == "d") return DType::Float64;
-  if (f == "Zf") return DType::Complex64;
-  if (f == "Zd") return DType::Complex128;
-  static constexpr DType kSigned[] = {DType::Int8, DType::Int16, DType::Int32, DType::Int64};
-  static constexpr DType kUnsigned[] = {DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64};
-  const int log2 = itemsize == 1 ? 0 : itemsize == 2 ? 1 : itemsize == 4 ? 2 : itemsize == 8 ? 3 : -1;
-  if (log2 >= 0 && f.size() == 1) {
-    if (std::strchr("bhilqn", f[0])) return kSigned[log2];
-    if (std::strchr("BHILQNc", f[0])) return kUnsigned[log2];
-  }
-  return DType::Undefined;
-}
-
-class Buffer {
- public:
-  explicit Buffer(PyObject* o) {
-    if (PyObject_GetBuffer(o, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) throw PythonError();
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { PyBuffer_Release(&view); }
-  Py_buffer view;
-};
-
-// The buffer's elements in a contiguous tensor on the CPU.
-static Tensor tensor_from_buffer(PyObject* o) {
-  Buffer buffer(o);
-  DType dtype = dtype_of_format(buffer.view.format, buffer.view.itemsize);
-  if (dtype == DType::Undefined)
-    fail(ErrorKind::Type,
-         cat("can't convert elements of format '", buffer.view.format,
-             "' to a tensor. The supported types "
-             "are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, "
-             "uint32, uint16, uint8, and bool."));
-  DimVector sizes;
-  for (int i = 0; i < buffer.view.ndim; ++i) sizes.push_back(buffer.view.shape[i]);
-  Tensor t = mica::empty(sizes, TensorOptions(dtype).with_device(kCPU), std::nullopt);
-  if (t.numel() && PyBuffer_ToContiguous(t.data_ptr(), &buffer.view, buffer.view.len, 'C') < 0) throw PythonError();
-  return t;
-}
-
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device device) {
   NoGradGuard no_history;
   Tensor t;
   if (is_tensor(data)) {
     t = mica::clone(unwrap(data), std::nullopt);
-  } else if (PyObject_CheckBuffer(data) && !is_numpy_scalar(data)) {
-    t = tensor_from_buffer(data);
+  } else if (is_numpy_array(data)) {
+    t = mica::clone(tensor_from_numpy(data), std::nullopt);
+  } else if (!is_numpy_scalar(data) && has_dlpack(data)) {
+    t = mica::clone(tensor_from_dlpack(data, std::nullopt, std::nullopt), std::nullopt);
   } else {
-    if (PyUnicode_Check(data)) fail(ErrorKind::Type, "new(): invalid data type 'str'");
+    if (PyUnicode_Check(data) || PyBytes_Check(data))
+      fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
     if (wanted == DType::Undefined) wanted = default_dtype();
@@ -228,35 +186,55 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   return raise_current_exception();
 }
 
-// ---- torch.Tensor(...), the constructor of old: sizes or data
+// ---- torch.Tensor(...), torch.LongTensor(...), x.new(...): the constructors of old, from sizes or data
 
-static Tensor legacy_tensor(PyObject* args) {
-  const Py_ssize_t n = PyTuple_GET_SIZE(args);
-  const TensorOptions options = TensorOptions(default_dtype());
-  if (n == 1) {
-    PyObject* only = PyTuple_GET_ITEM(args, 0);
-    if (is_tensor(only)) return mica::alias(mica::detach(unwrap(only)));
-    if (Py_TYPE(only) != size_type && !is_int_like(only))
-      return tensor_from_data(only, default_dtype(), default_device());
-  }
-  PyObject* sizes = n == 1 && Py_TYPE(PyTuple_GET_ITEM(args, 0)) == size_type ? PyTuple_GET_ITEM(args, 0) : args;
+static DimVector legacy_sizes(PyObject* sizes) {
   DimVector dims;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
     PyObject* item = PyTuple_GET_ITEM(sizes, i);
     if (!is_int_like(item))
-      fail(ErrorKind::Type, cat("new() received an invalid combination of arguments: size ", i, " must be int, not ",
-                                Py_TYPE(item)->tp_name));
+      fail(ErrorKind::Type, cat("new(): argument 'size' failed to unpack the object at pos ", i + 1,
+                                " with error \"type must be tuple of ints,but got ", Py_TYPE(item)->tp_name, "\""));
     dims.push_back(int_from_object(item));
   }
-  if (n == 0) dims.push_back(0);
-  return mica::empty(dims, options, std::nullopt);
+  return dims;
+}
+
+// `exact`: a tensor given must have the dtype, as the typed constructors want it; torch.Tensor(x) takes any.
+static Tensor legacy_tensor(PyObject* args, DType dtype, Device device, bool exact) {
+  const TensorOptions options = TensorOptions(dtype).with_device(device);
+  const Py_ssize_t n = PyTuple_GET_SIZE(args);
+  if (n == 0) return mica::empty(IntArrayRef(int64_t{0}), options, std::nullopt);
+  PyObject* first = PyTuple_GET_ITEM(args, 0);
+  if (n == 1 && Py_TYPE(first) == size_type) return mica::empty(legacy_sizes(first), options, std::nullopt);
+  if (n > 1 || is_int_like(first)) return mica::empty(legacy_sizes(args), options, std::nullopt);
+  if (is_tensor(first)) {
+    const Tensor& given = unwrap(first);
+    MICA_CHECK_KIND(!exact || (given.dtype() == dtype && given.device() == device), Type, "expected torch.",
+                    info(dtype).legacy, "Tensor (got torch.", info(given.dtype()).legacy,
+                    "Tensor); convert with .to(torch.", name(dtype), ")");
+    return mica::alias(mica::detach(given));
+  }
+  if (!PySequence_Check(first))
+    fail(ErrorKind::Type, cat("new(): data must be a sequence (got ", Py_TYPE(first)->tp_name, ")"));
+  return tensor_from_data(first, dtype, device);
 }
 
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
   PyObject* data = kwargs && PyTuple_GET_SIZE(args) == 0 ? PyDict_GetItemString(kwargs, "data") : nullptr;
   Owned packed(data ? PyTuple_Pack(1, data) : Py_NewRef(args));
-  Tensor t = legacy_tensor(checked(packed.get()));
+  Tensor t = legacy_tensor(checked(packed.get()), default_dtype(), default_device(), false);
   return type == tensor_type ? wrap(std::move(t)) : wrap_as(type, std::move(t));
+} catch (...) {
+  return raise_current_exception();
+}
+
+// _legacy_new(dtype, device, args)
+static PyObject* legacy_new(PyObject*, PyObject* args) try {
+  PyObject *dtype, *device, *given;
+  if (!PyArg_ParseTuple(args, "O!O!O!", dtype_type, &dtype, device_type, &device, &PyTuple_Type, &given))
+    return nullptr;
+  return wrap(legacy_tensor(given, dtype_of_object(dtype), device_from_object(device), true));
 } catch (...) {
   return raise_current_exception();
 }
@@ -264,6 +242,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
 bool add_tensor_constructors(PyObject* module) {
   static PyMethodDef functions[] = {{"tensor", as_cfunction(tensor), METH_FASTCALL | METH_KEYWORDS,
                                      "A new tensor of the numbers in nested sequences; always a copy."},
+                                    {"_legacy_new", legacy_new, METH_VARARGS, nullptr},
                                     {}};
   return PyModule_AddFunctions(module, functions) == 0;
 }

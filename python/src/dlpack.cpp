@@ -1,0 +1,295 @@
+// DLPack: tensors handed to and taken from other libraries in the process, without a copy.
+#include "dlpack.h"
+
+#include "core/geometry.h"
+#include "entry.h"
+#include "foreign_memory.h"
+
+namespace mica::python {
+
+using namespace dlpack;
+
+// ---- element types and devices
+
+static DLDataType data_type_of(DType dtype) {
+  const auto bits = static_cast<uint8_t>(8 * element_size(dtype));
+  switch (dtype) {
+    case DType::Bool:
+      return {kDLBool, bits, 1};
+    case DType::BFloat16:
+      return {kDLBfloat, bits, 1};
+    case DType::Float8_e4m3fn:
+      return {kDLFloat8_e4m3fn, bits, 1};
+    case DType::Float8_e4m3fnuz:
+      return {kDLFloat8_e4m3fnuz, bits, 1};
+    case DType::Float8_e5m2:
+      return {kDLFloat8_e5m2, bits, 1};
+    case DType::Float8_e5m2fnuz:
+      return {kDLFloat8_e5m2fnuz, bits, 1};
+    default:
+      break;
+  }
+  if (is_complex(dtype)) return {kDLComplex, bits, 1};
+  if (is_floating(dtype)) return {kDLFloat, bits, 1};
+  return {info(dtype).is_signed ? kDLInt : kDLUInt, bits, 1};
+}
+
+static DType dtype_of(DLDataType type) {
+  MICA_CHECK_KIND(type.lanes == 1, Buffer, "ATen does not support lanes != 1: the elements come in vectors of ",
+                  type.lanes);
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const DLDataType known = data_type_of(static_cast<DType>(i));
+    if (known.code == type.code && known.bits == type.bits) return static_cast<DType>(i);
+  }
+  fail(ErrorKind::Buffer, cat("Unsupported DLPack element type: code ", static_cast<int>(type.code), ", ",
+                              static_cast<int>(type.bits), " bits"));
+}
+
+static DLDevice device_of(const Tensor& x) {
+  const Device device = x.device();
+  MICA_CHECK_KIND(device.is_cpu() || device.is_cuda(), Buffer, "Cannot pack tensors on ", device);
+  return {device.is_cpu() ? kDLCPU : kDLCUDA, device.is_cpu() ? 0 : std::max<int32_t>(device.index, 0)};
+}
+
+static Device device_of(DLDevice device) {
+  switch (device.device_type) {
+    case kDLCPU:
+    case kDLCUDAHost:
+      return kCPU;
+    case kDLCUDA:
+      return Device(DeviceType::CUDA, static_cast<int8_t>(device.device_id));
+    default:
+      fail(ErrorKind::Buffer, cat("Unsupported device_type: ", device.device_type));
+  }
+}
+
+// ---- export
+
+// What a capsule points to: the structure, and the tensor whose sizes and strides it names.
+template <class Managed>
+struct Exported {
+  Managed managed{};
+  Tensor tensor;
+  explicit Exported(const Tensor& x) : tensor(x) {
+    DLTensor& t = managed.dl_tensor;
+    t.data = x.numel() ? x.data_ptr() : nullptr;
+    t.device = device_of(x);
+    t.ndim = static_cast<int32_t>(x.dim());
+    t.dtype = data_type_of(x.dtype());
+    t.shape = const_cast<int64_t*>(x.sizes().data());
+    t.strides = const_cast<int64_t*>(x.strides().data());
+    managed.manager_ctx = this;
+    managed.deleter = [](Managed* self) { delete static_cast<Exported*>(self->manager_ctx); };
+  }
+};
+
+static constexpr const char* kName = "dltensor";
+static constexpr const char* kVersionedName = "dltensor_versioned";
+
+template <class Managed>
+static void delete_unused(PyObject* capsule, const char* name) {
+  // A consumer has renamed the capsule and calls the deleter itself.
+  if (!PyCapsule_IsValid(capsule, name)) return;
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (managed->deleter) managed->deleter(managed);
+}
+
+static PyObject* export_capsule(const Tensor& x, bool versioned, bool copied) {
+  // An alias of its own: sizes and strides must not change under the consumer.
+  Tensor alias =
+      Tensor::adopt(TensorImpl::create(x.storage(), x.dtype(), x.device(), x.sizes(), x.strides(), x.storage_offset()));
+  if (!versioned) {
+    auto exported = std::make_unique<Exported<DLManagedTensor>>(alias);
+    PyObject* capsule = checked(PyCapsule_New(&exported->managed, kName,
+                                              [](PyObject* unused) { delete_unused<DLManagedTensor>(unused, kName); }));
+    exported.release();
+    return capsule;
+  }
+  auto exported = std::make_unique<Exported<DLManagedTensorVersioned>>(alias);
+  exported->managed.version = {kMajorVersion, kMinorVersion};
+  exported->managed.flags = copied ? kFlagIsCopied : 0;
+  PyObject* capsule = checked(PyCapsule_New(&exported->managed, kVersionedName, [](PyObject* unused) {
+    delete_unused<DLManagedTensorVersioned>(unused, kVersionedName);
+  }));
+  exported.release();
+  return capsule;
+}
+
+static std::optional<bool> optional_flag(PyObject* o) {
+  if (o == Py_None) return std::nullopt;
+  return PyObject_IsTrue(o) != 0;
+}
+
+// The tensor on the device that a (type, index) pair names, copied if asked to.
+static Tensor placed(const Tensor& x, PyObject* dl_device, std::optional<bool> copy) {
+  Device target = x.device();
+  if (dl_device != Py_None) {
+    int type, index;
+    if (!PyArg_ParseTuple(dl_device, "ii;dl_device must be a tuple of two integers", &type, &index))
+      throw PythonError();
+    target = device_of(DLDevice{type, index});
+  }
+  const bool moves = target != x.device();
+  MICA_CHECK_KIND(!moves || copy != false, Value, "cannot move tensor from ", x.device(), " to ", target,
+                  " without copying");
+  if (!moves && copy != true) return x;
+  NoGradGuard no_history;
+  return mica::to(x, TensorOptions(target), false, true);
+}
+
+static PyObject* to_capsule(const Tensor& x, bool versioned, PyObject* dl_device, PyObject* copy) {
+  MICA_CHECK_KIND(!x.requires_grad(), Buffer, "Can't export tensors that require gradient, use tensor.detach()");
+  MICA_CHECK_KIND(!x.is_conj(), Buffer, "Can't export tensors with the conjugate bit set");
+  MICA_CHECK_KIND(!x.is_neg(), Buffer, "Can't export tensors with the negative bit set, use tensor.resolve_neg()");
+  device_of(x);
+  const Tensor exported = placed(x, dl_device, optional_flag(copy));
+  return export_capsule(exported, versioned, exported.storage().get() != x.storage().get());
+}
+
+static PyObject* dlpack_method(PyObject* self, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
+  PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", const_cast<char**>(names), &stream, &max_version,
+                                   &dl_device, &copy))
+    return nullptr;
+  const Tensor& x = unwrap(self);
+  if (stream != Py_None && !PyLong_CheckExact(stream))
+    return PyErr_Format(PyExc_TypeError, "stream must be ``int`` or ``none``");
+  if (stream != Py_None && x.is_cpu() && PyLong_AsLong(stream) != -1)
+    return PyErr_Format(PyExc_AssertionError, "stream should be None on cpu.");
+  bool versioned = false;
+  if (max_version != Py_None) {
+    int major, minor;
+    if (!PyArg_ParseTuple(max_version, "ii;max_version must be a tuple of two integers", &major, &minor))
+      return nullptr;
+    versioned = major >= 1;
+  }
+  return to_capsule(x, versioned, dl_device, copy);
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* dlpack_device(PyObject* self, PyObject*) try {
+  const DLDevice device = device_of(unwrap(self));
+  return Py_BuildValue("(ii)", device.device_type, device.device_id);
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* to_dlpack(PyObject*, PyObject* o) try {
+  if (!is_tensor(o))
+    return PyErr_Format(PyExc_TypeError, "to_dlpack(): argument 'tensor' must be Tensor, not %s", Py_TYPE(o)->tp_name);
+  return to_capsule(unwrap(o), false, Py_None, Py_None);
+} catch (...) {
+  return raise_current_exception();
+}
+
+// ---- import
+
+template <class Managed>
+static void release_managed(void* context, void*, size_t) {
+  auto* managed = static_cast<Managed*>(context);
+  if (managed->deleter) managed->deleter(managed);
+}
+
+static DType check_managed(const DLManagedTensor& m) { return dtype_of(m.dl_tensor.dtype); }
+static DType check_managed(const DLManagedTensorVersioned& m) {
+  MICA_CHECK_KIND(m.version.major <= kMajorVersion, Buffer, "Unsupported DLPack version ", m.version.major, ".",
+                  m.version.minor, ": at most ", kMajorVersion, ".x can be read");
+  return dtype_of(m.dl_tensor.dtype);
+}
+
+// A capsule is consumed once: its new name says that the tensor made from it owns the memory now.
+template <class Managed>
+static Tensor consume(PyObject* capsule, const char* name, const char* used_name) {
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (!managed) throw PythonError();
+  const DType dtype = check_managed(*managed);
+  const DLTensor& t = managed->dl_tensor;
+  const Device device = device_of(t.device);
+  const IntArrayRef sizes(t.shape, static_cast<size_t>(t.ndim));
+  const DimVector strides =
+      t.strides ? DimVector(IntArrayRef(t.strides, static_cast<size_t>(t.ndim))) : contiguous_strides(sizes);
+  Tensor x = tensor_over(static_cast<char*>(t.data) + t.byte_offset, dtype, device, sizes, strides,
+                         release_managed<Managed>, managed);
+  if (PyCapsule_SetName(capsule, used_name) < 0) throw PythonError();
+  return x;
+}
+
+static Tensor tensor_from_capsule(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, kVersionedName))
+    return consume<DLManagedTensorVersioned>(capsule, kVersionedName, "used_dltensor_versioned");
+  MICA_CHECK(PyCapsule_IsValid(capsule, kName),
+             "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you "
+             "might have already constructed a tensor from it once.");
+  return consume<DLManagedTensor>(capsule, kName, "used_dltensor");
+}
+
+bool has_dlpack(PyObject* o) {
+  if (is_tensor(o) || PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o))
+    return false;
+  return PyObject_HasAttrString(o, "__dlpack__");
+}
+
+// Asks the exporter for a capsule; one that knows nothing of versions is asked again as in old times.
+static Owned capsule_of(PyObject* exporter, PyObject* dl_device, std::optional<bool> copy, bool on_cuda) {
+  Owned method(checked(PyObject_GetAttrString(exporter, "__dlpack__")));
+  Owned kwargs(checked(Py_BuildValue("{s:(ii)}", "max_version", 1, 0))), none(PyTuple_New(0));
+  if (copy) PyDict_SetItemString(kwargs.get(), "copy", *copy ? Py_True : Py_False);
+  if (dl_device) PyDict_SetItemString(kwargs.get(), "dl_device", dl_device);
+  if (on_cuda) {
+    Owned default_stream(PyLong_FromLong(1));
+    PyDict_SetItemString(kwargs.get(), "stream", default_stream.get());
+  }
+  Owned capsule(PyObject_Call(method.get(), none.get(), kwargs.get()));
+  if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return Owned(checked(capsule.release()));
+  PyErr_Clear();
+  PyDict_DelItemString(kwargs.get(), "max_version");
+  return Owned(checked(PyObject_Call(method.get(), none.get(), kwargs.get())));
+}
+
+Tensor tensor_from_dlpack(PyObject* source, std::optional<Device> device, std::optional<bool> copy) {
+  if (PyCapsule_CheckExact(source) || !PyObject_HasAttrString(source, "__dlpack__")) {
+    MICA_CHECK(!device && !copy, "a bare capsule comes with no choice of device or copy");
+    return tensor_from_capsule(source);
+  }
+  Owned where(checked(PyObject_CallMethod(source, "__dlpack_device__", nullptr)));
+  DLDevice present{};
+  if (!PyArg_ParseTuple(where.get(), "ii", &present.device_type, &present.device_id)) throw PythonError();
+  Owned wanted;
+  if (device) {
+    const DLDevice target = {device->is_cuda() ? kDLCUDA : kDLCPU,
+                             device->is_cuda() ? std::max<int32_t>(device->index, 0) : 0};
+    if (target.device_type != present.device_type || target.device_id != present.device_id)
+      wanted = Owned(Py_BuildValue("(ii)", target.device_type, target.device_id));
+  }
+  Owned capsule = capsule_of(source, wanted.get(), copy, present.device_type == kDLCUDA);
+  return tensor_from_capsule(capsule.get());
+}
+
+static PyObject* from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"ext_tensor", "device", "copy", nullptr};
+  PyObject *source, *device = Py_None, *copy = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", const_cast<char**>(names), &source, &device,
+                                   &copy))
+    return nullptr;
+  return wrap(tensor_from_dlpack(source, device == Py_None ? std::nullopt : std::optional(device_from_object(device)),
+                                 optional_flag(copy)));
+} catch (...) {
+  return raise_current_exception();
+}
+
+bool add_dlpack(PyObject* module) {
+  static PyMethodDef methods[] = {
+      {"__dlpack__", as_cfunction(dlpack_method), METH_VARARGS | METH_KEYWORDS, "A DLPack capsule of the tensor."},
+      {"__dlpack_device__", dlpack_device, METH_NOARGS, "The device as DLPack counts it: its type and index."},
+      {}};
+  static PyMethodDef functions[] = {
+      {"to_dlpack", to_dlpack, METH_O, "A DLPack capsule of a tensor, to be consumed once."},
+      {"from_dlpack", as_cfunction(from_dlpack), METH_VARARGS | METH_KEYWORDS,
+       "A tensor over the memory of an object that exports itself through DLPack."},
+      {}};
+  return add_tensor_methods(methods) && PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mica::python

@@ -1,0 +1,42 @@
+#include "foreign_memory.h"
+
+#include "core/geometry.h"
+#include "tensor_object.h"
+
+namespace mica::python {
+
+Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
+                   StorageImpl::Deleter deleter, void* context) {
+  const Extent reach = extent(sizes, strides);
+  const int64_t width = element_size(dtype);
+  Storage storage = StorageImpl::wrap(static_cast<char*>(first) + reach.low * width,
+                                      static_cast<size_t>((reach.high - reach.low) * width), device, deleter, context);
+  return Tensor::adopt(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, -reach.low));
+}
+
+void drop_object(void* object, void*, size_t) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_DECREF(static_cast<PyObject*>(object));
+  PyGILState_Release(gil);
+}
+
+bool add_tensor_methods(PyMethodDef* methods) {
+  for (; methods->ml_name; ++methods) {
+    Owned method(PyDescr_NewMethod(tensor_type, methods));
+    if (!method || PyDict_SetItemString(tensor_type->tp_dict, methods->ml_name, method.get()) < 0) return false;
+  }
+  PyType_Modified(tensor_type);
+  return true;
+}
+
+bool add_tensor_attributes(PyGetSetDef* attributes) {
+  for (; attributes->name; ++attributes) {
+    Owned attribute(PyDescr_NewGetSet(tensor_type, attributes));
+    if (!attribute || PyDict_SetItemString(tensor_type->tp_dict, attributes->name, attribute.get()) < 0) return false;
+  }
+  PyType_Modified(tensor_type);
+  return true;
+}
+
+}  // namespace mica::python

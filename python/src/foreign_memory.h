@@ -1,0 +1,39 @@
+// Tensors over memory that somebody else owns: NumPy arrays, buffers, DLPack capsules, mapped files.
+#pragma once
+
+#include "mica/tensor.h"
+#include "object.h"
+
+namespace mica::python {
+
+// A tensor whose element at index zero is `first`; strides in elements, of either sign. The deleter gets the context
+// when the last reference to the memory goes.
+Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
+                   StorageImpl::Deleter deleter, void* context);
+
+// A deleter whose context is a Python object, a reference to which it drops, on whatever thread.
+void drop_object(void* object, void* data, size_t nbytes);
+
+// ---- NumPy, which is imported when first needed
+
+bool is_numpy_array(PyObject* o);
+Tensor tensor_from_numpy(PyObject* array);  // shares memory; throws torch's errors; warns of a read-only array
+bool has_dlpack(PyObject* o);               // an object that exports itself, and no tensor
+Tensor tensor_from_dlpack(PyObject* exporter_or_capsule, std::optional<Device> device, std::optional<bool> copy);
+
+// The element type that a buffer's format names; Undefined if there is none.
+DType dtype_of_format(const char* format, Py_ssize_t itemsize);
+
+bool add_numpy(PyObject* module);
+bool add_dlpack(PyObject* module);
+bool add_array_constructors(PyObject* module);  // as_tensor, asarray, frombuffer, from_file
+bool add_storage(PyObject* module);
+
+inline bool add_interop(PyObject* module) {
+  return add_numpy(module) && add_dlpack(module) && add_array_constructors(module) && add_storage(module);
+}
+
+bool add_tensor_methods(PyMethodDef* methods);
+bool add_tensor_attributes(PyGetSetDef* attributes);
+
+}  // namespace mica::python
