@@ -12,8 +12,8 @@ namespace mica::cuda {
 
 namespace {
 
-// Small requests share segments of 2 MiB, larger ones segments of at least 20 MiB; from 10 MiB on a request has its own, in whole 2 MiB.
-// A segment is cut into blocks, and neighbouring free blocks of one segment are joined again.
+// Small requests share segments of 2 MiB, larger ones segments of at least 20 MiB; from 10 MiB on a request has its
+// own, in whole 2 MiB. A segment is cut into blocks, and neighbouring free blocks of one segment are joined again.
 constexpr size_t kUnit = 512;
 constexpr size_t kSmall = size_t{1} << 20;
 constexpr size_t kSmallSegment = size_t{2} << 20;
@@ -133,7 +133,9 @@ class DeviceAllocator {
   }
 
   Block* grow(size_t size, cudaStream_t stream) {
-    const size_t segment = size <= kSmall ? kSmallSegment : size < kLarge ? kLargeSegment : round_up(size, kSegmentUnit);
+    const size_t segment = size <= kSmall  ? kSmallSegment
+                           : size < kLarge ? kLargeSegment
+                                           : round_up(size, kSegmentUnit);
     void* data = nullptr;
     cudaError_t status = cudaMalloc(&data, segment);
     if (status == cudaErrorMemoryAllocation) {
@@ -227,9 +229,9 @@ class DeviceAllocator {
     cudaMemGetInfo(&free_bytes, &total_bytes);
     auto mib = [](auto bytes) { return static_cast<int64_t>(bytes) >> 20; };
     fail(ErrorKind::OutOfMemory,
-         cat("CUDA out of memory. Tried to allocate ", mib(wanted), " MiB. GPU ", index_, " has a total capacity of ", mib(total_bytes),
-             " MiB of which ", mib(free_bytes), " MiB is free. Tensors hold ", mib(stats_.allocated), " MiB, and ",
-             mib(stats_.reserved - stats_.allocated), " MiB is reserved but unused."));
+         cat("CUDA out of memory. Tried to allocate ", mib(wanted), " MiB. GPU ", index_, " has a total capacity of ",
+             mib(total_bytes), " MiB of which ", mib(free_bytes), " MiB is free. Tensors hold ", mib(stats_.allocated),
+             " MiB, and ", mib(stats_.reserved - stats_.allocated), " MiB is reserved but unused."));
   }
 
   const int index_;

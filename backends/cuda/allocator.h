@@ -1,5 +1,5 @@
-// The caching allocator: memory that a tensor gives back is kept for the next one of that stream, since asking the device for memory stops
-// everything that it does.
+// The caching allocator: memory that a tensor gives back is kept for the next one of that stream, since asking the
+// device for memory stops everything that it does.
 #pragma once
 
 #include "backends/cuda/runtime.h"

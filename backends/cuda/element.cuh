@@ -157,14 +157,16 @@ struct Tag {
   using type = T;
 };
 
-#define MICA_CUDA_INTEGRAL(X)                                                                                          \
-  X(uint8_t, UInt8) X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64) X(uint16_t, UInt16)          \
-  X(uint32_t, UInt32) X(uint64_t, UInt64)
+#define MICA_CUDA_INTEGRAL(X)                                                                                   \
+  X(uint8_t, UInt8)                                                                                             \
+  X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64) X(uint16_t, UInt16) X(uint32_t, UInt32) \
+      X(uint64_t, UInt64)
 #define MICA_CUDA_FLOATING(X) X(half, Float16) X(bfloat16, BFloat16) X(float, Float32) X(double, Float64)
 #define MICA_CUDA_COMPLEX(X) X(complexf, Complex64) X(complexd, Complex128)
-#define MICA_CUDA_STORAGE(X)                                                                                           \
-  X(float8_e5m2, Float8_e5m2) X(float8_e4m3fn, Float8_e4m3fn) X(float8_e5m2fnuz, Float8_e5m2fnuz)                      \
-  X(float8_e4m3fnuz, Float8_e4m3fnuz) X(complexh, Complex32)
+#define MICA_CUDA_STORAGE(X)                                                                              \
+  X(float8_e5m2, Float8_e5m2)                                                                             \
+  X(float8_e4m3fn, Float8_e4m3fn) X(float8_e5m2fnuz, Float8_e5m2fnuz) X(float8_e4m3fnuz, Float8_e4m3fnuz) \
+      X(complexh, Complex32)
 
 #define MICA_CUDA_CASE(T, Name) \
   case DType::Name:             \
@@ -184,12 +186,13 @@ MICA_CUDA_VISIT(visit_integral_bool, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUD
 MICA_CUDA_VISIT(visit_real, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE))
 MICA_CUDA_VISIT(visit_real_bool,
                 MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
-MICA_CUDA_VISIT(visit_number, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE)
-                                  MICA_CUDA_COMPLEX(MICA_CUDA_CASE))
+MICA_CUDA_VISIT(visit_number,
+                MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE) MICA_CUDA_COMPLEX(MICA_CUDA_CASE))
 MICA_CUDA_VISIT(visit_number_bool, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE)
                                        MICA_CUDA_COMPLEX(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
-MICA_CUDA_VISIT(visit_any, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE)
-                               MICA_CUDA_COMPLEX(MICA_CUDA_CASE) MICA_CUDA_STORAGE(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
+MICA_CUDA_VISIT(visit_any,
+                MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE) MICA_CUDA_COMPLEX(MICA_CUDA_CASE)
+                    MICA_CUDA_STORAGE(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
 
 // Elements that are only moved: by their size.
 template <class F>

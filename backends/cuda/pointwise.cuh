@@ -1,5 +1,5 @@
-// Runs a functor over a PointwiseLoop: run_pointwise<Out, In...>(loop, f) computes out = f(in...) element by element. Where all operands
-// are contiguous, 16 bytes at a time; else through strides.
+// Runs a functor over a PointwiseLoop: run_pointwise<Out, In...>(loop, f) computes out = f(in...) element by element.
+// Where all operands are contiguous, 16 bytes at a time; else through strides.
 #pragma once
 
 #include <algorithm>
@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(kThreads) flat_kernel(int64_t n, F f, Out* out
 inline constexpr int kStridedPerThread = 4;
 
 template <class F, class Out, class... In, size_t... kIndex>
-__device__ void strided_element(const F& f, char* out, const int64_t* at, std::index_sequence<kIndex...>, const Source<In>&... in) {
+__device__ void strided_element(const F& f, char* out, const int64_t* at, std::index_sequence<kIndex...>,
+                                const Source<In>&... in) {
   *reinterpret_cast<Out*>(out + at[0]) = convert<Out>(f(convert<compute_t<In>>(in.load(at[kIndex + 1]))...));
 }
 
@@ -117,7 +118,9 @@ Source<T> source(const PointwiseLoop& loop, int k) {
   return s;
 }
 
-inline uint32_t blocks_for(int64_t n, int64_t per_block) { return static_cast<uint32_t>((n + per_block - 1) / per_block); }
+inline uint32_t blocks_for(int64_t n, int64_t per_block) {
+  return static_cast<uint32_t>((n + per_block - 1) / per_block);
+}
 
 // Calls f with parts of the loop that have few enough dimensions and elements; `loop` is as before afterwards.
 template <class F>
@@ -156,9 +159,10 @@ Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
 
 template <class Out, class... In, class F, size_t... kIndex>
 void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIndex...>) {
-  strided_kernel<F, Out, In...><<<blocks_for(piece.numel, kThreads * kStridedPerThread), kThreads, 0, current_stream(piece.device.index)>>>(
-      static_cast<uint32_t>(piece.numel), f, offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
-      source<In>(piece, static_cast<int>(kIndex) + 1)...);
+  strided_kernel<F, Out, In...>
+      <<<blocks_for(piece.numel, kThreads * kStridedPerThread), kThreads, 0, current_stream(piece.device.index)>>>(
+          static_cast<uint32_t>(piece.numel), f, offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
+          source<In>(piece, static_cast<int>(kIndex) + 1)...);
   MICA_CUDA(cudaGetLastError());
 }
 
@@ -181,8 +185,9 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
     PointwiseLoop whole = loop;
     return for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
   }
-  flat_kernel<kCount, F, Out, In...><<<blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, 0, current_stream(loop.device.index)>>>(
-      loop.numel, f, reinterpret_cast<Out*>(loop.data[0]), source<In>(loop, static_cast<int>(kIndex) + 1)...);
+  flat_kernel<kCount, F, Out, In...>
+      <<<blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, 0, current_stream(loop.device.index)>>>(
+          loop.numel, f, reinterpret_cast<Out*>(loop.data[0]), source<In>(loop, static_cast<int>(kIndex) + 1)...);
   MICA_CUDA(cudaGetLastError());
 }
 

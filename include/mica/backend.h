@@ -1,5 +1,6 @@
-// The seam between the core and a backend: plain-data views, a table of kernels and a few hooks. A backend is a shared library
-// that exports `extern "C" const mica::Backend* mica_backend()`; the CPU backend is built in. docs/backends.md shows how to write one.
+// The seam between the core and a backend: plain-data views, a table of kernels and a few hooks. A backend is a shared
+// library that exports `extern "C" const mica::Backend* mica_backend()`; the CPU backend is built in. docs/backends.md
+// shows how to write one.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +28,13 @@ struct Event {
 struct MemoryStats {
   int64_t allocated = 0, peak_allocated = 0;
   int64_t reserved = 0, peak_reserved = 0;
-  int64_t allocations = 0;         // calls of allocate
-  int64_t device_allocations = 0;  // of which the device had to be asked
+  int64_t allocations = 0;                    // calls of allocate
+  int64_t device_allocations = 0;             // of which the device had to be asked
   int64_t free_memory = 0, total_memory = 0;  // of the device
 };
 
-// A hook that is null is an error that names it when somebody needs it; the first group is required. Hooks and kernels report failure by
-// throwing mica::Error. An index is never -1: the core has replaced it by the current device.
+// A hook that is null is an error that names it when somebody needs it; the first group is required. Hooks and kernels
+// report failure by throwing mica::Error. An index is never -1: the core has replaced it by the current device.
 struct Backend {
   uint64_t abi = 0;            // kBackendAbi
   const char* name = nullptr;  // the device type's name: "cuda"
@@ -45,15 +46,16 @@ struct Backend {
   void* (*allocate)(size_t nbytes, int index) = nullptr;  // nbytes > 0; at least 16-byte aligned
   // Never throws. The memory may still be in use by work queued on the stream that was current when it was allocated.
   void (*free)(void* data, size_t nbytes, int index) = nullptr;
-  // Copies bytes between two places of which at least one is this backend's. Ordered with the work queued before it; returns before the
-  // copy is done only if non_blocking and the host's end is pinned.
-  void (*copy_bytes)(void* to, Device to_device, const void* from, Device from_device, size_t nbytes, bool non_blocking) = nullptr;
+  // Copies bytes between two places of which at least one is this backend's. Ordered with the work queued before it;
+  // returns before the copy is done only if non_blocking and the host's end is pinned.
+  void (*copy_bytes)(void* to, Device to_device, const void* from, Device from_device, size_t nbytes,
+                     bool non_blocking) = nullptr;
   void (*synchronize)(int index) = nullptr;  // waits for all work of the device
 
   // Memory
   MemoryStats (*memory_stats)(int index) = nullptr;
   void (*reset_peak_memory_stats)(int index) = nullptr;
-  void (*empty_cache)() = nullptr;                  // returns unused memory to the devices
+  void (*empty_cache)() = nullptr;                    // returns unused memory to the devices
   void* (*allocate_pinned)(size_t nbytes) = nullptr;  // host memory that copies reach without a detour
   void (*free_pinned)(void* data, size_t nbytes) = nullptr;
   bool (*is_pinned)(const void* data) = nullptr;
@@ -64,7 +66,8 @@ struct Backend {
   Stream (*new_stream)(int index, int priority) = nullptr;  // lives as long as the process
   bool (*stream_done)(Stream stream) = nullptr;
   void (*synchronize_stream)(Stream stream) = nullptr;
-  void (*use_on_stream)(void* data, Stream stream) = nullptr;  // memory of another stream: freed memory waits for this one too
+  void (*use_on_stream)(void* data,
+                        Stream stream) = nullptr;  // memory of another stream: freed memory waits for this one too
   Event (*new_event)(int index, bool timing) = nullptr;
   void (*free_event)(Event event) = nullptr;
   void (*record_event)(Event event, Stream stream) = nullptr;
@@ -78,23 +81,26 @@ struct Backend {
   Generator (*new_generator)(int index, uint64_t seed) = nullptr;
 
   const char* (*device_name)(int index) = nullptr;
-  // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's whole list.
+  // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's
+  // whole list.
   void* (*extension)(const char* name) = nullptr;
 };
 
-// Guards against a library built for another table or another layout of what crosses the seam: the generator hashes every slot's name and
-// signature. kSeamVersion counts changes of meaning that the compiler cannot see.
+// Guards against a library built for another table or another layout of what crosses the seam: the generator hashes
+// every slot's name and signature. kSeamVersion counts changes of meaning that the compiler cannot see.
 inline constexpr uint64_t kSeamVersion = 1;
 inline constexpr uint64_t kBackendAbi =
-    ((((kKernelTableHash * 31 + kSeamVersion) * 31 + sizeof(Backend)) * 31 + sizeof(PointwiseLoop)) * 31 + sizeof(TensorView)) * 31 +
+    ((((kKernelTableHash * 31 + kSeamVersion) * 31 + sizeof(Backend)) * 31 + sizeof(PointwiseLoop)) * 31 +
+     sizeof(TensorView)) *
+        31 +
     sizeof(MatmulCall);
 
 // The backend of a device type; throws an error that says what is missing and how to get it.
 const Backend& backend(DeviceType type);
 bool backend_available(DeviceType type);
-int device_count(DeviceType type);                        // 0 where there is no backend
-void register_backend(const Backend* backend);            // keeps the pointer
-DeviceType open_backend(std::string_view library_path);   // opens a shared library and registers what it exports
+int device_count(DeviceType type);                       // 0 where there is no backend
+void register_backend(const Backend* backend);           // keeps the pointer
+DeviceType open_backend(std::string_view library_path);  // opens a shared library and registers what it exports
 // The device with its index filled in: the current one where it has none. Throws where there is no such device.
 Device with_index(Device device);
 Generator& default_generator(Device device);
@@ -114,12 +120,12 @@ inline const KernelTable& kernel_table(Device device) {
 [[noreturn]] void missing_kernel(const char* slot, Device device);
 
 // MICA_KERNEL(device, slot)(arguments...): the backend's kernel, or an error naming the operation and the device.
-#define MICA_KERNEL(device_, slot)                                                        \
-  ([](::mica::Device d_) {                                                                \
-    auto* k_ = ::mica::kernel_table(d_).slot;                                             \
-    if (!k_) [[unlikely]]                                                                 \
-      ::mica::missing_kernel(#slot, d_);                                                  \
-    return k_;                                                                            \
+#define MICA_KERNEL(device_, slot)            \
+  ([](::mica::Device d_) {                    \
+    auto* k_ = ::mica::kernel_table(d_).slot; \
+    if (!k_) [[unlikely]]                     \
+      ::mica::missing_kernel(#slot, d_);      \
+    return k_;                                \
   }(device_))
 
 }  // namespace mica

@@ -75,9 +75,10 @@ static PyObject* memory_stats(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
   const MemoryStats s = MICA_HOOK(backend(d.type), memory_stats)(d.index);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", s.allocated, "peak_allocated", s.peak_allocated, "reserved",
-                       s.reserved, "peak_reserved", s.peak_reserved, "allocations", s.allocations, "device_allocations",
-                       s.device_allocations, "free_memory", s.free_memory, "total_memory", s.total_memory);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", s.allocated, "peak_allocated",
+                       s.peak_allocated, "reserved", s.reserved, "peak_reserved", s.peak_reserved, "allocations",
+                       s.allocations, "device_allocations", s.device_allocations, "free_memory", s.free_memory,
+                       "total_memory", s.total_memory);
 } catch (...) {
   return raise_current_exception();
 }

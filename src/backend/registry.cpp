@@ -49,7 +49,8 @@ const Backend* find(DeviceType type) {
   if (b) fail(cat("no ", b->name, " device is available: the backend is there, but it finds no device"));
   if (type == DeviceType::CUDA)
     fail(cat("Torch not compiled with CUDA enabled: no CUDA backend could be opened (", cuda_open_error, ")"));
-  fail(cat("no backend is registered for the device type '", device_type_name(type), "'; open one with open_backend(path)"));
+  fail(cat("no backend is registered for the device type '", device_type_name(type),
+           "'; open one with open_backend(path)"));
 }
 
 void seed_devices(const Backend& b, uint64_t seed) {
@@ -62,10 +63,13 @@ void seed_devices(const Backend& b, uint64_t seed) {
 void register_backend(const Backend* b) {
   MICA_CHECK(b && b->name, "a backend must have a name");
   MICA_CHECK(b->abi == kBackendAbi, "the backend '", b->name,
-             "' was built for another version of Mica: its kernel table does not match. Build it against this version's headers.");
-  MICA_CHECK(b->kernels && b->device_count && b->current_device && b->set_device && b->allocate && b->free && b->copy_bytes && b->synchronize,
+             "' was built for another version of Mica: its kernel table does not match. Build it against this "
+             "version's headers.");
+  MICA_CHECK(b->kernels && b->device_count && b->current_device && b->set_device && b->allocate && b->free &&
+                 b->copy_bytes && b->synchronize,
              "the backend '", b->name,
-             "' lacks a table of kernels or one of device_count, current_device, set_device, allocate, free, copy_bytes, synchronize");
+             "' lacks a table of kernels or one of device_count, current_device, set_device, allocate, free, "
+             "copy_bytes, synchronize");
   const DeviceType type = register_device_type(b->name);
   MICA_CHECK(type != DeviceType::CPU && type != DeviceType::Meta, "the device type '", b->name, "' is built in");
   std::lock_guard lock(mutex);
@@ -103,7 +107,8 @@ Device with_index(Device device) {
   if (device.is_cpu() || device.is_meta()) return device;
   const Backend& b = backend(device.type);
   if (device.index < 0) return {device.type, b.current_device()};
-  MICA_CHECK(device.index < b.device_count(), b.name, " error: invalid device ordinal: ", device, " was asked for, and there ",
+  MICA_CHECK(device.index < b.device_count(), b.name, " error: invalid device ordinal: ", device,
+             " was asked for, and there ",
              b.device_count() == 1 ? "is 1 device" : cat("are ", b.device_count(), " devices"));
   return device;
 }
@@ -127,7 +132,10 @@ void missing_hook(const Backend& b, const char* hook) {
 }
 
 void missing_kernel(const char* slot, Device device) {
-  fail(ErrorKind::NotImplemented, cat("Could not run '", slot, "' on '", device, "': that backend has no such kernel. Move the tensors with .cpu(), or implement the slot '", slot, "' in the backend."));
+  fail(ErrorKind::NotImplemented,
+       cat("Could not run '", slot, "' on '", device,
+           "': that backend has no such kernel. Move the tensors with .cpu(), or implement the slot '", slot,
+           "' in the backend."));
 }
 
 void unsupported_dtype(const char* op, DType dtype) {

@@ -17,7 +17,9 @@ class StubBackend : public testing::Test {
 
   Tensor on_stub(Tensor t) { return t.to(TensorOptions(device)); }
   static Tensor numbers(IntArrayRef sizes, double start = 0) {
-    return arange(Scalar(start), Scalar(start + static_cast<double>(count(sizes))), Scalar(1), TensorOptions(DType::Float32)).view(sizes);
+    return arange(Scalar(start), Scalar(start + static_cast<double>(count(sizes))), Scalar(1),
+                  TensorOptions(DType::Float32))
+        .view(sizes);
   }
   static int64_t count(IntArrayRef sizes) {
     int64_t n = 1;
@@ -40,7 +42,9 @@ Error error_of(const F& f) {
   ADD_FAILURE() << "nothing was thrown";
   return Error(ErrorKind::Runtime, "");
 }
-bool contains(std::string_view message, std::string_view words) { return message.find(words) != std::string_view::npos; }
+bool contains(std::string_view message, std::string_view words) {
+  return message.find(words) != std::string_view::npos;
+}
 
 TEST_F(StubBackend, ADeviceOfItsOwn) {
   EXPECT_EQ(device.str(), "stub");
@@ -60,7 +64,8 @@ TEST_F(StubBackend, TensorsAreMadeOnItAndMoved) {
   expect_equal(y.t(), x.t());
   expect_equal(on_stub(x.t()), x.t());
   expect_equal(y.to(DType::Float64), x.to(DType::Float64));
-  expect_equal(full({2, 2}, 7.0, TensorOptions(DType::Float32).with_device(device)), full({2, 2}, 7.0, TensorOptions(DType::Float32)));
+  expect_equal(full({2, 2}, 7.0, TensorOptions(DType::Float32).with_device(device)),
+               full({2, 2}, 7.0, TensorOptions(DType::Float32)));
   EXPECT_EQ(y.select(0, 1).select(0, 2).item().to_double(), 5.0);
   EXPECT_EQ(empty({0, 3}, TensorOptions(DType::Float32).with_device(device)).cpu().sizes(), IntArrayRef({0, 3}));
 }
@@ -70,7 +75,8 @@ TEST_F(StubBackend, DevicesOfOneTypeAreApart) {
   const Tensor first = x.to(TensorOptions(Device("stub:0"))), second = x.to(TensorOptions(Device("stub:1")));
   EXPECT_EQ(second.device().str(), "stub:1");
   const Error e = error_of([&] { add(first, second); });
-  EXPECT_PRED2(contains, e.what(), "Expected all tensors to be on the same device, but found at least two devices, stub:0 and stub:1!");
+  EXPECT_PRED2(contains, e.what(),
+               "Expected all tensors to be on the same device, but found at least two devices, stub:0 and stub:1!");
   expect_equal(first + second.to(TensorOptions(Device("stub:0"))), x + x);
   backend(device.type).set_device(1);
   EXPECT_EQ(empty({1}, TensorOptions(device)).device().str(), "stub:1");

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
+import mica
 import numpy as np
 import pytest
-
-import mica
 
 LIBRARIES = Path(mica._C.__file__).parents[2] / "tests" / "backends"
 

@@ -7,12 +7,14 @@ namespace mica::cuda {
 namespace {
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) arange_integers(int64_t n, T* out, int64_t stride, uint64_t start, uint64_t step) {
+__global__ void __launch_bounds__(kThreads)
+    arange_integers(int64_t n, T* out, int64_t stride, uint64_t start, uint64_t step) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) out[i * stride] = static_cast<T>(start + static_cast<uint64_t>(i) * step);
 }
 template <class T>
-__global__ void __launch_bounds__(kThreads) arange_floats(int64_t n, T* out, int64_t stride, double start, double step) {
+__global__ void __launch_bounds__(kThreads)
+    arange_floats(int64_t n, T* out, int64_t stride, double start, double step) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) out[i * stride] = convert<T>(start + step * static_cast<double>(i));
 }
@@ -27,7 +29,8 @@ struct Lookup {
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) lookup_kernel(int64_t n, Lookup walk, T* out, const T* table, const int64_t* index) {
+__global__ void __launch_bounds__(kThreads)
+    lookup_kernel(int64_t n, Lookup walk, T* out, const T* table, const int64_t* index) {
   int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   int64_t to = 0, from = 0, place = 0;
@@ -47,9 +50,11 @@ __global__ void __launch_bounds__(kThreads) lookup_kernel(int64_t n, Lookup walk
   out[to] = table[from + at * walk.table[walk.dim]];
 }
 
-void run_lookup(const char* op, const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index, bool one_dimensional) {
+void run_lookup(const char* op, const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index,
+                bool one_dimensional) {
   if (out.numel == 0) return;
-  MICA_CHECK(out.ndim <= kMaxDims, op, "(): tensors of more than ", kMaxDims, " dimensions are not supported on ", out.device);
+  MICA_CHECK(out.ndim <= kMaxDims, op, "(): tensors of more than ", kMaxDims, " dimensions are not supported on ",
+             out.device);
   DeviceGuard guard(out.device.index);
   Lookup walk{};
   walk.ndim = std::max(out.ndim, 1);
@@ -80,10 +85,11 @@ void arange(const TensorView& out, Scalar start, Scalar step) {
   visit_real("arange", out.dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_integral_v<T>) {
       arange_integers<T><<<blocks_for(out.numel, kThreads), kThreads, 0, stream>>>(
-          out.numel, out.ptr<T>(), stride, static_cast<uint64_t>(start.cast<int64_t>()), static_cast<uint64_t>(step.cast<int64_t>()));
+          out.numel, out.ptr<T>(), stride, static_cast<uint64_t>(start.cast<int64_t>()),
+          static_cast<uint64_t>(step.cast<int64_t>()));
     } else {
-      arange_floats<T><<<blocks_for(out.numel, kThreads), kThreads, 0, stream>>>(out.numel, out.ptr<T>(), stride, start.cast<double>(),
-                                                                               step.cast<double>());
+      arange_floats<T><<<blocks_for(out.numel, kThreads), kThreads, 0, stream>>>(
+          out.numel, out.ptr<T>(), stride, start.cast<double>(), step.cast<double>());
     }
   });
   MICA_CUDA(cudaGetLastError());

@@ -52,7 +52,8 @@ std::optional<Types> types(DType dtype) {
   }
 }
 
-// A matrix as cuBLASLt sees it: `rows` consecutive elements, `columns` of those `pitch` apart. All of it is the key of the plan.
+// A matrix as cuBLASLt sees it: `rows` consecutive elements, `columns` of those `pitch` apart. All of it is the key of
+// the plan.
 struct Matrix {
   int64_t rows, columns, pitch, batch_stride;
   bool transposed;  // relative to the column-major matrix that the product wants
@@ -103,11 +104,13 @@ struct Plan {
 
 cublasLtMatrixLayout_t layout(const Matrix& m, cudaDataType_t type, int64_t batch) {
   cublasLtMatrixLayout_t made;
-  MICA_CUBLAS(cublasLtMatrixLayoutCreate(&made, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns), m.pitch));
+  MICA_CUBLAS(cublasLtMatrixLayoutCreate(&made, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns),
+                                         m.pitch));
   if (batch > 1) {
     const auto count = static_cast<int32_t>(batch);
     MICA_CUBLAS(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-    MICA_CUBLAS(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.batch_stride, sizeof(int64_t)));
+    MICA_CUBLAS(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.batch_stride,
+                                                 sizeof(int64_t)));
   }
   return made;
 }
@@ -127,15 +130,16 @@ Plan make_plan(const Key& key, const Types& t, cublasLtHandle_t lt) {
 
   cublasLtMatmulPreference_t preference;
   MICA_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
-  MICA_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes, sizeof(size_t)));
+  MICA_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                   &kWorkspaceBytes, sizeof(size_t)));
   const auto alignment = static_cast<uint32_t>(key.alignment);
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     MICA_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(lt, plan.operation, plan.a, plan.b, plan.out, plan.out, preference, 1, &result, &found);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt, plan.operation, plan.a, plan.b, plan.out, plan.out,
+                                                               preference, 1, &result, &found);
   cublasLtMatmulPreferenceDestroy(preference);
   plan.usable = status == CUBLAS_STATUS_SUCCESS && found > 0;
   plan.algorithm = result.algo;
@@ -170,7 +174,8 @@ bool cublas_matmul(const MatmulCall& call) {
   const bool can_add_bias =
       call.out.dtype == DType::Float32 || call.out.dtype == DType::Float16 || call.out.dtype == DType::BFloat16;
   if (call.bias && !can_add_bias) return false;
-  // Row-major tensors are column-major matrices transposed: out' = b' a'. An output that is column-major itself is computed as it is.
+  // Row-major tensors are column-major matrices transposed: out' = b' a'. An output that is column-major itself is
+  // computed as it is.
   std::optional<Matrix> out = matrix(call.out, 2, 1, false);
   const bool swapped = out.has_value();
   if (!swapped) {
@@ -210,13 +215,14 @@ bool cublas_matmul(const MatmulCall& call) {
   const Plan& plan = found->second;
   if (!plan.usable) return false;
   if (call.bias)
-    MICA_CUBLAS(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call.bias, sizeof call.bias));
+    MICA_CUBLAS(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call.bias,
+                                               sizeof call.bias));
   const Factor alpha(call.alpha, t->scale), beta(call.beta, t->scale);
   const std::optional<Workspace> workspace =
       plan.workspace ? std::optional<Workspace>(std::in_place, plan.workspace, device) : std::nullopt;
-  MICA_CUBLAS(cublasLtMatmul(lt, plan.operation, alpha.bytes, first.data, plan.a, second.data, plan.b, beta.bytes, call.out.data, plan.out,
-                             call.out.data, plan.out, &plan.algorithm, workspace ? workspace->data() : nullptr, plan.workspace,
-                             current_stream(device)));
+  MICA_CUBLAS(cublasLtMatmul(lt, plan.operation, alpha.bytes, first.data, plan.a, second.data, plan.b, beta.bytes,
+                             call.out.data, plan.out, call.out.data, plan.out, &plan.algorithm,
+                             workspace ? workspace->data() : nullptr, plan.workspace, current_stream(device)));
   return true;
 }
 

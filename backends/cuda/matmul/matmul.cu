@@ -30,14 +30,20 @@ __global__ void __launch_bounds__(kTile* kTile) tile_kernel(Operands<T, Acc> p, 
   auto* left = reinterpret_cast<Acc*>(raw);
   auto* right = left + kTile * kTile;
   const int64_t batch = batch_begin + blockIdx.z;
-  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.y, column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
+  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.y,
+                column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
   const int here = threadIdx.y * kTile + threadIdx.x;
   Acc sum = Acc(0);
   for (int64_t k = 0; k < p.inner; k += kTile) {
     const bool in_a = row < p.rows && k + threadIdx.x < p.inner, in_b = column < p.columns && k + threadIdx.y < p.inner;
-    left[here] = in_a ? convert<Acc>(p.a[batch * p.a_strides.batch + row * p.a_strides.row + (k + threadIdx.x) * p.a_strides.column]) : Acc(0);
+    left[here] =
+        in_a ? convert<Acc>(
+                   p.a[batch * p.a_strides.batch + row * p.a_strides.row + (k + threadIdx.x) * p.a_strides.column])
+             : Acc(0);
     right[here] =
-        in_b ? convert<Acc>(p.b[batch * p.b_strides.batch + (k + threadIdx.y) * p.b_strides.row + column * p.b_strides.column]) : Acc(0);
+        in_b ? convert<Acc>(
+                   p.b[batch * p.b_strides.batch + (k + threadIdx.y) * p.b_strides.row + column * p.b_strides.column])
+             : Acc(0);
     __syncthreads();
     for (int j = 0; j < kTile; ++j) sum = sum + left[threadIdx.y * kTile + j] * right[j * kTile + threadIdx.x];
     __syncthreads();
@@ -68,9 +74,19 @@ void matmul(const MatmulCall& call) {
         return number<Acc>(s);
       }
     };
-    Operands<T, Acc> p{call.a.ptr<const T>(), call.b.ptr<const T>(), static_cast<const T*>(call.bias), out.ptr<T>(), strides(call.a),
-                       strides(call.b), strides(out), out.sizes[1], out.sizes[2], call.a.sizes[2], factor(call.alpha),
-                       factor(call.beta), !(call.beta.to_complex() == complex128(0))};
+    Operands<T, Acc> p{call.a.ptr<const T>(),
+                       call.b.ptr<const T>(),
+                       static_cast<const T*>(call.bias),
+                       out.ptr<T>(),
+                       strides(call.a),
+                       strides(call.b),
+                       strides(out),
+                       out.sizes[1],
+                       out.sizes[2],
+                       call.a.sizes[2],
+                       factor(call.alpha),
+                       factor(call.beta),
+                       !(call.beta.to_complex() == complex128(0))};
     const int64_t rows_per_launch = kMostBlocks * kTile;
     for (int64_t batch = 0; batch < out.sizes[0]; batch += kMostBlocks) {
       for (int64_t row = 0; row < out.sizes[1]; row += rows_per_launch) {

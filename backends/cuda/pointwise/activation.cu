@@ -91,7 +91,8 @@ void relu(const PointwiseLoop& loop) {
   visit_real("relu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Relu<compute_t<T>>{}); });
 }
 void sigmoid(const PointwiseLoop& loop) {
-  visit_floating_complex("sigmoid", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{}); });
+  visit_floating_complex("sigmoid", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{}); });
 }
 void sigmoid_backward(const PointwiseLoop& loop) {
   visit_floating_complex("sigmoid_backward", loop.dtype,
@@ -123,7 +124,8 @@ void silu(const PointwiseLoop& loop) {
   visit_floating("silu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Silu<compute_t<T>>{}); });
 }
 void silu_backward(const PointwiseLoop& loop) {
-  visit_floating("silu_backward", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, SiluBackward<compute_t<T>>{}); });
+  visit_floating("silu_backward", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, SiluBackward<compute_t<T>>{}); });
 }
 void gelu(const PointwiseLoop& loop, std::string_view approximate) {
   const bool by_tanh = approximate == "tanh";
@@ -131,7 +133,8 @@ void gelu(const PointwiseLoop& loop, std::string_view approximate) {
 }
 void gelu_backward(const PointwiseLoop& loop, std::string_view approximate) {
   const bool by_tanh = approximate == "tanh";
-  visit_floating("gelu_backward", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, GeluBackward<compute_t<T>>{by_tanh}); });
+  visit_floating("gelu_backward", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, GeluBackward<compute_t<T>>{by_tanh}); });
 }
 
 }  // namespace mica::cuda

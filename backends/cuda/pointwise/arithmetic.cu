@@ -78,25 +78,31 @@ void add(const PointwiseLoop& loop, Scalar alpha) {
   });
 }
 
-void sub(const PointwiseLoop& loop, Scalar alpha) { add(loop, -(alpha.is_bool() ? Scalar(int64_t{alpha.to_bool()}) : alpha)); }
+void sub(const PointwiseLoop& loop, Scalar alpha) {
+  add(loop, -(alpha.is_bool() ? Scalar(int64_t{alpha.to_bool()}) : alpha));
+}
 
 void mul(const PointwiseLoop& loop) {
   visit_number_bool("mul", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Mul<compute_t<T>>{}); });
 }
 void div(const PointwiseLoop& loop) {
-  visit_floating_complex("div", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Div<compute_t<T>>{}); });
+  visit_floating_complex("div", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Div<compute_t<T>>{}); });
 }
 void neg(const PointwiseLoop& loop) {
   visit_number("neg", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Neg<compute_t<T>>{}); });
 }
 void reciprocal(const PointwiseLoop& loop) {
-  visit_floating_complex("reciprocal", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Reciprocal<compute_t<T>>{}); });
+  visit_floating_complex("reciprocal", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Reciprocal<compute_t<T>>{}); });
 }
 void maximum(const PointwiseLoop& loop) {
-  visit_real_bool("maximum", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Maximum<compute_t<T>>{}); });
+  visit_real_bool("maximum", loop.dtype,
+                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Maximum<compute_t<T>>{}); });
 }
 void minimum(const PointwiseLoop& loop) {
-  visit_real_bool("minimum", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Minimum<compute_t<T>>{}); });
+  visit_real_bool("minimum", loop.dtype,
+                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Minimum<compute_t<T>>{}); });
 }
 
 }  // namespace mica::cuda

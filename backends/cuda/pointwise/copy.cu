@@ -16,7 +16,8 @@ struct Constant {
   __device__ T operator()() const { return value; }
 };
 
-// The source's dtype is looked at in the kernel, the same way by every thread: a table of all pairs of dtypes would be 400 kernels.
+// The source's dtype is looked at in the kernel, the same way by every thread: a table of all pairs of dtypes would be
+// 400 kernels.
 template <class To>
 struct AnyConverted {
   const char* data;
@@ -54,7 +55,8 @@ __global__ void __launch_bounds__(kThreads) convert_flat(int64_t n, To* to, AnyC
 }
 
 template <class To>
-__global__ void __launch_bounds__(kThreads) convert_strided(uint32_t n, char* to, AnyConverted<To> from, Offsets<2> offsets) {
+__global__ void __launch_bounds__(kThreads)
+    convert_strided(uint32_t n, char* to, AnyConverted<To> from, Offsets<2> offsets) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
   int64_t at[2];
@@ -74,8 +76,8 @@ void run_converted(PointwiseLoop& loop) {
   }
   for_each_piece(loop, [&](const PointwiseLoop& piece) {
     from.data = piece.data[1];
-    convert_strided<To><<<blocks_for(piece.numel, kThreads), kThreads, 0, stream>>>(static_cast<uint32_t>(piece.numel), piece.data[0],
-                                                                                   from, offsets_of<2>(piece));
+    convert_strided<To><<<blocks_for(piece.numel, kThreads), kThreads, 0, stream>>>(
+        static_cast<uint32_t>(piece.numel), piece.data[0], from, offsets_of<2>(piece));
     MICA_CUDA(cudaGetLastError());
   });
 }
@@ -85,8 +87,8 @@ constexpr int kTile = 32, kTileRows = 8;
 
 template <class T>
 __global__ void __launch_bounds__(kTile* kTileRows)
-    transpose_kernel(const char* from, char* to, int64_t width, int64_t height, int64_t from_pitch, int64_t to_pitch, int64_t from_batch,
-                     int64_t to_batch) {
+    transpose_kernel(const char* from, char* to, int64_t width, int64_t height, int64_t from_pitch, int64_t to_pitch,
+                     int64_t from_batch, int64_t to_batch) {
   __shared__ T tile[kTile][kTile + 1];
   from += blockIdx.z * from_batch;
   to += blockIdx.z * to_batch;
@@ -102,19 +104,20 @@ __global__ void __launch_bounds__(kTile* kTileRows)
 
 // Dimension 0 is dense in the output and dimension 1 in the input, with at most one more around them.
 bool is_transpose(const PointwiseLoop& loop, int64_t size) {
-  return (loop.ndim == 2 || (loop.ndim == 3 && loop.shape[2] < 65536)) && loop.strides[0][0] == size && loop.strides[1][1] == size &&
-         loop.shape[0] >= 8 && loop.shape[1] >= 8 && (loop.shape[0] + kTile - 1) / kTile < 65536 && loop.strides[1][0] >= size &&
-         loop.strides[0][1] >= size;
+  return (loop.ndim == 2 || (loop.ndim == 3 && loop.shape[2] < 65536)) && loop.strides[0][0] == size &&
+         loop.strides[1][1] == size && loop.shape[0] >= 8 && loop.shape[1] >= 8 &&
+         (loop.shape[0] + kTile - 1) / kTile < 65536 && loop.strides[1][0] >= size && loop.strides[0][1] >= size;
 }
 
 template <class T>
 void run_transpose(const PointwiseLoop& loop) {
   const int64_t height = loop.shape[0], width = loop.shape[1];
-  const dim3 blocks(blocks_for(width, kTile), blocks_for(height, kTile), loop.ndim == 3 ? static_cast<unsigned>(loop.shape[2]) : 1);
+  const dim3 blocks(blocks_for(width, kTile), blocks_for(height, kTile),
+                    loop.ndim == 3 ? static_cast<unsigned>(loop.shape[2]) : 1);
   const bool batched = loop.ndim == 3;
   transpose_kernel<T><<<blocks, dim3(kTile, kTileRows), 0, current_stream(loop.device.index)>>>(
-      loop.data[1], loop.data[0], width, height, loop.strides[0][1], loop.strides[1][0], batched ? loop.strides[2][1] : 0,
-      batched ? loop.strides[2][0] : 0);
+      loop.data[1], loop.data[0], width, height, loop.strides[0][1], loop.strides[1][0],
+      batched ? loop.strides[2][1] : 0, batched ? loop.strides[2][0] : 0);
   MICA_CUDA(cudaGetLastError());
 }
 
@@ -129,8 +132,8 @@ void copy(const PointwiseLoop& loop) {
   }
   const int64_t size = element_size(loop.dtypes[0]);
   if (loop.ndim == 1 && loop.strides[0][0] == size && loop.strides[0][1] == size)
-    return MICA_CUDA(cudaMemcpyAsync(loop.data[0], loop.data[1], static_cast<size_t>(loop.numel * size), cudaMemcpyDeviceToDevice,
-                                     current_stream(loop.device.index)));
+    return MICA_CUDA(cudaMemcpyAsync(loop.data[0], loop.data[1], static_cast<size_t>(loop.numel * size),
+                                     cudaMemcpyDeviceToDevice, current_stream(loop.device.index)));
   visit_size(size, [&]<class T>(Tag<T>) {
     if (is_transpose(loop, size)) return run_transpose<T>(loop);
     run_pointwise<T, T>(loop, Same<T>{});
@@ -139,11 +142,11 @@ void copy(const PointwiseLoop& loop) {
 
 void write_number(const Scalar& value, DType dtype, void* to) {
   switch (dtype) {
-#define MICA_WRITE(T, Name)                        \
-  case DType::Name: {                              \
-    const T element = value.cast<T>();             \
-    std::memcpy(to, &element, sizeof element);     \
-    return;                                        \
+#define MICA_WRITE(T, Name)                    \
+  case DType::Name: {                          \
+    const T element = value.cast<T>();         \
+    std::memcpy(to, &element, sizeof element); \
+    return;                                    \
   }
     MICA_FORALL_DTYPES(MICA_WRITE)
 #undef MICA_WRITE

@@ -102,13 +102,16 @@ void pow(const PointwiseLoop& loop) {
 }
 
 void logical_and(const PointwiseLoop& loop) {
-  visit_number_bool("logical_and", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalAnd<compute_t<T>>{}); });
+  visit_number_bool("logical_and", loop.dtype,
+                    [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalAnd<compute_t<T>>{}); });
 }
 void logical_or(const PointwiseLoop& loop) {
-  visit_number_bool("logical_or", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalOr<compute_t<T>>{}); });
+  visit_number_bool("logical_or", loop.dtype,
+                    [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalOr<compute_t<T>>{}); });
 }
 void logical_xor(const PointwiseLoop& loop) {
-  visit_number_bool("logical_xor", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalXor<compute_t<T>>{}); });
+  visit_number_bool("logical_xor", loop.dtype,
+                    [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalXor<compute_t<T>>{}); });
 }
 
 }  // namespace mica::cuda

@@ -45,12 +45,12 @@ struct Addcdiv {
 void convert_number(const char* from, DType from_dtype, char* to, DType to_dtype) {
   Scalar number;
   switch (from_dtype) {
-#define MICA_READ(T, Name)                               \
-  case DType::Name: {                                    \
-    T value;                                             \
+#define MICA_READ(T, Name)                                       \
+  case DType::Name: {                                            \
+    T value;                                                     \
     std::memcpy(static_cast<void*>(&value), from, sizeof value); \
-    number = Scalar(value);                              \
-    break;                                               \
+    number = Scalar(value);                                      \
+    break;                                                       \
   }
     MICA_FORALL_DTYPES(MICA_READ)
 #undef MICA_READ
@@ -89,7 +89,8 @@ void masked_fill(const PointwiseLoop& loop) {
       converted.data[3] = one.data[0];
     }
   }
-  visit_size(static_cast<int64_t>(size), [&]<class T>(Tag<T>) { run_pointwise<T, T, bool, T>(converted, SelectValue<T>{}); });
+  visit_size(static_cast<int64_t>(size),
+             [&]<class T>(Tag<T>) { run_pointwise<T, T, bool, T>(converted, SelectValue<T>{}); });
 }
 
 void masked(const PointwiseLoop& loop) {

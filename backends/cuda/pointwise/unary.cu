@@ -5,27 +5,27 @@
 namespace mica::cuda {
 
 // A functor whose body sees `x`, of the type that T is computed in.
-#define MICA_FUNCTOR_1(Name, ...)                          \
-  template <class T>                                       \
-  struct Name {                                            \
-    __device__ auto operator()(T x) const { __VA_ARGS__ }  \
+#define MICA_FUNCTOR_1(Name, ...)                         \
+  template <class T>                                      \
+  struct Name {                                           \
+    __device__ auto operator()(T x) const { __VA_ARGS__ } \
   };
 // ... and the kernel of its slot.
-#define MICA_UNARY(slot, Name, visit, ...)                                                                       \
-  namespace {                                                                                                    \
-  MICA_FUNCTOR_1(Name, __VA_ARGS__)                                                                              \
-  }                                                                                                              \
-  void slot(const PointwiseLoop& loop) {                                                                         \
-    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); });         \
+#define MICA_UNARY(slot, Name, visit, ...)                                                               \
+  namespace {                                                                                            \
+  MICA_FUNCTOR_1(Name, __VA_ARGS__)                                                                      \
+  }                                                                                                      \
+  void slot(const PointwiseLoop& loop) {                                                                 \
+    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); }); \
   }
 // Real numbers through the CUDA library, complex ones through Thrust.
-#define MICA_MATH(slot, Name)                                  \
-  MICA_UNARY(slot, Name, visit_floating_complex, {             \
-    if constexpr (is_complex_v<T>) {                           \
-      return thrust::slot(x);                                  \
-    } else {                                                   \
-      return ::slot(x);                                        \
-    }                                                          \
+#define MICA_MATH(slot, Name)                      \
+  MICA_UNARY(slot, Name, visit_floating_complex, { \
+    if constexpr (is_complex_v<T>) {               \
+      return thrust::slot(x);                      \
+    } else {                                       \
+      return ::slot(x);                            \
+    }                                              \
   })
 
 MICA_MATH(exp, Exp)
@@ -117,7 +117,8 @@ struct RealOf<thrust::complex<R>> {
 }  // namespace
 
 void abs(const PointwiseLoop& loop) {
-  visit_number("abs", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); });
+  visit_number("abs", loop.dtype,
+               [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); });
 }
 void sign(const PointwiseLoop& loop) {
   visit_real_bool("sign", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
@@ -131,13 +132,15 @@ void conj_physical(const PointwiseLoop& loop) {
   unsupported_dtype("conj", loop.dtype);
 }
 void logical_not(const PointwiseLoop& loop) {
-  visit_number_bool("logical_not", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, LogicalNot<compute_t<T>>{}); });
+  visit_number_bool("logical_not", loop.dtype,
+                    [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, LogicalNot<compute_t<T>>{}); });
 }
 void isnan(const PointwiseLoop& loop) {
   visit_number_bool("isnan", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
 }
 void isfinite(const PointwiseLoop& loop) {
-  visit_floating("isfinite", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
+  visit_floating("isfinite", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
 }
 void isinf(const PointwiseLoop& loop) {
   visit_floating("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });

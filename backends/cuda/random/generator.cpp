@@ -26,7 +26,9 @@ std::shared_ptr<GeneratorImpl> PhiloxGenerator::clone() const {
   return copy;
 }
 
-uint32_t PhiloxGenerator::random() { fail("a CUDA generator hands out no single numbers: draw a tensor on its device"); }
+uint32_t PhiloxGenerator::random() {
+  fail("a CUDA generator hands out no single numbers: draw a tensor on its device");
+}
 uint64_t PhiloxGenerator::random64() { return random(); }
 
 PhiloxGenerator& philox(const Generator& generator) {

@@ -1,5 +1,6 @@
-// Reductions: run_reduction<Op>(out, self, dims). Op names the types In, Acc and Out, and has identity(), load(In), combine(Acc, Acc) and
-// finish(Acc). The elements of one output meet in a fixed order, so that a result does not change from run to run.
+// Reductions: run_reduction<Op>(out, self, dims). Op names the types In, Acc and Out, and has identity(), load(In),
+// combine(Acc, Acc) and finish(Acc). The elements of one output meet in a fixed order, so that a result does not change
+// from run to run.
 #pragma once
 
 #include "backends/cuda/allocator.h"
@@ -46,8 +47,8 @@ struct Walk {
 };
 
 struct ReductionShape {
-  Walk kept;     // along the outputs: input, output
-  Walk reduced;  // along what meets in one output: input, unused
+  Walk kept;       // along the outputs: input, output
+  Walk reduced;    // along what meets in one output: input, unused
   int splits = 1;  // blocks that share one output
 };
 
@@ -68,8 +69,8 @@ __device__ typename Op::Acc reduce_block(typename Op::Acc value, const Op& op) {
 
 // A block for each output, or for each part of one: neighbouring threads read neighbouring elements of what is reduced.
 template <class Op>
-__global__ void __launch_bounds__(kReduceThreads)
-    reduce_rows(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Out* out, typename Op::Acc* partial) {
+__global__ void __launch_bounds__(kReduceThreads) reduce_rows(Op op, ReductionShape shape, const typename Op::In* in,
+                                                              typename Op::Out* out, typename Op::Acc* partial) {
   using Acc = typename Op::Acc;
   const int64_t output = blockIdx.x / shape.splits, split = blockIdx.x % shape.splits;
   int64_t base, target, unused;
@@ -106,11 +107,13 @@ inline constexpr int kColumns = 32, kColumnRows = 8;
 // 32 neighbouring outputs for each block: neighbouring threads read the same element of neighbouring outputs.
 template <class Op>
 __global__ void __launch_bounds__(kColumns* kColumnRows)
-    reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Out* out, typename Op::Acc* partial) {
+    reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Out* out,
+                   typename Op::Acc* partial) {
   using Acc = typename Op::Acc;
   __shared__ alignas(16) unsigned char raw[sizeof(Acc) * kColumns * kColumnRows];
   auto* shared = reinterpret_cast<Acc*>(raw);
-  const int64_t output = static_cast<int64_t>(blockIdx.x / shape.splits) * kColumns + threadIdx.x, split = blockIdx.x % shape.splits;
+  const int64_t output = static_cast<int64_t>(blockIdx.x / shape.splits) * kColumns + threadIdx.x,
+                split = blockIdx.x % shape.splits;
   const int64_t step = static_cast<int64_t>(kColumnRows) * shape.splits;
   int64_t base = 0, target = 0, at, unused;
   Acc sums[2] = {op.identity(), op.identity()};
@@ -159,7 +162,8 @@ inline ReductionShape reduction_shape(const TensorView& out, const TensorView& s
   ReductionShape shape;
   int order[64];
   for (int d = 0; d < self.ndim; ++d) order[d] = self.ndim - 1 - d;
-  std::stable_sort(order, order + self.ndim, [&](int a, int b) { return std::abs(self.strides[a]) < std::abs(self.strides[b]); });
+  std::stable_sort(order, order + self.ndim,
+                   [&](int a, int b) { return std::abs(self.strides[a]) < std::abs(self.strides[b]); });
   const bool keepdim = out.ndim == self.ndim;
   for (int o = 0; o < self.ndim; ++o) {
     const int d = order[o];
@@ -188,7 +192,8 @@ void run_reduction(const TensorView& out, const TensorView& self, uint64_t dims,
   const int64_t per_block = columns ? kColumnRows : kReduceThreads;
   // Enough blocks to fill the device several times over, as long as each has work.
   const int64_t wanted = 8 * properties(device).multiProcessorCount;
-  shape.splits = static_cast<int>(std::clamp<int64_t>(std::min(wanted / outputs, shape.reduced.numel / (per_block * 16)), 1, 256));
+  shape.splits =
+      static_cast<int>(std::clamp<int64_t>(std::min(wanted / outputs, shape.reduced.numel / (per_block * 16)), 1, 256));
   const auto* in = self.ptr<const typename Op::In>();
   auto* to = out.ptr<typename Op::Out>();
   auto launch = [&](Acc* partial) {

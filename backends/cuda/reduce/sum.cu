@@ -33,7 +33,8 @@ struct Product : Sum<I, O, A> {
   __device__ A combine(A a, A b) const { return a * b; }
 };
 
-// Calls f(In, Out, Acc): integers meet in 64 bits, 16-bit floats in 32, and come out as themselves or, where asked, as float32.
+// Calls f(In, Out, Acc): integers meet in 64 bits, 16-bit floats in 32, and come out as themselves or, where asked, as
+// float32.
 template <class F>
 void visit_sum(const char* op, const TensorView& out, const TensorView& self, const F& f) {
   if (!is_floating(self.dtype) && !is_complex(self.dtype))
@@ -62,9 +63,8 @@ double count_of(const TensorView& self, uint64_t dims) {
 }  // namespace
 
 void reduce_sum(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_sum("sum", out, self, [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) {
-    run_reduction(out, self, dims, Sum<I, O, A>{});
-  });
+  visit_sum("sum", out, self,
+            [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) { run_reduction(out, self, dims, Sum<I, O, A>{}); });
 }
 void reduce_mean(const TensorView& out, const TensorView& self, uint64_t dims) {
   visit_sum("mean", out, self, [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) {

@@ -1,5 +1,5 @@
-// A backend that proves the seam: two devices whose memory is the host's under addresses that nobody can read through, so that a core
-// that touches a device's memory by itself dies at once. Built against the public headers alone.
+// A backend that proves the seam: two devices whose memory is the host's under addresses that nobody can read through,
+// so that a core that touches a device's memory by itself dies at once. Built against the public headers alone.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -68,8 +68,7 @@ const char* device_name(int) { return "host memory under another name"; }
 template <class F>
 void for_each(const PointwiseLoop& loop, const F& f) {
   char* base[PointwiseLoop::kMaxOperands];
-  for (int k = 0; k < loop.noperands; ++k)
-    base[k] = loop.numbers >> k & 1 ? loop.data[k] : host_address(loop.data[k]);
+  for (int k = 0; k < loop.noperands; ++k) base[k] = loop.numbers >> k & 1 ? loop.data[k] : host_address(loop.data[k]);
   for (int64_t i = 0; i < loop.numel; ++i) {
     char* at[PointwiseLoop::kMaxOperands];
     std::memcpy(at, base, sizeof(at));
@@ -108,7 +107,8 @@ void copy(const PointwiseLoop& loop) {
   }
   visit("copy_", loop.dtypes[0], [&]<class To>(Tag<To>) {
     visit("copy_", loop.dtypes[1], [&]<class From>(Tag<From>) {
-      for_each(loop, [](char** at) { *reinterpret_cast<To*>(at[0]) = static_cast<To>(*reinterpret_cast<From*>(at[1])); });
+      for_each(loop,
+               [](char** at) { *reinterpret_cast<To*>(at[0]) = static_cast<To>(*reinterpret_cast<From*>(at[1])); });
     });
   });
 }
@@ -131,7 +131,9 @@ void add(const PointwiseLoop& loop, Scalar alpha) {
 
 void mul(const PointwiseLoop& loop) {
   visit("mul", loop.dtype, [&]<class T>(Tag<T>) {
-    for_each(loop, [](char** at) { *reinterpret_cast<T*>(at[0]) = *reinterpret_cast<T*>(at[1]) * *reinterpret_cast<T*>(at[2]); });
+    for_each(loop, [](char** at) {
+      *reinterpret_cast<T*>(at[0]) = *reinterpret_cast<T*>(at[1]) * *reinterpret_cast<T*>(at[2]);
+    });
   });
 }
 
