@@ -13,7 +13,8 @@ inline constexpr std::nullopt_t None = std::nullopt;
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis{};
 
-// Every step-th element from start up to, not including, stop. A negative step walks backwards and is a view like any other.
+// Every step-th element from start up to, not including, stop. A negative step walks backwards and is a view like any
+// other.
 struct Slice {
   Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
       : start(start), stop(stop), step(step.value_or(1)) {}
@@ -28,8 +29,8 @@ struct TensorIndex {
   TensorIndex(EllipsisType) : kind(Kind::Ellipsis) {}
   TensorIndex(const char* ellipsis);  // "..."
   template <class T>
-    requires std::is_integral_v<T>
-  TensorIndex(T i) : kind(std::is_same_v<T, bool> ? Kind::Boolean : Kind::Integer), integer(static_cast<int64_t>(i)) {}
+  requires std::is_integral_v<T> TensorIndex(T i)
+      : kind(std::is_same_v<T, bool> ? Kind::Boolean : Kind::Integer), integer(static_cast<int64_t>(i)) {}
   TensorIndex(Slice s) : kind(Kind::Slice), slice(s) {}
   TensorIndex(Tensor t) : kind(Kind::Tensor), tensor(std::move(t)) {}
 
@@ -39,8 +40,8 @@ struct TensorIndex {
   Tensor tensor;
 };
 
-// The entries of an index that only make a view, carried out; the others as a list for mica::index: one for each dimension (a mask for as
-// many as it has), undefined where all is taken. Empty if the view is all there is to do.
+// The entries of an index that only make a view, carried out; the others as a list for mica::index: one for each
+// dimension (a mask for as many as it has), undefined where all is taken. Empty if the view is all there is to do.
 struct Indexed {
   Tensor self;
   std::vector<Tensor> indices;

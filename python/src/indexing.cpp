@@ -52,10 +52,12 @@ static TensorIndex entry_of(PyObject* o) {
   if (is_tensor(o)) return unwrap(o);
   if (PyIndex_Check(o) && !PySequence_Check(o)) return integer_entry(o);
   if (PyUnicode_Check(o) || PyBytes_Check(o))
-    fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(o)->tp_name, "': a tensor is not indexed with text"));
+    fail(ErrorKind::Type,
+         cat("new(): invalid data type '", Py_TYPE(o)->tp_name, "': a tensor is not indexed with text"));
   if (PySequence_Check(o) || is_numpy_scalar(o)) return sequence_entry(o);
-  fail(ErrorKind::Index, cat("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got ",
-                             Py_TYPE(o)->tp_name, ")"));
+  fail(ErrorKind::Index,
+       cat("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got ",
+           Py_TYPE(o)->tp_name, ")"));
 }
 
 // Old programs index with a list where a tuple is meant: one that holds anything but numbers is taken for a tuple.
@@ -72,8 +74,10 @@ static indexing::Indexed apply(const Tensor& x, PyObject* index) {
   const bool tuple = PyTuple_Check(index), list = !tuple && stands_for_tuple(index);
   if (list) {
     warn(
-        "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use "
-        "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], "
+        "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; "
+        "use "
+        "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, "
+        "x[torch.tensor(seq)], "
         "which will result either in an error or a different result");
   }
   if (!tuple && !list) {
@@ -81,7 +85,8 @@ static indexing::Indexed apply(const Tensor& x, PyObject* index) {
     return indexing::apply(x, ArrayRef<TensorIndex>(&only, 1));
   }
   InlineList<TensorIndex, 4> entries;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(index); ++i) entries.push_back(entry_of(PySequence_Fast_GET_ITEM(index, i)));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(index); ++i)
+    entries.push_back(entry_of(PySequence_Fast_GET_ITEM(index, i)));
   return indexing::apply(x, ArrayRef<TensorIndex>(entries.begin(), entries.size()));
 }
 

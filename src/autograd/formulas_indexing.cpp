@@ -5,7 +5,8 @@
 
 namespace mica::formulas {
 
-TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, const std::vector<DType>& dtypes, int64_t dim) {
+TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, const std::vector<DType>& dtypes,
+                       int64_t dim) {
   TensorVec result(sizes.size());
   int64_t at = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -46,7 +47,8 @@ Tensor index_select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim,
   return zeros(sizes, grad.options()).index_add_(dim, index, grad);
 }
 
-Tensor index_add_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes, const Scalar& alpha) {
+Tensor index_add_source_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntArrayRef source_sizes,
+                                 const Scalar& alpha) {
   return scaled(grad.index_select(dim, index).reshape(source_sizes), alpha);
 }
 
@@ -54,13 +56,16 @@ Tensor index_copy_source_backward(const Tensor& grad, int64_t dim, const Tensor&
   return grad.index_select(dim, index).reshape(source_sizes);
 }
 
-std::tuple<Tensor, Tensor> index_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
-                                                 const Tensor& source, std::string_view reduce, bool include_self, const Tensor& result) {
-  if (source.dim() == 0) return scatter_reduce_backward(grad, self, dim, index.reshape({}), source, reduce, include_self, result);
+std::tuple<Tensor, Tensor> index_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim,
+                                                 const Tensor& index, const Tensor& source, std::string_view reduce,
+                                                 bool include_self, const Tensor& result) {
+  if (source.dim() == 0)
+    return scatter_reduce_backward(grad, self, dim, index.reshape({}), source, reduce, include_self, result);
   const int64_t d = wrap_dim(dim, source.dim());
   DimVector shape(source.dim(), 1);
   shape[d] = index.numel();
-  return scatter_reduce_backward(grad, self, d, index.reshape(shape).expand(source.sizes()), source, reduce, include_self, result);
+  return scatter_reduce_backward(grad, self, d, index.reshape(shape).expand(source.sizes()), source, reduce,
+                                 include_self, result);
 }
 
 // ---- one index per element
@@ -86,7 +91,8 @@ Tensor with_unused(const Tensor& grad, IntArrayRef src_sizes, const Tensor& inde
 }  // namespace
 
 Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index, bool sparse_grad) {
-  MICA_CHECK_KIND(!sparse_grad, NotImplemented, "gather(sparse_grad=True): sparse gradients are not available; leave sparse_grad out");
+  MICA_CHECK_KIND(!sparse_grad, NotImplemented,
+                  "gather(sparse_grad=True): sparse gradients are not available; leave sparse_grad out");
   return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);
 }
 
@@ -108,8 +114,8 @@ ReduceGrads mean_grads(const Tensor& grad, const Tensor& index, const Tensor& sr
 }
 
 // Where several elements are the extreme one, they share its gradient.
-ReduceGrads extreme_grads(const Tensor& grad, const Tensor& self, const Tensor& index, const Tensor& src, int64_t dim, bool include_self,
-                          const Tensor& result) {
+ReduceGrads extreme_grads(const Tensor& grad, const Tensor& self, const Tensor& index, const Tensor& src, int64_t dim,
+                          bool include_self, const Tensor& result) {
   Tensor self_is = (self == result).to(grad.dtype());
   if (!include_self) self_is = self_is.scatter(dim, index, 0);
   const Tensor src_is = (src == result.gather(dim, index)).to(grad.dtype());
@@ -117,10 +123,10 @@ ReduceGrads extreme_grads(const Tensor& grad, const Tensor& self, const Tensor& 
   return {shared * self_is, shared.gather(dim, index) * src_is};
 }
 
-// The derivative by a factor is the product of the others. It is the product divided by the factor, except for a zero: then it is the
-// product with that factor left out, which is zero itself if there is another zero.
-ReduceGrads product_grads(const Tensor& grad, const Tensor& self, const Tensor& index, const Tensor& src, int64_t dim, bool include_self,
-                          const Tensor& result) {
+// The derivative by a factor is the product of the others. It is the product divided by the factor, except for a zero:
+// then it is the product with that factor left out, which is zero itself if there is another zero.
+ReduceGrads product_grads(const Tensor& grad, const Tensor& self, const Tensor& index, const Tensor& src, int64_t dim,
+                          bool include_self, const Tensor& result) {
   const Tensor nonzero_self = self.masked_fill(self == 0, 1);
   const Tensor by_self = grad * nonzero_self.scatter_reduce(dim, index, src, "prod", include_self) / nonzero_self;
   const Tensor is_zero = src == 0;
@@ -134,8 +140,9 @@ ReduceGrads product_grads(const Tensor& grad, const Tensor& self, const Tensor& 
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
-                                                   const Tensor& src, std::string_view reduce, bool include_self, const Tensor& result) {
+std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& grad, const Tensor& self, int64_t dim,
+                                                   const Tensor& index, const Tensor& src, std::string_view reduce,
+                                                   bool include_self, const Tensor& result) {
   const Tensor used = used_part(src, index);
   ReduceGrads grads;
   if (reduce == "sum") {
@@ -172,7 +179,8 @@ Tensor masked_scatter_source_backward(const Tensor& grad, const Tensor& mask, In
 
 namespace {
 
-// The gradient laid out as the tensor was whose storage as_strided_scatter looks at, beginning at element zero of a storage.
+// The gradient laid out as the tensor was whose storage as_strided_scatter looks at, beginning at element zero of a
+// storage.
 Tensor laid_out(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t reach) {
   const Extent own = extent(sizes, strides);
   const Tensor storage = zeros(IntArrayRef(std::max(offset + own.high, reach)), grad.options());
@@ -182,16 +190,16 @@ Tensor laid_out(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int6
 
 }  // namespace
 
-Tensor as_strided_scatter_self_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, IntArrayRef size,
-                                        IntArrayRef stride, std::optional<int64_t> storage_offset) {
+Tensor as_strided_scatter_self_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset,
+                                        IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset) {
   const int64_t from = storage_offset.value_or(offset);
   const Tensor storage = laid_out(grad, sizes, strides, offset, from + extent(size, stride).high);
   storage.as_strided(size, stride, from).zero_();
   return storage.as_strided(sizes, strides, offset);
 }
 
-Tensor as_strided_scatter_src_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset, IntArrayRef size,
-                                       IntArrayRef stride, std::optional<int64_t> storage_offset) {
+Tensor as_strided_scatter_src_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t offset,
+                                       IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset) {
   const int64_t from = storage_offset.value_or(offset);
   return laid_out(grad, sizes, strides, offset, from + extent(size, stride).high).as_strided(size, stride, from);
 }
@@ -200,15 +208,18 @@ Tensor as_strided_scatter_src_backward(const Tensor& grad, IntArrayRef sizes, In
 
 Tensor embedding_backward(const Tensor& grad, const Tensor& indices, IntArrayRef weight_sizes, int64_t padding_idx,
                           bool scale_grad_by_freq, bool sparse) {
-  MICA_CHECK_KIND(!sparse, NotImplemented, "embedding(sparse=True): sparse gradients are not available; leave sparse out");
+  MICA_CHECK_KIND(!sparse, NotImplemented,
+                  "embedding(sparse=True): sparse gradients are not available; leave sparse out");
   return embedding_dense_backward(grad, indices, weight_sizes[0], padding_idx, scale_grad_by_freq);
 }
 
-Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, int64_t padding_idx, bool scale_grad_by_freq) {
+Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, int64_t padding_idx,
+                                 bool scale_grad_by_freq) {
   const Tensor flat = indices.to(DType::Int64).reshape({-1});
   Tensor rows = grad.index_select(0, flat);
   if (scale_grad_by_freq) {
-    const Tensor counts = zeros(IntArrayRef(grad.size(0)), grad.options()).index_add_(0, flat, ones(flat.sizes(), grad.options()));
+    const Tensor counts =
+        zeros(IntArrayRef(grad.size(0)), grad.options()).index_add_(0, flat, ones(flat.sizes(), grad.options()));
     rows = rows / counts.index_select(0, flat).unsqueeze(1);
   }
   if (padding_idx >= 0) rows = rows.masked_fill((flat == padding_idx).unsqueeze(1), 0);

@@ -20,23 +20,29 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Sc
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   return self.clone().index_fill_(dim, index, value);
 }
-Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                    bool include_self) {
   return self.clone().index_reduce_(dim, index, source, reduce, include_self);
 }
-Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) { return self.clone().scatter_(dim, index, src); }
+Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  return self.clone().scatter_(dim, index, src);
+}
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   return self.clone().scatter_(dim, index, value);
 }
-Tensor scatter_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+Tensor scatter_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                       std::string_view reduce) {
   return self.clone().scatter_(dim, index, src, reduce);
 }
-Tensor scatter_value_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) {
+Tensor scatter_value_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                             std::string_view reduce) {
   return self.clone().scatter_(dim, index, value, reduce);
 }
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return self.clone().scatter_add_(dim, index, src);
 }
-Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self) {
+Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                      bool include_self) {
   return self.clone().scatter_reduce_(dim, index, src, reduce, include_self);
 }
 Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
@@ -45,14 +51,17 @@ Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool a
 
 // self and the mask are broadcast to each other; in place only the mask is.
 Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
-  return self.expand(broadcast_sizes(self.sizes(), mask.sizes())).clone(MemoryFormat::Contiguous).masked_scatter_(mask, source);
+  return self.expand(broadcast_sizes(self.sizes(), mask.sizes()))
+      .clone(MemoryFormat::Contiguous)
+      .masked_scatter_(mask, source);
 }
 
 Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
   MICA_CHECK(indices.dtype() == DType::Int64, "torch.take_along_dim(): dtype of indices should be Long but got ",
              info(indices.dtype()).legacy);
   const Tensor from = dim ? self : self.view({-1}), index = dim ? indices : indices.view({-1});
-  MICA_CHECK(from.dim() == index.dim(), "torch.take_along_dim(): input and indices should have the same number of dimensions, but got ",
+  MICA_CHECK(from.dim() == index.dim(),
+             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got ",
              from.dim(), " dimensions for input, and ", index.dim(), " dimensions for indices");
   const int64_t d = wrap_dim(dim.value_or(0), from.dim());
   DimVector from_sizes(from.sizes()), index_sizes(index.sizes());
@@ -89,14 +98,14 @@ Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
 
 // ---- tables of rows
 
-Tensor functional_embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx, std::optional<double> max_norm,
-                            double norm_type, bool scale_grad_by_freq, bool sparse) {
+Tensor functional_embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx,
+                            std::optional<double> max_norm, double norm_type, bool scale_grad_by_freq, bool sparse) {
   int64_t padding = -1;
   if (padding_idx) {
     MICA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.sizes());
     const int64_t rows = weight.sizes()[0];
-    MICA_CHECK_KIND(*padding_idx < rows && *padding_idx >= -rows, Value, "Padding_idx must be within num_embeddings: got ", *padding_idx,
-                    " for ", rows, " rows");
+    MICA_CHECK_KIND(*padding_idx < rows && *padding_idx >= -rows, Value,
+                    "Padding_idx must be within num_embeddings: got ", *padding_idx, " for ", rows, " rows");
     padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
   }
   if (max_norm) {
@@ -107,17 +116,19 @@ Tensor functional_embedding(const Tensor& input, const Tensor& weight, std::opti
 }
 
 Tensor one_hot(const Tensor& self, int64_t num_classes) {
-  MICA_CHECK(self.dtype() == DType::Int64, "one_hot is only applicable to index tensor of type LongTensor, but got ", self.dtype());
+  MICA_CHECK(self.dtype() == DType::Int64, "one_hot is only applicable to index tensor of type LongTensor, but got ",
+             self.dtype());
   DimVector sizes(self.sizes());
-  MICA_CHECK(self.numel() > 0 || num_classes > 0, num_classes < 0 ? "Can not infer total number of classes from empty tensor."
-                                                                  : "Class values must be smaller than num_classes.");
+  MICA_CHECK(self.numel() > 0 || num_classes > 0, num_classes < 0
+                                                      ? "Can not infer total number of classes from empty tensor."
+                                                      : "Class values must be smaller than num_classes.");
   int64_t classes = num_classes;
   if (self.numel() > 0 && !self.is_meta()) {
     const Tensor plain = plain_index(self, self.device());
     const int64_t lowest = plain.min().item().to_int(), highest = plain.max().item().to_int();
     MICA_CHECK(lowest >= 0, "Class values must be non-negative, but got ", lowest);
-    MICA_CHECK(num_classes < 0 || highest < num_classes, "Class values must be smaller than num_classes: got ", highest, " for ",
-               num_classes, " classes");
+    MICA_CHECK(num_classes < 0 || highest < num_classes, "Class values must be smaller than num_classes: got ", highest,
+               " for ", num_classes, " classes");
     if (num_classes < 0) classes = highest + 1;
   }
   MICA_CHECK(classes >= 0, "one_hot: the number of classes cannot be inferred from a meta tensor; give num_classes");
@@ -128,7 +139,8 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
 }
 
 std::vector<Tensor> unravel_index(const Tensor& indices, IntArrayRef shape) {
-  MICA_CHECK_KIND(is_integral(indices.dtype()), Type, "expected 'indices' to be integer dtype, but got torch.", indices.dtype());
+  MICA_CHECK_KIND(is_integral(indices.dtype()), Type, "expected 'indices' to be integer dtype, but got torch.",
+                  indices.dtype());
   for (int64_t s : shape) MICA_CHECK_KIND(s >= 0, Value, "'shape' cannot have negative values, but got ", shape);
   std::vector<Tensor> result(shape.size());
   Tensor rest = indices;

@@ -1,4 +1,5 @@
-// x[...] and x[...] = value, for C++ and Python alike: basic indices become one view, tensors go to index and index_put_.
+// x[...] and x[...] = value, for C++ and Python alike: basic indices become one view, tensors go to index and
+// index_put_.
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/indexing.h"
@@ -26,12 +27,13 @@ int64_t dims_taken(const TensorIndex& e) {
 }
 
 int64_t checked_index(int64_t index, int64_t size, int64_t dim) {
-  MICA_CHECK_KIND(index >= -size && index < size, Index, "index ", index, " is out of bounds for dimension ", dim, " with size ", size);
+  MICA_CHECK_KIND(index >= -size && index < size, Index, "index ", index, " is out of bounds for dimension ", dim,
+                  " with size ", size);
   return index < 0 ? index + size : index;
 }
 
-// A view in the making. While autograd records, every step is an operation; otherwise the steps only change sizes and strides, and the
-// view is made known to autograd in the end.
+// A view in the making. While autograd records, every step is an operation; otherwise the steps only change sizes and
+// strides, and the view is made known to autograd in the end.
 class ViewSteps {
  public:
   explicit ViewSteps(const Tensor& x) : x_(x), recorded_(compute_requires_grad(x) || view_requires_grad(x.impl())) {}
@@ -86,12 +88,14 @@ Tensor only_mask(const Indexed& target) {
 }  // namespace
 
 TensorIndex::TensorIndex(const char* ellipsis) : kind(Kind::Ellipsis) {
-  MICA_CHECK_KIND(std::string_view(ellipsis) == "...", Value, "Expected \"...\" to represent an ellipsis index, but got \"", ellipsis, "\"");
+  MICA_CHECK_KIND(std::string_view(ellipsis) == "...", Value,
+                  "Expected \"...\" to represent an ellipsis index, but got \"", ellipsis, "\"");
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index, int64_t named) {
   MICA_CHECK_KIND(x.dim() > 0, Index,
-                  "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor "
+                  "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to "
+                  "convert a 0-dim tensor "
                   "to a number");
   return mica::select(x, dim, checked_index(index, x.size(dim), named));
 }
@@ -202,7 +206,9 @@ void set(const Tensor& x, ArrayRef<TensorIndex> entries, const Scalar& value) { 
 
 namespace mica {
 
-Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const { return indexing::get(*this, indices); }
+Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
+  return indexing::get(*this, indices);
+}
 
 Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value) {
   indexing::set(*this, indices, value);

@@ -50,8 +50,8 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
     if (t.defined()) t = apart_from(t, self);
   const AdvancedIndex at(self, places);
   Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
-  MICA_CHECK(mica::is_expandable_to(values.sizes(), at.result_sizes), "shape mismatch: value tensor of shape ", given.sizes(),
-             " cannot be broadcast to indexing result of shape ", at.result_sizes.ref());
+  MICA_CHECK(mica::is_expandable_to(values.sizes(), at.result_sizes), "shape mismatch: value tensor of shape ",
+             given.sizes(), " cannot be broadcast to indexing result of shape ", at.result_sizes.ref());
   values = values.expand(at.result_sizes);
   if (values.numel() == 0 || self.is_meta()) return;
   const auto views = at.views();
@@ -68,7 +68,8 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
   const int64_t d = check_index_reduction("index_add_", self, dim, index, source);
   check_written_once("index_add_", self);
   const Tensor at = plain_index(at_least_1d(index), self.device());
-  if (const auto bad = index_outside(at, 0, size_at(self, d))) outside(ErrorKind::Runtime, "", *bad, d, size_at(self, d));
+  if (const auto bad = index_outside(at, 0, size_at(self, d)))
+    outside(ErrorKind::Runtime, "", *bad, d, size_at(self, d));
   if (self.numel() == 0 || at.numel() == 0 || self.is_meta()) return;
   summing(at_least_1d(self), at_least_1d(apart_from(source, self)), [&](const Tensor& target, const Tensor& from) {
     MICA_KERNEL(target.device(), index_add)(target.view_of(), d, at.view_of(), from.view_of(), alpha);
@@ -77,23 +78,28 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
 
 void index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   const int64_t d = wrap_dim(dim, self.dim());
-  MICA_CHECK(index.dtype() == DType::Int64, "index_copy_(): Expected a long tensor for index, but got ", info(index.dtype()).legacy);
-  MICA_CHECK(self.dtype() == source.dtype(), "index_copy_(): self and source expected to have the same dtype, but got (self) ",
+  MICA_CHECK(index.dtype() == DType::Int64, "index_copy_(): Expected a long tensor for index, but got ",
+             info(index.dtype()).legacy);
+  MICA_CHECK(self.dtype() == source.dtype(),
+             "index_copy_(): self and source expected to have the same dtype, but got (self) ",
              info(self.dtype()).legacy, " and (source) ", info(source.dtype()).legacy);
   MICA_CHECK_KIND(index.dim() < 2, Index, "index_copy_(): Index should have dimension 1 or 0 (got ", index.dim(), ")");
   MICA_CHECK_KIND(source.dim() == self.dim() || source.dim() == 0 || self.dim() == 0, Index,
-                  "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source dimensionality (",
+                  "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+                  "dimensionality (",
                   source.dim(), "), destination dimensionality (", self.dim(), ")");
-  MICA_CHECK_KIND(source.dim() == 0 || index.numel() == source.sizes()[d], Index, "index_copy_(): Number of indices (", index.numel(),
-                  ") should be equal to source.size(dim) (", size_at(source, d), ")");
+  MICA_CHECK_KIND(source.dim() == 0 || index.numel() == source.sizes()[d], Index, "index_copy_(): Number of indices (",
+                  index.numel(), ") should be equal to source.size(dim) (", size_at(source, d), ")");
   DimVector slice(self.sizes()), source_slice(source.sizes());
   if (!slice.empty()) slice.erase(d);
   if (!source_slice.empty()) source_slice.erase(d);
-  MICA_CHECK(slice.ref() == source_slice.ref(), "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: ",
+  MICA_CHECK(slice.ref() == source_slice.ref(),
+             "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: ",
              slice.ref(), " at dimension ", d, " and source slice shape: ", source_slice.ref(), " at dimension 0.");
   check_written_once("index_copy_", self);
   const Tensor at = plain_index(at_least_1d(index), self.device());
-  if (const auto bad = index_outside(at, 0, size_at(self, d))) outside(ErrorKind::Index, "index_copy_(): ", *bad, d, size_at(self, d));
+  if (const auto bad = index_outside(at, 0, size_at(self, d)))
+    outside(ErrorKind::Index, "index_copy_(): ", *bad, d, size_at(self, d));
   const Tensor from = at_least_1d(apart_from(source, self));
   if (from.numel() == 0 || self.is_meta()) return;
   const TensorView* indices[] = {&at.view_of()};
@@ -102,9 +108,11 @@ void index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Ten
 
 void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   const int64_t d = wrap_dim(dim, self.dim());
-  MICA_CHECK_KIND(index.dtype() == DType::Int64, Index, "index_fill_(): Expected dtype int64 for index, but got ", index.dtype());
+  MICA_CHECK_KIND(index.dtype() == DType::Int64, Index, "index_fill_(): Expected dtype int64 for index, but got ",
+                  index.dtype());
   MICA_CHECK(index.dim() <= 1, "Index has to be a vector/scalar, but got ", index.dim(), " dimensions");
-  MICA_CHECK(self.is_complex() || !value.is_complex(), "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+  MICA_CHECK(self.is_complex() || !value.is_complex(),
+             "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   check_number_fits(value, self.dtype());
   check_written_once("index_fill_", self);
   const Tensor at = plain_index(at_least_1d(index), self.device());
@@ -120,24 +128,27 @@ void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Sca
 }
 
 void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
-  MICA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
-             " dimension(s).");
+  MICA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+             value.dim(), " dimension(s).");
   inplace::index_fill_(self, dim, index, value.item());
 }
 
 // ---- elements at places of the flattened tensor, or of a mask
 
 void put_(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
-  MICA_CHECK(index.dtype() == DType::Int64, "put_(): Expected a long tensor for index, but got ", info(index.dtype()).legacy);
-  MICA_CHECK(self.dtype() == source.dtype(), "put_(): self and source expected to have the same dtype, but got self.dtype = ",
+  MICA_CHECK(index.dtype() == DType::Int64, "put_(): Expected a long tensor for index, but got ",
+             info(index.dtype()).legacy);
+  MICA_CHECK(self.dtype() == source.dtype(),
+             "put_(): self and source expected to have the same dtype, but got self.dtype = ",
              info(self.dtype()).legacy, " and source.dtype = ", info(source.dtype()).legacy);
   MICA_CHECK_KIND(index.numel() == source.numel(), Index,
-                  "put_(): Expected source and index to have the same number of elements, but got source.numel() = ", source.numel(),
-                  ", index.numel() = ", index.numel());
+                  "put_(): Expected source and index to have the same number of elements, but got source.numel() = ",
+                  source.numel(), ", index.numel() = ", index.numel());
   check_written_once("put_", self);
   const Tensor at = plain_index(index, self.device()).view({-1});
   if (const auto bad = index_outside(at, -self.numel(), self.numel()))
-    fail(ErrorKind::Index, mica::cat("out of range: tried to access index ", *bad, " on a tensor of ", self.numel(), " elements."));
+    fail(ErrorKind::Index,
+         mica::cat("out of range: tried to access index ", *bad, " on a tensor of ", self.numel(), " elements."));
   if (index.numel() == 0 || self.is_meta()) return;
   const Tensor values = apart_from(source, self).reshape({-1});
   const TensorView* indices[] = {&at.view_of()};
@@ -156,12 +167,14 @@ void put_(const Tensor& self, const Tensor& index, const Tensor& source, bool ac
 void masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& source) {
   MICA_CHECK(self.dtype() == source.dtype(), "masked_scatter: expected self and source to have same dtypes but got ",
              info(self.dtype()).legacy, " and ", info(source.dtype()).legacy);
-  MICA_CHECK(mask.dtype() == DType::Bool, "masked_scatter_ only supports boolean masks, but got mask with dtype ", info(mask.dtype()).legacy);
+  MICA_CHECK(mask.dtype() == DType::Bool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
+             info(mask.dtype()).legacy);
   check_written_once("masked_scatter_", self);
   const Tensor where = apart_from(mask, self).expand(self.sizes()).contiguous();
   if (self.is_meta()) return;
   const NonzeroCount count("masked_scatter_", where);
-  MICA_CHECK(count.total <= source.numel(), "Number of elements of source < number of ones in mask: ", source.numel(), " < ", count.total);
+  MICA_CHECK(count.total <= source.numel(), "Number of elements of source < number of ones in mask: ", source.numel(),
+             " < ", count.total);
   if (count.total == 0) return;
   const Tensor from = apart_from(source, self).contiguous(), dense = self.contiguous();
   MICA_KERNEL(self.device(), masked_scatter)(dense.view_of(), where.view_of(), from.view_of(), count.offsets.view_of());
@@ -191,13 +204,15 @@ void embedding_renorm_(const Tensor& self, const Tensor& indices, double max_nor
   MICA_CHECK(self.dim() == 2, "embedding_renorm_: expected a 2-D table, but got ", self.sizes());
   MICA_CHECK(self.is_floating_point(), "norm(): input dtype should be either floating point or complex. Got ",
              info(self.dtype()).legacy, " instead.");
-  MICA_CHECK(indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32,
-             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.",
-             info(indices.dtype()).legacy, "Tensor instead (while checking arguments for embedding_renorm_)");
+  MICA_CHECK(
+      indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32,
+      "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.",
+      info(indices.dtype()).legacy, "Tensor instead (while checking arguments for embedding_renorm_)");
   check_written_once("embedding_renorm_", self);
   const Tensor rows = plain_index(indices, self.device());
   if (const auto bad = index_outside(rows, 0, self.sizes()[0]))
-    fail(ErrorKind::Index, mica::cat("index out of range in self: embedding_renorm_() got ", *bad, " for a table of ", self.sizes()[0], " rows"));
+    fail(ErrorKind::Index, mica::cat("index out of range in self: embedding_renorm_() got ", *bad, " for a table of ",
+                                     self.sizes()[0], " rows"));
   if (rows.numel() == 0 || self.numel() == 0 || self.is_meta()) return;
   MICA_KERNEL(self.device(), embedding_renorm)(self.view_of(), rows.view_of(), max_norm, norm_type);
 }

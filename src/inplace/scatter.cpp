@@ -1,4 +1,5 @@
-// Writing one element per index, alone or combined with what is there: scatter_, scatter_add_, scatter_reduce_, index_reduce_.
+// Writing one element per index, alone or combined with what is there: scatter_, scatter_add_, scatter_reduce_,
+// index_reduce_.
 #include <limits>
 
 #include "mica/generated/implementations.h"
@@ -28,23 +29,25 @@ Scatter::Scatter(const Tensor& target, int64_t along, const Tensor& given, const
   MICA_CHECK(given.dtype() == DType::Int64 || given.dtype() == DType::Int32,
              "scatter(): Expected dtype int32/int64 for index, but got ", given.dtype());
   if (source.defined()) {
-    MICA_CHECK(source.dtype() == self.dtype(), "scatter(): Expected self.dtype to be equal to src.dtype, but got ", self.dtype(), " and ",
-               source.dtype());
+    MICA_CHECK(source.dtype() == self.dtype(), "scatter(): Expected self.dtype to be equal to src.dtype, but got ",
+               self.dtype(), " and ", source.dtype());
     src = at_least_1d(apart_from(source, target));
   }
   check_written_once("scatter_", target);
   if (given.numel() == 0) return;
-  MICA_CHECK(self.dim() == index.dim(), "Index tensor must have the same number of dimensions as self tensor, but got ", given.sizes(),
-             " for self ", target.sizes());
-  MICA_CHECK(!src.defined() || src.dim() == index.dim(), "Index tensor must have the same number of dimensions as src tensor, but got ",
-             given.sizes(), " for src ", source.defined() ? source.sizes() : IntArrayRef());
+  MICA_CHECK(self.dim() == index.dim(), "Index tensor must have the same number of dimensions as self tensor, but got ",
+             given.sizes(), " for self ", target.sizes());
+  MICA_CHECK(!src.defined() || src.dim() == index.dim(),
+             "Index tensor must have the same number of dimensions as src tensor, but got ", given.sizes(), " for src ",
+             source.defined() ? source.sizes() : IntArrayRef());
   bool fits = true;
   for (int64_t d = 0; d < self.dim(); ++d) {
     fits = fits && (d == dim || index.sizes()[d] <= self.sizes()[d]);
     fits = fits && (!src.defined() || index.sizes()[d] <= src.sizes()[d]);
   }
   if (!fits) {
-    std::string message = mica::cat("Expected index ", given.sizes(), " to be no larger than self ", target.sizes(), " apart from dimension ", dim);
+    std::string message = mica::cat("Expected index ", given.sizes(), " to be no larger than self ", target.sizes(),
+                                    " apart from dimension ", dim);
     if (src.defined()) message += mica::cat(" and to be no larger size than src ", source.sizes());
     fail(std::move(message));
   }
@@ -72,7 +75,8 @@ Scalar neutral(DType dtype, std::string_view reduce) {
   if (reduce == "prod") return 1;
   if (reduce == "sum" || reduce == "mean") return 0;
   const bool largest = reduce == "amax";
-  if (is_floating(dtype)) return largest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  if (is_floating(dtype))
+    return largest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
   switch (dtype) {
 #define MICA_CASE(T, Name) \
   case DType::Name:        \
@@ -107,9 +111,11 @@ void divide_by_counts(const Tensor& self, const Tensor& counts) {
   }
 }
 
-void reduce_into(const Tensor& target, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+void reduce_into(const Tensor& target, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                 bool include_self) {
   const Scatter checked(target, dim, index, source);
-  MICA_CHECK_KIND(reduce != "mean" || target.dtype() != DType::Bool, NotImplemented, "\"scatter_reduce_mean\" not implemented for 'Bool'");
+  MICA_CHECK_KIND(reduce != "mean" || target.dtype() != DType::Bool, NotImplemented,
+                  "\"scatter_reduce_mean\" not implemented for 'Bool'");
   if (!checked.has_work()) return;
   in_wide(checked.self, checked.src, [&](const Tensor& self, const Tensor& src) {
     Scatter s(checked);
@@ -139,13 +145,17 @@ void scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, const 
   if (s.has_work()) s.run(s.repeated(value), "");
 }
 
-void scatter_reduced_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
-  warn("The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use "
-       "torch.scatter_reduce instead for more reduction options.");
+void scatter_reduced_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                      std::string_view reduce) {
+  warn(
+      "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
+      "release. Use "
+      "torch.scatter_reduce instead for more reduction options.");
   reduce_into(self, dim, index, src, checked_operator(reduce), true);
 }
 
-void scatter_value_reduced_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) {
+void scatter_value_reduced_(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                            std::string_view reduce) {
   check_number_fits(value, self.dtype());
   const Tensor src = scalar_tensor(value, self.options()).expand(index.sizes());
   reduce_into(self, dim, index, src, checked_operator(reduce), true);
@@ -155,19 +165,21 @@ void scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Te
   reduce_into(self, dim, index, src, "sum", true);
 }
 
-void scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self) {
+void scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                     bool include_self) {
   reduce_into(self, dim, index, src, checked_reduction(reduce), include_self);
 }
 
 // The slices of source, each sent to one place, are its elements, all with the index of their slice.
-void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                   bool include_self) {
   MICA_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
              "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got ", reduce, ".");
   const int64_t d = check_index_reduction("index_reduce_", self, dim, index, source);
   const Tensor at = plain_index(at_least_1d(index), self.device());
   if (const auto bad = index_outside(at, 0, self.dim() ? self.sizes()[d] : 1))
-    fail(ErrorKind::Index, mica::cat("index out of range in self: index_reduce_() got ", *bad, " for dimension ", d, " with size ",
-                                     self.dim() ? self.sizes()[d] : 1));
+    fail(ErrorKind::Index, mica::cat("index out of range in self: index_reduce_() got ", *bad, " for dimension ", d,
+                                     " with size ", self.dim() ? self.sizes()[d] : 1));
   const Tensor from = at_least_1d(source);
   DimVector shape(from.dim(), 1);
   shape[d] = at.numel();

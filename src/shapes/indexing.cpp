@@ -8,9 +8,7 @@
 
 namespace mica {
 
-Tensor plain_index(const Tensor& index, Device device) {
-  return index.to(device, DType::Int64).contiguous();
-}
+Tensor plain_index(const Tensor& index, Device device) { return index.to(device, DType::Int64).contiguous(); }
 
 std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t high) {
   if (!index.is_cpu() || index.numel() == 0) return std::nullopt;
@@ -20,13 +18,16 @@ std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t h
 }
 
 void check_written_once(const char* op, const Tensor& self) {
-  MICA_CHECK(self.numel() < 2 || !has_internal_overlap(self.sizes(), self.strides()),
-             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-             "Please clone() the tensor before performing the operation. (", op, " on sizes ", self.sizes(), " with strides ",
-             self.strides(), ")");
+  MICA_CHECK(
+      self.numel() < 2 || !has_internal_overlap(self.sizes(), self.strides()),
+      "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+      "Please clone() the tensor before performing the operation. (",
+      op, " on sizes ", self.sizes(), " with strides ", self.strides(), ")");
 }
 
-Tensor apart_from(const Tensor& read, const Tensor& written) { return may_share_memory(read, written) ? read.clone() : read; }
+Tensor apart_from(const Tensor& read, const Tensor& written) {
+  return may_share_memory(read, written) ? read.clone() : read;
+}
 
 void check_number_fits(const Scalar& value, DType dtype) {
   switch (dtype) {
@@ -49,25 +50,26 @@ bool is_expandable_to(IntArrayRef sizes, IntArrayRef wanted) {
   return true;
 }
 
-int64_t check_index_reduction(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+int64_t check_index_reduction(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                              const Tensor& source) {
   const int64_t d = wrap_dim(dim, self.dim());
-  MICA_CHECK_KIND(index.dim() <= 1, Index, op, "(): Index is supposed to be a vector, but got dim: ", index.dim(), " with type: ",
-                  info(index.dtype()).legacy, " and size: ", index.sizes());
-  MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64, op, "(): Expected dtype int32/int64 for index but got: ",
-             info(index.dtype()).legacy);
-  MICA_CHECK(self.dtype() == source.dtype(), op, "(): self (", info(self.dtype()).legacy, ") and source (", info(source.dtype()).legacy,
-             ") must have the same scalar type");
-  MICA_CHECK(source.dim() == 0 || d < source.dim(), op, "(): Indexing dim ", d, " is out of bounds of the source tensor with dim ",
-             source.dim());
+  MICA_CHECK_KIND(index.dim() <= 1, Index, op, "(): Index is supposed to be a vector, but got dim: ", index.dim(),
+                  " with type: ", info(index.dtype()).legacy, " and size: ", index.sizes());
+  MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64, op,
+             "(): Expected dtype int32/int64 for index but got: ", info(index.dtype()).legacy);
+  MICA_CHECK(self.dtype() == source.dtype(), op, "(): self (", info(self.dtype()).legacy, ") and source (",
+             info(source.dtype()).legacy, ") must have the same scalar type");
+  MICA_CHECK(source.dim() == 0 || d < source.dim(), op, "(): Indexing dim ", d,
+             " is out of bounds of the source tensor with dim ", source.dim());
   const int64_t count = source.dim() ? source.sizes()[d] : 1;
-  MICA_CHECK(index.numel() == count, op, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", count,
-             "), for dim: ", d);
+  MICA_CHECK(index.numel() == count, op, "(): Number of indices (", index.numel(),
+             ") should be equal to source.size(dim): (", count, "), for dim: ", d);
   DimVector slice(self.sizes()), source_slice(source.sizes());
   if (!slice.empty()) slice.erase(d);
   if (!source_slice.empty()) source_slice.erase(d);
   MICA_CHECK(slice.ref() == source_slice.ref(),
-             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = ", self.sizes(),
-             " source.shape = ", source.sizes());
+             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = ",
+             self.sizes(), " source.shape = ", source.sizes());
   return d;
 }
 
@@ -79,17 +81,20 @@ void warn_byte_mask() {
 
 void check_mask_shape(const Tensor& self, const Tensor& mask, int64_t first) {
   for (int64_t d = 0; d < mask.dim(); ++d)
-    MICA_CHECK_KIND(first + d < self.dim() && mask.sizes()[d] == self.sizes()[first + d], Index, "The shape of the mask ", mask.sizes(),
-                    " at index ", d, " does not match the shape of the indexed tensor ", self.sizes(), " at index ", first + d);
+    MICA_CHECK_KIND(first + d < self.dim() && mask.sizes()[d] == self.sizes()[first + d], Index,
+                    "The shape of the mask ", mask.sizes(), " at index ", d,
+                    " does not match the shape of the indexed tensor ", self.sizes(), " at index ", first + d);
 }
 
 const Tensor* whole_mask(const Tensor& self, TensorList indices) {
   if (indices.size() != 1 || !indices[0].defined() || indices[0].dtype() != DType::Bool) return nullptr;
-  return indices[0].dim() == self.dim() && self.dim() > 0 && indices[0].device() == self.device() ? &indices[0] : nullptr;
+  return indices[0].dim() == self.dim() && self.dim() > 0 && indices[0].device() == self.device() ? &indices[0]
+                                                                                                  : nullptr;
 }
 
 NonzeroCount::NonzeroCount(const char* op, const Tensor& self) {
-  MICA_CHECK_KIND(!self.is_meta(), NotImplemented, op, "(): the shape of the result depends on the data, which a meta tensor does not have");
+  MICA_CHECK_KIND(!self.is_meta(), NotImplemented, op,
+                  "(): the shape of the result depends on the data, which a meta tensor does not have");
   constexpr int64_t kChunk = 32768;
   const int64_t chunks = std::clamp<int64_t>(self.numel() / kChunk, 1, 4 * get_num_threads());
   offsets = empty({chunks + 1}, TensorOptions(DType::Int64).with_device(self.device()));
@@ -137,7 +142,8 @@ DimVector common_shape(const std::vector<Tensor>& indices) {
       if (!shapes.empty()) shapes += ", ";
       append_to(shapes, t.sizes());
     }
-    fail(ErrorKind::Index, mica::cat("shape mismatch: indexing tensors could not be broadcast together with shapes ", shapes));
+    fail(ErrorKind::Index,
+         mica::cat("shape mismatch: indexing tensors could not be broadcast together with shapes ", shapes));
   }
   return shape;
 }
@@ -147,10 +153,12 @@ DimVector common_shape(const std::vector<Tensor>& indices) {
 AdvancedIndex::AdvancedIndex(const Tensor& source, TensorList given) : self(source) {
   std::vector<Tensor> each = expand_masks(self, given);
   const auto ndim = static_cast<size_t>(self.dim());
-  MICA_CHECK_KIND(each.size() <= ndim, Index, "too many indices for tensor of dimension ", ndim, " (got ", each.size(), ")");
+  MICA_CHECK_KIND(each.size() <= ndim, Index, "too many indices for tensor of dimension ", ndim, " (got ", each.size(),
+                  ")");
   shape = common_shape(each);
   DimVector indexed, rest;
-  for (size_t d = 0; d < ndim; ++d) (d < each.size() && each[d].defined() ? indexed : rest).push_back(static_cast<int64_t>(d));
+  for (size_t d = 0; d < ndim; ++d)
+    (d < each.size() && each[d].defined() ? indexed : rest).push_back(static_cast<int64_t>(d));
   MICA_CHECK_KIND(!indexed.empty(), Index, "at least one index must be a tensor");
   first = indexed[0];
   const bool together = indexed.back() - first + 1 == static_cast<int64_t>(indexed.size());
@@ -170,7 +178,8 @@ AdvancedIndex::AdvancedIndex(const Tensor& source, TensorList given) : self(sour
   }
   for (int64_t d = 0; d < first; ++d) result_sizes.push_back(self.sizes()[d]);
   for (int64_t s : shape) result_sizes.push_back(s);
-  for (int64_t d = first + static_cast<int64_t>(indexed.size()); d < self.dim(); ++d) result_sizes.push_back(self.sizes()[d]);
+  for (int64_t d = first + static_cast<int64_t>(indexed.size()); d < self.dim(); ++d)
+    result_sizes.push_back(self.sizes()[d]);
 }
 
 std::vector<const TensorView*> AdvancedIndex::views() const {
@@ -211,21 +220,25 @@ void masked_select(Out& out, const Tensor& self, const Tensor& mask) {
 void nonzero(Out& out, const Tensor& self) {
   const NonzeroCount count("nonzero", self);
   const Tensor& result = out.set({count.total, self.dim()}, DType::Int64, self.device(), {1, count.total});
-  if (out.needs_kernel()) MICA_KERNEL(self.device(), nonzero)(result.view_of(), self.view_of(), count.offsets.view_of());
+  if (out.needs_kernel())
+    MICA_KERNEL(self.device(), nonzero)(result.view_of(), self.view_of(), count.offsets.view_of());
 }
 
 // ---- slices and elements of a dimension
 
 void index_select(Out& out, const Tensor& self, int64_t dim, const Tensor& index) {
-  MICA_CHECK_KIND(index.dim() <= 1, Index, "index_select(): Index is supposed to be a vector, but got ", index.dim(), " dimensions");
+  MICA_CHECK_KIND(index.dim() <= 1, Index, "index_select(): Index is supposed to be a vector, but got ", index.dim(),
+                  " dimensions");
   MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64,
              "index_select(): Expected dtype int32 or int64 for index, but got ", index.dtype());
-  MICA_CHECK(self.dim() || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ", index.numel(), " value(s)");
+  MICA_CHECK(self.dim() || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ",
+             index.numel(), " value(s)");
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor at = plain_index(at_least_1d(index), self.device());
   const int64_t n = self.dim() ? self.sizes()[d] : 1;
   if (const auto bad = index_outside(at, 0, n))
-    fail(ErrorKind::Index, mica::cat("index out of range in self: index_select() got ", *bad, " for dimension ", d, " with size ", n));
+    fail(ErrorKind::Index,
+         mica::cat("index out of range in self: index_select() got ", *bad, " for dimension ", d, " with size ", n));
   DimVector sizes(self.sizes());
   if (self.dim()) sizes[d] = at.numel();
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
@@ -239,11 +252,11 @@ void gather(Out& out, const Tensor& self, int64_t dim, const Tensor& index, bool
              "gather(): Expected dtype int32/int64 for index, but got ", index.dtype());
   if (index.numel() > 0) {
     const Tensor a = at_least_1d(self), b = at_least_1d(index);
-    MICA_CHECK(a.dim() == b.dim(), "Index tensor must have the same number of dimensions as input tensor, but got ", index.sizes(),
-               " for input ", self.sizes());
+    MICA_CHECK(a.dim() == b.dim(), "Index tensor must have the same number of dimensions as input tensor, but got ",
+               index.sizes(), " for input ", self.sizes());
     for (int64_t k = 0; k < a.dim(); ++k)
-      MICA_CHECK(k == d || b.sizes()[k] <= a.sizes()[k], "Size does not match at dimension ", k, " expected index ", index.sizes(),
-                 " to be no larger than self ", self.sizes(), " apart from dimension ", d);
+      MICA_CHECK(k == d || b.sizes()[k] <= a.sizes()[k], "Size does not match at dimension ", k, " expected index ",
+                 index.sizes(), " to be no larger than self ", self.sizes(), " apart from dimension ", d);
   }
   Tensor at = index.to(self.device(), DType::Int64);
   if (out.defined_given() && index.numel() > 0) {
@@ -260,16 +273,19 @@ void gather(Out& out, const Tensor& self, int64_t dim, const Tensor& index, bool
 }
 
 void take(Out& out, const Tensor& self, const Tensor& index) {
-  MICA_CHECK(index.dtype() == DType::Int64, "take(): Expected a long tensor for index, but got ", info(index.dtype()).legacy);
+  MICA_CHECK(index.dtype() == DType::Int64, "take(): Expected a long tensor for index, but got ",
+             info(index.dtype()).legacy);
   MICA_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index, "take(): tried to take from an empty tensor");
   const Tensor at = plain_index(index, self.device()).view({-1});
   if (const auto bad = index_outside(at, -self.numel(), self.numel()))
-    fail(ErrorKind::Index, mica::cat("out of range: tried to access index ", *bad, " on a tensor of ", self.numel(), " elements."));
+    fail(ErrorKind::Index,
+         mica::cat("out of range: tried to access index ", *bad, " on a tensor of ", self.numel(), " elements."));
   const Tensor& result = out.set(index.sizes(), self.dtype(), self.device());
   if (!out.needs_kernel()) return;
   const Tensor dense = result.is_contiguous() ? result : empty(result.sizes(), result.options());
   const TensorView* indices[] = {&at.view_of()};
-  MICA_KERNEL(self.device(), index)(dense.view({-1}).view_of(), self.reshape({-1}).view_of(), 0, TensorViewList(indices));
+  MICA_KERNEL(self.device(), index)
+  (dense.view({-1}).view_of(), self.reshape({-1}).view_of(), 0, TensorViewList(indices));
   if (!dense.is_same(result)) result.copy_(dense);
 }
 

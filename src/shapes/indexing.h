@@ -19,7 +19,8 @@ std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t h
 // A 0-dim tensor as a one-dimensional one over the same memory.
 inline Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.view({1}); }
 
-// x[...] with tensors: `self` with its indexed dimensions side by side from `first` on, and one plain index of `shape` for each of them.
+// x[...] with tensors: `self` with its indexed dimensions side by side from `first` on, and one plain index of `shape`
+// for each of them.
 struct AdvancedIndex {
   AdvancedIndex(const Tensor& self, TensorList indices);
 
@@ -32,7 +33,8 @@ struct AdvancedIndex {
   std::vector<const TensorView*> views() const;
 };
 
-// The mask, if indexing with `indices` is selecting elements with a single mask over all of self's dimensions; else null.
+// The mask, if indexing with `indices` is selecting elements with a single mask over all of self's dimensions; else
+// null.
 const Tensor* whole_mask(const Tensor& self, TensorList indices);
 void check_mask_shape(const Tensor& self, const Tensor& mask, int64_t first);
 void warn_byte_mask();
@@ -45,7 +47,8 @@ struct NonzeroCount {
 };
 
 // The arguments of index_add_ and index_reduce_; returns the dimension counted from the front.
-int64_t check_index_reduction(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source);
+int64_t check_index_reduction(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                              const Tensor& source);
 
 bool is_expandable_to(IntArrayRef sizes, IntArrayRef wanted);
 

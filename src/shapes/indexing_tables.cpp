@@ -9,9 +9,10 @@ namespace mica::shapes {
 namespace {
 
 void check_embedding_index(const char* op, const Tensor& indices) {
-  MICA_CHECK(indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32,
-             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.",
-             info(indices.dtype()).legacy, "Tensor instead (while checking arguments for ", op, ")");
+  MICA_CHECK(
+      indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32,
+      "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.",
+      info(indices.dtype()).legacy, "Tensor instead (while checking arguments for ", op, ")");
 }
 
 // The indices in one dimension, each checked to name one of `rows` rows.
@@ -19,13 +20,15 @@ Tensor row_indices(const char* op, const Tensor& indices, int64_t rows, Device d
   check_embedding_index(op, indices);
   Tensor flat = plain_index(indices, device).view({-1});
   if (const auto bad = index_outside(flat, 0, rows))
-    fail(ErrorKind::Index, mica::cat("index out of range in self: ", op, "() got ", *bad, " for a table of ", rows, " rows"));
+    fail(ErrorKind::Index,
+         mica::cat("index out of range in self: ", op, "() got ", *bad, " for a table of ", rows, " rows"));
   return flat;
 }
 
 // The copy with the view overwritten: sizes must agree, dtypes need not.
 void overwrite(Out& out, const Tensor& copy, const Tensor& view, const Tensor& src) {
-  MICA_CHECK(view.sizes() == src.sizes(), "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
+  MICA_CHECK(view.sizes() == src.sizes(),
+             "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
              ", slice size = ", view.sizes());
   view.copy_(src);
   out.take(copy);
@@ -44,10 +47,10 @@ void embedding(Out& out, const Tensor& weight, const Tensor& indices, int64_t, b
   (result.view({rows.numel(), weight.sizes()[1]}).view_of(), weight.view_of(), 0, rows.view_of());
 }
 
-void embedding_dense_backward(Out& out, const Tensor& grad_output, const Tensor& indices, int64_t num_weights, int64_t padding_idx,
-                              bool scale_grad_by_freq) {
-  MICA_CHECK(grad_output.dim() == indices.dim() + 1, "embedding_backward: expected one dimension more than ", indices.sizes(),
-             " for the gradient, but got ", grad_output.sizes());
+void embedding_dense_backward(Out& out, const Tensor& grad_output, const Tensor& indices, int64_t num_weights,
+                              int64_t padding_idx, bool scale_grad_by_freq) {
+  MICA_CHECK(grad_output.dim() == indices.dim() + 1, "embedding_backward: expected one dimension more than ",
+             indices.sizes(), " for the gradient, but got ", grad_output.sizes());
   const Tensor rows = row_indices("embedding_backward", indices, num_weights, grad_output.device());
   const int64_t width = grad_output.sizes().back();
   const Tensor& result = out.set({num_weights, width}, grad_output.dtype(), grad_output.device());
@@ -55,7 +58,8 @@ void embedding_dense_backward(Out& out, const Tensor& grad_output, const Tensor&
   result.zero_();
   if (rows.numel() == 0) return;
   MICA_KERNEL(grad_output.device(), embedding_dense_backward)
-  (result.view_of(), grad_output.reshape({rows.numel(), width}).view_of(), rows.view_of(), padding_idx, scale_grad_by_freq);
+  (result.view_of(), grad_output.reshape({rows.numel(), width}).view_of(), rows.view_of(), padding_idx,
+   scale_grad_by_freq);
 }
 
 void select_scatter(Out& out, const Tensor& self, const Tensor& src, int64_t dim, int64_t index) {
@@ -84,7 +88,8 @@ void as_strided_scatter(Out& out, const Tensor& self, const Tensor& src, IntArra
   }
   const int64_t capacity = static_cast<int64_t>(self.storage()->nbytes()) / self.element_size();
   const Tensor storage = self.as_strided(IntArrayRef(capacity), IntArrayRef(int64_t{1}), 0).clone();
-  const Tensor copy = make_view(storage, self.sizes(), self.strides(), self.storage_offset());  // not a view for autograd
+  const Tensor copy =
+      make_view(storage, self.sizes(), self.strides(), self.storage_offset());  // not a view for autograd
   overwrite(out, copy, copy.as_strided(size, stride, offset), src);
 }
 

@@ -12,8 +12,8 @@ constexpr PointwiseOp kWhere{"where", Promotion::None};
 
 void check_same_device(const Tensor& condition, const Tensor& t) {
   MICA_CHECK(condition.device() == t.device() || t.dim() == 0 || condition.dim() == 0,
-             "Expected condition, x and y to be on the same device, but condition is on ", condition.device(), " and x or y is on ",
-             t.device());
+             "Expected condition, x and y to be on the same device, but condition is on ", condition.device(),
+             " and x or y is on ", t.device());
 }
 void check_same_device(const Tensor&, const Scalar&) {}
 
@@ -25,12 +25,15 @@ const Scalar& operand(const Scalar& s, DType) { return s; }
 template <class A, class B>
 void select(Out& out, const Tensor& condition, const A& self, const B& other) {
   MICA_CHECK(condition.dtype() == DType::Bool || condition.dtype() == DType::UInt8,
-             "where expected condition to be a boolean tensor, but got a tensor with dtype ", info(condition.dtype()).legacy);
+             "where expected condition to be a boolean tensor, but got a tensor with dtype ",
+             info(condition.dtype()).legacy);
   check_same_device(condition, self);
   check_same_device(condition, other);
   if (condition.dtype() == DType::UInt8) {
-    warn("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. "
-         "Use a boolean condition instead.");
+    warn(
+        "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version "
+        "of PyTorch. "
+        "Use a boolean condition instead.");
   }
   ResultType type;
   type.add(self);
@@ -51,18 +54,25 @@ void select(Out& out, const Tensor& condition, const A& self, const B& other) {
 }
 
 void check_masked_fill(const Tensor& self, const Tensor& mask) {
-  MICA_CHECK(mask.dtype() == DType::Bool, "masked_fill_ only supports boolean masks, but got mask with dtype ", mask.dtype());
-  MICA_CHECK(self.device() == mask.device(), "expected self and mask to be on the same device, but got mask on ", mask.device(),
-             " and self on ", self.device());
+  MICA_CHECK(mask.dtype() == DType::Bool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
+             mask.dtype());
+  MICA_CHECK(self.device() == mask.device(), "expected self and mask to be on the same device, but got mask on ",
+             mask.device(), " and self on ", self.device());
 }
 
 }  // namespace
 
 namespace shapes {
 
-void where(Out& out, const Tensor& condition, const Tensor& self, const Tensor& other) { select(out, condition, self, other); }
-void where(Out& out, const Tensor& condition, const Tensor& self, const Scalar& other) { select(out, condition, self, other); }
-void where(Out& out, const Tensor& condition, const Scalar& self, const Tensor& other) { select(out, condition, self, other); }
+void where(Out& out, const Tensor& condition, const Tensor& self, const Tensor& other) {
+  select(out, condition, self, other);
+}
+void where(Out& out, const Tensor& condition, const Tensor& self, const Scalar& other) {
+  select(out, condition, self, other);
+}
+void where(Out& out, const Tensor& condition, const Scalar& self, const Tensor& other) {
+  select(out, condition, self, other);
+}
 void where(Out& out, const Tensor& condition, const Scalar& self, const Scalar& other) {
   ResultType type;
   type.add(self);
@@ -82,8 +92,8 @@ void masked_fill(const Tensor& self, const Tensor& mask, const Scalar& value) {
 
 void masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) {
   check_masked_fill(self, mask);
-  MICA_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
-             " dimension(s).");
+  MICA_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+             value.dim(), " dimension(s).");
 }
 
 }  // namespace checks

@@ -6,7 +6,8 @@
 
 namespace mica::cpu {
 
-// Calls body(begin, end, first, last) for every chunk: elements [begin, end), of which the nonzero ones are [first, last) of all.
+// Calls body(begin, end, first, last) for every chunk: elements [begin, end), of which the nonzero ones are [first,
+// last) of all.
 template <class Body>
 void for_each_chunk(int64_t numel, const TensorView& offsets, const Body& body) {
   const int64_t chunks = offsets.numel - 1, size = (numel + chunks - 1) / chunks;

@@ -2,7 +2,8 @@
 
 namespace mica::cpu {
 
-ElementNest::ElementNest(const TensorView& table_view, int64_t dim, const TensorView& index_view, const TensorView& dense_view)
+ElementNest::ElementNest(const TensorView& table_view, int64_t dim, const TensorView& index_view,
+                         const TensorView& dense_view)
     : index(index_view.ptr<const int64_t>()),
       dense(dense_view.ptr<char>()),
       table(table_view.ptr<char>()),
@@ -10,7 +11,8 @@ ElementNest::ElementNest(const TensorView& table_view, int64_t dim, const Tensor
       dim_size(table_view.sizes[dim]),
       element(element_size(table_view.dtype)) {
   for (int64_t d = index_view.ndim - 1; d >= 0; --d) {
-    const Loop loop{index_view.sizes[d], index_view.strides[d], dense_view.strides[d], d == dim ? 0 : table_view.strides[d], d == dim};
+    const Loop loop{index_view.sizes[d], index_view.strides[d], dense_view.strides[d],
+                    d == dim ? 0 : table_view.strides[d], d == dim};
     numel *= loop.size;
     if (loop.size == 1) continue;
     if (!loops.empty()) {

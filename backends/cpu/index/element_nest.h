@@ -1,5 +1,6 @@
-// The loops of gather and scatter over the elements of an index: a nest whose fastest dimension is the inner loop. Three operands walk
-// along: the index, the dense tensor (gather's result, scatter's source) and the indexed one, the table, which stands still along `dim`.
+// The loops of gather and scatter over the elements of an index: a nest whose fastest dimension is the inner loop.
+// Three operands walk along: the index, the dense tensor (gather's result, scatter's source) and the indexed one, the
+// table, which stands still along `dim`.
 #pragma once
 
 #include <vector>
@@ -53,7 +54,8 @@ struct ElementNest {
         d += at * loops[k].dense;
         t += at * loops[k].table;
       }
-      body(ElementRun{index + i, dense + d * element, table + t * element, inner.index, inner.dense, inner.table, dim_stride, count});
+      body(ElementRun{index + i, dense + d * element, table + t * element, inner.index, inner.dense, inner.table,
+                      dim_stride, count});
       begin += count;
     }
   }

@@ -36,8 +36,8 @@ struct PositionsByRow {
   std::vector<int64_t> begin, order;
 };
 
-void embedding_dense_backward_kernel(const TensorView& out, const TensorView& grad, const TensorView& indices, int64_t padding_idx,
-                                     bool scale_grad_by_freq) {
+void embedding_dense_backward_kernel(const TensorView& out, const TensorView& grad, const TensorView& indices,
+                                     int64_t padding_idx, bool scale_grad_by_freq) {
   const int64_t rows = out.sizes[0], width = out.sizes[1], count = indices.numel;
   const PositionsByRow positions(indices.ptr<const int64_t>(), count, rows);
   visit_floating_complex("embedding_backward", out.dtype, [&]<class T>(Tag<T>) {
@@ -67,8 +67,9 @@ void embedding_dense_backward_kernel(const TensorView& out, const TensorView& gr
     parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
       auto row_at = [&](int64_t part) {
         if (part == parts) return rows;
-        return static_cast<int64_t>(std::lower_bound(positions.begin.begin(), positions.begin.end(), count * part / parts) -
-                                    positions.begin.begin());
+        return static_cast<int64_t>(
+            std::lower_bound(positions.begin.begin(), positions.begin.end(), count * part / parts) -
+            positions.begin.begin());
       };
       add_rows(std::min(row_at(begin), rows), row_at(end));
     });

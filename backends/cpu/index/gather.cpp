@@ -66,7 +66,8 @@ HWY_ATTR void gather_run(const ElementRun& r, int64_t dim, int64_t size) {
     if (r.index_stride == 1) {
       inside = all_inside(index, n, size);
     } else {
-      for (int64_t j = 0; j < n; ++j) inside &= static_cast<uint64_t>(index[j * r.index_stride]) < static_cast<uint64_t>(size);
+      for (int64_t j = 0; j < n; ++j)
+        inside &= static_cast<uint64_t>(index[j * r.index_stride]) < static_cast<uint64_t>(size);
     }
     if (!inside) {
       for (int64_t j = 0; j < n; ++j) {
@@ -75,13 +76,15 @@ HWY_ATTR void gather_run(const ElementRun& r, int64_t dim, int64_t size) {
       }
     }
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
-      if (r.index_stride == 1 && r.dense_stride == 1 && r.table_stride == 0 && r.dim_stride == 1 && size < (int64_t{1} << 31)) {
+      if (r.index_stride == 1 && r.dense_stride == 1 && r.table_stride == 0 && r.dim_stride == 1 &&
+          size < (int64_t{1} << 31)) {
         gather_row(to, table, index, n);
         continue;
       }
     }
     const T* from = table + begin * r.table_stride;
-    for (int64_t j = 0; j < n; ++j) to[j * r.dense_stride] = from[index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
+    for (int64_t j = 0; j < n; ++j)
+      to[j * r.dense_stride] = from[index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
   }
 }
 

@@ -10,10 +10,12 @@ namespace {
 
 void index_kernel(const TensorView& out, const TensorView& self, int64_t first, TensorViewList indices) {
   const IndexedDims dims(self, first, indices);
-  RowMove(self, out, first, static_cast<int64_t>(indices.size()), indices[0]->ndim).read(dims, row_reader(element_size(self.dtype)));
+  RowMove(self, out, first, static_cast<int64_t>(indices.size()), indices[0]->ndim)
+      .read(dims, row_reader(element_size(self.dtype)));
 }
 
-void index_put_kernel(const TensorView& self, int64_t first, TensorViewList indices, const TensorView& values, bool accumulate) {
+void index_put_kernel(const TensorView& self, int64_t first, TensorViewList indices, const TensorView& values,
+                      bool accumulate) {
   const IndexedDims dims(self, first, indices);
   const std::unique_ptr<int64_t[]> offsets(new int64_t[dims.positions]);
   dims.offsets(0, dims.positions, offsets.get());
@@ -31,7 +33,8 @@ void index_select_kernel(const TensorView& out, const TensorView& self, int64_t 
   index_kernel(out, self, dim, TensorViewList(indices));
 }
 
-void index_add_kernel(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& source, Scalar alpha) {
+void index_add_kernel(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& source,
+                      Scalar alpha) {
   const TensorView* indices[] = {&index};
   const IndexedDims dims(self, dim, TensorViewList(indices));
   const std::unique_ptr<int64_t[]> offsets(new int64_t[dims.positions]);

@@ -1,4 +1,5 @@
-// What a mask selects. Elements are counted by chunk first, so that every chunk knows where its part of the result begins.
+// What a mask selects. Elements are counted by chunk first, so that every chunk knows where its part of the result
+// begins.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/index/masks.cpp"
 #include <hwy/foreach_target.h>
@@ -60,15 +61,18 @@ HWY_ATTR void unpack(T* to, const uint8_t* mask, int64_t n, const T* from, const
   }
 }
 
-void masked_select_kernel(const TensorView& out, const TensorView& self, const TensorView& mask, const TensorView& offsets) {
+void masked_select_kernel(const TensorView& out, const TensorView& self, const TensorView& mask,
+                          const TensorView& offsets) {
   visit_element_size(element_size(self.dtype), [&]<class T>(Tag<T>) {
     for_each_chunk(self.numel, offsets, [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
-      pack(self.ptr<const T>() + begin, mask.ptr<const uint8_t>() + begin, end - begin, out.ptr<T>() + first, out.ptr<T>() + last);
+      pack(self.ptr<const T>() + begin, mask.ptr<const uint8_t>() + begin, end - begin, out.ptr<T>() + first,
+           out.ptr<T>() + last);
     });
   });
 }
 
-void masked_scatter_kernel(const TensorView& self, const TensorView& mask, const TensorView& source, const TensorView& offsets) {
+void masked_scatter_kernel(const TensorView& self, const TensorView& mask, const TensorView& source,
+                           const TensorView& offsets) {
   visit_element_size(element_size(self.dtype), [&]<class T>(Tag<T>) {
     for_each_chunk(self.numel, offsets, [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
       auto* from = source.ptr<const T>();

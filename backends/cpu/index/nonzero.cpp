@@ -1,4 +1,5 @@
-// nonzero_offsets and nonzero: where the elements are that differ from zero. Also first_outside, the check of a list of indices.
+// nonzero_offsets and nonzero: where the elements are that differ from zero. Also first_outside, the check of a list of
+// indices.
 #include <algorithm>
 
 #include "backends/cpu/index/chunks.h"
@@ -25,7 +26,8 @@ bool differs_from_zero<bool>(const bool& v) {
   return reinterpret_cast<const uint8_t&>(v) != 0;
 }
 
-// Elements [begin, end) in row-major order as runs: body(first element, stride in elements, how many, index of the first).
+// Elements [begin, end) in row-major order as runs: body(first element, stride in elements, how many, index of the
+// first).
 template <class T, class Body>
 void for_each_run(const TensorView& v, int64_t begin, int64_t end, const Body& body) {
   const int last = v.ndim - 1;

@@ -11,9 +11,9 @@ namespace mica::cpu {
 
 namespace {
 
-constexpr int64_t kGrain = 32768;       // elements that pay for a thread
-constexpr int64_t kBlock = 1024;        // positions whose offsets are computed at a time
-constexpr int64_t kColumnBytes = 256;   // the narrowest part of a row that a thread takes for itself
+constexpr int64_t kGrain = 32768;      // elements that pay for a thread
+constexpr int64_t kBlock = 1024;       // positions whose offsets are computed at a time
+constexpr int64_t kColumnBytes = 256;  // the narrowest part of a row that a thread takes for itself
 
 [[noreturn]] void outside(int64_t index, int64_t dim, int64_t size) {
   fail(ErrorKind::Index, cat("index ", index, " is out of bounds for dimension ", dim, " with size ", size));
@@ -37,7 +37,8 @@ void IndexedDims::offsets(int64_t begin, int64_t end, int64_t* out) const {
       inside &= static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
       // An index far outside may wrap around here; it is refused below.
       const auto offset = static_cast<int64_t>(static_cast<uint64_t>(at) * static_cast<uint64_t>(stride));
-      out[p - begin] = k ? static_cast<int64_t>(static_cast<uint64_t>(out[p - begin]) + static_cast<uint64_t>(offset)) : offset;
+      out[p - begin] =
+          k ? static_cast<int64_t>(static_cast<uint64_t>(out[p - begin]) + static_cast<uint64_t>(offset)) : offset;
     }
     if (inside) continue;
     for (int64_t p = begin; p < end; ++p)
@@ -55,7 +56,8 @@ RowMove::RowMove(const TensorView& table, const TensorView& rows, int64_t first,
   auto add = [&](std::vector<Loop>& loops, int64_t table_dim, int64_t rows_dim) {
     const Loop loop{rows.sizes[rows_dim], table.strides[table_dim] * element, rows.strides[rows_dim] * element};
     if (loop.size == 1) return;
-    if (!loops.empty() && loop.table == loops.back().table * loops.back().size && loop.rows == loops.back().rows * loops.back().size) {
+    if (!loops.empty() && loop.table == loops.back().table * loops.back().size &&
+        loop.rows == loops.back().rows * loops.back().size) {
       loops.back().size *= loop.size;
     } else {
       loops.push_back(loop);
@@ -97,8 +99,9 @@ RowMove::RowMove(const TensorView& table, const TensorView& rows, int64_t first,
 }
 
 RowBlock RowMove::block(int64_t outer) const {
-  RowBlock b{table_, rows_, nullptr, row_offsets_.empty() ? nullptr : row_offsets_.data(), row_stride_, positions_,
-             run_.size, run_.table, run_.rows};
+  RowBlock b{table_,      rows_,      nullptr,   row_offsets_.empty() ? nullptr : row_offsets_.data(),
+             row_stride_, positions_, run_.size, run_.table,
+             run_.rows};
   for (const Loop& l : outer_) {
     const int64_t i = outer % l.size;
     outer /= l.size;
@@ -108,7 +111,8 @@ RowBlock RowMove::block(int64_t outer) const {
   return b;
 }
 
-void RowMove::read_range(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, int64_t begin, int64_t end) const {
+void RowMove::read_range(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, int64_t begin,
+                         int64_t end) const {
   int64_t buffer[kBlock];
   while (begin < end) {
     const int64_t p = begin % positions_;
@@ -168,7 +172,8 @@ void RowMove::write(const int64_t* offsets, RowLoop loop, const void* context) c
   if (outer_count_ >= threads) {
     return parallel_for(0, outer_count_, 1, [&](int64_t begin, int64_t end) { write_slices(*this, begin, end); });
   }
-  if (run_.size * std::min<int64_t>(std::abs(run_.table), 64) < kColumnBytes * threads) return write_owned(offsets, loop, context);
+  if (run_.size * std::min<int64_t>(std::abs(run_.table), 64) < kColumnBytes * threads)
+    return write_owned(offsets, loop, context);
   // Parts of a row begin where a cache line does, counted from the row's begin.
   constexpr int64_t kLine = 64;
   parallel_for(0, (run_.size + kLine - 1) / kLine, 1, [&](int64_t begin, int64_t end) {

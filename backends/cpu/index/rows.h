@@ -1,5 +1,5 @@
-// Rows that move between an indexed tensor, the table, and a dense one, the rows. A row is what the dimensions behind the indexed ones
-// hold; the dimensions before them are outer loops.
+// Rows that move between an indexed tensor, the table, and a dense one, the rows. A row is what the dimensions behind
+// the indexed ones hold; the dimensions before them are outer loops.
 #pragma once
 
 #include <vector>
@@ -25,7 +25,8 @@ struct IndexedDims {
   void offsets(int64_t begin, int64_t end, int64_t* out) const;
 };
 
-// Positions of one outer slice: position p is the row at table + offsets[p] and at rows + (row_offsets[p] or p * row_stride).
+// Positions of one outer slice: position p is the row at table + offsets[p] and at rows + (row_offsets[p] or p *
+// row_stride).
 struct RowBlock {
   char* table;
   char* rows;
@@ -41,8 +42,8 @@ struct RowBlock {
 };
 using RowLoop = void (*)(const RowBlock& block, const void* context);
 
-// The loops around and inside the positions, for a table whose dimensions [first, first + indexed) are replaced by `replaced` dimensions
-// of the rows.
+// The loops around and inside the positions, for a table whose dimensions [first, first + indexed) are replaced by
+// `replaced` dimensions of the rows.
 class RowMove {
  public:
   RowMove(const TensorView& table, const TensorView& rows, int64_t first, int64_t indexed, int64_t replaced);

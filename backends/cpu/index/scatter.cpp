@@ -89,26 +89,33 @@ RunLoop loop_for(DType dtype, std::string_view reduce) {
     return visit_element_size(element_size(dtype), []<class T>(Tag<T>) -> RunLoop { return scatter_run<T, Set>; });
   RunLoop loop = nullptr;
   if (reduce == "sum") visit_number_bool("scatter_add", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Sum>; });
-  if (reduce == "prod") visit_number_bool("scatter_prod", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Product>; });
-  if (reduce == "amax") visit_real_bool("scatter_amax", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Largest>; });
-  if (reduce == "amin") visit_real_bool("scatter_amin", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Smallest>; });
+  if (reduce == "prod")
+    visit_number_bool("scatter_prod", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Product>; });
+  if (reduce == "amax")
+    visit_real_bool("scatter_amax", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Largest>; });
+  if (reduce == "amin")
+    visit_real_bool("scatter_amin", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Smallest>; });
   MICA_CHECK(loop, "scatter: no such reduction: ", reduce);
   return loop;
 }
 
-void scatter_kernel(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& src, std::string_view reduce) {
+void scatter_kernel(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& src,
+                    std::string_view reduce) {
   const ElementNest nest(self, dim, index, src);
   const RunLoop loop = loop_for(self.dtype, reduce);
   constexpr int64_t kGrain = 16384;
   const int threads = nest.numel < 2 * kGrain ? 1 : get_num_threads();
   auto run = [&](const ElementNest& n, int64_t low, int64_t high) {
-    n.for_range(0, n.numel, [&](const ElementRun& r) { loop(r, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low)); });
+    n.for_range(0, n.numel,
+                [&](const ElementRun& r) { loop(r, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low)); });
   };
   if (threads == 1) return run(nest, 0, nest.dim_size);
-  // Lines along `dim` are independent of each other: the longest other dimension is split. Where there is none, the places are.
+  // Lines along `dim` are independent of each other: the longest other dimension is split. Where there is none, the
+  // places are.
   size_t widest = nest.loops.size();
   for (size_t k = 0; k < nest.loops.size(); ++k)
-    if (!nest.loops[k].is_dim && (widest == nest.loops.size() || nest.loops[k].size > nest.loops[widest].size)) widest = k;
+    if (!nest.loops[k].is_dim && (widest == nest.loops.size() || nest.loops[k].size > nest.loops[widest].size))
+      widest = k;
   if (widest < nest.loops.size() && nest.loops[widest].size >= threads) {
     return parallel_for(0, nest.loops[widest].size, 1,
                         [&](int64_t begin, int64_t end) { run(nest.part(widest, begin, end), 0, nest.dim_size); });

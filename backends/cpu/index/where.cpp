@@ -51,7 +51,8 @@ template <class T>
 HWY_ATTR void select_strided(char* const* data, const int64_t* strides, const char* a, int64_t a_stride, const char* b,
                              int64_t b_stride, const char* condition, int64_t c_stride, int64_t n) {
   auto* out = reinterpret_cast<T*>(data[0]);
-  if (strides[0] == sizeof(T) && c_stride == 1 && (a_stride == sizeof(T) || a_stride == 0) && (b_stride == sizeof(T) || b_stride == 0)) {
+  if (strides[0] == sizeof(T) && c_stride == 1 && (a_stride == sizeof(T) || a_stride == 0) &&
+      (b_stride == sizeof(T) || b_stride == 0)) {
     auto* x = reinterpret_cast<const T*>(a);
     auto* y = reinterpret_cast<const T*>(b);
     auto* c = reinterpret_cast<const uint8_t*>(condition);
