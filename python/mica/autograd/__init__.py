@@ -1,0 +1,92 @@
+"""Automatic differentiation: gradients of outputs with respect to inputs, and functions with their own backward."""
+
+from mica import _C
+from mica.autograd import anomaly_mode, function, functional, grad_mode, graph, profiler
+from mica.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from mica.autograd.function import Function
+from mica.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from mica.autograd.gradcheck import gradcheck, gradgradcheck
+from mica.autograd.variable import Variable
+
+__all__ = [
+    "Function",
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "profiler",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+    """Add the gradients of `tensors`, weighted by `grad_tensors`, to the `grad` of the leaves (or of `inputs` alone)."""
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    _C._autograd_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):
+    """The gradients for each of a batch of grad_outputs, stacked."""
+    single = isinstance(grad_outputs, _C.Tensor)
+    batches = (grad_outputs,) if single else tuple(grad_outputs)
+    size = next(batch.shape[0] for batch in batches if batch is not None)
+    rows = []
+    for i in range(size):
+        weights = tuple(None if batch is None else batch[i] for batch in batches)
+        keep = True if i + 1 < size else retain_graph
+        rows.append(_C._autograd_grad(outputs, inputs, weights, keep, create_graph, allow_unused))
+    return tuple(None if column[0] is None else _C.stack(column) for column in zip(*rows, strict=True))
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
+    """The gradients of `outputs`, weighted by `grad_outputs`, with respect to `inputs`, as a tuple.
+
+    An input that no output depends on is an error, unless allow_unused (its gradient is None then) or
+    materialize_grads (zeros). With is_grads_batched, grad_outputs have one dimension more, in front, and so has the
+    result. `inputs` and `outputs` may be gradient edges.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    if is_grads_batched:
+        result = _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
+    else:
+        result = _C._autograd_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
+    if materialize_grads:
+        sources = (inputs,) if isinstance(inputs, _C.Tensor) else tuple(inputs)
+        result = tuple(
+            _C.zeros_like(source, requires_grad=create_graph) if each is None else each
+            for each, source in zip(result, sources, strict=True)
+        )
+    return result

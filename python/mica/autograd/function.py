@@ -1,0 +1,115 @@
+"""Functions with a backward of their own."""
+
+import functools
+
+from mica import _C
+from mica.autograd.grad_mode import no_grad
+
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What `ctx` is an instance of, whatever the function."""
+
+    def save_for_forward(self, *tensors):
+        self.saved_for_forward = tensors
+
+    def mark_shared_storage(self, *pairs):
+        pass
+
+
+class BackwardCFunction(_C._FunctionBase, FunctionCtx):
+    """The context of a call, and the node that the call leaves in the graph."""
+
+
+def _argument_binder(forward):
+    """Gives every parameter of `forward` a position: keywords and defaults are filled in."""
+    import inspect
+
+    signature = inspect.signature(forward)
+    has_defaults = any(p.default is not p.empty for p in signature.parameters.values())
+
+    def bind(args, kwargs):
+        if not kwargs and not has_defaults:
+            return args
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args
+
+    return bind
+
+
+class FunctionMeta(type):
+    """Gives each function a class for its contexts, named after it."""
+
+    def __init__(cls, name, bases, attributes):
+        super().__init__(name, bases, attributes)
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+        separate_setup = cls.setup_context is not _C._FunctionBase.setup_context
+        cls._bind_arguments = staticmethod(_argument_binder(cls.forward)) if separate_setup else None
+
+
+class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
+    """A function with a backward of its own: subclass it, and call `apply`.
+
+    Static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`; or `forward(*args)`,
+    `setup_context(ctx, inputs, output)` and `backward`. `backward` returns one gradient, or None, for each argument.
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an error."
+        )
+
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        raise NotImplementedError("To use autograd.Function with vmap, you must override its vmap staticmethod.")
+
+
+class InplaceFunction(Function):
+    """A function that remembers whether it changes its argument."""
+
+    def __init__(self, inplace=False):
+        self.inplace = inplace
+
+
+class _TwiceError(Function):
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def once_differentiable(backward):
+    """For a `backward` that cannot be differentiated itself: doing so is an error instead of a wrong result."""
+
+    @functools.wraps(backward)
+    def wrapper(ctx, *args):
+        with no_grad():
+            outputs = backward(ctx, *args)
+        # Outside double backward, nothing can be differentiated a second time.
+        if not _C.is_grad_enabled():
+            return outputs
+        if not any(isinstance(arg, _C.Tensor) and arg.requires_grad for arg in args):
+            return outputs
+        as_tuple = outputs if isinstance(outputs, tuple) else (outputs,)
+        places = [i for i, output in enumerate(as_tuple) if output is not None]
+        guarded = _TwiceError.apply(*(as_tuple[i].detach().requires_grad_() for i in places))
+        results = list(as_tuple)
+        for i, output in zip(places, guarded, strict=True):
+            results[i] = output
+        return tuple(results) if isinstance(outputs, tuple) else results[0]
+
+    return wrapper

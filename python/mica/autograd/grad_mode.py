@@ -1,0 +1,95 @@
+"""Whether autograd records: context managers that are decorators too."""
+
+from mica import _C
+from mica.utils._contextlib import (
+    _DecoratorContextManager,
+    _NoParamDecoratorContextManager,
+)
+
+__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+
+
+class no_grad(_NoParamDecoratorContextManager):
+    """Record nothing: results do not require grad."""
+
+    def __enter__(self):
+        self.prev = _C.is_grad_enabled()
+        _C._set_grad_enabled(False)
+
+    def __exit__(self, *exception):
+        _C._set_grad_enabled(self.prev)
+
+
+class enable_grad(_NoParamDecoratorContextManager):
+    """Record again, within no_grad."""
+
+    def __enter__(self):
+        self.prev = _C.is_grad_enabled()
+        _C._set_grad_enabled(True)
+
+    def __exit__(self, *exception):
+        _C._set_grad_enabled(self.prev)
+
+
+class set_grad_enabled(_DecoratorContextManager):
+    """Record or not, from the call on; as a context manager until the end of the block."""
+
+    def __init__(self, mode):
+        self.prev = _C.is_grad_enabled()
+        self.mode = mode
+        _C._set_grad_enabled(mode)
+
+    def __call__(self, function):
+        _C._set_grad_enabled(self.prev)
+        return super().__call__(function)
+
+    def __enter__(self):
+        _C._set_grad_enabled(self.mode)
+
+    def __exit__(self, *exception):
+        _C._set_grad_enabled(self.prev)
+
+    def __repr__(self):
+        return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
+
+    def clone(self):
+        # Made without __init__, which would set the mode already.
+        copy = object.__new__(type(self))
+        copy.prev = _C.is_grad_enabled()
+        copy.mode = self.mode
+        return copy
+
+
+class inference_mode(_DecoratorContextManager):
+    """Record nothing and count no versions: results cannot take part in autograd later."""
+
+    def __new__(cls, mode=True):
+        return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
+
+    def __init__(self, mode=True):
+        self.mode = mode
+
+    def __enter__(self):
+        self._before = _C._enter_inference_mode(self.mode)
+
+    def __exit__(self, *exception):
+        _C._leave_inference_mode(self._before)
+
+    def clone(self):
+        return type(self)(self.mode)
+
+
+class set_multithreading_enabled(_DecoratorContextManager):
+    """Accepted for torch's sake: a backward pass runs on the thread that asks for it."""
+
+    def __init__(self, mode):
+        self.mode = mode
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *exception):
+        pass
+
+    def clone(self):
+        return type(self)(self.mode)

@@ -1,0 +1,355 @@
+"""Checks of gradients against differences of the function's values.
+
+Complex numbers are pairs of real ones here: every comparison is between real Jacobians. Autograd's gradient of a complex
+input holds the derivatives by its real and its imaginary part, for an output weighted by a real or an imaginary unit.
+"""
+
+import itertools
+import warnings
+
+from mica import _C
+from mica.autograd.function import Function
+from mica.autograd.grad_mode import enable_grad, no_grad
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """Raised by gradcheck and gradgradcheck when a check fails."""
+
+
+def _as_tuple(given):
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
+def _is_checked(x):
+    return isinstance(x, _C.Tensor) and x.requires_grad
+
+
+def _differentiable(outputs):
+    return tuple(y for y in _as_tuple(outputs) if _is_checked(y))
+
+
+def _real_list(tensor):
+    """The elements as a flat list of floats, real and imaginary parts side by side."""
+    flat = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
+    return (_C.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).to(_C.float64).tolist()
+
+
+def _units(tensor):
+    """The directions of change of a tensor: (index, step) for every element, and for both parts of a complex one."""
+    steps = (1.0, 1j) if tensor.is_complex() else (1.0,)
+    for index in itertools.product(*(range(size) for size in tensor.shape)):
+        for step in steps:
+            yield index, step
+
+
+# ---- Jacobians: for every input a list of columns, or for every output a list of rows
+
+
+def _values(func, inputs):
+    with no_grad():
+        return [_real_list(y) for y in _as_tuple(func(*inputs)) if _is_number_tensor(y)]
+
+
+def _is_number_tensor(y):
+    return isinstance(y, _C.Tensor) and (y.is_floating_point() or y.is_complex())
+
+
+def _difference_quotient(func, inputs, change, eps):
+    """Central difference of all outputs while `change(step)` moves the inputs away from where they are."""
+    change(eps)
+    above = _values(func, inputs)
+    change(-eps)
+    below = _values(func, inputs)
+    change(0.0)
+    return [[(a - b) / (2 * eps) for a, b in zip(*each, strict=True)] for each in zip(above, below, strict=True)]
+
+
+def _numerical_columns(func, inputs, x, eps):
+    """For each direction of x, the derivatives of all outputs."""
+    data = x.data
+    columns = []
+    for index, unit in _units(x):
+        origin = data[index].clone()
+
+        def change(step, index=index, unit=unit, origin=origin):
+            data[index] = origin + step * unit
+
+        columns.append(_difference_quotient(func, inputs, change, eps))
+        data[index] = origin
+    return columns
+
+
+def _analytical_rows(output, inputs):
+    """For each direction of the output, the gradients of all inputs."""
+    rows = []
+    for index, unit in _units(output):
+        weight = _C.zeros_like(output, memory_format=_C.contiguous_format)
+        weight[index] = unit
+        grads = _C._autograd_grad(output, inputs, weight, True, False, True)
+        rows.append([_C.zeros_like(x) if g is None else g for g, x in zip(grads, inputs, strict=True)])
+    return rows
+
+
+# ---- comparing
+
+
+def _close(a, b, atol, rtol):
+    return a == b or abs(a - b) <= atol + rtol * abs(b)
+
+
+def _table(rows):
+    return str(_C.tensor(rows, dtype=_C.float64))
+
+
+def _compare_jacobians(i, j, numerical, analytical, atol, rtol):
+    for line_n, line_a in zip(numerical, analytical, strict=True):
+        for n, a in zip(line_n, line_a, strict=True):
+            if not _close(a, n, atol, rtol):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{_table(numerical)}\nanalytical:{_table(analytical)}\n"
+                )
+
+
+def _check_grad_type(grad, x, check_dtypes):
+    if grad.layout != x.layout:
+        raise GradcheckError(f"grad is incorrect layout ({grad.layout} is not {x.layout})")
+    if check_dtypes and grad.dtype != x.dtype:
+        raise GradcheckError(f"expected grad of dtype {x.dtype}, but got {grad.dtype}")
+
+
+def _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, check_dtypes):
+    numerical = [_numerical_columns(func, inputs, x, eps) for x in checked]
+    place = -1
+    for i, output in enumerate(outputs):
+        if not _is_number_tensor(output):
+            continue
+        place += 1
+        if not output.requires_grad:
+            if any(value for columns in numerical for column in columns for value in column[place]):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+            continue
+        rows = _analytical_rows(output, checked)
+        again = _analytical_rows(output, checked)
+        for j, x in enumerate(checked):
+            for row, repeated in zip(rows, again, strict=True):
+                _check_grad_type(row[j], x, check_dtypes)
+                pairs = zip(_real_list(row[j]), _real_list(repeated[j]), strict=True)
+                if any(abs(a - b) > nondet_tol for a, b in pairs):
+                    raise GradcheckError(
+                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
+                        "times gives different values, although analytical gradient matches numerical gradient. The "
+                        f"tolerance for nondeterminism was {nondet_tol}."
+                    )
+            # Both with a line for each direction of the input.
+            analytical = [list(line) for line in zip(*(_real_list(row[j]) for row in rows), strict=True)]
+            expected = [column[place] for column in numerical[j]]
+            if analytical or expected:
+                analytical = analytical or [[] for _ in expected]
+                _compare_jacobians(i, j, expected, analytical, atol, rtol)
+
+
+def _random_direction(tensor):
+    """A random direction of unit length."""
+    direction = _C.rand_like(tensor, memory_format=_C.contiguous_format) + 0.1
+    return direction / max(sum(value * value for value in _real_list(direction)) ** 0.5, 1e-30)
+
+
+def _check_fast(func, inputs, outputs, checked, eps, atol, rtol):
+    """Compares u.J.v for one random u and v of each pair: one pass each instead of one for each element."""
+    numbers = [y for y in outputs if _is_number_tensor(y)]
+    for j, x in enumerate(checked):
+        direction = _random_direction(x)
+        data, origin = x.data, x.detach().clone()
+
+        def change(step, data=data, origin=origin, direction=direction):
+            data.copy_(origin + step * direction)
+
+        slopes = _difference_quotient(func, inputs, change, eps)
+        for i, output in enumerate(numbers):
+            weight = _random_direction(output)
+            expected = sum(a * b for a, b in zip(_real_list(weight), slopes[i], strict=True))
+            found = 0.0
+            if output.requires_grad:
+                (grad,) = _C._autograd_grad(output, [x], weight, True, False, True)
+                if grad is not None:
+                    found = sum(a * b for a, b in zip(_real_list(grad), _real_list(direction), strict=True))
+            if not _close(found, expected, atol, rtol):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {i} with respect to input {j} in a random direction,\n"
+                    f"numerical:{expected}\nanalytical:{found}\n"
+                    "Run with fast_mode=False to see the whole Jacobians."
+                )
+
+
+# ---- missing gradients
+
+
+class _NoGradient(Function):
+    """Passes its arguments on, and no gradient back."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        ctx.set_materialize_grads(False)
+        return tuple(x.view_as(x) for x in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return (None,) * len(grads)
+
+
+def _check_undefined(func, inputs, checked):
+    def check(which):
+        outputs = _differentiable(func(*inputs))
+        blocked = _NoGradient.apply(*(outputs[i] for i in which))
+        chosen = list(outputs)
+        for i, output in zip(which, blocked, strict=True):
+            chosen[i] = output
+        weights = [_C.zeros_like(y, memory_format=_C.contiguous_format) for y in chosen]
+        try:
+            grads = _C._autograd_grad(chosen, checked, weights, True, False, True)
+        except RuntimeError as error:
+            raise GradcheckError(
+                "Expected backward function to handle undefined output grads. Please look at "
+                '"Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+            ) from error
+        if any(g is not None and any(_real_list(g)) for g in grads):
+            raise GradcheckError(
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero."
+            )
+
+    count = len(_differentiable(func(*inputs)))
+    check(range(count))
+    if count > 1:
+        for i in range(count):
+            check([i])
+
+
+# ---- the checks
+
+
+def _check_inputs(inputs):
+    if not any(_is_checked(x) for x in inputs):
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+            "requires_grad=True."
+        )
+    for i, x in enumerate(inputs):
+        if not _is_checked(x):
+            continue
+        if x.dtype not in (_C.float64, _C.complex128):
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                "will likely fail if all the inputs are not of double precision floating point or complex. ",
+                stacklevel=3,
+            )
+        if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)):
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+                "non-overlapping to be able to compute the numerical gradients correctly. You should call "
+                ".contiguous on the input before passing it to gradcheck."
+            )
+
+
+def gradcheck(
+    func,
+    inputs,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_batched_forward_grad=False,
+    check_forward_ad=False,
+    check_backward_ad=True,
+    fast_mode=False,
+    masked=None,
+):
+    """Whether autograd's gradients of func at `inputs` agree with differences of func's values.
+
+    Every derivative must be within atol + rtol * |difference quotient|. With fast_mode one random direction is tried
+    instead of all. A failure raises GradcheckError, or returns False if raise_exception is False.
+    """
+    if check_forward_ad or check_batched_forward_grad:
+        raise NotImplementedError("gradcheck: there is no forward-mode differentiation to check")
+    inputs = _as_tuple(inputs)
+    try:
+        _check_inputs(inputs)
+        checked = [x for x in inputs if _is_checked(x)]
+        with enable_grad():
+            outputs = _as_tuple(func(*inputs))
+            if any(any(y is x for x in checked) for y in outputs):
+                # An output that is an input moves with it; a view of it does as well, but stands for itself.
+                outputs = tuple(y.view_as(y) if _is_checked(y) else y for y in outputs)
+            if fast_mode:
+                _check_fast(func, inputs, outputs, checked, eps, atol, rtol)
+            else:
+                _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+            if check_undefined_grad and _differentiable(outputs):
+                _check_undefined(func, inputs, checked)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func,
+    inputs,
+    grad_outputs=None,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    gen_non_contig_grad_outputs=False,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_fwd_over_rev=False,
+    check_rev_over_rev=True,
+    fast_mode=False,
+    masked=False,
+):
+    """gradcheck of the gradients of func, as functions of `inputs` and of `grad_outputs` (random ones if not given)."""
+    inputs = _as_tuple(inputs)
+    if grad_outputs is None:
+        grad_outputs = []
+        for output in _differentiable(func(*inputs)):
+            weight = _C.randn_like(output, memory_format=_C.contiguous_format).detach()
+            if gen_non_contig_grad_outputs:
+                weight = _C.stack([weight, weight], -1)[..., 0]
+            grad_outputs.append(weight.requires_grad_())
+        grad_outputs = tuple(grad_outputs)
+    else:
+        grad_outputs = _as_tuple(grad_outputs)
+
+    def gradients(*args):
+        given, weights = args[: -len(grad_outputs)], args[-len(grad_outputs) :]
+        # The differences are taken without recording, but gradients need a graph at any time.
+        with enable_grad():
+            outputs = _differentiable(func(*given))
+            sources = [x for x in given if _is_checked(x)]
+            grads = _C._autograd_grad(outputs, sources, weights, True, True, True)
+        return tuple(g for g in grads if g is not None)
+
+    return gradcheck(
+        gradients,
+        inputs + grad_outputs,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        fast_mode=fast_mode,
+    )

@@ -1,0 +1,133 @@
+"""The backward graph: nodes, edges, hooks on several gradients, what is kept for backward."""
+
+import contextlib
+import functools
+import threading
+from collections import namedtuple
+from collections.abc import Iterable
+
+from mica import _C
+from mica.utils.hooks import RemovableHandle
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+Node = _C._Node
+
+
+class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):
+    """Where the gradient of a tensor flows: an output of a node. Stands for the tensor in grad() and backward()."""
+
+    __slots__ = ()
+
+
+def get_gradient_edge(tensor):
+    """The edge of a tensor, which can be kept instead of the tensor and its memory."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(*_C._gradient_edge(tensor))
+
+
+def increment_version(tensor):
+    """Tell autograd that the memory of a tensor, or of several, was changed behind its back."""
+    for each in [tensor] if isinstance(tensor, _C.Tensor) or not isinstance(tensor, Iterable) else tensor:
+        _C._increment_version(each)
+
+
+class saved_tensors_hooks:
+    """Within a `with` block, keep pack_hook(x) for backward in place of x, and use unpack_hook of it there."""
+
+    def __init__(self, pack_hook, unpack_hook):
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self):
+        _C._push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *exception):
+        _C._pop_saved_tensor_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep what backward needs in the memory of the host."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        def pack(tensor):
+            if not pin_memory:
+                return tensor.device, tensor.cpu()
+            packed = _C.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=tensor.is_cuda)
+            packed.copy_(tensor)
+            return tensor.device, packed
+
+        def unpack(packed):
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message):
+    """Within a `with` block, using saved_tensors_hooks is an error with this message."""
+    before = _C._disable_saved_tensor_hooks(error_message)
+    try:
+        yield
+    finally:
+        _C._disable_saved_tensor_hooks(before)
+
+
+class _MultiHandle(RemovableHandle):
+    """Takes off the hooks of several tensors."""
+
+    def __init__(self, handles):
+        self.handles = handles
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Call fn once per backward pass for the gradients of several tensors.
+
+    mode "all": fn(grads), a list, when all have come, or at the end of a pass that did not reach all of them, with None
+    for those. mode "any": fn(grad), with the first that comes.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    lock = threading.Lock()
+    passes = {}
+
+    def collect(index, grad):
+        task = _C._current_graph_task_id()
+        with lock:
+            first = task not in passes
+            grads = passes.setdefault(task, [None] * len(tensors))
+            grads[index] = grad
+            complete = all(each is not None for each in grads)
+        if mode == "any":
+            if first:
+                _C._queue_callback(functools.partial(passes.pop, task, None))
+                fn(grad)
+            return
+        if first:
+            _C._queue_callback(functools.partial(deliver, task))
+        if complete:
+            deliver(task)
+
+    def deliver(task):
+        with lock:
+            grads = passes.pop(task, None)
+        if grads is not None:
+            fn(grads)
+
+    handles = [tensor.register_hook(functools.partial(collect, i)) for i, tensor in enumerate(tensors)]
+    return _MultiHandle(handles)

@@ -1,0 +1,236 @@
+"""assert_close: are two values, or nested collections of them, equal up to rounding?"""
+
+import cmath
+import collections.abc
+
+from mica import _C
+
+_TOLERANCES = {  # dtype: (rtol, atol)
+    _C.float16: (1e-3, 1e-5),
+    _C.bfloat16: (1.6e-2, 1e-5),
+    _C.float32: (1.3e-6, 1e-5),
+    _C.float64: (1e-7, 1e-7),
+    _C.complex32: (1e-3, 1e-5),
+    _C.complex64: (1.3e-6, 1e-5),
+    _C.complex128: (1e-7, 1e-7),
+}
+_NUMBER_DTYPES = {int: _C.int64, float: _C.float64, complex: _C.complex128}
+
+
+class _Mismatch(Exception):
+    """What differs, and where in the nested collections."""
+
+    def __init__(self, message, path=()):
+        super().__init__(message)
+        self.path = path
+
+
+class _Options:
+    def __init__(self, rtol, atol, equal_nan, **checks):
+        if (rtol is None) != (atol is None):
+            missing = "rtol" if rtol is None else "atol"
+            raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+        self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
+        self.__dict__.update(checks)
+
+    def tolerances(self, *dtypes):
+        """Those given, or the widest that one of the dtypes asks for."""
+        if self.rtol is not None:
+            return self.rtol, self.atol
+        known = [_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]
+        return max(rtol for rtol, _ in known), max(atol for _, atol in known)
+
+
+def _allowed(tolerance, exact):
+    return "" if exact else f" (up to {tolerance} allowed)"
+
+
+def _scalar_message(actual, expected, rtol, atol):
+    exact = rtol == 0 and atol == 0
+    absolute = abs(actual - expected)
+    relative = float("inf") if expected == 0 else absolute / abs(expected)
+    return (
+        f"Scalars are not {'equal' if exact else 'close'}!\n\nExpected {expected} but got {actual}.\n"
+        f"Absolute difference: {absolute}{_allowed(atol, exact)}\n"
+        f"Relative difference: {relative}{_allowed(rtol, exact)}"
+    )
+
+
+def _place(flat, shape):
+    index = []
+    for size in reversed(shape):
+        index.insert(0, flat % size)
+        flat //= size
+    return tuple(index)
+
+
+def _tensor_message(actual, expected, matches, rtol, atol):
+    exact = rtol == 0 and atol == 0
+    shape, count = actual.shape, actual.numel()
+    mismatches = count - int(matches.sum())
+    if actual.dtype.itemsize == 1 and actual.is_floating_point():
+        flat = int(_C.argmax((~matches).reshape(-1).int()))
+        return (
+            f"Tensor-likes are not 'equal'!\n\nMismatched elements: {mismatches} / {count} "
+            f"({mismatches / count:.1%})\nThe first mismatched element is at index {_place(flat, shape)}."
+        )
+    if not (actual.is_floating_point() or actual.is_complex()):
+        actual, expected = actual.to(_C.int64), expected.to(_C.int64)
+    matches, actual, expected = matches.reshape(-1), actual.reshape(-1), expected.reshape(-1)
+    absolute = (actual - expected).abs()
+    relative = absolute / expected.abs()
+    absolute[matches] = 0
+    relative[matches] = 0
+    lines = [f"Mismatched elements: {mismatches} / {count} ({mismatches / count:.1%})"]
+    for kind, difference, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
+        flat = int(_C.argmax(difference))
+        lines.append(
+            f"Greatest {kind} difference: {difference[flat].item()} at index {_place(flat, shape)}"
+            f"{_allowed(tolerance, exact)}"
+        )
+    return f"Tensor-likes are not {'equal' if exact else 'close'}!\n\n" + "\n".join(lines)
+
+
+def _compare_attribute(name, actual, expected):
+    if actual != expected:
+        raise _Mismatch(f"The values for attribute '{name}' do not match: {actual} != {expected}.")
+
+
+def _compare_tensors(actual, expected, options):
+    _compare_attribute("shape", actual.shape, expected.shape)
+    if options.check_layout:
+        _compare_attribute("layout", actual.layout, expected.layout)
+    if options.check_device:
+        _compare_attribute("device", actual.device, expected.device)
+    if options.check_dtype:
+        _compare_attribute("dtype", actual.dtype, expected.dtype)
+    if options.check_stride:
+        _compare_attribute("stride()", actual.stride(), expected.stride())
+    if actual.is_meta or expected.is_meta:
+        return
+    rtol, atol = options.tolerances(actual.dtype, expected.dtype)
+    actual, expected = actual.detach(), expected.detach()
+    if actual.device != expected.device:
+        actual, expected = actual.cpu(), expected.cpu()
+    if actual.dtype != expected.dtype:
+        common = _C.promote_types(actual.dtype, expected.dtype)
+        actual, expected = actual.to(common), expected.to(common)
+    if actual.dtype.itemsize == 1 and actual.is_floating_point():
+        # The 8-bit formats have no arithmetic: equal is what has equal values.
+        matches = actual.to(_C.float32) == expected.to(_C.float32)
+    else:
+        matches = _C.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
+    if matches.all():
+        return
+    if actual.dim() == 0:
+        raise _Mismatch(_scalar_message(actual.item(), expected.item(), rtol, atol))
+    raise _Mismatch(_tensor_message(actual, expected, matches, rtol, atol))
+
+
+def _compare_numbers(actual, expected, options):
+    if options.check_dtype and type(actual) is not type(expected):
+        raise _Mismatch(f"The (d)types do not match: {type(actual)} != {type(expected)}.")
+    kinds = [next(dtype for kind, dtype in _NUMBER_DTYPES.items() if isinstance(x, kind)) for x in (actual, expected)]
+    rtol, atol = options.tolerances(*kinds)
+    if actual == expected or (options.equal_nan and cmath.isnan(actual) and cmath.isnan(expected)):
+        return
+    finite = cmath.isfinite(actual) and cmath.isfinite(expected)
+    if not finite or abs(actual - expected) > atol + rtol * abs(expected):
+        raise _Mismatch(_scalar_message(actual, expected, rtol, atol))
+
+
+def _is_array(x):
+    return hasattr(x, "__array_interface__") and not isinstance(x, _C.Tensor)
+
+
+def _is_sequence(x):
+    return isinstance(x, collections.abc.Sequence) and not isinstance(x, (str, bytes))
+
+
+def _within(key, actual, expected, options):
+    try:
+        _compare(actual, expected, options)
+    except _Mismatch as mismatch:
+        mismatch.path = (key, *mismatch.path)
+        raise
+
+
+def _compare(actual, expected, options):
+    both = (actual, expected)
+    if isinstance(actual, bool) or isinstance(expected, bool):
+        if all(isinstance(x, bool) for x in both):
+            if actual is not expected:
+                raise _Mismatch(f"Booleans mismatch: {actual} is not {expected}")
+            return
+    elif actual is None or expected is None:
+        if actual is not expected:
+            raise _Mismatch(f"None mismatch: {actual} is not {expected}")
+        return
+    elif all(isinstance(x, (int, float, complex)) for x in both):
+        return _compare_numbers(actual, expected, options)
+    elif all(isinstance(x, _C.Tensor) for x in both):
+        if options.allow_subclasses or type(actual) is type(expected):
+            return _compare_tensors(actual, expected, options)
+    elif all(_is_array(x) for x in both):
+        return _compare_tensors(_C.as_tensor(actual), _C.as_tensor(expected), options)
+    elif all(isinstance(x, collections.abc.Mapping) for x in both):
+        if set(actual) != set(expected):
+            missing = sorted(set(expected) - set(actual), key=str)
+            additional = sorted(set(actual) - set(expected), key=str)
+            raise _Mismatch(
+                f"The keys of the mappings do not match:\nMissing keys in the actual mapping: {missing}\n"
+                f"Additional keys in the actual mapping: {additional}"
+            )
+        for key in expected:
+            _within(key, actual[key], expected[key], options)
+        return
+    elif all(_is_sequence(x) for x in both):
+        if len(actual) != len(expected):
+            raise _Mismatch(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
+        for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+            _within(i, a, e, options)
+        return
+    raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
+
+
+def assert_close(
+    actual,
+    expected,
+    *,
+    allow_subclasses=True,
+    rtol=None,
+    atol=None,
+    equal_nan=False,
+    check_device=True,
+    check_dtype=True,
+    check_layout=True,
+    check_stride=False,
+    msg=None,
+):
+    """Raise AssertionError unless |actual - expected| <= atol + rtol * |expected|, everywhere.
+
+    Compares tensors, arrays, numbers, and sequences and mappings of them. Tolerances that are not given follow from the
+    dtype; those of integers and bools are zero. `msg` replaces the message, or is called with it.
+    """
+    __tracebackhide__ = True
+    options = _Options(
+        rtol,
+        atol,
+        equal_nan,
+        allow_subclasses=allow_subclasses,
+        check_device=check_device,
+        check_dtype=check_dtype,
+        check_layout=check_layout,
+        check_stride=check_stride,
+    )
+    try:
+        _compare(actual, expected, options)
+        return
+    except _Mismatch as mismatch:
+        message = str(mismatch)
+        if mismatch.path:
+            path = "".join(f"[{key!r}]" for key in mismatch.path)
+            message += f"\n\nThe failure occurred for item {path}"
+    if msg is not None:
+        message = msg(message) if callable(msg) else msg
+    raise AssertionError(message)

@@ -1,0 +1,83 @@
+"""make_tensor: random inputs for tests."""
+
+import math
+
+from mica import _C
+
+
+def _bounds(low, high, lowest, highest, default_low, default_high):
+    for name, value in (("low", low), ("high", high)):
+        if value is not None and isinstance(value, float) and math.isnan(value):
+            raise ValueError(f"`{name}` cannot be NaN, but got low={low!r} and high={high!r}")
+    low = default_low if low is None else low
+    high = default_high if high is None else high
+    if low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    if high < lowest or low > highest:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is {low, high}, but the dtype only supports "
+            f"{lowest, highest}"
+        )
+    return max(low, lowest), min(high, highest)
+
+
+def _unsigned(dtype):
+    return dtype in (_C.uint8, _C.uint16, _C.uint32, _C.uint64)
+
+
+def make_tensor(
+    *shape,
+    dtype,
+    device="cpu",
+    low=None,
+    high=None,
+    requires_grad=False,
+    noncontiguous=False,
+    exclude_zero=False,
+    memory_format=None,
+):
+    """A tensor of random values in [low, high): [-9, 9) for floating-point and complex dtypes, [-9, 10) for integers
+    ([0, 10) for unsigned ones), both values of bool.
+
+    noncontiguous: every other element of a larger tensor, if there is more than one. exclude_zero: zeros become the
+    smallest positive number of the dtype.
+    """
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
+            f"noncontiguous={noncontiguous!r} and memory_format={memory_format!r}"
+        )
+    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else tuple(shape)
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(
+            f"`requires_grad=True` is only supported for floating point and complex dtypes, but got dtype={dtype!r}"
+        )
+    doubled = noncontiguous and math.prod(sizes) > 1
+    made = (*sizes[:-1], 2 * sizes[-1]) if doubled else sizes
+
+    if dtype is _C.bool:
+        low, high = _bounds(low, high, 0, 2, 0, 2)
+        result = _C.randint(int(low), int(high), made, dtype=dtype, device=device)
+    elif dtype.is_floating_point or dtype.is_complex:
+        part = dtype.to_real() if dtype.is_complex else dtype
+        limits = _C.finfo(part)
+        low, high = _bounds(low, high, limits.min, limits.max, -9, 9)
+        exact = part if part in (_C.float32, _C.float64) else _C.float32
+        if dtype.is_complex:
+            parts = _C.empty((*made, 2), dtype=exact, device=device).uniform_(low, high)
+            result = _C.view_as_complex(parts).to(dtype)
+        else:
+            result = _C.empty(made, dtype=exact, device=device).uniform_(low, high).to(dtype)
+    else:
+        limits = _C.iinfo(dtype)
+        low, high = _bounds(low, high, limits.min, limits.max, 0 if _unsigned(dtype) else -9, 10)
+        result = _C.randint(math.ceil(low), math.ceil(high), made, dtype=_C.int64, device=device).to(dtype)
+
+    if exclude_zero:
+        least = 1 if not (dtype.is_floating_point or dtype.is_complex) else _C.finfo(dtype).tiny
+        result[result == 0] = least
+    if doubled:
+        result = result[..., ::2]
+    elif memory_format is not None:
+        result = result.clone(memory_format=memory_format)
+    return result.requires_grad_() if requires_grad else result

@@ -1,0 +1,5 @@
+"""What programs use beside tensors."""
+
+from mica.utils import dlpack, hooks
+
+__all__ = ["dlpack", "hooks"]
