@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <concepts>
@@ -163,11 +164,9 @@ struct SignBit {
   template <class T>
   bool operator()(T a) const {
     if constexpr (std::is_floating_point_v<T>) {
-      return std::signbit(a);
-    } else if constexpr (std::is_signed_v<T>) {
-      return a < 0;
+      return std::bit_cast<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>(a) < 0;
     } else {
-      return false;
+      return std::is_signed_v<T> && a < T(0);
     }
   }
 };
