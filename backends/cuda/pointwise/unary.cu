@@ -98,11 +98,11 @@ struct IsNan {
 };
 template <class T>
 struct IsFinite {
-  __device__ bool operator()(T x) const { return isfinite(x); }
+  __device__ bool operator()(T x) const { return ::isfinite(x); }
 };
 template <class T>
 struct IsInf {
-  __device__ bool operator()(T x) const { return isinf(x); }
+  __device__ bool operator()(T x) const { return ::isinf(x); }
 };
 
 template <class T>

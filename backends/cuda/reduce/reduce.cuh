@@ -77,23 +77,36 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_rows(Op op, ReductionSh
   shape.kept.at(output, base, target);
   const int64_t step = static_cast<int64_t>(kReduceThreads) * shape.splits;
   const bool dense = shape.reduced.ndim == 0 || (shape.reduced.ndim == 1 && shape.reduced.strides[0][0] == 1);
-  Acc sums[4] = {op.identity(), op.identity(), op.identity(), op.identity()};
-  int64_t i = split * kReduceThreads + threadIdx.x;
-  if (dense) {
-    const auto* row = in + base;
-    for (; i + 3 * step < shape.reduced.numel; i += 4 * step) {
+  // As many running totals as elements come with one load of 16 bytes.
+  constexpr int kCount = sizeof(typename Op::In) >= 16 ? 1
+                         : sizeof(typename Op::In) > 2 ? 16 / sizeof(typename Op::In)
+                                                       : 8;
+  using Piece = Vector<typename Op::In, kCount>;
+  Acc sums[kCount];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) sums[j] = op.combine(sums[j], op.load(row[i + j * step]));
+  for (int j = 0; j < kCount; ++j) sums[j] = op.identity();
+  int64_t i = split * kReduceThreads + threadIdx.x;
+  const auto* row = in + base;
+  if (dense && reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0) {
+    const int64_t pieces = shape.reduced.numel / kCount;
+#pragma unroll 4
+    for (; i < pieces; i += step) {
+      const Piece piece = reinterpret_cast<const Piece*>(row)[i];
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j]));
     }
-    for (; i < shape.reduced.numel; i += step) sums[0] = op.combine(sums[0], op.load(row[i]));
+    const int64_t last = pieces * kCount + split * kReduceThreads + threadIdx.x;
+    if (last < shape.reduced.numel) sums[0] = op.combine(sums[0], op.load(row[last]));
   } else {
     for (; i < shape.reduced.numel; i += step) {
       int64_t at;
       shape.reduced.at(i, at, unused);
-      sums[0] = op.combine(sums[0], op.load(in[base + at]));
+      sums[0] = op.combine(sums[0], op.load(row[at]));
     }
   }
-  const Acc total = reduce_block(op.combine(op.combine(sums[0], sums[1]), op.combine(sums[2], sums[3])), op);
+#pragma unroll
+  for (int j = 1; j < kCount; ++j) sums[0] = op.combine(sums[0], sums[j]);
+  const Acc total = reduce_block(sums[0], op);
   if (threadIdx.x) return;
   if (partial) {
     partial[blockIdx.x] = total;
@@ -116,23 +129,23 @@ __global__ void __launch_bounds__(kColumns* kColumnRows)
                 split = blockIdx.x % shape.splits;
   const int64_t step = static_cast<int64_t>(kColumnRows) * shape.splits;
   int64_t base = 0, target = 0, at, unused;
-  Acc sums[2] = {op.identity(), op.identity()};
+  Acc sums[4] = {op.identity(), op.identity(), op.identity(), op.identity()};
   if (output < shape.kept.numel) {
     shape.kept.at(output, base, target);
     int64_t i = split * kColumnRows + threadIdx.y;
-    for (; i + step < shape.reduced.numel; i += 2 * step) {
+    for (; i + 3 * step < shape.reduced.numel; i += 4 * step) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
+      for (int j = 0; j < 4; ++j) {
         shape.reduced.at(i + j * step, at, unused);
         sums[j] = op.combine(sums[j], op.load(in[base + at]));
       }
     }
-    if (i < shape.reduced.numel) {
+    for (; i < shape.reduced.numel; i += step) {
       shape.reduced.at(i, at, unused);
       sums[0] = op.combine(sums[0], op.load(in[base + at]));
     }
   }
-  shared[threadIdx.y * kColumns + threadIdx.x] = op.combine(sums[0], sums[1]);
+  shared[threadIdx.y * kColumns + threadIdx.x] = op.combine(op.combine(sums[0], sums[1]), op.combine(sums[2], sums[3]));
   __syncthreads();
   if (threadIdx.y || output >= shape.kept.numel) return;
   Acc total = shared[threadIdx.x];
@@ -144,14 +157,19 @@ __global__ void __launch_bounds__(kColumns* kColumnRows)
   }
 }
 
-// The parts of each output, a thread for each.
-template <class Op>
+// The parts of each output: a block for each where they are many, else a thread.
+template <bool kBlocks, class Op>
 __global__ void __launch_bounds__(kReduceThreads)
     reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial, typename Op::Out* out) {
-  const int64_t output = static_cast<int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x;
+  const int64_t output = kBlocks ? blockIdx.x : static_cast<int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x;
   if (output >= shape.kept.numel) return;
   typename Op::Acc total = op.identity();
-  for (int s = 0; s < shape.splits; ++s) total = op.combine(total, partial[output * shape.splits + s]);
+  for (int s = kBlocks ? threadIdx.x : 0; s < shape.splits; s += kBlocks ? kReduceThreads : 1)
+    total = op.combine(total, partial[output * shape.splits + s]);
+  if constexpr (kBlocks) {
+    total = reduce_block(total, op);
+    if (threadIdx.x) return;
+  }
   int64_t unused, target;
   shape.kept.at(output, unused, target);
   out[target] = op.finish(total);
@@ -192,8 +210,8 @@ void run_reduction(const TensorView& out, const TensorView& self, uint64_t dims,
   const int64_t per_block = columns ? kColumnRows : kReduceThreads;
   // Enough blocks to fill the device several times over, as long as each has work.
   const int64_t wanted = 8 * properties(device).multiProcessorCount;
-  shape.splits =
-      static_cast<int>(std::clamp<int64_t>(std::min(wanted / outputs, shape.reduced.numel / (per_block * 16)), 1, 256));
+  shape.splits = static_cast<int>(
+      std::clamp<int64_t>(std::min(wanted / outputs, shape.reduced.numel / (per_block * 16)), 1, 1024));
   const auto* in = self.ptr<const typename Op::In>();
   auto* to = out.ptr<typename Op::Out>();
   auto launch = [&](Acc* partial) {
@@ -208,8 +226,14 @@ void run_reduction(const TensorView& out, const TensorView& self, uint64_t dims,
   if (shape.splits == 1) return launch(nullptr);
   const Workspace parts(static_cast<size_t>(shape.kept.numel * shape.splits) * sizeof(Acc), device);
   launch(static_cast<Acc*>(parts.data()));
-  reduce_partials<Op><<<blocks_for(shape.kept.numel, kReduceThreads), kReduceThreads, 0, stream>>>(
-      op, shape, static_cast<const Acc*>(parts.data()), to);
+  const auto* partial = static_cast<const Acc*>(parts.data());
+  if (shape.splits >= 32) {
+    reduce_partials<true, Op>
+        <<<static_cast<unsigned>(shape.kept.numel), kReduceThreads, 0, stream>>>(op, shape, partial, to);
+  } else {
+    reduce_partials<false, Op>
+        <<<blocks_for(shape.kept.numel, kReduceThreads), kReduceThreads, 0, stream>>>(op, shape, partial, to);
+  }
   MICA_CUDA(cudaGetLastError());
 }
 
