@@ -1,5 +1,6 @@
 #include "core/geometry.h"
 #include "core/pointwise.h"
+#include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 
@@ -45,6 +46,16 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   }
   const Tensor& result = out.set(sizes, dtype, device);
   if (!out.needs_kernel()) return;
+  // Contiguous pieces are moved by one kernel; others, and conversions, one at a time.
+  bool alike = result.is_contiguous() && kernel_table(device).cat;
+  for (const Tensor& t : tensors) alike = alike && (is_skipped(t) || (t.dtype() == dtype && t.is_contiguous()));
+  if (alike) {
+    std::vector<const TensorView*> pieces;
+    for (const Tensor& t : tensors)
+      if (t.numel() > 0) pieces.push_back(&t.view_of());
+    MICA_KERNEL(device, cat)(result.view_of(), TensorViewList(pieces.data(), pieces.size()), d);
+    return;
+  }
   int64_t at = 0;
   for (const Tensor& t : tensors) {
     if (is_skipped(t)) continue;
