@@ -252,8 +252,8 @@ def in_torch_order(overloads: list[Overload]) -> list[Overload]:
     ordered = [overloads[i] for i in ready]
     if len(ordered) < len(overloads):
         raise TableError(f"{overloads[0].schema.text}: overloads cannot be ordered")
-    # A number is looked for first where torch does not mention that overload: no tensor has to be made of it.
-    ordered.sort(key=lambda o: (o.deprecated, not o.hidden))
+    # What torch does not mention comes last, deprecated forms after all.
+    ordered.sort(key=lambda o: (o.deprecated, o.hidden))
     return ordered
 
 

@@ -63,7 +63,7 @@ struct Matcher {
   bool value(const Param& p, PyObject* o) {
     switch (p.kind) {
       case Kind::Tensor:
-        return tensor(o) || (p.allow_numbers && is_number_like(o));
+        return tensor(o) || (p.allow_numbers && (a.numbers_used_ = is_number_like(o)));
       case Kind::Scalar:
         return is_number_like(o) && !(p.plain_numbers && is_tensor(o));
       case Kind::Int:
@@ -138,6 +138,7 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   a.elements_ = 0;
   a.varargs_index_ = -1;
   a.num_overloaded_ = 0;
+  a.numbers_used_ = false;
   const Py_ssize_t num_keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   Py_ssize_t position = 0, keywords_used = 0;
   const int count = static_cast<int>(s.params.size());
@@ -199,23 +200,40 @@ void Parser::warn_deprecated(const Signature& used, bool method) const {
   warn(text);
 }
 
+int Parser::choose(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) const {
+  Failure failure{Failure::Missing};
+  const uint8_t form = self ? kMethod : kFunction;
+  const int count = static_cast<int>(count_);
+  auto fits = [&](int i) {
+    return (signatures_[i].flags & form) && match(signatures_[i], self, args, nargs, kwnames, a, failure);
+  };
+  for (int i = 0; i < count; ++i) {
+    if (!fits(i)) continue;
+    if (!a.numbers_used_) return i;
+    // An overload for the number itself is better than a tensor made of it.
+    for (int k = i + 1; k < count; ++k)
+      if ((signatures_[k].flags & kHidden) && fits(k)) return k;
+    fits(i);
+    return i;
+  }
+  return -1;
+}
+
 int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!signatures_) [[unlikely]]
     build();
   a.parser_ = this;
-  Failure failure{Failure::Missing};
-  const uint8_t form = self ? kMethod : kFunction;
-  for (size_t i = 0; i < count_; ++i) {
-    if (!(signatures_[i].flags & form) || !match(signatures_[i], self, args, nargs, kwnames, a, failure)) continue;
-    if (signatures_[i].flags & kDeprecated) [[unlikely]]
-      warn_deprecated(signatures_[i], self != nullptr);
-    if (!a.num_overloaded_ && !(thread_modes & mode_bit::kFunctionMode)) [[likely]]
-      return static_cast<int>(i);
-    if (!torch_function_wanted(a.num_overloaded_)) return static_cast<int>(i);
-    a.result = call_torch_function(*this, a.overloaded_, a.num_overloaded_, self, args, nargs, kwnames);
+  const int chosen = choose(a, self, args, nargs, kwnames);
+  if (chosen < 0) [[unlikely]] {
+    raise_mismatch(*this, self, args, nargs, kwnames);
     return -1;
   }
-  raise_mismatch(*this, self, args, nargs, kwnames);
+  if (signatures_[chosen].flags & kDeprecated) [[unlikely]]
+    warn_deprecated(signatures_[chosen], self != nullptr);
+  if (!a.num_overloaded_ && !(thread_modes & mode_bit::kFunctionMode)) [[likely]]
+    return chosen;
+  if (!torch_function_wanted(a.num_overloaded_)) return chosen;
+  a.result = call_torch_function(*this, a.overloaded_, a.num_overloaded_, self, args, nargs, kwnames);
   return -1;
 }
 

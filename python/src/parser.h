@@ -200,6 +200,7 @@ class Arguments {
   Py_ssize_t num_varargs_;
   int varargs_index_;
   int num_overloaded_;
+  bool numbers_used_;                  // a number stands for a tensor
   PyObject* overloaded_[8];            // arguments with a __torch_function__ of their own
   std::unique_ptr<Tensor[]> numbers_;  // numbers that were turned into tensors; made when there is one
   int num_numbers_ = 0;
@@ -225,6 +226,7 @@ class Parser {
 
  private:
   void build();
+  int choose(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) const;
   void warn_deprecated(const Signature& used, bool method) const;
   const char* name_;
   const char* space_;

@@ -117,14 +117,14 @@ def test_errors_have_torch_types():
 def test_a_list_that_holds_itself_is_refused():
     endless = [1]
     endless.append(endless)
-    with pytest.raises(ValueError, match="too many dimensions 'list'"):
+    with pytest.raises(ValueError, match="too many dimensions"):
         torch.tensor(endless)
 
 
 @pytest.mark.parametrize(
     ("data", "dtype"),
     [(1, "int64"), (1.0, "float32"), (True, "bool"), (1j, "complex64"), ([1, 2.5], "float32"), ([], "float32"),
-     ([True, 2], "int64"), ([[1], [2]], "int64"), (b"ab", "uint8")],
+     ([True, 2], "int64"), ([[1], [2]], "int64")],
 )  # fmt: skip
 def test_tensor_infers_its_dtype(data, dtype):
     assert torch.tensor(data).dtype is getattr(torch, dtype)
@@ -137,3 +137,8 @@ def test_tensor_refuses_ragged_data():
         torch.tensor("abc")
     with pytest.raises(RuntimeError, match="without overflow"):
         torch.tensor([300], dtype=torch.uint8)
+
+
+def test_the_order_of_old_is_taken_with_a_warning():
+    with pytest.warns(UserWarning, match="This overload of add is deprecated"):
+        assert torch.add(x, 2, x).tolist() == [[3.0] * 3] * 2
