@@ -4,8 +4,7 @@ file(RELATIVE_PATH MICA_SOURCE_FROM_BUILD ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE
 string(REGEX REPLACE "/$" "" MICA_SOURCE_FROM_BUILD "${MICA_SOURCE_FROM_BUILD}")
 
 add_library(mica_warning_flags INTERFACE)
-# ArrayRef is a parameter type: a braced list bound to it lives as long as the call.
-target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra -Wno-init-list-lifetime -Wno-array-bounds
+target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra
                                                     $<$<BOOL:${MICA_WERROR}>:-Werror>)
 
 add_library(mica_common_flags INTERFACE)

@@ -1,5 +1,5 @@
-// How kernel files fill the CPU's table: by the slot's name, with the function's type checked as the library is loaded. A kernel file
-// thereby depends on no generated header.
+// How kernel files fill the CPU's table: by the slot's name, with the function's type checked as the library is loaded.
+// A kernel file thereby depends on no generated header.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// visit_*(op, dtype, f): calls f with a Tag of the element type, or throws torch's "not implemented for" error. The sets are named for what
-// torch's kernels take.
+// visit_*(op, dtype, f): calls f with a Tag of the element type, or throws torch's "not implemented for" error. The
+// sets are named for what torch's kernels take.
 #pragma once
 
 #include "backends/cpu/register.h"

@@ -8,6 +8,12 @@
 #include <string>
 #include <vector>
 
+// A braced list bound to a parameter of these types lives as long as the call.
+#pragma GCC diagnostic push
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Winit-list-lifetime"
+#endif
+
 namespace mica {
 
 template <class T>
@@ -41,7 +47,8 @@ class ArrayRef {
   size_t size_ = 0;
 };
 
-// A list of integers as schemas take it: a single integer counts as a list of one, and is kept by value so that it may be a temporary.
+// A list of integers as schemas take it: a single integer counts as a list of one, and is kept by value so that it may
+// be a temporary.
 class IntArrayRef {
  public:
   constexpr IntArrayRef() = default;
@@ -175,3 +182,5 @@ class DimVector {
 void append_to(std::string& s, IntArrayRef dims);  // "[2, 3]"
 
 }  // namespace mica
+
+#pragma GCC diagnostic pop

@@ -7,7 +7,12 @@
 
 namespace mica {
 
-enum class DeviceType : uint8_t { CPU, CUDA, Meta, FirstRegistered };  // further values are handed out by register_device_type
+enum class DeviceType : uint8_t {
+  CPU,
+  CUDA,
+  Meta,
+  FirstRegistered
+};  // further values are handed out by register_device_type
 inline constexpr int kMaxDeviceTypes = 8;
 
 struct Device {

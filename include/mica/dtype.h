@@ -89,17 +89,17 @@ uint8_t float_to_float8_e5m2fnuz(float value);
 float float8_e4m3fnuz_to_float(uint8_t bits);
 uint8_t float_to_float8_e4m3fnuz(float value);
 
-#define MICA_FLOAT8(Name, lower)                                \
-  struct Name {                                                 \
-    uint8_t bits = 0;                                           \
-    Name() = default;                                           \
-    Name(float value) : bits(float_to_##lower(value)) {}        \
-    operator float() const { return lower##_to_float(bits); }   \
-    static Name from_bits(uint8_t b) {                          \
-      Name f;                                                   \
-      f.bits = b;                                               \
-      return f;                                                 \
-    }                                                           \
+#define MICA_FLOAT8(Name, lower)                              \
+  struct Name {                                               \
+    uint8_t bits = 0;                                         \
+    Name() = default;                                         \
+    Name(float value) : bits(float_to_##lower(value)) {}      \
+    operator float() const { return lower##_to_float(bits); } \
+    static Name from_bits(uint8_t b) {                        \
+      Name f;                                                 \
+      f.bits = b;                                             \
+      return f;                                               \
+    }                                                         \
   };
 MICA_FLOAT8(Float8_e5m2, float8_e5m2)
 MICA_FLOAT8(Float8_e4m3fn, float8_e4m3fn)
@@ -119,25 +119,26 @@ using complex64 = std::complex<float>;
 using complex128 = std::complex<double>;
 
 // Every dtype with its C++ type: MICA_FORALL_DTYPES(X) expands X(CppType, EnumName).
-#define MICA_FORALL_INTEGRAL(X) \
-  X(uint8_t, UInt8) X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64)
+#define MICA_FORALL_INTEGRAL(X) X(uint8_t, UInt8) X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64)
 #define MICA_FORALL_UNSIGNED(X) X(uint16_t, UInt16) X(uint32_t, UInt32) X(uint64_t, UInt64)
 #define MICA_FORALL_FLOATING(X) \
   X(::mica::Half, Float16) X(float, Float32) X(double, Float64) X(::mica::BFloat16, BFloat16)
-#define MICA_FORALL_FLOAT8(X)                                                        \
-  X(::mica::Float8_e5m2, Float8_e5m2) X(::mica::Float8_e4m3fn, Float8_e4m3fn)        \
-  X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz)
+#define MICA_FORALL_FLOAT8(X)                                                         \
+  X(::mica::Float8_e5m2, Float8_e5m2)                                                 \
+  X(::mica::Float8_e4m3fn, Float8_e4m3fn) X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) \
+      X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz)
 #define MICA_FORALL_COMPLEX(X) X(::mica::complex64, Complex64) X(::mica::complex128, Complex128)
-#define MICA_FORALL_DTYPES(X)                                                                    \
-  MICA_FORALL_INTEGRAL(X) MICA_FORALL_UNSIGNED(X) MICA_FORALL_FLOATING(X) MICA_FORALL_FLOAT8(X)  \
-  MICA_FORALL_COMPLEX(X) X(::mica::ComplexHalf, Complex32) X(bool, Bool)
+#define MICA_FORALL_DTYPES(X)                                                                  \
+  MICA_FORALL_INTEGRAL(X)                                                                      \
+  MICA_FORALL_UNSIGNED(X) MICA_FORALL_FLOATING(X) MICA_FORALL_FLOAT8(X) MICA_FORALL_COMPLEX(X) \
+      X(::mica::ComplexHalf, Complex32) X(bool, Bool)
 
 // ---- facts about a dtype --------------------------------------------------------------------------------------
 
 struct DTypeInfo {
-  const char* name;   // torch's name: "float32"
-  const char* legacy; // the name in torch's messages and legacy tensor types: "Float"
-  uint8_t size;       // bytes per element
+  const char* name;    // torch's name: "float32"
+  const char* legacy;  // the name in torch's messages and legacy tensor types: "Float"
+  uint8_t size;        // bytes per element
   Category category;
   bool is_signed;
 };
@@ -156,8 +157,8 @@ inline bool is_unsigned_wide(DType t) { return t >= DType::UInt16 && t <= DType:
 // torch's promote_types. Throws for pairs that torch refuses (float8 with others, wide unsigned with signed...).
 DType promote_types(DType a, DType b);
 bool can_cast(DType from, DType to);
-DType to_complex(DType floating);   // float32 -> complex64
-DType to_real(DType complex);       // complex64 -> float32, others unchanged
+DType to_complex(DType floating);  // float32 -> complex64
+DType to_real(DType complex);      // complex64 -> float32, others unchanged
 
 DType default_dtype();
 void set_default_dtype(DType floating);
@@ -165,10 +166,10 @@ inline DType default_complex_dtype() { return to_complex(default_dtype()); }
 
 template <class T>
 struct dtype_of;
-#define MICA_DTYPE_OF(T, Name)                         \
-  template <>                                          \
-  struct dtype_of<T> {                                 \
-    static constexpr DType value = DType::Name;        \
+#define MICA_DTYPE_OF(T, Name)                  \
+  template <>                                   \
+  struct dtype_of<T> {                          \
+    static constexpr DType value = DType::Name; \
   };
 MICA_FORALL_DTYPES(MICA_DTYPE_OF)
 #undef MICA_DTYPE_OF

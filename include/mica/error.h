@@ -1,4 +1,5 @@
-// Errors carry a kind (which becomes the Python exception type) and a message that begins with torch's words where programs know them.
+// Errors carry a kind (which becomes the Python exception type) and a message that begins with torch's words where
+// programs know them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class Error : public std::runtime_error {
 [[noreturn]] void fail(ErrorKind kind, std::string message);
 [[noreturn]] inline void fail(std::string message) { fail(ErrorKind::Runtime, std::move(message)); }
 
-// cat(a, b, ...): the message builder. Takes strings, numbers, dtypes and anything with an append_to(std::string&, T) overload.
+// cat(a, b, ...): the message builder. Takes strings, numbers, dtypes and anything with an append_to(std::string&, T)
+// overload.
 inline void append_to(std::string& s, std::string_view v) { s += v; }
 inline void append_to(std::string& s, const char* v) { s += v; }
 inline void append_to(std::string& s, const std::string& v) { s += v; }
@@ -34,13 +36,12 @@ inline void append_to(std::string& s, bool v) { s += v ? "True" : "False"; }
 inline void append_to(std::string& s, DType v) { s += name(v); }
 void append_to(std::string& s, double v);  // shortest form that reads back, as Python prints it
 template <class T>
-  requires(std::is_integral_v<T>)
-inline void append_to(std::string& s, T v) {
-  s += std::to_string(v);
-}
+requires(std::is_integral_v<T>) inline void append_to(std::string& s, T v) { s += std::to_string(v); }
 
 template <class T>
-concept Printable = requires(std::string& s, const T& v) { append_to(s, v); };
+concept Printable = requires(std::string& s, const T& v) {
+  append_to(s, v);
+};
 
 // Not to be confused with the operation cat(tensors, dim): a list of tensors is not printable.
 template <Printable... Parts>
@@ -50,14 +51,14 @@ std::string cat(const Parts&... parts) {
   return s;
 }
 
-#define MICA_CHECK(condition, ...) \
-  do {                             \
-    if (!(condition)) [[unlikely]] \
-      ::mica::fail(::mica::cat(__VA_ARGS__)); \
-  } while (0)
-#define MICA_CHECK_KIND(condition, kind, ...) \
+#define MICA_CHECK(condition, ...)            \
   do {                                        \
     if (!(condition)) [[unlikely]]            \
+      ::mica::fail(::mica::cat(__VA_ARGS__)); \
+  } while (0)
+#define MICA_CHECK_KIND(condition, kind, ...)                          \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
       ::mica::fail(::mica::ErrorKind::kind, ::mica::cat(__VA_ARGS__)); \
   } while (0)
 

@@ -12,8 +12,8 @@ namespace mica {
 // A list of tensors, as pointers to their views.
 using TensorViewList = ArrayRef<const TensorView*>;
 
-// out = alpha * a @ b + beta * out (+ bias), each operand (batch, rows, columns) with any strides; `out` overlaps nothing, and is not read
-// when beta is zero.
+// out = alpha * a @ b + beta * out (+ bias), each operand (batch, rows, columns) with any strides; `out` overlaps
+// nothing, and is not read when beta is zero.
 struct MatmulCall {
   TensorView out, a, b;
   Scalar alpha = 1, beta = 0;

@@ -1,4 +1,5 @@
-// PointwiseLoop: a broadcast, reordered and coalesced nest of loops over a few operands. Plain data, shared by all backends.
+// PointwiseLoop: a broadcast, reordered and coalesced nest of loops over a few operands. Plain data, shared by all
+// backends.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,7 @@ class StorageImpl {
   void resize(size_t nbytes);  // keeps the common prefix
   // Moves to memory that somebody else owns, as wrap() takes it: what it holds is copied there, the old memory let go.
   void move_to(void* data, Deleter deleter, void* context);  // on the CPU
-  Deleter deleter() const { return deleter_; }  // tells whose memory it is; null: the device's allocator's
+  Deleter deleter() const { return deleter_; }               // tells whose memory it is; null: the device's allocator's
   void* context() const { return context_; }
   // Whether a resize has ever moved the memory: tensors made before hold a stale pointer and refresh it when asked.
   bool moved() const { return moved_; }

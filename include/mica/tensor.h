@@ -50,7 +50,7 @@ class Tensor {
   int64_t numel() const { return impl_->view.numel; }
   IntArrayRef sizes() const { return {impl_->view.sizes, static_cast<size_t>(dim())}; }
   IntArrayRef strides() const { return {impl_->view.strides, static_cast<size_t>(dim())}; }
-  int64_t size(int64_t d) const;    // negative d counts from the end; checked
+  int64_t size(int64_t d) const;  // negative d counts from the end; checked
   int64_t stride(int64_t d) const;
   int64_t storage_offset() const { return impl_->offset; }
   bool is_contiguous(MemoryFormat format = MemoryFormat::Contiguous) const;

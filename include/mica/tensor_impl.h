@@ -13,8 +13,8 @@ namespace mica {
 
 struct AutogradMeta;  // include/mica/autograd.h
 
-// Facts that change how an operation treats a tensor. All that is rare shares one word, so that the entry of an operation
-// asks about all of it with a single test.
+// Facts that change how an operation treats a tensor. All that is rare shares one word, so that the entry of an
+// operation asks about all of it with a single test.
 namespace tensor_bit {
 inline constexpr uint32_t kConj = 1u << 0;           // a lazily conjugated view
 inline constexpr uint32_t kNeg = 1u << 1;            // a lazily negated view
@@ -42,9 +42,9 @@ class TensorImpl {
   AutogradMeta* autograd = nullptr;  // owned; null for a tensor that autograd has never touched
   void* python_object = nullptr;     // the Python wrapper; owned only while python_owned
   bool python_owned = false;
-  bool requires_grad_leaf = false;   // mirrors AutogradMeta for the one-load test of requires_grad()
+  bool requires_grad_leaf = false;  // mirrors AutogradMeta for the one-load test of requires_grad()
   bool has_grad_fn = false;
-  bool contiguous = true;            // row-major, computed whenever sizes or strides change
+  bool contiguous = true;  // row-major, computed whenever sizes or strides change
   uint32_t bits = 0;
   std::shared_ptr<std::atomic<uint32_t>> own_version;  // null: the storage counts
 

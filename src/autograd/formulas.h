@@ -27,8 +27,8 @@ Tensor div_other_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 Tensor copy_src_backward(const Tensor& grad, const TensorOptions& src);
 
 // views
-Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t base_offset, IntArrayRef size,
-                           IntArrayRef stride, std::optional<int64_t> offset);
+Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t base_offset,
+                           IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset);
 Tensor select_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t index);
 Tensor slice_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, std::optional<int64_t> start,
                       std::optional<int64_t> end, int64_t step);
@@ -36,12 +36,14 @@ Tensor permute_backward(const Tensor& grad, IntArrayRef dims);
 Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t size, int64_t step);
 Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, int64_t dim1, int64_t dim2);
 Tensor unbind_backward(const TensorVec& grads, int64_t dim, IntArrayRef sizes, const TensorOptions& options);
-Tensor split_backward(const TensorVec& grads, int64_t split_size, int64_t dim, IntArrayRef sizes, const TensorOptions& options);
+Tensor split_backward(const TensorVec& grads, int64_t split_size, int64_t dim, IntArrayRef sizes,
+                      const TensorOptions& options);
 Tensor split_with_sizes_backward(const TensorVec& grads, IntArrayRef split_sizes, int64_t dim, IntArrayRef sizes,
                                  const TensorOptions& options);
 
 // joining
-TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, const std::vector<DType>& dtypes, int64_t dim);
+TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, const std::vector<DType>& dtypes,
+                       int64_t dim);
 
 // reductions
 // A reduced gradient made broadcastable against the input again.

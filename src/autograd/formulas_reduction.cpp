@@ -30,7 +30,9 @@ Tensor backwards(const Tensor& t, int64_t dim) { return slice(t, dim, std::nullo
 
 // ---- sums and products
 
-Tensor mean_all_backward(const Tensor& grad, IntArrayRef sizes, int64_t numel) { return (grad / Scalar(numel)).expand(sizes); }
+Tensor mean_all_backward(const Tensor& grad, IntArrayRef sizes, int64_t numel) {
+  return (grad / Scalar(numel)).expand(sizes);
+}
 
 Tensor mean_backward(const Tensor& grad, IntArrayRef sizes, OptionalIntArrayRef dim, bool keepdim) {
   return sum_backward(grad / Scalar(reduced_count(sizes, dim)), sizes, dim, keepdim);
@@ -81,8 +83,8 @@ Tensor amax_backward(const Tensor& grad, const Tensor& self, const Tensor& resul
   return shared_among(g, eq(self, r), dim);
 }
 
-Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min, const Tensor& max,
-                        std::optional<int64_t> dim, bool keepdim) {
+Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min,
+                        const Tensor& max, std::optional<int64_t> dim, bool keepdim) {
   const IntArrayRef dims = dim ? IntArrayRef(*dim) : IntArrayRef();
   Tensor total;
   if (grad_min.defined()) total = amax_backward(grad_min, self, min, dims, keepdim);
@@ -107,8 +109,10 @@ Tensor selected_backward(const Tensor& grad, int64_t dim, const Tensor& indices,
 
 // ---- moments and norms
 
-Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim) {
-  const double degrees = static_cast<double>(reduced_count(self.sizes(), dim)) - (correction ? correction->to_double() : 1.0);
+Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntArrayRef dim,
+                    const std::optional<Scalar>& correction, bool keepdim) {
+  const double degrees =
+      static_cast<double>(reduced_count(self.sizes(), dim)) - (correction ? correction->to_double() : 1.0);
   const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim);
   return g * Scalar(2 / std::max(degrees, 0.0)) * (self - mean(self, dim, true));
 }
@@ -130,19 +134,22 @@ Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const 
   return total;
 }
 
-Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self, OptionalIntArrayRef dim,
-                         const ::std::optional<Scalar>& correction, bool keepdim) {
+Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self,
+                         OptionalIntArrayRef dim, const ::std::optional<Scalar>& correction, bool keepdim) {
   Tensor grad_var;
   if (grad_std.defined()) grad_var = (grad_std / (std * Scalar(2))).masked_fill(eq(std, Scalar(0)), Scalar(0));
   return var_mean_backward(grad_var, grad_mean, self, dim, correction, keepdim);
 }
 
-Tensor norm_backward(const Tensor& grad, const Tensor& self, const std::optional<Scalar>& p, const Tensor& result, OptionalIntArrayRef dim,
-                     bool keepdim) {
+Tensor norm_backward(const Tensor& grad, const Tensor& self, const std::optional<Scalar>& p, const Tensor& result,
+                     OptionalIntArrayRef dim, bool keepdim) {
   const double order = p ? p->to_double() : 2.0;
   const Tensor x = self.to(self.is_complex() ? to_complex(result.dtype()) : result.dtype());
-  const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim), norm = restore_dims(result, self.sizes(), dim, keepdim);
-  const auto unless_zero = [](const Tensor& t, const Tensor& divisor) { return t.masked_fill(eq(divisor, Scalar(0)), Scalar(0)); };
+  const Tensor g = restore_dims(grad, self.sizes(), dim, keepdim),
+               norm = restore_dims(result, self.sizes(), dim, keepdim);
+  const auto unless_zero = [](const Tensor& t, const Tensor& divisor) {
+    return t.masked_fill(eq(divisor, Scalar(0)), Scalar(0));
+  };
   if (order == 0) return zeros_like(x);
   if (order == 1) return sgn(x) * g;
   if (order == 2) return g * unless_zero(x / norm, norm);
@@ -166,11 +173,15 @@ Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 namespace {
 
 Tensor reverse_cumsum(const Tensor& t, int64_t dim) { return backwards(backwards(t, dim).cumsum(dim), dim); }
-Tensor reverse_logcumsumexp(const Tensor& t, int64_t dim) { return backwards(backwards(t, dim).logcumsumexp(dim), dim); }
+Tensor reverse_logcumsumexp(const Tensor& t, int64_t dim) {
+  return backwards(backwards(t, dim).logcumsumexp(dim), dim);
+}
 
 }  // namespace
 
-Tensor cumsum_backward(const Tensor& grad, int64_t dim) { return grad.numel() <= 1 || grad.size(dim) == 1 ? grad : reverse_cumsum(grad, dim); }
+Tensor cumsum_backward(const Tensor& grad, int64_t dim) {
+  return grad.numel() <= 1 || grad.size(dim) == 1 ? grad : reverse_cumsum(grad, dim);
+}
 
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result) {
   if (self.numel() <= 1 || self.size(dim) == 1) return grad;
@@ -199,7 +210,8 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
   const Tensor size = log(abs(grad));
   const Scalar none = -INFINITY;
   const Tensor positive = where(gt(grad, Scalar(0)), size, none), negative = where(lt(grad, Scalar(0)), size, none);
-  return exp(reverse_logcumsumexp(positive - result, dim) + self) - exp(reverse_logcumsumexp(negative - result, dim) + self);
+  return exp(reverse_logcumsumexp(positive - result, dim) + self) -
+         exp(reverse_logcumsumexp(negative - result, dim) + self);
 }
 
 }  // namespace mica::formulas

@@ -16,21 +16,22 @@ Tensor prod_backward(const Tensor& grad, const Tensor& self, const Tensor& resul
 
 // Equal extrema share the gradient.
 Tensor amax_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntArrayRef dim, bool keepdim);
-Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min, const Tensor& max,
-                        std::optional<int64_t> dim, bool keepdim);
+Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min,
+                        const Tensor& max, std::optional<int64_t> dim, bool keepdim);
 Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
 // The gradient goes to the elements that `indices` names.
 Tensor selected_backward(const Tensor& grad, int64_t dim, const Tensor& indices, IntArrayRef sizes, bool keepdim);
 
-Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim);
+Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntArrayRef dim,
+                    const std::optional<Scalar>& correction, bool keepdim);
 Tensor std_backward(const Tensor& grad, const Tensor& result, const Tensor& self, OptionalIntArrayRef dim,
                     const std::optional<Scalar>& correction, bool keepdim);
 Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const Tensor& self, OptionalIntArrayRef dim,
                          const std::optional<Scalar>& correction, bool keepdim);
-Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self, OptionalIntArrayRef dim,
-                         const std::optional<Scalar>& correction, bool keepdim);
-Tensor norm_backward(const Tensor& grad, const Tensor& self, const std::optional<Scalar>& p, const Tensor& result, OptionalIntArrayRef dim,
-                     bool keepdim);
+Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self,
+                         OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim);
+Tensor norm_backward(const Tensor& grad, const Tensor& self, const std::optional<Scalar>& p, const Tensor& result,
+                     OptionalIntArrayRef dim, bool keepdim);
 Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntArrayRef dim, bool keepdim);
 
 Tensor cumsum_backward(const Tensor& grad, int64_t dim);
@@ -40,10 +41,12 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype);
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype);
-std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape,
-                                                       const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input,
+                                                       IntArrayRef normalized_shape, const Tensor& mean,
+                                                       const Tensor& rstd, const Tensor& weight, const Tensor& bias,
                                                        double eps, const std::array<bool, 3>& wanted);
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape, const Tensor& rstd,
-                                             const Tensor& weight, std::optional<double> eps, const std::array<bool, 2>& wanted);
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape,
+                                             const Tensor& rstd, const Tensor& weight, std::optional<double> eps,
+                                             const std::array<bool, 2>& wanted);
 
 }  // namespace mica::formulas

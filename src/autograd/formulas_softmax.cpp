@@ -1,5 +1,5 @@
-// Softmax and the normalisations over trailing dimensions: fused kernels for first derivatives, compositions where the derivative is
-// itself differentiated.
+// Softmax and the normalisations over trailing dimensions: fused kernels for first derivatives, compositions where the
+// derivative is itself differentiated.
 #include "autograd/formulas.h"
 #include "core/geometry.h"
 #include "mica/backend.h"
@@ -18,7 +18,9 @@ DimVector trailing_dims(const Tensor& t, size_t count) {
   return dims;
 }
 
-Tensor widened(const Tensor& t) { return t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16 ? t.to(DType::Float32) : t; }
+Tensor widened(const Tensor& t) {
+  return t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16 ? t.to(DType::Float32) : t;
+}
 
 }  // namespace
 
@@ -26,7 +28,8 @@ Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, D
   if (grad_enabled()) return (output * (grad - sum(grad * output, dim, true))).to(input_dtype);
   const Tensor g = grad.contiguous(), y = output.contiguous();
   Tensor result = empty_like(y);
-  if (has_work(y)) MICA_KERNEL(y.device(), softmax_backward)(result.view_of(), g.view_of(), y.view_of(), wrap_dim(dim, y.dim()));
+  if (has_work(y))
+    MICA_KERNEL(y.device(), softmax_backward)(result.view_of(), g.view_of(), y.view_of(), wrap_dim(dim, y.dim()));
   return result.to(input_dtype);
 }
 
@@ -34,12 +37,14 @@ Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t di
   if (grad_enabled()) return (grad - exp(output) * sum(grad, dim, true)).to(input_dtype);
   const Tensor g = grad.contiguous(), y = output.contiguous();
   Tensor result = empty_like(y);
-  if (has_work(y)) MICA_KERNEL(y.device(), log_softmax_backward)(result.view_of(), g.view_of(), y.view_of(), wrap_dim(dim, y.dim()));
+  if (has_work(y))
+    MICA_KERNEL(y.device(), log_softmax_backward)(result.view_of(), g.view_of(), y.view_of(), wrap_dim(dim, y.dim()));
   return result.to(input_dtype);
 }
 
-std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape,
-                                                       const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor&,
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input,
+                                                       IntArrayRef normalized_shape, const Tensor& mean,
+                                                       const Tensor& rstd, const Tensor& weight, const Tensor&,
                                                        double eps, const std::array<bool, 3>& wanted) {
   Tensor grad_input, grad_weight, grad_bias;
   if (!grad.defined()) return {};
@@ -61,20 +66,22 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   if (wanted[1]) grad_weight = zeros(normalized_shape, parameters);
   if (wanted[2]) grad_bias = zeros(normalized_shape, parameters);
   if (has_work(x))
-    MICA_KERNEL(x.device(), layer_norm_backward)(view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(),
-                                                 x.view_of(), mean.contiguous().view_of(), rstd.contiguous().view_of(), view_or_none(w),
-                                                 count_elements(normalized_shape));
+    MICA_KERNEL(x.device(), layer_norm_backward)
+    (view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(), x.view_of(),
+     mean.contiguous().view_of(), rstd.contiguous().view_of(), view_or_none(w), count_elements(normalized_shape));
   return {grad_input, grad_weight, grad_bias};
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape, const Tensor& rstd,
-                                             const Tensor& weight, std::optional<double> eps, const std::array<bool, 2>& wanted) {
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape,
+                                             const Tensor& rstd, const Tensor& weight, std::optional<double> eps,
+                                             const std::array<bool, 2>& wanted) {
   Tensor grad_input, grad_weight;
   if (!grad.defined()) return {};
   if (grad_enabled()) {
     const DimVector dims = trailing_dims(input, normalized_shape.size());
     const Tensor x = widened(input), upstream = widened(grad);
-    const double epsilon = eps.value_or(x.dtype() == DType::Float64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
+    const double epsilon = eps.value_or(x.dtype() == DType::Float64 ? std::numeric_limits<double>::epsilon()
+                                                                    : std::numeric_limits<float>::epsilon());
     const Tensor scale = rsqrt(mica::mean(x * x, dims.ref(), true) + Scalar(epsilon)), normal = x * scale;
     const Tensor g = weight.defined() ? upstream * weight : upstream;
     if (wanted[0]) grad_input = scale * (g - normal * mica::mean(g * normal, dims.ref(), true));
@@ -85,8 +92,9 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& i
   if (wanted[0]) grad_input = empty_like(x);
   if (wanted[1]) grad_weight = zeros(normalized_shape, weight.options());
   if (has_work(x))
-    MICA_KERNEL(x.device(), rms_norm_backward)(view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(),
-                                               rstd.contiguous().view_of(), view_or_none(w), count_elements(normalized_shape));
+    MICA_KERNEL(x.device(), rms_norm_backward)
+    (view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(), rstd.contiguous().view_of(),
+     view_or_none(w), count_elements(normalized_shape));
   return {grad_input, grad_weight};
 }
 

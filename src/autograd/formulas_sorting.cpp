@@ -4,10 +4,12 @@
 
 namespace mica::formulas {
 
-Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& indices, IntArrayRef sizes, bool keepdim) {
+Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& indices, IntArrayRef sizes,
+                                bool keepdim) {
   if (sizes.empty()) return grad;
   const bool lifted = !keepdim;
-  return zeros(sizes, grad.options()).scatter(dim, lifted ? indices.unsqueeze(dim) : indices, lifted ? grad.unsqueeze(dim) : grad);
+  return zeros(sizes, grad.options())
+      .scatter(dim, lifted ? indices.unsqueeze(dim) : indices, lifted ? grad.unsqueeze(dim) : grad);
 }
 
 }  // namespace mica::formulas

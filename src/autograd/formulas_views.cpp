@@ -23,8 +23,8 @@ Tensor div_other_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 Tensor copy_src_backward(const Tensor& grad, const TensorOptions& src) { return grad.to(src); }
 
 // The gradient of reading through (size, stride, offset): each element of the base gathers what all readers of it send.
-Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t base_offset, IntArrayRef size,
-                           IntArrayRef stride, std::optional<int64_t> offset) {
+Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t base_offset,
+                           IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {
   const int64_t view_offset = offset.value_or(base_offset);
   Extent base = extent(sizes, strides), view = extent(size, stride);
   const int64_t low = std::min(base_offset + base.low, view_offset + view.low);
@@ -32,7 +32,8 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
   Tensor flat = zeros({std::max<int64_t>(high - low, 0)}, grad.options());
   if (grad.numel() > 0) {
     if (has_internal_overlap(size, stride)) {
-      Tensor positions = arange(0, flat.numel(), 1, TensorOptions(DType::Int64)).as_strided(size, stride, view_offset - low);
+      Tensor positions =
+          arange(0, flat.numel(), 1, TensorOptions(DType::Int64)).as_strided(size, stride, view_offset - low);
       flat = flat.index_add(0, positions.reshape({-1}), grad.reshape({-1}));
     } else {
       flat.as_strided(size, stride, view_offset - low).copy_(grad);
@@ -41,7 +42,9 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
   if (has_internal_overlap(sizes, strides)) {
     // Several indices of the input name one element: they share its gradient.
     Tensor count = zeros_like(flat);
-    Tensor positions = arange(0, flat.numel(), 1, TensorOptions(DType::Int64)).as_strided(sizes, strides, base_offset - low).reshape({-1});
+    Tensor positions = arange(0, flat.numel(), 1, TensorOptions(DType::Int64))
+                           .as_strided(sizes, strides, base_offset - low)
+                           .reshape({-1});
     count = count.index_add(0, positions, ones({positions.numel()}, grad.options()));
     flat = flat / count;
   }
@@ -63,7 +66,8 @@ Tensor slice_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, std::o
 
 Tensor permute_backward(const Tensor& grad, IntArrayRef dims) {
   DimVector inverse(dims.size());
-  for (size_t i = 0; i < dims.size(); ++i) inverse[wrap_dim(dims[i], static_cast<int64_t>(dims.size()))] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < dims.size(); ++i)
+    inverse[wrap_dim(dims[i], static_cast<int64_t>(dims.size()))] = static_cast<int64_t>(i);
   return grad.permute(inverse);
 }
 
@@ -71,7 +75,9 @@ Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
   const int64_t ndim = static_cast<int64_t>(sizes.size());
   if (ndim == 0) return grad.sum().reshape({});
   const int64_t d = wrap_dim(dim, ndim);
-  Tensor positions = arange(0, sizes[d], 1, TensorOptions(DType::Int64).with_device(grad.device())).unfold(0, size, step).reshape({-1});
+  Tensor positions = arange(0, sizes[d], 1, TensorOptions(DType::Int64).with_device(grad.device()))
+                         .unfold(0, size, step)
+                         .reshape({-1});
   // Windows beside their dimension, so that one index_add brings all of them home.
   Tensor windows = grad.movedim(-1, d + 1).flatten(d, d + 1);
   return zeros(sizes, grad.options()).index_add(d, positions, windows);
@@ -86,9 +92,11 @@ Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, 
 namespace {
 
 // Joins the gradients of pieces; a piece that nobody used has gradient zero.
-Tensor join(const TensorVec& grads, const std::vector<DimVector>& piece_sizes, int64_t dim, const TensorOptions& options) {
+Tensor join(const TensorVec& grads, const std::vector<DimVector>& piece_sizes, int64_t dim,
+            const TensorOptions& options) {
   TensorVec all;
-  for (size_t i = 0; i < grads.size(); ++i) all.push_back(grads[i].defined() ? grads[i] : zeros(piece_sizes[i], options));
+  for (size_t i = 0; i < grads.size(); ++i)
+    all.push_back(grads[i].defined() ? grads[i] : zeros(piece_sizes[i], options));
   return mica::cat(TensorList(all), dim);
 }
 
@@ -102,7 +110,8 @@ Tensor unbind_backward(const TensorVec& grads, int64_t dim, IntArrayRef sizes, c
   return stack(all, dim);
 }
 
-Tensor split_backward(const TensorVec& grads, int64_t split_size, int64_t dim, IntArrayRef sizes, const TensorOptions& options) {
+Tensor split_backward(const TensorVec& grads, int64_t split_size, int64_t dim, IntArrayRef sizes,
+                      const TensorOptions& options) {
   const int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()));
   DimVector pieces;
   for (size_t i = 0; i < grads.size(); ++i)

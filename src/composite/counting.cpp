@@ -13,19 +13,22 @@ namespace mica::composite {
 Tensor msort(const Tensor& self) { return std::get<0>(mica::sort(self, 0)); }
 
 Tensor median_all(const Tensor& self) {
-  MICA_CHECK(self.numel() > 0 || is_floating(self.dtype()), "median() operation does not have an identity for an empty input of dtype ", self.dtype());
+  MICA_CHECK(self.numel() > 0 || is_floating(self.dtype()),
+             "median() operation does not have an identity for an empty input of dtype ", self.dtype());
   if (self.numel() == 0) return mica::full({}, std::nan(""), self.options());
   return std::get<0>(mica::median(self.reshape({-1}), 0));
 }
 Tensor nanmedian_all(const Tensor& self) {
-  MICA_CHECK(self.numel() > 0 || is_floating(self.dtype()), "nanmedian() operation does not have an identity for an empty input of dtype ", self.dtype());
+  MICA_CHECK(self.numel() > 0 || is_floating(self.dtype()),
+             "nanmedian() operation does not have an identity for an empty input of dtype ", self.dtype());
   if (self.numel() == 0) return mica::full({}, std::nan(""), self.options());
   return std::get<0>(mica::nanmedian(self.reshape({-1}), 0));
 }
 
 namespace {
 
-std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inverse, bool return_counts, bool consecutive) {
+std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inverse, bool return_counts,
+                                             bool consecutive) {
   NoGradGuard below;
   const TensorOptions longs = TensorOptions(DType::Int64).with_device(self.device());
   const Tensor flat = self.contiguous().view({-1});
@@ -35,8 +38,9 @@ std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inv
   int64_t count = 0;
   if (flat.numel() > 0) {
     const TensorView unwanted;
-    MICA_KERNEL(self.device(), unique)(values.view_of(), inverse.defined() ? inverse.view_of() : unwanted, counts.defined() ? counts.view_of() : unwanted,
-                                       flat.view_of(), consecutive, &count);
+    MICA_KERNEL(self.device(), unique)
+    (values.view_of(), inverse.defined() ? inverse.view_of() : unwanted, counts.defined() ? counts.view_of() : unwanted,
+     flat.view_of(), consecutive, &count);
   }
   const Tensor none = mica::empty(0, longs);
   return {values.narrow(0, 0, count).clone(), return_inverse ? inverse.view(self.sizes()) : none,
@@ -44,19 +48,23 @@ std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inv
 }
 
 // Distinct slices of the first dimension. Equal neighbours in `order` collapse.
-std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, bool return_inverse, bool return_counts, bool consecutive) {
+std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, bool return_inverse, bool return_counts,
+                                               bool consecutive) {
   NoGradGuard below;
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor moved = self.movedim(d, 0).contiguous();
   const int64_t n = moved.size(0);
-  MICA_CHECK(self.numel() > 0 || n == 0, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+  MICA_CHECK(self.numel() > 0 || n == 0,
+             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
   const Tensor rows = moved.reshape({n, n ? moved.numel() / n : 0});
   const TensorOptions longs = TensorOptions(DType::Int64).with_device(self.device());
   Tensor order = mica::arange(0, n, 1, longs);
   if (!consecutive)  // lexicographic: stable sorts from the last column to the first
-    for (int64_t c = rows.size(1) - 1; c >= 0; --c) order = order.index_select(0, mica::argsort(rows.select(1, c).index_select(0, order)));
+    for (int64_t c = rows.size(1) - 1; c >= 0; --c)
+      order = order.index_select(0, mica::argsort(rows.select(1, c).index_select(0, order)));
   const Tensor sorted = rows.index_select(0, order);
-  const Tensor changed = n > 1 ? mica::ne(sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1)).any(1) : mica::empty(0, longs.with_dtype(DType::Bool));
+  const Tensor changed = n > 1 ? mica::ne(sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1)).any(1)
+                               : mica::empty(0, longs.with_dtype(DType::Bool));
   const Tensor lead = mica::ones(n > 0 ? 1 : 0, longs.with_dtype(DType::Bool));
   const Tensor parts[2] = {lead, changed};
   const Tensor starts = mica::cat(TensorList(parts, 2), 0);
@@ -65,7 +73,8 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
   const Tensor values = moved.index_select(0, order.index_select(0, first)).movedim(0, d).contiguous();
   const Tensor none = mica::empty(0, longs);
   const Tensor inverse = return_inverse ? mica::empty(n, longs).index_copy(0, order, group) : none;
-  const Tensor counts = return_counts ? mica::zeros(first.numel(), longs).index_add(0, group, mica::ones(n, longs)) : none;
+  const Tensor counts =
+      return_counts ? mica::zeros(first.numel(), longs).index_add(0, group, mica::ones(n, longs)) : none;
   return {values, inverse, counts};
 }
 
@@ -74,10 +83,12 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
 std::tuple<Tensor, Tensor, Tensor> unique_flat(const Tensor& self, bool, bool return_inverse, bool return_counts) {
   return unique_of(self, return_inverse, return_counts, false);
 }
-std::tuple<Tensor, Tensor, Tensor> unique_dim(const Tensor& self, int64_t dim, bool, bool return_inverse, bool return_counts) {
+std::tuple<Tensor, Tensor, Tensor> unique_dim(const Tensor& self, int64_t dim, bool, bool return_inverse,
+                                              bool return_counts) {
   return unique_rows(self, dim, return_inverse, return_counts, false);
 }
-std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool return_inverse, bool return_counts,
+                                                      std::optional<int64_t> dim) {
   if (dim && !(self.dim() == 1)) return unique_rows(self, *dim, return_inverse, return_counts, true);
   return unique_of(self, return_inverse, return_counts, true);
 }
@@ -88,12 +99,16 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   MICA_CHECK(is_integral(self.dtype()), "bincount only supports 1-d non-negative integral inputs.");
   MICA_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
   MICA_CHECK(minlength >= 0, "minlength should be >= 0");
-  MICA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.size(0) == self.size(0)), "weights should be 1-d and have the same length as input");
+  MICA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.size(0) == self.size(0)),
+             "weights should be 1-d and have the same length as input");
   NoGradGuard below;
   const Tensor index = self.to(DType::Int64);
-  MICA_CHECK(self.numel() == 0 || index.min().item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+  MICA_CHECK(self.numel() == 0 || index.min().item<int64_t>() >= 0,
+             "bincount only supports 1-d non-negative integral inputs.");
   const int64_t bins = std::max(self.numel() ? index.max().item<int64_t>() + 1 : 0, minlength);
-  const DType dtype = !weights.defined() ? DType::Int64 : weights.dtype() == DType::Float32 ? DType::Float32 : DType::Float64;
+  const DType dtype = !weights.defined()                  ? DType::Int64
+                      : weights.dtype() == DType::Float32 ? DType::Float32
+                                                          : DType::Float64;
   const TensorOptions o = TensorOptions(dtype).with_device(self.device());
   return mica::zeros(bins, o).index_add(0, index, weights.defined() ? weights.to(dtype) : mica::ones(self.numel(), o));
 }
@@ -111,7 +126,8 @@ Tensor bin_of(const Tensor& values, const Tensor& edges) {
 Tensor count_bins(const Tensor& bin, const Tensor& weight, int64_t bins, const TensorOptions& options) {
   const Tensor inside = bin >= 0;
   const Tensor chosen = bin.masked_select(inside);
-  const Tensor amounts = weight.defined() ? weight.reshape({-1}).masked_select(inside).to(*options.dtype) : mica::ones(chosen.numel(), options);
+  const Tensor amounts = weight.defined() ? weight.reshape({-1}).masked_select(inside).to(*options.dtype)
+                                          : mica::ones(chosen.numel(), options);
   return mica::zeros(bins, options).index_add(0, chosen, amounts);
 }
 
@@ -135,7 +151,8 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
   MICA_CHECK(is_floating(self.dtype()), "histc: \"histc_cpu\" not implemented for '", info(self.dtype()).legacy, "'");
   MICA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   NoGradGuard below;
-  const auto [low, high] = histogram_range("torch.histc", self, min.to_double(), max.to_double(), min.to_double() != max.to_double());
+  const auto [low, high] =
+      histogram_range("torch.histc", self, min.to_double(), max.to_double(), min.to_double() != max.to_double());
   const Tensor values = self.reshape({-1});
   const Tensor inside = mica::logical_and(values >= low, values <= high);
   const Tensor kept = values.masked_select(inside);
@@ -144,19 +161,28 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
   return mica::zeros(bins, self.options()).index_add(0, bin, mica::ones(bin.numel(), self.options()));
 }
 
-std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, TensorList bins, std::optional<ArrayRef<double>>, const Tensor& weight, bool density) {
+std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, TensorList bins,
+                                                    std::optional<ArrayRef<double>>, const Tensor& weight,
+                                                    bool density) {
   NoGradGuard below;
   MICA_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions");
   const int64_t n = self.size(-1);
-  MICA_CHECK(n == static_cast<int64_t>(bins.size()), "torch.histogramdd: expected ", n, " sequences of bin edges for a ", n, "-dimensional histogram but got ", bins.size());
+  MICA_CHECK(n == static_cast<int64_t>(bins.size()), "torch.histogramdd: expected ", n,
+             " sequences of bin edges for a ", n, "-dimensional histogram but got ", bins.size());
   const Tensor points = self.reshape({-1, n});
-  MICA_CHECK(!weight.defined() || weight.numel() == points.size(0), "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension");
+  MICA_CHECK(!weight.defined() || weight.numel() == points.size(0),
+             "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor "
+             "excluding its innermost dimension");
   Tensor flat;  // the row-major position among all bins, -1 outside
   DimVector shape;
   for (int64_t d = 0; d < n; ++d) {
     const Tensor& edges = bins[static_cast<size_t>(d)];
-    MICA_CHECK(edges.dtype() == self.dtype(), "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype ", info(self.dtype()).legacy, " and bins with dtype ", info(edges.dtype()).legacy);
-    MICA_CHECK(edges.dim() == 1 && edges.numel() > 1, "torch.histogramdd: bins tensor should have one dimension and at least two edges, but got ", edges.sizes());
+    MICA_CHECK(edges.dtype() == self.dtype(),
+               "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype ",
+               info(self.dtype()).legacy, " and bins with dtype ", info(edges.dtype()).legacy);
+    MICA_CHECK(edges.dim() == 1 && edges.numel() > 1,
+               "torch.histogramdd: bins tensor should have one dimension and at least two edges, but got ",
+               edges.sizes());
     const int64_t count = edges.numel() - 1;
     const Tensor bin = bin_of(points.select(1, d).contiguous(), edges.contiguous());
     flat = flat.defined() ? mica::where(mica::logical_or(flat < 0, bin < 0), Scalar(-1), flat * count + bin) : bin;
@@ -176,25 +202,32 @@ std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, TensorLi
   return {hist, std::vector<Tensor>(bins.begin(), bins.end())};
 }
 
-std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, IntArrayRef bins, std::optional<ArrayRef<double>> range, const Tensor& weight, bool density) {
+std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, IntArrayRef bins,
+                                                    std::optional<ArrayRef<double>> range, const Tensor& weight,
+                                                    bool density) {
   MICA_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions");
   const int64_t n = self.size(-1);
-  MICA_CHECK(static_cast<int64_t>(bins.size()) == n, "torch.histogramdd: expected ", n, " bin counts for a ", n, "-dimensional histogram but got ", bins.size());
-  MICA_CHECK(!range || static_cast<int64_t>(range->size()) == 2 * n, "torch.histogramdd: for a ", n, "-dimensional histogram range should have ", 2 * n, " elements, but got ", range ? range->size() : 0);
+  MICA_CHECK(static_cast<int64_t>(bins.size()) == n, "torch.histogramdd: expected ", n, " bin counts for a ", n,
+             "-dimensional histogram but got ", bins.size());
+  MICA_CHECK(!range || static_cast<int64_t>(range->size()) == 2 * n, "torch.histogramdd: for a ", n,
+             "-dimensional histogram range should have ", 2 * n, " elements, but got ", range ? range->size() : 0);
   std::vector<Tensor> edges;
   for (int64_t d = 0; d < n; ++d) {
     MICA_CHECK(bins[d] > 0, "torch.histogramdd(): bins must be > 0, but got ", bins[d], " for dimension ", d);
-    const auto [low, high] = histogram_range("torch.histogramdd", self.select(-1, d), range ? (*range)[2 * d] : 0, range ? (*range)[2 * d + 1] : 0, range.has_value());
+    const auto [low, high] = histogram_range("torch.histogramdd", self.select(-1, d), range ? (*range)[2 * d] : 0,
+                                             range ? (*range)[2 * d + 1] : 0, range.has_value());
     edges.push_back(mica::linspace(low, high, bins[d] + 1, self.options()));
   }
   return composite::histogramdd(self, TensorList(edges), range, weight, density);
 }
 
 std::tuple<Tensor, Tensor> histogram(const Tensor& self, const Tensor& bins, const Tensor& weight, bool density) {
-  auto [hist, edges] = composite::histogramdd(self.reshape({-1, 1}), TensorList(&bins, 1), std::nullopt, weight, density);
+  auto [hist, edges] =
+      composite::histogramdd(self.reshape({-1, 1}), TensorList(&bins, 1), std::nullopt, weight, density);
   return {hist, edges[0]};
 }
-std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins, std::optional<ArrayRef<double>> range, const Tensor& weight, bool density) {
+std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins, std::optional<ArrayRef<double>> range,
+                                     const Tensor& weight, bool density) {
   auto [hist, edges] = composite::histogramdd(self.reshape({-1, 1}), IntArrayRef(bins), range, weight, density);
   return {hist, edges[0]};
 }
@@ -203,14 +236,18 @@ std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins, std::opti
 
 namespace {
 
-Tensor quantile_of(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation, bool ignore_nan) {
+Tensor quantile_of(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation, bool ignore_nan) {
   const char* op = ignore_nan ? "nanquantile()" : "quantile()";
   MICA_CHECK(self.numel() > 0, op, " input tensor must be non-empty");
   MICA_CHECK(q.dim() <= 1, op, " q must be a scalar or 1D tensor");
-  MICA_CHECK(self.dtype() == DType::Float32 || self.dtype() == DType::Float64, op, " input tensor must be either float or double dtype");
+  MICA_CHECK(self.dtype() == DType::Float32 || self.dtype() == DType::Float64, op,
+             " input tensor must be either float or double dtype");
   MICA_CHECK(q.dtype() == self.dtype(), op, " q tensor must be same dtype as the input tensor");
-  MICA_CHECK(q.numel() == 0 || mica::logical_and(q >= 0, q <= 1).all().item<bool>(), op, " q values must be in the range [0, 1]");
-  MICA_CHECK(interpolation == "linear" || interpolation == "lower" || interpolation == "higher" || interpolation == "midpoint" || interpolation == "nearest",
+  MICA_CHECK(q.numel() == 0 || mica::logical_and(q >= 0, q <= 1).all().item<bool>(), op,
+             " q values must be in the range [0, 1]");
+  MICA_CHECK(interpolation == "linear" || interpolation == "lower" || interpolation == "higher" ||
+                 interpolation == "midpoint" || interpolation == "nearest",
              op, " interpolation must be one of linear, lower, higher, midpoint or nearest, but got ", interpolation);
   DimVector kept(self.sizes());
   int64_t d = 0;
@@ -233,7 +270,8 @@ Tensor quantile_of(const Tensor& self, const Tensor& q, std::optional<int64_t> d
     rank = mica::mul(fractions, (mica::logical_not(nans).sum(-1, true) - 1).to(self.dtype()));
     rank = mica::where(rank < 0, mica::zeros_like(rank), rank);
   } else {
-    rank = mica::where(nans.any(-1, true), mica::full({}, static_cast<double>(n - 1), self.options()), fractions * static_cast<double>(n - 1));
+    rank = mica::where(nans.any(-1, true), mica::full({}, static_cast<double>(n - 1), self.options()),
+                       fractions * static_cast<double>(n - 1));
   }
   if (interpolation == "lower") rank = rank.floor();
   if (interpolation == "higher") rank = rank.ceil();
@@ -261,17 +299,21 @@ Tensor quantile_of(const Tensor& self, const Tensor& q, std::optional<int64_t> d
 
 }  // namespace
 
-Tensor quantile(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+Tensor quantile(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
   return quantile_of(self, q, dim, keepdim, interpolation, false);
 }
-Tensor quantile(const Tensor& self, double q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+Tensor quantile(const Tensor& self, double q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
   MICA_CHECK(q >= 0 && q <= 1, "quantile() q must be in the range [0, 1] but got ", q);
   return quantile_of(self, mica::full({}, q, self.options()), dim, keepdim, interpolation, false);
 }
-Tensor nanquantile(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+Tensor nanquantile(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
   return quantile_of(self, q, dim, keepdim, interpolation, true);
 }
-Tensor nanquantile(const Tensor& self, double q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+Tensor nanquantile(const Tensor& self, double q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
   MICA_CHECK(q >= 0 && q <= 1, "nanquantile() q must be in the range [0, 1] but got ", q);
   return quantile_of(self, mica::full({}, q, self.options()), dim, keepdim, interpolation, true);
 }
@@ -282,7 +324,8 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool, bool inve
   NoGradGuard below;
   const DType common = mica::result_type(elements, test_elements);
   const Tensor all = elements.to(common), sorted = std::get<0>(mica::sort(test_elements.to(common).reshape({-1})));
-  if (sorted.numel() == 0) return mica::full(elements.sizes(), Scalar(invert), TensorOptions(DType::Bool).with_device(elements.device()));
+  if (sorted.numel() == 0)
+    return mica::full(elements.sizes(), Scalar(invert), TensorOptions(DType::Bool).with_device(elements.device()));
   const Tensor at = mica::clamp(mica::searchsorted(sorted, all.contiguous()), std::nullopt, Scalar(sorted.numel() - 1));
   const Tensor found = sorted.index_select(0, at.reshape({-1})).view(all.sizes());
   return invert ? mica::ne(found, all) : mica::eq(found, all);

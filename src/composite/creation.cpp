@@ -16,7 +16,8 @@ Tensor finished(Tensor t, const TensorOptions& o) {
 }
 
 void check_layout(const char* op, const TensorOptions& o) {
-  MICA_CHECK_KIND(!o.layout || *o.layout == Layout::Strided, NotImplemented, op, "(): only layout=torch.strided is there");
+  MICA_CHECK_KIND(!o.layout || *o.layout == Layout::Strided, NotImplemented, op,
+                  "(): only layout=torch.strided is there");
 }
 
 // Options not given are those of `t`.
@@ -47,13 +48,15 @@ Tensor empty(IntArrayRef size, const TensorOptions& options, std::optional<Memor
   const Device device = options.device_or_default();
   if (!memory_format || *memory_format == MemoryFormat::Contiguous)
     return finished(empty_contiguous(size, dtype, device), options);
-  MICA_CHECK(*memory_format != MemoryFormat::Preserve, "Preserve memory format is not supported by empty: there is no tensor to take it from");
+  MICA_CHECK(*memory_format != MemoryFormat::Preserve,
+             "Preserve memory format is not supported by empty: there is no tensor to take it from");
   return finished(empty_with_strides(size, memory_format_strides(size, *memory_format), dtype, device), options);
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
   MICA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride, " and ", size);
-  for (int64_t s : stride) MICA_CHECK(s >= 0, "as_strided: Negative strides are not supported for a new tensor, got strides: ", stride);
+  for (int64_t s : stride)
+    MICA_CHECK(s >= 0, "as_strided: Negative strides are not supported for a new tensor, got strides: ", stride);
   return finished(empty_with_strides(size, stride, options.dtype_or_default(), options.device_or_default()), options);
 }
 
@@ -62,7 +65,8 @@ Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optiona
   check_layout("empty_like", o);
   const MemoryFormat format = memory_format.value_or(MemoryFormat::Preserve);
   if (format == MemoryFormat::Preserve) return finished(empty_dense_like(self, *o.dtype, *o.device), o);
-  return finished(empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), *o.dtype, *o.device), o);
+  return finished(empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), *o.dtype, *o.device),
+                  o);
 }
 
 Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
@@ -73,7 +77,8 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
   return finished(t, options);
 }
 
-Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options,
+                 std::optional<MemoryFormat> memory_format) {
   TensorOptions plain = options;
   plain.requires_grad = false;
   Tensor t = composite::empty_like(self, plain, memory_format);
@@ -109,7 +114,8 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   const double from = start.to_double(), to = end.to_double(), by = step.to_double();
   MICA_CHECK(by != 0, "step must be nonzero");
   MICA_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
-  MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from), "upper bound and lower bound inconsistent with step sign");
+  MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
+             "upper bound and lower bound inconsistent with step sign");
   double count;
   if (integral && is_integral(dtype)) {
     const int64_t a = start.to_int(), b = end.to_int(), s = step.to_int(), sign = s > 0 ? 1 : -1;
@@ -162,13 +168,17 @@ Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double ba
 }
 
 Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
-  warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range "
-       "builtin. Instead, use torch.arange, which produces values in [start, end).");
+  warn(
+      "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+      "Python's range "
+      "builtin. Instead, use torch.arange, which produces values in [start, end).");
   const double from = start.to_double(), to = end.to_double(), by = step.to_double();
   MICA_CHECK(by != 0, "step must be nonzero");
   MICA_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
-  MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from), "upper bound and lower bound inconsistent with step sign");
-  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype_or_default(), options.device_or_default());
+  MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
+             "upper bound and lower bound inconsistent with step sign");
+  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype_or_default(),
+                                    options.device_or_default());
   if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
   return finished(t, options);
 }
@@ -189,7 +199,8 @@ Tensor tril_indices(int64_t row, int64_t col, int64_t offset, const TensorOption
 }
 
 Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const TensorOptions& options) {
-  MICA_CHECK(size.size() == physical_layout.size(), "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
+  MICA_CHECK(size.size() == physical_layout.size(),
+             "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
              size.size(), " is not equal to len(physical_layout) = ", physical_layout.size());
   const DimVector order = wrap_dims(physical_layout, static_cast<int64_t>(size.size()));
   DimVector physical;

@@ -13,7 +13,8 @@ void check_edge(const Tensor& self, const Tensor& edge, int64_t dim) {
   MICA_CHECK(edge.dim() == self.dim(), "diff expects prepend or append to be the same dimension as input");
   for (int64_t d = 0; d < self.dim(); ++d)
     MICA_CHECK(d == dim || edge.size(d) == self.size(d),
-               "diff expects the shape of tensor to prepend or append to match that of input except along the differencing dimension; input.size(",
+               "diff expects the shape of tensor to prepend or append to match that of input except along the "
+               "differencing dimension; input.size(",
                d, ") = ", self.size(d), ", but got tensor.size(", d, ") = ", edge.size(d));
 }
 
@@ -32,9 +33,12 @@ Tensor diff(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, c
   if (append.defined()) check_edge(self, append, d);
   if (n == 0) return self.clone();
   Tensor t = self;
-  if (prepend.defined() && append.defined()) t = mica::cat({prepend, self, append}, d);
-  else if (prepend.defined()) t = mica::cat({prepend, self}, d);
-  else if (append.defined()) t = mica::cat({self, append}, d);
+  if (prepend.defined() && append.defined())
+    t = mica::cat({prepend, self, append}, d);
+  else if (prepend.defined())
+    t = mica::cat({prepend, self}, d);
+  else if (append.defined())
+    t = mica::cat({self, append}, d);
   for (int64_t i = std::min(n, t.size(d)); i > 0; --i) t = difference(t, d);
   return t;
 }
@@ -58,16 +62,21 @@ void check_gradient(const Tensor& self, IntArrayRef dims, int64_t edge_order) {
   MICA_CHECK(self.dtype() != DType::UInt8, "torch.gradient does not support uint8 input.");
   MICA_CHECK(edge_order == 1 || edge_order == 2, "torch.gradient only supports edge_order=1 and edge_order=2.");
   for (int64_t d : dims)
-    MICA_CHECK(self.size(d) >= edge_order + 1, "torch.gradient expected each dimension size to be at least edge_order+1");
+    MICA_CHECK(self.size(d) >= edge_order + 1,
+               "torch.gradient expected each dimension size to be at least edge_order+1");
 }
 
 void check_spacing(const Tensor& self, size_t spacings, IntArrayRef dims, bool dim_given) {
   if (dim_given) {
-    MICA_CHECK(spacings == dims.size(), "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same length, but got a spacing argument of length ",
+    MICA_CHECK(spacings == dims.size(),
+               "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have "
+               "the same length, but got a spacing argument of length ",
                spacings, " and a dim argument of length ", dims.size(), ".");
   } else {
-    MICA_CHECK(spacings == dims.size(), "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = ",
-               self.dim(), "', since dim argument was not given, but got a list of length ", spacings);
+    MICA_CHECK(
+        spacings == dims.size(),
+        "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = ",
+        self.dim(), "', since dim argument was not given, but got a list of length ", spacings);
   }
 }
 
@@ -90,8 +99,10 @@ Tensor even_derivative(const Tensor& f, const Scalar& step, int64_t dim, int64_t
   return mica::cat({first, inside, last}, dim);
 }
 
-// The derivative of the parabola through three points that are h and k apart, at the first (0), middle (1) or last (2) of them.
-Tensor parabola_derivative(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& h, const Tensor& k, int place) {
+// The derivative of the parabola through three points that are h and k apart, at the first (0), middle (1) or last (2)
+// of them.
+Tensor parabola_derivative(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& h, const Tensor& k,
+                           int place) {
   const Tensor whole = h + k;
   if (place == 0) return -(h * Scalar(2) + k) / (h * whole) * a + whole / (h * k) * b - h / (k * whole) * c;
   if (place == 1) return -k / (h * whole) * a + (k - h) / (h * k) * b + h / (k * whole) * c;
@@ -99,20 +110,24 @@ Tensor parabola_derivative(const Tensor& a, const Tensor& b, const Tensor& c, co
 }
 
 Tensor uneven_derivative(const Tensor& f, const Tensor& places, int64_t dim, int64_t edge_order) {
-  MICA_CHECK(places.dim() == 1 && places.size(0) == f.size(dim), "torch.gradient expected each element of spacing to be one-dimensional and as long as the dimension it belongs to (",
+  MICA_CHECK(places.dim() == 1 && places.size(0) == f.size(dim),
+             "torch.gradient expected each element of spacing to be one-dimensional and as long as the dimension it "
+             "belongs to (",
              f.size(dim), "), but got a tensor of shape ", places.sizes());
   DimVector column(f.dim(), 1);
   column[dim] = -1;
   const Tensor steps = mica::diff(places).reshape(column);
-  const Tensor inside = parabola_derivative(mica::slice(f, dim, 0, -2), mica::slice(f, dim, 1, -1), mica::slice(f, dim, 2), mica::slice(steps, dim, 0, -1),
-                                            mica::slice(steps, dim, 1), 1);
+  const Tensor inside =
+      parabola_derivative(mica::slice(f, dim, 0, -2), mica::slice(f, dim, 1, -1), mica::slice(f, dim, 2),
+                          mica::slice(steps, dim, 0, -1), mica::slice(steps, dim, 1), 1);
   Tensor first, last;
   if (edge_order == 1) {
     first = (at(f, dim, 1) - at(f, dim, 0)) / at(steps, dim, 0);
     last = (at(f, dim, -1) - at(f, dim, -2)) / at(steps, dim, -1);
   } else {
     first = parabola_derivative(at(f, dim, 0), at(f, dim, 1), at(f, dim, 2), at(steps, dim, 0), at(steps, dim, 1), 0);
-    last = parabola_derivative(at(f, dim, -3), at(f, dim, -2), at(f, dim, -1), at(steps, dim, -2), at(steps, dim, -1), 2);
+    last =
+        parabola_derivative(at(f, dim, -3), at(f, dim, -2), at(f, dim, -1), at(steps, dim, -2), at(steps, dim, -1), 2);
   }
   return mica::cat({first, inside, last}, dim);
 }
@@ -125,7 +140,8 @@ std::vector<Tensor> even_gradient(const Tensor& self, ArrayRef<Scalar> spacing, 
   return result;
 }
 
-std::vector<Tensor> uneven_gradient(const Tensor& self, TensorList spacing, IntArrayRef dims, bool dim_given, int64_t edge_order) {
+std::vector<Tensor> uneven_gradient(const Tensor& self, TensorList spacing, IntArrayRef dims, bool dim_given,
+                                    int64_t edge_order) {
   check_spacing(self, spacing.size(), dims, dim_given);
   check_gradient(self, dims, edge_order);
   std::vector<Tensor> result;
@@ -135,7 +151,8 @@ std::vector<Tensor> uneven_gradient(const Tensor& self, TensorList spacing, IntA
 
 }  // namespace
 
-std::vector<Tensor> gradient(const Tensor& self, const std::optional<Scalar>& spacing, std::optional<int64_t> dim, int64_t edge_order) {
+std::vector<Tensor> gradient(const Tensor& self, const std::optional<Scalar>& spacing, std::optional<int64_t> dim,
+                             int64_t edge_order) {
   const Scalar step = spacing.value_or(Scalar(1));
   return even_gradient(self, {&step, 1}, one_or_all(self, dim), edge_order);
 }
@@ -146,7 +163,8 @@ std::vector<Tensor> gradient(const Tensor& self, IntArrayRef dim, int64_t edge_o
   const Scalar step = 1;
   return even_gradient(self, {&step, 1}, gradient_dims(self, dim), edge_order);
 }
-std::vector<Tensor> gradient(const Tensor& self, ArrayRef<Scalar> spacing, std::optional<int64_t> dim, int64_t edge_order) {
+std::vector<Tensor> gradient(const Tensor& self, ArrayRef<Scalar> spacing, std::optional<int64_t> dim,
+                             int64_t edge_order) {
   const DimVector dims = one_or_all(self, dim);
   check_spacing(self, spacing.size(), dims, dim.has_value());
   return even_gradient(self, spacing, dims, edge_order);
@@ -169,7 +187,8 @@ namespace {
 
 // The distances between sample points, shaped to stand beside the intervals of y.
 Tensor intervals(const char* op, const Tensor& y, const Tensor& x, int64_t dim) {
-  MICA_CHECK(y.dtype() != DType::Bool && x.dtype() != DType::Bool, op, ": received a bool input for `x` or `y`, but bool is not supported");
+  MICA_CHECK(y.dtype() != DType::Bool && x.dtype() != DType::Bool, op,
+             ": received a bool input for `x` or `y`, but bool is not supported");
   Tensor places = x;
   if (x.dim() == 1) {
     MICA_CHECK(x.size(0) == y.size(dim), op, ": There must be one `x` value for each sample point");

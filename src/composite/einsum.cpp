@@ -34,14 +34,17 @@ Term parse_term(std::string_view text, const char* what, size_t number) {
     const char c = text[i];
     if (c == ' ') continue;
     if (c == '.') {
-      MICA_CHECK(text.substr(i, 3) == "...", "einsum(): found '.' for ", what, " ", number, " that is not part of any ellipsis");
-      MICA_CHECK(term.ellipsis_at < 0, "einsum(): found '.' for ", what, " ", number, " for which an ellipsis was already found");
+      MICA_CHECK(text.substr(i, 3) == "...", "einsum(): found '.' for ", what, " ", number,
+                 " that is not part of any ellipsis");
+      MICA_CHECK(term.ellipsis_at < 0, "einsum(): found '.' for ", what, " ", number,
+                 " for which an ellipsis was already found");
       term.ellipsis_at = static_cast<int>(term.labels.size());
       i += 2;
       continue;
     }
     const int label = label_of(c);
-    MICA_CHECK(label >= 0, "einsum(): invalid subscript given at index ", i, " in the equation string, subscripts must be in [a-zA-Z]");
+    MICA_CHECK(label >= 0, "einsum(): invalid subscript given at index ", i,
+               " in the equation string, subscripts must be in [a-zA-Z]");
     term.labels.push_back(label);
   }
   return term;
@@ -63,8 +66,10 @@ Operand without_repeats(Operand o) {
         continue;
       }
       MICA_CHECK(o.tensor.sizes()[i] == o.tensor.sizes()[j], "einsum(): subscript ", letter_of(o.labels[i]),
-                 " is repeated for an operand but the sizes don't match, ", o.tensor.sizes()[j], " != ", o.tensor.sizes()[i]);
-      o.tensor = o.tensor.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j)).movedim(-1, static_cast<int64_t>(i));
+                 " is repeated for an operand but the sizes don't match, ", o.tensor.sizes()[j],
+                 " != ", o.tensor.sizes()[i]);
+      o.tensor =
+          o.tensor.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j)).movedim(-1, static_cast<int64_t>(i));
       o.labels.erase(o.labels.begin() + static_cast<std::ptrdiff_t>(j));
     }
   }
@@ -86,7 +91,8 @@ Operand sum_out(Operand o, const Labels& keep) {
 }
 
 // The operand with its dimensions in the order of `labels`, grouped into a batch of matrices.
-Tensor as_matrices(const Operand& o, const Labels& batch, const Labels& rows, const Labels& columns, const int64_t* sizes) {
+Tensor as_matrices(const Operand& o, const Labels& batch, const Labels& rows, const Labels& columns,
+                   const int64_t* sizes) {
   DimVector order;
   int64_t counts[3] = {1, 1, 1};
   const Labels* groups[3] = {&batch, &rows, &columns};
@@ -174,7 +180,9 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
     terms.push_back(parse_term(left.substr(start, comma - start), "operand", terms.size()));
     start = comma + 1;
   }
-  MICA_CHECK(terms.size() == tensors.size(), terms.size() > tensors.size() ? "einsum(): more operands were provided in the equation (" : "einsum(): fewer operands were provided in the equation (",
+  MICA_CHECK(terms.size() == tensors.size(),
+             terms.size() > tensors.size() ? "einsum(): more operands were provided in the equation ("
+                                           : "einsum(): fewer operands were provided in the equation (",
              terms.size(), ") than tensors (", tensors.size(), ")");
 
   // Name every dimension; those of an ellipsis are aligned from the right, as broadcasting does.
@@ -186,9 +194,11 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Term& term = terms[i];
     const int64_t covered = tensors[i].dim() - static_cast<int64_t>(term.labels.size());
-    MICA_CHECK(term.ellipsis_at >= 0 ? covered >= 0 : covered == 0, "einsum(): the number of subscripts in the equation (", term.labels.size(),
-               term.ellipsis_at >= 0 ? ") is more than the number of dimensions (" : ") does not match the number of dimensions (", tensors[i].dim(),
-               ") for operand ", i, term.ellipsis_at >= 0 ? "" : " and no ellipsis was given");
+    MICA_CHECK(term.ellipsis_at >= 0 ? covered >= 0 : covered == 0,
+               "einsum(): the number of subscripts in the equation (", term.labels.size(),
+               term.ellipsis_at >= 0 ? ") is more than the number of dimensions ("
+                                     : ") does not match the number of dimensions (",
+               tensors[i].dim(), ") for operand ", i, term.ellipsis_at >= 0 ? "" : " and no ellipsis was given");
     if (term.ellipsis_at >= 0) ellipsis_dims = std::max(ellipsis_dims, covered);
     Labels labels;
     for (size_t d = 0; d <= term.labels.size(); ++d) {
@@ -202,8 +212,10 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
       const int64_t n = o.tensor.sizes()[d];
       ++uses[label];
       if (n == 1) continue;
-      MICA_CHECK(sizes[label] == 1 || sizes[label] == n, "einsum(): operands do not broadcast with remapped shapes: subscript ",
-                 label < kLetters ? std::string(1, letter_of(label)) : std::string("..."), " has sizes ", sizes[label], " and ", n);
+      MICA_CHECK(sizes[label] == 1 || sizes[label] == n,
+                 "einsum(): operands do not broadcast with remapped shapes: subscript ",
+                 label < kLetters ? std::string(1, letter_of(label)) : std::string("..."), " has sizes ", sizes[label],
+                 " and ", n);
       sizes[label] = n;
     }
     operands.push_back(std::move(o));
@@ -227,8 +239,10 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
       if (static_cast<int>(d) == term.ellipsis_at) put_ellipsis();
       if (d == term.labels.size()) break;
       const int label = term.labels[d];
-      MICA_CHECK(uses[label] > 0, "einsum(): output subscript ", letter_of(label), " does not appear in the equation for any input operand");
-      MICA_CHECK(!contains(output, label), "einsum(): output subscript ", letter_of(label), " appears more than once in the output");
+      MICA_CHECK(uses[label] > 0, "einsum(): output subscript ", letter_of(label),
+                 " does not appear in the equation for any input operand");
+      MICA_CHECK(!contains(output, label), "einsum(): output subscript ", letter_of(label),
+                 " appears more than once in the output");
       output.push_back(label);
     }
   }

@@ -11,8 +11,8 @@ Tensor stack(TensorList tensors, int64_t dim) {
   std::vector<Tensor> wide;
   wide.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    MICA_CHECK(tensors[i].sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ", tensors[0].sizes(),
-               " at entry 0 and ", tensors[i].sizes(), " at entry ", i);
+    MICA_CHECK(tensors[i].sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ",
+               tensors[0].sizes(), " at entry 0 and ", tensors[i].sizes(), " at entry ", i);
     wide.push_back(tensors[i].unsqueeze(d));
   }
   return mica::cat(TensorList(wide), d);
@@ -57,8 +57,12 @@ std::vector<Tensor> tensor_split_at(const Tensor& self, IntArrayRef indices, int
 std::vector<Tensor> tensor_split_by(const Tensor& self, const Tensor& tensor_indices_or_sections, int64_t dim) {
   const Tensor& by = tensor_indices_or_sections;
   MICA_CHECK(by.is_cpu(), "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on ", by.device());
-  MICA_CHECK(by.dtype() == DType::Int64, "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ", by.dtype());
-  MICA_CHECK(by.dim() <= 1, "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with ", by.dim(), " dims");
+  MICA_CHECK(by.dtype() == DType::Int64,
+             "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ", by.dtype());
+  MICA_CHECK(by.dim() <= 1,
+             "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but "
+             "got a tensor with ",
+             by.dim(), " dims");
   if (by.dim() == 0) return mica::tensor_split(self, by.item<int64_t>(), dim);
   const Tensor flat = by.contiguous();
   return mica::tensor_split(self, IntArrayRef(flat.data_ptr<int64_t>(), static_cast<size_t>(flat.numel())), dim);
@@ -67,12 +71,14 @@ std::vector<Tensor> tensor_split_by(const Tensor& self, const Tensor& tensor_ind
 namespace {
 
 void check_split(const char* op, const Tensor& self, int64_t least, int64_t dim, int64_t sections) {
-  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least, " dimension", least > 1 ? "s" : "", ", but got a tensor with ", self.dim(), " dimensions!");
-  MICA_CHECK(sections > 0 && self.size(dim) % sections == 0, "torch.", op, " attempted to split along dimension ", dim, ", but the size of the dimension ",
-             self.size(dim), " is not divisible by the split_size ", sections, "!");
+  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least, " dimension",
+             least > 1 ? "s" : "", ", but got a tensor with ", self.dim(), " dimensions!");
+  MICA_CHECK(sections > 0 && self.size(dim) % sections == 0, "torch.", op, " attempted to split along dimension ", dim,
+             ", but the size of the dimension ", self.size(dim), " is not divisible by the split_size ", sections, "!");
 }
 void check_split(const char* op, const Tensor& self, int64_t least) {
-  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least, " dimension", least > 1 ? "s" : "", ", but got a tensor with ", self.dim(), " dimensions!");
+  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least, " dimension",
+             least > 1 ? "s" : "", ", but got a tensor with ", self.dim(), " dimensions!");
 }
 
 }  // namespace
@@ -134,7 +140,8 @@ Tensor column_stack(TensorList tensors) {
 
 std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
   MICA_CHECK(!tensors.empty(), "meshgrid expects a non-empty TensorList");
-  MICA_CHECK(indexing == "ij" || indexing == "xy", "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: ", indexing);
+  MICA_CHECK(indexing == "ij" || indexing == "xy",
+             "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: ", indexing);
   const bool swapped = indexing == "xy" && tensors.size() >= 2;
   const size_t n = tensors.size();
   DimVector shape;
@@ -158,7 +165,8 @@ Tensor block_diag(TensorList tensors) {
   int64_t rows = 0, columns = 0;
   std::vector<Tensor> blocks;
   for (const Tensor& t : tensors) {
-    MICA_CHECK(t.dim() <= 2, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Got ", t.dim(), " dimensions");
+    MICA_CHECK(t.dim() <= 2, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Got ", t.dim(),
+               " dimensions");
     blocks.push_back(mica::atleast_2d(t));
     rows += blocks.back().size(0), columns += blocks.back().size(1);
   }
@@ -169,7 +177,8 @@ Tensor block_diag(TensorList tensors) {
   const DType dtype = result_type(blocks);
   for (const Tensor& b : blocks) {
     const TensorOptions o = b.options().with_dtype(dtype);
-    const Tensor parts[3] = {mica::zeros({b.size(0), left}, o), b.to(dtype), mica::zeros({b.size(0), columns - left - b.size(1)}, o)};
+    const Tensor parts[3] = {mica::zeros({b.size(0), left}, o), b.to(dtype),
+                             mica::zeros({b.size(0), columns - left - b.size(1)}, o)};
     bands.push_back(mica::cat(TensorList(parts, 3), 1));
     left += b.size(1);
   }

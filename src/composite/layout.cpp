@@ -8,7 +8,8 @@ Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   MICA_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
   MICA_CHECK(length >= 0, "narrow(): length must be non-negative.");
   const int64_t n = self.size(dim);
-  MICA_CHECK_KIND(start >= -n && start <= n, Index, "start out of range (expected to be in range of [", -n, ", ", n, "], but got ", start, ")");
+  MICA_CHECK_KIND(start >= -n && start <= n, Index, "start out of range (expected to be in range of [", -n, ", ", n,
+                  "], but got ", start, ")");
   const int64_t from = start < 0 ? start + n : start;
   MICA_CHECK(from <= n - length, "start (", from, ") + length (", length, ") exceeds dimension size (", n, ").");
   return slice(self, dim, from, from + length);

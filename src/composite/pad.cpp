@@ -8,8 +8,9 @@ namespace mica::composite {
 Tensor constant_pad_nd(const Tensor& self, IntArrayRef pad, const Scalar& value) {
   MICA_CHECK(pad.size() % 2 == 0, "Length of pad must be even but instead it equals ", pad.size());
   const int64_t count = static_cast<int64_t>(pad.size()) / 2, n = self.dim();
-  MICA_CHECK(count <= n, "Length of pad should be no more than twice the number of dimensions of the input. Pad length is ", pad.size(),
-             "while the input has ", n, "dimensions.");
+  MICA_CHECK(count <= n,
+             "Length of pad should be no more than twice the number of dimensions of the input. Pad length is ",
+             pad.size(), "while the input has ", n, "dimensions.");
   Tensor inner = self;
   DimVector sizes(self.sizes());
   for (int64_t i = 0; i < count; ++i) {
@@ -55,16 +56,21 @@ Tensor source_index(std::string_view mode, int64_t n, int64_t left, int64_t righ
 Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::optional<double> value) {
   if (mode == "constant") return mica::constant_pad_nd(self, pad, value.value_or(0));
   MICA_CHECK(!value || *value == 0, "Padding mode \"", mode, "\" doesn't take in value argument");
-  MICA_CHECK_KIND(mode == "reflect" || mode == "replicate" || mode == "circular", NotImplemented, "Unrecognised padding mode ", mode);
+  MICA_CHECK_KIND(mode == "reflect" || mode == "replicate" || mode == "circular", NotImplemented,
+                  "Unrecognised padding mode ", mode);
   const int64_t count = static_cast<int64_t>(pad.size()) / 2;
-  MICA_CHECK_KIND(pad.size() % 2 == 0 && count >= 1 && count <= 3 && (self.dim() == count + 1 || self.dim() == count + 2), NotImplemented,
-                  "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: the last ", count, " dimensions of a ", self.dim(), "-D tensor were asked for");
+  MICA_CHECK_KIND(
+      pad.size() % 2 == 0 && count >= 1 && count <= 3 && (self.dim() == count + 1 || self.dim() == count + 2),
+      NotImplemented, "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: the last ", count,
+      " dimensions of a ", self.dim(), "-D tensor were asked for");
   for (int64_t i = 0; i < count; ++i) {
     const int64_t d = self.dim() - 1 - i, n = self.size(d), left = pad[2 * i], right = pad[2 * i + 1];
-    MICA_CHECK(mode != "reflect" || (left < n && right < n), "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (",
+    MICA_CHECK(mode != "reflect" || (left < n && right < n),
+               "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (",
                left, ", ", right, ") at dimension ", d, " of input ", self.sizes());
     MICA_CHECK(mode != "circular" || (left <= n && right <= n), "Padding value causes wrapping around more than once.");
-    MICA_CHECK(n + left + right >= 1 && n > 0, "input (W: ", n, ") is too small. Calculated output W: ", n + left + right);
+    MICA_CHECK(n + left + right >= 1 && n > 0, "input (W: ", n,
+               ") is too small. Calculated output W: ", n + left + right);
   }
   Tensor result = self;
   for (int64_t i = 0; i < count; ++i) {

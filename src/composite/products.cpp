@@ -74,9 +74,10 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
 Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
   MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
   MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
-  MICA_CHECK(batch1.size(0) == batch2.size(0), "batch1 and batch2 must have same number of batches, got ", batch1.size(0), " and ", batch2.size(0));
-  MICA_CHECK(batch1.size(2) == batch2.size(1), "Incompatible matrix sizes for bmm (", batch1.size(1), "x", batch1.size(2), " and ",
-             batch2.size(1), "x", batch2.size(2), ")");
+  MICA_CHECK(batch1.size(0) == batch2.size(0), "batch1 and batch2 must have same number of batches, got ",
+             batch1.size(0), " and ", batch2.size(0));
+  MICA_CHECK(batch1.size(2) == batch2.size(1), "Incompatible matrix sizes for bmm (", batch1.size(1), "x",
+             batch1.size(2), " and ", batch2.size(1), "x", batch2.size(2), ")");
   // Side by side, the sum over the batch becomes part of one product.
   const Tensor wide = batch1.permute({1, 0, 2}).reshape({batch1.size(1), batch1.size(0) * batch1.size(2)});
   return mica::addmm(self, wide, batch2.reshape({batch2.size(0) * batch2.size(1), batch2.size(2)}), beta, alpha);
@@ -89,8 +90,8 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
 }
 
 Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha) {
-  MICA_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D argument ", vec1.dim() != 1 ? "vec1" : "vec2", ", but got ",
-             vec1.dim() != 1 ? vec1.dim() : vec2.dim(), "-D");
+  MICA_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D argument ", vec1.dim() != 1 ? "vec1" : "vec2",
+             ", but got ", vec1.dim() != 1 ? vec1.dim() : vec2.dim(), "-D");
   const int64_t sizes[2] = {vec1.size(0), vec2.size(0)};
   const Tensor product = mica::outer(vec1, vec2) * alpha;
   const Tensor addend = self.expand(sizes);
@@ -100,8 +101,9 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
 
 Tensor inner(const Tensor& self, const Tensor& other) {
   if (self.dim() == 0 || other.dim() == 0) return self * other;
-  MICA_CHECK(self.size(-1) == other.size(-1), "inner() the last dimension must match on both input tensors but got shapes ", self.sizes(),
-             " and ", other.sizes());
+  MICA_CHECK(self.size(-1) == other.size(-1),
+             "inner() the last dimension must match on both input tensors but got shapes ", self.sizes(), " and ",
+             other.sizes());
   return mica::tensordot(self, other, -1, -1);
 }
 
@@ -114,8 +116,8 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self,
   for (size_t i = 0; i < summed_a.size(); ++i) {
     const int64_t x = self.size(summed_a[i]), y = other.size(summed_b[i]);
     if (x != y) {
-      MICA_CHECK(x == 1 || y == 1, "contracted dimensions need to match, but first has size ", x, " in dim ", dims_self[i],
-                 " and second has size ", y, " in dim ", dims_other[i]);
+      MICA_CHECK(x == 1 || y == 1, "contracted dimensions need to match, but first has size ", x, " in dim ",
+                 dims_self[i], " and second has size ", y, " in dim ", dims_other[i]);
       // A broadcast dimension is summed on the side that has it.
       if (x == 1) b = b.sum(summed_b[i], true);
       if (y == 1) a = a.sum(summed_a[i], true);
@@ -137,7 +139,8 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self,
       sizes.push_back(other.size(d));
       columns *= other.size(d);
     }
-  return mica::mm(a.permute(order_a).reshape({rows, inner}), b.permute(order_b).reshape({inner, columns})).reshape(sizes);
+  return mica::mm(a.permute(order_a).reshape({rows, inner}), b.permute(order_b).reshape({inner, columns}))
+      .reshape(sizes);
 }
 
 Tensor kron(const Tensor& self, const Tensor& other) {

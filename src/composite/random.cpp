@@ -34,25 +34,28 @@ Tensor finished(const Tensor& t, const TensorOptions& o) {
 Tensor rand(IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
   return finished(mica::empty(size, without_grad(options)).uniform_(0, 1, generator), options);
 }
-Tensor rand_like(const Tensor& self, const MaybeGenerator& generator, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+Tensor rand_like(const Tensor& self, const MaybeGenerator& generator, const TensorOptions& options,
+                 std::optional<MemoryFormat> memory_format) {
   return finished(mica::empty_like(self, without_grad(options), memory_format).uniform_(0, 1, generator), options);
 }
 Tensor randn(IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
   return finished(mica::empty(size, without_grad(options)).normal_(0, 1, generator), options);
 }
-Tensor randn_like(const Tensor& self, const MaybeGenerator& generator, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+Tensor randn_like(const Tensor& self, const MaybeGenerator& generator, const TensorOptions& options,
+                  std::optional<MemoryFormat> memory_format) {
   return finished(mica::empty_like(self, without_grad(options), memory_format).normal_(0, 1, generator), options);
 }
 
-Tensor randint(int64_t low, int64_t high, IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
+Tensor randint(int64_t low, int64_t high, IntArrayRef size, const MaybeGenerator& generator,
+               const TensorOptions& options) {
   MICA_CHECK(low < high, "random_ expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
   return finished(mica::empty(size, integral(options)).random_(low, high, generator), options);
 }
 Tensor randint(int64_t high, IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
   return composite::randint(0, high, size, generator, options);
 }
-Tensor randint_like(const Tensor& self, int64_t low, int64_t high, const MaybeGenerator& generator, const TensorOptions& options,
-                    std::optional<MemoryFormat> memory_format) {
+Tensor randint_like(const Tensor& self, int64_t low, int64_t high, const MaybeGenerator& generator,
+                    const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return finished(mica::empty_like(self, without_grad(options), memory_format).random_(low, high, generator), options);
 }
 Tensor randint_like(const Tensor& self, int64_t high, const MaybeGenerator& generator, const TensorOptions& options,
@@ -81,7 +84,8 @@ Tensor normal(const Tensor& mean, const Tensor& std, const MaybeGenerator& gener
   const DimVector shape = broadcast_sizes(mean.sizes(), std.sizes());
   return mica::empty(shape, mean.options()).normal_(0, 1, generator).mul_(std).add_(mean);
 }
-Tensor normal(double mean, double std, IntArrayRef size, const MaybeGenerator& generator, const TensorOptions& options) {
+Tensor normal(double mean, double std, IntArrayRef size, const MaybeGenerator& generator,
+              const TensorOptions& options) {
   return finished(mica::empty(size, without_grad(options)).normal_(mean, std, generator), options);
 }
 
@@ -96,15 +100,19 @@ Tensor bernoulli(const Tensor& self, double p, const MaybeGenerator& generator) 
 
 Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, const MaybeGenerator& generator) {
   MICA_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
-  MICA_CHECK(is_floating(self.dtype()), "multinomial only supports floating-point dtypes for input, got: ", info(self.dtype()).legacy);
+  MICA_CHECK(is_floating(self.dtype()),
+             "multinomial only supports floating-point dtypes for input, got: ", info(self.dtype()).legacy);
   MICA_CHECK(num_samples > 0, "cannot sample n_sample <= 0 samples");
-  MICA_CHECK(replacement || num_samples <= self.size(-1), "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  MICA_CHECK(replacement || num_samples <= self.size(-1),
+             "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   MICA_CHECK(self.size(-1) <= (int64_t{1} << 24), "number of categories cannot exceed 2^24");
   NoGradGuard below;
   const Tensor weights = (self.dim() == 1 ? self.unsqueeze(0) : self).contiguous();
-  const Tensor out = mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).with_device(self.device()));
+  const Tensor out =
+      mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).with_device(self.device()));
   if (out.numel() > 0 && !out.is_meta())
-    MICA_KERNEL(self.device(), random_multinomial)(out.view_of(), weights.view_of(), replacement, chosen(generator, out));
+    MICA_KERNEL(self.device(), random_multinomial)
+    (out.view_of(), weights.view_of(), replacement, chosen(generator, out));
   return self.dim() == 1 ? out.squeeze(0) : out;
 }
 
@@ -117,12 +125,14 @@ Tensor poisson(const Tensor& self, const MaybeGenerator& generator) {
 }
 
 Tensor binomial(const Tensor& count, const Tensor& prob, const MaybeGenerator& generator) {
-  MICA_CHECK_KIND(count.dtype() == prob.dtype(), Value, "Found dtype ", info(prob.dtype()).legacy, " but expected ", info(count.dtype()).legacy);
+  MICA_CHECK_KIND(count.dtype() == prob.dtype(), Value, "Found dtype ", info(prob.dtype()).legacy, " but expected ",
+                  info(count.dtype()).legacy);
   NoGradGuard below;
   const DimVector shape = broadcast_sizes(count.sizes(), prob.sizes());
   const Tensor n = count.expand(shape).contiguous(), p = prob.expand(shape).contiguous();
   const Tensor out = mica::empty_like(n);
-  if (!out.is_meta()) MICA_KERNEL(count.device(), random_binomial)(out.view_of(), n.view_of(), p.view_of(), chosen(generator, out));
+  if (!out.is_meta())
+    MICA_KERNEL(count.device(), random_binomial)(out.view_of(), n.view_of(), p.view_of(), chosen(generator, out));
   return out;
 }
 

@@ -27,7 +27,8 @@ Tensor flipud(const Tensor& self) {
 Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
   MICA_CHECK(!shifts.empty(), "`shifts` required");
   if (dims.empty() && shifts.size() == 1) return mica::roll(self.reshape({-1}), shifts, 0).view(self.sizes());
-  MICA_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
+  MICA_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
+             ", dims:", dims.size());
   Tensor result = self;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (self.dim() == 0) break;
@@ -44,7 +45,8 @@ Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
 Tensor rot90(const Tensor& self, int64_t k, IntArrayRef dims) {
   MICA_CHECK(dims.size() == 2, "expected total rotation dims == 2, but got dims = ", dims.size());
   MICA_CHECK(self.dim() >= 2, "expected total dims >= 2, but got total dims = ", self.dim());
-  MICA_CHECK(dims[0] != dims[1] && std::abs(dims[0] - dims[1]) != self.dim(), "expected rotation dims to be different, but got dim0 = ", dims[0], " and dim1 = ", dims[1]);
+  MICA_CHECK(dims[0] != dims[1] && std::abs(dims[0] - dims[1]) != self.dim(),
+             "expected rotation dims to be different, but got dim0 = ", dims[0], " and dim1 = ", dims[1]);
   const int64_t a = wrap_dim(dims[0], self.dim()), b = wrap_dim(dims[1], self.dim());
   switch (((k % 4) + 4) % 4) {
     case 1:
@@ -81,7 +83,8 @@ Tensor tile(const Tensor& self, IntArrayRef dims) {
 
 Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> output_size) {
   MICA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
-  MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32, "repeats has to be Long or Int tensor");
+  MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32,
+             "repeats has to be Long or Int tensor");
   const Tensor counts = repeats.to(DType::Int64).contiguous().cpu();
   const auto* c = counts.data_ptr<int64_t>();
   int64_t total = 0;
@@ -96,7 +99,8 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
   return result.to(TensorOptions(repeats.dtype()).with_device(repeats.device()));
 }
 
-Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
+Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,
+                         std::optional<int64_t> output_size) {
   const Tensor input = dim ? self : self.flatten();
   const int64_t d = dim ? wrap_dim(*dim, input.dim()) : 0;
   const int64_t n = input.dim() ? input.size(d) : 1;
@@ -105,21 +109,24 @@ Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optiona
     counts = repeats.reshape({1}).expand({n});
   } else {
     MICA_CHECK(repeats.dim() == 1, "repeats must be 0-dim or 1-dim tensor");
-    MICA_CHECK(repeats.size(0) == n, "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.size(0),
+    MICA_CHECK(repeats.size(0) == n,
+               "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.size(0),
                " and input.size(", d, ") = ", n);
   }
   return input.index_select(d, mica::repeat_interleave(counts, output_size));
 }
 
-Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
+Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
+                         std::optional<int64_t> output_size) {
   MICA_CHECK(repeats >= 0, "Repeats must be non-negative");
   const Tensor input = dim ? self : self.flatten();
   if (input.dim() == 0) return mica::repeat_interleave(input.reshape({1}), repeats, 0, output_size);
   const int64_t d = dim ? wrap_dim(*dim, input.dim()) : 0;
   DimVector expanded(input.sizes());
   expanded.insert(d + 1, repeats);
-  MICA_CHECK(!output_size || *output_size == input.size(d) * repeats, "repeat_interleave: Invalid output_size, expected ", input.size(d) * repeats,
-             " but got ", output_size.value_or(0));
+  MICA_CHECK(!output_size || *output_size == input.size(d) * repeats,
+             "repeat_interleave: Invalid output_size, expected ", input.size(d) * repeats, " but got ",
+             output_size.value_or(0));
   return input.unsqueeze(d + 1).expand(expanded).clone(MemoryFormat::Contiguous).flatten(d, d + 1);
 }
 
@@ -144,7 +151,9 @@ Tensor unflatten(const Tensor& self, int64_t dim, IntArrayRef sizes) {
 }
 
 Tensor ravel(const Tensor& self) { return self.contiguous().view({-1}); }
-Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) { return self.narrow(dim, start, length).clone(MemoryFormat::Contiguous); }
+Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  return self.narrow(dim, start, length).clone(MemoryFormat::Contiguous);
+}
 
 Tensor atleast_1d(const Tensor& self) { return self.dim() == 0 ? self.reshape({1}) : self; }
 Tensor atleast_2d(const Tensor& self) {
@@ -169,12 +178,13 @@ Tensor numpy_T(const Tensor& self) {
   return self.permute(order);
 }
 Tensor matrix_H(const Tensor& self) {
-  MICA_CHECK(self.dim() == 2 || self.dim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", self.dim(), "-D tensor.",
-             self.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+  MICA_CHECK(self.dim() == 2 || self.dim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ",
+             self.dim(), "-D tensor.", self.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
   return self.dim() == 0 ? self.conj() : self.transpose(0, 1).conj();
 }
 Tensor mT(const Tensor& self) {
-  MICA_CHECK(self.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", self.dim(), "-D tensor.");
+  MICA_CHECK(self.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", self.dim(),
+             "-D tensor.");
   return self.transpose(-2, -1);
 }
 Tensor adjoint(const Tensor& self) {
@@ -182,7 +192,8 @@ Tensor adjoint(const Tensor& self) {
   return self.dim() == 0 ? self.conj() : self.transpose(-2, -1).conj();
 }
 Tensor mH(const Tensor& self) {
-  MICA_CHECK(self.dim() >= 2, "tensor.mH is only supported on matrices or batches of matrices. Got ", self.dim(), "-D tensor.");
+  MICA_CHECK(self.dim() >= 2, "tensor.mH is only supported on matrices or batches of matrices. Got ", self.dim(),
+             "-D tensor.");
   return mica::adjoint(self);
 }
 
@@ -240,8 +251,8 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
 }
 
 bool is_set_to(const Tensor& self, const Tensor& tensor) {
-  return self.storage() == tensor.storage() && self.storage_offset() == tensor.storage_offset() && self.sizes() == tensor.sizes() &&
-         self.strides() == tensor.strides();
+  return self.storage() == tensor.storage() && self.storage_offset() == tensor.storage_offset() &&
+         self.sizes() == tensor.sizes() && self.strides() == tensor.strides();
 }
 bool is_same_size(const Tensor& self, const Tensor& other) { return self.sizes() == other.sizes(); }
 

@@ -18,7 +18,8 @@ Tensor sum_to_size(const Tensor& self, IntArrayRef size) {
   for (int64_t d = 0; d < lead; ++d) dims.push_back(d);
   for (int64_t d = lead; d < self.dim(); ++d) {
     const int64_t wanted = size[d - lead];
-    MICA_CHECK(wanted == self.sizes()[d] || wanted == 1, "size {", size, "} is not expandable to size {", self.sizes(), "}.");
+    MICA_CHECK(wanted == self.sizes()[d] || wanted == 1, "size {", size, "} is not expandable to size {", self.sizes(),
+               "}.");
     if (wanted == 1 && self.sizes()[d] != 1) dims.push_back(d);
   }
   Tensor result = dims.empty() ? self : self.sum(dims.ref(), true);
@@ -26,8 +27,8 @@ Tensor sum_to_size(const Tensor& self, IntArrayRef size) {
 }
 
 Tensor nanmean(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, std::optional<DType> dtype) {
-  MICA_CHECK(is_floating(self.dtype()) || self.is_complex(), "nanmean(): expected input to have floating point or complex dtype but got ",
-             info(self.dtype()).legacy);
+  MICA_CHECK(is_floating(self.dtype()) || self.is_complex(),
+             "nanmean(): expected input to have floating point or complex dtype but got ", info(self.dtype()).legacy);
   const Tensor count = mica::sum(mica::logical_not(mica::isnan(self.detach())), dim, keepdim);
   return mica::nansum(self, dim, keepdim, dtype) / count;
 }
@@ -45,7 +46,8 @@ Tensor min_of_two(const Tensor& self, const Tensor& other) { return mica::minimu
 // ---- comparing whole tensors
 
 bool equal(const Tensor& self, const Tensor& other) {
-  MICA_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ", other.device());
+  MICA_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
+             " and ", other.device());
   MICA_CHECK_KIND(!self.is_meta(), NotImplemented, "equal(): tensors on the meta device have no elements to compare");
   if (!(self.sizes() == other.sizes())) return false;
   if (self.numel() == 0) return true;
@@ -73,12 +75,12 @@ std::optional<Scalar> correction_of(bool unbiased) { return Scalar(int64_t{unbia
 
 }  // namespace
 
-#define MICA_MOMENT(name, Result)                                                                   \
-  Result name(const Tensor& self, bool unbiased) {                                                  \
-    return mica::name(self, std::nullopt, correction_of(unbiased), false);                          \
-  }                                                                                                 \
-  Result name(const Tensor& self, OptionalIntArrayRef dim, bool unbiased, bool keepdim) {           \
-    return mica::name(self, dim, correction_of(unbiased), keepdim);                                 \
+#define MICA_MOMENT(name, Result)                                                         \
+  Result name(const Tensor& self, bool unbiased) {                                        \
+    return mica::name(self, std::nullopt, correction_of(unbiased), false);                \
+  }                                                                                       \
+  Result name(const Tensor& self, OptionalIntArrayRef dim, bool unbiased, bool keepdim) { \
+    return mica::name(self, dim, correction_of(unbiased), keepdim);                       \
   }
 MICA_MOMENT(var, Tensor)
 MICA_MOMENT(std, Tensor)
@@ -90,16 +92,20 @@ MICA_MOMENT(std_mean, TensorPair)
 namespace {
 
 void check_weights(const char* name, const Tensor& weights, int64_t observations) {
-  MICA_CHECK(weights.dim() <= 1, "cov(): expected ", name, " to have one or fewer dimensions but got ", name, " with ", weights.dim(), " dimensions");
-  MICA_CHECK(weights.numel() == observations, "cov(): expected ", name, " to have the same numel as there are observations in the input but got ",
-             weights.numel(), " != ", observations);
-  MICA_CHECK(observations == 0 || weights.is_meta() || mica::ge(weights.min(), Scalar(0)).item<bool>(), "cov(): ", name, " cannot be negative");
+  MICA_CHECK(weights.dim() <= 1, "cov(): expected ", name, " to have one or fewer dimensions but got ", name, " with ",
+             weights.dim(), " dimensions");
+  MICA_CHECK(weights.numel() == observations, "cov(): expected ", name,
+             " to have the same numel as there are observations in the input but got ", weights.numel(),
+             " != ", observations);
+  MICA_CHECK(observations == 0 || weights.is_meta() || mica::ge(weights.min(), Scalar(0)).item<bool>(), "cov(): ", name,
+             " cannot be negative");
 }
 
 }  // namespace
 
 Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
-  MICA_CHECK(self.dim() <= 2, "cov(): expected input to have two or fewer dimensions but got an input with ", self.dim(), " dimensions");
+  MICA_CHECK(self.dim() <= 2, "cov(): expected input to have two or fewer dimensions but got an input with ",
+             self.dim(), " dimensions");
   MICA_CHECK(self.dtype() != DType::Bool, "cov(): bool dtype is not supported for input");
   const Tensor in = self.dim() < 2 ? self.reshape({1, -1}) : self;
   const int64_t observations = in.size(1);
@@ -111,7 +117,8 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
     weights = fweights;
   }
   if (aweights.defined()) {
-    MICA_CHECK(is_floating(aweights.dtype()), "cov(): expected aweights to have floating point dtype but got aweights with ",
+    MICA_CHECK(is_floating(aweights.dtype()),
+               "cov(): expected aweights to have floating point dtype but got aweights with ",
                info(aweights.dtype()).legacy, " dtype");
     check_weights("aweights", aweights, observations);
     weights = weights.defined() ? weights * aweights : aweights;
@@ -123,10 +130,12 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
     return (mica::mm(centred, centred.t().conj()) / Scalar(::std::max<int64_t>(degrees, 0))).squeeze();
   }
   const Tensor total = weights.sum();
-  MICA_CHECK(total.is_meta() || observations == 0 || mica::ne(total, Scalar(0)).item<bool>(), "cov(): weights sum to zero, can't be normalized");
+  MICA_CHECK(total.is_meta() || observations == 0 || mica::ne(total, Scalar(0)).item<bool>(),
+             "cov(): weights sum to zero, can't be normalized");
   const Tensor centred = in - ((in * weights).sum(1) / total).unsqueeze(1);
-  Tensor degrees = aweights.defined() && correction != 0 ? total - (weights * aweights).sum() * Scalar(correction) / total
-                                                         : total - Scalar(correction);
+  Tensor degrees = aweights.defined() && correction != 0
+                       ? total - (weights * aweights).sum() * Scalar(correction) / total
+                       : total - Scalar(correction);
   if (!degrees.is_meta() && mica::le(degrees, Scalar(0)).item<bool>()) {
     warn("cov(): degrees of freedom is <= 0");
     degrees = mica::zeros_like(degrees);
@@ -135,7 +144,8 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
 }
 
 Tensor corrcoef(const Tensor& self) {
-  MICA_CHECK(self.dim() <= 2, "corrcoef(): expected input to have two or fewer dimensions but got an input with ", self.dim(), " dimensions");
+  MICA_CHECK(self.dim() <= 2, "corrcoef(): expected input to have two or fewer dimensions but got an input with ",
+             self.dim(), " dimensions");
   const Tensor c = mica::cov(self);
   if (c.dim() == 0) return c / c;
   const Tensor diagonal = c.diagonal();
@@ -143,13 +153,16 @@ Tensor corrcoef(const Tensor& self) {
   const Tensor scaled = c / deviation.unsqueeze(1) / deviation.unsqueeze(0);
   // Rounding may carry a perfect correlation beyond one.
   if (!scaled.is_complex()) return mica::clamp(scaled, Scalar(-1), Scalar(1));
-  return mica::complex(mica::clamp(mica::real(scaled), Scalar(-1), Scalar(1)), mica::clamp(mica::imag(scaled), Scalar(-1), Scalar(1)));
+  return mica::complex(mica::clamp(mica::real(scaled), Scalar(-1), Scalar(1)),
+                       mica::clamp(mica::imag(scaled), Scalar(-1), Scalar(1)));
 }
 
 // ---- norms
 
-Tensor _norm_by_name(const Tensor& self, ::std::string_view p, OptionalIntArrayRef dim, bool keepdim, ::std::optional<DType> dtype) {
-  MICA_CHECK_KIND(p != "nuc", NotImplemented, "norm(): the nuclear norm is a sum of singular values; use linalg.svdvals(x).sum(-1)");
+Tensor _norm_by_name(const Tensor& self, ::std::string_view p, OptionalIntArrayRef dim, bool keepdim,
+                     ::std::optional<DType> dtype) {
+  MICA_CHECK_KIND(p != "nuc", NotImplemented,
+                  "norm(): the nuclear norm is a sum of singular values; use linalg.svdvals(x).sum(-1)");
   MICA_CHECK(p == "fro", "linalg.matrix_norm: Order ", p, " not supported.");
   if (dim) MICA_CHECK(dim->size() <= 2, "linalg.matrix_norm: dim must be a 2-tuple. Got ", *dim);
   return mica::norm(self, Scalar(2), dim, keepdim, dtype);
@@ -182,7 +195,8 @@ Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& ma
   for (int64_t d = 0; d < self.dim(); ++d)
     if (d != kept) others.push_back(d);
   const bool narrow = self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16;
-  const Tensor norms = mica::norm(self, p, others.ref(), true, narrow ? ::std::optional<DType>(DType::Float32) : ::std::nullopt);
+  const Tensor norms =
+      mica::norm(self, p, others.ref(), true, narrow ? ::std::optional<DType>(DType::Float32) : ::std::nullopt);
   // The small term keeps the scaled norm below the limit in spite of rounding.
   const Tensor factor = mica::where(mica::gt(norms, maxnorm), maxnorm / (norms + Scalar(1e-7)), Scalar(1.0));
   return self * factor.to(to_real(self.dtype()));

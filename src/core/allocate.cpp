@@ -49,7 +49,8 @@ Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, D
 
 Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
   if (t.impl()->contiguous) return empty_contiguous(t.sizes(), dtype, device);
-  if (is_non_overlapping_and_dense(t.sizes(), t.strides())) return empty_with_strides(t.sizes(), t.strides(), dtype, device);
+  if (is_non_overlapping_and_dense(t.sizes(), t.strides()))
+    return empty_with_strides(t.sizes(), t.strides(), dtype, device);
   return empty_with_strides(t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype, device);
 }
 

@@ -1,5 +1,5 @@
-// What the generated entry of an operation calls before and around the dense work. The one place where rare kinds of tensors and
-// modes branch off.
+// What the generated entry of an operation calls before and around the dense work. The one place where rare kinds of
+// tensors and modes branch off.
 #pragma once
 
 #include <vector>

@@ -33,7 +33,8 @@ DimVector contiguous_strides(IntArrayRef sizes) {
   int64_t next = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = next;
-    // A dimension of zero elements counts as one, as in torch; a product that overflows is refused where memory is asked for.
+    // A dimension of zero elements counts as one, as in torch; a product that overflows is refused where memory is
+    // asked for.
     if (__builtin_mul_overflow(next, std::max<int64_t>(sizes[i], 1), &next)) next = 0;
   }
   return strides;
@@ -97,7 +98,8 @@ DimVector dense_strides_like(IntArrayRef sizes, IntArrayRef strides) {
   DimVector order(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d) order[d] = static_cast<int64_t>(d);
   // Slowest first. Dimensions of equal stride keep their order, and those of size one do not decide anything.
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
   DimVector result(sizes.size());
   int64_t next = 1;
   for (size_t i = order.size(); i-- > 0;) {
@@ -116,7 +118,8 @@ bool has_internal_overlap(IntArrayRef sizes, IntArrayRef strides) {
       order.push_back(static_cast<int64_t>(d));
     }
   }
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return std::abs(strides[a]) < std::abs(strides[b]); });
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return std::abs(strides[a]) < std::abs(strides[b]); });
   // Disjoint for certain when every stride steps over all that the faster dimensions reach.
   int64_t reach = 0;
   for (int64_t d : order) {
@@ -146,8 +149,8 @@ int64_t storage_bytes_needed(IntArrayRef sizes, IntArrayRef strides, int64_t off
                "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
   }
   int64_t bytes;
-  MICA_CHECK(!__builtin_mul_overflow(high, element_size, &bytes), "Storage size calculation overflowed with sizes=", sizes,
-             " and strides=", strides);
+  MICA_CHECK(!__builtin_mul_overflow(high, element_size, &bytes),
+             "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
   return bytes;
 }
 
@@ -158,7 +161,8 @@ std::optional<DimVector> view_strides(IntArrayRef sizes, IntArrayRef strides, In
     if (sizes == new_sizes) return DimVector(strides);
     return contiguous_strides(new_sizes);
   }
-  // Walk both shapes from the right, matching runs of old dimensions that are contiguous among themselves with groups of new ones.
+  // Walk both shapes from the right, matching runs of old dimensions that are contiguous among themselves with groups
+  // of new ones.
   DimVector result(new_sizes.size());
   int64_t at = static_cast<int64_t>(new_sizes.size()) - 1;
   int64_t run_stride = strides.back(), run_numel = 1, group_numel = 1;
@@ -192,7 +196,8 @@ DimVector infer_size(IntArrayRef shape, int64_t numel) {
       unknown = static_cast<int64_t>(i);
     } else {
       MICA_CHECK(shape[i] >= 0, "invalid shape dimension ", shape[i], " at index ", i, " of shape ", shape);
-      MICA_CHECK(!__builtin_mul_overflow(product, shape[i], &product), "shape '", shape, "' is invalid for input of size ", numel);
+      MICA_CHECK(!__builtin_mul_overflow(product, shape[i], &product), "shape '", shape,
+                 "' is invalid for input of size ", numel);
     }
   }
   if (unknown >= 0) {

@@ -18,10 +18,11 @@ bool may_share_memory(const Tensor& a, const Tensor& b) {
 
 void check_no_internal_overlap(const char* op, const Tensor& target) {
   if (target.impl()->contiguous || target.numel() < 2) return;
-  MICA_CHECK(!has_internal_overlap(target.sizes(), target.strides()),
-             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-             "Please clone() the tensor before performing the operation. (", op, " on sizes ", target.sizes(), " with strides ",
-             target.strides(), ")");
+  MICA_CHECK(
+      !has_internal_overlap(target.sizes(), target.strides()),
+      "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+      "Please clone() the tensor before performing the operation. (",
+      op, " on sizes ", target.sizes(), " with strides ", target.strides(), ")");
 }
 
 void write_out(const char* op, const Tensor& out, const Tensor& result) {
@@ -48,8 +49,8 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
     MICA_CHECK(given_.dtype() == dtype || can_cast(dtype, given_.dtype()), "result type ", info(dtype).legacy,
                " can't be cast to the desired output type ", info(given_.dtype()).legacy);
     if (in_place_) {
-      MICA_CHECK(given_.sizes() == sizes, "output with shape ", given_.sizes(), " doesn't match the broadcast shape ", sizes,
-                 " (", op_, ")");
+      MICA_CHECK(given_.sizes() == sizes, "output with shape ", given_.sizes(), " doesn't match the broadcast shape ",
+                 sizes, " (", op_, ")");
     }
     bool direct = given_.dtype() == dtype && given_.sizes() == sizes &&
                   (given_.impl()->contiguous || !has_internal_overlap(given_.sizes(), given_.strides()));
@@ -60,8 +61,8 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
     }
   }
   tensor_ = strides.empty() && !sizes.empty() ? empty_contiguous(sizes, dtype, device)
-            : sizes.empty()                  ? empty_contiguous(sizes, dtype, device)
-                                             : empty_with_strides(sizes, strides, dtype, device);
+            : sizes.empty()                   ? empty_contiguous(sizes, dtype, device)
+                                              : empty_with_strides(sizes, strides, dtype, device);
   return tensor_;
 }
 

@@ -1,6 +1,6 @@
-// Out: the destination of a native operation. The operation's shape rule declares what it will write with set(); Out allocates it, or
-// takes the caller's out= or self when that has the right form and shares no memory with an input, or stands in with a temporary that
-// finish() copies over. A call that fails before finish() has changed nothing.
+// Out: the destination of a native operation. The operation's shape rule declares what it will write with set(); Out
+// allocates it, or takes the caller's out= or self when that has the right form and shares no memory with an input, or
+// stands in with a temporary that finish() copies over. A call that fails before finish() has changed nothing.
 #pragma once
 
 #include "mica/tensor.h"
@@ -9,7 +9,7 @@ namespace mica {
 
 class Out {
  public:
-  Out() = default;                                                          // a fresh output
+  Out() = default;  // a fresh output
   Out(const char* op, const Tensor& given, TensorList inputs, bool in_place = false);
 
   // Declares the output and returns the tensor to fill. Empty strides mean contiguous.

@@ -219,7 +219,8 @@ void PointwisePlan::compute_permutation() {
   // 1: a should come after b (a is slower), -1: before, 0: undecided.
   auto compare = [&](int64_t a, int64_t b) {
     for (int k = 0; k < op_.noutputs + ninputs_; ++k) {
-      const Tensor* t = k < op_.noutputs ? (outputs_[k].defined() ? &outputs_[k] : nullptr) : operands_[k - op_.noutputs].tensor;
+      const Tensor* t =
+          k < op_.noutputs ? (outputs_[k].defined() ? &outputs_[k] : nullptr) : operands_[k - op_.noutputs].tensor;
       if (!t) continue;
       const int64_t x = stride_of(*t, a), y = stride_of(*t, b);
       if (x == 0 || y == 0) continue;
@@ -264,10 +265,11 @@ Tensor PointwisePlan::fresh(int output) {
 
 void PointwisePlan::in_place(const Tensor& self) {
   resolve();
-  MICA_CHECK(shape() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", shape(), ": ", op_.name,
-             "_ cannot change the shape of self");
+  MICA_CHECK(shape() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+             shape(), ": ", op_.name, "_ cannot change the shape of self");
   if (alike_ && result_ == self.dtype() && lead_->is_same(self)) {
-    // Inputs are contiguous and of self's shape: one that shares its memory is self again, or lies elsewhere in the storage.
+    // Inputs are contiguous and of self's shape: one that shares its memory is self again, or lies elsewhere in the
+    // storage.
     bool apart = true;
     for (int i = 0; i < ninputs_; ++i) {
       const Tensor* t = operands_[i].tensor;
@@ -284,8 +286,8 @@ void PointwisePlan::in_place(const Tensor& self) {
 void PointwisePlan::into(const Tensor& out, int output) {
   resolve();
   given_[output] = out;
-  MICA_CHECK(out.device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ", device_,
-             " and ", out.device(), "! (out of ", op_.name, ")");
+  MICA_CHECK(out.device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ",
+             device_, " and ", out.device(), "! (out of ", op_.name, ")");
   MICA_CHECK(out.dtype() == result_ || can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
              " can't be cast to the desired output type ", info(out.dtype()).legacy);
   const bool fits = shape() == out.sizes();
@@ -298,7 +300,8 @@ void PointwisePlan::into(const Tensor& out, int output) {
       const bool same = t->data_ptr() == out.data_ptr() && t->sizes() == out.sizes() && t->strides() == out.strides();
       if (same) continue;
       MICA_CHECK(t->is_same(out),
-                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                 "memory location. "
                  "Please clone() the tensor before performing the operation.");
       direct = false;
     }

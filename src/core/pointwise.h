@@ -1,5 +1,6 @@
-// PointwisePlan: what every pointwise operation shares. It promotes dtypes, broadcasts, allocates or checks the output and builds the
-// loop that the kernel runs; the generated entry of an operation only adds its operands and calls its kernel.
+// PointwisePlan: what every pointwise operation shares. It promotes dtypes, broadcasts, allocates or checks the output
+// and builds the loop that the kernel runs; the generated entry of an operation only adds its operands and calls its
+// kernel.
 #pragma once
 
 #include "mica/pointwise_loop.h"

@@ -8,11 +8,11 @@ namespace mica {
 
 void write_scalar(const Scalar& value, DType dtype, void* to) {
   switch (dtype) {
-#define MICA_CASE(T, Name)               \
-  case DType::Name: {                    \
-    const T element = value.cast<T>();   \
+#define MICA_CASE(T, Name)                \
+  case DType::Name: {                     \
+    const T element = value.cast<T>();    \
     std::memcpy(to, &element, sizeof(T)); \
-    return;                              \
+    return;                               \
   }
     MICA_FORALL_DTYPES(MICA_CASE)
 #undef MICA_CASE
@@ -24,11 +24,11 @@ void write_scalar(const Scalar& value, DType dtype, void* to) {
 
 Scalar read_scalar(DType dtype, const void* from) {
   switch (dtype) {
-#define MICA_CASE(T, Name)                \
-  case DType::Name: {                     \
-    T element;                            \
+#define MICA_CASE(T, Name)                                      \
+  case DType::Name: {                                           \
+    T element;                                                  \
     std::memcpy(static_cast<void*>(&element), from, sizeof(T)); \
-    return Scalar(element);               \
+    return Scalar(element);                                     \
   }
     MICA_FORALL_DTYPES(MICA_CASE)
 #undef MICA_CASE

@@ -27,7 +27,8 @@ void copy_between_devices(const Tensor& self, const Tensor& src, bool non_blocki
   const Tensor from = src.to(self.dtype()).contiguous();
   const Tensor to = self.is_contiguous() ? self : empty(self.sizes(), self.options());
   const Backend& b = backend(self.is_cpu() ? src.device().type : self.device().type);
-  b.copy_bytes(to.data_ptr(), to.device(), from.data_ptr(), from.device(), static_cast<size_t>(to.nbytes()), non_blocking);
+  b.copy_bytes(to.data_ptr(), to.device(), from.data_ptr(), from.device(), static_cast<size_t>(to.nbytes()),
+               non_blocking);
   if (!to.is_same(self)) run_loop(self, to);
 }
 
@@ -59,7 +60,8 @@ void fill_(const Tensor& self, const Scalar& value) {
 }
 
 void fill_(const Tensor& self, const Tensor& value) {
-  MICA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  MICA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+             " dimensions.");
   inplace::copy_(self, value, false);
 }
 

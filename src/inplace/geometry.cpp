@@ -8,7 +8,9 @@ namespace mica::inplace {
 namespace {
 
 // self takes the geometry of a view of its own storage.
-void become(const Tensor& self, const Tensor& view) { self.impl()->set_geometry(view.sizes(), view.strides(), view.storage_offset()); }
+void become(const Tensor& self, const Tensor& view) {
+  self.impl()->set_geometry(view.sizes(), view.strides(), view.storage_offset());
+}
 
 }  // namespace
 
@@ -29,9 +31,11 @@ void resize_as_(const Tensor& self, const Tensor& the_template, std::optional<Me
 }
 
 void set_(const Tensor& self, const Tensor& source) {
-  MICA_CHECK(self.dtype() == source.dtype(), "Could not set tensor of type ", source.dtype(), " to a tensor of type ", self.dtype());
+  MICA_CHECK(self.dtype() == source.dtype(), "Could not set tensor of type ", source.dtype(), " to a tensor of type ",
+             self.dtype());
   MICA_CHECK(self.device() == source.device(), "Attempted to set the storage of a tensor on device \"", self.device(),
-             "\" to a storage on different device \"", source.device(), "\". This is no longer allowed; the devices must match.");
+             "\" to a storage on different device \"", source.device(),
+             "\". This is no longer allowed; the devices must match.");
   self.impl()->storage = source.storage();
   self.impl()->own_version = source.impl()->own_version;
   become(self, source);

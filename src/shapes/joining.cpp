@@ -36,12 +36,14 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     if (is_skipped(t)) continue;
-    MICA_CHECK(t.device() == device, "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
-               t.device(), "! (in cat)");
-    MICA_CHECK(t.dim() == lead->dim(), "Tensors must have same number of dimensions: got ", lead->dim(), " and ", t.dim());
+    MICA_CHECK(t.device() == device, "Expected all tensors to be on the same device, but found at least two devices, ",
+               device, " and ", t.device(), "! (in cat)");
+    MICA_CHECK(t.dim() == lead->dim(), "Tensors must have same number of dimensions: got ", lead->dim(), " and ",
+               t.dim());
     for (int64_t k = 0; k < t.dim(); ++k)
-      MICA_CHECK(k == d || t.sizes()[k] == lead->sizes()[k], "Sizes of tensors must match except in dimension ", d, ". Expected size ",
-                 lead->sizes()[k], " but got size ", t.sizes()[k], " for tensor number ", i, " in the list.");
+      MICA_CHECK(k == d || t.sizes()[k] == lead->sizes()[k], "Sizes of tensors must match except in dimension ", d,
+                 ". Expected size ", lead->sizes()[k], " but got size ", t.sizes()[k], " for tensor number ", i,
+                 " in the list.");
     sizes[d] += t.sizes()[d];
   }
   const Tensor& result = out.set(sizes, dtype, device);

@@ -26,7 +26,8 @@ struct Matrix {
   Matrix(const Matrix&) = delete;
 };
 
-void run(const Matrix& out, const Matrix& a, const Matrix& b, const Scalar& alpha = 1, const Scalar& beta = 0, const void* bias = nullptr) {
+void run(const Matrix& out, const Matrix& a, const Matrix& b, const Scalar& alpha = 1, const Scalar& beta = 0,
+         const void* bias = nullptr) {
   MatmulCall call;
   call.out = out.view;
   call.a = a.view;
@@ -40,8 +41,9 @@ void run(const Matrix& out, const Matrix& a, const Matrix& b, const Scalar& alph
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   MICA_CHECK(a.dtype() == b.dtype(), "expected m1 and m2 to have the same dtype, but got: ", info(a.dtype()).legacy,
              " != ", info(b.dtype()).legacy, " (in ", op, "); convert one with .to(dtype)");
-  MICA_CHECK(a.device() == b.device(), "Expected all tensors to be on the same device, but found at least two devices, ", a.device(),
-             " and ", b.device(), "! (in ", op, ")");
+  MICA_CHECK(a.device() == b.device(),
+             "Expected all tensors to be on the same device, but found at least two devices, ", a.device(), " and ",
+             b.device(), "! (in ", op, ")");
 }
 
 bool is_zero(const Scalar& s) { return s.to_complex() == complex128(0); }
@@ -55,8 +57,8 @@ Scalar begin_with(const Tensor& result, const Tensor& self, const Scalar& beta) 
 }
 
 void check_self(const char* op, const Tensor& self, const Tensor& mat, const Scalar& beta, const Scalar& alpha) {
-  MICA_CHECK(self.dtype() == mat.dtype(), "self and mat2 must have the same dtype, but got ", info(self.dtype()).legacy, " and ",
-             info(mat.dtype()).legacy, " (in ", op, ")");
+  MICA_CHECK(self.dtype() == mat.dtype(), "self and mat2 must have the same dtype, but got ", info(self.dtype()).legacy,
+             " and ", info(mat.dtype()).legacy, " (in ", op, ")");
   const bool integral = !self.is_floating_point() && !self.is_complex();
   MICA_CHECK(!integral || (!beta.is_floating() && !alpha.is_floating()), "For integral input tensors, argument ",
              beta.is_floating() ? "beta" : "alpha", " must not be a floating point number.");
@@ -68,7 +70,8 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(self.dim() == 2, "self must be a matrix, got ", self);
   MICA_CHECK(mat2.dim() == 2, "mat2 must be a matrix, got ", mat2);
   const int64_t m = self.sizes()[0], k = self.sizes()[1], n = mat2.sizes()[1];
-  MICA_CHECK(k == mat2.sizes()[0], "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.sizes()[0], "x", n, ")");
+  MICA_CHECK(k == mat2.sizes()[0], "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.sizes()[0],
+             "x", n, ")");
   check_pair("mm", self, mat2);
   const int64_t sizes[2] = {m, n};
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
@@ -82,17 +85,18 @@ void bmm(Out& out, const Tensor& self, const Tensor& mat2) {
   check_pair("bmm", self, mat2);
   const int64_t sizes[3] = {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]};
   MICA_CHECK(mat2.sizes()[0] == sizes[0] && mat2.sizes()[1] == self.sizes()[2],
-             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", self.sizes()[2], "] but got: [",
-             mat2.sizes()[0], ", ", mat2.sizes()[1], "].");
+             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", self.sizes()[2],
+             "] but got: [", mat2.sizes()[0], ", ", mat2.sizes()[1], "].");
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
   run(Matrix(result), Matrix(self), Matrix(mat2));
 }
 
 void mv(Out& out, const Tensor& self, const Tensor& vec) {
-  MICA_CHECK(self.dim() == 2 && vec.dim() == 1, "vector + matrix @ vector expected, got ", vec.dim(), ", ", self.dim(), ", ", vec.dim());
-  MICA_CHECK(self.sizes()[1] == vec.sizes()[0], "size mismatch, got input (", self.sizes()[0], "), mat (", self.sizes()[0], "x",
-             self.sizes()[1], "), vec (", vec.sizes()[0], ")");
+  MICA_CHECK(self.dim() == 2 && vec.dim() == 1, "vector + matrix @ vector expected, got ", vec.dim(), ", ", self.dim(),
+             ", ", vec.dim());
+  MICA_CHECK(self.sizes()[1] == vec.sizes()[0], "size mismatch, got input (", self.sizes()[0], "), mat (",
+             self.sizes()[0], "x", self.sizes()[1], "), vec (", vec.sizes()[0], ")");
   check_pair("mv", self, vec);
   const Tensor& result = out.set(self.sizes()[0], self.dtype(), self.device());
   if (!out.needs_kernel()) return;
@@ -100,11 +104,13 @@ void mv(Out& out, const Tensor& self, const Tensor& vec) {
 }
 
 void dot(Out& out, const Tensor& self, const Tensor& tensor) {
-  MICA_CHECK(self.dim() == 1 && tensor.dim() == 1, "1D tensors expected, but got ", self.dim(), "D and ", tensor.dim(), "D tensors");
-  MICA_CHECK(self.dtype() == tensor.dtype(), "dot : expected both vectors to have same dtype, but found ", info(self.dtype()).legacy,
-             " and ", info(tensor.dtype()).legacy);
-  MICA_CHECK(self.numel() == tensor.numel(), "inconsistent tensor size, expected tensor [", self.numel(), "] and src [", tensor.numel(),
-             "] to have the same number of elements, but got ", self.numel(), " and ", tensor.numel(), " elements respectively");
+  MICA_CHECK(self.dim() == 1 && tensor.dim() == 1, "1D tensors expected, but got ", self.dim(), "D and ", tensor.dim(),
+             "D tensors");
+  MICA_CHECK(self.dtype() == tensor.dtype(), "dot : expected both vectors to have same dtype, but found ",
+             info(self.dtype()).legacy, " and ", info(tensor.dtype()).legacy);
+  MICA_CHECK(self.numel() == tensor.numel(), "inconsistent tensor size, expected tensor [", self.numel(), "] and src [",
+             tensor.numel(), "] to have the same number of elements, but got ", self.numel(), " and ", tensor.numel(),
+             " elements respectively");
   check_pair("dot", self, tensor);
   const Tensor& result = out.set({}, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
@@ -115,10 +121,13 @@ void vdot(Out& out, const Tensor& self, const Tensor& other) {
   shapes::dot(out, self.is_complex() ? self.conj().resolve_conj() : self, other);
 }
 
-void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
-  MICA_CHECK(mat1.dim() == 2 && mat2.dim() == 2, mat1.dim() != 2 ? "mat1" : "mat2", " must be a matrix, got ", mat1.dim() != 2 ? mat1.dim() : mat2.dim(), "-D tensor");
+void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
+           const Scalar& alpha) {
+  MICA_CHECK(mat1.dim() == 2 && mat2.dim() == 2, mat1.dim() != 2 ? "mat1" : "mat2", " must be a matrix, got ",
+             mat1.dim() != 2 ? mat1.dim() : mat2.dim(), "-D tensor");
   const int64_t m = mat1.sizes()[0], k = mat1.sizes()[1], n = mat2.sizes()[1];
-  MICA_CHECK(k == mat2.sizes()[0], "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.sizes()[0], "x", n, ")");
+  MICA_CHECK(k == mat2.sizes()[0], "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.sizes()[0],
+             "x", n, ")");
   check_pair("addmm", mat1, mat2);
   check_self("addmm", self, mat1, beta, alpha);
   const int64_t sizes[2] = {m, n};
@@ -130,10 +139,13 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, begin_with(result, self, beta));
 }
 
-void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha) {
-  MICA_CHECK(mat.dim() == 2 && vec.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ", self.dim(), ", ", mat.dim(), ", ", vec.dim());
-  MICA_CHECK(mat.sizes()[1] == vec.sizes()[0] && (self.numel() == mat.sizes()[0] || self.numel() == 1), "size mismatch, got input (",
-             self.numel(), "), mat (", mat.sizes()[0], "x", mat.sizes()[1], "), vec (", vec.sizes()[0], ")");
+void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,
+           const Scalar& alpha) {
+  MICA_CHECK(mat.dim() == 2 && vec.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ", self.dim(),
+             ", ", mat.dim(), ", ", vec.dim());
+  MICA_CHECK(mat.sizes()[1] == vec.sizes()[0] && (self.numel() == mat.sizes()[0] || self.numel() == 1),
+             "size mismatch, got input (", self.numel(), "), mat (", mat.sizes()[0], "x", mat.sizes()[1], "), vec (",
+             vec.sizes()[0], ")");
   check_pair("addmv", mat, vec);
   check_self("addmv", self, mat, beta, alpha);
   const Tensor& result = out.set(mat.sizes()[0], mat.dtype(), mat.device());
@@ -142,15 +154,16 @@ void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, c
   run(Matrix(result), Matrix(mat), Matrix(vec), alpha, left);
 }
 
-void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
+void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+             const Scalar& alpha) {
   MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
   MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
   check_pair("baddbmm", batch1, batch2);
   check_self("baddbmm", self, batch1, beta, alpha);
   const int64_t sizes[3] = {batch1.sizes()[0], batch1.sizes()[1], batch2.sizes()[2]};
   MICA_CHECK(batch2.sizes()[0] == sizes[0] && batch2.sizes()[1] == batch1.sizes()[2],
-             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.sizes()[2], "] but got: [",
-             batch2.sizes()[0], ", ", batch2.sizes()[1], "].");
+             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.sizes()[2],
+             "] but got: [", batch2.sizes()[0], ", ", batch2.sizes()[1], "].");
   self.expand(sizes);  // torch's error where self does not broadcast
   const Tensor& result = out.set(sizes, batch1.dtype(), batch1.device());
   if (!out.needs_kernel()) return;

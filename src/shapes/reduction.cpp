@@ -11,9 +11,12 @@ namespace mica::shapes {
 
 void check_not_empty(const char* op, const Tensor& self, uint64_t dims) {
   if (self.numel() > 0) return;
-  MICA_CHECK(dims != kAllDims, op, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  MICA_CHECK(dims != kAllDims, op,
+             "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+             "'dim' argument.");
   for (int64_t d = 0; d < self.dim(); ++d)
-    MICA_CHECK_KIND(!(dims >> d & 1) || self.sizes()[d] > 0, Index, op, "(): Expected reduction dim ", d, " to have non-zero size.");
+    MICA_CHECK_KIND(!(dims >> d & 1) || self.sizes()[d] > 0, Index, op, "(): Expected reduction dim ", d,
+                    " to have non-zero size.");
 }
 
 namespace {
@@ -68,8 +71,9 @@ Tensor summand(const Tensor& self, DType result) {
 // Sums, products and the like: `kernel` is called with the output, the converted input and the dimensions.
 template <class Kernel>
 void run(Out& out, const Tensor& self, uint64_t dims, bool keepdim, DType result, Kernel kernel) {
-  const Tensor& target = dims == kAllDims && !keepdim ? out.set({}, result, self.device())
-                                                      : out.set(reduced_sizes(self, dims, keepdim), result, self.device());
+  const Tensor& target = dims == kAllDims && !keepdim
+                             ? out.set({}, result, self.device())
+                             : out.set(reduced_sizes(self, dims, keepdim), result, self.device());
   if (out.needs_kernel()) kernel(target, self, dims);
 }
 
@@ -83,7 +87,8 @@ void run_sum(Out& out, const Tensor& self, uint64_t dims, bool keepdim, std::opt
 
 void run_mean(Out& out, const Tensor& self, uint64_t dims, bool keepdim, std::optional<DType> dtype) {
   const DType result = dtype.value_or(self.dtype());
-  MICA_CHECK(is_floating(result) || is_complex(result), "mean(): could not infer output dtype. ", dtype ? "Optional" : "Input",
+  MICA_CHECK(is_floating(result) || is_complex(result), "mean(): could not infer output dtype. ",
+             dtype ? "Optional" : "Input",
              " dtype must be either a floating point or complex dtype. Got: ", info(result).legacy);
   run(out, self, dims, keepdim, result, [&](const Tensor& target, const Tensor& t, uint64_t d) {
     MICA_KERNEL(t.device(), reduce_mean)(target.view_of(), summand(t, result).view_of(), d);
@@ -100,8 +105,8 @@ void run_prod(Out& out, const Tensor& self, uint64_t dims, bool keepdim, std::op
 }  // namespace
 
 void check_out_dtype(const Out& out, DType wanted) {
-  MICA_CHECK(!out.defined_given() || *out.given_dtype() == wanted, "Expected out tensor to have dtype ", cpp_name(wanted), ", but got ",
-             cpp_name(*out.given_dtype()), " instead");
+  MICA_CHECK(!out.defined_given() || *out.given_dtype() == wanted, "Expected out tensor to have dtype ",
+             cpp_name(wanted), ", but got ", cpp_name(*out.given_dtype()), " instead");
 }
 
 // ---- sums and products
@@ -114,12 +119,13 @@ void sum(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim, st
 void nansum(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim, std::optional<DType> dtype) {
   MICA_CHECK(!self.is_complex(), "nansum on CPU does not support complex inputs");
   const DType result = sum_dtype(out, self, dtype);
-  run(out, self, reduced_dims(dim, self.dim()), keepdim, result, [&](const Tensor& target, const Tensor& t, uint64_t d) {
-    // A NaN has no integer value: it is dropped before the conversion.
-    const bool loses_nan = is_floating(t.dtype()) && is_number_without_fraction(result);
-    const Tensor input = loses_nan ? mica::where(mica::isnan(t), Scalar(0), t) : t;
-    MICA_KERNEL(t.device(), reduce_nansum)(target.view_of(), summand(input, result).view_of(), d);
-  });
+  run(out, self, reduced_dims(dim, self.dim()), keepdim, result,
+      [&](const Tensor& target, const Tensor& t, uint64_t d) {
+        // A NaN has no integer value: it is dropped before the conversion.
+        const bool loses_nan = is_floating(t.dtype()) && is_number_without_fraction(result);
+        const Tensor input = loses_nan ? mica::where(mica::isnan(t), Scalar(0), t) : t;
+        MICA_KERNEL(t.device(), reduce_nansum)(target.view_of(), summand(input, result).view_of(), d);
+      });
 }
 
 void mean_all(Out& out, const Tensor& self, std::optional<DType> dtype) { run_mean(out, self, kAllDims, false, dtype); }
@@ -169,13 +175,17 @@ void run_count_nonzero(Out& out, const Tensor& self, uint64_t dims) {
 }  // namespace
 
 void all(Out& out, const Tensor& self) { run_all(out, self, kAllDims, false); }
-void all(Out& out, const Tensor& self, int64_t dim, bool keepdim) { run_all(out, self, reduced_dim(dim, self.dim()), keepdim); }
+void all(Out& out, const Tensor& self, int64_t dim, bool keepdim) {
+  run_all(out, self, reduced_dim(dim, self.dim()), keepdim);
+}
 void all(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
   run_all(out, self, reduced_dims(dim, self.dim(), false), keepdim);
 }
 
 void any(Out& out, const Tensor& self) { run_any(out, self, kAllDims, false); }
-void any(Out& out, const Tensor& self, int64_t dim, bool keepdim) { run_any(out, self, reduced_dim(dim, self.dim()), keepdim); }
+void any(Out& out, const Tensor& self, int64_t dim, bool keepdim) {
+  run_any(out, self, reduced_dim(dim, self.dim()), keepdim);
+}
 void any(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
   run_any(out, self, reduced_dims(dim, self.dim(), false), keepdim);
 }
@@ -183,27 +193,34 @@ void any(Out& out, const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
 void count_nonzero(Out& out, const Tensor& self, std::optional<int64_t> dim) {
   run_count_nonzero(out, self, dim ? reduced_dim(*dim, self.dim()) : kAllDims);
 }
-void count_nonzero(Out& out, const Tensor& self, IntArrayRef dim) { run_count_nonzero(out, self, reduced_dims(dim, self.dim())); }
+void count_nonzero(Out& out, const Tensor& self, IntArrayRef dim) {
+  run_count_nonzero(out, self, reduced_dims(dim, self.dim()));
+}
 
 // ---- norms and moments
 
-void norm(Out& out, const Tensor& self, const std::optional<Scalar>& p, OptionalIntArrayRef dim, bool keepdim, std::optional<DType> dtype) {
+void norm(Out& out, const Tensor& self, const std::optional<Scalar>& p, OptionalIntArrayRef dim, bool keepdim,
+          std::optional<DType> dtype) {
   constexpr const char* kOp = "linalg.vector_norm";
-  MICA_CHECK(is_floating(self.dtype()) || self.is_complex(), kOp, ": Expected a floating point or complex tensor as input. Got ",
-             info(self.dtype()).legacy);
+  MICA_CHECK(is_floating(self.dtype()) || self.is_complex(), kOp,
+             ": Expected a floating point or complex tensor as input. Got ", info(self.dtype()).legacy);
   MICA_CHECK(!p || !p->is_complex(), kOp, ": Expected a non-complex scalar as the order of norm.");
   if (dtype) {
-    MICA_CHECK(is_floating(*dtype) || is_complex(*dtype), kOp, ": dtype should be floating point or complex, but got ", info(*dtype).legacy);
+    MICA_CHECK(is_floating(*dtype) || is_complex(*dtype), kOp, ": dtype should be floating point or complex, but got ",
+               info(*dtype).legacy);
     MICA_CHECK(is_complex(*dtype) == self.is_complex(), kOp, ": dtype should be ",
-               self.is_complex() ? "complex for complex inputs" : "real for real inputs", ", but got ", info(*dtype).legacy);
+               self.is_complex() ? "complex for complex inputs" : "real for real inputs", ", but got ",
+               info(*dtype).legacy);
   }
   const double order = p ? p->to_double() : 2.0;
   const uint64_t dims = reduced_dims(dim, self.dim());
   if (self.numel() == 0 && (order < 0 || std::isinf(order))) {
     const Scalar shown = p ? *p : Scalar(2);
-    MICA_CHECK(dims != kAllDims, kOp, " cannot compute the ", shown, " norm on an empty tensor because the operation does not have an identity");
+    MICA_CHECK(dims != kAllDims, kOp, " cannot compute the ", shown,
+               " norm on an empty tensor because the operation does not have an identity");
     for (int64_t d = 0; d < self.dim(); ++d)
-      MICA_CHECK(!(dims >> d & 1) || self.sizes()[d] != 0, kOp, " cannot compute the ", shown, " norm on the dimension ", d,
+      MICA_CHECK(!(dims >> d & 1) || self.sizes()[d] != 0, kOp, " cannot compute the ", shown,
+                 " norm on the dimension ", d,
                  " because this dimension is empty and the operation does not have an identity");
   }
   const DType computed = dtype.value_or(self.dtype()), result = to_real(computed);
@@ -213,21 +230,27 @@ void norm(Out& out, const Tensor& self, const std::optional<Scalar>& p, Optional
   });
 }
 
-void norm_all(Out& out, const Tensor& self, const Scalar& p) { shapes::norm(out, self, p, std::nullopt, false, std::nullopt); }
+void norm_all(Out& out, const Tensor& self, const Scalar& p) {
+  shapes::norm(out, self, p, std::nullopt, false, std::nullopt);
+}
 
 namespace {
 
 // The variance and, where asked for, the mean. Complex numbers vary by the sum of what their parts do.
-void run_var(const char* op, Out& out, Out* mean, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction,
-             bool keepdim, bool root) {
-  MICA_CHECK(is_floating(self.dtype()) || self.is_complex(), mean ? op : "std and var", " only support floating point and complex dtypes");
+void run_var(const char* op, Out& out, Out* mean, const Tensor& self, OptionalIntArrayRef dim,
+             const std::optional<Scalar>& correction, bool keepdim, bool root) {
+  MICA_CHECK(is_floating(self.dtype()) || self.is_complex(), mean ? op : "std and var",
+             " only support floating point and complex dtypes");
   const double less = correction ? correction->to_double() : 1.0;
   const uint64_t dims = reduced_dims(dim, self.dim());
   const DimVector sizes = reduced_sizes(self, dims, keepdim);
   if (self.numel() > 0 && static_cast<double>(reduced_count(self, dims)) <= less)
-    warn(mica::cat(op, "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."));
+    warn(mica::cat(op,
+                   "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+                   "(input numel divided by output numel)."));
   if (self.is_complex()) {
-    const Tensor parts = mica::var(mica::real(self), dim, correction, keepdim) + mica::var(mica::imag(self), dim, correction, keepdim);
+    const Tensor parts =
+        mica::var(mica::real(self), dim, correction, keepdim) + mica::var(mica::imag(self), dim, correction, keepdim);
     out.take(root ? mica::sqrt(parts) : parts);
     if (mean) mean->take(mica::mean(self, dim, keepdim));
     return;
@@ -235,7 +258,8 @@ void run_var(const char* op, Out& out, Out* mean, const Tensor& self, OptionalIn
   const Tensor& target = out.set(sizes, self.dtype(), self.device());
   const TensorView no_mean;
   const TensorView& mean_view = mean ? mean->set(sizes, self.dtype(), self.device()).view_of() : no_mean;
-  if (out.needs_kernel()) MICA_KERNEL(self.device(), reduce_var)(target.view_of(), mean_view, self.view_of(), dims, less, root);
+  if (out.needs_kernel())
+    MICA_KERNEL(self.device(), reduce_var)(target.view_of(), mean_view, self.view_of(), dims, less, root);
 }
 
 }  // namespace
@@ -246,17 +270,20 @@ void var(Out& out, const Tensor& self, OptionalIntArrayRef dim, const std::optio
 void std(Out& out, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim) {
   run_var("std", out, nullptr, self, dim, correction, keepdim, true);
 }
-void var_mean(Out& var, Out& mean, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim) {
+void var_mean(Out& var, Out& mean, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction,
+              bool keepdim) {
   run_var("var_mean", var, &mean, self, dim, correction, keepdim, false);
 }
-void std_mean(Out& std, Out& mean, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction, bool keepdim) {
+void std_mean(Out& std, Out& mean, const Tensor& self, OptionalIntArrayRef dim, const std::optional<Scalar>& correction,
+              bool keepdim) {
   run_var("std_mean", std, &mean, self, dim, correction, keepdim, true);
 }
 
 void logsumexp(Out& out, const Tensor& self, IntArrayRef dim, bool keepdim) {
   const uint64_t dims = reduced_dims(dim, self.dim());
   if (self.is_complex()) {
-    const Tensor largest = self.numel() ? mica::amax(mica::real(self), dim, true) : mica::zeros(reduced_sizes(self, dims, true), mica::real(self).options());
+    const Tensor largest = self.numel() ? mica::amax(mica::real(self), dim, true)
+                                        : mica::zeros(reduced_sizes(self, dims, true), mica::real(self).options());
     const Tensor shift = mica::where(mica::isfinite(largest), largest, Scalar(0));
     Tensor total = mica::log(mica::sum(mica::exp(self - shift), dim, true)) + shift;
     out.take(keepdim ? total : total.view(reduced_sizes(self, dims, false)));

@@ -24,9 +24,9 @@ Tensor as_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std:
              !__builtin_add_overflow(span < 0 ? low : high, span, span < 0 ? &low : &high);
     }
     const int64_t capacity = static_cast<int64_t>(self.storage()->nbytes()) / self.element_size();
-    MICA_CHECK(fits && low >= 0 && high < capacity, "setStorage: sizes ", size, ", strides ", stride, ", storage offset ", offset,
-               ", and itemsize ", self.element_size(), " requiring elements ", low, " to ", high,
-               " are out of bounds for storage of ", capacity, " elements");
+    MICA_CHECK(fits && low >= 0 && high < capacity, "setStorage: sizes ", size, ", strides ", stride,
+               ", storage offset ", offset, ", and itemsize ", self.element_size(), " requiring elements ", low, " to ",
+               high, " are out of bounds for storage of ", capacity, " elements");
   }
   return make_view(self, size, stride, offset);
 }
@@ -36,7 +36,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   MICA_CHECK_KIND(v.ndim > 0, Index, "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(dim, v.ndim);
   const int64_t n = v.sizes[d];
-  MICA_CHECK_KIND(index >= -n && index < n, Index, "index ", index, " is out of bounds for dimension ", d, " with size ", n);
+  MICA_CHECK_KIND(index >= -n && index < n, Index, "index ", index, " is out of bounds for dimension ", d,
+                  " with size ", n);
   const int64_t at = index < 0 ? index + n : index;
   if (v.ndim <= TensorImpl::kInlineDims) {
     int64_t sizes[TensorImpl::kInlineDims], strides[TensorImpl::kInlineDims];
@@ -88,7 +89,8 @@ Tensor expand(const Tensor& self, IntArrayRef size, bool) {
   for (int64_t i = static_cast<int64_t>(size.size()) - 1; i >= 0; --i) {
     const int64_t at = i - added;
     if (at < 0) {
-      MICA_CHECK(size[i] >= 0, "The expanded size of the tensor (", size[i], ") isn't allowed in a leading, non-existing dimension ", i);
+      MICA_CHECK(size[i] >= 0, "The expanded size of the tensor (", size[i],
+                 ") isn't allowed in a leading, non-existing dimension ", i);
       strides[i] = 0;
       continue;
     }
@@ -103,7 +105,9 @@ Tensor expand(const Tensor& self, IntArrayRef size, bool) {
 }
 
 Tensor permute(const Tensor& self, IntArrayRef dims) {
-  MICA_CHECK(static_cast<int64_t>(dims.size()) == self.dim(), "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = ",
+  MICA_CHECK(static_cast<int64_t>(dims.size()) == self.dim(),
+             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+             "ordering of dimensions i.e. input.dim() = ",
              self.dim(), " is not equal to len(dims) = ", dims.size());
   DimVector sizes(dims.size()), strides(dims.size());
   uint64_t seen = 0;
@@ -169,15 +173,18 @@ Tensor view(const Tensor& self, IntArrayRef size) {
   const DimVector sizes = infer_size(size, self.numel());
   if (self.impl()->contiguous) return make_view(self, sizes, contiguous_strides(sizes), self.storage_offset());
   const auto strides = view_strides(self.sizes(), self.strides(), sizes);
-  MICA_CHECK(strides, "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-             "contiguous subspaces). Use .reshape(...) instead. The input has size ", self.sizes(), " and stride ", self.strides(),
-             "; the view asked for is ", sizes.ref());
+  MICA_CHECK(strides,
+             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+             "contiguous subspaces). Use .reshape(...) instead. The input has size ",
+             self.sizes(), " and stride ", self.strides(), "; the view asked for is ", sizes.ref());
   return make_view(self, sizes, *strides, self.storage_offset());
 }
 
 Tensor view_dtype(const Tensor& self, DType dtype) {
   const int64_t from = self.element_size(), to = element_size(dtype);
-  MICA_CHECK(!self.is_conj() && !self.is_neg(), "torch.Tensor.view is not supported for conjugate or negative view tensors when converting to a different dtype; call resolve_conj() or resolve_neg() first");
+  MICA_CHECK(!self.is_conj() && !self.is_neg(),
+             "torch.Tensor.view is not supported for conjugate or negative view tensors when converting to a different "
+             "dtype; call resolve_conj() or resolve_neg() first");
   DimVector sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.storage_offset();
   if (from != to) {
@@ -185,23 +192,23 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
     MICA_CHECK(n > 0, "self.dim() cannot be 0 to view ", self.dtype(), " as ", dtype, " (different element sizes)");
     if (from > to) {
       const int64_t ratio = from / to;
-      MICA_CHECK(strides[n - 1] == 1 || sizes[n - 1] == 1, "self.stride(-1) must be 1 to view ", self.dtype(), " as ", dtype,
-                 " (different element sizes), but got ", strides[n - 1]);
+      MICA_CHECK(strides[n - 1] == 1 || sizes[n - 1] == 1, "self.stride(-1) must be 1 to view ", self.dtype(), " as ",
+                 dtype, " (different element sizes), but got ", strides[n - 1]);
       for (int64_t d = 0; d < n - 1; ++d) strides[d] *= ratio;
       strides[n - 1] = 1;
       sizes[n - 1] *= ratio;
       offset *= ratio;
     } else {
       const int64_t ratio = to / from;
-      MICA_CHECK(sizes[n - 1] % ratio == 0, "self.size(-1) must be divisible by ", ratio, " to view ", self.dtype(), " as ", dtype,
-                 " (different element sizes), but got ", sizes[n - 1]);
-      MICA_CHECK(strides[n - 1] == 1 || sizes[n - 1] == 1, "self.stride(-1) must be 1 to view ", self.dtype(), " as ", dtype,
-                 " (different element sizes), but got ", strides[n - 1]);
-      MICA_CHECK(offset % ratio == 0, "self.storage_offset() must be divisible by ", ratio, " to view ", self.dtype(), " as ", dtype,
-                 " (different element sizes), but got ", offset);
+      MICA_CHECK(sizes[n - 1] % ratio == 0, "self.size(-1) must be divisible by ", ratio, " to view ", self.dtype(),
+                 " as ", dtype, " (different element sizes), but got ", sizes[n - 1]);
+      MICA_CHECK(strides[n - 1] == 1 || sizes[n - 1] == 1, "self.stride(-1) must be 1 to view ", self.dtype(), " as ",
+                 dtype, " (different element sizes), but got ", strides[n - 1]);
+      MICA_CHECK(offset % ratio == 0, "self.storage_offset() must be divisible by ", ratio, " to view ", self.dtype(),
+                 " as ", dtype, " (different element sizes), but got ", offset);
       for (int64_t d = 0; d < n - 1; ++d) {
-        MICA_CHECK(strides[d] % ratio == 0 || sizes[d] == 1, "self.stride(", d, ") must be divisible by ", ratio, " to view ", self.dtype(), " as ", dtype,
-                   " (different element sizes), but got ", strides[d]);
+        MICA_CHECK(strides[d] % ratio == 0 || sizes[d] == 1, "self.stride(", d, ") must be divisible by ", ratio,
+                   " to view ", self.dtype(), " as ", dtype, " (different element sizes), but got ", strides[d]);
         strides[d] /= ratio;
       }
       strides[n - 1] = 1;
@@ -236,7 +243,8 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
   MICA_CHECK(a != b, "diagonal dimensions cannot be identical ", dim1, ", ", dim2);
   DimVector sizes(self.sizes()), strides(self.strides());
   const int64_t rows = sizes[a], columns = sizes[b];
-  const int64_t length = std::max<int64_t>(offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
+  const int64_t length =
+      std::max<int64_t>(offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
   int64_t start = self.storage_offset();
   if (length > 0) start += offset >= 0 ? offset * strides[b] : -offset * strides[a];
   const int64_t stride = strides[a] + strides[b];
@@ -261,7 +269,8 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   MICA_CHECK(split_size >= 0, "split expects split_size be non-negative, but got split_size=", split_size);
   const int64_t d = wrap_dim(dim, self.dim());
   const int64_t n = self.sizes()[d];
-  MICA_CHECK(split_size > 0 || n == 0, "split_size can only be 0 if dimension size is 0, but got dimension size of ", n);
+  MICA_CHECK(split_size > 0 || n == 0, "split_size can only be 0 if dimension size is 0, but got dimension size of ",
+             n);
   const int64_t pieces = split_size == 0 ? 1 : std::max<int64_t>((n + split_size - 1) / split_size, 1);
   std::vector<Tensor> result;
   for (int64_t i = 0; i < pieces; ++i)
@@ -275,11 +284,12 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes
   const int64_t n = self.sizes()[d];
   int64_t total = 0;
   for (int64_t s : split_sizes) {
-    MICA_CHECK(s >= 0, "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", split_sizes);
+    MICA_CHECK(s >= 0, "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=",
+               split_sizes);
     MICA_CHECK(!__builtin_add_overflow(total, s, &total), "split_with_sizes: the sizes overflow: ", split_sizes);
   }
-  MICA_CHECK(total == n, "split_with_sizes expects split_sizes to sum exactly to ", n, " (input tensor's size at dimension ", d,
-             "), but got split_sizes=", split_sizes);
+  MICA_CHECK(total == n, "split_with_sizes expects split_sizes to sum exactly to ", n,
+             " (input tensor's size at dimension ", d, "), but got split_sizes=", split_sizes);
   std::vector<Tensor> result;
   int64_t at = 0;
   for (int64_t s : split_sizes) {
@@ -291,7 +301,10 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes
 
 Tensor view_as_real(const Tensor& self) {
   MICA_CHECK(self.is_complex(), "view_as_real is only supported for complex tensors");
-  MICA_CHECK(!self.is_conj(), "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
+  MICA_CHECK(
+      !self.is_conj(),
+      "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it "
+      "as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
   DimVector sizes(self.sizes()), strides;
   for (int64_t s : self.strides()) strides.push_back(2 * s);
   sizes.push_back(2);
@@ -304,7 +317,8 @@ Tensor view_as_real(const Tensor& self) {
 
 Tensor view_as_complex(const Tensor& self) {
   MICA_CHECK(self.dtype() == DType::Float16 || self.dtype() == DType::Float32 || self.dtype() == DType::Float64,
-             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ", info(self.dtype()).legacy);
+             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ",
+             info(self.dtype()).legacy);
   MICA_CHECK(self.dim() > 0, "Input tensor must have one or more dimensions");
   MICA_CHECK(self.sizes().back() == 2, "Tensor must have a last dimension of size 2");
   MICA_CHECK(self.strides().back() == 1, "Tensor must have a last dimension with stride 1");

@@ -12,7 +12,8 @@ void arange_kernel(const TensorView& out, Scalar start, Scalar step) {
     auto* o = out.ptr<T>();
     parallel_for(0, out.numel, 32768, [&](int64_t begin, int64_t end) {
       if constexpr (std::is_integral_v<T>) {
-        const auto from = static_cast<uint64_t>(start.cast<int64_t>()), by = static_cast<uint64_t>(step.cast<int64_t>());
+        const auto from = static_cast<uint64_t>(start.cast<int64_t>()),
+                   by = static_cast<uint64_t>(step.cast<int64_t>());
         for (int64_t i = begin; i < end; ++i) o[i * stride] = static_cast<T>(from + static_cast<uint64_t>(i) * by);
       } else {
         const double from = start.cast<double>(), by = step.cast<double>();

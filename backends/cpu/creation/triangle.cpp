@@ -14,25 +14,26 @@ void triangle_kernel(const TensorView& out, const TensorView& self, int64_t diag
   const int64_t rows = out.sizes[n - 2], columns = out.sizes[n - 1];
   const int64_t lines = columns ? out.numel / columns : 0;
   visit_any("triu_tril", out.dtype, [&]<class T>(Tag<T>) {
-    parallel_for(0, lines, std::max<int64_t>(1, 32768 / std::max<int64_t>(columns, 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        int64_t rest = line, from = 0, to = 0;
-        for (int d = n - 2; d >= 0; --d) {
-          const int64_t i = rest % out.sizes[d];
-          rest /= out.sizes[d];
-          from += i * self.strides[d];
-          to += i * out.strides[d];
-        }
-        const int64_t row = line % rows;
-        // The first column above the diagonal splits a row into its two parts.
-        const int64_t split = std::clamp<int64_t>(upper ? row + diagonal : row + diagonal + 1, 0, columns);
-        T* o = out.ptr<T>() + to;
-        const T* s = self.ptr<T>() + from;
-        const int64_t os = out.strides[n - 1], ss = self.strides[n - 1];
-        for (int64_t c = 0; c < split; ++c) o[c * os] = upper ? T() : s[c * ss];
-        for (int64_t c = split; c < columns; ++c) o[c * os] = upper ? s[c * ss] : T();
-      }
-    });
+    parallel_for(0, lines, std::max<int64_t>(1, 32768 / std::max<int64_t>(columns, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t line = begin; line < end; ++line) {
+                     int64_t rest = line, from = 0, to = 0;
+                     for (int d = n - 2; d >= 0; --d) {
+                       const int64_t i = rest % out.sizes[d];
+                       rest /= out.sizes[d];
+                       from += i * self.strides[d];
+                       to += i * out.strides[d];
+                     }
+                     const int64_t row = line % rows;
+                     // The first column above the diagonal splits a row into its two parts.
+                     const int64_t split = std::clamp<int64_t>(upper ? row + diagonal : row + diagonal + 1, 0, columns);
+                     T* o = out.ptr<T>() + to;
+                     const T* s = self.ptr<T>() + from;
+                     const int64_t os = out.strides[n - 1], ss = self.strides[n - 1];
+                     for (int64_t c = 0; c < split; ++c) o[c * os] = upper ? T() : s[c * ss];
+                     for (int64_t c = split; c < columns; ++c) o[c * os] = upper ? s[c * ss] : T();
+                   }
+                 });
   });
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kBytesPerTask = 1 << 16;
 
-// All tensors are contiguous and of one dtype. A row is what the dimensions before `dim` repeat: a piece of every input in turn.
+// All tensors are contiguous and of one dtype. A row is what the dimensions before `dim` repeat: a piece of every input
+// in turn.
 void cat_kernel(const TensorView& out, TensorViewList inputs, int64_t dim) {
   int64_t inner = element_size(out.dtype);
   for (int d = static_cast<int>(dim) + 1; d < out.ndim; ++d) inner *= out.sizes[d];

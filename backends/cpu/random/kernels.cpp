@@ -8,13 +8,21 @@ namespace mica::cpu {
 
 namespace {
 
-void uniform(const TensorView& out, double from, double to, Generator g) { fill_uniform(out.data, out.dtype, out.numel, from, to, g); }
+void uniform(const TensorView& out, double from, double to, Generator g) {
+  fill_uniform(out.data, out.dtype, out.numel, from, to, g);
+}
 void normal(const TensorView& out, double mean, double std, Generator g, bool is_contiguous) {
   fill_normal(out.data, out.dtype, out.numel, mean, std, g, is_contiguous);
 }
-void exponential(const TensorView& out, double lambd, Generator g) { fill_exponential(out.data, out.dtype, out.numel, lambd, g); }
-void cauchy(const TensorView& out, double median, double sigma, Generator g) { fill_cauchy(out.data, out.dtype, out.numel, median, sigma, g); }
-void log_normal(const TensorView& out, double mean, double std, Generator g) { fill_log_normal(out.data, out.dtype, out.numel, mean, std, g); }
+void exponential(const TensorView& out, double lambd, Generator g) {
+  fill_exponential(out.data, out.dtype, out.numel, lambd, g);
+}
+void cauchy(const TensorView& out, double median, double sigma, Generator g) {
+  fill_cauchy(out.data, out.dtype, out.numel, median, sigma, g);
+}
+void log_normal(const TensorView& out, double mean, double std, Generator g) {
+  fill_log_normal(out.data, out.dtype, out.numel, mean, std, g);
+}
 void geometric(const TensorView& out, double p, Generator g) { fill_geometric(out.data, out.dtype, out.numel, p, g); }
 void bernoulli(const TensorView& out, double p, Generator g) { fill_bernoulli(out.data, out.dtype, out.numel, p, g); }
 void bernoulli_each(const TensorView& out, const TensorView& p, Generator g) {
@@ -29,12 +37,15 @@ void integers(const TensorView& out, std::optional<int64_t> low, std::optional<i
 }
 
 void permutation(const TensorView& out, Generator g) { fill_randperm(out.data, out.dtype, out.numel, g); }
-void poisson(const TensorView& out, const TensorView& rate, Generator g) { sample_poisson(out.data, rate.data, out.dtype, out.numel, g); }
+void poisson(const TensorView& out, const TensorView& rate, Generator g) {
+  sample_poisson(out.data, rate.data, out.dtype, out.numel, g);
+}
 void binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator g) {
   sample_binomial(out.data, count.data, prob.data, out.dtype, out.numel, g);
 }
 void multinomial(const TensorView& out, const TensorView& weights, bool replacement, Generator g) {
-  sample_multinomial(out.ptr<int64_t>(), weights.data, weights.dtype, weights.sizes[0], weights.sizes[1], out.sizes[1], replacement, g);
+  sample_multinomial(out.ptr<int64_t>(), weights.data, weights.dtype, weights.sizes[0], weights.sizes[1], out.sizes[1],
+                     replacement, g);
 }
 
 MICA_REGISTER_CPU(random_uniform, uniform);

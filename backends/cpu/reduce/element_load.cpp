@@ -53,7 +53,8 @@ struct AsMagnitude {
 template <class As, class From, class To>
 void load_elements(const char* from, int64_t stride, int64_t n, void* out) {
   To* to = static_cast<To*>(out);
-  constexpr bool narrow_float = (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) && std::is_same_v<To, float>;
+  constexpr bool narrow_float =
+      (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>)&&std::is_same_v<To, float>;
   if (stride == sizeof(From)) {
     if constexpr (narrow_float) {
       using Format = std::conditional_t<std::is_same_v<From, Half>, HalfBits, BFloat16Bits>;

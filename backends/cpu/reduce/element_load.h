@@ -15,7 +15,8 @@ struct ElementLoad {
   void (*load)(const char* from, int64_t stride, int64_t n, void* to);  // stride in bytes
 };
 
-// float16 and bfloat16 as float, integers and bool as int64, the others as they are. Throws torch's error for other dtypes.
+// float16 and bfloat16 as float, integers and bool as int64, the others as they are. Throws torch's error for other
+// dtypes.
 const ElementLoad& load_number(const char* op, DType dtype);
 // Whether each element is different from zero, as a byte of 0 or 1. Any dtype.
 const ElementLoad& load_flag(DType dtype);

@@ -29,7 +29,8 @@ bool same_row(const ElementLoad& load, const char* a, int64_t a_stride, const ch
     const int64_t count = std::min(kChunk, n - i);
     if (!a_direct) load.load(a + i * a_stride, a_stride, count, x);
     if (!b_direct) load.load(b + i * b_stride, b_stride, count, y);
-    if (!same(a_direct ? reinterpret_cast<const T*>(a + i * a_stride) : x, b_direct ? reinterpret_cast<const T*>(b + i * b_stride) : y, count))
+    if (!same(a_direct ? reinterpret_cast<const T*>(a + i * a_stride) : x,
+              b_direct ? reinterpret_cast<const T*>(b + i * b_stride) : y, count))
       return false;
   }
   return true;
@@ -65,7 +66,8 @@ void equal_kernel(const TensorView& self, const TensorView& other, bool* result)
           b += at * other.strides[d] * load.bytes;
         }
         const int64_t from = i % pieces * kChunk * 16, count = std::min(kChunk * 16, row - from);
-        if (!same_row<T>(load, a + from * a_stride, a_stride, b + from * b_stride, b_stride, count)) equal.store(false, std::memory_order_relaxed);
+        if (!same_row<T>(load, a + from * a_stride, a_stride, b + from * b_stride, b_stride, count))
+          equal.store(false, std::memory_order_relaxed);
       }
     });
   });

@@ -48,7 +48,8 @@ struct MinAndMax {
       High::row(a.high, x + i, std::min(kChunk, n - i), first, nullptr);
     }
   }
-  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     constexpr int64_t kBlock = 256;
     T low[kBlock], high[kBlock];
     for (int64_t j = 0; j < columns; j += kBlock) {
@@ -83,8 +84,12 @@ void extremum(const char* op, const TensorView& out, const TensorView& self, uin
   });
 }
 
-void amax_kernel(const TensorView& out, const TensorView& self, uint64_t dims) { extremum<Extreme::Max>("max_values_cpu", out, self, dims); }
-void amin_kernel(const TensorView& out, const TensorView& self, uint64_t dims) { extremum<Extreme::Min>("min_values_cpu", out, self, dims); }
+void amax_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  extremum<Extreme::Max>("max_values_cpu", out, self, dims);
+}
+void amin_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  extremum<Extreme::Min>("min_values_cpu", out, self, dims);
+}
 
 void aminmax_kernel(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
   const TensorView* outputs[] = {&min, &max};

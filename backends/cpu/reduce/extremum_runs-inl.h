@@ -91,7 +91,8 @@ HWY_INLINE void extreme_of_columns(T* best, const T* x, int64_t columns, int64_t
       if (r + 4 <= count) {
         for (; j + lanes <= columns; j += lanes) {
           const auto first = extreme_lanes<E>(hn::LoadU(d, p + j), hn::LoadU(d, p + row_stride + j));
-          const auto second = extreme_lanes<E>(hn::LoadU(d, p + 2 * row_stride + j), hn::LoadU(d, p + 3 * row_stride + j));
+          const auto second =
+              extreme_lanes<E>(hn::LoadU(d, p + 2 * row_stride + j), hn::LoadU(d, p + 3 * row_stride + j));
           hn::StoreU(extreme_lanes<E>(hn::LoadU(d, best + j), extreme_lanes<E>(first, second)), d, best + j);
         }
         for (; j < columns; ++j)
@@ -100,7 +101,8 @@ HWY_INLINE void extreme_of_columns(T* best, const T* x, int64_t columns, int64_t
         r += 3;
         continue;
       }
-      for (; j + lanes <= columns; j += lanes) hn::StoreU(extreme_lanes<E>(hn::LoadU(d, best + j), hn::LoadU(d, p + j)), d, best + j);
+      for (; j + lanes <= columns; j += lanes)
+        hn::StoreU(extreme_lanes<E>(hn::LoadU(d, best + j), hn::LoadU(d, p + j)), d, best + j);
     }
     for (; j < columns; ++j) best[j] = more_extreme<E>(p[j], best[j]) ? p[j] : best[j];
   }

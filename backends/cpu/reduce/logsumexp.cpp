@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// The sum of exp(x - largest), where no x is larger. What follows x is fetched meanwhile, so that arithmetic overlaps with memory.
+// The sum of exp(x - largest), where no x is larger. What follows x is fetched meanwhile, so that arithmetic overlaps
+// with memory.
 template <class T>
 HWY_INLINE T sum_of_exponentials(const T* x, int64_t n, T largest) {
   const hn::ScalableTag<T> d;
@@ -63,7 +64,8 @@ struct LogSumExp {
     }
   }
 
-  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     using Columns = ColumnExponentials<T>;
     Columns block;
     for (int64_t j = 0; j < columns; j += Columns::kColumns) {

@@ -26,8 +26,8 @@ struct Moments {
   }
 };
 
-// From the sums of (x - shift) and (x - shift)^2. The first of the elements as shift keeps the difference harmless: n (mean - x0)^2 is then
-// at most n times what remains of it.
+// From the sums of (x - shift) and (x - shift)^2. The first of the elements as shift keeps the difference harmless: n
+// (mean - x0)^2 is then at most n times what remains of it.
 HWY_INLINE Moments moments_from_sums(double n, double shift, double sum, double sum_of_squares) {
   const double squares = sum_of_squares - sum * (sum / n);
   return {n, shift + sum / n, squares < 0 ? 0 : squares};
@@ -44,7 +44,8 @@ HWY_INLINE Moments moments_of_run(const T* x, int64_t n) {
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const DoubleVector v0 = hn::Sub(load_wide(x + i), shift), v1 = hn::Sub(load_wide(x + i + lanes), shift);
-    const DoubleVector v2 = hn::Sub(load_wide(x + i + 2 * lanes), shift), v3 = hn::Sub(load_wide(x + i + 3 * lanes), shift);
+    const DoubleVector v2 = hn::Sub(load_wide(x + i + 2 * lanes), shift),
+                       v3 = hn::Sub(load_wide(x + i + 3 * lanes), shift);
     s0 = hn::Add(s0, v0);
     s1 = hn::Add(s1, v1);
     s2 = hn::Add(s2, v2);

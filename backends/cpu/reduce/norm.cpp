@@ -87,19 +87,24 @@ template <class T>
 struct NormP {
   using Loaded = T;
   using Accumulator = double;
-  static double power(T x, double p) { return p == 3 ? std::fabs(double(x) * x * x) : std::pow(std::fabs(static_cast<double>(x)), p); }
+  static double power(T x, double p) {
+    return p == 3 ? std::fabs(double(x) * x * x) : std::pow(std::fabs(static_cast<double>(x)), p);
+  }
   static void start(double& a) { a = 0; }
   static void row(double& a, const T* x, int64_t n, int64_t, const void* context) {
     const double p = *static_cast<const double*>(context);
     for (int64_t i = 0; i < n; ++i) a += power(x[i], p);
   }
-  static void columns(double* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void* context) {
+  static void columns(double* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void* context) {
     const double p = *static_cast<const double*>(context);
     for (int64_t r = 0; r < count; ++r)
       for (int64_t j = 0; j < columns; ++j) a[j] += power(x[r * row_stride + j], p);
   }
   static void merge(double& a, double b) { a += b; }
-  static double result(double a, int64_t, const void* context) { return std::pow(a, 1 / *static_cast<const double*>(context)); }
+  static double result(double a, int64_t, const void* context) {
+    return std::pow(a, 1 / *static_cast<const double*>(context));
+  }
 };
 
 template <class T>
@@ -137,7 +142,8 @@ void norm_kernel(const TensorView& out, const TensorView& self, uint64_t dims, d
     if (p == 1) return run<Norm1<T>>(load, out, self, dims, p);
     if (p == 0) return run<Norm0<T>>(load, out, self, dims, p);
     if (std::isinf(p)) {
-      return p > 0 ? run<NormExtreme<T, Extreme::Max>>(load, out, self, dims, p) : run<NormExtreme<T, Extreme::Min>>(load, out, self, dims, p);
+      return p > 0 ? run<NormExtreme<T, Extreme::Max>>(load, out, self, dims, p)
+                   : run<NormExtreme<T, Extreme::Min>>(load, out, self, dims, p);
     }
     run<NormP<T>>(load, out, self, dims, p);
   });

@@ -33,7 +33,8 @@ struct Place {
     }
   }
 
-  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t first, const void*) {
+  static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t first,
+                      const void*) {
     // Indices of the width of the values share their vector lanes.
     using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
     constexpr int64_t kBlock = 256, kRows = int64_t{1} << 30;
@@ -79,7 +80,8 @@ void place(const char* op, const TensorView& out, const TensorView& self, uint64
 }
 
 template <Extreme E>
-void value_and_place(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
+void value_and_place(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self,
+                     uint64_t dims) {
   const TensorView* outputs[] = {&values, &indices};
   visit_loaded_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
     const ElementLoad& load = load_number(op, self.dtype);
@@ -90,8 +92,12 @@ void value_and_place(const char* op, const TensorView& values, const TensorView&
   });
 }
 
-void argmax_kernel(const TensorView& out, const TensorView& self, uint64_t dims) { place<Extreme::Max>("argmax_cpu", out, self, dims); }
-void argmin_kernel(const TensorView& out, const TensorView& self, uint64_t dims) { place<Extreme::Min>("argmin_cpu", out, self, dims); }
+void argmax_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  place<Extreme::Max>("argmax_cpu", out, self, dims);
+}
+void argmin_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
+  place<Extreme::Min>("argmin_cpu", out, self, dims);
+}
 void max_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
   value_and_place<Extreme::Max>("max_cpu", values, indices, self, dims);
 }

@@ -13,10 +13,10 @@ namespace {
 
 constexpr int kMaxDims = 64;
 constexpr int kMaxOutputs = 2;
-constexpr int64_t kPiece = 65536;            // elements that are worth a thread
-constexpr int64_t kBufferBytes = 32768;      // converted elements on their way into the accumulators
-constexpr int64_t kAccumulatorBytes = 16384; // of one block of columns
-constexpr int64_t kRowBatch = 64;            // rows whose accumulators are finished together
+constexpr int64_t kPiece = 65536;             // elements that are worth a thread
+constexpr int64_t kBufferBytes = 32768;       // converted elements on their way into the accumulators
+constexpr int64_t kAccumulatorBytes = 16384;  // of one block of columns
+constexpr int64_t kRowBatch = 64;             // rows whose accumulators are finished together
 constexpr int64_t kBufferedRows = 8;
 
 struct Dim {
@@ -70,8 +70,8 @@ bool is_contiguous(const TensorView& t) {
 
 class Walk {
  public:
-  Walk(const Reduction& reduction, const ElementLoad& load, const TensorView* const* outputs, const TensorView& self, uint64_t dims,
-       const void* context)
+  Walk(const Reduction& reduction, const ElementLoad& load, const TensorView* const* outputs, const TensorView& self,
+       uint64_t dims, const void* context)
       : op_(reduction), load_(load), context_(context) {
     in_ = static_cast<const char*>(self.data);
     const int64_t element = load.bytes;
@@ -240,7 +240,8 @@ class Walk {
       alignas(64) char buffer[kBufferBytes];
       for (int64_t i = 0; i < count; i += kBufferedRows) {
         const int64_t rows = std::min(kBufferedRows, count - i);
-        for (int64_t r = 0; r < rows; ++r) load_.load(p + (i + r) * row, stride, columns, buffer + r * columns * load_.loaded_bytes);
+        for (int64_t r = 0; r < rows; ++r)
+          load_.load(p + (i + r) * row, stride, columns, buffer + r * columns * load_.loaded_bytes);
         op_.columns(accumulators, buffer, columns, columns, rows, first + i, context_);
       }
     });
@@ -327,8 +328,8 @@ class Walk {
 
 }  // namespace
 
-void run_reduction(const Reduction& reduction, const ElementLoad& load, const TensorView* const* outputs, const TensorView& self,
-                   uint64_t dims, const void* context) {
+void run_reduction(const Reduction& reduction, const ElementLoad& load, const TensorView* const* outputs,
+                   const TensorView& self, uint64_t dims, const void* context) {
   if (outputs[0]->numel == 1 && self.numel <= kPiece && load.direct && is_contiguous(self)) {
     alignas(64) char accumulator[kMaxAccumulatorBytes];
     reduction.start(accumulator, 1);

@@ -1,5 +1,6 @@
-// The walk that all reductions share: which elements meet in which output, in what order of memory, on which threads. An operation brings
-// the arithmetic on runs of contiguous elements, behind function pointers, so that the walk is compiled once.
+// The walk that all reductions share: which elements meet in which output, in what order of memory, on which threads.
+// An operation brings the arithmetic on runs of contiguous elements, behind function pointers, so that the walk is
+// compiled once.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,15 @@ struct Reduction {
   int64_t accumulator_bytes;
   void (*start)(void* accumulators, int64_t n);
   // Row i, `count` elements at x + i * row_stride, goes into accumulator i.
-  void (*rows)(void* accumulators, const void* x, int64_t rows, int64_t row_stride, int64_t count, int64_t first, const void* context);
+  void (*rows)(void* accumulators, const void* x, int64_t rows, int64_t row_stride, int64_t count, int64_t first,
+               const void* context);
   // Column j of `count` rows, x[j], x[j + row_stride]..., goes into accumulator j.
-  void (*columns)(void* accumulators, const void* x, int64_t columns, int64_t row_stride, int64_t count, int64_t first, const void* context);
+  void (*columns)(void* accumulators, const void* x, int64_t columns, int64_t row_stride, int64_t count, int64_t first,
+                  const void* context);
   void (*merge)(void* accumulators, const void* others, int64_t n);
   // Writes the results of n accumulators, `out_strides` bytes apart. `count` elements met in each.
-  void (*finish)(const void* accumulators, int64_t n, char* const* out, const int64_t* out_strides, int64_t count, const void* context);
+  void (*finish)(const void* accumulators, int64_t n, char* const* out, const int64_t* out_strides, int64_t count,
+                 const void* context);
   int outputs = 1;
   // Whether `first` matters. Then one dimension is reduced, or all of a contiguous tensor.
   bool ordered = false;
@@ -28,7 +32,7 @@ struct Reduction {
 inline constexpr int64_t kMaxAccumulatorBytes = 32;
 
 // The result does not depend on the number of threads: how the elements are grouped follows from the shape alone.
-void run_reduction(const Reduction& reduction, const ElementLoad& load, const TensorView* const* outputs, const TensorView& self,
-                   uint64_t dims, const void* context = nullptr);
+void run_reduction(const Reduction& reduction, const ElementLoad& load, const TensorView* const* outputs,
+                   const TensorView& self, uint64_t dims, const void* context = nullptr);
 
 }  // namespace mica::cpu

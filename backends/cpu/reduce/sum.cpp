@@ -22,7 +22,8 @@ struct Sum<int64_t, Map> {
     for (int64_t i = 0; i < n; ++i) sum += x[i];
     a += sum;
   }
-  static void columns(uint64_t* a, const uint64_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(uint64_t* a, const uint64_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     for (int64_t r = 0; r < count; ++r) {
       const uint64_t* p = x + r * row_stride;
 #pragma GCC ivdep
@@ -59,7 +60,8 @@ struct Sum<std::complex<R>, Map> {
       a.im.add((im[0] + im[1]) + (im[2] + im[3]));
     }
   }
-  static void columns(Accumulator* a, const Loaded* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(Accumulator* a, const Loaded* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     for (int64_t r = 0; r < count; ++r) {
       const Loaded* p = x + r * row_stride;
       for (int64_t j = 0; j < columns; ++j) {

@@ -21,7 +21,8 @@ struct Sum<float, Map> {
   using Accumulator = double;
   static void start(double& a) { a = 0; }
   static void row(double& a, const float* x, int64_t n, int64_t, const void*) { sum_run<Map>(x, n, a); }
-  static void columns(double* a, const float* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(double* a, const float* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     sum_columns<Map>(x, columns, row_stride, count, a);
   }
   static void merge(double& a, double b) { a += b; }
@@ -34,7 +35,8 @@ struct Sum<double, Map> {
   using Accumulator = Compensated;
   static void start(Compensated& a) { a = {0, 0}; }
   static void row(Compensated& a, const double* x, int64_t n, int64_t, const void*) { sum_run<Map>(x, n, a); }
-  static void columns(Compensated* a, const double* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(Compensated* a, const double* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     sum_columns<Map>(x, columns, row_stride, count, a);
   }
   static void merge(Compensated& a, const Compensated& b) {

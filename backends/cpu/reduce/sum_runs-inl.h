@@ -1,5 +1,5 @@
-// Sums of contiguous runs and of columns. Vectors add in blocks short enough to keep rounding errors small; blocks of floats meet in
-// doubles, blocks of doubles in a compensated sum.
+// Sums of contiguous runs and of columns. Vectors add in blocks short enough to keep rounding errors small; blocks of
+// floats meet in doubles, blocks of doubles in a compensated sum.
 
 #if defined(MICA_CPU_REDUCE_SUM_RUNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_REDUCE_SUM_RUNS_INL_H_
@@ -108,7 +108,8 @@ HWY_INLINE void sum_run(const T* x, int64_t n, Total& result) {
   while (n - i >= step) {
     const int64_t end = i + std::min<int64_t>((n - i) / step, 16) * step;
 #define MICA_AT(k) Map::map(d, hn::LoadU(d, x + i + k * lanes))
-    V a = MICA_AT(0), b = MICA_AT(1), c = MICA_AT(2), e = MICA_AT(3), f = MICA_AT(4), g = MICA_AT(5), h = MICA_AT(6), k = MICA_AT(7);
+    V a = MICA_AT(0), b = MICA_AT(1), c = MICA_AT(2), e = MICA_AT(3), f = MICA_AT(4), g = MICA_AT(5), h = MICA_AT(6),
+      k = MICA_AT(7);
     for (i += step; i < end; i += step) {
       a = hn::Add(a, MICA_AT(0));
       b = hn::Add(b, MICA_AT(1));
@@ -160,12 +161,13 @@ HWY_INLINE void sum_columns(const T* x, int64_t columns, int64_t row_stride, int
 #define MICA_ROW(k) Map::map(d, hn::LoadU(d, p + k * row_stride + j))
     for (; j + lanes <= columns; j += lanes)
       add_columns(total + j, d,
-                  sum_of_eight(MICA_ROW(0), MICA_ROW(1), MICA_ROW(2), MICA_ROW(3), MICA_ROW(4), MICA_ROW(5), MICA_ROW(6), MICA_ROW(7)));
+                  sum_of_eight(MICA_ROW(0), MICA_ROW(1), MICA_ROW(2), MICA_ROW(3), MICA_ROW(4), MICA_ROW(5),
+                               MICA_ROW(6), MICA_ROW(7)));
 #undef MICA_ROW
 #define MICA_ROW(k) Map::map(d1, hn::LoadU(d1, p + k * row_stride + j))
     for (; j < columns; ++j)
-      add_one(total[j], hn::GetLane(sum_of_eight(MICA_ROW(0), MICA_ROW(1), MICA_ROW(2), MICA_ROW(3), MICA_ROW(4), MICA_ROW(5),
-                                                    MICA_ROW(6), MICA_ROW(7))));
+      add_one(total[j], hn::GetLane(sum_of_eight(MICA_ROW(0), MICA_ROW(1), MICA_ROW(2), MICA_ROW(3), MICA_ROW(4),
+                                                 MICA_ROW(5), MICA_ROW(6), MICA_ROW(7))));
 #undef MICA_ROW
   }
   for (; r < count; ++r) {

@@ -21,7 +21,8 @@ struct Truth {
   static void row(uint8_t& a, const uint8_t* x, int64_t n, int64_t, const void*) {
     if (a == kAll && n > 0 && std::memchr(x, kAll ? 0 : 1, n)) a = !kAll;
   }
-  static void columns(uint8_t* a, const uint8_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(uint8_t* a, const uint8_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     for (int64_t r = 0; r < count; ++r) {
       const uint8_t* p = x + r * row_stride;
 #pragma GCC ivdep
@@ -46,7 +47,8 @@ struct CountNonzero {
     a += static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(d64, total)));
     for (; i < n; ++i) a += x[i];
   }
-  static void columns(int64_t* a, const uint8_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(int64_t* a, const uint8_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     for (int64_t r = 0; r < count; ++r) {
       const uint8_t* p = x + r * row_stride;
 #pragma GCC ivdep

@@ -1,4 +1,5 @@
-// Variance, standard deviation and mean. Chunks are summed around a value of their own, in doubles, and merged by their means.
+// Variance, standard deviation and mean. Chunks are summed around a value of their own, in doubles, and merged by their
+// means.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/reduce/var.cpp"
 #include <hwy/foreach_target.h>
@@ -29,7 +30,8 @@ struct Var {
 
   static void row(Moments& a, const T* x, int64_t n, int64_t, const void*) { add_run(a, x, n); }
 
-  static void columns(Moments* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t, const void*) {
+  static void columns(Moments* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
+                      const void*) {
     constexpr int64_t kBlock = 512, kRows = sizeof(T) == 4 ? 1024 : 128;
     alignas(64) double shift[kBlock], sum[kBlock], squares[kBlock];
     for (int64_t from = 0; from < count; from += kRows) {
@@ -56,7 +58,8 @@ struct Var {
             sum[i] += v;
             squares[i] += v * v;
           }
-        for (int64_t i = 0; i < n; ++i) a[j + i].add(moments_from_sums(static_cast<double>(rows), shift[i], sum[i], squares[i]));
+        for (int64_t i = 0; i < n; ++i)
+          a[j + i].add(moments_from_sums(static_cast<double>(rows), shift[i], sum[i], squares[i]));
       }
     }
   }
@@ -73,7 +76,8 @@ struct Var {
   }
 };
 
-void var_kernel(const TensorView& out, const TensorView& mean, const TensorView& self, uint64_t dims, double correction, bool root) {
+void var_kernel(const TensorView& out, const TensorView& mean, const TensorView& self, uint64_t dims, double correction,
+                bool root) {
   const TensorView* outputs[] = {&out, &mean};
   const VarContext context{correction, root};
   visit_loaded_floating("std_cpu", self.dtype, [&]<class T>(Tag<T>) {

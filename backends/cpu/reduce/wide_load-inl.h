@@ -17,7 +17,9 @@ using Doubles = hn::ScalableTag<double>;
 using DoubleVector = hn::VFromD<Doubles>;
 
 HWY_INLINE DoubleVector load_wide(const double* x) { return hn::LoadU(Doubles(), x); }
-HWY_INLINE DoubleVector load_wide(const float* x) { return hn::PromoteTo(Doubles(), hn::LoadU(hn::Rebind<float, Doubles>(), x)); }
+HWY_INLINE DoubleVector load_wide(const float* x) {
+  return hn::PromoteTo(Doubles(), hn::LoadU(hn::Rebind<float, Doubles>(), x));
+}
 
 // The first n lanes, zeros behind them.
 HWY_INLINE DoubleVector load_wide_first(const double* x, int64_t n) { return load_first(Doubles(), x, n); }

@@ -66,7 +66,8 @@ class Prefix {
   }
   HWY_INLINE DoubleVector scan(DoubleVector v) const {
     const DoubleVector identity = hn::Set(Doubles(), Op::kIdentity);
-    for (int s = 0; s < kSteps; ++s) v = Op::lanes(v, hn::IfThenElse(takes_[s], hn::TableLookupLanes(v, from_[s]), identity));
+    for (int s = 0; s < kSteps; ++s)
+      v = Op::lanes(v, hn::IfThenElse(takes_[s], hn::TableLookupLanes(v, from_[s]), identity));
     return v;
   }
   HWY_INLINE DoubleVector last(DoubleVector v) const { return hn::TableLookupLanes(v, last_); }
@@ -160,7 +161,8 @@ void scan_row(const char* x, int64_t stride, char* const* out, const int64_t* ou
 }
 
 template <class Op, class T>
-void scan_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n, int64_t columns) {
+void scan_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n,
+                  int64_t columns) {
   using A = typename Running<T>::type;
   alignas(64) A running[kScanColumns];
   std::fill_n(running, columns, static_cast<A>(Op::kIdentity));
@@ -194,8 +196,12 @@ void run(const char* op, const TensorView& out, const TensorView& self, int64_t 
   });
 }
 
-void cumsum_kernel(const TensorView& out, const TensorView& self, int64_t dim) { run<Plus>("cumsum_out_cpu", out, self, dim); }
-void cumprod_kernel(const TensorView& out, const TensorView& self, int64_t dim) { run<Times>("cumprod_out_cpu", out, self, dim); }
+void cumsum_kernel(const TensorView& out, const TensorView& self, int64_t dim) {
+  run<Plus>("cumsum_out_cpu", out, self, dim);
+}
+void cumprod_kernel(const TensorView& out, const TensorView& self, int64_t dim) {
+  run<Times>("cumprod_out_cpu", out, self, dim);
+}
 
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -14,7 +14,8 @@ struct Scan {
   int outputs;
   void (*row)(const char* x, int64_t stride, char* const* out, const int64_t* out_strides, int64_t n);
   // `columns` contiguous elements in each of n rows, scanned side by side down the rows.
-  void (*columns)(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n, int64_t columns);
+  void (*columns)(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n,
+                  int64_t columns);
 };
 
 void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorView& self, int64_t dim);

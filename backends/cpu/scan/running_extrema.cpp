@@ -54,7 +54,8 @@ void extreme_row(const char* x, int64_t stride, char* const* out, const int64_t*
 }
 
 template <Extreme E, class T>
-void extreme_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n, int64_t columns) {
+void extreme_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n,
+                     int64_t columns) {
   using C = typename Compared<T>::type;
   C best[kScanColumns];
   int64_t place[kScanColumns];
@@ -124,7 +125,8 @@ void logcumsumexp_row(const char* x, int64_t stride, char* const* out, const int
 }
 
 template <class T>
-void logcumsumexp_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides, int64_t n, int64_t columns) {
+void logcumsumexp_columns(const char* x, int64_t row_stride, char* const* out, const int64_t* out_row_strides,
+                          int64_t n, int64_t columns) {
   using A = typename Running<T>::type;
   A running[kScanColumns];
   for (int64_t r = 0; r < n; ++r) {

@@ -57,20 +57,21 @@ void layer_norm_kernel(const TensorView& out, const TensorView& mean, const Tens
     using C = Computed<T>;
     const int64_t rows = count ? input.numel / count : mean.numel;
     const Parameter<C> w(weight), b(bias);
-    parallel_for(0, rows, std::max<int64_t>(1, kSoftmaxGrain / std::max<int64_t>(count, 1)), [&](int64_t begin, int64_t end) {
-      const auto in_buffer = row_buffer<T>(count), out_buffer = row_buffer<T>(count);
-      for (int64_t r = begin; r < end; ++r) {
-        const C* x = open_row(input.ptr<T>() + r * count, count, in_buffer.get());
-        Moments moments{0, 0, 0};
-        add_run(moments, x, count);
-        const double scale = 1 / std::sqrt(moments.squares / static_cast<double>(count) + eps);
-        put_statistic(mean, r, moments.mean);
-        put_statistic(rstd, r, scale);
-        C* y = result_row(out.ptr<T>() + r * count, out_buffer.get());
-        normalize_row(x, count, static_cast<C>(moments.mean), static_cast<C>(scale), w.data, b.data, y);
-        close_row(y, count, out.ptr<T>() + r * count);
-      }
-    });
+    parallel_for(0, rows, std::max<int64_t>(1, kSoftmaxGrain / std::max<int64_t>(count, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   const auto in_buffer = row_buffer<T>(count), out_buffer = row_buffer<T>(count);
+                   for (int64_t r = begin; r < end; ++r) {
+                     const C* x = open_row(input.ptr<T>() + r * count, count, in_buffer.get());
+                     Moments moments{0, 0, 0};
+                     add_run(moments, x, count);
+                     const double scale = 1 / std::sqrt(moments.squares / static_cast<double>(count) + eps);
+                     put_statistic(mean, r, moments.mean);
+                     put_statistic(rstd, r, scale);
+                     C* y = result_row(out.ptr<T>() + r * count, out_buffer.get());
+                     normalize_row(x, count, static_cast<C>(moments.mean), static_cast<C>(scale), w.data, b.data, y);
+                     close_row(y, count, out.ptr<T>() + r * count);
+                   }
+                 });
   });
 }
 
@@ -92,23 +93,24 @@ HWY_INLINE double mean_square(const C* x, int64_t n) {
   return sum_lanes(hn::Add(s0, s1)) / static_cast<double>(n);
 }
 
-void rms_norm_kernel(const TensorView& out, const TensorView& rstd, const TensorView& input, const TensorView& weight, int64_t count,
-                     double eps) {
+void rms_norm_kernel(const TensorView& out, const TensorView& rstd, const TensorView& input, const TensorView& weight,
+                     int64_t count, double eps) {
   visit_floating("rms_norm", input.dtype, [&]<class T>(Tag<T>) {
     using C = Computed<T>;
     const int64_t rows = count ? input.numel / count : rstd.numel;
     const Parameter<C> w(weight);
-    parallel_for(0, rows, std::max<int64_t>(1, kSoftmaxGrain / std::max<int64_t>(count, 1)), [&](int64_t begin, int64_t end) {
-      const auto in_buffer = row_buffer<T>(count), out_buffer = row_buffer<T>(count);
-      for (int64_t r = begin; r < end; ++r) {
-        const C* x = open_row(input.ptr<T>() + r * count, count, in_buffer.get());
-        const double scale = 1 / std::sqrt(mean_square(x, count) + eps);
-        put_statistic(rstd, r, scale);
-        C* y = result_row(out.ptr<T>() + r * count, out_buffer.get());
-        normalize_row<C>(x, count, 0, static_cast<C>(scale), w.data, nullptr, y);
-        close_row(y, count, out.ptr<T>() + r * count);
-      }
-    });
+    parallel_for(0, rows, std::max<int64_t>(1, kSoftmaxGrain / std::max<int64_t>(count, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   const auto in_buffer = row_buffer<T>(count), out_buffer = row_buffer<T>(count);
+                   for (int64_t r = begin; r < end; ++r) {
+                     const C* x = open_row(input.ptr<T>() + r * count, count, in_buffer.get());
+                     const double scale = 1 / std::sqrt(mean_square(x, count) + eps);
+                     put_statistic(rstd, r, scale);
+                     C* y = result_row(out.ptr<T>() + r * count, out_buffer.get());
+                     normalize_row<C>(x, count, 0, static_cast<C>(scale), w.data, nullptr, y);
+                     close_row(y, count, out.ptr<T>() + r * count);
+                   }
+                 });
   });
 }
 

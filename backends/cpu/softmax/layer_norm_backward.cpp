@@ -1,4 +1,5 @@
-// The gradients of layer_norm and rms_norm: those of the input row by row, those of the parameters as sums over rows, taken in parts.
+// The gradients of layer_norm and rms_norm: those of the input row by row, those of the parameters as sums over rows,
+// taken in parts.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/softmax/layer_norm_backward.cpp"
 #include <hwy/foreach_target.h>
@@ -38,7 +39,8 @@ HWY_INLINE RowSums row_sums(const C* grad, const C* x, const C* weight, int64_t 
 
 // out = rstd (g - a - b h), with the letters of RowSums.
 template <class C>
-HWY_INLINE void input_gradient(const C* grad, const C* x, const C* weight, int64_t n, C mean, C rstd, C a, C b, C* out) {
+HWY_INLINE void input_gradient(const C* grad, const C* x, const C* weight, int64_t n, C mean, C rstd, C a, C b,
+                               C* out) {
   const hn::ScalableTag<C> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto vmean = hn::Set(d, mean), vrstd = hn::Set(d, rstd), va = hn::Set(d, a), vb = hn::Set(d, b);
@@ -52,7 +54,8 @@ HWY_INLINE void input_gradient(const C* grad, const C* x, const C* weight, int64
 }
 
 template <class C>
-HWY_INLINE void add_parameter_gradients(const C* grad, const C* x, int64_t n, C mean, C rstd, double* weight_sum, double* bias_sum) {
+HWY_INLINE void add_parameter_gradients(const C* grad, const C* x, int64_t n, C mean, C rstd, double* weight_sum,
+                                        double* bias_sum) {
   if (weight_sum)
     for (int64_t i = 0; i < n; ++i) weight_sum[i] += static_cast<double>(grad[i] * ((x[i] - mean) * rstd));
   if (bias_sum)
@@ -72,15 +75,16 @@ void store_sums(const std::vector<double>& parts, int64_t count, int64_t nparts,
 // Layer norm; or rms norm, where the mean is zero and is not a function of the input.
 template <bool kCentred>
 void backward(const char* op, const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
-              const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd, const TensorView& weight,
-              int64_t count) {
+              const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,
+              const TensorView& weight, int64_t count) {
   visit_floating(op, input.dtype, [&]<class T>(Tag<T>) {
     using C = Computed<T>;
     const int64_t rows = count ? input.numel / count : 0;
     const Parameter<C> w(weight);
     // The number of parts follows from the shape alone, and with it the rounding of their sums.
     const int64_t nparts = std::clamp<int64_t>(rows * count / 16384, 1, 16);
-    std::vector<double> weight_parts(grad_weight.defined() ? nparts * count : 0), bias_parts(grad_bias.defined() ? nparts * count : 0);
+    std::vector<double> weight_parts(grad_weight.defined() ? nparts * count : 0),
+        bias_parts(grad_bias.defined() ? nparts * count : 0);
     parallel_for(0, nparts, 1, [&](int64_t first, int64_t last) {
       const auto g_buffer = row_buffer<T>(count), x_buffer = row_buffer<T>(count), out_buffer = row_buffer<T>(count);
       for (int64_t p = first; p < last; ++p) {
@@ -94,8 +98,8 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
             const RowSums sums = row_sums(g, x, w.data, count, m, s);
             C* to = result_row(grad_input.ptr<T>() + r * count, out_buffer.get());
             const double n = static_cast<double>(count);
-            input_gradient(g, x, w.data, count, static_cast<C>(m), static_cast<C>(s), static_cast<C>(kCentred ? sums.g / n : 0),
-                           static_cast<C>(sums.gh / n), to);
+            input_gradient(g, x, w.data, count, static_cast<C>(m), static_cast<C>(s),
+                           static_cast<C>(kCentred ? sums.g / n : 0), static_cast<C>(sums.gh / n), to);
             close_row(to, count, grad_input.ptr<T>() + r * count);
           }
           add_parameter_gradients(g, x, count, static_cast<C>(m), static_cast<C>(s), weight_sum, bias_sum);
@@ -107,15 +111,19 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
   });
 }
 
-void layer_norm_backward_kernel(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
-                                const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,
-                                const TensorView& weight, int64_t count) {
-  backward<true>("LayerNormBackwardKernelImpl", grad_input, grad_weight, grad_bias, grad, input, mean, rstd, weight, count);
+void layer_norm_backward_kernel(const TensorView& grad_input, const TensorView& grad_weight,
+                                const TensorView& grad_bias, const TensorView& grad, const TensorView& input,
+                                const TensorView& mean, const TensorView& rstd, const TensorView& weight,
+                                int64_t count) {
+  backward<true>("LayerNormBackwardKernelImpl", grad_input, grad_weight, grad_bias, grad, input, mean, rstd, weight,
+                 count);
 }
 
-void rms_norm_backward_kernel(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad, const TensorView& input,
-                              const TensorView& rstd, const TensorView& weight, int64_t count) {
-  backward<false>("rms_norm_backward", grad_input, grad_weight, TensorView(), grad, input, TensorView(), rstd, weight, count);
+void rms_norm_backward_kernel(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad,
+                              const TensorView& input, const TensorView& rstd, const TensorView& weight,
+                              int64_t count) {
+  backward<false>("rms_norm_backward", grad_input, grad_weight, TensorView(), grad, input, TensorView(), rstd, weight,
+                  count);
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// The sum of exp(x - largest), which is also written to `out` if kWrite. Meanwhile the memory at `ahead` is fetched: arithmetic on this row
-// then overlaps with waiting for what comes next.
+// The sum of exp(x - largest), which is also written to `out` if kWrite. Meanwhile the memory at `ahead` is fetched:
+// arithmetic on this row then overlaps with waiting for what comes next.
 template <bool kWrite, class C>
 HWY_INLINE double exponentials(const C* x, int64_t n, C largest, C* out, const C* ahead) {
   const hn::ScalableTag<C> d;
@@ -157,17 +157,22 @@ void run(const char* op, const TensorView& out, const TensorView& self, int64_t 
       return;
     }
     const int64_t width = around.block_width(), blocks = (inner + width - 1) / width;
-    parallel_for(0, around.outer * blocks, std::max<int64_t>(1, kSoftmaxGrain / (n * width)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t column = i % blocks * width, at = i / blocks * n * inner + column;
-        softmax_columns<kLog>(x + at, y + at, n, inner, std::min(width, inner - column));
-      }
-    });
+    parallel_for(0, around.outer * blocks, std::max<int64_t>(1, kSoftmaxGrain / (n * width)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t column = i % blocks * width, at = i / blocks * n * inner + column;
+                     softmax_columns<kLog>(x + at, y + at, n, inner, std::min(width, inner - column));
+                   }
+                 });
   });
 }
 
-void softmax_kernel(const TensorView& out, const TensorView& self, int64_t dim) { run<false>("softmax_kernel_impl", out, self, dim); }
-void log_softmax_kernel(const TensorView& out, const TensorView& self, int64_t dim) { run<true>("log_softmax_kernel_impl", out, self, dim); }
+void softmax_kernel(const TensorView& out, const TensorView& self, int64_t dim) {
+  run<false>("softmax_kernel_impl", out, self, dim);
+}
+void log_softmax_kernel(const TensorView& out, const TensorView& self, int64_t dim) {
+  run<true>("log_softmax_kernel_impl", out, self, dim);
+}
 
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

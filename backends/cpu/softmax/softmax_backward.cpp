@@ -24,7 +24,8 @@ HWY_INLINE double gradient_sum(const C* g, const C* y, int64_t n) {
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     s0 = kLog ? hn::Add(s0, load_wide(g + i)) : hn::MulAdd(load_wide(g + i), load_wide(y + i), s0);
-    s1 = kLog ? hn::Add(s1, load_wide(g + i + lanes)) : hn::MulAdd(load_wide(g + i + lanes), load_wide(y + i + lanes), s1);
+    s1 = kLog ? hn::Add(s1, load_wide(g + i + lanes))
+              : hn::MulAdd(load_wide(g + i + lanes), load_wide(y + i + lanes), s1);
   }
   for (; i < n; i += lanes) {
     const int64_t rest = std::min(lanes, n - i);
@@ -56,8 +57,11 @@ void backward_rows(const T* grad, const T* output, T* result, int64_t begin, int
     C* to = result_row(result + r * n, g_buffer.get());
     const auto sum = hn::Set(d, static_cast<C>(gradient_sum<kLog>(g, y, n)));
     int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) hn::StoreU(gradient_of<kLog>(d, hn::LoadU(d, g + i), hn::LoadU(d, y + i), sum), d, to + i);
-    if (i < n) store_first(gradient_of<kLog>(d, load_first(d, g + i, n - i), load_first(d, y + i, n - i), sum), d, to + i, n - i);
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(gradient_of<kLog>(d, hn::LoadU(d, g + i), hn::LoadU(d, y + i), sum), d, to + i);
+    if (i < n)
+      store_first(gradient_of<kLog>(d, load_first(d, g + i, n - i), load_first(d, y + i, n - i), sum), d, to + i,
+                  n - i);
     close_row(to, n, result + r * n);
   }
 }
@@ -101,19 +105,22 @@ void run(const char* op, const TensorView& grad_self, const TensorView& grad, co
       return;
     }
     const int64_t width = around.block_width(), blocks = (inner + width - 1) / width;
-    parallel_for(0, around.outer * blocks, std::max<int64_t>(1, kSoftmaxGrain / (n * width)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t column = i % blocks * width, at = i / blocks * n * inner + column;
-        backward_columns<kLog>(g + at, y + at, result + at, n, inner, std::min(width, inner - column));
-      }
-    });
+    parallel_for(0, around.outer * blocks, std::max<int64_t>(1, kSoftmaxGrain / (n * width)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t column = i % blocks * width, at = i / blocks * n * inner + column;
+                     backward_columns<kLog>(g + at, y + at, result + at, n, inner, std::min(width, inner - column));
+                   }
+                 });
   });
 }
 
-void softmax_backward_kernel(const TensorView& grad_self, const TensorView& grad, const TensorView& output, int64_t dim) {
+void softmax_backward_kernel(const TensorView& grad_self, const TensorView& grad, const TensorView& output,
+                             int64_t dim) {
   run<false>("softmax_backward", grad_self, grad, output, dim);
 }
-void log_softmax_backward_kernel(const TensorView& grad_self, const TensorView& grad, const TensorView& output, int64_t dim) {
+void log_softmax_backward_kernel(const TensorView& grad_self, const TensorView& grad, const TensorView& output,
+                                 int64_t dim) {
   run<true>("log_softmax_backward", grad_self, grad, output, dim);
 }
 

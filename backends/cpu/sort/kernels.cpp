@@ -31,22 +31,29 @@ struct AsRows {
   }
 };
 
-void sort_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim, bool descending) {
+void sort_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim,
+                 bool descending) {
   const AsRows in(self, dim), v(values, dim), i(indices, dim);
-  sort(self.dtype, in.shape(), in.rows<const void>(self.data), v.rows<void>(values.data), i.rows<int64_t>(indices.data), descending);
+  sort(self.dtype, in.shape(), in.rows<const void>(self.data), v.rows<void>(values.data), i.rows<int64_t>(indices.data),
+       descending);
 }
 
-void topk_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim, bool largest, bool sorted) {
+void topk_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim,
+                 bool largest, bool sorted) {
   const AsRows in(self, dim), v(values, dim), i(indices, dim);
-  topk(self.dtype, in.shape(), k, in.rows<const void>(self.data), v.rows<void>(values.data), i.rows<int64_t>(indices.data), largest, sorted);
+  topk(self.dtype, in.shape(), k, in.rows<const void>(self.data), v.rows<void>(values.data),
+       i.rows<int64_t>(indices.data), largest, sorted);
 }
 
-void kthvalue_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim) {
+void kthvalue_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k,
+                     int64_t dim) {
   const AsRows in(self, dim), v(values, dim), i(indices, dim);
-  kthvalue(self.dtype, in.shape(), k, in.rows<const void>(self.data), v.rows<void>(values.data), i.rows<int64_t>(indices.data));
+  kthvalue(self.dtype, in.shape(), k, in.rows<const void>(self.data), v.rows<void>(values.data),
+           i.rows<int64_t>(indices.data));
 }
 
-void median_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim, bool ignore_nan) {
+void median_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim,
+                   bool ignore_nan) {
   const AsRows in(self, dim), v(values, dim), i(indices, dim);
   median(self.dtype, in.shape(), ignore_nan ? NanPolicy::Ignore : NanPolicy::Propagate, in.rows<const void>(self.data),
          v.rows<void>(values.data), i.rows<int64_t>(indices.data));
@@ -54,11 +61,13 @@ void median_kernel(const TensorView& values, const TensorView& indices, const Te
 
 void mode_kernel(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim) {
   const AsRows in(self, dim), v(values, dim), i(indices, dim);
-  mode(self.dtype, in.shape(), in.rows<const void>(self.data), v.rows<void>(values.data), i.rows<int64_t>(indices.data));
+  mode(self.dtype, in.shape(), in.rows<const void>(self.data), v.rows<void>(values.data),
+       i.rows<int64_t>(indices.data));
 }
 
 // Boundaries have the queries' leading dimensions, or one row for all of them; everything is contiguous.
-void searchsorted_kernel(const TensorView& positions, const TensorView& boundaries, const TensorView& queries, const TensorView& sorter, bool right) {
+void searchsorted_kernel(const TensorView& positions, const TensorView& boundaries, const TensorView& queries,
+                         const TensorView& sorter, bool right) {
   const int64_t n = boundaries.sizes[boundaries.ndim - 1];
   const bool shared = boundaries.ndim == 1;
   const int64_t rows = shared ? 1 : (n ? boundaries.numel / n : 0);
@@ -71,13 +80,16 @@ void searchsorted_kernel(const TensorView& positions, const TensorView& boundari
   const Rows<const void> asked{queries.data, {query_stride, 1}, 1};
   const SearchSide side = right ? SearchSide::Right : SearchSide::Left;
   if (positions.dtype == DType::Int32) {
-    searchsorted<int32_t>(boundaries.dtype, shape, edges, order, queries_per_row, asked, {positions.ptr<int32_t>(), {query_stride, 1}, 1}, side);
+    searchsorted<int32_t>(boundaries.dtype, shape, edges, order, queries_per_row, asked,
+                          {positions.ptr<int32_t>(), {query_stride, 1}, 1}, side);
   } else {
-    searchsorted<int64_t>(boundaries.dtype, shape, edges, order, queries_per_row, asked, {positions.ptr<int64_t>(), {query_stride, 1}, 1}, side);
+    searchsorted<int64_t>(boundaries.dtype, shape, edges, order, queries_per_row, asked,
+                          {positions.ptr<int64_t>(), {query_stride, 1}, 1}, side);
   }
 }
 
-void unique_kernel(const TensorView& values, const TensorView& inverse, const TensorView& counts, const TensorView& self, bool consecutive, int64_t* count) {
+void unique_kernel(const TensorView& values, const TensorView& inverse, const TensorView& counts,
+                   const TensorView& self, bool consecutive, int64_t* count) {
   auto* find = consecutive ? unique_consecutive : unique;
   *count = find(self.dtype, self.data, self.numel, values.data, inverse.defined() ? inverse.ptr<int64_t>() : nullptr,
                 counts.defined() ? counts.ptr<int64_t>() : nullptr);
