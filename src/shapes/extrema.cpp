@@ -73,6 +73,7 @@ void min_all(Out& out, const Tensor& self) { run_amin("min", out, self, kAllDims
 
 void aminmax(Out& min, Out& max, const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   MICA_CHECK(dim || self.numel() > 0, "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+  if (self.is_complex()) unsupported_dtype("aminmax_cpu", self.dtype());
   const uint64_t dims = dim ? reduced_dim(*dim, self.dim()) : kAllDims;
   check_not_empty("aminmax", self, dims);
   check_same_dtype(min, self);

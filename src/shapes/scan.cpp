@@ -47,6 +47,7 @@ void cumprod(Out& out, const Tensor& self, int64_t dim, std::optional<DType> dty
 }
 
 void logcumsumexp(Out& out, const Tensor& self, int64_t dim) {
+  if (!is_floating(self.dtype()) && !self.is_complex()) unsupported_dtype("logcumsumexp_out_cpu", self.dtype());
   const Prepared p = prepare(out, self, dim, self.dtype());
   if (out.needs_kernel()) MICA_KERNEL(self.device(), logcumsumexp)(out.tensor().view_of(), p.input.view_of(), p.dim);
 }
