@@ -136,19 +136,23 @@ void complex_parts(const Tensor& a, const Tensor& b) {
 
 void isposinf(const Tensor& self) { MICA_CHECK(!self.is_complex(), "isposinf does not support complex inputs."); }
 void isneginf(const Tensor& self) { MICA_CHECK(!self.is_complex(), "isneginf does not support complex inputs."); }
-void signbit(const Tensor& self) { MICA_CHECK(!self.is_complex(), "signbit is not implemented for complex tensors."); }
-void real_only_ceil(const Tensor& self) { MICA_CHECK(!self.is_complex(), "ceil is not supported for complex inputs"); }
+void signbit(const Tensor& self) {
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "signbit is not implemented for complex tensors.");
+}
+void real_only_ceil(const Tensor& self) {
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "ceil is not supported for complex inputs");
+}
 void real_only_floor(const Tensor& self) {
-  MICA_CHECK(!self.is_complex(), "floor is not supported for complex inputs");
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "floor is not supported for complex inputs");
 }
 void real_only_trunc(const Tensor& self) {
-  MICA_CHECK(!self.is_complex(), "trunc is not supported for complex inputs");
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "trunc is not supported for complex inputs");
 }
 void deg2rad(const Tensor& self) { MICA_CHECK(!self.is_complex(), "deg2rad is not supported for complex tensors."); }
 void rad2deg(const Tensor& self) { MICA_CHECK(!self.is_complex(), "rad2deg is not supported for complex tensors."); }
 void sign(const Tensor& self) {
-  MICA_CHECK(!self.is_complex(),
-             "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented,
+                  "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
 }
 void polygamma(int64_t n, const Tensor&) { MICA_CHECK(n >= 0, "polygamma(n, x) does not support negative n."); }
 

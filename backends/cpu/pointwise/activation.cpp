@@ -79,7 +79,7 @@ struct SoftshrinkLanes {
 };
 
 void silu_kernel(const PointwiseLoop& loop) {
-  if (is_complex(loop.dtype)) return complex_silu(loop);
+  if (is_complex(loop.dtype)) return complex_silu("silu_cpu", loop);
   run_floating<1>("silu_cpu", loop, SiluLanes{}, kMathGrain);
 }
 void gelu_kernel(const PointwiseLoop& loop, std::string_view approximate) {

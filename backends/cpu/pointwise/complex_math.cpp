@@ -102,8 +102,8 @@ void complex_loop(char* const* data, const int64_t* strides, int64_t n, const vo
 }  // namespace
 
 #define MICA_DEFINE(name)                                                                                    \
-  void complex_##name(const PointwiseLoop& loop) {                                                           \
-    visit_complex(#name "_cpu", loop.dtype,                                                                  \
+  void complex_##name(const char* kernel, const PointwiseLoop& loop) {                                       \
+    visit_complex(kernel, loop.dtype,                                                                        \
                   [&]<class C>(Tag<C>) { run_dense(loop, complex_loop<C, name<C>>, nullptr, kSlowGrain); }); \
   }
 MICA_FORALL_COMPLEX_MATH(MICA_DEFINE)

@@ -13,11 +13,11 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
 // A kernel for floating lanes, with the complex numbers in complex_math.cpp.
-#define MICA_MATH(slot, torch_name, grain, ...)               \
-  MICA_LANES_1(slot##_lanes, __VA_ARGS__)                     \
-  void slot##_kernel(const PointwiseLoop& loop) {             \
-    if (is_complex(loop.dtype)) return complex_##slot(loop);  \
-    run_floating<1>(torch_name, loop, slot##_lanes{}, grain); \
+#define MICA_MATH(slot, torch_name, grain, ...)                          \
+  MICA_LANES_1(slot##_lanes, __VA_ARGS__)                                \
+  void slot##_kernel(const PointwiseLoop& loop) {                        \
+    if (is_complex(loop.dtype)) return complex_##slot(torch_name, loop); \
+    run_floating<1>(torch_name, loop, slot##_lanes{}, grain);            \
   }
 
 MICA_MATH(exp, "exp_vml_cpu", kMathGrain, exp(d, x))

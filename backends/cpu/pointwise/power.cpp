@@ -31,8 +31,9 @@ void pow_constant(const PointwiseLoop& loop, double exponent) {
   if (exponent == 2) return run(SquareLanes{});
   if (exponent == 3) return run(CubeLanes{});
   if (exponent == 1) return run(IdentityLanes{});
-  if (exponent == 0.5) return run(SqrtLanes{});
-  if (exponent == -0.5) return run(RsqrtLanes{});
+  const bool half = loop.dtype == DType::Float16;
+  if (exponent == 0.5 && !half) return run(SqrtLanes{});
+  if (exponent == -0.5 && !half) return run(RsqrtLanes{});
   if (exponent == -1) return run(ReciprocalLanes{});
   if (exponent == -2) return run(InverseSquareLanes{});
   run_floating<2>("pow", loop, PowLanes{}, kHeavyGrain);
