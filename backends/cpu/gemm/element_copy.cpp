@@ -31,7 +31,29 @@ HWY_INLINE void copy_run(const S* src, SumOf<S>* dst, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(load_as(d, src + i), d, dst + i);
+  if constexpr (HWY_TARGET != HWY_SCALAR) {  // rows of a panel of A are shorter than a wide vector
+    constexpr int64_t kFew = 16 / sizeof(T);
+    const hn::FixedTag<T, kFew> few;
+    for (; i + kFew <= count; i += kFew) hn::StoreU(load_as(few, src + i), few, dst + i);
+  }
   for (; i < count; ++i) dst[i] = to_sum<S, T>(src[i]);
+}
+
+// Every second element: the real or the imaginary parts of adjacent complex numbers. The last is read alone, since src
+// may be an imaginary part with nothing behind it.
+template <class S>
+HWY_INLINE void copy_alternate(const S* src, SumOf<S>* dst, int64_t count) {
+  int64_t i = 0;
+  if constexpr (std::is_floating_point_v<S>) {
+    const hn::ScalableTag<S> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes < count; i += lanes) {
+      hn::Vec<decltype(d)> even, odd;
+      hn::LoadInterleaved2(d, src + 2 * i, even, odd);
+      hn::StoreU(even, d, dst + i);
+    }
+  }
+  for (; i < count; ++i) dst[i] = to_sum<S, SumOf<S>>(src[2 * i]);
 }
 
 // dst[j * stride_dst + i] = src[i * stride_src + j] for a 4 x 4 block of 32-bit sums.
@@ -96,6 +118,9 @@ void copy(const void* src_bytes, void* dst_bytes, const CopyShape& shape) {
     for (int64_t i = 0; i < s.rows; ++i) copy_run<S>(src + i * s.src_row_stride, dst + i * s.dst_row_stride, s.cols);
   } else if (s.src_col_stride == 1 && s.dst_row_stride == 1) {
     copy_transposed<S>(src, dst, s);
+  } else if (s.src_col_stride == 2 && s.dst_col_stride == 1) {
+    for (int64_t i = 0; i < s.rows; ++i)
+      copy_alternate<S>(src + i * s.src_row_stride, dst + i * s.dst_row_stride, s.cols);
   } else {
     for (int64_t i = 0; i < s.rows; ++i) {
       for (int64_t j = 0; j < s.cols; ++j) {

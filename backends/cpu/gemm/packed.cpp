@@ -21,6 +21,7 @@ constexpr int64_t kBlockBytes = 1 << 20;
 constexpr int64_t kSumsBytes = 1 << 18;
 constexpr int64_t kPackGroup = 8;  // panels packed by one task
 constexpr int64_t kPackDepth = 8;
+constexpr int64_t kNearRowBytes = 512;
 constexpr int64_t kLine = 64;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -59,7 +60,7 @@ class PackedProduct {
     a_in_place_ = can_use_a();
     b_in_place_ = can_use_b();
     b_local_ = !b_in_place_ && divide_up(p.m, panel_rows_) <= kBlockRowPanels;
-    max_depth_ = kMaxDepthBytes / s.packed_size;
+    max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
     max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
     max_cols_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
   }
@@ -125,7 +126,8 @@ class PackedProduct {
   }
   bool can_use_b() const {
     if (!s_.sums_are_elements || p_.b.col_stride != 1) return false;
-    return p_.m <= 2 * s_.kernel.rows;
+    // Rows close together are as good as a panel; rows far apart pay only when they are used a few times.
+    return p_.m <= 2 * s_.kernel.rows || std::abs(p_.b.row_stride) * s_.element_size <= kNearRowBytes;
   }
 
   void pack() const {

@@ -16,6 +16,21 @@ namespace {
 template <class T>
 using Wrapping = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
+// Integers wrap, which Highway's own sum leaves undefined.
+template <class D>
+HWY_INLINE Wrapping<hn::TFromD<D>> sum_lanes(D d, hn::Vec<D> v) {
+  using T = hn::TFromD<D>;
+  if constexpr (hwy::IsFloat<T>()) {
+    return hn::GetLane(hn::SumOfLanes(d, v));
+  } else {
+    HWY_ALIGN T lanes[hn::MaxLanes(d)];
+    hn::Store(v, d, lanes);
+    Wrapping<T> sum = 0;
+    for (size_t i = 0; i < hn::Lanes(d); ++i) sum += static_cast<Wrapping<T>>(lanes[i]);
+    return sum;
+  }
+}
+
 // R rows with adjacent elements against X vectors, U vector registers of depth at a time: R * X * U independent sums
 // hide the latency of the multiply-add.
 template <class S, int R, int X, int U>
@@ -57,7 +72,7 @@ HWY_INLINE void dot_rows(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const 
       Vec total = sums[r][v][0];
 #pragma GCC unroll 8
       for (int u = 1; u < U; ++u) total = hn::Add(total, sums[r][v][u]);
-      Wrapping<T> sum = static_cast<Wrapping<T>>(hn::GetLane(hn::SumOfLanes(d, total)));
+      Wrapping<T> sum = sum_lanes(d, total);
       for (int64_t q = p; q < s.k; ++q) {
         sum += static_cast<Wrapping<T>>(static_cast<T>(matrix[r * s.row_stride + q])) *
                static_cast<Wrapping<T>>(x[v * s.x_stride + q]);
