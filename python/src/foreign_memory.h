@@ -28,9 +28,12 @@ bool add_numpy(PyObject* module);
 bool add_dlpack(PyObject* module);
 bool add_array_constructors(PyObject* module);  // as_tensor, asarray, frombuffer, from_file
 bool add_storage(PyObject* module);
+bool add_settings(PyObject* module);
+bool add_functional(PyObject* module);  // what mica/functional.py stands on
 
 inline bool add_interop(PyObject* module) {
-  return add_numpy(module) && add_dlpack(module) && add_array_constructors(module) && add_storage(module);
+  return add_numpy(module) && add_dlpack(module) && add_array_constructors(module) && add_storage(module) &&
+         add_settings(module) && add_functional(module);
 }
 
 bool add_tensor_methods(PyMethodDef* methods);

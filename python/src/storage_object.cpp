@@ -157,6 +157,14 @@ static PyObject* part(PyObject* self, PyObject* args) try {
   return raise_current_exception();
 }
 
+static PyObject* as_bytes(PyObject* self, PyObject*) try {
+  MICA_CHECK(storage_of(self)->device().is_cpu(), "the bytes of a storage on ", storage_of(self)->device(),
+             " cannot be read; copy it to the CPU first");
+  return PyBytes_FromStringAndSize(static_cast<const char*>(storage_of(self)->data()), storage_length(self));
+} catch (...) {
+  return raise_current_exception();
+}
+
 // storage._tensor(dtype): a one-dimensional tensor over all of it.
 static PyObject* tensor_over_storage(PyObject* self, PyObject* dtype) try {
   if (!is_dtype(dtype)) return PyErr_Format(PyExc_TypeError, "a dtype was expected, not %s", Py_TYPE(dtype)->tp_name);
@@ -231,6 +239,7 @@ bool add_storage(PyObject* module) {
        "A storage over a file's bytes."},
       {"_part", part, METH_VARARGS, nullptr},
       {"_tensor", tensor_over_storage, METH_O, nullptr},
+      {"__bytes__", as_bytes, METH_NOARGS, nullptr},
       {"_use_count", use_count, METH_NOARGS, nullptr},
       {}};
   static PyGetSetDef attributes[] = {{"device", get_device, nullptr, nullptr, nullptr},

@@ -52,7 +52,7 @@ static DType dtype_of_number(PyObject* o) {
 
 static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t depth = 0) {
   MICA_CHECK_KIND(depth <= kMaxNesting, Value, "too many dimensions '", Py_TYPE(o)->tp_name, "'");
-  if (!is_sequence(o)) {
+  if (!is_sequence(o) || PyUnicode_Check(o)) {
     DType t = dtype_of_number(o);
     return so_far == DType::Undefined || so_far == t ? t : promote_types(so_far, t);
   }

@@ -1,0 +1,12 @@
+"""python -m mica script.py: run a program with torch meaning Mica."""
+
+import sys
+
+from mica import cli
+
+_COMMANDS = ("run", "demo", "version", "help")
+
+if __name__ == "__main__":
+    first = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    named = first in _COMMANDS or (first.startswith("-") and first != "-m")
+    cli.main(sys.argv[1:] if named else ["run", *sys.argv[1:]])

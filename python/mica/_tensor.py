@@ -1,0 +1,268 @@
+"""Tensor's methods that are said in Python: copies and pickles, storages, element-by-element functions."""
+
+import warnings
+
+from mica import _C
+from mica._C import Tensor
+from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
+from mica.functional import _split_method, unique, unique_consecutive
+from mica.storage import TypedStorage, UntypedStorage, _deepcopy_storage, storage_class
+
+_methods = {}
+
+
+def _method(function):
+    """Make the function a method of Tensor."""
+    name = function.__name__
+    _methods[name] = function
+    function.__qualname__ = f"Tensor.{name}"
+    return function
+
+
+# ---- storages
+
+
+@_method
+def storage(self):
+    """The tensor's storage, as numbers of its dtype."""
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+_methods["_typed_storage"] = storage
+
+
+@_method
+def storage_type(self):
+    """The class of the tensor's storage."""
+    return storage_class(self.dtype)
+
+
+_set_to_tensor = Tensor.set_
+
+
+@_method
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Make the tensor a view of a storage, or of another tensor's, in place."""
+    if source is None:
+        return _set_to_tensor(self)
+    if isinstance(source, Tensor) and size is None:
+        return _set_to_tensor(self, source)
+    if isinstance(source, (Tensor, TypedStorage)) and source.dtype != self.dtype:
+        if isinstance(source, Tensor):
+            raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+        raise RuntimeError(
+            f"Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 "
+            "'storage'"
+        )
+    untyped = source.untyped_storage() if isinstance(source, Tensor) else getattr(source, "_untyped_storage", source)
+    if not isinstance(untyped, UntypedStorage):
+        raise TypeError(
+            f"set_(): argument 'source' (position 1) must be a Tensor or a storage, not {type(source).__name__}"
+        )
+    if size is None:
+        size = (untyped.nbytes() // self.element_size(),)
+    elif isinstance(size, int):
+        size = (size,)
+    if isinstance(stride, int):
+        stride = (stride,)
+    return self._set_storage(untyped, storage_offset, size, stride or (None if size else ()))
+
+
+@_method
+def is_shared(self):
+    """Whether other processes can see the tensor's memory."""
+    return self.untyped_storage().is_shared()
+
+
+@_method
+def share_memory_(self):
+    """Move the tensor's storage to memory that other processes can see."""
+    self.untyped_storage().share_memory_()
+    return self
+
+
+@_method
+def pin_memory(self, device=None):
+    """The tensor in memory that a GPU reads directly."""
+    if not _C._device_count("cuda"):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    raise NotImplementedError("pin_memory: Mica does not pin memory yet; copies from ordinary memory work")
+
+
+@_method
+def record_stream(self, stream):
+    """Tell the allocator that another stream uses the tensor's memory."""
+    if not self.is_cuda:
+        raise NotImplementedError(
+            f"record_stream: only memory of a GPU is used by streams, the tensor is on {self.device}"
+        )
+
+
+# ---- copies and pickles
+
+
+@_method
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+            " If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001. Copy the values with x.detach().clone()."
+        )
+    if id(self) in memo:
+        return memo[id(self)]
+    from copy import deepcopy
+
+    grad_was_enabled = _C.is_grad_enabled()
+    _C._set_grad_enabled(False)
+    try:
+        if self.is_meta or self.is_conj() or self.is_neg() or (type(self) is not Tensor and self.data_ptr() == 0):
+            copy = self.clone()
+        else:
+            untyped = _deepcopy_storage(self.untyped_storage(), memo)
+            copy = self.new_empty([])._set_storage(untyped, self.storage_offset(), self.size(), self.stride())
+        if type(copy) is not type(self):
+            raise RuntimeError(
+                "The default implementation of __deepcopy__() for subclasses only works where new_empty() and clone() "
+                f"return another instance of the same subclass: {type(self).__name__} gave {type(copy).__name__}. "
+                "Implement them, or override __deepcopy__()."
+            )
+        copy.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            copy.grad = self.grad.__deepcopy__(memo)
+        memo[id(self)] = copy
+        state = _get_state(self)
+        if state:
+            _set_state(copy, deepcopy(state, memo))
+    finally:
+        _C._set_grad_enabled(grad_was_enabled)
+    return copy
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    state = _get_state(self)
+    if type(self) is Tensor and not state:
+        return _reduce_tensor(self)
+    function, arguments = _reduce_tensor(self)
+    return _rebuild_from_type_v2, (function, None if type(self) is Tensor else type(self), arguments, state)
+
+
+@_method
+def __setstate__(self, state):
+    _set_state(self, state)
+
+
+# ---- other constructors
+
+
+@_method
+def new(self, *args, **kwargs):
+    """A tensor of the same dtype and device, from sizes or data: the constructor of old."""
+    return _C._legacy_new(self.dtype, _C.device(kwargs.pop("device", self.device)), args)
+
+
+@_method
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+    """A tensor of the data, always a copy, of this tensor's dtype and device unless told otherwise."""
+    return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+# ---- element by element
+
+
+def _refuse_gradient(tensor, name):
+    if tensor.requires_grad:
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    if not tensor.is_cpu:
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+
+
+@_method
+def apply_(self, callable):
+    """Replace each element by what a Python function makes of it; slow."""
+    _refuse_gradient(self, "apply_")
+    values = [callable(value) for value in self.reshape(-1).tolist()]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+@_method
+def map_(self, tensor, callable):
+    """Replace each element by what a Python function makes of it and the other tensor's; slow."""
+    _refuse_gradient(self, "map_")
+    if tensor.requires_grad:
+        raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
+    return _mapped(self, callable, tensor)
+
+
+@_method
+def map2_(self, x, y, callable):
+    """Replace each element by what a Python function makes of it and those of two other tensors; slow."""
+    _refuse_gradient(self, "map2_")
+    return _mapped(self, callable, x, y)
+
+
+def _mapped(self, callable, *others):
+    columns = [each.expand(self.shape).reshape(-1).tolist() for each in (self, *others)]
+    values = [callable(*row) for row in zip(*columns, strict=True)]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+# ---- geometry
+
+
+@_method
+def dim_order(self, *, ambiguity_check=False):
+    """The dimensions from the outermost in memory to the innermost; ambiguity_check refuses where several would do."""
+    if ambiguity_check is not False:
+        formats = ambiguity_check if isinstance(ambiguity_check, list) else None
+        if formats is not None and not all(isinstance(each, _C.memory_format) for each in formats):
+            raise TypeError(
+                "The ambiguity_check argument must be a bool or a list of memory formats, not "
+                f"{type(ambiguity_check).__name__}"
+            )
+        if formats is None:
+            ambiguous = any(size <= 1 for size in self.shape) and self.dim() > 1
+        else:
+            ambiguous = sum(self.is_contiguous(memory_format=each) for each in formats) != 1
+        if ambiguous:
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
+    return _dim_order(self)
+
+
+_dim_order = Tensor.dim_order
+
+
+@_method
+def resize(self, *sizes):
+    """The tensor seen with other sizes of as many elements."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.reshape(*sizes)
+
+
+@_method
+def __dir__(self):
+    names = set(dir(type(self))) | set(self.__dict__)
+    if not self.is_cuda:
+        names.discard("__cuda_array_interface__")
+    return sorted(names)
+
+
+@_method
+def to_dense(self, dtype=None, *, masked_grad=True):
+    """The tensor in the dense layout, which it has."""
+    if dtype is not None and dtype != self.dtype:
+        return self.to(dtype)
+    return self
+
+
+_methods |= {"split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
+_split_method.__name__ = "split"
+
+for _name, _function in _methods.items():
+    setattr(Tensor, _name, _function)
+
+# Of the class, not of its instances alone: Tensor.__array_priority__ is a number.
+Tensor.__array_priority__ = 1000

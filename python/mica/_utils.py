@@ -1,0 +1,82 @@
+"""How pickled and deep-copied tensors are put together again. The names are torch's, for they stand in pickles."""
+
+from collections import OrderedDict
+
+from mica import _C
+
+
+def _rebuild_tensor(storage, storage_offset, size, stride):
+    tensor = _C.empty((0,), dtype=storage.dtype, device=storage._untyped_storage.device)
+    return tensor._set_storage(storage._untyped_storage, storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
+    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    tensor.requires_grad = requires_grad
+    return tensor
+
+
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    return _C.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    from mica.nn import Parameter
+
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """A tensor of a subclass, or with attributes of its own. No type stands for a plain tensor."""
+    made = func(*args)
+    if new_type is not None and type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    if hasattr(type(made), "__setstate__"):
+        made.__setstate__(state)
+    else:
+        _set_state(made, state)
+    return made
+
+
+def _get_state(obj):
+    """What an object carries beside the tensor: its dict, and its slots if it has any."""
+    import copyreg
+
+    if hasattr(type(obj), "__getstate__") and type(obj).__getstate__ is not object.__getstate__:
+        return obj.__getstate__()
+    slots = {name: getattr(obj, name) for name in copyreg._slotnames(type(obj)) if hasattr(obj, name)}
+    return (obj.__dict__, slots) if slots else obj.__dict__
+
+
+def _set_state(obj, state):
+    attributes, slots = state if isinstance(state, tuple) else (state, {})
+    for name, value in {**(attributes or {}), **(slots or {})}.items():
+        setattr(obj, name, value)
+
+
+def _reduce_tensor(tensor):
+    """The function and the arguments that make an equal tensor: over the same storage object."""
+    if tensor.device.type == "meta":
+        return _rebuild_meta_tensor_no_storage, (
+            tensor.dtype,
+            tuple(tensor.size()),
+            tensor.stride(),
+            tensor.requires_grad,
+        )
+    if tensor.is_conj() or tensor.is_neg():
+        requires_grad = tensor.requires_grad
+        tensor = tensor.detach().resolve_conj().resolve_neg().requires_grad_(requires_grad)
+    return _rebuild_tensor_v2, (
+        tensor.storage(),
+        tensor.storage_offset(),
+        tuple(tensor.size()),
+        tensor.stride(),
+        tensor.requires_grad,
+        OrderedDict(),
+    )
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
+    _set_state(parameter, state)
+    return parameter

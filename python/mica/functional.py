@@ -1,0 +1,227 @@
+"""Functions whose arguments only Python can take apart: several tensors in a row, optional results, subscript lists."""
+
+import functools
+
+from mica import _C
+
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "chain_matmul",
+    "einsum",
+    "histogramdd",
+    "meshgrid",
+    "nonzero",
+    "split",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+]
+
+
+def _overridable(function):
+    """The function, after asking arguments that have a __torch_function__ of their own."""
+
+    @functools.wraps(function)
+    def overridable(*args, **kwargs):
+        candidates = args
+        if args and isinstance(args[0], (list, tuple)):
+            candidates = args[0]
+        elif len(args) == 2 and isinstance(args[1], (list, tuple)):  # einsum(equation, operands)
+            candidates = args[1]
+        if _C._has_torch_function(candidates):
+            return _C._handle_torch_function(overridable, candidates, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return overridable
+
+
+def _listed(tensors):
+    """The tensors of f(a, b) and of f([a, b])."""
+    return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+
+
+@_overridable
+def broadcast_tensors(*tensors):
+    """The tensors expanded to the shape that they broadcast to."""
+    return _C._broadcast_tensors(_listed(tensors))
+
+
+def broadcast_shapes(*shapes):
+    """The shape that tensors of the given shapes broadcast to."""
+    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    result = [1] * max((len(shape) for shape in shapes), default=0)
+    for position, shape in enumerate(shapes):
+        for dim in range(-1, -1 - len(shape), -1):
+            if shape[dim] < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            if shape[dim] in (1, result[dim]):
+                continue
+            if result[dim] != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {shape[dim]} at {dim}! Mismatching argument at "
+                    f"index {position} had {shape}; but expected shape should be broadcastable to {result}"
+                )
+            result[dim] = shape[dim]
+    return _C.Size(result)
+
+
+@_overridable
+def split(tensor, split_size_or_sections, dim=0):
+    """Views of equal size along a dimension, the last one smaller if need be; or of the sizes listed."""
+    return tensor.split(split_size_or_sections, dim)
+
+
+def _split_method(self, split_size, dim=0):
+    if isinstance(split_size, _C.Tensor):
+        split_size = int(split_size)
+    return (
+        _C.split(self, split_size, dim) if isinstance(split_size, int) else _C.split_with_sizes(self, split_size, dim)
+    )
+
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def _subscript(n):
+    if n is Ellipsis:
+        return "..."
+    if not 0 <= n < len(_LETTERS):
+        raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
+    return _LETTERS[n]
+
+
+@_overridable
+def einsum(*args):
+    """A sum of products over the subscripts that the result lacks: "ij,jk->ik" is a matrix product.
+
+    Beside an equation and its operands it takes operands each followed by the list of its subscripts, and after the
+    last pair the list of the result's.
+    """
+    if len(args) < 2:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
+        )
+    if isinstance(args[0], _C.Tensor):
+        equation = ",".join("".join(map(_subscript, subscripts)) for subscripts in args[1::2])
+        if len(args) % 2:
+            equation += "->" + "".join(map(_subscript, args[-1]))
+        return _C._einsum(equation, list(args[: len(args) // 2 * 2 : 2]))
+    equation, *operands = args
+    return _C._einsum(equation, list(_listed(operands)))
+
+
+@_overridable
+def meshgrid(*tensors, indexing=None):
+    """Grids of coordinates: each one-dimensional tensor expanded over the dimensions of the others."""
+    if indexing is None:
+        _warn_meshgrid()
+    return _C._meshgrid(_listed(tensors), indexing=indexing or "ij")
+
+
+def _warn_meshgrid(warned=[]):  # noqa: B006 - the list remembers that the program was told once
+    if not warned:
+        import warnings
+
+        warned.append(True)
+        warnings.warn(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=3
+        )
+
+
+@_overridable
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct elements, or slices along a dimension; on request where each came, and how often."""
+    if dim is None:
+        values, inverse, counts = _C._unique2(input, sorted, return_inverse, return_counts)
+    else:
+        values, inverse, counts = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+@_overridable
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """The elements, or slices along a dimension, without the repetitions that follow one another."""
+    values, inverse, counts = _C._unique_consecutive(input, return_inverse, return_counts, dim)
+    return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+def _chosen(values, inverse, counts, return_inverse, return_counts):
+    chosen = (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+    return chosen if len(chosen) > 1 else values
+
+
+@_overridable
+def tensordot(a, b, dims=2, out=None):
+    """The product of two tensors summed over dimensions: the last of one with the first of the other, or those listed."""
+    if isinstance(dims, _C.Tensor):
+        dims = dims.tolist() if dims.numel() > 1 else int(dims)
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims = (list(range(-dims, 0)), list(range(dims)))
+    elif not isinstance(dims, (tuple, list)):
+        raise RuntimeError(f"tensordot expects dims to be int or two lists of int, but got dims={dims}")
+    dims_a, dims_b = ([each] if isinstance(each, int) else list(each) for each in dims)
+    return _C._tensordot(a, b, dims_a, dims_b) if out is None else _C._tensordot(a, b, dims_a, dims_b, out=out)
+
+
+@_overridable
+def cartesian_prod(*tensors):
+    """All combinations of one element from each tensor, one to a row."""
+    return _C._cartesian_prod(_listed(tensors))
+
+
+@_overridable
+def block_diag(*tensors):
+    """A matrix with the given ones along its diagonal and zeros elsewhere."""
+    return _C._block_diag([each if isinstance(each, _C.Tensor) else _C.tensor(each) for each in tensors])
+
+
+@_overridable
+def chain_matmul(*matrices, out=None):
+    """The product of several matrices, in the cheapest order."""
+    return _C._chain_matmul(_listed(matrices)) if out is None else _C._chain_matmul(_listed(matrices), out=out)
+
+
+def _at_least(function, tensors):
+    if len(tensors) == 1 and not isinstance(tensors[0], (list, tuple)):
+        return function(tensors[0])
+    return tuple(map(function, _listed(tensors)))
+
+
+@_overridable
+def atleast_1d(*tensors):
+    """Each tensor with at least one dimension."""
+    return _at_least(_C._atleast_1d, tensors)
+
+
+@_overridable
+def atleast_2d(*tensors):
+    """Each tensor with at least two dimensions."""
+    return _at_least(_C._atleast_2d, tensors)
+
+
+@_overridable
+def atleast_3d(*tensors):
+    """Each tensor with at least three dimensions."""
+    return _at_least(_C._atleast_3d, tensors)
+
+
+@_overridable
+def histogramdd(input, bins, *, range=None, weight=None, density=False):
+    """A histogram in as many dimensions as the input's rows have numbers, and the edges of its bins."""
+    if isinstance(bins, int):
+        bins = [bins] * input.size(-1)
+    return _C._histogramdd(input, bins, range=range, weight=weight, density=density)
+
+
+nonzero = _C.nonzero = getattr(_C, "_nonzero", _C.nonzero)

@@ -1,0 +1,56 @@
+// Settings of the process and of its threads that have no home with an operation.
+#include "entry.h"
+#include "foreign_memory.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace mica::python {
+
+// Whether numbers too small to be normal count as zero in this thread; false where the processor cannot.
+static bool flush_denormals(bool on) {
+#if defined(__x86_64__)
+  constexpr unsigned kFlushResults = 0x8000, kFlushOperands = 0x0040;
+  const unsigned both = kFlushResults | kFlushOperands;
+  _mm_setcsr(on ? _mm_getcsr() | both : _mm_getcsr() & ~both);
+  return true;
+#elif defined(__aarch64__)
+  constexpr uint64_t kFlush = 1u << 24;
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  control = on ? control | kFlush : control & ~kFlush;
+  asm volatile("msr fpcr, %0" ::"r"(control));
+  return true;
+#else
+  return !on;
+#endif
+}
+
+static PyObject* set_flush_denormal(PyObject*, PyObject* mode) {
+  if (!PyBool_Check(mode))
+    return PyErr_Format(PyExc_TypeError, "set_flush_denormal expects a bool, but got %s", Py_TYPE(mode)->tp_name);
+  return PyBool_FromLong(flush_denormals(mode == Py_True));
+}
+
+static PyObject* is_nonzero(PyObject*, PyObject* input) {
+  if (!is_tensor(input))
+    return PyErr_Format(PyExc_TypeError, "is_nonzero(): argument 'input' (position 1) must be Tensor, not %s",
+                        Py_TYPE(input)->tp_name);
+  const int truth = PyObject_IsTrue(input);
+  return truth < 0 ? nullptr : PyBool_FromLong(truth);
+}
+
+bool add_settings(PyObject* module) {
+  static PyMethodDef functions[] = {
+      {"set_flush_denormal", set_flush_denormal, METH_O,
+       "Treats numbers too small to be normal as zero in this thread; returns whether the processor can."},
+      {"is_nonzero", is_nonzero, METH_O, "Whether the single element of a tensor is not zero."},
+      {}};
+  static PyMethodDef methods[] = {{"is_nonzero", [](PyObject* self, PyObject*) { return is_nonzero(nullptr, self); },
+                                   METH_NOARGS, "Whether the single element is not zero."},
+                                  {}};
+  return PyModule_AddFunctions(module, functions) == 0 && add_tensor_methods(methods);
+}
+
+}  // namespace mica::python
