@@ -5,51 +5,16 @@ Little is imported with the package; the rest comes when a program asks for it.
 
 import importlib as _importlib
 
-from mica import _C, random, storage
+from mica import _C, _einops, _tensor, random, storage  # noqa: F401 - _tensor gives Tensor its methods
 from mica._C import *  # noqa: F403
 from mica._legacy_types import TYPES as _tensor_types
-from mica._settings import (
-    are_deterministic_algorithms_enabled,
-    compiled_with_cxx11_abi,
-    get_deterministic_debug_mode,
-    get_float32_matmul_precision,
-    get_num_interop_threads,
-    is_deterministic_algorithms_warn_only_enabled,
-    is_warn_always_enabled,
-    set_default_tensor_type,
-    set_deterministic_debug_mode,
-    set_float32_matmul_precision,
-    set_num_interop_threads,
-    set_warn_always,
-    typename,
-    use_deterministic_algorithms,
-)
-from mica.functional import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    block_diag,
-    broadcast_shapes,
-    broadcast_tensors,
-    cartesian_prod,
-    chain_matmul,
-    einsum,
-    histogramdd,
-    meshgrid,
-    nonzero,
-    split,
-    tensordot,
-    unique,
-    unique_consecutive,
-)
-from mica.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from mica.storage import TypedStorage, UntypedStorage, is_storage
-from mica.version import __version__
-
-from mica import _einops, _tensor  # isort: skip - they give Tensor its methods, and einops its backend
+from mica._settings import *  # noqa: F403
+from mica.functional import *  # noqa: F403
+from mica.random import *  # noqa: F403
+from mica.storage import *  # noqa: F403
+from mica.version import __version__  # noqa: F401
 
 globals().update(_tensor_types)
-globals().update(storage._CLASSES)
 
 # Names that arrive with their module when they are first used.
 _LAZY = {

@@ -16,7 +16,7 @@ _NAMES = {
 }
 
 
-class tensortype(type):  # noqa: N801 - torch's name
+class tensortype(type):
     """The type of the tensor types: they have instances, but no object is made of them."""
 
     def __instancecheck__(cls, instance):

@@ -4,6 +4,23 @@ import warnings
 
 from mica import _C
 
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "compiled_with_cxx11_abi",
+    "get_deterministic_debug_mode",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
+    "set_default_tensor_type",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_num_interop_threads",
+    "set_warn_always",
+    "typename",
+    "use_deterministic_algorithms",
+]
+
 _deterministic = False
 _warn_only = False
 _fill_uninitialized_memory = True

@@ -176,13 +176,13 @@ def timings():
     rows.append(("exp(a), 1 million", lambda: mica.exp(a), lambda: np.exp(an)))
     rows.append(("a.sum(), 1 million", lambda: a.sum(), lambda: an.sum()))
     rows.append(("sort(a), 1 million", lambda: mica.sort(a), lambda: np.sort(an)))
-    rows.append(("m @ n, 512 × 512", lambda: m @ n, lambda: mn @ nn))
+    rows.append(("m @ n, 512 by 512", lambda: m @ n, lambda: mn @ nn))
     rows.append(("small + small, 4", lambda: small + small, lambda: smalln + smalln))
     print(paint.dim(f"     {'':22s}{'mica':>12s}{'numpy':>14s}"))
     for name, ours, theirs in rows:
         mine, other = fastest(ours), fastest(theirs)
         ratio = other / mine
-        shown = f"{ratio:6.1f} ×"
+        shown = f"{ratio:6.1f} x"
         print(
             f"     {name:22s}{readable(mine):>12s}{readable(other):>14s}  {paint.good(shown) if ratio >= 1 else shown}"
         )

@@ -2,6 +2,8 @@
 
 from mica._C import _seed_devices, default_generator
 
+__all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
 
 def manual_seed(seed):
     """Start the default stream of every device from this seed; returns the CPU's generator."""

@@ -3,7 +3,7 @@
 from mica import _C
 from mica._C import UntypedStorage
 
-__all__ = ["TypedStorage", "UntypedStorage"]
+__all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
 
 def _checked_index(index, size):
