@@ -126,8 +126,8 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
   if (self.numel() > 0 && !self.is_meta()) {
     const Tensor plain = plain_index(self, self.device());
     const int64_t lowest = plain.min().item().to_int(), highest = plain.max().item().to_int();
-    MICA_CHECK(lowest >= 0, "Class values must be non-negative, but got ", lowest);
-    MICA_CHECK(num_classes < 0 || highest < num_classes, "Class values must be smaller than num_classes: got ", highest,
+    MICA_CHECK(lowest >= 0, "Class values must be non-negative. Got ", lowest);
+    MICA_CHECK(num_classes < 0 || highest < num_classes, "Class values must be smaller than num_classes. Got ", highest,
                " for ", num_classes, " classes");
     if (num_classes < 0) classes = highest + 1;
   }

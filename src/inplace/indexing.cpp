@@ -36,7 +36,7 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
     check_mask_shape(self, *mask, 0);
     const Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
     if (values.numel() == 1) {
-      self.masked_fill_(*mask, values.view({}));
+      self.masked_fill_(*mask, values.view(IntArrayRef()));
     } else {
       const int64_t count = NonzeroCount("index_put_", *mask).total;
       MICA_CHECK(values.numel() == count, "shape mismatch: value tensor of shape ", given.sizes(),

@@ -188,6 +188,17 @@ std::vector<const TensorView*> AdvancedIndex::views() const {
   return result;
 }
 
+namespace {
+
+// torch converts nothing into the out= of these operations.
+void check_out_dtype(const char* op, const Out& out, DType dtype) {
+  const auto given = out.given_dtype();
+  MICA_CHECK(!given || *given == dtype, op, "(): Expected out tensor to have dtype ", dtype, ", but got ",
+             given.value_or(dtype), " instead");
+}
+
+}  // namespace
+
 namespace shapes {
 
 void index(Out& out, const Tensor& self, TensorList indices) {
@@ -209,6 +220,7 @@ void masked_select(Out& out, const Tensor& self, const Tensor& mask) {
   MICA_CHECK(mask.dtype() == DType::Bool, "masked_select: expected BoolTensor for mask, but got ", mask.dtype());
   const DimVector sizes = broadcast_sizes(self.sizes(), mask.sizes());
   const Tensor where = mask.expand(sizes).contiguous(), from = self.expand(sizes).contiguous();
+  check_out_dtype("masked_select", out, self.dtype());
   const NonzeroCount count("masked_select", where);
   const Tensor& result = out.set({count.total}, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
@@ -218,6 +230,7 @@ void masked_select(Out& out, const Tensor& self, const Tensor& mask) {
 }
 
 void nonzero(Out& out, const Tensor& self) {
+  check_out_dtype("nonzero", out, DType::Int64);
   const NonzeroCount count("nonzero", self);
   const Tensor& result = out.set({count.total, self.dim()}, DType::Int64, self.device(), {1, count.total});
   if (out.needs_kernel())
@@ -227,6 +240,7 @@ void nonzero(Out& out, const Tensor& self) {
 // ---- slices and elements of a dimension
 
 void index_select(Out& out, const Tensor& self, int64_t dim, const Tensor& index) {
+  check_out_dtype("index_select", out, self.dtype());
   MICA_CHECK_KIND(index.dim() <= 1, Index, "index_select(): Index is supposed to be a vector, but got ", index.dim(),
                   " dimensions");
   MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64,
@@ -247,6 +261,7 @@ void index_select(Out& out, const Tensor& self, int64_t dim, const Tensor& index
 }
 
 void gather(Out& out, const Tensor& self, int64_t dim, const Tensor& index, bool) {
+  check_out_dtype("gather", out, self.dtype());
   const int64_t d = wrap_dim(dim, self.dim());
   MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64,
              "gather(): Expected dtype int32/int64 for index, but got ", index.dtype());
@@ -273,6 +288,7 @@ void gather(Out& out, const Tensor& self, int64_t dim, const Tensor& index, bool
 }
 
 void take(Out& out, const Tensor& self, const Tensor& index) {
+  check_out_dtype("take", out, self.dtype());
   MICA_CHECK(index.dtype() == DType::Int64, "take(): Expected a long tensor for index, but got ",
              info(index.dtype()).legacy);
   MICA_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index, "take(): tried to take from an empty tensor");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/index/rows.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
 
@@ -23,17 +24,6 @@ struct Accumulator<Half> {
 template <>
 struct Accumulator<BFloat16> {
   using type = float;
-};
-
-// The positions of every row, in their order: those of row r are order[begin[r]] to order[begin[r + 1]].
-struct PositionsByRow {
-  PositionsByRow(const int64_t* indices, int64_t count, int64_t rows) : begin(rows + 1, 0), order(count) {
-    for (int64_t p = 0; p < count; ++p) ++begin[indices[p] + 1];
-    for (int64_t r = 0; r < rows; ++r) begin[r + 1] += begin[r];
-    std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-    for (int64_t p = 0; p < count; ++p) order[next[indices[p]]++] = p;
-  }
-  std::vector<int64_t> begin, order;
 };
 
 void embedding_dense_backward_kernel(const TensorView& out, const TensorView& grad, const TensorView& indices,
@@ -65,13 +55,7 @@ void embedding_dense_backward_kernel(const TensorView& out, const TensorView& gr
     // Parts of about equally many positions, not rows.
     const int64_t parts = count * width < 65536 ? 1 : get_num_threads();
     parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
-      auto row_at = [&](int64_t part) {
-        if (part == parts) return rows;
-        return static_cast<int64_t>(
-            std::lower_bound(positions.begin.begin(), positions.begin.end(), count * part / parts) -
-            positions.begin.begin());
-      };
-      add_rows(std::min(row_at(begin), rows), row_at(end));
+      add_rows(positions.row_at(begin, parts), positions.row_at(end, parts));
     });
   });
 }

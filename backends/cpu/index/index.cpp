@@ -1,6 +1,4 @@
 // index, index_put, index_select, index_add: rows at the places that indices name.
-#include <memory>
-
 #include "backends/cpu/index/rows.h"
 #include "backends/cpu/register.h"
 
@@ -17,14 +15,12 @@ void index_kernel(const TensorView& out, const TensorView& self, int64_t first, 
 void index_put_kernel(const TensorView& self, int64_t first, TensorViewList indices, const TensorView& values,
                       bool accumulate) {
   const IndexedDims dims(self, first, indices);
-  const std::unique_ptr<int64_t[]> offsets(new int64_t[dims.positions]);
-  dims.offsets(0, dims.positions, offsets.get());
   const RowMove move(self, values, first, static_cast<int64_t>(indices.size()), indices[0]->ndim);
   if (accumulate) {
     const RowAdder adder("index_put", self.dtype, Scalar(1));
-    move.write(offsets.get(), adder.loop, adder.alpha);
+    move.write(dims, adder.loop, adder.alpha);
   } else {
-    move.write(offsets.get(), row_writer(element_size(self.dtype)), nullptr);
+    move.write(dims, row_writer(element_size(self.dtype)), nullptr);
   }
 }
 
@@ -37,10 +33,8 @@ void index_add_kernel(const TensorView& self, int64_t dim, const TensorView& ind
                       Scalar alpha) {
   const TensorView* indices[] = {&index};
   const IndexedDims dims(self, dim, TensorViewList(indices));
-  const std::unique_ptr<int64_t[]> offsets(new int64_t[dims.positions]);
-  dims.offsets(0, dims.positions, offsets.get());
   const RowAdder adder("index_add", self.dtype, alpha);
-  RowMove(self, source, dim, 1, 1).write(offsets.get(), adder.loop, adder.alpha);
+  RowMove(self, source, dim, 1, 1).write(dims, adder.loop, adder.alpha);
 }
 
 MICA_REGISTER_CPU(index, index_kernel);

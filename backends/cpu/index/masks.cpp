@@ -20,11 +20,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Packs the elements of [from, from + n) where mask holds into [to, end): as many as fit are known to come.
 template <class T>
 HWY_ATTR void pack_scalar(const T* from, const uint8_t* mask, int64_t n, T* to, T* end) {
-  int64_t i = 0;
-  // An element is always written and only counted if it is wanted, while there is room for it.
-  for (; i < n && to < end; ++i) {
-    *to = from[i];
-    to += mask[i] != 0;
+  for (int64_t i = 0; i < n && to < end;) {
+    uint64_t eight = 1;
+    if (i + 8 <= n) std::memcpy(&eight, mask + i, 8);
+    const int64_t stop = !eight ? i : i + 8 < n ? i + 8 : n;
+    // An element is always written and only counted if it is wanted, while there is room for it.
+    for (int64_t k = i; k < stop && to < end; ++k) {
+      *to = from[k];
+      to += mask[k] != 0;
+    }
+    i = !eight ? i + 8 : stop;
   }
 }
 
@@ -42,6 +47,7 @@ HWY_ATTR void pack(const T* from, const uint8_t* mask, int64_t n, T* to, T* end)
       hn::StoreMaskBits(d8, hn::Ne(hn::LoadU(d8, mask), hn::Zero(d8)), bits);
       uint64_t word;
       std::memcpy(&word, bits, 8);
+      if (!word) continue;
       for (int64_t k = 0; k < bytes; k += lanes) {
         alignas(8) uint8_t part[8];
         const uint64_t shifted = word >> k;

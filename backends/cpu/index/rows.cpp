@@ -158,30 +158,85 @@ void RowMove::read(const IndexedDims& dims, RowLoop loop) const {
   });
 }
 
-void RowMove::write(const int64_t* offsets, RowLoop loop, const void* context) const {
+// ---- writing
+
+PositionsByRow::PositionsByRow(const int64_t* rows, int64_t count, int64_t num_rows)
+    : begin(num_rows + 1, 0), order(count) {
+  auto wrapped = [&](int64_t p) { return rows[p] < 0 ? rows[p] + num_rows : rows[p]; };
+  for (int64_t p = 0; p < count; ++p) ++begin[wrapped(p) + 1];
+  for (int64_t r = 0; r < num_rows; ++r) {
+    largest = std::max(largest, begin[r + 1]);
+    begin[r + 1] += begin[r];
+  }
+  std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+  for (int64_t p = 0; p < count; ++p) order[next[wrapped(p)]++] = p;
+}
+
+int64_t PositionsByRow::row_at(int64_t part, int64_t parts) const {
+  const auto rows = static_cast<int64_t>(begin.size()) - 1;
+  if (part == parts) return rows;
+  const auto count = static_cast<int64_t>(order.size());
+  return std::min(rows, std::lower_bound(begin.begin(), begin.end(), count * part / parts) - begin.begin());
+}
+
+void RowMove::write_slices(const int64_t* offsets, RowLoop loop, const void* context, int64_t begin,
+                           int64_t end) const {
+  for (int64_t o = begin; o < end; ++o) {
+    RowBlock b = block(o);
+    b.offsets = offsets;
+    loop(b, context);
+  }
+}
+
+void RowMove::write(const IndexedDims& dims, RowLoop loop, const void* context) const {
+  const std::unique_ptr<int64_t[]> offsets(new int64_t[positions_]);
+  dims.offsets(0, positions_, offsets.get());
   if (work() == 0) return;
   const int threads = work() < 2 * kGrain ? 1 : get_num_threads();
-  auto write_slices = [&](const RowMove& move, int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      RowBlock b = move.block(o);
-      b.offsets = offsets;
+  if (threads == 1) return write_slices(offsets.get(), loop, context, 0, outer_count_);
+  if (outer_count_ >= threads) {
+    return parallel_for(0, outer_count_, 1,
+                        [&](int64_t begin, int64_t end) { write_slices(offsets.get(), loop, context, begin, end); });
+  }
+  const bool wide = run_.size * std::min<int64_t>(std::abs(run_.table), 64) >= kColumnBytes * threads;
+  if (wide && !write_grouped(dims, offsets.get(), loop, context)) write_columns(offsets.get(), loop, context);
+  if (!wide) write_owned(offsets.get(), loop, context);
+}
+
+// Rows that are named several times are written several times in a row, while they are in the cache. Every thread gets
+// the rows of about equally many positions; false if one row has too many for that.
+bool RowMove::write_grouped(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, const void* context) const {
+  if (dims.dims.size() != 1 || dims.dims[0].size > 8 * positions_) return false;
+  const PositionsByRow groups(dims.dims[0].index, positions_, dims.dims[0].size);
+  const int threads = get_num_threads();
+  if (groups.largest > positions_ / (2 * threads)) return false;
+  std::vector<int64_t> places(positions_), sources(positions_);
+  for (int64_t k = 0; k < positions_; ++k) {
+    places[k] = offsets[groups.order[k]];
+    sources[k] = row_offset(groups.order[k]);
+  }
+  parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    const int64_t first = groups.begin[groups.row_at(begin, threads)], last = groups.begin[groups.row_at(end, threads)];
+    for (int64_t o = 0; o < outer_count_; ++o) {
+      RowBlock b = block(o);
+      b.offsets = places.data() + first;
+      b.row_offsets = sources.data() + first;
+      b.count = last - first;
       loop(b, context);
     }
-  };
-  if (threads == 1) return write_slices(*this, 0, outer_count_);
-  if (outer_count_ >= threads) {
-    return parallel_for(0, outer_count_, 1, [&](int64_t begin, int64_t end) { write_slices(*this, begin, end); });
-  }
-  if (run_.size * std::min<int64_t>(std::abs(run_.table), 64) < kColumnBytes * threads)
-    return write_owned(offsets, loop, context);
-  // Parts of a row begin where a cache line does, counted from the row's begin.
+  });
+  return true;
+}
+
+// Every thread writes a part of each row, beginning where a cache line would if the row did.
+void RowMove::write_columns(const int64_t* offsets, RowLoop loop, const void* context) const {
   constexpr int64_t kLine = 64;
   parallel_for(0, (run_.size + kLine - 1) / kLine, 1, [&](int64_t begin, int64_t end) {
     RowMove part(*this);
     part.run_.size = std::min(end * kLine, run_.size) - begin * kLine;
     part.table_ += begin * kLine * run_.table;
     part.rows_ += begin * kLine * run_.rows;
-    write_slices(part, 0, outer_count_);
+    part.write_slices(offsets, loop, context, 0, outer_count_);
   });
 }
 
@@ -196,22 +251,17 @@ void RowMove::write_owned(const int64_t* offsets, RowLoop loop, const void* cont
     int64_t places[kBlock], sources[kBlock];
     for (int64_t o = 0; o < outer_count_; ++o) {
       RowBlock b = block(o);
-      const int64_t* row_offsets = b.row_offsets;
       b.offsets = places;
       b.row_offsets = sources;
-      int64_t count = 0;
-      auto flush = [&] {
-        b.count = count;
+      for (int64_t first = 0; first < positions_; first += kBlock) {
+        b.count = 0;
+        for (int64_t p = first; p < std::min(first + kBlock, positions_); ++p) {
+          places[b.count] = offsets[p];
+          sources[b.count] = row_offset(p);
+          b.count += offsets[p] >= from && offsets[p] < to;
+        }
         loop(b, context);
-        count = 0;
-      };
-      for (int64_t p = 0; p < positions_; ++p) {
-        if (offsets[p] < from || offsets[p] >= to) continue;
-        places[count] = offsets[p];
-        sources[count] = row_offsets ? row_offsets[p] : p * row_stride_;
-        if (++count == kBlock) flush();
       }
-      flush();
     }
   });
 }

@@ -50,8 +50,9 @@ class RowMove {
 
   // The loop gets every position of every outer slice once, on any thread.
   void read(const IndexedDims& dims, RowLoop loop) const;
-  // The same, but positions with equal offsets get to one thread, in their order.
-  void write(const int64_t* offsets, RowLoop loop, const void* context) const;
+  // The same, but positions with equal offsets get to one thread, in their order. All indices are checked before the
+  // first call.
+  void write(const IndexedDims& dims, RowLoop loop, const void* context) const;
 
  private:
   struct Loop {
@@ -60,6 +61,10 @@ class RowMove {
   int64_t work() const { return outer_count_ * positions_ * run_.size; }
   RowBlock block(int64_t outer) const;
   void read_range(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, int64_t begin, int64_t end) const;
+  int64_t row_offset(int64_t p) const { return row_offsets_.empty() ? p * row_stride_ : row_offsets_[p]; }
+  void write_slices(const int64_t* offsets, RowLoop loop, const void* context, int64_t begin, int64_t end) const;
+  bool write_grouped(const IndexedDims& dims, const int64_t* offsets, RowLoop loop, const void* context) const;
+  void write_columns(const int64_t* offsets, RowLoop loop, const void* context) const;
   void write_owned(const int64_t* offsets, RowLoop loop, const void* context) const;
 
   char* table_;
@@ -70,6 +75,16 @@ class RowMove {
   int64_t positions_ = 1;
   int64_t row_stride_ = 0;
   std::vector<int64_t> row_offsets_;  // where no single stride leads through the positions
+};
+
+// Positions sorted by the row that they name, those of one row in their order: order[begin[r]] to order[begin[r + 1]].
+struct PositionsByRow {
+  PositionsByRow(const int64_t* rows, int64_t count, int64_t num_rows);  // a negative row counts from the end
+  // The first row such that `part` of `parts` equal parts of the positions come before it.
+  int64_t row_at(int64_t part, int64_t parts) const;
+
+  std::vector<int64_t> begin, order;
+  int64_t largest = 0;  // how many positions the most named row has
 };
 
 // Loops for elements of a given size: rows <- table and table <- rows.

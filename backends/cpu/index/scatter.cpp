@@ -68,48 +68,66 @@ struct Smallest {
   }
 };
 
-// Elements whose index lies in [low, low + span).
 template <class T, class F>
-void scatter_run(const ElementRun& r, int64_t low, uint64_t span) {
+void scatter_run(const ElementRun& r) {
   const F combine;
   auto* source = reinterpret_cast<const T*>(r.dense);
   auto* table = reinterpret_cast<T*>(r.table);
   for (int64_t j = 0; j < r.count; ++j) {
-    const int64_t i = r.index[j * r.index_stride];
-    if (static_cast<uint64_t>(i) - static_cast<uint64_t>(low) >= span) continue;
-    T& to = table[i * r.dim_stride + j * r.table_stride];
+    T& to = table[r.index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
     to = combine(to, source[j * r.dense_stride]);
   }
 }
 
-using RunLoop = void (*)(const ElementRun&, int64_t low, uint64_t span);
+// Only the elements whose index lies in [low, low + span).
+template <class T, class F>
+void scatter_some(const ElementRun& r, int64_t low, uint64_t span) {
+  const F combine;
+  auto* source = reinterpret_cast<const T*>(r.dense);
+  auto* table = reinterpret_cast<T*>(r.table);
+  constexpr int64_t kBlock = 1024;
+  int64_t chosen[kBlock];
+  for (int64_t begin = 0; begin < r.count; begin += kBlock) {
+    // Which ones they are is not predictable, so that they are listed without a branch.
+    int64_t count = 0;
+    for (int64_t j = begin; j < begin + kBlock && j < r.count; ++j) {
+      chosen[count] = j;
+      count += static_cast<uint64_t>(r.index[j * r.index_stride]) - static_cast<uint64_t>(low) < span;
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t j = chosen[k];
+      T& to = table[r.index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
+      to = combine(to, source[j * r.dense_stride]);
+    }
+  }
+}
 
-RunLoop loop_for(DType dtype, std::string_view reduce) {
-  if (reduce.empty())
-    return visit_element_size(element_size(dtype), []<class T>(Tag<T>) -> RunLoop { return scatter_run<T, Set>; });
-  RunLoop loop = nullptr;
-  if (reduce == "sum") visit_number_bool("scatter_add", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Sum>; });
-  if (reduce == "prod")
-    visit_number_bool("scatter_prod", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Product>; });
-  if (reduce == "amax")
-    visit_real_bool("scatter_amax", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Largest>; });
-  if (reduce == "amin")
-    visit_real_bool("scatter_amin", dtype, [&]<class T>(Tag<T>) { loop = scatter_run<T, Smallest>; });
-  MICA_CHECK(loop, "scatter: no such reduction: ", reduce);
-  return loop;
+struct Loops {
+  void (*all)(const ElementRun&) = nullptr;
+  void (*some)(const ElementRun&, int64_t low, uint64_t span) = nullptr;
+};
+template <class T, class F>
+constexpr Loops kLoops{scatter_run<T, F>, scatter_some<T, F>};
+
+Loops loops_for(DType dtype, std::string_view reduce) {
+  if (reduce.empty()) return visit_element_size(element_size(dtype), []<class T>(Tag<T>) { return kLoops<T, Set>; });
+  Loops loops;
+  if (reduce == "sum") visit_number_bool("scatter_add", dtype, [&]<class T>(Tag<T>) { loops = kLoops<T, Sum>; });
+  if (reduce == "prod") visit_number_bool("scatter_prod", dtype, [&]<class T>(Tag<T>) { loops = kLoops<T, Product>; });
+  if (reduce == "amax") visit_real_bool("scatter_amax", dtype, [&]<class T>(Tag<T>) { loops = kLoops<T, Largest>; });
+  if (reduce == "amin") visit_real_bool("scatter_amin", dtype, [&]<class T>(Tag<T>) { loops = kLoops<T, Smallest>; });
+  MICA_CHECK(loops.all, "scatter: no such reduction: ", reduce);
+  return loops;
 }
 
 void scatter_kernel(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& src,
                     std::string_view reduce) {
   const ElementNest nest(self, dim, index, src);
-  const RunLoop loop = loop_for(self.dtype, reduce);
+  const Loops loops = loops_for(self.dtype, reduce);
   constexpr int64_t kGrain = 16384;
   const int threads = nest.numel < 2 * kGrain ? 1 : get_num_threads();
-  auto run = [&](const ElementNest& n, int64_t low, int64_t high) {
-    n.for_range(0, n.numel,
-                [&](const ElementRun& r) { loop(r, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low)); });
-  };
-  if (threads == 1) return run(nest, 0, nest.dim_size);
+  auto run = [&](const ElementNest& n) { n.for_range(0, n.numel, loops.all); };
+  if (threads == 1) return run(nest);
   // Lines along `dim` are independent of each other: the longest other dimension is split. Where there is none, the
   // places are.
   size_t widest = nest.loops.size();
@@ -118,10 +136,11 @@ void scatter_kernel(const TensorView& self, int64_t dim, const TensorView& index
       widest = k;
   if (widest < nest.loops.size() && nest.loops[widest].size >= threads) {
     return parallel_for(0, nest.loops[widest].size, 1,
-                        [&](int64_t begin, int64_t end) { run(nest.part(widest, begin, end), 0, nest.dim_size); });
+                        [&](int64_t begin, int64_t end) { run(nest.part(widest, begin, end)); });
   }
   parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    run(nest, nest.dim_size * begin / threads, nest.dim_size * end / threads);
+    const int64_t low = nest.dim_size * begin / threads, high = nest.dim_size * end / threads;
+    nest.for_range(0, nest.numel, [&](const ElementRun& r) { loops.some(r, low, static_cast<uint64_t>(high - low)); });
   });
 }
 
