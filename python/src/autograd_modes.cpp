@@ -109,6 +109,9 @@ static PyObject* queue_callback(PyObject*, PyObject* callback) try {
 static PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromLongLong(autograd::current_graph_task());
 }
+static PyObject* current_graph_task_keeps_graph(PyObject*, PyObject*) {
+  return PyBool_FromLong(autograd::current_graph_task_keeps_graph());
+}
 static PyObject* current_autograd_node(PyObject*, PyObject*) { return node_object(autograd::current_node()); }
 
 static PyObject* increment_version(PyObject*, PyObject* tensor) try {
@@ -141,6 +144,7 @@ bool add_autograd_modes(PyObject* module) {
       {"_leave_inference_mode", leave_inference_mode, METH_O, nullptr},
       {"_queue_callback", queue_callback, METH_O, "Calls back when the running backward pass has ended."},
       {"_current_graph_task_id", current_graph_task_id, METH_NOARGS, "The running backward pass, or -1."},
+      {"_current_graph_task_keeps_graph", current_graph_task_keeps_graph, METH_NOARGS, nullptr},
       {"_current_autograd_node", current_autograd_node, METH_NOARGS, "The node being evaluated, or None."},
       {"_increment_version", increment_version, METH_O, nullptr},
       {"_gradient_edge", gradient_edge_of, METH_O, nullptr},

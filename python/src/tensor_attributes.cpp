@@ -104,15 +104,8 @@ static PyObject* get_H(const Tensor& x) {
 
 // ---- real and imaginary part
 
-static Tensor part(const Tensor& x, int64_t which) {
-  return mica::select(mica::view_as_real(mica::resolve_conj(x)), -1, which);
-}
-static PyObject* get_real(const Tensor& x) { return wrap(x.is_complex() ? part(x, 0) : x); }
-static PyObject* get_imag(const Tensor& x) {
-  MICA_CHECK(x.is_complex(), "imag is not implemented for tensors with non-complex dtypes.");
-  Tensor imag = part(x, 1);
-  return wrap(imag);
-}
+static PyObject* get_real(const Tensor& x) { return wrap(mica::real(x)); }
+static PyObject* get_imag(const Tensor& x) { return wrap(mica::imag(x)); }
 static void copy_from(const Tensor& target, PyObject* value) {
   if (!value) fail(ErrorKind::Type, "a part of a tensor cannot be deleted");
   if (is_tensor(value)) {
@@ -121,11 +114,8 @@ static void copy_from(const Tensor& target, PyObject* value) {
     mica::fill_(target, scalar_from_object(value));
   }
 }
-static void set_real(const Tensor& x, PyObject* value) { copy_from(x.is_complex() ? part(x, 0) : x, value); }
-static void set_imag(const Tensor& x, PyObject* value) {
-  MICA_CHECK(x.is_complex(), "imag is not implemented for tensors with non-complex dtypes.");
-  copy_from(part(x, 1), value);
-}
+static void set_real(const Tensor& x, PyObject* value) { copy_from(mica::real(x), value); }
+static void set_imag(const Tensor& x, PyObject* value) { copy_from(mica::imag(x), value); }
 
 // ---- autograd
 

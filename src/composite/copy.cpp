@@ -72,16 +72,14 @@ Tensor reshape(const Tensor& self, IntArrayRef shape) {
   return self.clone(MemoryFormat::Contiguous).view(sizes);
 }
 
-Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? self.clone() : self; }
-Tensor resolve_neg(const Tensor& self) { return self.is_neg() ? self.clone() : self; }
+// Every operation resolves its inputs through these two, so that they only use tensors with one bit less.
+Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? mica::conj_physical(mica::_conj(self)) : self; }
+Tensor resolve_neg(const Tensor& self) { return self.is_neg() ? mica::neg(mica::_neg_view(self)) : self; }
 Tensor conj(const Tensor& self) { return self.is_complex() ? mica::_conj(self) : self; }
 
 }  // namespace composite
 
-Tensor detach(const Tensor& self) {
-  Tensor result = alias_of(self);
-  if (!inference_mode_enabled()) set_view(result, self);
-  return result;
-}
+// Not a view as autograd sees it: it would require grad as soon as its base does.
+Tensor detach(const Tensor& self) { return alias_of(self); }
 
 }  // namespace mica
