@@ -4,7 +4,6 @@ import functools
 import sys
 import warnings
 
-
 _GENERATOR = 0x20  # the flag of a generator function's code; the inspect module takes long to import
 
 

@@ -1,0 +1,235 @@
+"""Trading time for memory: what backward needs is computed again instead of kept."""
+
+import contextlib
+import warnings
+
+from mica import _C
+from mica.autograd.function import Function
+from mica.autograd.grad_mode import enable_grad, no_grad
+from mica.autograd.graph import saved_tensors_hooks
+
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+
+
+class CheckpointError(RuntimeError):
+    """The second run of a checkpointed function did not keep what the first had kept."""
+
+
+class _EnoughRecomputed(Exception):
+    """All tensors that were kept in the first run have come again."""
+
+
+def noop_context_fn():
+    """Contexts for the first and the second run that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+_early_stop = True
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable):
+    """Whether a second run stops as soon as it has made the last tensor that is needed."""
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before
+
+
+class _RandomState:
+    """The random stream as it was, to be set again for the second run."""
+
+    def __init__(self, preserve):
+        self.state = _C.default_generator.get_state() if preserve else None
+
+    @contextlib.contextmanager
+    def again(self):
+        if self.state is None:
+            yield
+            return
+        now = _C.default_generator.get_state()
+        _C.default_generator.set_state(self.state)
+        try:
+            yield
+        finally:
+            _C.default_generator.set_state(now)
+
+
+# ---- without reentrance: saved tensors are placeholders
+
+
+def _description(tensor):
+    return tuple(tensor.shape), tensor.dtype, tensor.device
+
+
+class _Recomputation:
+    """One checkpointed call: what it would have kept, counted, and how to make it again."""
+
+    def __init__(self, run, context, determinism_check):
+        self.run = run
+        self.context = context
+        self.check = determinism_check
+        self.descriptions = []
+        self.kept = {}  # number -> tensor, for the running pass
+        self.task = None
+
+    def pack(self, tensor):
+        self.descriptions.append(_description(tensor))
+        return len(self.descriptions) - 1
+
+    def unpack(self, number):
+        task = _C._current_graph_task_id()
+        if task != self.task or number not in self.kept:
+            self.recompute()
+            self.task = task
+        return self.kept.pop(number) if task >= 0 and not self.keeps_graph() else self.kept[number]
+
+    @staticmethod
+    def keeps_graph():
+        return _C._current_graph_task_keeps_graph()
+
+    def recompute(self):
+        self.kept = {}
+        count = 0
+
+        def pack_again(tensor):
+            nonlocal count
+            if count < len(self.descriptions):
+                if self.check != "none" and _description(tensor) != self.descriptions[count]:
+                    raise CheckpointError(
+                        "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata "
+                        f"than during the forward pass.\ntensor at position {count}:\nsaved metadata: "
+                        f"{self.descriptions[count]}\nrecomputed metadata: {_description(tensor)}"
+                    )
+                self.kept[count] = tensor.detach()
+            count += 1
+            if _early_stop and count == len(self.descriptions):
+                raise _EnoughRecomputed
+            return tensor
+
+        keep = saved_tensors_hooks(pack_again, lambda tensor: tensor)
+        with contextlib.suppress(_EnoughRecomputed), self.context, keep, enable_grad():
+            self.run()
+        if count != len(self.descriptions) and self.check != "none":
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.descriptions)}\n"
+                f"Number of tensors saved during recomputation: {count}"
+            )
+
+
+def _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check):
+    forward_context, again_context = context_fn()
+    random_state = _RandomState(preserve_rng_state)
+
+    def run():
+        with random_state.again():
+            function(*args, **kwargs)
+
+    recomputation = _Recomputation(run, again_context, determinism_check)
+    with saved_tensors_hooks(recomputation.pack, recomputation.unpack), forward_context:
+        return function(*args, **kwargs)
+
+
+# ---- with reentrance: a node that runs forward and backward within backward
+
+
+def _detached(argument):
+    if not isinstance(argument, _C.Tensor):
+        return argument
+    return argument.detach().requires_grad_(argument.requires_grad)
+
+
+class CheckpointFunction(Function):
+    """Runs a function without recording, and again, recorded, in backward."""
+
+    @staticmethod
+    def forward(ctx, function, preserve_rng_state, *args):
+        ctx.function = function
+        ctx.random_state = _RandomState(preserve_rng_state)
+        ctx.places = [i for i, arg in enumerate(args) if isinstance(arg, _C.Tensor)]
+        ctx.others = [None if isinstance(arg, _C.Tensor) else arg for arg in args]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        with no_grad():
+            return function(*args)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        args = list(ctx.others)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            args[place] = _detached(tensor)
+        with ctx.random_state.again(), enable_grad():
+            outputs = ctx.function(*args)
+        outputs = (outputs,) if isinstance(outputs, _C.Tensor) else outputs
+        pairs = [
+            (output, grad)
+            for output, grad in zip(outputs, grads, strict=True)
+            if isinstance(output, _C.Tensor) and output.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        _C._autograd_backward([output for output, _ in pairs], [grad for _, grad in pairs])
+        return (None, None, *(arg.grad if isinstance(arg, _C.Tensor) else None for arg in args))
+
+
+def _checkpoint_reentrant(function, args, preserve_rng_state):
+    if not any(isinstance(arg, _C.Tensor) and arg.requires_grad for arg in args):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None",
+            stacklevel=3,
+        )
+    return CheckpointFunction.apply(function, preserve_rng_state, *args)
+
+
+def checkpoint(
+    function,
+    *args,
+    use_reentrant=None,
+    context_fn=noop_context_fn,
+    determinism_check="default",
+    debug=False,
+    early_stop=True,
+    **kwargs,
+):
+    """function(*args, **kwargs), keeping nothing of its inside for backward but running it again there.
+
+    use_reentrant=False (the better choice) keeps placeholders that are filled by the second run; True runs forward and
+    backward of the function as one node. The random stream is as in the first run unless preserve_rng_state=False.
+    """
+    preserve_rng_state = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant is None:
+        use_reentrant = True
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
+            "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            stacklevel=2,
+        )
+    if not use_reentrant:
+        return _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if context_fn is not noop_context_fn:
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    return _checkpoint_reentrant(function, args, preserve_rng_state)
+
+
+def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+    """A chain of functions in `segments` parts, all but the last of them checkpointed."""
+    functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def run(start, end):
+        def part(value):
+            for function in functions[start:end]:
+                value = function(value)
+            return value
+
+        return part
+
+    size = len(functions) // segments
+    end = 0
+    for start in range(0, size * (segments - 1), size):
+        end = start + size
+        input = checkpoint(run(start, end), input, use_reentrant=use_reentrant, **kwargs)
+    return run(end, len(functions))(input)
