@@ -42,6 +42,7 @@ class Saved:
 @dataclass
 class Derivative:
     node: str
+    label: str  # as x.grad_fn shows it
     saved: list[Saved]
     targets: list[tuple[tuple[str, ...], str]]
     inputs: list[Argument]  # tensors for which an edge exists, in the order of the edges
@@ -98,6 +99,7 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
             saved[name] = Saved(name, "SavedTensor", name, is_output=True, is_tensor=True)
     return Derivative(
         node=op.node_class(schema),
+        label=op.node_label(schema),
         saved=list(saved.values()),
         targets=rewritten,
         inputs=inputs,
@@ -113,9 +115,9 @@ def node_class(d: Derivative, schema: Schema) -> str:
     for a in d.inputs:
         if a.type.is_list:
             lines.append(f"  size_t {a.name}_count_ = 0;")
-    lines.append(f'  const char* name() const override {{ return "{d.node}"; }}')
+    lines.append(f'  const char* name() const override {{ return "{d.label}"; }}')
     lines.append("  void apply(TensorVec& grads, TensorVec& out) override {")
-    if len(schema.returns) == 1:
+    if len(schema.returns) == 1 and not schema.returns[0].type.is_list:
         lines.append("    const Tensor& grad = grads[0];")
         lines.append("    if (!grad.defined()) return;")
     else:

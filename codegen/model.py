@@ -287,9 +287,45 @@ class Op:
         base = self.node_name or camel(self.schema.name) + "Backward"
         return f"{base}{self.notes.get('node_index', 0) + index}"
 
+    def node_label(self, schema: Schema) -> str:
+        """The name that x.grad_fn shows, which is torch's: see TORCH_NODE_NUMBERS."""
+        node = self.node_class(schema)
+        full_name = f"{schema.name}.{schema.overload}" if schema.overload else schema.name
+        number = TORCH_NODE_NUMBERS.get(full_name)
+        return node if number is None else f"{node.rstrip('0123456789')}{number}"
+
+
+# torch numbers the nodes of one name in the order of its own table. Where that differs from the order here, the number
+# is given. Its Python makes numbers tensors in sums and products, so that x * 2 has the node of x * y.
+TORCH_NODE_NUMBERS = {
+    "add.Scalar": 0,
+    "sub.Scalar": 0,
+    "mul.Scalar": 0,
+    "div.Scalar": 0,
+    "div.Scalar_mode": 2,
+    "div.Tensor_mode": 2,
+    "rsub.Scalar": 1,
+    "max.dim": 0,
+    "max": 1,
+    "min.dim": 0,
+    "min": 1,
+    "t": 0,
+    "t_": 0,
+    "transpose.int": 0,
+    "transpose_": 0,
+    "unsqueeze": 0,
+    "unsqueeze_": 0,
+    "squeeze": 0,
+    "squeeze.dim": 1,
+    "squeeze.dims": 2,
+    "squeeze_": 3,
+    "squeeze_.dim": 4,
+    "squeeze_.dims": 5,
+}
+
 
 def camel(name: str) -> str:
-    return "".join(p[:1].upper() + p[1:] for p in name.strip("_").split("_"))
+    return "".join(part.title() for part in name.strip("_").split("_"))  # a letter after a digit too: Log1P
 
 
 KNOWN_KEYS = {
