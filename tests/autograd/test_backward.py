@@ -1,0 +1,155 @@
+"""backward() and grad() from Python: arguments, errors, in-place changes, views, threads."""
+
+import threading
+
+import mica as torch
+import pytest
+from mica.autograd import grad
+
+
+def leaf(*values):
+    return torch.tensor(values, requires_grad=True)
+
+
+def test_grad_arguments():
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    assert grad(x * y, (x, y), grad_outputs=torch.ones(2))[0].tolist() == [3, 4]
+    with pytest.raises(RuntimeError, match="scalar outputs"):
+        grad(x * y, x)
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        grad(x.sum(), y)
+    assert grad(x.sum(), y, allow_unused=True) == (None,)
+    assert grad(x.sum(), y, materialize_grads=True)[0].tolist() == [0, 0]
+    with pytest.raises(ValueError, match="Expected allow_unused to be True or not passed"):
+        grad(x.sum(), y, materialize_grads=True, allow_unused=False)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        grad(torch.ones(1), x)
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        grad(x * y, x, grad_outputs=torch.ones(3))
+
+
+def test_batched_grad_outputs():
+    x = leaf(1.0, 2.0, 3.0)
+    (rows,) = grad(x * x, x, grad_outputs=torch.eye(3), is_grads_batched=True)
+    assert rows.tolist() == [[2, 0, 0], [0, 4, 0], [0, 0, 6]]
+
+
+def test_backward_accumulates_into_inputs_alone():
+    x, y = leaf(1.0), leaf(2.0)
+    torch.autograd.backward(x * y, inputs=[x])
+    assert x.grad.item() == 2
+    assert y.grad is None
+    torch.autograd.backward([x * y, x * 3], [torch.ones(1), torch.ones(1)])
+    assert x.grad.item() == 7
+    with pytest.raises(RuntimeError, match="cannot be empty"):
+        torch.autograd.backward(x * y, inputs=[])
+
+
+def test_double_backward():
+    x = torch.tensor(2.0, requires_grad=True)
+    (first,) = grad(x**4, x, create_graph=True)
+    (second,) = grad(first, x, create_graph=True)
+    (third,) = grad(second, x)
+    assert (first.item(), second.item(), third.item()) == (32, 48, 48)
+
+
+def test_graph_is_freed_once_used():
+    x = leaf(1.0)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_changed_values_are_noticed():
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*is at version 1; expected version 0"):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad is being used in an in-place operation"):
+        x.add_(1)
+
+
+def test_in_place_through_views():
+    x = torch.zeros(4, requires_grad=True)
+    y = x * 1
+    y[1:3].mul_(torch.tensor([2.0, 3.0]))
+    first = y.view(2, 2)[0]
+    first.add_(1)
+    (y * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+    assert x.grad.tolist() == [1, 4, 9, 4]
+    assert "CopySlices" in y.grad_fn.name() or "AsStrided" in y.grad_fn.name()
+
+
+def test_detach_shares_memory_but_no_history():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    d = y.detach()
+    assert not d.requires_grad
+    assert not d._is_view()
+    assert d.data_ptr() == y.data_ptr()
+    d.zero_()
+    assert y.tolist() == [0, 0]
+
+
+def test_complex_gradients_are_conjugate():
+    z = torch.tensor(1 + 2j, requires_grad=True)
+    (z * z.conj()).real.backward()
+    assert z.grad.item() == 2 + 4j
+
+
+def test_threads_share_a_graph_and_leaves():
+    x = torch.ones(1000, requires_grad=True)
+    failures = []
+
+    def work():
+        try:
+            for _ in range(20):
+                (x * 2).sum().backward()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert x.grad.tolist() == [160.0] * 1000
+
+
+def test_modes_belong_to_a_thread():
+    seen = []
+    with torch.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(torch.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_deep_graphs_neither_run_nor_die_recursively():
+    x = torch.ones(1, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1
+    del y
+
+
+def test_callbacks_run_when_the_pass_has_ended():
+    seen = []
+    x = leaf(1.0)
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+
+    def hook(grad):
+        queue(lambda: seen.append(("end", x.grad.item())))
+        seen.append("hook")
+
+    x.register_hook(hook)
+    (x * 3).backward()
+    assert seen == ["hook", ("end", 3)]
+    with pytest.raises(RuntimeError, match="only be installed during backward"):
+        queue(print)

@@ -1,0 +1,94 @@
+"""gradcheck agrees with right gradients and catches wrong ones."""
+
+import mica as torch
+import pytest
+from mica.autograd import Function, gradcheck, gradgradcheck
+from mica.autograd.gradcheck import GradcheckError
+
+
+class WrongSine(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos() * 1.01
+
+
+def double(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_right_gradients(fast_mode):
+    assert gradcheck(lambda x: x.sin() * x, double(2, 3), fast_mode=fast_mode)
+    assert gradcheck(lambda x, y: (x * y, x - y), (double(3), double(3)), fast_mode=fast_mode)
+    assert gradcheck(lambda x, n: x * n, (double(3), 4), fast_mode=fast_mode)
+    assert gradcheck(lambda x: x.t() @ x, double(3, 2), fast_mode=fast_mode)
+    assert gradcheck(lambda x: x.sum(), double(0), fast_mode=fast_mode)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_a_wrong_gradient_is_caught(fast_mode):
+    with pytest.raises(GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"):
+        gradcheck(WrongSine.apply, double(3), fast_mode=fast_mode)
+    assert not gradcheck(WrongSine.apply, double(3), fast_mode=fast_mode, raise_exception=False)
+
+
+def test_a_forgotten_path_is_caught():
+    with pytest.raises(GradcheckError, match="numerical:tensor"):
+        gradcheck(lambda x: x * x.detach(), double(2))
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_complex_functions(fast_mode):
+    z = torch.randn(3, dtype=torch.complex128, requires_grad=True)
+    assert gradcheck(lambda z: z * z, z, fast_mode=fast_mode)
+    assert gradcheck(lambda z: z.abs(), z, fast_mode=fast_mode)
+    assert gradcheck(lambda z: z.conj() * 2j, z, fast_mode=fast_mode)
+    assert gradcheck(lambda x: torch.complex(x, x * x), double(3), fast_mode=fast_mode)
+    assert gradgradcheck(lambda z: z * z, z, fast_mode=fast_mode)
+
+
+def test_second_derivatives():
+    class WrongTwice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3 * ctx.saved_tensors[0].detach() ** 2
+
+    assert gradgradcheck(lambda x: x**3, double(3))
+    assert gradgradcheck(lambda x, y: x.exp() * y, (double(2), double(2)), gen_non_contig_grad_outputs=True)
+    assert gradcheck(WrongTwice.apply, double(3))
+    with pytest.raises(GradcheckError):
+        gradgradcheck(WrongTwice.apply, double(3))
+
+
+def test_undefined_gradients_must_be_handled():
+    class Careless(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return first * 2 + second * 3
+
+    with pytest.raises(GradcheckError, match="Expected backward function to handle undefined output grads"):
+        gradcheck(lambda x: sum(Careless.apply(x)), double(2))
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+        gradcheck(lambda x: x, torch.ones(2))
+    with pytest.warns(UserWarning, match="not a double precision"):
+        gradcheck(lambda x: x * 2, torch.ones(2, requires_grad=True), eps=1e-2, atol=1e-2)
+    with pytest.raises(RuntimeError, match="dimension with stride 0"):
+        gradcheck(lambda x: x * 2, torch.ones(1, dtype=torch.float64).expand(3).requires_grad_())

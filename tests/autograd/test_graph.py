@@ -1,0 +1,85 @@
+"""Saved-tensor hooks, gradient edges, versions."""
+
+import mica as torch
+import pytest
+from mica.autograd import graph
+
+
+def test_saved_tensors_go_through_the_hooks():
+    packed, unpacked = [], []
+
+    def pack(tensor):
+        assert not torch.is_grad_enabled()
+        packed.append(tensor.tolist())
+        return tensor.tolist()
+
+    def unpack(values):
+        unpacked.append(values)
+        return torch.tensor(values)
+
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    with graph.saved_tensors_hooks(pack, unpack):
+        y = x * x
+    z = y.exp()  # outside: kept as it is
+    assert packed == [[2, 3], [2, 3]]
+    z.sum().backward()
+    assert unpacked == packed
+    assert x.grad.tolist() == (2 * x * z).tolist()
+
+
+def test_hooks_nest_and_second_derivatives_work():
+    x = torch.tensor(2.0, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        with graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+            y = x * x
+        z = y * x
+    (g,) = torch.autograd.grad(z, x, create_graph=True)
+    assert g.item() == 12
+    assert torch.autograd.grad(g, x)[0].item() == 12
+
+
+def test_hooks_errors():
+    x = torch.ones(1, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: 5):
+        y = x * x
+    with pytest.raises(TypeError, match="expected to be a Tensor but got result of type int"):
+        y.backward()
+    changing = graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t)
+    with pytest.raises(RuntimeError, match="modifying its input in place"), changing:
+        (x.detach() * 1) * x
+    with graph.disable_saved_tensors_hooks("not now"), pytest.raises(RuntimeError, match="not now"):
+        graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        pass
+
+
+def test_save_on_cpu():
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    with graph.save_on_cpu():
+        y = x * x
+    y.sum().backward()
+    assert x.grad.tolist() == [4, 6]
+
+
+def test_gradient_edges_stand_for_tensors():
+    x = torch.tensor(3.0, requires_grad=True)
+    y = x * x
+    edge, leaf_edge = graph.get_gradient_edge(y), graph.get_gradient_edge(x)
+    assert edge.node is y.grad_fn
+    assert leaf_edge.node.name() == "AccumulateGrad"
+    z = y * 2
+    assert torch.autograd.grad(z, edge, retain_graph=True)[0].item() == 2
+    assert torch.autograd.grad(edge, [leaf_edge], retain_graph=True)[0].item() == 6
+    assert torch.autograd.grad(edge, x, grad_outputs=torch.tensor(2.0), retain_graph=True)[0].item() == 12
+    torch.autograd.backward(edge)
+    assert x.grad.item() == 6
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        graph.get_gradient_edge(torch.ones(1))
+
+
+def test_increment_version():
+    x = torch.ones(2)
+    version = x._version
+    graph.increment_version(x)
+    graph.increment_version([x, x])
+    assert x._version == version + 3

@@ -1,0 +1,120 @@
+"""Hooks in Python: on tensors, on nodes, on several gradients at once."""
+
+import mica as torch
+import pytest
+from mica.autograd.graph import register_multi_grad_hook
+from mica.utils.hooks import RemovableHandle
+
+
+def leaf(*values):
+    return torch.tensor(values, requires_grad=True)
+
+
+def test_tensor_hooks_see_and_replace_gradients():
+    seen = []
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    y.register_hook(lambda grad: seen.append(grad.tolist()))
+    handle = x.register_hook(lambda grad: grad * 10)
+    assert isinstance(handle, RemovableHandle)
+    y.sum().backward()
+    assert seen == [[1, 1]]
+    assert x.grad.tolist() == [30, 30]
+    handle.remove()
+    x.grad = None
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_a_handle_is_a_context_manager():
+    x = leaf(1.0)
+    with x.register_hook(lambda grad: grad * 5):
+        (x * 1).backward()
+    (x * 1).backward()
+    assert x.grad.item() == 6
+
+
+def test_hook_results_are_checked():
+    x = leaf(1.0, 2.0)
+    x.register_hook(lambda grad: grad.sum())
+    with pytest.raises(RuntimeError, match="has changed the size of value"):
+        (x * 1).sum().backward()
+    y = leaf(1.0)
+    y.register_hook(lambda grad: "text")
+    with pytest.raises(TypeError, match="expected Variable, but hook returned 'str'"):
+        (y * 1).backward()
+    with pytest.raises(RuntimeError, match="doesn't require gradient"):
+        torch.ones(1).register_hook(print)
+
+
+def test_post_accumulate_hooks_run_after_the_gradient_is_there():
+    seen = []
+    x = leaf(2.0)
+    handle = x.register_post_accumulate_grad_hook(lambda p: seen.append((p is x, p.grad.item())))
+    (x * 3).backward()
+    (x * 3).backward()
+    handle.remove()
+    (x * 3).backward()
+    assert seen == [(True, 3), (True, 6)]
+    with pytest.raises(RuntimeError, match="cannot be registered on non-leaf"):
+        (x * 3).register_post_accumulate_grad_hook(print)
+
+
+def test_retain_grad():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.retain_grad()
+    assert y.retains_grad
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [4, 8]
+    with pytest.raises(RuntimeError, match="can't retain_grad on Tensor that has requires_grad=False"):
+        torch.ones(1).retain_grad()
+
+
+def test_node_hooks():
+    seen = []
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.grad_fn.register_prehook(lambda outs: (outs[0] * 10,))
+    y.grad_fn.register_hook(lambda ins, outs: seen.append((ins[0].tolist(), outs[0].tolist())))
+    y.sum().backward()
+    assert seen == [([20, 20], [10, 10])]
+    assert x.grad.tolist() == [20, 20]
+
+
+def test_nodes_know_their_neighbours():
+    x = leaf(1.0)
+    y = (x * 2).exp()
+    node = y.grad_fn
+    assert node.name() == "ExpBackward0"
+    ((before, number),) = node.next_functions
+    assert (before.name(), number) == ("MulBackward0", 0)
+    assert before.next_functions[0][0].name() == "AccumulateGrad"
+    node.metadata["key"] = 1
+    assert y.grad_fn.metadata == {"key": 1}
+
+
+def test_exceptions_of_hooks_pass_unchanged():
+    def hook(grad):
+        raise KeyError("mine")
+
+    x = leaf(1.0)
+    x.register_hook(hook)
+    with pytest.raises(KeyError, match="mine"):
+        (x * 1).backward()
+
+
+def test_multi_grad_hooks():
+    seen = []
+    a, b, c = leaf(1.0), leaf(2.0), leaf(3.0)
+    handle = register_multi_grad_hook((a, b, c), lambda grads: seen.append([g and g.item() for g in grads]))
+    (a * b * c).backward()
+    (a * b).backward()
+    handle.remove()
+    (a * b).backward()
+    assert seen == [[6, 3, 2], [2, 1, None]]
+    first = []
+    register_multi_grad_hook((a, b), lambda grad: first.append(grad.item()), mode="any")
+    (a * b).backward()
+    (a * b).backward()
+    assert len(first) == 2
