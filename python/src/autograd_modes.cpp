@@ -60,6 +60,15 @@ static PyObject* disable_saved_tensor_hooks(PyObject*, PyObject* message) try {
 
 static constexpr uint32_t kGradientModes = mode_bit::kNoGrad | mode_bit::kInference;
 
+// Sets whether autograd records, inference mode apart; returns what was set before.
+static PyObject* exchange_grad_enabled(PyObject*, PyObject* on) {
+  const int enabled = PyObject_IsTrue(on);
+  if (enabled < 0) return nullptr;
+  const bool before = !(thread_modes & mode_bit::kNoGrad);
+  set_modes(mode_bit::kNoGrad, !enabled);
+  return PyBool_FromLong(before);
+}
+
 // Returns the gradient modes that were set, for _leave_inference_mode.
 static PyObject* enter_inference_mode(PyObject*, PyObject* on) {
   const uint32_t before = thread_modes & kGradientModes;
@@ -140,6 +149,7 @@ bool add_autograd_modes(PyObject* module) {
       {"_push_saved_tensor_hooks", push_saved_tensor_hooks, METH_VARARGS, "_push_saved_tensor_hooks(pack, unpack)"},
       {"_pop_saved_tensor_hooks", pop_saved_tensor_hooks, METH_NOARGS, nullptr},
       {"_disable_saved_tensor_hooks", disable_saved_tensor_hooks, METH_O, nullptr},
+      {"_exchange_grad_enabled", exchange_grad_enabled, METH_O, nullptr},
       {"_enter_inference_mode", enter_inference_mode, METH_O, nullptr},
       {"_leave_inference_mode", leave_inference_mode, METH_O, nullptr},
       {"_queue_callback", queue_callback, METH_O, "Calls back when the running backward pass has ended."},
