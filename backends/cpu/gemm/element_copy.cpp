@@ -206,7 +206,9 @@ void finish_complex(const void* sums_bytes, void* c_bytes, const FinishShape& s,
 CopyFn choose_copy(DType dtype) {
   switch (dtype) {
     MICA_FORALL_INTEGRAL(MICA_CASE_COPY)
-    MICA_FORALL_UNSIGNED(MICA_CASE_COPY)
+    MICA_CASE_COPY(uint16_t, UInt16)
+    MICA_CASE_COPY(int32_t, UInt32)
+    MICA_CASE_COPY(int64_t, UInt64)
     MICA_FORALL_FLOATING(MICA_CASE_COPY)
     case DType::Complex64:
       return copy<int64_t>;
@@ -220,7 +222,9 @@ CopyFn choose_copy(DType dtype) {
 FinishFn choose_finish(DType dtype) {
   switch (dtype) {
     MICA_FORALL_INTEGRAL(MICA_CASE_FINISH)
-    MICA_FORALL_UNSIGNED(MICA_CASE_FINISH)
+    MICA_CASE_FINISH(uint16_t, UInt16)
+    MICA_CASE_FINISH(int32_t, UInt32)
+    MICA_CASE_FINISH(int64_t, UInt64)
     MICA_FORALL_FLOATING(MICA_CASE_FINISH)
     case DType::Complex64:
       return finish_complex<float>;

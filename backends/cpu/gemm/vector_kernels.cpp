@@ -173,7 +173,9 @@ GemvFn choose_gemv(DType dtype) {
   case DType::Name:        \
     return gemv<T>;
     MICA_FORALL_INTEGRAL(MICA_CASE)
-    MICA_FORALL_UNSIGNED(MICA_CASE)
+    MICA_CASE(uint16_t, UInt16)
+    MICA_CASE(int32_t, UInt32)
+    MICA_CASE(int64_t, UInt64)
     MICA_FORALL_FLOATING(MICA_CASE)
 #undef MICA_CASE
     default:
