@@ -32,20 +32,23 @@ static DimVector nested_sizes(PyObject* data) {
   return sizes;
 }
 
+// A NumPy scalar brings its dtype, though float64 is a Python float too.
+static DType dtype_of_numpy_scalar(PyObject* o) {
+  Owned dtype(checked(PyObject_GetAttrString(o, "dtype")));
+  Owned text(checked(PyObject_Str(dtype.get())));
+  for (int i = 0; i < kNumDTypes; ++i)
+    if (PyUnicode_CompareWithASCIIString(text.get(), kDTypeInfo[i].name) == 0) return static_cast<DType>(i);
+  return scalar_from_object(o).dtype();
+}
+
 static DType dtype_of_number(PyObject* o) {
-  if (PyFloat_Check(o)) return default_dtype();
+  if (PyFloat_CheckExact(o)) return default_dtype();
   if (PyBool_Check(o)) return DType::Bool;
   if (PyLong_Check(o)) return DType::Int64;
+  if (is_numpy_scalar(o)) return dtype_of_numpy_scalar(o);
+  if (PyFloat_Check(o)) return default_dtype();
   if (PyComplex_Check(o)) return default_complex_dtype();
   if (is_tensor(o)) return unwrap(o).dtype();
-  if (is_numpy_scalar(o)) {
-    Scalar s = scalar_from_object(o);
-    Owned name(checked(PyObject_GetAttrString(o, "dtype")));
-    Owned text(checked(PyObject_Str(name.get())));
-    for (int i = 0; i < kNumDTypes; ++i)
-      if (PyUnicode_CompareWithASCIIString(text.get(), kDTypeInfo[i].name) == 0) return static_cast<DType>(i);
-    return s.dtype();
-  }
   if (PyUnicode_Check(o)) fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(o)->tp_name, "'"));
   fail(ErrorKind::Runtime, cat("Could not infer dtype of ", Py_TYPE(o)->tp_name));
 }
@@ -180,6 +183,8 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   const auto dtype = a.optional_dtype(1);
   const Device device = a.has(2) ? a.device(2) : is_tensor(data) ? unwrap(data).device() : default_device();
   Tensor t = tensor_from_data(data, dtype, device);
+  MICA_CHECK(!a.flag(4) || t.is_floating_point() || t.is_complex(),
+             "Only Tensors of floating point and complex dtype can require gradients, not of ", t.dtype());
   if (a.flag(4)) t.set_requires_grad(true);
   return wrap(std::move(t));
 } catch (...) {
