@@ -16,6 +16,7 @@ namespace {
 // Multiply-adds below which another thread costs more than it brings.
 constexpr double kWorkPerThread = 1 << 18;
 constexpr double kVectorWorkPerThread = 1 << 15;
+constexpr double kFormattedWorkPerThread = 1 << 21;  // such kernels are several times faster
 constexpr int64_t kThinExtent = 16;
 constexpr int64_t kThinMatrix = 1 << 16;
 // A batch is split between threads whole when that keeps them busy at least this part of the time.
@@ -125,7 +126,7 @@ void gemm(const GemmCall& original) {
   p.plain = p.unit_alpha && !p.epilogue.reads_c && !call.bias;
 
   const bool vector = call.m == 1 || call.n == 1;
-  const double per_thread = vector ? kVectorWorkPerThread : kWorkPerThread;
+  const double per_thread = vector ? kVectorWorkPerThread : s.format ? kFormattedWorkPerThread : kWorkPerThread;
   const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   if (call.batch == 1) return run(s, p, threads_for(work, per_thread));
 
