@@ -65,10 +65,9 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   if (wanted[0]) grad_input = empty_like(x);
   if (wanted[1]) grad_weight = zeros(normalized_shape, parameters);
   if (wanted[2]) grad_bias = zeros(normalized_shape, parameters);
-  if (has_work(x))
-    MICA_KERNEL(x.device(), layer_norm_backward)
-    (view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(), x.view_of(),
-     mean.contiguous().view_of(), rstd.contiguous().view_of(), view_or_none(w), count_elements(normalized_shape));
+  if (has_work(x)) MICA_KERNEL(x.device(), layer_norm_backward)
+  (view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(), x.view_of(),
+   mean.contiguous().view_of(), rstd.contiguous().view_of(), view_or_none(w), count_elements(normalized_shape));
   return {grad_input, grad_weight, grad_bias};
 }
 
@@ -91,10 +90,9 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& i
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = weight.defined() ? weight.contiguous() : weight;
   if (wanted[0]) grad_input = empty_like(x);
   if (wanted[1]) grad_weight = zeros(normalized_shape, weight.options());
-  if (has_work(x))
-    MICA_KERNEL(x.device(), rms_norm_backward)
-    (view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(), rstd.contiguous().view_of(),
-     view_or_none(w), count_elements(normalized_shape));
+  if (has_work(x)) MICA_KERNEL(x.device(), rms_norm_backward)
+  (view_or_none(grad_input), view_or_none(grad_weight), g.view_of(), x.view_of(), rstd.contiguous().view_of(),
+   view_or_none(w), count_elements(normalized_shape));
   return {grad_input, grad_weight};
 }
 

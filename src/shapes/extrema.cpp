@@ -14,8 +14,9 @@ const Tensor& set(Out& out, const Tensor& self, uint64_t dims, bool keepdim, DTy
 }
 
 void check_same_dtype(const Out& out, const Tensor& self) {
-  MICA_CHECK(!out.defined_given() || *out.given_dtype() == self.dtype(), "Expected the dtype for input and out to match, but got ",
-             info(self.dtype()).legacy, " for input's dtype and ", info(*out.given_dtype()).legacy, " for out's dtype.");
+  MICA_CHECK(!out.defined_given() || *out.given_dtype() == self.dtype(),
+             "Expected the dtype for input and out to match, but got ", info(self.dtype()).legacy,
+             " for input's dtype and ", info(*out.given_dtype()).legacy, " for out's dtype.");
 }
 
 void run_amax(const char* op, Out& out, const Tensor& self, uint64_t dims, bool keepdim) {
@@ -47,7 +48,8 @@ Selection select(const char* op, Out& values, Out& indices, const Tensor& self, 
   return {set(values, self, dims, keepdim, self.dtype()), set(indices, self, dims, keepdim, DType::Int64), dims};
 }
 
-// The dimension to search; the elements of all dimensions are searched in their order, which a copy may have to restore.
+// The dimension to search; the elements of all dimensions are searched in their order, which a copy may have to
+// restore.
 struct Search {
   Tensor input;
   uint64_t dims;
@@ -56,7 +58,8 @@ struct Search {
 Search search(const char* op, Out& out, const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   MICA_CHECK(!self.is_complex(), op, "(): does not support complex input");
   MICA_CHECK(self.dtype() != DType::Bool, op, "(): does not support bool input");
-  MICA_CHECK_KIND(dim || self.numel() > 0, Index, op, "(): Expected reduction dim to be specified for input.numel() == 0.");
+  MICA_CHECK_KIND(dim || self.numel() > 0, Index, op,
+                  "(): Expected reduction dim to be specified for input.numel() == 0.");
   const uint64_t dims = dim ? reduced_dim(*dim, self.dim()) : kAllDims;
   if (dim) check_not_empty(op, self, dims);
   check_out_dtype(out, DType::Int64);
@@ -66,20 +69,26 @@ Search search(const char* op, Out& out, const Tensor& self, std::optional<int64_
 
 }  // namespace
 
-void amax(Out& out, const Tensor& self, IntArrayRef dim, bool keepdim) { run_amax("amax", out, self, reduced_dims(dim, self.dim()), keepdim); }
-void amin(Out& out, const Tensor& self, IntArrayRef dim, bool keepdim) { run_amin("amin", out, self, reduced_dims(dim, self.dim()), keepdim); }
+void amax(Out& out, const Tensor& self, IntArrayRef dim, bool keepdim) {
+  run_amax("amax", out, self, reduced_dims(dim, self.dim()), keepdim);
+}
+void amin(Out& out, const Tensor& self, IntArrayRef dim, bool keepdim) {
+  run_amin("amin", out, self, reduced_dims(dim, self.dim()), keepdim);
+}
 void max_all(Out& out, const Tensor& self) { run_amax("max", out, self, kAllDims, false); }
 void min_all(Out& out, const Tensor& self) { run_amin("min", out, self, kAllDims, false); }
 
 void aminmax(Out& min, Out& max, const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
-  MICA_CHECK(dim || self.numel() > 0, "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+  MICA_CHECK(dim || self.numel() > 0,
+             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
   if (self.is_complex()) unsupported_dtype("aminmax_cpu", self.dtype());
   const uint64_t dims = dim ? reduced_dim(*dim, self.dim()) : kAllDims;
   check_not_empty("aminmax", self, dims);
   check_same_dtype(min, self);
   check_same_dtype(max, self);
   const Tensor &low = set(min, self, dims, keepdim, self.dtype()), &high = set(max, self, dims, keepdim, self.dtype());
-  if (min.needs_kernel()) MICA_KERNEL(self.device(), reduce_aminmax)(low.view_of(), high.view_of(), self.view_of(), dims);
+  if (min.needs_kernel())
+    MICA_KERNEL(self.device(), reduce_aminmax)(low.view_of(), high.view_of(), self.view_of(), dims);
 }
 
 void max(Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim) {
