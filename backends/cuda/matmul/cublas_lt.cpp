@@ -158,10 +158,15 @@ struct Factor {
   alignas(16) unsigned char bytes[16];
   Factor(const Scalar& s, cudaDataType_t type) {
     auto write = [&](const auto& value) { std::memcpy(bytes, &value, sizeof value); };
-    if (type == CUDA_R_32F) return write(s.cast<float>());
-    if (type == CUDA_R_64F) return write(s.cast<double>());
-    if (type == CUDA_C_32F) return write(s.cast<complex64>());
-    write(s.cast<complex128>());
+    if (type == CUDA_R_32F) {
+      write(s.cast<float>());
+    } else if (type == CUDA_R_64F) {
+      write(s.cast<double>());
+    } else if (type == CUDA_C_32F) {
+      write(s.cast<complex64>());
+    } else {
+      write(s.cast<complex128>());
+    }
   }
 };
 
