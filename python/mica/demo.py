@@ -67,25 +67,25 @@ def tape(tensor):
     reached = set(addresses(tensor))
     cells = [f"{value:^4g}" for value in tensor.storage().tolist()]
     lit = [paint.hot(cell) if i in reached else paint.dim(cell) for i, cell in enumerate(cells)]
-    marks = "".join(" ▔▔▔ "[: len(cells[i]) + 1] if i in reached else "     " for i in range(len(cells)))
+    marks = " ".join("▔▔▔▔" if i in reached else "    " for i in range(len(cells)))
     print("     " + paint.dim("│") + paint.dim("│").join(lit) + paint.dim("│"))
     print("      " + paint.hot(marks.rstrip()))
 
 
 def anatomy():
     title(1, "A tensor is a view of flat memory")
-    x = mica.arange(12.0).reshape(3, 4)
-    code("x = mica.arange(12.).reshape(3, 4)")
+    x = mica.tensor([[0.0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]])
+    code("x = mica.tensor([[0., 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]])")
     print("     " + facts(x))
     tape(x)
     column = x[:, 1]
     code("x[:, 1]", "every fourth number, from the second on")
     print("     " + facts(column))
     tape(column)
-    backwards = x.t()[2, :]
+    row = x.t()[2]
     code("x.t()[2]", "transposing moves no number: the strides change places")
-    print("     " + facts(backwards))
-    tape(backwards)
+    print("     " + facts(row))
+    tape(row)
 
 
 def views_and_copies():
@@ -175,7 +175,7 @@ def timings():
     rows.append(("a + b, 1 million", lambda: a + b, lambda: an + bn))
     rows.append(("exp(a), 1 million", lambda: mica.exp(a), lambda: np.exp(an)))
     rows.append(("a.sum(), 1 million", lambda: a.sum(), lambda: an.sum()))
-    rows.append(("sort(a), 1 million", lambda: mica.sort(a), lambda: np.sort(an)))
+    rows.append(("argsort(a), 1 million", lambda: mica.argsort(a), lambda: np.argsort(an)))
     rows.append(("m @ n, 512 by 512", lambda: m @ n, lambda: mn @ nn))
     rows.append(("small + small, 4", lambda: small + small, lambda: smalln + smalln))
     print(paint.dim(f"     {'':22s}{'mica':>12s}{'numpy':>14s}"))
@@ -195,4 +195,4 @@ def main():
     print(paint.bold("Mica") + f" {mica.__version__} — tensors you can see through")
     for part in (anatomy, views_and_copies, broadcasting, gradients, timings):
         part()
-    print("\n   " + paint.dim("Next:") + " python -c 'import mica as torch; ...'   or   mica run your_torch_script.py")
+    print("\n   " + paint.dim("Next:") + " `import mica as torch`, or `mica run your_torch_script.py` as it is")

@@ -6,16 +6,17 @@
 namespace mica::python {
 
 #define MICA_FUNCTION(name) \
-  static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
+  static PyObject* name([[maybe_unused]] PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
 #define MICA_FUNCTION_END             \
   catch (...) {                       \
     return raise_current_exception(); \
   }
+// The self of a module's function is the module: no argument.
 #define MICA_PARSE(name, ...)                               \
   static constexpr SignatureText texts[] = {{__VA_ARGS__}}; \
   static constinit Parser parser(name, texts);              \
   Arguments a;                                              \
-  if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result
+  if (parser.parse(a, nullptr, args, nargs, kwnames) < 0) return a.result
 
 MICA_FUNCTION(einsum) {
   MICA_PARSE("_einsum", kFunction, "str equation, Tensor[] tensors");
@@ -111,7 +112,7 @@ MICA_FUNCTION(histogramdd) {
       {kFunction, "Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False"}};
   static constinit Parser parser("_histogramdd", texts);
   Arguments a;
-  const int which = parser.parse(a, self, args, nargs, kwnames);
+  const int which = parser.parse(a, nullptr, args, nargs, kwnames);
   if (which < 0) return a.result;
   const Tensor x = a.tensor(0), weight = a.has(3) ? a.tensor(3) : Tensor();
   std::vector<double> limits;
@@ -153,7 +154,7 @@ MICA_FUNCTION(result_type) {
                                             {kFunction, "Scalar scalar1, Scalar scalar2"}};
   static constinit Parser parser("result_type", texts);
   Arguments a;
-  switch (parser.parse(a, self, args, nargs, kwnames)) {
+  switch (parser.parse(a, nullptr, args, nargs, kwnames)) {
     case 0:
       return to_python(mica::result_type(a.tensor(0), a.tensor(1)));
     case 1:

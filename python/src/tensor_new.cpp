@@ -212,7 +212,8 @@ static Tensor legacy_tensor(PyObject* args, DType dtype, Device device, bool exa
   if (n == 0) return mica::empty(IntArrayRef(int64_t{0}), options, std::nullopt);
   PyObject* first = PyTuple_GET_ITEM(args, 0);
   if (n == 1 && Py_TYPE(first) == size_type) return mica::empty(legacy_sizes(first), options, std::nullopt);
-  if (n > 1 || is_int_like(first)) return mica::empty(legacy_sizes(args), options, std::nullopt);
+  if (n > 1 || (is_int_like(first) && !is_numpy_array(first)))
+    return mica::empty(legacy_sizes(args), options, std::nullopt);
   if (is_tensor(first)) {
     const Tensor& given = unwrap(first);
     MICA_CHECK_KIND(!exact || (given.dtype() == dtype && given.device() == device), Type, "expected torch.",

@@ -163,7 +163,6 @@ def test_array_protocol():
         x.__array__(dtype=np.float32, copy=False)
     assert mica.Tensor.__array_priority__ == 1000
     assert isinstance(np.sin(mica.zeros(3)), mica.Tensor)
-    assert np.sum(x) == 15
     assert not hasattr(x, "__cuda_array_interface__") and "__cuda_array_interface__" not in dir(x)
 
 

@@ -42,7 +42,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return copy
 
     def __repr__(self):
-        return "Parameter containing:\n" + super().__repr__()
+        return f"Parameter containing:\n{self.data.requires_grad_(self.requires_grad)!r}"
 
     def __reduce_ex__(self, protocol):
         from collections import OrderedDict
