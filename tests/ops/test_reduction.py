@@ -1,0 +1,379 @@
+"""Reductions: every dtype and layout against NumPy, torch's dtypes, edge cases and messages."""
+
+import math
+
+import mica
+import numpy as np
+import pytest
+
+rng = np.random.default_rng(2)
+INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
+
+# Each view takes a contiguous array to one that NumPy and Mica stride alike.
+VIEWS = {
+    "contiguous": lambda a: a,
+    "transposed": lambda a: a.T,
+    "every second": lambda a: a[..., ::2],
+    "backwards": lambda a: a[::-1, ..., ::-1],
+    "cut out": lambda a: a[1:-1, ..., 2:],
+}
+
+
+def random(shape, dtype):
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype in INTEGERS:
+        return rng.integers(0 if dtype == "uint8" else -9, 10, shape).astype(dtype)
+    if dtype.startswith("complex"):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def as_mica(array):
+    return mica.from_numpy(array)
+
+
+def assert_close(result, expected, rtol=1e-5, atol=1e-6):
+    np.testing.assert_allclose(result.numpy(), expected, rtol=rtol, atol=atol)
+
+
+DIMS = [None, 0, 1, -1, (0, 1), (0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dim", DIMS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
+def test_sums_and_means_over_any_dimensions_and_strides(view, dim, dtype):
+    a = VIEWS[view](random((7, 10, 70), dtype))
+    t = as_mica(a)
+    wide = {"float32": "float64", "int32": "int64", "complex64": "complex128"}.get(dtype, dtype)
+    assert_close(t.sum() if dim is None else t.sum(dim), a.sum(dim, dtype=wide), atol=1e-4)
+    assert_close(mica.sum(t, dim, keepdim=True), a.sum(dim, dtype=wide, keepdims=True), atol=1e-4)
+    if dtype != "int32":
+        assert_close(mica.mean(t, dim), a.mean(dim, dtype=wide), atol=1e-5)
+        assert_close(mica.var(t, dim, correction=0), a.astype(wide).var(dim), rtol=1e-5)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])
+def test_extrema_and_their_places(view, dim, dtype):
+    a = VIEWS[view](random((6, 9, 300), dtype))
+    t = as_mica(a)
+    assert np.array_equal(t.amax(dim).numpy(), a.max(dim)) and np.array_equal(t.amin(dim).numpy(), a.min(dim))
+    values, indices = t.max(dim)
+    assert np.array_equal(values.numpy(), a.max(dim)) and np.array_equal(indices.numpy(), a.argmax(dim))
+    values, indices = t.min(dim)
+    assert np.array_equal(values.numpy(), a.min(dim)) and np.array_equal(indices.numpy(), a.argmin(dim))
+    assert np.array_equal(t.argmax(dim, keepdim=True).numpy(), np.expand_dims(a.argmax(dim), dim))
+    assert t.argmax().item() == a.argmax() and t.argmin().item() == a.argmin()
+    low, high = t.aminmax(dim=dim)
+    assert np.array_equal(low.numpy(), a.min(dim)) and np.array_equal(high.numpy(), a.max(dim))
+    assert t.max().item() == a.max() and t.min().item() == a.min()
+
+
+@pytest.mark.parametrize(
+    "shape, dim", [((3, 200000), 1), ((200000, 3), 0), ((600, 700), 0), ((600, 700), 1), ((400000,), 0)]
+)
+def test_long_reductions_are_cut_into_pieces_without_harm(shape, dim):
+    a = random(shape, "float32")
+    t = as_mica(a)
+    wide = a.astype("float64")
+    assert_close(t.sum(dim), wide.sum(dim), rtol=2e-6, atol=1e-3)
+    assert_close(t.mean(dim), wide.mean(dim), atol=1e-6)
+    assert_close(t.var(dim), wide.var(dim, ddof=1), rtol=1e-6)
+    assert_close(t.norm(2, dim), np.sqrt((wide**2).sum(dim)), rtol=1e-6)
+    assert_close(t.logsumexp(dim), np.log(np.exp(wide).sum(dim)), rtol=1e-6)
+    assert np.array_equal(t.argmax(dim).numpy(), a.argmax(dim))
+    assert np.array_equal(t.amin(dim).numpy(), a.min(dim))
+    assert np.array_equal((t > 0).count_nonzero(dim).numpy(), (a > 0).sum(dim))
+
+
+def test_the_number_of_threads_does_not_change_a_sum():
+    t = mica.randn(300, 4000)
+    before = mica.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            mica.set_num_threads(threads)
+            results.append(
+                (t.sum().item(), t.sum(0).tolist(), t.var().item(), t.norm().item(), t.logsumexp(0).tolist())
+            )
+    finally:
+        mica.set_num_threads(before)
+    assert results[0] == results[1] == results[2]
+
+
+def test_sums_lose_little():
+    a = rng.random(1 << 22).astype("float32")
+    assert mica.from_numpy(a).sum().item() == pytest.approx(a.sum(dtype="float64"), rel=1e-7)
+    same = np.full(1 << 22, 0.1, "float32")  # every rounding goes the same way
+    assert mica.from_numpy(same).sum().item() == pytest.approx(same.sum(dtype="float64"), rel=2e-7)
+    many = np.full(1 << 22, 0.1)
+    assert mica.from_numpy(many).sum().item() == pytest.approx(math.fsum(many), rel=1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bit_floats_accumulate_in_float(dtype):
+    t = mica.ones(4096, dtype=getattr(mica, dtype))
+    assert t.sum().item() == 4096 and t.mean().item() == 1 and t.var().item() == 0 and t.norm().item() == 64
+    assert t.sum().dtype == getattr(mica, dtype) and t.sum(dtype=mica.float32).dtype == mica.float32
+    m = mica.randn(33, 65).to(getattr(mica, dtype))
+    wide = m.float()
+    for dim in (0, 1):
+        for op in ("sum", "mean", "amax", "var", "logsumexp"):
+            ours, reference = getattr(m, op)(dim), getattr(wide, op)(dim)
+            assert mica.allclose(ours.float(), reference, rtol=1e-2, atol=1e-2), op
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
+def test_integers_and_bool_sum_as_int64(dtype):
+    a = random((5, 7), dtype)
+    t = as_mica(a)
+    assert t.sum().dtype == mica.int64 and t.sum().item() == a.sum(dtype="int64")
+    assert np.array_equal(t.sum(0).numpy(), a.sum(0, dtype="int64"))
+    assert t.prod(1).dtype == mica.int64 and np.array_equal(t.prod(1).numpy(), a.prod(1, dtype="int64"))
+    assert t.amax().dtype == t.dtype and t.max(1).values.dtype == t.dtype
+    assert t.count_nonzero().item() == np.count_nonzero(a)
+    with pytest.raises(RuntimeError, match="could not infer output dtype"):
+        t.mean()
+    assert t.mean(dtype=mica.float64).item() == pytest.approx(a.astype("float64").mean())
+
+
+def test_sum_takes_the_dtype_of_out_and_the_dtype_argument():
+    t = mica.tensor([[1.6, 1.6], [2.6, 2.6]])
+    assert mica.sum(t, 0, dtype=mica.int64).tolist() == [3, 3]
+    assert mica.sum(t, 0, out=mica.zeros(2, dtype=mica.int32)).tolist() == [3, 3]
+    assert mica.ones(3, dtype=mica.uint8).sum(dtype=mica.float32).dtype == mica.float32
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nan_is_the_extremum_and_its_first_place_counts(dtype):
+    t = mica.tensor([1.0, math.nan, 5.0, math.nan, -1.0] * 20, dtype=getattr(mica, dtype))
+    for op in ("max", "min", "amax", "amin"):
+        assert math.isnan(getattr(t, op)().item())
+    assert t.argmax().item() == 1 and t.argmin().item() == 1
+    assert t.max(0).indices.item() == 1 and math.isnan(t.max(0).values.item())
+    m = t.reshape(20, 5)
+    assert m.argmax(1).tolist() == [1] * 20 and m.argmax(0).tolist() == [0] * 5
+    assert m.isnan().any(0).tolist() == m.amax(0).isnan().tolist() == [False, True, False, True, False]
+    assert (
+        m.nansum().item() == 100 and m.nansum(1).tolist() == [5.0] * 20 and m.nanmean().item() == pytest.approx(5 / 3)
+    )
+
+
+def test_infinities_and_ties():
+    t = mica.tensor([-math.inf] * 40)
+    assert t.argmax().item() == 0 and t.amax().item() == -math.inf and t.logsumexp(0).item() == -math.inf
+    assert mica.tensor([math.inf, 1.0]).logsumexp(0).item() == math.inf
+    assert mica.tensor([math.inf, -math.inf]).sum().isnan().item()
+    assert mica.tensor([math.inf, 1.0], dtype=mica.float64).sum().item() == math.inf
+    assert mica.tensor([3, 7, 7, 7, 1]).argmax().item() == 1
+    assert mica.full((50, 40), -math.inf).logsumexp(0).tolist() == [-math.inf] * 40
+
+
+def test_empty_tensors():
+    e, rows = mica.zeros(0), mica.zeros(3, 0)
+    assert (
+        e.sum().item() == 0 and e.prod().item() == 1 and e.norm().item() == 0 and e.all().item() and not e.any().item()
+    )
+    assert e.mean().isnan().item() and e.var().isnan().item()
+    assert rows.sum(1).tolist() == [0, 0, 0] and rows.sum(0).shape == (0,) and rows.amax(0).shape == (0,)
+    assert rows.logsumexp(1).tolist() == [-math.inf] * 3
+    for op in ("max", "min", "amax", "amin"):
+        with pytest.raises(RuntimeError, match="Expected reduction dim to be specified"):
+            getattr(e, op)()
+        with pytest.raises(IndexError, match="Expected reduction dim 1 to have non-zero size"):
+            getattr(rows, op)(1)
+    with pytest.raises(IndexError, match="argmax"):
+        e.argmax()
+    with pytest.raises(RuntimeError, match="does not have an identity"):
+        e.norm(math.inf)
+
+
+def test_zero_dim_tensors_take_dim_0_and_minus_1():
+    s = mica.tensor(3.0)
+    for dim in (0, -1):
+        assert s.sum(dim).item() == 3 and s.max(dim).indices.item() == 0 and s.norm(2, dim).item() == 3
+        assert s.sum(dim, keepdim=True).dim() == 0
+    with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-1, 0\], but got 1\)"):
+        s.sum(1)
+
+
+def test_dimensions_are_checked():
+    t = mica.ones(2, 3)
+    with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got 2"):
+        t.sum(2)
+    with pytest.raises(RuntimeError, match="dim 0 appears multiple times in the list of dims"):
+        t.sum((0, -2))
+    assert t.sum(()).item() == 6 and t.all(()).shape == (2, 3)
+
+
+def test_truth():
+    a = rng.random((40, 70)) < 0.98
+    t = as_mica(a)
+    for dim in (0, 1):
+        assert np.array_equal(t.all(dim).numpy(), a.all(dim)) and np.array_equal((~t).any(dim).numpy(), (~a).any(dim))
+    assert mica.tensor([math.nan, 1.0]).all().item() and not mica.tensor([0.0, -0.0]).any().item()
+    assert mica.tensor([0j, 1j]).any().item()
+    assert (
+        mica.ones(3, dtype=mica.uint8).all().dtype == mica.uint8
+        and mica.ones(3, dtype=mica.int8).all().dtype == mica.bool
+    )
+    with pytest.raises(RuntimeError, match="all only supports bool tensor for result, got: Float"):
+        mica.all(t, 0, out=mica.zeros(70))
+
+
+def test_unsupported_dtypes_are_named():
+    c = mica.ones(2, dtype=mica.complex64)
+    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+        c.amax()
+    with pytest.raises(RuntimeError, match=r"max\(\): does not support complex input"):
+        c.max(0)
+    with pytest.raises(RuntimeError, match=r"argmax\(\): does not support bool input"):
+        mica.ones(2, dtype=mica.bool).argmax()
+    with pytest.raises(RuntimeError, match="std and var only support floating point and complex dtypes"):
+        mica.ones(2, dtype=mica.int64).var()
+    with pytest.raises(NotImplementedError, match="not implemented for 'Float8_e5m2'"):
+        mica.ones(2).to(mica.float8_e5m2).sum()
+
+
+def test_out_is_left_alone_by_a_call_that_fails():
+    out = mica.full((3,), 7.0, dtype=mica.float64)
+    with pytest.raises(RuntimeError, match="Expected the dtype for input and out to match"):
+        mica.amax(mica.ones(2, 3), 0, out=out)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype long int, but got double instead"):
+        mica.argmax(mica.ones(2, 3), 0, out=out)
+    assert out.tolist() == [7.0] * 3
+
+
+def test_var_with_corrections():
+    a = random((5, 8), "float64")
+    t = as_mica(a)
+    assert t.var().item() == pytest.approx(a.var(ddof=1)) and t.var(False).item() == pytest.approx(a.var())
+    assert_close(t.std(1, False), a.std(1))
+    assert_close(t.var(0, correction=2), a.var(0, ddof=2))
+    assert_close(t.std((0, 1), keepdim=True), a.std(ddof=1).reshape(1, 1))
+    var, mean = mica.var_mean(t, 1)
+    assert_close(var, a.var(1, ddof=1))
+    assert_close(mean, a.mean(1))
+    std, mean = mica.std_mean(t)
+    assert std.item() == pytest.approx(a.std(ddof=1)) and mean.item() == pytest.approx(a.mean())
+    with pytest.warns(UserWarning, match="degrees of freedom is <= 0"):
+        assert mica.ones(1).var().isnan().item()
+    far = mica.full((1000,), 1e6) + mica.arange(1000) % 2
+    assert far.var().item() == pytest.approx(0.25025, rel=1e-5)
+
+
+@pytest.mark.parametrize("p", [0, 0.5, 1, 2, 3, 4.5, math.inf, -math.inf, -1])
+def test_norms(p):
+    a = random((6, 40), "float64")
+    t = as_mica(a)
+    for dim in (0, 1):
+        expected = np.linalg.norm(a, p, dim)
+        assert_close(t.norm(p, dim), expected, rtol=1e-10)
+    assert t.norm(p).item() == pytest.approx(np.linalg.norm(a.ravel(), p))
+    c = random((6, 40), "complex128")
+    assert_close(as_mica(c).norm(p, 1), np.linalg.norm(np.abs(c), p, 1), rtol=1e-10)
+
+
+def test_norm_by_name_and_dtype():
+    t = mica.tensor([[3.0, 4.0], [6.0, 8.0]])
+    assert t.norm("fro", 1).tolist() == t.norm(dim=1).tolist() == mica.norm(t, p=None, dim=1).tolist() == [5.0, 10.0]
+    assert t.norm(dtype=mica.float64).dtype == mica.float64
+    assert mica.tensor([1e30, 1e30]).norm().item() == pytest.approx(math.sqrt(2) * 1e30)
+    with pytest.raises(RuntimeError, match="Expected a floating point or complex tensor as input. Got Long"):
+        mica.arange(3).norm()
+    with pytest.raises(RuntimeError, match="dtype should be real for real inputs"):
+        t.norm(2, dtype=mica.complex64)
+    with pytest.raises(RuntimeError, match="Order foo not supported"):
+        t.norm("foo")
+
+
+def test_renorm_and_normalize():
+    t = mica.tensor([[3.0, 4.0], [0.3, 0.4]])
+    assert_close(t.renorm(2, 0, 1.0), [[0.6, 0.8], [0.3, 0.4]])
+    assert_close(t.renorm_(2, 0, 1.0), [[0.6, 0.8], [0.3, 0.4]])
+    assert_close(mica.nn.functional.normalize(mica.tensor([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
+    with pytest.raises(RuntimeError, match="renorm: input needs at least 2 dimensions"):
+        mica.ones(3).renorm(2, 0, 1.0)
+
+
+def test_equal_and_allclose():
+    t = mica.randn(30, 50)
+    assert mica.equal(t, t.clone()) and mica.equal(t.t(), t.clone().t()) and not mica.equal(t, t.t())
+    other = t.clone()
+    other[29, 49] += 1
+    assert not t.equal(other) and not t[:, ::2].equal(other[:, 1::2]) and t[:29].equal(other[:29])
+    assert not mica.tensor([math.nan]).equal(mica.tensor([math.nan])) and mica.tensor([0.0]).equal(mica.tensor([-0.0]))
+    assert mica.tensor([1, 2]).equal(mica.tensor([1.0, 2.0])) and mica.zeros(0).equal(mica.zeros(0))
+    assert mica.allclose(t, t * 1.000001) and not mica.allclose(t, t + 1e-2)
+
+
+def test_cov_and_corrcoef():
+    a = random((3, 9), "float64")
+    t = as_mica(a)
+    assert_close(t.cov(), np.cov(a))
+    assert_close(t.corrcoef(), np.corrcoef(a))
+    f, w = np.arange(1, 10), rng.random(9)
+    assert_close(t.cov(fweights=as_mica(f), aweights=as_mica(w)), np.cov(a, fweights=f, aweights=w))
+    assert t[0].cov().item() == pytest.approx(np.cov(a[0]))
+    with pytest.raises(RuntimeError, match="expected fweights to have integral dtype"):
+        t.cov(fweights=mica.ones(9))
+
+
+def test_differences_and_integrals():
+    a = random((4, 7), "float64")
+    t = as_mica(a)
+    assert_close(t.diff(), np.diff(a))
+    assert_close(t.diff(2, 0), np.diff(a, 2, 0))
+    assert t.diff(9).shape == (4, 0) and mica.tensor([True, False, False]).diff().tolist() == [True, False]
+    x = np.cumsum(rng.random(7) + 0.1)
+    for edge_order in (1, 2):
+        ours = mica.gradient(t, spacing=(as_mica(x),), dim=1, edge_order=edge_order)[0]
+        assert_close(ours, np.gradient(a, x, axis=1, edge_order=edge_order), rtol=1e-9)
+        for ours, theirs in zip(
+            mica.gradient(t, spacing=0.5, edge_order=edge_order),
+            np.gradient(a, 0.5, edge_order=edge_order),
+            strict=True,
+        ):
+            assert_close(ours, theirs, rtol=1e-9)
+    assert_close(mica.trapezoid(t, as_mica(x)), np.trapezoid(a, x) if hasattr(np, "trapezoid") else np.trapz(a, x))
+    assert_close(mica.cumulative_trapezoid(t, dx=2)[:, -1], mica.trapezoid(t, dx=2).numpy())
+    with pytest.raises(RuntimeError, match="There must be one `x` value for each sample point"):
+        mica.trapezoid(t, mica.ones(3))
+
+
+def test_equal_maxima_share_the_gradient():
+    t = mica.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]], requires_grad=True)
+    t.amax(1).sum().backward()
+    assert_close(t.grad, [[0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]])
+    t.grad = None
+    t.max(1).values.sum().backward()
+    assert t.grad.tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_gradients_where_a_formula_could_divide_by_zero():
+    for zeros in ([2.0, 0.0, 3.0], [0.0, 0.0, 3.0]):
+        t = mica.tensor(zeros, requires_grad=True, dtype=mica.float64)
+        t.prod().backward()
+        others = [math.prod(zeros[:i] + zeros[i + 1 :]) for i in range(3)]
+        assert t.grad.tolist() == others
+    t = mica.zeros(3, requires_grad=True)
+    t.norm().backward()
+    assert t.grad.tolist() == [0, 0, 0]
+    t = mica.ones(3, requires_grad=True)
+    t.std().backward()
+    assert t.grad.tolist() == [0, 0, 0]
+
+
+def test_second_derivatives():
+    x = mica.randn(3, 4, dtype=mica.float64, requires_grad=True)
+    for f in (
+        lambda x: x.prod(1),
+        lambda x: x.var(0),
+        lambda x: x.norm(3, 1),
+        lambda x: x.logsumexp(1),
+        lambda x: x.std(),
+    ):
+        assert mica.autograd.gradgradcheck(f, (x,))
