@@ -53,13 +53,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--torch", action="store_true", help="time torch as well")
     arguments = parser.parse_args()
-    import mica
-
-    libraries = {"mica": mica}
     if arguments.torch:
         import torch
+    import mica
 
-        libraries["torch"] = torch
+    libraries = {"mica": mica, "torch": torch} if arguments.torch else {"mica": mica}
     results = {name: {c: best(lib, f, 50) for c, f in cases(lib).items()} for name, lib in libraries.items()}
     print(f"{'':34}" + "".join(f"{name:>12}" for name in results) + ("       ratio" if len(results) > 1 else ""))
     for case in results["mica"]:

@@ -45,7 +45,7 @@ def numbers(t):
     return np.array(t.to(wide).tolist())
 
 
-def assert_same(on_gpu, on_cpu, dtype=None, factor=1.0):
+def assert_same(on_gpu, on_cpu, factor=1.0):
     assert on_gpu.device == mica.device("cuda:0")
     assert on_gpu.dtype == on_cpu.dtype and on_gpu.shape == on_cpu.shape and on_gpu.stride() == on_cpu.stride()
     rtol = factor * TOLERANCE.get(str(on_cpu.dtype).removeprefix("mica.").removeprefix("torch."), 0.0)
@@ -137,8 +137,8 @@ def test_binary(name, dtype):
     ):
         factor = 4.0 if name in ("pow", "div") or dtype in COMPLEX else 1.0
         assert_same(f(a.cuda(), b.cuda()), f(a, b), factor=factor)
-        assert_same(f(a.t().cuda(), b.t().cuda() if b.dim() == 2 else b.cuda()[:1]), f(a.t(), b.t() if b.dim() == 2 else b[:1])) \
-            if b.dim() == 2 else None  # fmt: skip
+        if b.shape == a.shape:
+            assert_same(f(a.t().cuda(), b.t().cuda()), f(a.t(), b.t()), factor=factor)
 
 
 def test_numbers_and_zero_dim_cpu_tensors():
@@ -299,10 +299,9 @@ def test_a_training_run_takes_the_same_way():
         for _ in range(50):
             loss = (((x @ w1).relu() @ w2 - y) ** 2).mean()
             loss.backward()
-            with mica.no_grad() if hasattr(mica, "no_grad") else pytest.MonkeyPatch.context():
-                for w in (w1, w2):
-                    w.data.sub_(w.grad, alpha=0.1)
-                    w.grad = None
+            for w in (w1, w2):
+                w.data.sub_(w.grad, alpha=0.1)
+                w.grad = None
             losses.append(loss.item())
         return losses
 
