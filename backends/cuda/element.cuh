@@ -157,16 +157,16 @@ struct Tag {
   using type = T;
 };
 
-#define MICA_CUDA_INTEGRAL(X)                                                                                   \
-  X(uint8_t, UInt8)                                                                                             \
-  X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64) X(uint16_t, UInt16) X(uint32_t, UInt32) \
-      X(uint64_t, UInt64)
+#define MICA_CUDA_INTEGRAL(X) \
+  X(uint8_t, UInt8)           \
+  X(int8_t, Int8)             \
+  X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64) X(uint16_t, UInt16) X(uint32_t, UInt32) X(uint64_t, UInt64)
 #define MICA_CUDA_FLOATING(X) X(half, Float16) X(bfloat16, BFloat16) X(float, Float32) X(double, Float64)
 #define MICA_CUDA_COMPLEX(X) X(complexf, Complex64) X(complexd, Complex128)
-#define MICA_CUDA_STORAGE(X)                                                                              \
-  X(float8_e5m2, Float8_e5m2)                                                                             \
-  X(float8_e4m3fn, Float8_e4m3fn) X(float8_e5m2fnuz, Float8_e5m2fnuz) X(float8_e4m3fnuz, Float8_e4m3fnuz) \
-      X(complexh, Complex32)
+#define MICA_CUDA_STORAGE(X)      \
+  X(float8_e5m2, Float8_e5m2)     \
+  X(float8_e4m3fn, Float8_e4m3fn) \
+  X(float8_e5m2fnuz, Float8_e5m2fnuz) X(float8_e4m3fnuz, Float8_e4m3fnuz) X(complexh, Complex32)
 
 #define MICA_CUDA_CASE(T, Name) \
   case DType::Name:             \
