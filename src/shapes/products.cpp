@@ -69,9 +69,9 @@ void check_self(const char* op, const Tensor& self, const Tensor& mat, const Sca
 void mm(Out& out, const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(self.dim() == 2, "self must be a matrix, got ", self);
   MICA_CHECK(mat2.dim() == 2, "mat2 must be a matrix, got ", mat2);
-  const int64_t m = self.sizes()[0], k = self.sizes()[1], n = mat2.sizes()[1];
-  MICA_CHECK(k == mat2.sizes()[0], "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.sizes()[0],
-             "x", n, ")");
+  const int64_t m = self.size(0), k = self.size(1), n = mat2.size(1);
+  MICA_CHECK(k == mat2.size(0), "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.size(0), "x", n,
+             ")");
   check_pair("mm", self, mat2);
   const int64_t sizes[2] = {m, n};
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
@@ -83,10 +83,10 @@ void bmm(Out& out, const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(self.dim() == 3, "batch1 must be a 3D tensor");
   MICA_CHECK(mat2.dim() == 3, "batch2 must be a 3D tensor");
   check_pair("bmm", self, mat2);
-  const int64_t sizes[3] = {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]};
-  MICA_CHECK(mat2.sizes()[0] == sizes[0] && mat2.sizes()[1] == self.sizes()[2],
-             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", self.sizes()[2],
-             "] but got: [", mat2.sizes()[0], ", ", mat2.sizes()[1], "].");
+  const int64_t sizes[3] = {self.size(0), self.size(1), mat2.size(2)};
+  MICA_CHECK(mat2.size(0) == sizes[0] && mat2.size(1) == self.size(2),
+             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", self.size(2),
+             "] but got: [", mat2.size(0), ", ", mat2.size(1), "].");
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
   run(Matrix(result), Matrix(self), Matrix(mat2));
@@ -95,10 +95,10 @@ void bmm(Out& out, const Tensor& self, const Tensor& mat2) {
 void mv(Out& out, const Tensor& self, const Tensor& vec) {
   MICA_CHECK(self.dim() == 2 && vec.dim() == 1, "vector + matrix @ vector expected, got ", vec.dim(), ", ", self.dim(),
              ", ", vec.dim());
-  MICA_CHECK(self.sizes()[1] == vec.sizes()[0], "size mismatch, got input (", self.sizes()[0], "), mat (",
-             self.sizes()[0], "x", self.sizes()[1], "), vec (", vec.sizes()[0], ")");
+  MICA_CHECK(self.size(1) == vec.size(0), "size mismatch, got input (", self.size(0), "), mat (", self.size(0), "x",
+             self.size(1), "), vec (", vec.size(0), ")");
   check_pair("mv", self, vec);
-  const Tensor& result = out.set(self.sizes()[0], self.dtype(), self.device());
+  const Tensor& result = out.set(self.size(0), self.dtype(), self.device());
   if (!out.needs_kernel()) return;
   run(Matrix(result), Matrix(self), Matrix(vec));
 }
@@ -125,9 +125,9 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
            const Scalar& alpha) {
   MICA_CHECK(mat1.dim() == 2 && mat2.dim() == 2, mat1.dim() != 2 ? "mat1" : "mat2", " must be a matrix, got ",
              mat1.dim() != 2 ? mat1.dim() : mat2.dim(), "-D tensor");
-  const int64_t m = mat1.sizes()[0], k = mat1.sizes()[1], n = mat2.sizes()[1];
-  MICA_CHECK(k == mat2.sizes()[0], "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.sizes()[0],
-             "x", n, ")");
+  const int64_t m = mat1.size(0), k = mat1.size(1), n = mat2.size(1);
+  MICA_CHECK(k == mat2.size(0), "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.size(0), "x", n,
+             ")");
   check_pair("addmm", mat1, mat2);
   check_self("addmm", self, mat1, beta, alpha);
   const int64_t sizes[2] = {m, n};
@@ -143,12 +143,12 @@ void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, c
            const Scalar& alpha) {
   MICA_CHECK(mat.dim() == 2 && vec.dim() == 1 && self.dim() <= 1, "vector + matrix @ vector expected, got ", self.dim(),
              ", ", mat.dim(), ", ", vec.dim());
-  MICA_CHECK(mat.sizes()[1] == vec.sizes()[0] && (self.numel() == mat.sizes()[0] || self.numel() == 1),
-             "size mismatch, got input (", self.numel(), "), mat (", mat.sizes()[0], "x", mat.sizes()[1], "), vec (",
-             vec.sizes()[0], ")");
+  MICA_CHECK(mat.size(1) == vec.size(0) && (self.numel() == mat.size(0) || self.numel() == 1),
+             "size mismatch, got input (", self.numel(), "), mat (", mat.size(0), "x", mat.size(1), "), vec (",
+             vec.size(0), ")");
   check_pair("addmv", mat, vec);
   check_self("addmv", self, mat, beta, alpha);
-  const Tensor& result = out.set(mat.sizes()[0], mat.dtype(), mat.device());
+  const Tensor& result = out.set(mat.size(0), mat.dtype(), mat.device());
   if (!out.needs_kernel()) return;
   const Scalar left = begin_with(result, self, beta);
   run(Matrix(result), Matrix(mat), Matrix(vec), alpha, left);
@@ -160,10 +160,10 @@ void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& b
   MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
   check_pair("baddbmm", batch1, batch2);
   check_self("baddbmm", self, batch1, beta, alpha);
-  const int64_t sizes[3] = {batch1.sizes()[0], batch1.sizes()[1], batch2.sizes()[2]};
-  MICA_CHECK(batch2.sizes()[0] == sizes[0] && batch2.sizes()[1] == batch1.sizes()[2],
-             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.sizes()[2],
-             "] but got: [", batch2.sizes()[0], ", ", batch2.sizes()[1], "].");
+  const int64_t sizes[3] = {batch1.size(0), batch1.size(1), batch2.size(2)};
+  MICA_CHECK(batch2.size(0) == sizes[0] && batch2.size(1) == batch1.size(2),
+             "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.size(2),
+             "] but got: [", batch2.size(0), ", ", batch2.size(1), "].");
   self.expand(sizes);  // torch's error where self does not broadcast
   const Tensor& result = out.set(sizes, batch1.dtype(), batch1.device());
   if (!out.needs_kernel()) return;
