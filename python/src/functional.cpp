@@ -2,6 +2,7 @@
 // decides what comes back.
 #include "entry.h"
 #include "foreign_memory.h"
+#include "torch_function.h"
 
 namespace mica::python {
 
@@ -169,6 +170,36 @@ MICA_FUNCTION(result_type) {
 }
 MICA_FUNCTION_END
 
+// ---- methods that are functions too
+
+// torch.numel(x) for x.numel(), and so on; the self of the function is the method's name.
+static PyObject* call_method(PyObject* name, PyObject* input) {
+  if (is_tensor(input) || overrides_torch_function(input)) return PyObject_CallMethodNoArgs(input, name);
+  return PyErr_Format(PyExc_TypeError, "%U(): argument 'input' (position 1) must be Tensor, not %s", name,
+                      Py_TYPE(input)->tp_name);
+}
+
+static bool add_methods_as_functions(PyObject* module) {
+  static PyMethodDef definitions[] = {
+      {"numel", call_method, METH_O, "The number of elements."},
+      {"get_device", call_method, METH_O, "The device index, -1 on the CPU."},
+      {"detach_", call_method, METH_O, "Takes a tensor out of its graph, in place."},
+      {"is_floating_point", call_method, METH_O, "Whether the dtype is a floating-point one."},
+      {"is_complex", call_method, METH_O, "Whether the dtype is a complex one."},
+      {"is_signed", call_method, METH_O, "Whether the dtype has negative numbers."},
+      {"is_conj", call_method, METH_O, "Whether the tensor is a lazily conjugated view."},
+      {"is_neg", call_method, METH_O, "Whether the tensor is a lazily negated view."},
+      {"is_inference", call_method, METH_O, "Whether the tensor was made under inference_mode."},
+      {"is_nonzero", call_method, METH_O, "Whether the single element is not zero."},
+  };
+  for (PyMethodDef& definition : definitions) {
+    Owned name(PyUnicode_InternFromString(definition.ml_name));
+    Owned function(name ? PyCFunction_NewEx(&definition, name.get(), nullptr) : nullptr);
+    if (!function || PyModule_AddObjectRef(module, definition.ml_name, function.get()) < 0) return false;
+  }
+  return true;
+}
+
 bool add_functional(PyObject* module) {
   static PyMethodDef functions[] = {{"_einsum", as_cfunction(einsum), kEntryFlags, nullptr},
                                     {"_tensordot", as_cfunction(tensordot), kEntryFlags, nullptr},
@@ -194,7 +225,8 @@ bool add_functional(PyObject* module) {
   // The function takes the place of the generated one when the package is imported.
   Owned function(PyCFunction_NewEx(methods, nullptr, nullptr));
   return function && PyModule_AddObjectRef(module, "_nonzero", function.get()) == 0 &&
-         PyModule_AddFunctions(module, functions) == 0 && add_tensor_methods(methods);
+         PyModule_AddFunctions(module, functions) == 0 && add_tensor_methods(methods) &&
+         add_methods_as_functions(module);
 }
 
 }  // namespace mica::python

@@ -33,11 +33,8 @@ static PyObject* set_flush_denormal(PyObject*, PyObject* mode) {
   return PyBool_FromLong(flush_denormals(mode == Py_True));
 }
 
-static PyObject* is_nonzero(PyObject*, PyObject* input) {
-  if (!is_tensor(input))
-    return PyErr_Format(PyExc_TypeError, "is_nonzero(): argument 'input' (position 1) must be Tensor, not %s",
-                        Py_TYPE(input)->tp_name);
-  const int truth = PyObject_IsTrue(input);
+static PyObject* is_nonzero(PyObject* self, PyObject*) {
+  const int truth = PyObject_IsTrue(self);
   return truth < 0 ? nullptr : PyBool_FromLong(truth);
 }
 
@@ -45,10 +42,8 @@ bool add_settings(PyObject* module) {
   static PyMethodDef functions[] = {
       {"set_flush_denormal", set_flush_denormal, METH_O,
        "Treats numbers too small to be normal as zero in this thread; returns whether the processor can."},
-      {"is_nonzero", is_nonzero, METH_O, "Whether the single element of a tensor is not zero."},
       {}};
-  static PyMethodDef methods[] = {{"is_nonzero", [](PyObject* self, PyObject*) { return is_nonzero(nullptr, self); },
-                                   METH_NOARGS, "Whether the single element is not zero."},
+  static PyMethodDef methods[] = {{"is_nonzero", is_nonzero, METH_NOARGS, "Whether the single element is not zero."},
                                   {}};
   return PyModule_AddFunctions(module, functions) == 0 && add_tensor_methods(methods);
 }
