@@ -1,5 +1,7 @@
 """The `mica` command and `python -m mica`."""
 
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -7,8 +9,13 @@ import mica
 import pytest
 
 
+# Found from any directory.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(mica.__file__).parent.parent.absolute())}
+
+
 def mica_command(*args, **kwargs):
-    return subprocess.run([sys.executable, "-m", "mica", *args], capture_output=True, text=True, **kwargs)
+    command = [sys.executable, "-m", "mica", *args]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, **kwargs)
 
 
 def run(tmp_path, program, *args):
