@@ -181,7 +181,7 @@ void assign(const Indexed& target, const Tensor& value) {
   }
   if (value.dim() == 0) {
     if (const Tensor mask = only_mask(target); mask.defined()) {
-      target.self.masked_fill_(mask, value);
+      target.self.masked_fill_(mask, apart_from(value, target.self));
       return;
     }
   }

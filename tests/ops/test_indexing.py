@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from mica.nn import functional as F
 
-SLICES = [slice(None), slice(1, None), slice(None, -1), slice(None, None, 2), slice(None, None, -1), slice(-1, None, -2), slice(5, 1)]
+SLICES = [
+    slice(None),
+    slice(1, None),
+    slice(None, -1),
+    slice(None, None, 2),
+    slice(None, None, -1),
+    slice(-1, None, -2),
+    slice(5, 1),
+]
 
 
 def arange(*shape, dtype=mica.float32):
@@ -242,7 +250,11 @@ def test_gradients_flow_through_every_kind_of_index():
         w = arange(*y.shape) + 1 if y.dim() else mica.tensor(2.0)
         (y * w).sum().backward()
         expected = np.zeros((2, 3), np.float32)
-        np.add.at(expected, tuple(np.array(i.tolist()) if isinstance(i, mica.Tensor) else i for i in index), np.array(w.tolist(), np.float32))
+        np.add.at(
+            expected,
+            tuple(np.array(i.tolist()) if isinstance(i, mica.Tensor) else i for i in index),
+            np.array(w.tolist(), np.float32),
+        )
         assert_equal(x.grad, expected)
 
 
@@ -273,7 +285,9 @@ def test_index_select_copy_fill_add(dim, dtype):
     i = mica.tensor(index).to(dtype)
     assert_equal(x.index_select(dim, i), a.take(index, dim))
     assert_equal(x.transpose(0, 1).index_select(dim, mica.tensor([1, 0])), a.transpose(1, 0, 2).take([1, 0], dim))
-    source = np.arange(4 * a.size // n, dtype=np.float32).reshape([4 if d == dim % 3 else s for d, s in enumerate(a.shape)])
+    source = np.arange(4 * a.size // n, dtype=np.float32).reshape(
+        [4 if d == dim % 3 else s for d, s in enumerate(a.shape)]
+    )
     expected = a.copy()
     place = [slice(None)] * 3
     place[dim % 3] = index
@@ -297,7 +311,9 @@ def test_gather_and_scatter_match_numpy(dim):
         index = rng.integers(0, shape[dim], index_shape)
         x, i = mica.tensor(a), mica.tensor(index)
         for dtype in (mica.int8, mica.int16, mica.int32, mica.int64, mica.float64, mica.complex128):
-            expected = np.take_along_axis(a[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index_shape))], index, dim)
+            expected = np.take_along_axis(
+                a[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index_shape))], index, dim
+            )
             assert_equal(x.to(dtype).gather(dim, i).to(mica.int64), expected)
         assert_equal(x.t().contiguous().t().gather(dim, i.int()), expected)
         source = rng.integers(-50, 50, index_shape)
@@ -366,7 +382,9 @@ def test_take_and_put():
         x.take(mica.tensor([12]))
     with pytest.raises(IndexError, match="tried to take from an empty tensor"):
         mica.zeros(0).take(mica.tensor([0]))
-    assert_equal(mica.take_along_dim(x, mica.tensor([[-1], [0], [1]]), 1), np.take_along_axis(a, np.array([[-1], [0], [1]]), 1))
+    assert_equal(
+        mica.take_along_dim(x, mica.tensor([[-1], [0], [1]]), 1), np.take_along_axis(a, np.array([[-1], [0], [1]]), 1)
+    )
 
 
 def test_where():
@@ -382,13 +400,17 @@ def test_where():
     assert mica.where(t, mica.ones(1, dtype=mica.int8), mica.ones(1, dtype=mica.float16)).dtype == mica.float16
     assert mica.where(t, x, mica.tensor(1.0, dtype=mica.float64)).dtype == mica.float32
     assert [v.tolist() for v in mica.where(t)] == [v.tolist() for v in np.nonzero(mask)]
-    with pytest.raises(RuntimeError, match="where expected condition to be a boolean tensor, but got a tensor with dtype Long"):
+    with pytest.raises(
+        RuntimeError, match="where expected condition to be a boolean tensor, but got a tensor with dtype Long"
+    ):
         mica.where(mica.tensor([1, 0]), 1.0, 2.0)
     with pytest.warns(UserWarning, match="where received a uint8 condition tensor"):
         assert mica.where(mica.tensor([1, 0], dtype=mica.uint8), 1, 2).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("dtype", [mica.bool, mica.uint8, mica.int16, mica.float32, mica.float64, mica.complex128, mica.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [mica.bool, mica.uint8, mica.int16, mica.float32, mica.float64, mica.complex128, mica.bfloat16]
+)
 def test_where_and_masked_fill_for_every_width(dtype):
     n = 1037
     mask = np.random.default_rng(0).random(n) < 0.5
@@ -405,7 +427,9 @@ def test_masked_fill_checks_its_arguments():
     x = mica.zeros(3, 4)
     with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks"):
         x.masked_fill(mica.zeros(4, dtype=mica.uint8), 1)
-    with pytest.raises(RuntimeError, match="masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 dimension"):
+    with pytest.raises(
+        RuntimeError, match="masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 dimension"
+    ):
         x.masked_fill(x > 0, mica.zeros(1))
     with pytest.raises(RuntimeError, match="value cannot be converted to type int8_t without overflow"):
         x.to(mica.int8).masked_fill(x > 0, 300)
@@ -444,7 +468,10 @@ def test_copies_with_a_view_overwritten():
     assert mica.slice_scatter(x, mica.ones(3, 2), 1, 0, None, 2)[:, 0].tolist() == [1.0] * 3
     assert mica.diagonal_scatter(x, mica.zeros(3), 1).diagonal(1).tolist() == [0.0] * 3
     assert mica.as_strided_scatter(x.t(), mica.zeros(2), (2,), (5,))[0].tolist() == [0.0, 4.0, 8.0]
-    with pytest.raises(RuntimeError, match=r"expected src to have a size equal to the slice of self. src size = \[3\], slice size = \[4\]"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"expected src to have a size equal to the slice of self. src size = \[3\], slice size = \[4\]",
+    ):
         mica.select_scatter(x, mica.ones(3), 0, 0)
     assert x.tolist() == arange(3, 4).tolist()
 
@@ -503,7 +530,9 @@ def test_embedding_max_norm_scales_rows_in_place():
     out = F.embedding(mica.tensor([1, 1]), weight, max_norm=1.0)
     assert abs(out[0].norm().item() - 1.0) < 1e-5
     assert weight[2].tolist() == [8.0, 9.0, 10.0, 11.0] and weight[1].tolist() == out[0].tolist()
-    assert F.embedding(mica.tensor([1]), arange(2, 4), max_norm=4.0, norm_type=1.0).sum().item() == pytest.approx(4.0, rel=1e-6)
+    assert F.embedding(mica.tensor([1]), arange(2, 4), max_norm=4.0, norm_type=1.0).sum().item() == pytest.approx(
+        4.0, rel=1e-6
+    )
 
 
 def test_one_hot():
@@ -527,7 +556,9 @@ def test_overlapping_reads_and_writes():
     y = mica.arange(6.0)
     y[mica.arange(5) + 1] = y[:5]
     assert y.tolist() == [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
-    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+    with pytest.raises(
+        RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+    ):
         mica.zeros(1, 3).expand(4, 3).index_add_(0, mica.tensor([0]), mica.ones(1, 3))
 
 
