@@ -13,8 +13,7 @@ class no_grad(_NoParamDecoratorContextManager):
     """Record nothing: results do not require grad."""
 
     def __enter__(self):
-        self.prev = _C.is_grad_enabled()
-        _C._set_grad_enabled(False)
+        self.prev = _C._exchange_grad_enabled(False)
 
     def __exit__(self, *exception):
         _C._set_grad_enabled(self.prev)
@@ -24,8 +23,7 @@ class enable_grad(_NoParamDecoratorContextManager):
     """Record again, within no_grad."""
 
     def __enter__(self):
-        self.prev = _C.is_grad_enabled()
-        _C._set_grad_enabled(True)
+        self.prev = _C._exchange_grad_enabled(True)
 
     def __exit__(self, *exception):
         _C._set_grad_enabled(self.prev)
@@ -35,9 +33,8 @@ class set_grad_enabled(_DecoratorContextManager):
     """Record or not, from the call on; as a context manager until the end of the block."""
 
     def __init__(self, mode):
-        self.prev = _C.is_grad_enabled()
+        self.prev = _C._exchange_grad_enabled(mode)
         self.mode = mode
-        _C._set_grad_enabled(mode)
 
     def __call__(self, function):
         _C._set_grad_enabled(self.prev)
