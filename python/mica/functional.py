@@ -157,6 +157,17 @@ def _chosen(values, inverse, counts, return_inverse, return_counts):
     return chosen if len(chosen) > 1 else values
 
 
+def _into(out, result):
+    """The result, written to `out` if there is one."""
+    if out is None:
+        return result
+    if out.dtype != result.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result)
+
+
 @_overridable
 def tensordot(a, b, dims=2, out=None):
     """The product of two tensors summed over dimensions: the last of one with the first of the other, or those listed."""
@@ -171,7 +182,7 @@ def tensordot(a, b, dims=2, out=None):
     elif not isinstance(dims, (tuple, list)):
         raise RuntimeError(f"tensordot expects dims to be int or two lists of int, but got dims={dims}")
     dims_a, dims_b = ([each] if isinstance(each, int) else list(each) for each in dims)
-    return _C._tensordot(a, b, dims_a, dims_b) if out is None else _C._tensordot(a, b, dims_a, dims_b, out=out)
+    return _into(out, _C._tensordot(a, b, dims_a, dims_b))
 
 
 @_overridable
@@ -189,7 +200,7 @@ def block_diag(*tensors):
 @_overridable
 def chain_matmul(*matrices, out=None):
     """The product of several matrices, in the cheapest order."""
-    return _C._chain_matmul(_listed(matrices)) if out is None else _C._chain_matmul(_listed(matrices), out=out)
+    return _into(out, _C._chain_matmul(_listed(matrices)))
 
 
 def _at_least(function, tensors):

@@ -8,7 +8,6 @@ import sys
 import mica
 import pytest
 
-
 # Found from any directory.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(mica.__file__).parent.parent.absolute())}
 

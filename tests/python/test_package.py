@@ -63,6 +63,8 @@ def test_tensordot():
     for dims in (1, ([1], [0]), mica.tensor([[1], [0]]), mica.tensor(1)):
         assert mica.tensordot(a, b, dims).tolist() == (a @ b).tolist()
     assert mica.tensordot(a, b, 0).shape == (2, 3, 3, 4)
+    out = mica.empty(2, 4)
+    assert mica.tensordot(a, b, 1, out=out) is out and out.tolist() == (a @ b).tolist()
     with pytest.raises(RuntimeError, match="dims >= 0"):
         mica.tensordot(a, b, -1)
     with pytest.raises(RuntimeError, match="ndim_a or ndim_b"):
