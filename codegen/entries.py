@@ -220,6 +220,7 @@ class Writer:
             self.plan()
             self.put("plan.in_place(self);")
             self.launch()
+            self.put("plan.finish();")
         elif op.kind == "native":
             self.put(f'Out out("{self.schema.name}_", self, entry::inputs({", ".join(self.tensors())}), true);')
             self.put(

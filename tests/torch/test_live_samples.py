@@ -1,13 +1,9 @@
 """Every sample on torch and on Mica for every dtype: the same values, dtypes and shapes, or an error from both."""
 
-import sys
 import warnings
-from pathlib import Path
 
 import mica
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from sample_runner import Evaluator, load_samples, tensors_of
 
 pytestmark = pytest.mark.torch
