@@ -476,6 +476,49 @@ def test_copies_with_a_view_overwritten():
     assert x.tolist() == arange(3, 4).tolist()
 
 
+def test_gradients_that_samples_do_not_reach():
+    index = mica.tensor([[1, 0], [0, 2]])
+
+    def check(function, *inputs):
+        assert mica.autograd.gradcheck(function, [t.to(mica.float64).requires_grad_() for t in inputs])
+
+    # A source larger than the index: what is not used has gradient zero.
+    check(lambda x, s: x.scatter(0, index, s), arange(3, 4), arange(4, 5) + 20)
+    check(lambda x, s: x.scatter_add(0, index, s), arange(3, 4), arange(4, 5))
+    for reduce in ("sum", "mean", "prod", "amax"):
+        check(
+            lambda x, s, r=reduce: x.scatter_reduce(0, index, s, r, include_self=False),
+            arange(3, 4) + 0.5,
+            arange(4, 5) * 1.5 - 3,
+        )
+    # Products with no, one and two zeros.
+    for values in ([1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [0.0, 0.0, 3.0]):
+        check(
+            lambda x, s: x.scatter_reduce(0, mica.tensor([0, 0, 0]), s, "prod"), mica.tensor([2.0]), mica.tensor(values)
+        )
+    # Storage-wide views, of a contiguous and of a transposed tensor.
+    check(lambda x, s: mica.as_strided_scatter(x, s, (2, 2), (4, 1)), arange(3, 4), arange(2, 2))
+    check(lambda x, s: mica.as_strided_scatter(x.t(), s, (2,), (3,), 1), arange(3, 4), arange(2))
+    check(lambda x: x.clone().fill_diagonal_(0), arange(3, 3))
+
+
+def test_second_derivatives():
+    index = mica.tensor([0, 2, 0])
+    for function in (
+        lambda x: x[:, index],
+        lambda x: x[x > 3.5],
+        lambda x: x.index_select(1, index),
+        lambda x: x.gather(1, mica.tensor([[0, 0], [1, 2]])),
+        lambda x: x.take(index),
+        lambda x: F.embedding(mica.tensor([1, 1]), x),
+        lambda x: x.masked_fill(x > 3.5, 0.0),
+        lambda x: x.index_add(1, index, x),
+        lambda x: x.scatter_reduce(1, mica.tensor([[0, 0], [1, 2]]), x, "prod"),
+    ):
+        x = (arange(2, 3) + 1).to(mica.float64).requires_grad_()
+        assert mica.autograd.gradgradcheck(lambda x, f=function: f(x) ** 2, [x])
+
+
 def test_fill_diagonal():
     x = mica.zeros(7, 3).fill_diagonal_(1, wrap=True)
     expected = np.zeros((7, 3))
