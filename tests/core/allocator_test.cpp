@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <cstring>
 #include <random>
 #include <string>
@@ -250,7 +251,11 @@ TEST(Allocator, AFailureOfTheSystemIsAnErrorAndLeavesTheHeapUsable) {
   if (!kCaching) GTEST_SKIP() << "AddressSanitizer needs its address space";
   const pid_t child = fork();
   if (child == 0) {
-    const rlimit limit{size_t{1} << 30, size_t{1} << 30};
+    // One GiB more than the address space that the test program already has.
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const size_t most = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (size_t{1} << 30);
+    const rlimit limit{most, most};
     setrlimit(RLIMIT_AS, &limit);
     try {
       cpu_allocate(size_t{2} << 30);
