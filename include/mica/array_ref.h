@@ -65,7 +65,7 @@ class IntArrayRef {
   constexpr const int64_t* end() const { return data() + size_; }
   constexpr size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
-  constexpr int64_t operator[](size_t i) const { return data()[i]; }
+  constexpr int64_t operator[](size_t i) const { return data_ ? data_[i] : one_; }
   constexpr int64_t front() const { return data()[0]; }
   constexpr int64_t back() const { return data()[size_ - 1]; }
   std::vector<int64_t> vec() const { return std::vector<int64_t>(begin(), end()); }

@@ -123,15 +123,15 @@ using complex128 = std::complex<double>;
 #define MICA_FORALL_UNSIGNED(X) X(uint16_t, UInt16) X(uint32_t, UInt32) X(uint64_t, UInt64)
 #define MICA_FORALL_FLOATING(X) \
   X(::mica::Half, Float16) X(float, Float32) X(double, Float64) X(::mica::BFloat16, BFloat16)
-#define MICA_FORALL_FLOAT8(X)                                                         \
-  X(::mica::Float8_e5m2, Float8_e5m2)                                                 \
-  X(::mica::Float8_e4m3fn, Float8_e4m3fn) X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) \
-      X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz)
+#define MICA_FORALL_FLOAT8(X)             \
+  X(::mica::Float8_e5m2, Float8_e5m2)     \
+  X(::mica::Float8_e4m3fn, Float8_e4m3fn) \
+  X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz)
 #define MICA_FORALL_COMPLEX(X) X(::mica::complex64, Complex64) X(::mica::complex128, Complex128)
-#define MICA_FORALL_DTYPES(X)                                                                  \
-  MICA_FORALL_INTEGRAL(X)                                                                      \
-  MICA_FORALL_UNSIGNED(X) MICA_FORALL_FLOATING(X) MICA_FORALL_FLOAT8(X) MICA_FORALL_COMPLEX(X) \
-      X(::mica::ComplexHalf, Complex32) X(bool, Bool)
+#define MICA_FORALL_DTYPES(X) \
+  MICA_FORALL_INTEGRAL(X)     \
+  MICA_FORALL_UNSIGNED(X)     \
+  MICA_FORALL_FLOATING(X) MICA_FORALL_FLOAT8(X) MICA_FORALL_COMPLEX(X) X(::mica::ComplexHalf, Complex32) X(bool, Bool)
 
 // ---- facts about a dtype --------------------------------------------------------------------------------------
 

@@ -34,11 +34,13 @@ void clone(Out& out, const Tensor& self, std::optional<MemoryFormat> memory_form
 namespace composite {
 
 Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
-  MICA_CHECK(memory_format != MemoryFormat::Preserve, "preserve memory format is unsupported by the contiguous operator");
+  MICA_CHECK(memory_format != MemoryFormat::Preserve,
+             "preserve memory format is unsupported by the contiguous operator");
   return self.is_contiguous(memory_format) ? self : self.clone(memory_format);
 }
 
-Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking, std::optional<MemoryFormat> memory_format) {
+Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking,
+               std::optional<MemoryFormat> memory_format) {
   const DType dtype = options.dtype.value_or(self.dtype());
   const Device device = options.device.value_or(self.device());
   Tensor copy = empty_in_format(self, dtype, device, memory_format.value_or(MemoryFormat::Preserve));
@@ -51,16 +53,19 @@ Tensor to_options(const Tensor& self, const TensorOptions& options, bool non_blo
   TensorOptions wanted;
   wanted.dtype = options.dtype.value_or(self.dtype());
   wanted.device = options.device ? resolved(*options.device, self.device()) : self.device();
-  const bool same_format = !memory_format || *memory_format == MemoryFormat::Preserve || self.is_contiguous(*memory_format);
+  const bool same_format =
+      !memory_format || *memory_format == MemoryFormat::Preserve || self.is_contiguous(*memory_format);
   if (!copy && *wanted.dtype == self.dtype() && *wanted.device == self.device() && same_format) return self;
   return mica::_to_copy(self, wanted, non_blocking, memory_format);
 }
 
-Tensor to_dtype(const Tensor& self, DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> memory_format) {
+Tensor to_dtype(const Tensor& self, DType dtype, bool non_blocking, bool copy,
+                std::optional<MemoryFormat> memory_format) {
   return composite::to_options(self, TensorOptions(dtype), non_blocking, copy, memory_format);
 }
 
-Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> memory_format) {
+Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocking, bool copy,
+                 std::optional<MemoryFormat> memory_format) {
   return composite::to_options(self, TensorOptions(dtype).with_device(device), non_blocking, copy, memory_format);
 }
 

@@ -110,9 +110,8 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, co
   const Tensor weights = (self.dim() == 1 ? self.unsqueeze(0) : self).contiguous();
   const Tensor out =
       mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).with_device(self.device()));
-  if (out.numel() > 0 && !out.is_meta())
-    MICA_KERNEL(self.device(), random_multinomial)
-    (out.view_of(), weights.view_of(), replacement, chosen(generator, out));
+  if (out.numel() > 0 && !out.is_meta()) MICA_KERNEL(self.device(), random_multinomial)
+  (out.view_of(), weights.view_of(), replacement, chosen(generator, out));
   return self.dim() == 1 ? out.squeeze(0) : out;
 }
 
