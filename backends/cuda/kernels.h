@@ -6,16 +6,15 @@
 namespace mica::cuda {
 
 // Slots that take a PointwiseLoop and nothing else.
-#define MICA_CUDA_POINTWISE(X)                                                                                         \
-  X(abs)                                                                                                               \
-  X(bitwise_and)                                                                                                       \
-  X(bitwise_not)                                                                                                       \
-  X(bitwise_or) X(bitwise_xor) X(ceil) X(clamp) X(clamp_max) X(clamp_min) X(conj_physical) X(copy) X(cos) X(cosh)      \
-      X(div) X(eq) X(erf) X(erfc) X(exp) X(exp2) X(expm1) X(floor) X(ge) X(gt) X(isfinite) X(isinf) X(isnan) X(le)     \
-          X(log) X(log10) X(log1p) X(log2) X(logical_and) X(logical_not) X(logical_or) X(logical_xor) X(lt) X(masked)  \
-              X(masked_fill) X(maximum) X(minimum) X(mul) X(ne) X(neg) X(pow) X(reciprocal) X(relu) X(round) X(rsqrt)  \
-                  X(sgn) X(sigmoid) X(sigmoid_backward) X(sign) X(silu) X(silu_backward) X(sin) X(sinh) X(sqrt) X(tan) \
-                      X(tanh) X(tanh_backward) X(trunc) X(where)
+// clang-format off
+#define MICA_CUDA_POINTWISE(X) \
+  X(abs) X(bitwise_and) X(bitwise_not) X(bitwise_or) X(bitwise_xor) X(ceil) X(clamp) X(clamp_max) X(clamp_min) \
+  X(conj_physical) X(copy) X(cos) X(cosh) X(div) X(eq) X(erf) X(erfc) X(exp) X(exp2) X(expm1) X(floor) X(ge) \
+  X(gt) X(isfinite) X(isinf) X(isnan) X(le) X(log) X(log10) X(log1p) X(log2) X(logical_and) X(logical_not) \
+  X(logical_or) X(logical_xor) X(lt) X(masked) X(masked_fill) X(maximum) X(minimum) X(mul) X(ne) X(neg) X(pow) \
+  X(reciprocal) X(relu) X(round) X(rsqrt) X(sgn) X(sigmoid) X(sigmoid_backward) X(sign) X(silu) X(silu_backward) \
+  X(sin) X(sinh) X(sqrt) X(tan) X(tanh) X(tanh_backward) X(trunc) X(where)
+// clang-format on
 #define MICA_CUDA_DECLARE(slot) void slot(const PointwiseLoop& loop);
 MICA_CUDA_POINTWISE(MICA_CUDA_DECLARE)
 #undef MICA_CUDA_DECLARE

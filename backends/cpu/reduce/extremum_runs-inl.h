@@ -55,8 +55,11 @@ HWY_INLINE T extreme_of_run(const T* x, int64_t n) {
     const hn::ScalableTag<T> d;
     using V = hn::VFromD<decltype(d)>;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    if (n >= lanes) {
-      V a = hn::LoadU(d, x), b = a, c = a, e = a;
+    V a = hn::Set(d, best);
+    if (n < lanes) {
+      a = hn::IfThenElse(hn::FirstN(d, n), load_first(d, x, n), a);
+    } else {
+      V b = a, c = a, e = a;
       for (; i + 4 * lanes <= n; i += 4 * lanes) {
         a = extreme_lanes<E>(a, hn::LoadU(d, x + i));
         b = extreme_lanes<E>(b, hn::LoadU(d, x + i + lanes));
@@ -66,17 +69,13 @@ HWY_INLINE T extreme_of_run(const T* x, int64_t n) {
       for (; i + lanes <= n; i += lanes) a = extreme_lanes<E>(a, hn::LoadU(d, x + i));
       if (i < n) a = extreme_lanes<E>(a, hn::LoadU(d, x + n - lanes));  // elements may count twice
       a = extreme_lanes<E>(extreme_lanes<E>(a, b), extreme_lanes<E>(c, e));
-      if (!hn::AllFalse(d, hn::IsNaN(a))) return std::numeric_limits<T>::quiet_NaN();
-      return hn::GetLane(E == Extreme::Max ? hn::MaxOfLanes(d, a) : hn::MinOfLanes(d, a));
     }
-  }
-  if constexpr (std::is_integral_v<T>) {
-    for (; i < n; ++i) best = more_extreme<E>(x[i], best) ? x[i] : best;
+    if (!hn::AllFalse(d, hn::IsNaN(a))) return std::numeric_limits<T>::quiet_NaN();
+    return hn::GetLane(E == Extreme::Max ? hn::MaxOfLanes(d, a) : hn::MinOfLanes(d, a));
   } else {
-    for (; i < n; ++i)
-      if (more_extreme<E>(x[i], best)) best = x[i];
+    for (; i < n; ++i) best = more_extreme<E>(x[i], best) ? x[i] : best;
+    return best;
   }
-  return best;
 }
 
 // best[j] becomes the extremum of itself and the column x[j], x[j + row_stride]...

@@ -51,7 +51,7 @@ struct LogSumExp {
 
   static void raise(Accumulator& a, T largest) {
     if (!more_extreme<Extreme::Max>(largest, a.largest)) return;
-    a.sum *= std::exp(static_cast<double>(a.largest) - static_cast<double>(largest));
+    if (a.sum != 0) a.sum *= std::exp(static_cast<double>(a.largest) - static_cast<double>(largest));
     a.largest = largest;
   }
 
@@ -79,8 +79,8 @@ struct LogSumExp {
 
   static void merge(Accumulator& a, const Accumulator& b) {
     raise(a, b.largest);
-    if (std::isfinite(a.largest) && std::isfinite(b.largest))
-      a.sum += b.sum * std::exp(static_cast<double>(b.largest) - static_cast<double>(a.largest));
+    if (!std::isfinite(a.largest) || !std::isfinite(b.largest)) return;
+    a.sum += a.largest == b.largest ? b.sum : b.sum * std::exp(static_cast<double>(b.largest) - static_cast<double>(a.largest));
   }
 
   static double result(const Accumulator& a, int64_t, const void*) {
