@@ -80,7 +80,8 @@ struct LogSumExp {
   static void merge(Accumulator& a, const Accumulator& b) {
     raise(a, b.largest);
     if (!std::isfinite(a.largest) || !std::isfinite(b.largest)) return;
-    a.sum += a.largest == b.largest ? b.sum : b.sum * std::exp(static_cast<double>(b.largest) - static_cast<double>(a.largest));
+    a.sum += a.largest == b.largest ? b.sum
+                                    : b.sum * std::exp(static_cast<double>(b.largest) - static_cast<double>(a.largest));
   }
 
   static double result(const Accumulator& a, int64_t, const void*) {
