@@ -56,7 +56,7 @@ struct Mul {
 };
 template <class T>
 struct Div {
-  T operator()(T a, T b) const { return a / b; }
+  T operator()(T a, T b) const { return quotient(a, b); }
 };
 template <class T>
 struct Neg {
@@ -64,7 +64,7 @@ struct Neg {
 };
 template <class T>
 struct Reciprocal {
-  T operator()(T a) const { return T(1) / a; }
+  T operator()(T a) const { return quotient(T(1), a); }
 };
 struct And {
   bool operator()(bool a, bool b) const { return a & b; }

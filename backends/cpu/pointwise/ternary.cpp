@@ -36,7 +36,7 @@ struct Addcmul {
 template <class T>
 struct Addcdiv {
   T value;
-  T operator()(T a, T b, T c) const { return a + value * b / c; }
+  T operator()(T a, T b, T c) const { return a + quotient(value * b, c); }
 };
 void addcmul_kernel(const PointwiseLoop& loop, Scalar value) {
   if (is_floating(loop.dtype))
