@@ -7,6 +7,7 @@
 #define MICA_CPU_REDUCE_EXTREMUM_RUNS_INL_H_
 #endif
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -113,17 +114,15 @@ HWY_INLINE int64_t find_first(const T* x, int64_t n, T value) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto wanted = hn::Set(d, value);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = hn::LoadU(d, x + i);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t count = std::min(lanes, n - i);
+    const auto v = load_first(d, x + i, count);
     auto found = hn::Eq(v, wanted);
     if constexpr (std::is_floating_point_v<T>)
       if (value != value) found = hn::IsNaN(v);
-    const intptr_t lane = hn::FindFirstTrue(d, found);
+    const intptr_t lane = hn::FindFirstTrue(d, hn::And(found, hn::FirstN(d, count)));
     if (lane >= 0) return i + lane;
   }
-  for (; i < n; ++i)
-    if (x[i] == value || (x[i] != x[i] && value != value)) return i;
   return 0;
 }
 
