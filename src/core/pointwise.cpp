@@ -123,21 +123,19 @@ bool PointwisePlan::resolve_alike() {
 }
 
 void PointwisePlan::promote() {
-  ResultType state;
-  DType first = DType::Undefined;
-  for (int i = 0; i < ninputs_; ++i) {
-    const Operand& o = operands_[i];
-    if (o.tensor) {
-      if (first == DType::Undefined) first = o.tensor->dtype();
-      state.add(*o.tensor);
-    } else {
-      state.add(*o.number);
-    }
-  }
   if (op_.promotion == Promotion::None) {
-    common_ = first;
-    result_ = forced_result_ == DType::Undefined ? first : forced_result_;
+    for (int i = 0; i < ninputs_ && common_ == DType::Undefined; ++i)
+      if (operands_[i].tensor) common_ = operands_[i].tensor->dtype();
+    result_ = result_of(common_);
     return;
+  }
+  ResultType state;
+  for (int i = 0; i < ninputs_; ++i) {
+    if (operands_[i].tensor) {
+      state.add(*operands_[i].tensor);
+    } else {
+      state.add(*operands_[i].number);
+    }
   }
   common_ = state.get();
   const bool wants_float = op_.promotion == Promotion::Float || op_.promotion == Promotion::FloatReal;
