@@ -25,7 +25,12 @@ HWY_INLINE V gelu(D d, V x) {
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   constexpr T kSqrt2 = T(1.4142135623730950488016887242097);
-  const V t = at_most(d, hn::Abs(x), sizeof(T) == 4 ? T(14.4) : T(38.8));
+  // Beyond these the tail is nothing beside x, or is less than any number: left out, lest it cost a subnormal product.
+  const V positive_end = hn::Set(d, sizeof(T) == 4 ? T(8) : T(10));
+  const V negative_end = hn::Set(d, sizeof(T) == 4 ? T(14.4) : T(38.8));
+  const V magnitude = hn::Abs(x);
+  const auto has_tail = hn::Lt(magnitude, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), positive_end, negative_end));
+  const V t = hn::IfThenElse(has_tail, magnitude, hn::Set(d, T(1)));
   const Pair<V> square = two_product(t, t);
   const V minus_half = hn::Set(d, T(-0.5));
   const V decay = exp_in_range(d, hn::Mul(square.hi, minus_half), hn::Mul(square.lo, minus_half));
@@ -38,7 +43,7 @@ HWY_INLINE V gelu(D d, V x) {
   const V near_q = hn::NegMulAdd(t, polynomial(d, square.hi, P::kGaussian), hn::Set(d, T(0.5)));
   const V tail = hn::IfThenElse(hn::Lt(t, hn::Set(d, T(1))), hn::Mul(t, near_q), hn::Mul(ratio, decay));
   const V step = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, T(1)));
-  return hn::MulSub(x, step, tail);
+  return hn::MulSub(x, step, hn::IfThenElseZero(has_tail, tail));
 }
 
 // erfc(t) = exp(-t^2) P(z) / (t + pole) for t >= 0, with the roundings of all but P(z) carried along.
