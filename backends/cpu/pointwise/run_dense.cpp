@@ -4,7 +4,6 @@
 #include "backends/cpu/pointwise/nest.h"
 #include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/pointwise/run_loop.h"
-#include "backends/cpu/pointwise/transpose.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -14,8 +13,6 @@ namespace {
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
 constexpr int64_t kShortRow = 32;  // below this a row is not worth a call of the inner loop
-// Outputs from here on are written past the caches, which could not keep them anyway.
-constexpr int64_t kStreamBytes = int64_t{24} << 20;
 
 struct Task {
   const PointwiseLoop& loop;
@@ -37,37 +34,11 @@ bool rows_are_dense(const Task& t) {
 
 // ---- one dense row -------------------------------------------------------------------------------------------------
 
-bool wants_stream(const Task& t) {
-  if (t.loop.noutputs != 1 || t.loop.numel * t.size[0] < kStreamBytes) return false;
-  for (int k = 1; k < t.loop.noperands; ++k)
-    if (t.loop.data[k] == t.loop.data[0]) return false;  // in place: the lines are in the cache already
-  return true;
-}
-
-void run_streamed(const Task& t, char** at, int64_t n) {
-  alignas(64) char buffer[kBufferBytes];
-  const int64_t* strides = t.loop.strides[0];
-  const int64_t chunk = kBufferBytes / 2 / t.size[0];
-  char* out = at[0];
-  at[0] = buffer;
-  while (n > 0) {
-    const int64_t count = std::min(n, chunk);
-    t.inner(at, strides, count, t.context);
-    stream_bytes(out, buffer, static_cast<size_t>(count * t.size[0]));
-    out += count * t.size[0];
-    for (int k = 1; k < t.loop.noperands; ++k) at[k] += count * strides[k];
-    n -= count;
-  }
-  stream_fence();
-}
-
 void run_flat(const Task& t) {
   const int64_t* strides = t.loop.strides[0];
-  const bool stream = wants_stream(t);
   parallel_for(0, t.loop.numel, t.grain, [&](int64_t begin, int64_t end) {
     char* at[kOperands];
     for (int k = 0; k < t.loop.noperands; ++k) at[k] = t.loop.data[k] + begin * strides[k];
-    if (stream) return run_streamed(t, at, end - begin);
     t.inner(at, strides, end - begin, t.context);
   });
 }
@@ -98,8 +69,9 @@ struct TileShape {
 };
 
 TileShape tile_shape(const Task& t) {
+  // As many rows as a crosswise operand has elements in a cache line.
   const int64_t elements = kTileBytes / t.largest();
-  const int64_t rows = std::min<int64_t>(t.loop.shape[1], 64);
+  const int64_t rows = std::min(t.loop.shape[1], std::max<int64_t>(64 / t.largest(), 8));
   return {rows, std::min(t.loop.shape[0], std::max<int64_t>(elements / rows, 16))};
 }
 
