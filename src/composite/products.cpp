@@ -93,10 +93,14 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
   MICA_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D argument ", vec1.dim() != 1 ? "vec1" : "vec2",
              ", but got ", vec1.dim() != 1 ? vec1.dim() : vec2.dim(), "-D");
   const int64_t sizes[2] = {vec1.size(0), vec2.size(0)};
-  const Tensor product = mica::outer(vec1, vec2) * alpha;
+  // A factor of one is left out, so that bool stays bool.
+  const auto scaled = [](const Tensor& t, const Scalar& factor) {
+    return factor.to_complex() == complex128(1) ? t : t * factor;
+  };
+  const Tensor product = scaled(mica::outer(vec1, vec2), alpha);
   const Tensor addend = self.expand(sizes);
   // beta zero means that self is not read, so that its NaNs do not spread.
-  return beta.to_complex() == complex128(0) ? product : addend * beta + product;
+  return beta.to_complex() == complex128(0) ? product : scaled(addend, beta) + product;
 }
 
 Tensor inner(const Tensor& self, const Tensor& other) {

@@ -56,12 +56,9 @@ Scalar begin_with(const Tensor& result, const Tensor& self, const Scalar& beta) 
   return beta;
 }
 
-void check_self(const char* op, const Tensor& self, const Tensor& mat, const Scalar& beta, const Scalar& alpha) {
+void check_self(const char* op, const Tensor& self, const Tensor& mat) {
   MICA_CHECK(self.dtype() == mat.dtype(), "self and mat2 must have the same dtype, but got ", info(self.dtype()).legacy,
              " and ", info(mat.dtype()).legacy, " (in ", op, ")");
-  const bool integral = !self.is_floating_point() && !self.is_complex();
-  MICA_CHECK(!integral || (!beta.is_floating() && !alpha.is_floating()), "For integral input tensors, argument ",
-             beta.is_floating() ? "beta" : "alpha", " must not be a floating point number.");
 }
 
 }  // namespace
@@ -76,6 +73,10 @@ void mm(Out& out, const Tensor& self, const Tensor& mat2) {
   const int64_t sizes[2] = {m, n};
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
+  if (k == 0) {  // a sum of nothing, in every dtype
+    result.zero_();
+    return;
+  }
   run(Matrix(result), Matrix(self), Matrix(mat2));
 }
 
@@ -129,7 +130,7 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   MICA_CHECK(k == mat2.size(0), "mat1 and mat2 shapes cannot be multiplied (", m, "x", k, " and ", mat2.size(0), "x", n,
              ")");
   check_pair("addmm", mat1, mat2);
-  check_self("addmm", self, mat1, beta, alpha);
+  check_self("addmm", self, mat1);
   const int64_t sizes[2] = {m, n};
   const Tensor addend = self.expand(sizes);
   const Tensor& result = out.set(sizes, mat1.dtype(), mat1.device());
@@ -147,7 +148,7 @@ void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, c
              "size mismatch, got input (", self.numel(), "), mat (", mat.size(0), "x", mat.size(1), "), vec (",
              vec.size(0), ")");
   check_pair("addmv", mat, vec);
-  check_self("addmv", self, mat, beta, alpha);
+  check_self("addmv", self, mat);
   const Tensor& result = out.set(mat.size(0), mat.dtype(), mat.device());
   if (!out.needs_kernel()) return;
   const Scalar left = begin_with(result, self, beta);
@@ -159,7 +160,7 @@ void baddbmm(Out& out, const Tensor& self, const Tensor& batch1, const Tensor& b
   MICA_CHECK(batch1.dim() == 3, "batch1 must be a 3D tensor");
   MICA_CHECK(batch2.dim() == 3, "batch2 must be a 3D tensor");
   check_pair("baddbmm", batch1, batch2);
-  check_self("baddbmm", self, batch1, beta, alpha);
+  check_self("baddbmm", self, batch1);
   const int64_t sizes[3] = {batch1.size(0), batch1.size(1), batch2.size(2)};
   MICA_CHECK(batch2.size(0) == sizes[0] && batch2.size(1) == batch1.size(2),
              "Expected size for first two dimensions of batch2 tensor to be: [", sizes[0], ", ", batch1.size(2),

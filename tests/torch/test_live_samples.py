@@ -29,6 +29,8 @@ def as_complex(v):
 @pytest.mark.parametrize("sample", load_samples(), ids=lambda s: s.id)
 def test_same_as_torch(sample, dtype):
     torch = pytest.importorskip("torch")
+    if sample.op == "topk" and dtype in ("int64", "int32", "uint8", "bool"):
+        return  # among equal elements torch names any index; tests/ops/test_sorting.py holds ours
     theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
     if isinstance(theirs, Exception):
         return  # torch refuses; Mica may take more
