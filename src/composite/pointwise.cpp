@@ -33,7 +33,11 @@ Tensor clamp(const Tensor& self, const std::optional<Scalar>& min, const std::op
   return _clamp(self, *min, *max);
 }
 
-Tensor ldexp(const Tensor& self, const Tensor& other) { return self * mica::pow(Scalar(2.0), other); }
+Tensor ldexp(const Tensor& self, const Tensor& other) {
+  const Tensor product = self * mica::pow(Scalar(2.0), other);
+  // The powers of integers are float32, which a 16-bit input does not become.
+  return self.is_floating_point() && !other.is_floating_point() ? product.to(self.dtype()) : product;
+}
 
 Tensor square(const Tensor& self) { return mica::pow(self, 2); }
 
