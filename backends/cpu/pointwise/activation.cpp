@@ -80,23 +80,23 @@ struct SoftshrinkLanes {
 
 void silu_kernel(const PointwiseLoop& loop) {
   if (is_complex(loop.dtype)) return complex_silu("silu_cpu", loop);
-  run_floating<1>("silu_cpu", loop, SiluLanes{}, kMathGrain);
+  run_floating<1>("silu_cpu", loop, SiluLanes{}, kHeavyGrain);
 }
 void gelu_kernel(const PointwiseLoop& loop, std::string_view approximate) {
-  if (approximate == "tanh") return run_floating<1>("GeluKernelImpl", loop, GeluTanhLanes{}, kMathGrain);
-  run_floating<1>("GeluKernelImpl", loop, GeluLanes{}, kMathGrain);
+  if (approximate == "tanh") return run_floating<1>("GeluKernelImpl", loop, GeluTanhLanes{}, kHeavyGrain);
+  run_floating<1>("GeluKernelImpl", loop, GeluLanes{}, kHeavyGrain);
 }
-void mish_kernel(const PointwiseLoop& loop) { run_floating<1>("mish_cpu", loop, MishLanes{}, kMathGrain); }
+void mish_kernel(const PointwiseLoop& loop) { run_floating<1>("mish_cpu", loop, MishLanes{}, kHeavyGrain); }
 void log_sigmoid_kernel(const PointwiseLoop& loop) {
-  run_floating<1>("log_sigmoid_cpu", loop, LogSigmoidLanes{}, kMathGrain);
+  run_floating<1>("log_sigmoid_cpu", loop, LogSigmoidLanes{}, kHeavyGrain);
 }
 void softplus_kernel(const PointwiseLoop& loop, Scalar beta, Scalar threshold) {
-  run_floating<1>("softplus_cpu", loop, SoftplusLanes{beta.to_double(), threshold.to_double()}, kMathGrain);
+  run_floating<1>("softplus_cpu", loop, SoftplusLanes{beta.to_double(), threshold.to_double()}, kHeavyGrain);
 }
 void elu_kernel(const PointwiseLoop& loop, Scalar alpha, Scalar scale, Scalar input_scale) {
   run_floating<1>("elu_cpu", loop,
                   EluLanes{alpha.to_double() * scale.to_double(), scale.to_double(), input_scale.to_double()},
-                  kMathGrain);
+                  kHeavyGrain);
 }
 void hardsigmoid_kernel(const PointwiseLoop& loop) {
   run_floating<1>("hardsigmoid_cpu", loop, HardsigmoidLanes{}, kMemoryGrain);

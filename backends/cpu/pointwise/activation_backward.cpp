@@ -221,29 +221,29 @@ struct SiluBackward {
   }
 };
 void silu_backward_kernel(const PointwiseLoop& loop) {
-  if (is_floating(loop.dtype)) return run_floating<2>("silu_backward_cpu", loop, SiluBackwardLanes{}, kMathGrain);
+  if (is_floating(loop.dtype)) return run_floating<2>("silu_backward_cpu", loop, SiluBackwardLanes{}, kHeavyGrain);
   visit_complex("silu_backward_cpu", loop.dtype,
                 [&]<class T>(Tag<T>) { run_binary<T>(loop, SiluBackward<T>{}, kSlowGrain); });
 }
 void gelu_backward_kernel(const PointwiseLoop& loop, std::string_view approximate) {
   if (approximate == "tanh")
-    return run_floating<2>("GeluBackwardKernelImpl", loop, GeluTanhBackwardLanes{}, kMathGrain);
-  run_floating<2>("GeluBackwardKernelImpl", loop, GeluBackwardLanes{}, kMathGrain);
+    return run_floating<2>("GeluBackwardKernelImpl", loop, GeluTanhBackwardLanes{}, kHeavyGrain);
+  run_floating<2>("GeluBackwardKernelImpl", loop, GeluBackwardLanes{}, kHeavyGrain);
 }
 void mish_backward_kernel(const PointwiseLoop& loop) {
-  run_floating<2>("mish_backward_cpu", loop, MishBackwardLanes{}, kMathGrain);
+  run_floating<2>("mish_backward_cpu", loop, MishBackwardLanes{}, kHeavyGrain);
 }
 void log_sigmoid_backward_kernel(const PointwiseLoop& loop) {
-  run_floating<2>("log_sigmoid_backward_cpu", loop, LogSigmoidBackwardLanes{}, kMathGrain);
+  run_floating<2>("log_sigmoid_backward_cpu", loop, LogSigmoidBackwardLanes{}, kHeavyGrain);
 }
 void softplus_backward_kernel(const PointwiseLoop& loop, Scalar beta, Scalar threshold) {
   run_floating<2>("softplus_backward_cpu", loop, SoftplusBackwardLanes{beta.to_double(), threshold.to_double()},
-                  kMathGrain);
+                  kHeavyGrain);
 }
 void elu_backward_kernel(const PointwiseLoop& loop, Scalar alpha, Scalar scale, Scalar input_scale) {
   run_floating<2>("elu_backward_cpu", loop,
                   EluBackwardLanes{alpha.to_double() * scale.to_double(), scale.to_double(), input_scale.to_double()},
-                  kMathGrain);
+                  kHeavyGrain);
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

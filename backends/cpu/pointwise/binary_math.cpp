@@ -49,7 +49,7 @@ struct XlogyLanes {
     return hn::IfThenElse(hn::IsNaN(y), y, product);
   }
 };
-void xlogy_kernel(const PointwiseLoop& loop) { run_floating<2>("xlogy_cpu", loop, XlogyLanes{}, kMathGrain); }
+void xlogy_kernel(const PointwiseLoop& loop) { run_floating<2>("xlogy_cpu", loop, XlogyLanes{}, kHeavyGrain); }
 
 struct HeavisideLanes {
   template <class D, class V>

@@ -22,11 +22,11 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 MICA_MATH(exp, "exp_vml_cpu", kMathGrain, exp(d, x))
 MICA_MATH(exp2, "exp2", kMathGrain, exp2(d, x))
-MICA_MATH(expm1, "expm1_vml_cpu", kMathGrain, expm1(d, x))
-MICA_MATH(log, "log_vml_cpu", kMathGrain, log(d, x))
-MICA_MATH(log2, "log2_vml_cpu", kMathGrain, log2(d, x))
-MICA_MATH(log10, "log10_vml_cpu", kMathGrain, log10(d, x))
-MICA_MATH(log1p, "log1p_vml_cpu", kMathGrain, log1p(d, x))
+MICA_MATH(expm1, "expm1_vml_cpu", kHeavyGrain, expm1(d, x))
+MICA_MATH(log, "log_vml_cpu", kHeavyGrain, log(d, x))
+MICA_MATH(log2, "log2_vml_cpu", kHeavyGrain, log2(d, x))
+MICA_MATH(log10, "log10_vml_cpu", kHeavyGrain, log10(d, x))
+MICA_MATH(log1p, "log1p_vml_cpu", kHeavyGrain, log1p(d, x))
 #undef MICA_MATH
 
 }  // namespace mica::cpu::HWY_NAMESPACE

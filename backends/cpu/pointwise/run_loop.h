@@ -11,8 +11,8 @@ using InnerLoop = void (*)(char* const* data, const int64_t* strides, int64_t n,
 // Elements below which a second thread costs more than it brings: bound by memory, by one short function such as exp,
 // by a long one such as tan or pow, and by a scalar function.
 inline constexpr int64_t kMemoryGrain = 32768;
-inline constexpr int64_t kMathGrain = 4096;
-inline constexpr int64_t kHeavyGrain = 2048;
+inline constexpr int64_t kMathGrain = 16384;
+inline constexpr int64_t kHeavyGrain = 4096;
 inline constexpr int64_t kSlowGrain = 1024;
 
 // For inner loops that take operands at any strides.

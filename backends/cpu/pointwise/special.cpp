@@ -48,8 +48,8 @@ struct ClampedLogitLanes {
   }
 };
 void logit_kernel(const PointwiseLoop& loop, std::optional<double> eps) {
-  if (eps && *eps >= 0) return run_floating<1>("logit_cpu", loop, ClampedLogitLanes{*eps}, kMathGrain);
-  run_floating<1>("logit_cpu", loop, LogitLanes{}, kMathGrain);
+  if (eps && *eps >= 0) return run_floating<1>("logit_cpu", loop, ClampedLogitLanes{*eps}, kHeavyGrain);
+  run_floating<1>("logit_cpu", loop, LogitLanes{}, kHeavyGrain);
 }
 
 // grad / (x (1 - x)) between the bounds, `outside` beyond them.

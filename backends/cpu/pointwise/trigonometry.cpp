@@ -21,8 +21,8 @@ namespace mica::cpu::HWY_NAMESPACE {
     run_floating<1>(torch_name, loop, slot##_lanes{}, grain);            \
   }
 
-MICA_MATH(sin, "sin_vml_cpu", kMathGrain, sin(d, x))
-MICA_MATH(cos, "cos_vml_cpu", kMathGrain, cos(d, x))
+MICA_MATH(sin, "sin_vml_cpu", kHeavyGrain, sin(d, x))
+MICA_MATH(cos, "cos_vml_cpu", kHeavyGrain, cos(d, x))
 MICA_MATH(tan, "tan_vml_cpu", kHeavyGrain, tan(d, x))
 MICA_MATH(asin, "asin_vml_cpu", kHeavyGrain, asin(d, x))
 MICA_MATH(acos, "acos_vml_cpu", kHeavyGrain, acos(d, x))
