@@ -132,6 +132,13 @@ Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, cons
 
 // ---- activations ---------------------------------------------------------------------------------------------------
 
+Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
+  const int64_t half = self.size(dim) / 2;
+  const Tensor gate = self.narrow(dim, half, half).sigmoid();
+  const Tensor first = grad * gate;
+  return cat({first, sigmoid_backward(grad * self.narrow(dim, 0, half), gate)}, dim);
+}
+
 Tensor prelu_self_backward(const Tensor& grad, const Tensor& self, const Tensor& weight) {
   return _masked(grad, self > 0) + _masked(grad * weight, self <= 0);
 }

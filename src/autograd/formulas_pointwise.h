@@ -39,6 +39,7 @@ Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, cons
                              std::optional<double> eps);
 
 // activations
+Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim);
 Tensor prelu_self_backward(const Tensor& grad, const Tensor& self, const Tensor& weight);
 Tensor elu_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Scalar& alpha,
                            const Scalar& scale, const Scalar& input_scale);
