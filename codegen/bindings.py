@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from cpp import is_inplace_schema, output_names, wants_inplace, wants_out
 from model import Argument, Op, Schema, TableError, Type, parse_schema
 
-BANNER = "// Generated from ops/{family}.toml: the Python entries of its operations.\n"
+BANNER = "// Generated from ops/{folder}{family}.toml: the Python entries of its operations.\n"
 
 # Functions in which a number may stand for any tensor, as in torch.add(2, x).
 NUMBERS_ALLOWED = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "rsub"}
@@ -150,6 +150,7 @@ class Group:
     space: str
     name: str
     family: str
+    is_layer: bool = False
     doc: str = ""
     overloads: list[Overload] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
@@ -164,7 +165,7 @@ def collect(ops: list[Op]) -> list[Group]:
     groups: dict[tuple[str, str], Group] = {}
 
     def group(op: Op, name: str, aliases: list[str]) -> Group:
-        g = groups.setdefault((op.namespace, name), Group(op.namespace, name, op.family))
+        g = groups.setdefault((op.namespace, name), Group(op.namespace, name, op.family, op.is_layer))
         g.doc = g.doc or op.doc.strip()
         g.aliases += [a for a in aliases if a not in g.aliases]
         return g
@@ -432,7 +433,11 @@ def rows(group: Group) -> list[str]:
 
 
 def family_source(family: str, groups: list[Group]) -> str:
-    lines = [BANNER.format(family=family), '#include "entry.h"', "", "namespace mica::python {", ""]
+    is_layer = groups[0].is_layer
+    lines = [BANNER.format(folder="layers/" if is_layer else "", family=family), '#include "entry.h"']
+    if is_layer:
+        lines.append(f'#include "mica/generated/layers/{family}.h"')
+    lines += ["", "namespace mica::python {", ""]
     for g in groups:
         lines += entry(g)
     lines.append("static Entry entries[] = {")

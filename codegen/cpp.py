@@ -60,9 +60,9 @@ def wants_out(op: Op, schema: Schema) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- headers
-def ops_header(ops: list[Op]) -> str:
+def ops_header(ops: list[Op], source: str = "ops/*.toml") -> str:
     lines = [
-        "// Generated from ops/*.toml: every operation as a free function.",
+        f"// Generated from {source}: every operation as a free function.",
         "#pragma once",
         "",
         "#include <cmath>",
@@ -132,6 +132,12 @@ def methods_source(ops: list[Op]) -> str:
     return "\n".join(lines)
 
 
+def layers_header(families: list[str]) -> str:
+    lines = ["// Generated from ops/layers/*.toml: the operations of every family of layers.", "#pragma once", ""]
+    lines += [f'#include "mica/generated/layers/{f}.h"' for f in families]
+    return "\n".join(lines) + "\n"
+
+
 def kernel_slots(ops: list[Op], kernels: list[dict]) -> dict[str, str]:
     """slot name -> parameter list."""
     slots: dict[str, str] = {}
@@ -172,11 +178,11 @@ def operand_numbers(op: Op) -> set[str]:
     return {n for n, k in kinds.items() if "Tensor" in k and "Scalar" in k}
 
 
-def kernel_table(ops: list[Op], kernels: list[dict]) -> str:
+def kernel_table(ops: list[Op], kernels: list[dict], name: str = "Kernel", source: str = "ops/*.toml") -> str:
     slots = kernel_slots(ops, kernels)
     digest = hashlib.sha256(repr(slots).encode()).hexdigest()[:16]
     lines = [
-        "// Generated from ops/*.toml: one slot per kernel. An empty slot means that the backend has no such kernel.",
+        f"// Generated from {source}: one slot per kernel. An empty slot means that the backend has no such kernel.",
         "#pragma once",
         "",
         "#include <optional>",
@@ -186,9 +192,9 @@ def kernel_table(ops: list[Op], kernels: list[dict]) -> str:
         "",
         "namespace mica {",
         "",
-        f"inline constexpr uint64_t kKernelTableHash = 0x{digest}ull;",
+        f"inline constexpr uint64_t k{name}TableHash = 0x{digest}ull;",
         "",
-        "struct KernelTable {",
+        f"struct {name}Table {{",
     ]
     for slot, arguments in slots.items():
         lines.append(f"  void (*{slot})({arguments}) = nullptr;")
@@ -196,27 +202,31 @@ def kernel_table(ops: list[Op], kernels: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def kernel_registry(ops: list[Op], kernels: list[dict]) -> str:
-    """Slots by name, so that a kernel file need not be compiled again when the table grows."""
+def kernel_registry(engine: dict[str, str], layers: dict[str, str]) -> str:
+    """Slots by name, so that a kernel file need not be compiled again when a table grows."""
+    both = engine.keys() & layers.keys()
+    if both:
+        raise ValueError(f"kernel slots of both the engine and the layers: {sorted(both)}")
     lines = [
         "// Generated from ops/*.toml: the CPU's kernels find their slots here as the library is loaded.",
         "#include <cstddef>",
         "#include <typeinfo>",
         "",
         '#include "backends/cpu/register.h"',
-        '#include "mica/backend.h"',
+        '#include "mica/layer_backend.h"',
         "",
         "namespace mica {",
         "",
         "constinit KernelTable cpu_kernels;",
+        "constinit LayerKernelTable cpu_layer_kernels;",
         "",
         "namespace cpu {",
         "",
         "const KernelSlot* find_kernel_slot(std::string_view name) {",
         "  static const KernelSlot slots[] = {",
     ]
-    for slot in kernel_slots(ops, kernels):
-        lines.append(f'      {{"{slot}", &typeid(cpu_kernels.{slot}), &cpu_kernels.{slot}}},')
+    for table, slots in (("cpu_kernels", engine), ("cpu_layer_kernels", layers)):
+        lines += [f'      {{"{slot}", &typeid({table}.{slot}), &{table}.{slot}}},' for slot in slots]
     lines += [
         "  };",
         "  for (const KernelSlot& s : slots)",
@@ -231,7 +241,7 @@ def kernel_registry(ops: list[Op], kernels: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def implementations_header(ops: list[Op]) -> str:
+def implementations_header(ops: list[Op], source: str = "ops/*.toml") -> str:
     """What is written by hand: an operation whose definition is missing or differs from its schema fails to link."""
     groups: dict[str, list[str]] = {"shapes": [], "views": [], "composite": [], "inplace": [], "checks": []}
     seen = set()
@@ -242,7 +252,7 @@ def implementations_header(ops: list[Op]) -> str:
                     seen.add(text)
                     groups[group].append(text)
     lines = [
-        "// Generated from ops/*.toml: the functions that are written by hand, in src/<namespace>/.",
+        f"// Generated from {source}: the functions that are written by hand, in src/<namespace>/.",
         "#pragma once",
         "",
         '#include "core/out.h"',

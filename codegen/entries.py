@@ -17,7 +17,8 @@ from derivative import Derivative, derivative_for, make_node, node_class
 from model import Op, Schema
 
 BANNER = (
-    "// Generated from ops/{family}.toml. `python3 codegen/generate.py show {example}` prints all of an operation.\n"
+    "// Generated from ops/{folder}{family}.toml. `python3 codegen/generate.py show {example}` prints all of an "
+    "operation.\n"
 )
 
 
@@ -111,8 +112,11 @@ class Writer:
         extra = "".join(f", {a.name}" for a in self.kernel_args())
         self.put(
             "plan.prepare();",
-            f"if (plan.has_work()) MICA_KERNEL(plan.loop.device, {self.op.kernel})(plan.loop{extra});",
+            f"if (plan.has_work()) {self.kernel_macro()}(plan.loop.device, {self.op.kernel})(plan.loop{extra});",
         )
+
+    def kernel_macro(self) -> str:
+        return "MICA_LAYER_KERNEL" if self.op.is_layer else "MICA_KERNEL"
 
     def kernel_args(self):
         return [self.schema.argument(a.name) for a in kernel_parameters(self.op)]
@@ -299,7 +303,17 @@ PROMOTION_CPP = {
 
 
 def family_source(family: str, ops: list[Op]) -> str:
-    lines = [BANNER.format(family=family, example=ops[0].name)]
+    is_layer = ops[0].is_layer
+    lines = [BANNER.format(folder="layers/" if is_layer else "", family=family, example=ops[0].name)]
+    own = [f'#include "{header}"' for header in ops[0].includes]
+    if is_layer:
+        own += [
+            '#include "mica/layer_backend.h"',
+            f'#include "mica/generated/layers/{family}.h"',
+            f'#include "mica/generated/layers/{family}_implementations.h"',
+        ]
+    else:
+        own += ['#include "mica/backend.h"', '#include "mica/generated/implementations.h"']
     lines += [
         "#include <array>",
         "",
@@ -308,9 +322,8 @@ def family_source(family: str, ops: list[Op]) -> str:
         '#include "core/out.h"',
         '#include "core/pointwise.h"',
         '#include "mica/autograd.h"',
-        '#include "mica/backend.h"',
-        '#include "mica/generated/implementations.h"',
         '#include "mica/ops.h"',
+        *own,
         "",
         "namespace mica {",
         "",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tomllib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,26 +28,40 @@ def optional_generators():
             yield name, __import__(name)
 
 
-def kernels(folder: Path) -> list[dict]:
-    found: list[dict] = []
-    for path in sorted(folder.glob("*.toml")):
-        found += tomllib.loads(path.read_text()).get("kernel", [])
-    return found
+def kernels(folder: Path, layers: bool) -> list[dict]:
+    tables = [table for _, is_layer, table in model.read_tables(folder) if is_layer == layers]
+    return [kernel for table in tables for kernel in table.get("kernel", [])]
 
 
-def outputs(ops: list[model.Op]) -> dict[str, str]:
-    files = {
-        "include/mica/generated/ops.h": cpp.ops_header(ops),
-        "include/mica/generated/tensor_methods.inc": cpp.methods_include(ops),
-        "include/mica/generated/kernel_table.h": cpp.kernel_table(ops, kernels(ROOT / "ops")),
-        "include/mica/generated/implementations.h": cpp.implementations_header(ops),
-        "src/methods.cpp": cpp.methods_source(ops),
-        "src/kernel_registry.cpp": cpp.kernel_registry(ops, kernels(ROOT / "ops")),
-    }
+def by_family(ops: list[model.Op]) -> dict[str, list[model.Op]]:
     families: dict[str, list[model.Op]] = {}
     for op in ops:
         families.setdefault(op.family, []).append(op)
-    for family, members in families.items():
+    return families
+
+
+def outputs(ops: list[model.Op]) -> dict[str, str]:
+    engine = [op for op in ops if not op.is_layer]
+    layers = [op for op in ops if op.is_layer]
+    engine_kernels, layer_kernels = kernels(ROOT / "ops", False), kernels(ROOT / "ops", True)
+    headers = "include/mica/generated"
+    files = {
+        f"{headers}/ops.h": cpp.ops_header(engine),
+        f"{headers}/tensor_methods.inc": cpp.methods_include(engine),
+        f"{headers}/kernel_table.h": cpp.kernel_table(engine, engine_kernels),
+        f"{headers}/layer_kernel_table.h": cpp.kernel_table(layers, layer_kernels, "LayerKernel", "ops/layers/*.toml"),
+        f"{headers}/implementations.h": cpp.implementations_header(engine),
+        f"{headers}/layers.h": cpp.layers_header(list(by_family(layers))),
+        "src/methods.cpp": cpp.methods_source(engine),
+        "src/kernel_registry.cpp": cpp.kernel_registry(
+            cpp.kernel_slots(engine, engine_kernels), cpp.kernel_slots(layers, layer_kernels)
+        ),
+    }
+    for family, members in by_family(layers).items():
+        source = f"ops/layers/{family}.toml"
+        files[f"{headers}/layers/{family}.h"] = cpp.ops_header(members, source)
+        files[f"{headers}/layers/{family}_implementations.h"] = cpp.implementations_header(members, source)
+    for family, members in by_family(ops).items():
         files[f"src/ops_{family}.cpp"] = entries.family_source(family, members)
     for _, module in optional_generators():
         files.update(module.generate(ops))

@@ -247,7 +247,7 @@ def fold_options(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
 # -------------------------------------------------------------------------------------------------- entries
 @dataclass
 class Op:
-    """One entry of ops/*.toml."""
+    """One entry of ops/*.toml or ops/layers/*.toml."""
 
     family: str
     name: str
@@ -274,6 +274,10 @@ class Op:
     reference: str = ""
     dtypes: str = ""
     notes: dict = field(default_factory=dict)
+    # Operations of layers have headers and a kernel table of their own, one header per family: what stands on the
+    # engine can grow without compiling the engine again.
+    is_layer: bool = False
+    includes: list[str] = field(default_factory=list)  # headers that the family's derivatives need
 
     @cached_property
     def schema(self) -> Schema:
@@ -372,15 +376,25 @@ def read_entry(family: str, entry: dict) -> Op:
     return op
 
 
-def load(folder: Path) -> list[Op]:
-    ops: list[Op] = []
-    for path in sorted(folder.glob("*.toml")):
+def read_tables(folder: Path):
+    """(path, whether it is a family of layers, contents) of every file of the table: the engine's, then the layers'."""
+    for path in [*sorted(folder.glob("*.toml")), *sorted(folder.glob("layers/*.toml"))]:
         try:
-            table = tomllib.loads(path.read_text())
+            yield path, path.parent.name == "layers", tomllib.loads(path.read_text())
         except tomllib.TOMLDecodeError as e:
             raise TableError(f"{path.name}: {e}") from None
+
+
+def load(folder: Path) -> list[Op]:
+    ops: list[Op] = []
+    for path, is_layer, table in read_tables(folder):
         for entry in table.get("op", []):
-            ops.append(read_entry(path.stem, entry))
+            op = read_entry(path.stem, entry)
+            op.is_layer = is_layer
+            op.includes = table.get("includes", [])
+            if is_layer and (op.has("method") or op.has("inplace")):
+                raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no Tensor methods")
+            ops.append(op)
     number_nodes(ops)
     names: dict[str, int] = {}
     for op in ops:

@@ -13,6 +13,8 @@
 
 namespace mica {
 
+struct LayerKernelTable;  // mica/layer_backend.h
+
 // Work of one device that runs in the order it was queued. A null handle is the device's default stream.
 struct Stream {
   void* handle = nullptr;
@@ -39,6 +41,10 @@ struct Backend {
   uint64_t abi = 0;            // kBackendAbi
   const char* name = nullptr;  // the device type's name: "cuda"
   const KernelTable* kernels = nullptr;
+  // The kernels of layers, for a backend that has any. Their table grows more often than the engine's, and has a hash of
+  // its own: a backend built for another one loses its layers, not the engine.
+  uint64_t layer_abi = 0;  // kLayerKernelTableHash
+  const LayerKernelTable* layer_kernels = nullptr;
 
   int (*device_count)() = nullptr;  // 0 where there is a library but no device; never throws
   int (*current_device)() = nullptr;

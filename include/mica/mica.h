@@ -7,6 +7,7 @@
 #include "mica/custom_function.h"
 #include "mica/generator.h"
 #include "mica/indexing.h"
+#include "mica/layers.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
 #include "mica/tensor.h"

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <optional>
 
-#include "mica/backend.h"
 #include "mica/error.h"
+#include "mica/layer_backend.h"
 
 namespace mica {
 
@@ -129,6 +129,11 @@ void manual_seed_all(uint64_t seed) {
 
 void missing_hook(const Backend& b, const char* hook) {
   fail(ErrorKind::NotImplemented, cat("the backend '", b.name, "' does not implement '", hook, "'"));
+}
+
+const LayerKernelTable& layer_kernel_table_of(const Backend& backend) {
+  static constexpr LayerKernelTable kNone;
+  return backend.layer_kernels && backend.layer_abi == kLayerKernelTableHash ? *backend.layer_kernels : kNone;
 }
 
 void missing_kernel(const char* slot, Device device) {

@@ -1,0 +1,28 @@
+// The seam between the operations of layers and a backend: mica/backend.h with the table of their kernels.
+#pragma once
+
+#include "mica/backend.h"
+
+#include "mica/generated/layer_kernel_table.h"  // struct LayerKernelTable, kLayerKernelTableHash
+
+namespace mica {
+
+extern LayerKernelTable cpu_layer_kernels;  // filled by the kernel files as the library is loaded
+
+// The table of a device's backend; an empty one where the backend has none that fits this library.
+const LayerKernelTable& layer_kernel_table_of(const Backend& backend);
+
+inline const LayerKernelTable& layer_kernel_table(Device device) {
+  return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type));
+}
+
+// MICA_LAYER_KERNEL(device, slot)(arguments...): the backend's kernel, or an error naming the operation and the device.
+#define MICA_LAYER_KERNEL(device_, slot)            \
+  ([](::mica::Device d_) {                          \
+    auto* k_ = ::mica::layer_kernel_table(d_).slot; \
+    if (!k_) [[unlikely]]                           \
+      ::mica::missing_kernel(#slot, d_);            \
+    return k_;                                      \
+  }(device_))
+
+}  // namespace mica
