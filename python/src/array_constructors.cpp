@@ -53,11 +53,10 @@ static PyObject* as_tensor(PyObject*, PyObject* args, PyObject* kwargs) try {
 
 static void release_buffer(void* context, void*, size_t) {
   if (!Py_IsInitialized()) return;
-  PyGILState_STATE gil = PyGILState_Ensure();
+  Locked locked;
   auto* view = static_cast<Py_buffer*>(context);
   PyBuffer_Release(view);
   delete view;
-  PyGILState_Release(gil);
 }
 
 // The buffer stays locked for as long as the tensor lives, so that a bytearray cannot move under it.

@@ -58,14 +58,9 @@ static PyObject* synchronize(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
   const Backend& b = backend(d.type);
-  PyThreadState* state = PyEval_SaveThread();
-  try {
-    b.synchronize(d.index);
-  } catch (...) {
-    PyEval_RestoreThread(state);
-    throw;
-  }
-  PyEval_RestoreThread(state);
+  Unlocked unlocked(true);
+  b.synchronize(d.index);
+  unlocked.lock();
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();

@@ -35,11 +35,10 @@ struct PythonError::Held {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   ~Held() {
     if (!Py_IsInitialized()) return;
-    PyGILState_STATE gil = PyGILState_Ensure();
+    Locked locked;
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
-    PyGILState_Release(gil);
   }
 };
 
@@ -50,12 +49,11 @@ PythonError::PythonError() : held_(std::make_shared<Held>()) {
 }
 
 void PythonError::add_note(std::string_view note) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  Locked locked;
   Owned text(PyUnicode_DecodeUTF8(note.data(), static_cast<Py_ssize_t>(note.size()), "replace"));
   Owned name(PyUnicode_InternFromString("add_note"));
   if (text && name && held_->value) Owned ignored(PyObject_CallMethodOneArg(held_->value, name.get(), text.get()));
   PyErr_Clear();
-  PyGILState_Release(gil);
 }
 
 void PythonError::restore() const {
@@ -81,14 +79,9 @@ PyObject* raise_current_exception() noexcept {
 
 // A warning may be raised as an exception (python -W error): it then travels up as PythonError.
 static void warn_in_python(std::string_view message) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  Locked locked;
   Owned text(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
-  if (!text || PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) < 0) {
-    PythonError error;
-    PyGILState_Release(gil);
-    throw error;
-  }
-  PyGILState_Release(gil);
+  if (!text || PyErr_WarnEx(PyExc_UserWarning, PyUnicode_AsUTF8(text.get()), 1) < 0) throw PythonError();
 }
 
 bool install_warning_handler() {

@@ -16,9 +16,8 @@ Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, I
 
 void drop_object(void* object, void*, size_t) {
   if (!Py_IsInitialized()) return;
-  PyGILState_STATE gil = PyGILState_Ensure();
+  Locked locked;
   Py_DECREF(static_cast<PyObject*>(object));
-  PyGILState_Release(gil);
 }
 
 bool add_tensor_methods(PyMethodDef* methods) {

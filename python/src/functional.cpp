@@ -38,7 +38,8 @@ MICA_FUNCTION_END
 MICA_FUNCTION(meshgrid) {
   MICA_PARSE("_meshgrid", kFunction, "Tensor[] tensors, *, str indexing='ij'");
   const std::vector<Tensor> tensors = a.tensors(0);
-  MICA_RETURN(mica::meshgrid(tensors, a.text(1)));
+  const std::string_view indexing = a.text(1);
+  MICA_RETURN(mica::meshgrid(tensors, indexing));
 }
 MICA_FUNCTION_END
 
@@ -83,7 +84,8 @@ MICA_FUNCTION(unique) {
   MICA_PARSE("_unique2", kFunction,
              "Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False");
   const Tensor& x = a.tensor(0);
-  MICA_RETURN(mica::_unique2(x, a.flag(1), a.flag(2), a.flag(3)));
+  const bool sorted = a.flag(1), inverse = a.flag(2), counts = a.flag(3);
+  MICA_RETURN(mica::_unique2(x, sorted, inverse, counts));
 }
 MICA_FUNCTION_END
 
@@ -92,7 +94,8 @@ MICA_FUNCTION(unique_dim) {
              "Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False");
   const Tensor& x = a.tensor(0);
   const int64_t dim = a.integer(1);
-  MICA_RETURN(mica::unique_dim(x, dim, a.flag(2), a.flag(3), a.flag(4)));
+  const bool sorted = a.flag(2), inverse = a.flag(3), counts = a.flag(4);
+  MICA_RETURN(mica::unique_dim(x, dim, sorted, inverse, counts));
 }
 MICA_FUNCTION_END
 
@@ -101,7 +104,8 @@ MICA_FUNCTION(unique_consecutive) {
              "Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None");
   const Tensor& x = a.tensor(0);
   const auto dim = a.optional_integer(3);
-  MICA_RETURN(mica::unique_consecutive(x, a.flag(1), a.flag(2), dim));
+  const bool inverse = a.flag(1), counts = a.flag(2);
+  MICA_RETURN(mica::unique_consecutive(x, inverse, counts, dim));
 }
 MICA_FUNCTION_END
 

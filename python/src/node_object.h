@@ -12,18 +12,6 @@ namespace mica::python {
 using Kept = std::shared_ptr<PyObject>;
 Kept keep(PyObject* object);
 
-// Holds the interpreter lock for its scope, on whatever thread.
-class Locked {
- public:
-  Locked() : state_(PyGILState_Ensure()) {}
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-  ~Locked() { PyGILState_Release(state_); }
-
- private:
-  PyGILState_STATE state_;
-};
-
 // The object of a node keeps it alive. That of a custom function is the function's context, which the node keeps alive
 // instead: it only knows its node, and knows none before the call is recorded and after the node has gone.
 struct NodeObject {

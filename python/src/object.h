@@ -77,6 +77,19 @@ class Unlocked {
   PyThreadState* state_;
 };
 
+// Holds the interpreter lock for its scope, on whatever thread. It stands before every Owned of the scope: an object is
+// let go under the lock, which the interpreter's allocator relies on.
+class Locked {
+ public:
+  Locked() : state_(PyGILState_Ensure()) {}
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+  ~Locked() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // Work on this many elements takes longer than handing over the interpreter lock.
 inline constexpr int64_t kUnlockElements = 32768;
 

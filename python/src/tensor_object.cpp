@@ -89,7 +89,7 @@ static void give_to_impl(TensorObject* self) {
 // Called by a dying impl that owns its object, from any thread.
 static void release_object(TensorImpl* impl) {
   if (!Py_IsInitialized()) return;  // at exit: the object's memory goes with the interpreter
-  PyGILState_STATE gil = PyGILState_Ensure();
+  Locked locked;
   auto* self = static_cast<TensorObject*>(impl->python_object);
   impl->python_object = nullptr;
   new (&self->tensor) Tensor();  // what stood there did not count
@@ -107,7 +107,6 @@ static void release_object(TensorImpl* impl) {
     self->tensor = Tensor::adopt(heir);
   }
   Py_DECREF(self);
-  PyGILState_Release(gil);
 }
 
 void install_release_hook() { TensorImpl::release_python_object = release_object; }
@@ -120,7 +119,8 @@ void tensor_dealloc(PyObject* o) {
     return;
   }
   PyTypeObject* type = Py_TYPE(o);
-  if (self->dict || type != tensor_type) PyObject_GC_UnTrack(o);
+  // Not told from the dict, which the collector may have cleared: a tracked object must not reach the free list.
+  if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   Py_CLEAR(self->dict);
   if (TensorImpl* impl = self->tensor.impl()) impl->python_object = nullptr;

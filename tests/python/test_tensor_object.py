@@ -83,6 +83,19 @@ def test_attributes_make_cycles_that_are_collected():
     assert seen() is None
 
 
+def test_a_collected_object_is_not_tracked_when_its_memory_is_used_again():
+    x = torch.ones(2)
+    x.itself = x
+    del x
+    gc.collect()
+    fresh = [torch.ones(2) for _ in range(200)]
+    assert not any(gc.is_tracked(t) for t in fresh)
+    for t in fresh:
+        t.note = t
+    del fresh, t
+    gc.collect()
+
+
 def test_plain_tensors_are_not_tracked():
     assert not gc.is_tracked(torch.ones(2))
 

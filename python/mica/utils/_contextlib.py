@@ -1,7 +1,6 @@
 """Context managers that are decorators too."""
 
 import functools
-import sys
 import warnings
 
 _GENERATOR = 0x20  # the flag of a generator function's code; the inspect module takes long to import
@@ -29,9 +28,9 @@ def _wrap_generator(make_context, function):
                     with make_context():
                         inner.close()
                     raise
-                except BaseException:
+                except BaseException as thrown:
                     with make_context():
-                        value = inner.throw(*sys.exc_info())
+                        value = inner.throw(thrown)
                 else:
                     with make_context():
                         value = inner.send(sent)
