@@ -1,0 +1,1 @@
+"""Helpers for training: clipping of gradients, parametrizations, vectors of parameters."""
