@@ -48,6 +48,27 @@ class Writer:
         )
         self.put(f"if (entry::special({', '.join(plain)})) [[unlikely]]", f"  return {call}({arguments});")
 
+    def modes(self, call: str, given: list[str], casts: bool = False) -> None:
+        """What is usually off: a recording of what runs, and autocast. Both let the entry run a second time."""
+        inputs = ", ".join(self.tensors())
+        name = call.removesuffix("_out")
+        self.put(
+            "if (thread_modes & mode_bit::kProfile) [[unlikely]] {",
+            f'  if (profiler::Scope scope("aten::{name}"); scope.entered({inputs}))',
+            f"    return scope.finish(mica::{call}({', '.join(given)}));",
+            "}",
+        )
+        if not casts or not self.op.autocast or not inputs:
+            return
+        cpu, cuda = (f"autocast::Policy::{self.op.autocast.get(d, 'none').capitalize()}" for d in ("cpu", "cuda"))
+        cast = [f"cast({a.name})" if a.type.base == "Tensor" else a.name for a in self.schema.arguments]
+        self.put(
+            "if (thread_modes & mode_bit::kAutocast) [[unlikely]] {",
+            f"  if (autocast::Cast cast({cpu}, {cuda}, {inputs}); cast.active())",
+            f"    return mica::{call}({', '.join(cast)});",
+            "}",
+        )
+
     def needs(self) -> None:
         if self.derivative:
             inputs = ", ".join(a.name for a in self.derivative.inputs)
@@ -74,6 +95,7 @@ class Writer:
     # ---- functional forms
     def functional(self) -> str:
         op, schema = self.op, self.schema
+        self.modes(schema.name, [a.name for a in schema.arguments], casts=True)
         body = getattr(self, f"functional_{op.kind}")
         body()
         return f"{signature(schema, schema.name, False)} {{\n" + "\n".join(self.take()) + "\n}\n"
@@ -185,6 +207,7 @@ class Writer:
         op, schema = self.op, self.schema
         name = schema.name if schema.name.endswith("_") else schema.name + "_"
         others = schema.arguments[1:]
+        self.modes(name, [a.name for a in schema.arguments])
         plain = [a.name for a in schema.tensors]
         arguments = ", ".join(f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in others)
         self.put(
@@ -254,6 +277,7 @@ class Writer:
         op, schema = self.op, self.schema
         outs = output_names(schema)
         inputs = ", ".join(self.tensors()) or "Tensor()"
+        self.modes(f"{schema.name}_out", [*outs, *(a.name for a in schema.arguments)])
         self.put(f'entry::check_out("{schema.name}", entry::inputs({inputs}), {{{", ".join(outs)}}});')
         plain = self.tensors()
         if plain:
@@ -321,8 +345,10 @@ def family_source(family: str, ops: list[Op]) -> str:
         '#include "core/entry.h"',
         '#include "core/out.h"',
         '#include "core/pointwise.h"',
+        '#include "mica/autocast.h"',
         '#include "mica/autograd.h"',
         '#include "mica/ops.h"',
+        '#include "mica/profiler.h"',
         *own,
         "",
         "namespace mica {",

@@ -278,6 +278,7 @@ class Op:
     # engine can grow without compiling the engine again.
     is_layer: bool = False
     includes: list[str] = field(default_factory=list)  # headers that the family's derivatives need
+    autocast: dict[str, str] = field(default_factory=dict)  # type of device -> lower, float32 or widest
 
     @cached_property
     def schema(self) -> Schema:
@@ -385,13 +386,25 @@ def read_tables(folder: Path):
             raise TableError(f"{path.name}: {e}") from None
 
 
+def autocast_policies(folder: Path) -> dict[str, dict[str, str]]:
+    """name of an operation -> type of device -> how autocast treats it."""
+    policies: dict[str, dict[str, str]] = {}
+    for device, lists in tomllib.loads((folder / "modes" / "autocast.toml").read_text()).items():
+        for policy, names in lists.items():
+            for name in names:
+                policies.setdefault(name, {})[device] = policy
+    return policies
+
+
 def load(folder: Path) -> list[Op]:
     ops: list[Op] = []
+    policies = autocast_policies(folder)
     for path, is_layer, table in read_tables(folder):
         for entry in table.get("op", []):
             op = read_entry(path.stem, entry)
             op.is_layer = is_layer
             op.includes = table.get("includes", [])
+            op.autocast = policies.get(op.name, {})
             if is_layer and (op.has("method") or op.has("inplace")):
                 raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no Tensor methods")
             ops.append(op)

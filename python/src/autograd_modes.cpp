@@ -1,6 +1,7 @@
 // Hooks on saved tensors, inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
 // side is made of.
 #include "entry.h"
+#include "modes.h"
 #include "node_object.h"
 
 namespace mica::python {
@@ -88,8 +89,7 @@ static PyObject* leave_inference_mode(PyObject*, PyObject* before) {
 
 // ---- anomaly detection
 
-// The Python stack at the call of an operation, as traceback prints it.
-static std::string python_stack() {
+std::string describe_python_stack() {
   Locked locked;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -159,7 +159,7 @@ bool add_autograd_modes(PyObject* module) {
       {"_increment_version", increment_version, METH_O, nullptr},
       {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
       {}};
-  describe_forward_call = python_stack;
+  describe_forward_call = describe_python_stack;
   return PyModule_AddFunctions(module, functions) == 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "autograd/anomaly.h"
 #include "mica/ops.h"
+#include "mica/profiler.h"
 
 namespace mica {
 
@@ -207,7 +208,10 @@ void GraphTask::evaluate(Slot& slot) {
   const bool any = std::any_of(grads_.begin(), grads_.end(), [](const Tensor& t) { return t.defined(); });
   if (any || fn.runs_without_gradients) {
     evaluating_ = &fn;
-    call(fn);
+    {
+      const profiler::Range range(fn.name(), profiler::Kind::Node);
+      call(fn);
+    }
     evaluating_ = nullptr;
   }
   if (!options_.keep_graph) fn.release_saved();

@@ -1,0 +1,109 @@
+// A record of what a thread ran: operations, backward nodes and named ranges, with their time, memory and shapes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "mica/grad_mode.h"
+#include "mica/tensor.h"
+
+namespace mica::profiler {
+
+struct Options {
+  bool shapes = false;  // of inputs and results
+  bool memory = false;  // what each event allocated, less what it freed
+  bool stacks = false;  // the Python stack of each call
+};
+
+enum class Kind : uint8_t { Operation, Node, Range };
+
+struct Event {
+  std::string name;
+  Kind kind = Kind::Operation;
+  int32_t parent = -1;  // its index among the events of the recording
+  uint64_t thread = 0;
+  int64_t start_ns = 0, end_ns = 0;  // of the monotonic clock
+  int64_t bytes = 0;
+  std::vector<DimVector> shapes;  // of the tensors among the inputs
+  std::vector<DType> dtypes;
+  DimVector result;  // the shape of the first result
+  std::string stack;
+};
+
+// Records what the calling thread runs from now on; throws if it is being recorded already.
+void start(const Options& options);
+// Ends the recording and hands it over, in the order in which events began. Empty if nothing was being recorded.
+std::vector<Event> stop();
+bool recording();
+
+void begin(std::string name, Kind kind);
+void end();
+
+// An event for a scope; nothing while nobody records.
+class Range {
+ public:
+  explicit Range(const char* name, Kind kind = Kind::Range) : open_(thread_modes & mode_bit::kProfile) {
+    if (open_) [[unlikely]]
+      begin(name, kind);
+  }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+  ~Range() {
+    if (open_) [[unlikely]]
+      end();
+  }
+
+ private:
+  bool open_;
+};
+
+// The Python stack as text; set by the Python extension.
+extern std::string (*describe_stack)();
+
+// Stands at the top of an operation's entry while somebody records: opens an event, lets the entry call itself once
+// more for the work, and closes it.
+class Scope {
+ public:
+  explicit Scope(const char* operation) : operation_(operation) {}
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+  ~Scope() {
+    if (open_) end();
+  }
+
+  // Whether the event was opened: not on the second way through.
+  template <class... Ts>
+  [[gnu::noinline, gnu::cold]] bool entered(const Ts&... inputs) {
+    if (!enter()) return false;
+    (note(inputs), ...);
+    return true;
+  }
+  template <class R>
+  R finish(R&& result) {
+    using Plain = std::remove_cvref_t<R>;
+    if constexpr (std::is_same_v<Plain, Tensor>)
+      note_result(result);
+    else if constexpr (is_tensors<Plain>::value)
+      note_result(std::get<0>(result));
+    return static_cast<R&&>(result);
+  }
+
+ private:
+  template <class T>
+  struct is_tensors : std::false_type {};
+  template <class... Rest>
+  struct is_tensors<std::tuple<Tensor, Rest...>> : std::true_type {};
+
+  bool enter();
+  static void note(const Tensor& input);
+  static void note(TensorList inputs);
+  static void note_result(const Tensor& result);
+
+  const char* operation_;
+  bool open_ = false;
+};
+
+}  // namespace mica::profiler
