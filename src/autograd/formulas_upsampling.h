@@ -1,0 +1,21 @@
+// Derivatives of resampling.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <tuple>
+
+#include "mica/tensor.h"
+
+namespace mica::formulas {
+
+Tensor upsample_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, std::string_view mode,
+                         bool align_corners, bool antialias, ArrayRef<double> scales);
+// A gradient of the input's size, resampled as the forward did: the derivative of the derivative.
+Tensor upsample_again(const Tensor& grad, IntArrayRef output_sizes, std::string_view mode, bool align_corners,
+                      bool antialias, ArrayRef<double> scales);
+std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid,
+                                                 int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+                                                 const std::array<bool, 2>& wanted);
+
+}  // namespace mica::formulas
