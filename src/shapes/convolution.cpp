@@ -1,0 +1,193 @@
+#include "shapes/convolution.h"
+
+#include "core/geometry.h"
+#include "core/out.h"
+#include "mica/generated/layers/convolution.h"
+#include "mica/generated/layers/convolution_implementations.h"
+#include "mica/kernel_types.h"
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+
+namespace mica::shapes {
+
+namespace {
+
+DimVector one_per_dimension(const char* name, IntArrayRef list, size_t dims) {
+  if (list.size() == dims) return list;
+  MICA_CHECK(list.size() == 1, "expected ", name, " to be a single integer value or a list of ", dims,
+             " values to match the convolution dimensions, but got ", name, "=", list);
+  return DimVector(dims, list[0]);
+}
+
+template <class Test>
+bool any(IntArrayRef list, const Test& test) {
+  for (int64_t v : list)
+    if (test(v)) return true;
+  return false;
+}
+
+std::string times(IntArrayRef list) {
+  std::string text = "(";
+  for (size_t i = 0; i < list.size(); ++i) text += mica::cat(i ? " x " : "", list[i]);
+  return text + ")";
+}
+
+// Whether walking channels, then the last dimensions backwards, then the batch never steps down in memory.
+bool has_channels_last_strides(const Tensor& t) {
+  const int64_t n = t.dim();
+  int64_t least = 1;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t d = i == 0 ? 1 : i == n - 1 ? 0 : n - i;
+    const int64_t size = t.sizes()[d], stride = t.strides()[d];
+    if (size == 0 || stride < least) return false;
+    if (d == 0 && stride == t.strides()[1]) return false;  // one image of one pixel: either layout fits
+    least = stride * std::max<int64_t>(size, 1);
+  }
+  return true;
+}
+
+bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
+
+// torch's kernels and what they take, under the names its errors have.
+void check_dtype(const Tensor& input, const ConvolutionArguments& args) {
+  const DType t = input.dtype();
+  if ((is_floating(t) && !is_float8(t)) || mica::is_complex(t) || t == DType::Int64) return;
+  const bool dilated = any(args.dilation, [](int64_t d) { return d != 1; });
+  const bool small = t == DType::Int8 || t == DType::UInt8 || t == DType::Int16 || t == DType::Int32;
+  if (small && !dilated && !args.transposed) return;
+  const bool volume = args.stride.size() == 3;
+  unsupported_dtype(args.transposed ? (volume ? "slow_conv_transpose3d_out_cpu" : "slow_conv_transpose2d_out_cpu")
+                    : dilated       ? "slow_conv_dilated<>"
+                    : volume        ? "compute_columns3d"
+                                    : "slow_conv2d_cpu",
+                    t);
+}
+
+void check_same_type(const Tensor& input, const Tensor& other, const char* what) {
+  if (other.dtype() == input.dtype()) return;
+  MICA_CHECK(input.dtype() != DType::Float64, "expected scalar type Double but found ", info(other.dtype()).legacy,
+             " (input and ", what, " of a convolution)");
+  fail(mica::cat("Input type (", input.dtype(), ") and ", what, " type (", other.dtype(),
+                 ") should be the same: convert one with .to(dtype)"));
+}
+
+}  // namespace
+
+ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                           IntArrayRef stride_, IntArrayRef padding_, IntArrayRef dilation_,
+                                           bool transposed_, IntArrayRef output_padding_, int64_t groups_)
+    : transposed(transposed_), groups(groups_) {
+  MICA_CHECK(weight.dim() > 2, "weight should have at least three dimensions");
+  MICA_CHECK(weight.dim() <= 5, "convolution: at most three spatial dimensions are supported, but the weight has ",
+             weight.dim() - 2);
+  MICA_CHECK(groups > 0, "non-positive groups is not supported");
+  const size_t dims = static_cast<size_t>(weight.dim()) - 2;
+  stride = one_per_dimension("stride", stride_, dims);
+  padding = one_per_dimension("padding", padding_, dims);
+  dilation = one_per_dimension("dilation", dilation_, dims);
+  output_padding = one_per_dimension("output_padding", output_padding_, dims);
+  const auto negative = [](int64_t v) { return v < 0; };
+  MICA_CHECK(!any(padding, negative), "negative padding is not supported");
+  MICA_CHECK(!any(output_padding, negative), "negative output_padding is not supported");
+  MICA_CHECK(!any(stride, [](int64_t v) { return v <= 0; }), "non-positive stride is not supported");
+  MICA_CHECK(!any(dilation, negative), "dilation should be greater than zero");
+  MICA_CHECK(!any(dilation, [](int64_t v) { return v == 0; }), "non-positive dilation is not supported");
+  const IntArrayRef w = weight.sizes(), x = input.sizes();
+  MICA_CHECK(input.dim() == weight.dim(), "Expected ", weight.dim(), "-dimensional input for ", weight.dim(),
+             "-dimensional weight ", w, ", but got ", input.dim(), "-dimensional input of size ", x, " instead");
+  MICA_CHECK(w[0] >= groups, "Given groups=", groups, ", expected weight to be at least ", groups,
+             " at dimension 0, but got weight of size ", w, " instead");
+  MICA_CHECK(w[0] % groups == 0, "Given groups=", groups, ", expected weight to be divisible by ", groups,
+             " at dimension 0, but got weight of size [", w, "] instead");
+  const int64_t channels = transposed ? w[0] : w[1] * groups, filters = transposed ? w[1] * groups : w[0];
+  const std::string given = transposed ? "Given transposed=1" : mica::cat("Given groups=", groups);
+  MICA_CHECK(x[1] == channels, given, ", weight of size ", w, ", expected input", x, " to have ", channels,
+             " channels, but got ", x[1], " channels instead");
+  MICA_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == filters), "Given ",
+             transposed ? "transposed=1, " : "", "weight of size ", w, ", expected bias to be 1-dimensional with ",
+             filters, " elements, but got bias of size ", bias.sizes(), " instead");
+  check_same_type(input, weight, "weight");
+  if (bias.defined()) check_same_type(input, bias, "bias");
+  for (const Tensor* t : {&weight, &bias}) {
+    MICA_CHECK(!t->defined() || t->device() == input.device() || input.is_meta(),
+               "Expected all tensors to be on the same device, but found at least two devices, ", input.device(),
+               " and ", t->device(), "! (in convolution)");
+  }
+  DimVector padded, kernel;
+  bool fits = true;
+  for (size_t d = 0; d < dims; ++d) {
+    kernel.push_back(dilation[d] * (w[d + 2] - 1) + 1);
+    padded.push_back(x[d + 2] + 2 * padding[d]);
+    MICA_CHECK(w[d + 2] > 0, "convolution: the kernel is empty: weight of size ", w);
+    fits = fits && kernel[d] <= padded[d];
+    MICA_CHECK(!transposed || output_padding[d] < std::max(stride[d], dilation[d]),
+               "output padding must be smaller than either stride or dilation, but got output_padding ",
+               output_padding.ref(), ", stride ", stride.ref(), ", dilation ", dilation.ref());
+  }
+  MICA_CHECK(transposed || fits, "Calculated padded input size per channel: ", times(padded),
+             ". Kernel size: ", times(kernel), ". Kernel size can't be greater than actual input size");
+  MICA_CHECK(input.numel() > 0 || x[0] == 0 || x[1] == 0,
+             "Only zero batch or zero channel inputs are supported, but got input shape: ", x);
+  if (!input.is_meta()) check_dtype(input, *this);
+}
+
+DimVector ConvolutionArguments::output_sizes(const Tensor& input, const Tensor& weight) const {
+  const IntArrayRef x = input.sizes(), w = weight.sizes();
+  DimVector sizes{x[0], x[1] == 0 ? 0 : transposed ? w[1] * groups : w[0]};
+  for (size_t d = 0; d < stride.size(); ++d) {
+    const int64_t reach = dilation[d] * (w[d + 2] - 1), n = x[d + 2];
+    sizes.push_back(transposed ? (n - 1) * stride[d] - 2 * padding[d] + reach + output_padding[d] + 1
+                               : (n + 2 * padding[d] - reach - 1) / stride[d] + 1);
+    MICA_CHECK(sizes.data()[d + 2] >= 0, "Given input size per channel: ", x.slice(2, stride.size()),
+               ". Calculated output size per channel: ", sizes.ref().slice(2, d + 1), ". Output size is too small");
+  }
+  return sizes;
+}
+
+MemoryFormat convolution_format(const Tensor& input, const Tensor& weight) {
+  const int64_t dims = weight.dim() - 2;
+  const DType t = input.dtype();
+  // Like torch's, volumes keep their layout only in the dtypes that networks use.
+  const bool takes_volumes = t == DType::Float32 || is_narrow(t);
+  if (input.numel() == 0 || dims < 2 || (dims == 3 && !takes_volumes)) return MemoryFormat::Contiguous;
+  if (!has_channels_last_strides(input) && !has_channels_last_strides(weight)) return MemoryFormat::Contiguous;
+  return dims == 2 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
+}
+
+Tensor dense_weight(const Tensor& weight) {
+  const MemoryFormat last = weight.dim() == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
+  if (weight.is_contiguous() || (weight.dim() > 3 && weight.is_contiguous(last))) return weight;
+  return weight.contiguous();
+}
+
+void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                 IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+                 int64_t groups) {
+  const ConvolutionArguments args(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+  const DimVector sizes = args.output_sizes(input, weight);
+  const MemoryFormat format = convolution_format(input, weight);
+  if (input.dtype() == DType::Complex32 || (transposed && is_narrow(input.dtype()))) {
+    // Sums over overlapping blocks are kept in a wider dtype and rounded once.
+    const DType wide = input.dtype() == DType::Complex32 ? DType::Complex64 : DType::Float32;
+    const Tensor computed = mica::convolution(input.to(wide), weight.to(wide), bias.defined() ? bias.to(wide) : bias,
+                                              stride, padding, dilation, transposed, output_padding, groups);
+    out.take(computed.to(input.dtype()));
+    return;
+  }
+  const Tensor& result =
+      out.set(sizes, input.dtype(), input.device(),
+              format == MemoryFormat::Contiguous ? DimVector() : memory_format_strides(sizes, format));
+  if (!out.needs_kernel()) return;
+  const Tensor x = input.contiguous(format), w = dense_weight(weight),
+               b = bias.defined() ? bias.contiguous() : Tensor();
+  const TensorView bias_view = b.defined() ? b.view_of() : TensorView();
+  if (transposed) {
+    MICA_LAYER_KERNEL(input.device(), convolution_input_gradient)
+    (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
+  } else {
+    MICA_LAYER_KERNEL(input.device(), convolution)
+    (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);
+  }
+}
+
+}  // namespace mica::shapes
