@@ -6,6 +6,7 @@
 #include "entry.h"
 #include "foreign_memory.h"
 #include "mica/mapped_memory.h"
+#include "storage_object.h"
 
 #include <structmember.h>
 
@@ -18,7 +19,8 @@ struct StorageObject {
 };
 static PyTypeObject* storage_type = nullptr;
 
-static const Storage& storage_of(PyObject* o) { return reinterpret_cast<StorageObject*>(o)->storage; }
+bool is_storage(PyObject* o) { return PyObject_TypeCheck(o, storage_type); }
+const Storage& storage_of(PyObject* o) { return reinterpret_cast<StorageObject*>(o)->storage; }
 
 // A storage has one object for as long as somebody holds it.
 static PyObject* storage_object(const Storage& storage, PyTypeObject* type) {
@@ -29,6 +31,8 @@ static PyObject* storage_object(const Storage& storage, PyTypeObject* type) {
   storage->python_object = self;
   return reinterpret_cast<PyObject*>(self);
 }
+
+PyObject* storage_object(const Storage& storage) { return storage_object(storage, storage_type); }
 
 static void storage_dealloc(PyObject* self) {
   auto* object = reinterpret_cast<StorageObject*>(self);
