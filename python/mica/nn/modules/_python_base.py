@@ -16,4 +16,5 @@ class ModuleBase:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name, value):
-        self._set_registered(name, value)
+        if self._set_registered(name, value) is NotImplemented:
+            super().__setattr__(name, value)

@@ -230,7 +230,10 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
         self.add_module(name, module)
 
     def _set_registered(self, name, value):
-        """Assign an attribute that is, or takes the place of, a parameter, a buffer or a submodule."""
+        """Assign an attribute that is, or takes the place of, a parameter, a buffer or a submodule.
+
+        NotImplemented says that it is a plain attribute.
+        """
         own = self.__dict__
         parameters, modules, buffers = own.get("_parameters"), own.get("_modules"), own.get("_buffers")
         if isinstance(value, Parameter):
@@ -258,7 +261,8 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
         elif isinstance(value, Buffer) or (buffers is not None and name in buffers):
             self._set_buffer(name, value)
         else:
-            object.__setattr__(self, name, value)
+            return NotImplemented
+        return None
 
     def _forget(self, name, *dicts):
         for each in dicts:
@@ -432,6 +436,5 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
 if hasattr(_C, "_watch_module_hooks"):
     _C._watch_module_hooks(
         Module,
-        Parameter,
         (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks),
     )
