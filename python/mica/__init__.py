@@ -22,11 +22,24 @@ _LAZY = {
     "inference_mode": "mica.autograd",
     "no_grad": "mica.autograd",
     "set_grad_enabled": "mica.autograd",
+    "autocast": "mica.amp",
+    "is_autocast_cpu_enabled": "mica.amp.autocast_mode",
+    "set_autocast_cpu_enabled": "mica.amp.autocast_mode",
+    "get_autocast_cpu_dtype": "mica.amp.autocast_mode",
+    "set_autocast_cpu_dtype": "mica.amp.autocast_mode",
+    "get_autocast_gpu_dtype": "mica.amp.autocast_mode",
+    "set_autocast_gpu_dtype": "mica.amp.autocast_mode",
+    "load": "mica.serialization",
+    "save": "mica.serialization",
+    "vmap": "mica.func",
     "printoptions": "mica._tensor_str",
     "set_printoptions": "mica._tensor_str",
     "get_printoptions": "mica._tensor_str",
 }
-_SUBMODULES = {"autograd", "backends", "cuda", "nn", "overrides", "return_types", "testing", "utils"}
+_SUBMODULES = {
+    "amp", "autograd", "backends", "cpu", "cuda", "func", "multiprocessing", "nn", "optim", "overrides", "profiler",
+    "return_types", "serialization", "testing", "utils",
+}  # fmt: skip
 
 
 def __getattr__(name):

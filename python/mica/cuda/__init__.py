@@ -74,3 +74,16 @@ def empty_cache():
     """Return memory that no tensor holds to the GPU."""
     if is_available():
         _C._empty_cache("cuda")
+
+
+def is_bf16_supported():
+    """Whether the GPU computes in bfloat16: all that the CUDA backend runs on do."""
+    return is_available()
+
+
+def __getattr__(name):
+    if name == "amp":
+        import mica.cuda.amp as amp
+
+        return amp
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
