@@ -1,0 +1,145 @@
+// Recurrent layers: one pass backwards over time by a kernel, and the same layer unrolled into operations where the
+// derivative is itself differentiated.
+#include "autograd/formulas_recurrent.h"
+
+#include <algorithm>
+
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+
+namespace mica::formulas {
+
+namespace {
+
+enum : int64_t { kRelu, kTanh, kLstm, kGru };
+
+struct Weights {
+  Tensor w_ih, w_hh, b_ih, b_hh, w_hr;
+};
+
+struct Unrolled {
+  Tensor output, hy, cy;
+};
+
+// One time step: the states of its rows, replaced.
+void step(const Tensor& projected, Tensor& h, Tensor& c, const Weights& w, int64_t mode) {
+  const Tensor hidden = mica::linear(h, w.w_hh, w.b_hh);
+  if (mode == kGru) {
+    const auto x = mica::chunk(projected, 3, 1), y = mica::chunk(hidden, 3, 1);
+    const Tensor r = mica::sigmoid(x[0] + y[0]), z = mica::sigmoid(x[1] + y[1]), n = mica::tanh(x[2] + r * y[2]);
+    h = n + z * (h - n);
+    return;
+  }
+  const Tensor gates = projected + hidden;
+  if (mode != kLstm) {
+    h = mode == kTanh ? mica::tanh(gates) : mica::relu(gates);
+    return;
+  }
+  const auto g = mica::chunk(gates, 4, 1);
+  c = mica::sigmoid(g[1]) * c + mica::sigmoid(g[0]) * mica::tanh(g[2]);
+  h = mica::sigmoid(g[3]) * mica::tanh(c);
+  if (w.w_hr.defined()) h = mica::linear(h, w.w_hr);
+}
+
+Unrolled unroll(const Tensor& data, IntArrayRef batch_sizes, const Tensor& h0, const Tensor& c0, const Weights& w,
+                int64_t mode, bool reverse) {
+  const int64_t steps = static_cast<int64_t>(batch_sizes.size());
+  const bool has_cell = mode == kLstm;
+  const Tensor projected = mica::linear(data, w.w_ih, w.b_ih);
+  TensorVec outputs(batch_sizes.size()), finished_h, finished_c;
+  int64_t at = reverse ? data.size(0) : 0, rows = batch_sizes[reverse ? steps - 1 : 0];
+  Tensor h = h0.narrow(0, 0, rows), c = has_cell ? c0.narrow(0, 0, rows) : Tensor();
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t t = reverse ? steps - 1 - i : i, count = batch_sizes[t];
+    if (count < rows) {  // sequences that have ended
+      finished_h.push_back(h.narrow(0, count, rows - count));
+      h = h.narrow(0, 0, count);
+      if (has_cell) finished_c.push_back(c.narrow(0, count, rows - count));
+      if (has_cell) c = c.narrow(0, 0, count);
+    } else if (count > rows) {  // sequences that begin here
+      h = mica::cat({h, h0.narrow(0, rows, count - rows)}, 0);
+      if (has_cell) c = mica::cat({c, c0.narrow(0, rows, count - rows)}, 0);
+    }
+    rows = count;
+    if (reverse) at -= count;
+    step(projected.narrow(0, at, count), h, c, w, mode);
+    if (!reverse) at += count;
+    outputs[t] = h;
+  }
+  const auto joined = [](TensorVec& finished, const Tensor& last) {
+    finished.push_back(last);
+    std::reverse(finished.begin(), finished.end());
+    return finished.size() == 1 ? last : mica::cat(finished, 0);
+  };
+  return {mica::cat(outputs, 0), joined(finished_h, h), has_cell ? joined(finished_c, c) : Tensor()};
+}
+
+TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
+
+Tensor dense(const Tensor& t, DType dtype) { return t.defined() ? t.to(dtype).contiguous() : t; }
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> recurrent_layer_backward(
+    const TensorVec& grads, const Tensor& data, IntArrayRef batch_sizes, const Tensor& h0, const Tensor& c0,
+    const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr, int64_t mode,
+    bool reverse, const Tensor& output, const Tensor& gates, const Tensor& cells, const std::array<bool, 8>& wanted) {
+  if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) return {};
+  if (grad_enabled()) {
+    // Views of the inputs, so that one tensor given twice gets two gradients.
+    std::array<Tensor, 8> x{data, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr}, result;
+    TensorVec inputs, outputs, output_grads;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (!wanted[i] || !x[i].defined()) continue;
+      x[i] = x[i].view_as(x[i]);
+      inputs.push_back(x[i]);
+    }
+    const Unrolled u = unroll(x[0], batch_sizes, x[1], x[2], {x[3], x[4], x[5], x[6], x[7]}, mode, reverse);
+    const std::array<Tensor, 3> made{u.output, u.hy, u.cy};
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (!grads[i].defined() || !made[i].defined()) continue;
+      outputs.push_back(made[i]);
+      output_grads.push_back(grads[i]);
+    }
+    const TensorVec found = autograd::grad(outputs, inputs, output_grads, true, true, true);
+    for (size_t i = 0, at = 0; i < x.size(); ++i)
+      if (wanted[i] && x[i].defined()) result[i] = found[at++];
+    return std::tuple_cat(result);
+  }
+
+  const DType dtype = gates.dtype();
+  const int64_t rows = data.size(0), state = h0.size(1);
+  const bool projected = w_hr.defined(), has_cell = mode == kLstm;
+  const Tensor h = dense(h0, dtype), c = dense(c0, dtype), hidden_weight = dense(w_hh, dtype), wr = dense(w_hr, dtype);
+  const Tensor y = output.to(dtype);
+  Tensor grad_output = grads[0].defined() ? grads[0].to(dtype) : Tensor();
+  if (grad_output.defined() && grad_output.stride(1) != 1) grad_output = grad_output.contiguous();
+  const auto initial = [&](const Tensor& grad, const Tensor& like) {
+    return grad.defined() ? grad.to(dtype).clone(MemoryFormat::Contiguous) : mica::zeros(like.sizes(), h.options());
+  };
+  const Tensor grad_h = initial(grads[1], h), grad_c = has_cell ? initial(grads[2], c) : Tensor();
+  const Tensor grad_gates = mica::empty(gates.sizes(), gates.options());
+  const Tensor grad_hidden_gates = mode == kGru ? mica::empty(gates.sizes(), gates.options()) : grad_gates;
+  const auto when = [&](bool condition, int64_t width) {
+    return condition ? mica::empty({rows, width}, gates.options()) : Tensor();
+  };
+  const Tensor previous = when(wanted[4], state);
+  const Tensor unprojected = when(projected, cells.size(1)), grad_projected = when(projected, state);
+  if (rows > 0 && !data.is_meta()) {
+    MICA_LAYER_KERNEL(data.device(), recurrent_backward)
+    (grad_gates.view_of(), grad_hidden_gates.view_of(), grad_h.view_of(), view_or_none(grad_c), view_or_none(previous),
+     view_or_none(unprojected), view_or_none(grad_projected), view_or_none(grad_output), y.view_of(), gates.view_of(),
+     cells.view_of(), h.view_of(), view_or_none(c), hidden_weight.view_of(), view_or_none(wr), batch_sizes, mode,
+     reverse);
+  }
+  Tensor grad_data, grad_w_ih, grad_w_hh, grad_b_ih, grad_b_hh, grad_w_hr;
+  if (wanted[0]) grad_data = mica::mm(grad_gates, w_ih.to(dtype));
+  if (wanted[3]) grad_w_ih = mica::mm(grad_gates.t(), data.to(dtype));
+  if (wanted[4]) grad_w_hh = mica::mm(grad_hidden_gates.t(), previous);
+  if (wanted[5]) grad_b_ih = mica::sum(grad_gates, 0);
+  if (wanted[6]) grad_b_hh = mode != kGru && grad_b_ih.defined() ? grad_b_ih : mica::sum(grad_hidden_gates, 0);
+  if (wanted[7]) grad_w_hr = mica::mm(grad_projected.t(), unprojected);
+  return {grad_data, grad_h, grad_c, grad_w_ih, grad_w_hh, grad_b_ih, grad_b_hh, grad_w_hr};
+}
+
+}  // namespace mica::formulas

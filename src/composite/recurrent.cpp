@@ -1,0 +1,175 @@
+#include "mica/generated/layers/recurrent.h"
+
+#include <utility>
+#include <vector>
+
+#include "mica/generated/layers/recurrent_implementations.h"
+#include "mica/ops.h"
+
+namespace mica::composite {
+
+namespace {
+
+enum : int64_t { kRelu, kTanh, kLstm, kGru };
+
+// Stacked layers over packed sequences, as all public forms share them.
+struct Stack {
+  int64_t mode;
+  TensorList params;
+  bool has_biases;
+  int64_t num_layers;
+  double dropout;
+  bool train, bidirectional;
+  bool has_projection = false;
+};
+
+struct StackResult {
+  Tensor output, hy, cy;
+};
+
+StackResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, const Tensor& hx, const Tensor& cx) {
+  const int64_t directions = s.bidirectional ? 2 : 1, runs = s.num_layers * directions;
+  const size_t per_run = (s.has_biases ? 4 : 2) + (s.has_projection ? 1 : 0);
+  MICA_CHECK(s.params.size() % per_run == 0, "got an incorrect number of RNN parameters: ", s.params.size(),
+             ", where each layer and direction has ", per_run);
+  MICA_CHECK(static_cast<int64_t>(s.params.size() / per_run) == runs, "Expected more weights in stacked_rnn: ", runs,
+             " layers and directions need ", runs * static_cast<int64_t>(per_run), " parameters, but got ",
+             s.params.size());
+  MICA_CHECK(hx.dim() == 3 && hx.size(0) == runs, "Expected more hidden states in stacked_rnn: ", runs,
+             " layers and directions, but the hidden state is ", hx);
+  MICA_CHECK(!cx.defined() || (cx.dim() == 3 && cx.size(0) == runs),
+             "Expected more hidden states in stacked_rnn: ", runs, " layers and directions, but the cell state is ",
+             cx);
+  std::vector<Tensor> hy, cy;
+  for (int64_t layer = 0; layer < s.num_layers; ++layer) {
+    std::vector<Tensor> outputs;
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const int64_t run = layer * directions + direction;
+      const Tensor* w = s.params.data() + run * static_cast<int64_t>(per_run);
+      const Tensor none;
+      auto result =
+          mica::_recurrent_layer(data, batch_sizes, hx.select(0, run), cx.defined() ? cx.select(0, run) : none, w[0],
+                                 w[1], s.has_biases ? w[2] : none, s.has_biases ? w[3] : none,
+                                 s.has_projection ? w[per_run - 1] : none, s.mode, direction == 1);
+      outputs.push_back(std::get<0>(result));
+      hy.push_back(std::get<1>(result));
+      cy.push_back(std::get<2>(result));
+    }
+    data = directions == 1 ? outputs[0] : mica::cat(outputs, 1);
+    if (s.dropout != 0 && s.train && layer + 1 < s.num_layers) data = mica::dropout(data, s.dropout, true);
+  }
+  return {data, mica::stack(hy, 0), s.mode == kLstm ? mica::stack(cy, 0) : Tensor()};
+}
+
+StackResult run_padded(const Stack& s, const Tensor& input, const Tensor& hx, const Tensor& cx, bool batch_first) {
+  MICA_CHECK(input.dim() == 3, "input must have 3 dimensions, got ", input.dim());
+  const Tensor x = batch_first ? input.transpose(0, 1) : input;
+  const int64_t steps = x.size(0), batch = x.size(1);
+  MICA_CHECK(steps > 0, "Expected sequence length to be larger than 0 in RNN");
+  MICA_CHECK(hx.dim() != 3 || hx.size(1) == batch, "Expected hidden size (", hx.size(0), ", ", batch, ", ", hx.size(-1),
+             "), got ", hx.sizes());
+  const DimVector batch_sizes(static_cast<size_t>(steps), batch);
+  StackResult r = run_stack(s, x.reshape({steps * batch, x.size(2)}), batch_sizes, hx, cx);
+  r.output = r.output.view({steps, batch, r.output.size(1)});
+  if (batch_first) r.output = r.output.transpose(0, 1);
+  return r;
+}
+
+DimVector sizes_from(const Tensor& batch_sizes) {
+  MICA_CHECK(batch_sizes.dtype() == DType::Int64, "expected scalar type Long but found ", batch_sizes.dtype(),
+             " (the batch sizes of packed sequences)");
+  MICA_CHECK(batch_sizes.dim() == 1 && batch_sizes.is_cpu(),
+             "batch_sizes should always be on CPU and one-dimensional, ", "but got ", batch_sizes);
+  const Tensor dense = batch_sizes.contiguous();
+  return DimVector(IntArrayRef(dense.data_ptr<int64_t>(), static_cast<size_t>(dense.numel())));
+}
+
+bool has_projection(TensorList hx) { return hx[0].dim() == 3 && hx[1].dim() == 3 && hx[0].size(2) != hx[1].size(2); }
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
+                                        int64_t num_layers, double dropout, bool train, bool bidirectional,
+                                        bool batch_first) {
+  MICA_CHECK(hx.size() == 2, "lstm expects two hidden states");
+  const Stack s{kLstm, params, has_biases, num_layers, dropout, train, bidirectional, has_projection(hx)};
+  const StackResult r = run_padded(s, input, hx[0], hx[1], batch_first);
+  return {r.output, r.hy, r.cy};
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& data, const Tensor& batch_sizes, TensorList hx, TensorList params,
+                                        bool has_biases, int64_t num_layers, double dropout, bool train,
+                                        bool bidirectional) {
+  MICA_CHECK(hx.size() == 2, "lstm expects two hidden states");
+  const Stack s{kLstm, params, has_biases, num_layers, dropout, train, bidirectional, has_projection(hx)};
+  const StackResult r = run_stack(s, data, sizes_from(batch_sizes), hx[0], hx[1]);
+  return {r.output, r.hy, r.cy};
+}
+
+#define MICA_RECURRENT(name, mode)                                                                                    \
+  std::tuple<Tensor, Tensor> name(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,          \
+                                  int64_t num_layers, double dropout, bool train, bool bidirectional,                 \
+                                  bool batch_first) {                                                                 \
+    const Stack s{mode, params, has_biases, num_layers, dropout, train, bidirectional};                               \
+    const StackResult r = run_padded(s, input, hx, {}, batch_first);                                                  \
+    return {r.output, r.hy};                                                                                          \
+  }                                                                                                                   \
+  std::tuple<Tensor, Tensor> name(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList params, \
+                                  bool has_biases, int64_t num_layers, double dropout, bool train,                    \
+                                  bool bidirectional) {                                                               \
+    const Stack s{mode, params, has_biases, num_layers, dropout, train, bidirectional};                               \
+    const StackResult r = run_stack(s, data, sizes_from(batch_sizes), hx, {});                                        \
+    return {r.output, r.hy};                                                                                          \
+  }
+MICA_RECURRENT(gru, kGru)
+MICA_RECURRENT(rnn_tanh, kTanh)
+MICA_RECURRENT(rnn_relu, kRelu)
+#undef MICA_RECURRENT
+
+// ---- cells -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void check_cell_state(const Tensor& input, const Tensor& state, int64_t hidden_size, int number) {
+  MICA_CHECK(input.size(0) == state.size(0), "Input batch size ", input.size(0), " doesn't match hidden", number,
+             " batch size ", state.size(0));
+  MICA_CHECK(state.size(1) == hidden_size, "hidden", number, " has inconsistent hidden_size: got ", state.size(1),
+             ", expected ", hidden_size);
+}
+
+std::pair<Tensor, Tensor> run_cell(int64_t mode, const Tensor& input, const Tensor& hx, const Tensor& cx,
+                                   const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh) {
+  MICA_CHECK(input.dim() == 2 && hx.dim() == 2,
+             "a recurrent cell takes an input and states of two dimensions, but got ", input, " and ", hx);
+  MICA_CHECK(w_ih.dim() == 2 && w_hh.dim() == 2, "a recurrent cell's weights must be matrices, but got ", w_ih, " and ",
+             w_hh);
+  MICA_CHECK(input.size(1) == w_ih.size(1), "input has inconsistent input_size: got ", input.size(1), " expected ",
+             w_ih.size(1));
+  check_cell_state(input, hx, w_hh.size(1), 0);
+  if (cx.defined()) check_cell_state(input, cx, w_hh.size(1), 1);
+  auto r = mica::_recurrent_layer(input, input.size(0), hx, cx, w_ih, w_hh, b_ih, b_hh, {}, mode, false);
+  return {std::get<0>(r), std::get<2>(r)};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> lstm_cell(const Tensor& input, TensorList hx, const Tensor& w_ih, const Tensor& w_hh,
+                                     const Tensor& b_ih, const Tensor& b_hh) {
+  MICA_CHECK(hx.size() == 2, "lstm_cell expects two hidden states");
+  auto [h, c] = run_cell(kLstm, input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh);
+  return {h, c};
+}
+Tensor gru_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+                const Tensor& b_hh) {
+  return run_cell(kGru, input, hx, {}, w_ih, w_hh, b_ih, b_hh).first;
+}
+Tensor rnn_tanh_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+                     const Tensor& b_hh) {
+  return run_cell(kTanh, input, hx, {}, w_ih, w_hh, b_ih, b_hh).first;
+}
+Tensor rnn_relu_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+                     const Tensor& b_hh) {
+  return run_cell(kRelu, input, hx, {}, w_ih, w_hh, b_ih, b_hh).first;
+}
+
+}  // namespace mica::composite
