@@ -1,0 +1,103 @@
+// The slots of convolutions, and the choice of a way for each.
+#include <algorithm>
+
+#include "backends/cpu/convolution/columns.h"
+#include "backends/cpu/register.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu {
+
+using namespace convolution;
+
+namespace {
+
+void convolution_kernel(const TensorView& out, const TensorView& input, const TensorView& weight,
+                        const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                        int64_t groups) {
+  const Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
+  convolve_columns(p);
+}
+
+void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad, const TensorView& weight,
+                           const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                           int64_t groups) {
+  const Problem p = make_problem(grad_input, grad, weight, bias, stride, padding, dilation, groups);
+  input_gradient_columns(p);
+}
+
+void weight_gradient_kernel(const TensorView& grad_weight, const TensorView& grad, const TensorView& input,
+                            IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
+  const Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
+  weight_gradient_columns(p);
+}
+
+// Sliding blocks of whole images: a problem without filters.
+Problem blocks_problem(const TensorView& image, IntArrayRef kernel_size, IntArrayRef dilation, IntArrayRef padding,
+                       IntArrayRef stride) {
+  Problem p{};
+  p.dtype = image.dtype;
+  p.element_size = element_size(image.dtype);
+  p.batch = image.size(0);
+  p.groups = 1;
+  p.channels = image.size(1);
+  p.input = {static_cast<char*>(image.data),
+             image.stride(0),
+             image.stride(1),
+             {1, image.size(2), image.size(3)},
+             {0, image.stride(2), image.stride(3)}};
+  p.output = {nullptr, 0, 0, {1, 1, 1}, {0, 0, 1}};
+  for (int d = 0; d < 3; ++d) {
+    const size_t from = d ? static_cast<size_t>(d) - 1 : 0;
+    p.kernel[d] = d ? kernel_size[from] : 1;
+    p.dilation[d] = d ? dilation[from] : 1;
+    p.padding[d] = d ? padding[from] : 0;
+    p.stride[d] = d ? stride[from] : 1;
+    if (d)
+      p.output.sizes[d] =
+          (p.input.sizes[d] + 2 * p.padding[d] - p.dilation[d] * (p.kernel[d] - 1) - 1) / p.stride[d] + 1;
+  }
+  return p;
+}
+
+constexpr int64_t kBlockGrain = 1 << 14;
+
+void im2col_kernel(const TensorView& out, const TensorView& self, IntArrayRef kernel_size, IntArrayRef dilation,
+                   IntArrayRef padding, IntArrayRef stride) {
+  const Problem p = blocks_problem(self, kernel_size, dilation, padding, stride);
+  const int64_t positions = p.output.positions(), image_size = p.depth() * positions;
+  parallel_for(0, p.batch * p.channels, std::max<int64_t>(1, kBlockGrain / (p.taps() * positions)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t image = i / p.channels, channel = i % p.channels;
+                   const Columns columns{static_cast<char*>(out.data) + image * image_size * p.element_size, 0,
+                                         positions, false};
+                   gather_columns(p, p.input_at(image, 0), channel, channel + 1, columns);
+                 }
+               });
+}
+
+void col2im_kernel(const TensorView& out, const TensorView& self, IntArrayRef kernel_size, IntArrayRef dilation,
+                   IntArrayRef padding, IntArrayRef stride) {
+  const Problem p = blocks_problem(out, kernel_size, dilation, padding, stride);
+  const int64_t positions = p.output.positions(), image_size = p.depth() * positions;
+  const int64_t plane = p.input.positions() * p.element_size;
+  parallel_for(0, p.batch * p.channels, std::max<int64_t>(1, kBlockGrain / (p.taps() * positions)),
+               [&](int64_t begin, int64_t end) {
+                 std::fill_n(static_cast<char*>(out.data) + begin * plane, (end - begin) * plane, char{0});
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t image = i / p.channels, channel = i % p.channels;
+                   const Columns columns{static_cast<char*>(self.data) + image * image_size * p.element_size, 0,
+                                         positions, false};
+                   scatter_columns(p, p.input_at(image, 0), channel, channel + 1, columns);
+                 }
+               });
+}
+
+MICA_REGISTER_CPU(convolution, convolution_kernel);
+MICA_REGISTER_CPU(convolution_input_gradient, input_gradient_kernel);
+MICA_REGISTER_CPU(convolution_weight_gradient, weight_gradient_kernel);
+MICA_REGISTER_CPU(im2col, im2col_kernel);
+MICA_REGISTER_CPU(col2im, col2im_kernel);
+
+}  // namespace
+}  // namespace mica::cpu

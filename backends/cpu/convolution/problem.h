@@ -1,0 +1,77 @@
+// A convolution as its kernels see it: always three spatial dimensions, those that are missing of size one in front.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mica/allocator.h"
+#include "mica/kernel_types.h"
+
+namespace mica::cpu::convolution {
+
+// The images on one side of a convolution; strides in elements. Positions follow each other at strides[2].
+struct Images {
+  char* data;
+  int64_t batch_stride, channel_stride;
+  int64_t sizes[3], strides[3];
+
+  int64_t positions() const { return sizes[0] * sizes[1] * sizes[2]; }
+  int64_t position_stride() const { return strides[2]; }
+  bool channels_last() const { return channel_stride == 1 && strides[2] != 1; }
+};
+
+struct Problem {
+  DType dtype;
+  int64_t element_size;
+  int64_t batch, groups;
+  int64_t channels, filters;  // of one group
+  int64_t kernel[3], stride[3], padding[3], dilation[3];
+  Images input, output;
+  char* weight;
+  int64_t filter_stride, weight_channel_stride, tap_strides[3];
+  const void* bias;
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t depth() const { return channels * taps(); }  // products per output element
+  char* input_at(int64_t image, int64_t group) const {
+    return input.data + (image * input.batch_stride + group * channels * input.channel_stride) * element_size;
+  }
+  char* output_at(int64_t image, int64_t group) const {
+    return output.data + (image * output.batch_stride + group * filters * output.channel_stride) * element_size;
+  }
+  char* weight_at(int64_t group) const { return weight + group * filters * filter_stride * element_size; }
+  const char* bias_at(int64_t group) const {
+    return bias ? static_cast<const char*>(bias) + group * filters * element_size : nullptr;
+  }
+  // One tap per position, each at its own place: the images are matrices as they are.
+  bool is_pointwise() const;
+};
+
+Problem make_problem(const TensorView& input, const TensorView& output, const TensorView& weight,
+                     const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                     int64_t groups);
+
+// Memory for the length of a scope, from the tensors' cache: no page is asked of the system in a steady state.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) : data_(static_cast<char*>(cpu_allocate(bytes))), bytes_(bytes) {}
+  ~Scratch() { cpu_free(data_, bytes_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  char* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  char* data_;
+  size_t bytes_;
+};
+
+// The general ways, for every dtype: columns of sliding blocks, and matrix products.
+void convolve_columns(const Problem& p);
+void input_gradient_columns(const Problem& p);   // fills the input
+void weight_gradient_columns(const Problem& p);  // fills the weight
+
+}  // namespace mica::cpu::convolution
