@@ -1,0 +1,194 @@
+// Losses: one kernel for first derivatives, compositions where the derivative is itself differentiated.
+#include "autograd/formulas_loss.h"
+
+#include "core/allocate.h"
+#include "core/geometry.h"
+#include "core/pointwise.h"
+#include "mica/autograd.h"
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+#include "shapes/ctc.h"
+#include "shapes/loss.h"
+
+namespace mica::formulas {
+
+namespace {
+
+using shapes::AlikePair;
+using shapes::ClassRows;
+
+bool has_work(const Tensor& t) { return t.numel() > 0 && !t.is_meta(); }
+
+TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
+
+double mean_factor(const Tensor& self, const Tensor& target, int64_t reduction) {
+  if (reduction != kMean) return 1;
+  const bool same = self.sizes() == target.sizes();
+  return 1.0 / static_cast<double>(same ? self.numel() : count_elements(broadcast_sizes(self.sizes(), target.sizes())));
+}
+
+// The gradient of the input, by the kernel.
+Tensor pair_loss_backward(PairLoss kind, const Tensor& grad, const Tensor& self, const Tensor& target, double parameter,
+                          double scale) {
+  const AlikePair pair(self, target);
+  const Tensor result = empty_dense_like(pair.input, pair.input.dtype(), pair.input.device());
+  if (!has_work(result)) return result;
+  Tensor g = grad.dtype() == result.dtype() ? grad : grad.to(result.dtype());
+  if (g.numel() > 1 && g.strides() != result.strides())
+    g = empty_dense_like(result, result.dtype(), result.device()).copy_(g);
+  MICA_LAYER_KERNEL(result.device(), pair_loss_backward)
+  (result.view_of(), g.view_of(), pair.input.view_of(), pair.target.view_of(), static_cast<int64_t>(kind), parameter,
+   scale);
+  return result;
+}
+
+// d loss / d input as operations, for losses of the difference d.
+Tensor slope(PairLoss kind, const Tensor& d, double parameter) {
+  switch (kind) {
+    case PairLoss::Squared:
+      return d * Scalar(2);
+    case PairLoss::SmoothAbsolute:
+      return clamp(d / Scalar(parameter), Scalar(-1), Scalar(1));
+    case PairLoss::Huber:
+      return clamp(d, Scalar(-parameter), Scalar(parameter));
+    default:
+      return sgn(d);
+  }
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> distance_loss_backward(PairLoss kind, const Tensor& grad, const Tensor& self,
+                                                  const Tensor& target, double parameter, int64_t reduction,
+                                                  const std::array<bool, 2>& wanted) {
+  if (kind == PairLoss::SmoothAbsolute && parameter == 0) kind = PairLoss::Absolute;
+  const double scale = mean_factor(self, target, reduction);
+  if (grad_enabled() || self.is_complex() || target.is_complex()) {
+    const Tensor g = grad * slope(kind, self - target, parameter) * Scalar(scale);
+    return {g, wanted[1] ? -g : Tensor()};
+  }
+  if (!wanted[0]) return {Tensor(), pair_loss_backward(kind, grad, self, target, parameter, -scale)};
+  const Tensor g = pair_loss_backward(kind, grad, self, target, parameter, scale);
+  return {g, wanted[1] ? -g : Tensor()};
+}
+
+std::tuple<Tensor, Tensor> binary_cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                                         int64_t reduction, const std::array<bool, 2>& wanted) {
+  const double scale = mean_factor(self, target, reduction);
+  Tensor grad_self, grad_target;
+  if (wanted[0] && grad_enabled()) {
+    const Tensor spread = clamp_min((Scalar(1) - self) * self, Scalar(1e-12));
+    grad_self = grad * (self - target) / spread * Scalar(scale);
+  } else if (wanted[0]) {
+    grad_self = pair_loss_backward(PairLoss::BinaryCrossEntropy, grad, self, target, 0, scale);
+  }
+  if (wanted[1]) grad_target = grad * (log1p(-self) - log(self)) * Scalar(scale);
+  return {grad_self, grad_target};
+}
+
+std::tuple<Tensor, Tensor> binary_cross_entropy_with_logits_backward(const Tensor& grad, const Tensor& self,
+                                                                     const Tensor& target, int64_t reduction,
+                                                                     const std::array<bool, 2>& wanted) {
+  const double scale = mean_factor(self, target, reduction);
+  Tensor grad_self, grad_target;
+  if (wanted[0] && grad_enabled()) {
+    grad_self = grad * (sigmoid(self) - target) * Scalar(scale);
+  } else if (wanted[0]) {
+    grad_self = pair_loss_backward(PairLoss::BinaryCrossEntropyOfLogit, grad, self, target, 0, scale);
+  }
+  if (wanted[1]) grad_target = grad * self * Scalar(-scale);
+  return {grad_self, grad_target};
+}
+
+namespace {
+
+// Where the classes of an input stand.
+int64_t class_dim(IntArrayRef sizes) { return sizes.size() > 1 ? 1 : 0; }
+
+// For every element of an input what the loss counts against its log-probability: the weight of the target class at the
+// target, nothing elsewhere; with label smoothing a share of every class's weight too.
+Tensor class_shares(IntArrayRef sizes, const TensorOptions& options, const Tensor& target, const Tensor& weight,
+                    int64_t ignore_index, double label_smoothing) {
+  const int64_t dim = class_dim(sizes), classes = sizes[static_cast<size_t>(dim)];
+  DimVector row(sizes.size(), 1), one(sizes);
+  row[static_cast<size_t>(dim)] = classes;
+  one[static_cast<size_t>(dim)] = 1;
+  const Tensor labels = target.to(DType::Int64).reshape(one), counted = labels.ne(Scalar(ignore_index));
+  const Tensor places = where(counted, labels, zeros_like(labels));
+  Tensor shares = zeros(sizes, options).scatter(dim, places, Scalar(1 - label_smoothing));
+  if (label_smoothing > 0) shares = shares + Scalar(label_smoothing / static_cast<double>(classes));
+  if (weight.defined()) shares = shares * weight.reshape(row);
+  return shares * counted.to(*options.dtype);
+}
+
+// The factor of every row's loss: the gradient of a sum or mean, or of every loss apart.
+Tensor row_factor(const Tensor& grad, IntArrayRef sizes, const Tensor& total_weight, int64_t reduction) {
+  if (reduction == kNone) {
+    DimVector one(sizes);
+    one[static_cast<size_t>(class_dim(sizes))] = 1;
+    return grad.reshape(one);
+  }
+  return reduction == kMean ? grad / total_weight : grad;
+}
+
+}  // namespace
+
+Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOptions& options, const Tensor& target,
+                         const Tensor& weight, const Tensor& total_weight, int64_t reduction, int64_t ignore_index) {
+  if (!grad.defined()) return {};
+  if (grad_enabled())
+    return -(class_shares(sizes, options, target, weight, ignore_index, 0) *
+             row_factor(grad, sizes, total_weight, reduction));
+  const Tensor result = zeros(sizes, options);
+  if (!has_work(result)) return result;
+  const ClassRows rows(result, target);
+  const Tensor g = grad.contiguous(), w = weight.defined() ? weight.contiguous() : weight;
+  MICA_LAYER_KERNEL(result.device(), nll_loss_backward)
+  (rows.input.view_of(), g.view_of(), rows.labels.view_of(), view_or_none(w), total_weight.view_of(), reduction,
+   ignore_index);
+  return result;
+}
+
+Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                              const Tensor& statistics, int64_t reduction, int64_t ignore_index,
+                              double label_smoothing) {
+  if (!grad.defined()) return {};
+  if (grad_enabled()) {
+    const int64_t dim = class_dim(self.sizes());
+    const Tensor shares = class_shares(self.sizes(), self.options(), target, weight, ignore_index, label_smoothing);
+    const Tensor factor =
+        row_factor(grad, self.sizes(), statistics[statistics.numel() - 1].to(self.dtype()), reduction);
+    return (softmax(self, dim) * sum(shares, dim, true) - shares) * factor;
+  }
+  const Tensor result = empty_dense_like(self, self.dtype(), self.device());
+  if (!has_work(result)) return result;
+  const ClassRows rows(self, target), places(result, target);
+  const Tensor input = rows.input.contiguous(), g = grad.contiguous(),
+               w = weight.defined() ? weight.contiguous() : weight;
+  // The kernel writes contiguous rows: the result's own where its layout is the input's or plain.
+  const bool direct = rows.classes_last == places.classes_last && places.input.is_contiguous() &&
+                      places.input.data_ptr() == result.data_ptr();
+  const Tensor to = direct ? places.input : empty_like(input);
+  MICA_LAYER_KERNEL(result.device(), cross_entropy_backward)
+  (to.view_of(), g.view_of(), input.view_of(), rows.labels.view_of(), view_or_none(w), statistics.view_of(), reduction,
+   ignore_index, label_smoothing);
+  if (!direct) return to.view(self.sizes());
+  return result;
+}
+
+Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets, IntArrayRef input_lengths,
+                         IntArrayRef target_lengths, const Tensor& loss, const Tensor& alpha, int64_t blank,
+                         bool zero_infinity) {
+  if (!grad.defined()) return {};
+  MICA_CHECK(!grad_enabled(), "derivative for aten::_ctc_loss_backward is not implemented");
+  const Tensor result = zeros(log_probs.sizes(), log_probs.options());
+  if (!has_work(result)) return result;
+  const shapes::CtcTargets labels(targets, target_lengths);
+  const Tensor g = grad.contiguous();
+  MICA_LAYER_KERNEL(result.device(), ctc_loss_backward)
+  (result.view_of(), g.view_of(), log_probs.view_of(), labels.flat.view_of(), loss.view_of(), alpha.view_of(),
+   labels.begins, input_lengths, target_lengths, blank, zero_infinity);
+  return result;
+}
+
+}  // namespace mica::formulas

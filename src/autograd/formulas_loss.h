@@ -1,0 +1,31 @@
+// Derivatives of losses.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "mica/pair_loss.h"
+#include "mica/tensor.h"
+
+namespace mica::formulas {
+
+// Of a loss of input - target: the gradients of the two are each other's negatives.
+std::tuple<Tensor, Tensor> distance_loss_backward(PairLoss kind, const Tensor& grad, const Tensor& self,
+                                                  const Tensor& target, double parameter, int64_t reduction,
+                                                  const std::array<bool, 2>& wanted);
+std::tuple<Tensor, Tensor> binary_cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                                         int64_t reduction, const std::array<bool, 2>& wanted);
+std::tuple<Tensor, Tensor> binary_cross_entropy_with_logits_backward(const Tensor& grad, const Tensor& self,
+                                                                     const Tensor& target, int64_t reduction,
+                                                                     const std::array<bool, 2>& wanted);
+
+Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOptions& options, const Tensor& target,
+                         const Tensor& weight, const Tensor& total_weight, int64_t reduction, int64_t ignore_index);
+Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                              const Tensor& statistics, int64_t reduction, int64_t ignore_index,
+                              double label_smoothing);
+Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets, IntArrayRef input_lengths,
+                         IntArrayRef target_lengths, const Tensor& loss, const Tensor& alpha, int64_t blank,
+                         bool zero_infinity);
+
+}  // namespace mica::formulas
