@@ -2,6 +2,12 @@
 """The classes of networks, one file per family."""
 
 from .module import Module  # isort: skip - the base of all others
+from .activation import *
 from .container import *
+from .dropout import *
+from .flatten import *
+from .linear import *
+from .padding import *
+from .sparse import *
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)]
