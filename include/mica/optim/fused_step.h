@@ -1,0 +1,88 @@
+// A step of an optimizer as a kernel sees it: parameters with their gradients and states as runs of memory that are
+// walked together, once, and the numbers of the rule.
+#pragma once
+
+#include <cstdint>
+
+#include "mica/dtype.h"
+
+namespace mica {
+
+// The numbers of each rule are computed in double from the options and the parameter's own step count.
+struct SgdNumbers {
+  double lr, momentum, undamped;  // undamped: 1 - dampening
+};
+struct AdamNumbers {
+  double weight1, beta2, weight2;  // weights: 1 - beta
+  double correction2_root;         // sqrt(1 - beta2^t)
+  double eps, step_size;           // step_size: lr / (1 - beta1^t)
+};
+struct AdamaxNumbers {
+  double weight1, beta2, eps, step_size;
+};
+struct NadamNumbers {
+  double weight1, beta2, weight2, correction2, eps;
+  double gradient_factor, average_factor;  // both negative
+};
+struct RadamNumbers {
+  double weight1, beta2, weight2, correction1, correction2_root, eps, lr, rectification;
+};
+struct RmspropNumbers {
+  double alpha, weight, eps, momentum, lr;  // weight: 1 - alpha
+};
+struct AdagradNumbers {
+  double lr, eps;
+};
+struct AdadeltaNumbers {
+  double rho, weight, eps, lr;  // weight: 1 - rho
+};
+struct RpropNumbers {
+  double eta_minus, eta_plus, smallest, largest;
+};
+struct AsgdNumbers {
+  double shrinkage, eta, mu;  // shrinkage: 1 - lambda eta
+};
+
+struct FusedParameter {
+  static constexpr int kMaxTensors = 5;
+
+  // What varies between parameters and picks the loop.
+  static constexpr uint32_t kMaximize = 1u << 0;
+  static constexpr uint32_t kDecay = 1u << 1;   // gradient += decay * parameter
+  static constexpr uint32_t kShrink = 1u << 2;  // parameter *= decay, before anything else
+  static constexpr uint32_t kVariant0 = 1u << 3;
+  static constexpr uint32_t kVariant1 = 1u << 4;
+  static constexpr uint32_t kVariant2 = 1u << 5;
+  static constexpr uint32_t kMomentum = kVariant0, kNesterov = kVariant1, kFirst = kVariant2;  // SGD
+  static constexpr uint32_t kAmsgrad = kVariant0;                                              // Adam
+  static constexpr uint32_t kRectified = kVariant0;                                            // RAdam
+  static constexpr uint32_t kCentered = kVariant1;   // RMSprop, with kMomentum
+  static constexpr uint32_t kAveraging = kVariant0;  // ASGD
+
+  // The parameter, its gradient, then the states in the rule's order. All but the gradient are written.
+  void* tensors[kMaxTensors];
+  int64_t numel;
+  uint32_t flags;
+  double decay;
+  union {
+    SgdNumbers sgd;
+    AdamNumbers adam;
+    AdamaxNumbers adamax;
+    NadamNumbers nadam;
+    RadamNumbers radam;
+    RmspropNumbers rmsprop;
+    AdagradNumbers adagrad;
+    AdadeltaNumbers adadelta;
+    RpropNumbers rprop;
+    AsgdNumbers asgd;
+  };
+};
+
+struct FusedStep {
+  DType dtype;  // of every tensor: float32, float64, float16 or bfloat16
+  const FusedParameter* parameters;
+  int64_t count;
+  bool in_order;  // parameters share memory: one after the other, on one thread
+};
+
+}  // namespace mica

@@ -1,0 +1,287 @@
+// What the bindings know of each optimizer: how its options stand in a parameter group, and its states by name, in the
+// order in which torch makes them.
+#pragma once
+
+#include <vector>
+
+#include "mica/optim/steps.h"
+#include "optim.h"
+
+namespace mica::python {
+
+template <class ItemType>
+struct StateField {
+  const char* name;
+  Tensor ItemType::*member;
+  PyObject* key;
+  StateField(const char* n, Tensor ItemType::*m) : name(n), member(m), key(PyUnicode_InternFromString(n)) {}
+};
+template <class Item>
+using StateFields = std::vector<StateField<Item>>;
+
+template <class ItemType, class OptionsType, void (*kStep)(std::span<ItemType>, const OptionsType&)>
+struct RuleOf {
+  using Item = ItemType;
+  using Options = OptionsType;
+  static void step(std::vector<Item>& items, const Options& o) { kStep(items, o); }
+  static bool has_state(const Options&) { return true; }
+  static bool capturable(const Options& o) {
+    if constexpr (requires { o.capturable; }) return o.capturable;
+    return false;
+  }
+  static bool fused(const Options& o) {
+    if constexpr (requires { o.fused; }) return o.fused;
+    return false;
+  }
+  static void read_flags(Options& o, const OptionDict& group) {
+    o.maximize = group.flag("maximize");
+    o.differentiable = group.flag("differentiable");
+    o.capturable = group.flag("capturable");
+    o.fused = group.flag("fused");
+  }
+  static std::array<optim::Number, 2> betas(const OptionDict& group) {
+    Owned pair(checked(PySequence_Fast(group.at("betas"), "betas must be a pair of numbers")));
+    MICA_CHECK_KIND(PySequence_Fast_GET_SIZE(pair.get()) == 2, Value, "betas must be a pair of numbers");
+    return {number_from_object(PySequence_Fast_GET_ITEM(pair.get(), 0)),
+            number_from_object(PySequence_Fast_GET_ITEM(pair.get(), 1))};
+  }
+  template <size_t N>
+  static std::array<double, N> reals(const OptionDict& group, const char* name) {
+    Owned list(checked(PySequence_Fast(group.at(name), "expected a sequence of numbers")));
+    MICA_CHECK_KIND(PySequence_Fast_GET_SIZE(list.get()) == static_cast<Py_ssize_t>(N), Value, name, " must be ", N,
+                    " numbers");
+    std::array<double, N> result;
+    for (size_t i = 0; i < N; ++i) result[i] = real_from_object(PySequence_Fast_GET_ITEM(list.get(), i));
+    return result;
+  }
+};
+
+struct SgdRule : RuleOf<optim::SGDItem, optim::SGDOptions, optim::sgd_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.momentum = g.real("momentum");
+    o.dampening = g.real("dampening");
+    o.weight_decay = g.number("weight_decay");
+    o.nesterov = g.flag("nesterov");
+    read_flags(o, g);
+    return o;
+  }
+  static bool has_state(const Options& o) { return o.momentum != 0; }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {{"momentum_buffer", &Item::momentum_buffer}};
+    return list;
+  }
+};
+
+struct AdamRule : RuleOf<optim::AdamItem, optim::AdamOptions, optim::adam_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.betas = betas(g);
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    o.amsgrad = g.flag("amsgrad");
+    o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {{"step", &Item::step},
+                                           {"exp_avg", &Item::exp_avg},
+                                           {"exp_avg_sq", &Item::exp_avg_sq},
+                                           {"max_exp_avg_sq", &Item::max_exp_avg_sq}};
+    return list;
+  }
+};
+
+struct AdamaxRule : RuleOf<optim::AdamaxItem, optim::AdamaxOptions, optim::adamax_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.betas = betas(g);
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {
+        {"step", &Item::step}, {"exp_avg", &Item::exp_avg}, {"exp_inf", &Item::exp_inf}};
+    return list;
+  }
+};
+
+struct NadamRule : RuleOf<optim::NAdamItem, optim::NAdamOptions, optim::nadam_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.betas = betas(g);
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    o.momentum_decay = g.real("momentum_decay");
+    o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {{"step", &Item::step},
+                                           {"mu_product", &Item::mu_product},
+                                           {"exp_avg", &Item::exp_avg},
+                                           {"exp_avg_sq", &Item::exp_avg_sq}};
+    return list;
+  }
+};
+
+struct RadamRule : RuleOf<optim::RAdamItem, optim::RAdamOptions, optim::radam_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.betas = betas(g);
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {
+        {"step", &Item::step}, {"exp_avg", &Item::exp_avg}, {"exp_avg_sq", &Item::exp_avg_sq}};
+    return list;
+  }
+};
+
+struct RmspropRule : RuleOf<optim::RMSpropItem, optim::RMSpropOptions, optim::rmsprop_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.alpha = g.real("alpha");
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    o.momentum = g.real("momentum");
+    o.centered = g.flag("centered");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {{"step", &Item::step},
+                                           {"square_avg", &Item::square_avg},
+                                           {"momentum_buffer", &Item::momentum_buffer},
+                                           {"grad_avg", &Item::grad_avg}};
+    return list;
+  }
+};
+
+struct AdagradRule : RuleOf<optim::AdagradItem, optim::AdagradOptions, optim::adagrad_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.lr_decay = g.real("lr_decay");
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    if (g.has("initial_accumulator_value")) o.initial_accumulator_value = g.real("initial_accumulator_value");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {{"step", &Item::step}, {"sum", &Item::sum}};
+    return list;
+  }
+};
+
+struct AdadeltaRule : RuleOf<optim::AdadeltaItem, optim::AdadeltaOptions, optim::adadelta_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.rho = g.real("rho");
+    o.eps = g.real("eps");
+    o.weight_decay = g.number("weight_decay");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {
+        {"step", &Item::step}, {"square_avg", &Item::square_avg}, {"acc_delta", &Item::acc_delta}};
+    return list;
+  }
+};
+
+struct RpropRule : RuleOf<optim::RpropItem, optim::RpropOptions, optim::rprop_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    if (g.has("lr")) o.lr = g.number("lr");
+    o.etas = reals<2>(g, "etas");
+    o.step_sizes = reals<2>(g, "step_sizes");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {
+        {"step", &Item::step}, {"prev", &Item::prev}, {"step_size", &Item::step_size}};
+    return list;
+  }
+};
+
+struct AsgdRule : RuleOf<optim::ASGDItem, optim::ASGDOptions, optim::asgd_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.lambd = g.real("lambd");
+    o.alpha = g.real("alpha");
+    o.t0 = g.real("t0");
+    o.weight_decay = g.number("weight_decay");
+    read_flags(o, g);
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {
+        {"step", &Item::step}, {"eta", &Item::eta}, {"mu", &Item::mu}, {"ax", &Item::ax}};
+    return list;
+  }
+};
+
+struct AdafactorRule : RuleOf<optim::AdafactorItem, optim::AdafactorOptions, optim::adafactor_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.beta2_decay = g.real("beta2_decay");
+    Owned eps(checked(PySequence_Tuple(g.at("eps"))));
+    MICA_CHECK_KIND(PyTuple_GET_SIZE(eps.get()) == 2, Value, "eps must be a pair");
+    if (PyTuple_GET_ITEM(eps.get(), 0) != Py_None) o.eps1 = real_from_object(PyTuple_GET_ITEM(eps.get(), 0));
+    o.eps2 = real_from_object(PyTuple_GET_ITEM(eps.get(), 1));
+    o.d = g.real("d");
+    o.weight_decay = g.real("weight_decay");
+    o.maximize = g.flag("maximize");
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {
+        {"step", &Item::step}, {"row_var", &Item::row_var}, {"col_var", &Item::col_var}, {"variance", &Item::variance}};
+    return list;
+  }
+};
+
+struct MuonRule : RuleOf<optim::MuonItem, optim::MuonOptions, optim::muon_step> {
+  static Options options(const OptionDict& g) {
+    Options o;
+    o.lr = g.number("lr");
+    o.weight_decay = g.real("weight_decay");
+    o.momentum = g.real("momentum");
+    o.nesterov = g.flag("nesterov");
+    o.ns_coefficients = reals<3>(g, "ns_coefficients");
+    o.eps = g.real("eps");
+    o.ns_steps = g.integer("ns_steps");
+    if (PyObject* how = g.find("adjust_lr_fn"); how && how != Py_None) {
+      const char* name = PyUnicode_AsUTF8(how);
+      if (!name) throw PythonError();
+      o.adjust_lr_fn = name;
+    }
+    return o;
+  }
+  static const StateFields<Item>& fields() {
+    static const StateFields<Item> list = {{"momentum_buffer", &Item::momentum_buffer}};
+    return list;
+  }
+};
+
+}  // namespace mica::python

@@ -1,0 +1,60 @@
+#include "optim/rule.h"
+
+namespace mica::optim {
+
+static void by_operations(const AdamItem& item, const AdamOptions& o, double t) {
+  const Number lr = o.lr.without_history(), beta1 = o.betas[0].without_history(), beta2 = o.betas[1].without_history();
+  if (o.decoupled_weight_decay && o.weight_decay.value() != 0) shrink(item.param, lr, o.weight_decay);
+  const Number decay = o.decoupled_weight_decay ? Number(0) : o.weight_decay;
+  const Tensor grad = as_real(effective_gradient(item.grad, item.param, o.maximize, decay));
+  const Tensor param = as_real(item.param), average = as_real(item.exp_avg), square = as_real(item.exp_avg_sq);
+
+  lerp_to(average, grad, Number(1) - beta1);
+  average_square(square, grad, beta2);
+  Tensor largest = square;
+  if (o.amsgrad) {
+    largest = as_real(item.max_exp_avg_sq);
+    largest.copy_(maximum(kept(largest, o.differentiable), kept(square, o.differentiable)));
+  }
+  const Number root = sqrt(Number(1) - pow(beta2, t));
+  const Tensor divisor = divided(largest.sqrt(), root).add(o.eps);
+  add_quotient(param, kept(average, o.differentiable), divisor, -(lr / (Number(1) - pow(beta1, t))));
+}
+
+void adam_step(std::span<AdamItem> items, const AdamOptions& o) {
+  StepMode mode(o.differentiable);
+  FusedBatch batch(&LayerKernelTable::adam_step);
+  const double lr = o.lr.value(), beta1 = o.betas[0].value(), beta2 = o.betas[1].value();
+  const double decay = o.weight_decay.value();
+  double counted = 0, correction1 = 0, root = 0;  // of the step before: most parameters have taken equally many
+  for (AdamItem& item : items) {
+    if (!item.step.defined()) item.step = new_counter(item.param, o.capturable || o.fused);
+    if (!item.exp_avg.defined()) item.exp_avg = new_state(item.param);
+    if (!item.exp_avg_sq.defined()) item.exp_avg_sq = new_state(item.param);
+    if (o.amsgrad && !item.max_exp_avg_sq.defined()) item.max_exp_avg_sq = new_state(item.param);
+    MICA_CHECK(!o.differentiable || !item.step.requires_grad(),
+               "`requires_grad` is not supported for `step` in differentiable mode");
+    const double t = advance(item.step);
+
+    FusedParameter* p = nullptr;
+    if (!o.differentiable) {
+      p = o.amsgrad ? batch.add({&item.param, &item.grad, &item.exp_avg, &item.exp_avg_sq, &item.max_exp_avg_sq},
+                                flags_of(o) | FusedParameter::kAmsgrad)
+                    : batch.add({&item.param, &item.grad, &item.exp_avg, &item.exp_avg_sq}, flags_of(o));
+    }
+    if (!p) {
+      by_operations(item, o, t);
+      continue;
+    }
+    if (t != counted) {
+      counted = t;
+      correction1 = 1 - std::pow(beta1, t);
+      root = std::sqrt(1 - std::pow(beta2, t));
+    }
+    set_decay(*p, decay, o.decoupled_weight_decay, lr);
+    p->adam = {1 - beta1, beta2, 1 - beta2, root, o.eps, lr / correction1};
+  }
+  batch.run();
+}
+
+}  // namespace mica::optim

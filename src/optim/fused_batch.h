@@ -1,0 +1,36 @@
+// Gathers the parameters of a step that one fused kernel can take.
+#pragma once
+
+#include <initializer_list>
+
+#include "mica/inline_list.h"
+#include "mica/layer_backend.h"
+#include "mica/optim/fused_step.h"
+#include "mica/tensor.h"
+
+namespace mica::optim {
+
+class FusedBatch {
+ public:
+  using Kernel = void (*LayerKernelTable::*)(const FusedStep&);
+
+  explicit FusedBatch(Kernel kernel) : kernel_(kernel) {}
+  FusedBatch(const FusedBatch&) = delete;
+  FusedBatch& operator=(const FusedBatch&) = delete;
+
+  // The parameter, its gradient and its states; null if the kernel cannot take them: the caller computes the step
+  // otherwise. They may be complex: each number is then two of the real dtype. Until run(), the caller fills in the
+  // rest and keeps the tensors alive.
+  FusedParameter* add(std::initializer_list<const Tensor*> tensors, uint32_t flags);
+  void run();
+
+ private:
+  bool overlapping() const;
+
+  Kernel kernel_;
+  DType dtype_ = DType::Undefined;
+  Device device_;
+  InlineList<FusedParameter, 4> parameters_;
+};
+
+}  // namespace mica::optim
