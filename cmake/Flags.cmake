@@ -44,6 +44,13 @@ target_compile_options(mica_extension_flags INTERFACE $<$<CONFIG:Release>:-O2> -
 add_library(mica_link_flags INTERFACE)
 target_link_options(mica_link_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed -Wl,-Bsymbolic-functions)
 
+# The names that a library exports; all others are hidden.
+function(mica_export_only target map)
+  set(map ${PROJECT_SOURCE_DIR}/cmake/exports/${map})
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${map})
+endfunction()
+
 # Kernels are compiled for AVX2 and AVX3 (AVX-512 F, BW, DQ, VL) on x86-64 and for NEON on aarch64, chosen at run time.
 # Highway's targets are bits, the better one the lower; the masks name every target above AVX3 (bits 0 to 7) and every
 # one above NEON (bits 15 to 27), those of later Highway releases included.

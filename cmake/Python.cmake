@@ -3,6 +3,7 @@ file(GLOB_RECURSE MICA_PYTHON_SOURCES CONFIGURE_DEPENDS python/src/*.cpp)
 Python_add_library(mica_extension MODULE WITH_SOABI ${MICA_PYTHON_SOURCES} ${MICA_GENERATED_PYTHON_SOURCES})
 target_link_libraries(mica_extension PRIVATE mica mica_extension_flags)
 target_link_options(mica_extension PRIVATE -Wl,--gc-sections -Wl,--as-needed)
+mica_export_only(mica_extension extension.map)
 target_include_directories(mica_extension PRIVATE . src python/src)
 add_dependencies(mica_extension mica_codegen)
 
