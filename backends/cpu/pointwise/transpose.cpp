@@ -138,7 +138,7 @@ HWY_ATTR void split_columns(const char* from, char* to, int64_t to_stride, size_
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const T* in = reinterpret_cast<const T*>(from);
-  T* out[4];
+  T* out[4] = {};
   for (size_t c = 0; c < columns; ++c) out[c] = row_of<T>(to, to_stride, c);
   size_t r = 0;
   for (; r + lanes <= rows; r += lanes) {
@@ -163,7 +163,7 @@ HWY_ATTR void join_rows(const char* from, int64_t from_stride, char* to, size_t 
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   T* out = reinterpret_cast<T*>(to);
-  const T* in[4];
+  const T* in[4] = {};
   for (size_t r = 0; r < rows; ++r) in[r] = row_of<T>(from, from_stride, r);
   size_t c = 0;
   for (; c + lanes <= columns; c += lanes) {
