@@ -207,6 +207,8 @@ class Writer:
         op, schema = self.op, self.schema
         name = schema.name if schema.name.endswith("_") else schema.name + "_"
         others = schema.arguments[1:]
+        if schema.arguments[0].name != "self":
+            self.put(f"const Tensor& {schema.arguments[0].name} = self;")
         self.modes(name, [a.name for a in schema.arguments])
         plain = [a.name for a in schema.tensors]
         arguments = ", ".join(f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in others)

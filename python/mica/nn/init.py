@@ -1,49 +1,21 @@
-"""Filling tensors with the values that training begins with."""
+"""Filling tensors with the values that training begins with. The same seed gives the same values as in torch."""
 
-import math
+import functools
 import warnings
 
-from mica.autograd.grad_mode import no_grad
+from mica import _C
 
-__all__ = [
-    "calculate_gain",
-    "constant_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
-    "zeros_",
-]
+_functions = {name: value for name, value in vars(_C._nn_init).items() if not name.startswith("__")}
+globals().update(_functions)
+
+_calculate_fan_in_and_fan_out = _C._calculate_fans
 
 
 def calculate_gain(nonlinearity, param=None):
     """The factor by which a nonlinearity is made up for in the standard deviation of the weights before it."""
-    if nonlinearity == "tanh":
-        return 5.0 / 3
-    if nonlinearity == "relu":
-        return math.sqrt(2.0)
-    if nonlinearity == "leaky_relu":
-        slope = 0.01 if param is None else param
-        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
-            raise ValueError(f"negative_slope {param} not a valid number")
-        return math.sqrt(2.0 / (1 + slope**2))
-    if nonlinearity == "selu":
-        return 3.0 / 4
-    if nonlinearity in {"linear", "sigmoid"} or nonlinearity in {
-        f"conv{transposed}{dims}d" for transposed in ("", "_transpose") for dims in (1, 2, 3)
-    }:
-        return 1
-    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
-
-
-def _calculate_fan_in_and_fan_out(tensor):
-    if tensor.dim() < 2:
-        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
-    field = math.prod(tensor.shape[2:])
-    return tensor.shape[1] * field, tensor.shape[0] * field
+    if nonlinearity == "leaky_relu" and (isinstance(param, bool) or not isinstance(param, (int, float, type(None)))):
+        raise ValueError(f"negative_slope {param} not a valid number")
+    return _C._calculate_gain(nonlinearity, param if nonlinearity == "leaky_relu" else None)
 
 
 def _calculate_correct_fan(tensor, mode):
@@ -53,50 +25,25 @@ def _calculate_correct_fan(tensor, mode):
     return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
-@no_grad()
-def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    return tensor.uniform_(a, b, generator=generator)
+def _old_name(function):
+    """The function under its name of old, which lacks the underscore."""
+    new = function.__name__
+    old = new.removesuffix("_")
+
+    @functools.wraps(function)
+    def deprecated(*args, **kwargs):
+        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    deprecated.__name__ = old
+    return deprecated
 
 
-@no_grad()
-def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    return tensor.normal_(mean, std, generator=generator)
+_old_functions = {
+    name.removesuffix("_"): _old_name(function)
+    for name, function in _functions.items()
+    if name not in ("ones_", "zeros_", "trunc_normal_")
+}
+globals().update(_old_functions)
 
-
-@no_grad()
-def constant_(tensor, val):
-    return tensor.fill_(val)
-
-
-def ones_(tensor):
-    return constant_(tensor, 1.0)
-
-
-def zeros_(tensor):
-    return constant_(tensor, 0.0)
-
-
-def xavier_uniform_(tensor, gain=1.0, generator=None):
-    bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor)))))
-    return uniform_(tensor, -bound, bound, generator)
-
-
-def xavier_normal_(tensor, gain=1.0, generator=None):
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor)))), generator)
-
-
-def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
-        return tensor
-    bound = math.sqrt(3.0) * (calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode)))
-    return uniform_(tensor, -bound, bound, generator)
-
-
-def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
-        return tensor
-    return normal_(
-        tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode)), generator
-    )
+__all__ = ["calculate_gain", *_functions, *_old_functions]

@@ -1,0 +1,44 @@
+#include "mica/generated/layers/linear_layers_implementations.h"
+#include "mica/ops.h"
+#include "mica/warning.h"
+
+namespace mica::composite {
+
+Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight, const Tensor& bias) {
+  MICA_CHECK(input1.dim() == input2.dim(), "bilinear(): input dimensions do not match: got ", input1.dim(), " and ",
+             input2.dim());
+  MICA_CHECK(input1.dim() > 0 && weight.dim() == 3,
+             "bilinear(): expected inputs of at least 1 dimension and a weight of ", "3, but got ", input1.sizes(),
+             " and ", weight.sizes());
+  const int64_t batch_dims = input1.dim() - 1;
+  for (int64_t i = 0; i < batch_dims; ++i)
+    MICA_CHECK(input1.size(i) == input2.size(i), "bilinear(): input batch dimensions do not match at dim ", i, ": got ",
+               input1.size(i), " and ", input2.size(i));
+  const int64_t outputs = weight.size(0), n1 = weight.size(1), n2 = weight.size(2);
+  MICA_CHECK(input1.size(-1) == n1, "bilinear(): input1 size does not match weight size: got ", input1.size(-1),
+             " but expected ", n1);
+  MICA_CHECK(input2.size(-1) == n2, "bilinear(): input2 size does not match weight size: got ", input2.size(-1),
+             " but expected ", n2);
+  MICA_CHECK(!bias.defined() || bias.size(0) == outputs, "bilinear(): bias size does not match weight size: got ",
+             bias.defined() ? bias.size(0) : 0, " but expected ", outputs);
+
+  DimVector sizes(input1.sizes());
+  sizes.back() = outputs;
+  // x1 meets every output's matrix in one product; x2 then meets the rows that come of it.
+  const Tensor rows = matmul(input1.reshape({-1, n1}), weight.transpose(0, 1).reshape({n1, outputs * n2}));
+  const Tensor result = mul(rows.view({-1, outputs, n2}), input2.reshape({-1, 1, n2})).sum(-1).view(sizes);
+  return bias.defined() ? add(result, bias) : result;
+}
+
+Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double eps, int64_t dim) {
+  if (eps != 1e-10) warn("`eps` parameter is deprecated and has no effect.");
+  const auto options = TensorOptions(logits.dtype()).with_device(logits.device());
+  const Tensor noise = empty(logits.sizes(), options).exponential_().log().neg();
+  const Tensor soft = softmax(div(add(logits, noise), tau), dim);
+  if (!hard) return soft;
+  const Tensor chosen = argmax(soft, dim, /*keepdim=*/true);
+  const Tensor one_hot = zeros(logits.sizes(), options).scatter_(dim, chosen, 1.0);
+  return add(sub(one_hot, soft.detach()), soft);
+}
+
+}  // namespace mica::composite
