@@ -4,15 +4,42 @@ from collections import OrderedDict
 
 from mica import _C
 
+_WITHOUT_STORAGE_CLASS = {
+    _C.complex32,
+    _C.float8_e4m3fn,
+    _C.float8_e4m3fnuz,
+    _C.float8_e5m2,
+    _C.float8_e5m2fnuz,
+    _C.uint16,
+    _C.uint32,
+    _C.uint64,
+}
+
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
-    tensor = _C.empty((0,), dtype=storage.dtype, device=storage._untyped_storage.device)
-    return tensor._set_storage(storage._untyped_storage, storage_offset, size, stride)
+    return _C._view_storage(storage._untyped_storage, storage.dtype, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
-    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    tensor = _with_metadata(_rebuild_tensor(storage, storage_offset, size, stride), metadata)
     tensor.requires_grad = requires_grad
+    return tensor
+
+
+def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
+    """Of a dtype that has no storage class: the storage is of bytes."""
+    untyped = getattr(storage, "_untyped_storage", storage)
+    tensor = _with_metadata(_C._view_storage(untyped, dtype, storage_offset, size, stride), metadata)
+    tensor.requires_grad = requires_grad
+    return tensor
+
+
+def _with_metadata(tensor, metadata):
+    """Torch notes here that a tensor is lazily conjugated or negated."""
+    if metadata and metadata.get("conj"):
+        tensor = tensor.conj()
+    if metadata and metadata.get("neg"):
+        tensor = tensor._neg_view()
     return tensor
 
 
@@ -66,14 +93,16 @@ def _reduce_tensor(tensor):
     if tensor.is_conj() or tensor.is_neg():
         requires_grad = tensor.requires_grad
         tensor = tensor.detach().resolve_conj().resolve_neg().requires_grad_(requires_grad)
-    return _rebuild_tensor_v2, (
-        tensor.storage(),
+    geometry = (
         tensor.storage_offset(),
         tuple(tensor.size()),
         tensor.stride(),
         tensor.requires_grad,
         OrderedDict(),
     )
+    if tensor.dtype in _WITHOUT_STORAGE_CLASS:
+        return _rebuild_tensor_v3, (tensor.untyped_storage(), *geometry, tensor.dtype)
+    return _rebuild_tensor_v2, (tensor.storage(), *geometry)
 
 
 def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):

@@ -338,6 +338,24 @@ PyObject* file_name(PyObject* self, void*) {
   return PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
 }
 
+// _write_file(path, buffers): a file of these bytes, which appears when it is complete.
+PyObject* write_file(PyObject*, PyObject* args) try {
+  PyObject *path, *parts;
+  if (!PyArg_ParseTuple(args, "OO!:_write_file", &path, &PyList_Type, &parts)) return nullptr;
+  io::AtomicFile file(path_of(path));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); ++i) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(PyList_GET_ITEM(parts, i), &view, PyBUF_SIMPLE) < 0) return nullptr;
+    auto release = [](Py_buffer* v) { PyBuffer_Release(v); };
+    const std::unique_ptr<Py_buffer, decltype(release)> held(&view, release);
+    file.write(view.buf, static_cast<size_t>(view.len));
+  }
+  file.commit();
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
 DimVector dims_of(PyObject* o) {
   Owned items(checked(PySequence_Fast(o, "a sequence of integers was expected")));
   DimVector dims;
@@ -402,6 +420,7 @@ bool add_archive(PyObject* module) {
   static PyType_Spec reader_spec = {"torch._C.PyTorchFileReader", sizeof(ReaderObject), 0, Py_TPFLAGS_DEFAULT,
                                     reader_slots};
   static PyMethodDef functions[] = {{"_resolve_named_globals", resolve_named_globals, METH_O, nullptr},
+                                    {"_write_file", write_file, METH_VARARGS, nullptr},
                                     {"_view_storage", view_storage, METH_VARARGS, nullptr},
                                     {}};
   return add_type(module, &writer_spec) && add_type(module, &reader_spec) &&

@@ -1,0 +1,77 @@
+"""What classes and functions are called in files: by torch's names, so that torch opens Mica's files and Mica torch's."""
+
+import importlib
+import types
+
+from mica import _C
+
+# Where a name of torch's stands here, if not in the module of the same name.
+_HERE = {
+    ("torch._tensor", "_rebuild_from_type_v2"): ("mica._utils", "_rebuild_from_type_v2"),
+    ("torch._C", "_VariableFunctionsClass"): ("mica", None),  # torch's functions are methods of this class
+    ("torch._C", "TensorBase"): ("mica", "Tensor"),
+    ("torch._C", "_TensorBase"): ("mica", "Tensor"),
+    ("torch.storage", "_load_from_bytes"): ("mica.serialization", "_load_from_bytes"),
+}
+_THERE = {here: there for there, here in _HERE.items() if here[1] not in (None, "Tensor")}
+_HERE_MODULES = {"torch.tensor": "mica._tensor", "torch._C._nn": "mica.nn.functional"}
+
+
+def find_class(module, name):
+    """What a file means by torch's `module` and `name`: Mica's of the same name. Other modules are Python's business."""
+    if module != "torch" and not module.startswith("torch."):
+        raise ValueError(f"{module} is not torch's")
+    if (module, name) in _HERE:
+        here, name = _HERE[module, name]
+        found = importlib.import_module(here)
+        return found if name is None else getattr(found, name)
+    here = _HERE_MODULES.get(module, "mica" + module.removeprefix("torch"))
+    # A class may stand in a package's own namespace where torch has a module for it.
+    while here:
+        try:
+            found = importlib.import_module(here)
+            for part in name.split("."):
+                found = getattr(found, part)
+            return found
+        except (ModuleNotFoundError, AttributeError):
+            if here.count(".") < 2:
+                break
+            here = here.rpartition(".")[0]
+    raise AttributeError(f"the file needs {module}.{name}, and Mica has none")
+
+
+def is_torch_module(module):
+    return isinstance(module, str) and module.partition(".")[0] in ("torch", "mica")
+
+
+def full_name(obj):
+    """The dotted name that a class or function has in files."""
+    return ".".join(_pair(obj))
+
+
+def _pair(obj):
+    module, name = obj.__module__, obj.__qualname__
+    if (module, name) in _THERE:
+        return _THERE[module, name]
+    if module.partition(".")[0] == "mica":
+        module = "torch" + module.removeprefix("mica")
+    return ("torch", name) if module == "torch._C" else (module, name)
+
+
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
+def name_in_file(obj):
+    """ "module, newline, name" for Mica's dtypes, classes and functions; None for what pickle itself names."""
+    if isinstance(obj, _C.dtype):
+        return "torch\n" + str(obj).removeprefix("torch.")
+    if not isinstance(obj, _NAMED) or not is_torch_module(getattr(obj, "__module__", None)):
+        return None
+    module, name = _pair(obj)
+    if "." in name:  # of something in a class: pickle goes through the class
+        return None
+    try:
+        found = find_class(module, name)
+    except (AttributeError, ImportError):
+        return None
+    return f"{module}\n{name}" if found is obj or found == obj else None

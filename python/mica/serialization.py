@@ -1,0 +1,329 @@
+"""save and load: checkpoints in torch's file format, in both directions."""
+
+import enum
+import io
+import mmap as _mmap
+import os
+import pickle
+import sys
+import threading
+import warnings
+
+from mica import _C
+from mica._checkpoint_reader import load_archive, load_legacy
+from mica._checkpoint_writer import save_archive, save_legacy
+from mica._safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, is_allowed, safe_globals
+from mica._storage_locations import default_restore_location, location_tag, register_package
+
+__all__ = [
+    "LoadEndianness",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "location_tag",
+    "register_package",
+    "safe_globals",
+    "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
+]
+
+DEFAULT_PROTOCOL = 2
+MAP_SHARED, MAP_PRIVATE = _mmap.MAP_SHARED, _mmap.MAP_PRIVATE
+_UNSAFE = (
+    "weights_only=False loads such files too, but runs whatever code is in them: do it only if you trust where the file "
+    "comes from."
+)
+
+# ---- settings
+
+
+class LoadEndianness(enum.Enum):
+    """The byte order taken for files that do not say theirs."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_load_endianness = None
+_compute_crc32 = True
+_mmap_flags = MAP_PRIVATE
+
+
+def get_default_load_endianness():
+    """The byte order taken for files that do not say theirs; None is little-endian."""
+    return _load_endianness
+
+
+def set_default_load_endianness(endianness):
+    """Set the byte order taken for files that do not say theirs."""
+    global _load_endianness
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _load_endianness = endianness
+
+
+def get_crc32_options():
+    """Whether saved records get checksums."""
+    return _compute_crc32
+
+
+def set_crc32_options(compute_crc32):
+    """Say whether saved records get checksums. Without them damage goes unnoticed."""
+    global _compute_crc32
+    _compute_crc32 = bool(compute_crc32)
+
+
+def get_default_mmap_options():
+    """How load(mmap=True) maps files."""
+    return _mmap_flags
+
+
+class set_default_mmap_options:
+    """Let load(mmap=True) map files with MAP_PRIVATE, or MAP_SHARED: changes of tensors go to the file. Also a context."""
+
+    def __init__(self, flags):
+        global _mmap_flags
+        if flags not in (MAP_PRIVATE, MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                f"but got {flags}"
+            )
+        self._before = _mmap_flags
+        _mmap_flags = flags
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *exception):
+        global _mmap_flags
+        _mmap_flags = self._before
+
+
+class _Local(threading.local):
+    skip_data = False
+
+
+_local = _Local()
+
+
+class skip_data:
+    """A context in which save writes a file with room for the tensors' bytes, and load leaves them as memory is."""
+
+    def __init__(self, materialize_fake_tensors=False):
+        pass
+
+    def __enter__(self):
+        self._before, _local.skip_data = _local.skip_data, True
+
+    def __exit__(self, *exception):
+        _local.skip_data = self._before
+
+
+# ---- save
+
+
+def save(
+    obj,
+    f,
+    pickle_module=pickle,
+    pickle_protocol=DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization=True,
+    _disable_byteorder_record=False,
+):
+    """Save an object to a file, by path or open for writing, in torch's format.
+
+    Tensors that share memory will share it again when they are loaded. Written to a path, the file appears when it is
+    complete: until then, and if saving fails, what was there before stays.
+    """
+    if isinstance(f, (str, os.PathLike)):
+        f = os.fspath(f)
+        folder = os.path.dirname(f)
+        if folder and not os.path.isdir(folder):
+            raise RuntimeError(f"Parent directory {folder} does not exist.")
+        if os.path.isdir(f):
+            raise RuntimeError(f"File {f} cannot be opened: it is a folder.")
+    elif not callable(getattr(f, "write", None)):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    if _use_new_zipfile_serialization:
+        writer = _C.PyTorchFileWriter(f, _compute_crc32, 64)
+        try:
+            save_archive(
+                obj,
+                writer,
+                pickle_module,
+                pickle_protocol,
+                with_byteorder=not _disable_byteorder_record,
+                skip_data=_local.skip_data,
+            )
+            writer.write_end_of_file()
+        finally:
+            writer._abandon()
+        if hasattr(f, "flush"):
+            f.flush()
+    elif _local.skip_data:
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
+    else:
+        save_legacy(obj, f, pickle_module, pickle_protocol)
+
+
+# ---- load
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
+    """Load an object from a file that torch.save wrote, Mica's or torch's, by path or open for reading.
+
+    With weights_only, the default, nothing in the file is run: it may hold tensors, plain values and containers, and
+    what add_safe_globals has declared safe. mmap maps the file instead of reading it, so that bytes come from the disk
+    when they are used. map_location says where tensors go: a device, a dict from device to device, or a function of a
+    storage and its location.
+    """
+    weights_only = _resolve_weights_only(weights_only, pickle_module)
+    if weights_only and pickle_load_args:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    pickle_load_args.setdefault("encoding", "utf-8")
+    if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(".safetensors"):
+        return _load_safetensors(os.fspath(f), map_location)
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError("f must be a file path in order to use the mmap argument")
+
+    opened = open(f, "rb") if isinstance(f, (str, os.PathLike)) else f
+    try:
+        _check_seekable(opened)
+        options = {
+            "map_location": map_location,
+            "pickle_module": None if weights_only else pickle_module or pickle,
+            "pickle_args": pickle_load_args,
+            "skip_data": _local.skip_data,
+        }
+        try:
+            if _is_zip(opened):
+                archive = _open_archive(opened, f)
+                if archive.has_record("constants.pkl"):
+                    raise RuntimeError(f"{archive._file} is a TorchScript archive; Mica runs no TorchScript.")
+                mapped = None
+                if mmap:
+                    size = os.path.getsize(f)
+                    mapped = _C.UntypedStorage.from_file(os.fspath(f), _mmap_flags == MAP_SHARED, size)
+                return load_archive(archive, mapped=mapped, default_byteorder=_default_byteorder(), **options)
+            if mmap:
+                raise RuntimeError(
+                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), "
+                    f"please torch.save {_shown(f)} with it"
+                )
+            return load_legacy(opened, _shown(f), **options)
+        except (pickle.UnpicklingError, RecursionError, MemoryError) as error:
+            if not weights_only:
+                raise
+            raise pickle.UnpicklingError(
+                f"Weights only load failed. {_shown(f)}: WeightsUnpickler error: {error or type(error).__name__}\n{_UNSAFE}"
+            ) from None
+    finally:
+        if opened is not f:
+            opened.close()
+
+
+def _resolve_weights_only(weights_only, pickle_module):
+    def asked(name):
+        return os.getenv(name, "0").lower() in ("1", "y", "yes", "true")
+
+    force, forbid = asked("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), asked("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    if force and forbid:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both "
+            "were set."
+        )
+    if force:
+        weights_only = True
+    elif weights_only is None:
+        weights_only = pickle_module is None and not forbid
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    return weights_only
+
+
+def _shown(f):
+    """What to call the file in an error."""
+    if isinstance(f, (str, os.PathLike)):
+        return os.fspath(f)
+    name = getattr(f, "name", None)
+    return name if isinstance(name, str) else f"the {type(f).__name__}"
+
+
+def _check_seekable(f):
+    try:
+        f.seek(f.tell())
+    except (io.UnsupportedOperation, AttributeError) as error:
+        raise type(error)(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
+            "io.BytesIO and try to load from it instead."
+        ) from None
+
+
+def _is_zip(f):
+    begin = f.tell()
+    start = f.read(4)
+    f.seek(begin)
+    return start == b"PK\x03\x04"
+
+
+def _open_archive(opened, f):
+    """The archive in an open file: read past Python where its bytes lie in a file of the system's or in memory."""
+    if type(opened) in (io.BufferedReader, io.BufferedRandom, io.FileIO):
+        return _C.PyTorchFileReader((opened.fileno(), opened.tell()), _shown(f))
+    if type(opened) is io.BytesIO:
+        return _C.PyTorchFileReader(opened.getbuffer()[opened.tell() :], _shown(f))
+    return _C.PyTorchFileReader(opened, _shown(f))
+
+
+def _default_byteorder():
+    if _load_endianness is LoadEndianness.NATIVE:
+        return sys.byteorder
+    return "big" if _load_endianness is LoadEndianness.BIG else "little"
+
+
+def _load_safetensors(path, map_location):
+    if map_location is not None and not isinstance(map_location, (str, _C.device)):
+        raise RuntimeError(
+            f"Loading safetensors file with {type(map_location).__name__} map_location is not supported. Use a device "
+            "string or torch.device instead."
+        )
+    from mica._torch_alias import import_under_torch
+
+    safetensors = import_under_torch("safetensors.torch")
+    return safetensors.load_file(path, device=str(map_location or "cpu"))
+
+
+def get_unsafe_globals_in_checkpoint(f):
+    """The names in a checkpoint that load would refuse, as add_safe_globals wants them."""
+    from mica._weights_only_unpickler import globals_in_pickle
+
+    opened = open(f, "rb") if isinstance(f, (str, os.PathLike)) else f
+    try:
+        if not _is_zip(opened):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        from mica._checkpoint_reader import record_bytes
+
+        names = globals_in_pickle(record_bytes(_open_archive(opened, f), "data.pkl"))
+        return sorted(name for name in names if not is_allowed(name))
+    finally:
+        if opened is not f:
+            opened.close()
+
+
+def _get_layout(name):
+    """The layout of this name: what a pickled layout is in a file."""
+    return getattr(_C, name.removeprefix("torch."))
+
+
+def _load_from_bytes(data):
+    return load(io.BytesIO(data), weights_only=False)
