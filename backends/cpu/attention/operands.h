@@ -1,0 +1,79 @@
+// Heads of attention's tensors as matrices, and their packing for the kernels of matrix products.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+
+#include "backends/cpu/gemm/kernels.h"
+#include "mica/parallel.h"
+#include "mica/tensor_view.h"
+
+namespace mica::cpu {
+
+template <class T>
+const gemm_impl::MicroKernel& attention_micro_kernel() {
+  if constexpr (sizeof(T) == 8) {
+    return gemm_impl::micro_kernel_f64();
+  } else {
+    return gemm_impl::micro_kernel_f32();
+  }
+}
+
+// One head of a (batch, heads, rows, width) tensor whose last stride is 1.
+struct Head {
+  char* data;
+  int64_t row_stride;  // elements
+  int64_t element_size;
+
+  Head(const TensorView& t, int64_t batch, int64_t head)
+      : row_stride(t.stride(2)), element_size(mica::element_size(t.dtype)) {
+    data = t.ptr<char>() + (batch * t.stride(0) + head * t.stride(1)) * element_size;
+  }
+  char* row(int64_t r) const { return data + r * row_stride * element_size; }
+};
+
+// Copies of parts of a head in the type T of the sums.
+template <class T>
+class Packer {
+ public:
+  explicit Packer(DType dtype) : copy_(gemm_impl::copy_to_sums(dtype)), width_(attention_micro_kernel<T>().cols) {}
+
+  int64_t panel_width() const { return width_; }
+  int64_t panels(int64_t columns) const { return (columns + width_ - 1) / width_; }
+
+  void rows(const Head& head, int64_t first, int64_t count, int64_t columns, T* to, int64_t to_stride) const {
+    copy_(head.row(first), to, {count, columns, head.row_stride, 1, to_stride, 1});
+  }
+  // Columns in panels: element (r, c) of panel p at to[(p * count + r) * panel_width + c].
+  void panels_of_columns(const Head& head, int64_t first, int64_t count, int64_t columns, T* to) const {
+    for (int64_t p = 0; p * width_ < columns; ++p) {
+      copy_(head.row(first) + p * width_ * head.element_size, to + p * count * width_,
+            {count, std::min(width_, columns - p * width_), head.row_stride, 1, width_, 1});
+    }
+  }
+  // Rows in panels, transposed: row p * panel_width + c at to[(p * columns + k) * panel_width + c] for its element k.
+  void panels_of_rows(const Head& head, int64_t first, int64_t count, int64_t columns, T* to) const {
+    for (int64_t p = 0; p * width_ < count; ++p) {
+      copy_(head.row(first + p * width_), to + p * columns * width_,
+            {std::min(width_, count - p * width_), columns, head.row_stride, 1, 1, width_});
+    }
+  }
+
+ private:
+  gemm_impl::CopyFn copy_;
+  int64_t width_;
+};
+
+// run(task) for every task, each thread taking the next one as it becomes free. `make_worker()` is called once in each
+// thread and returns the callable, which owns that thread's work space.
+template <class MakeWorker>
+void share_tasks(int64_t tasks, const MakeWorker& make_worker) {
+  std::atomic<int64_t> next{0};
+  const int64_t threads = std::min<int64_t>(tasks, get_num_threads());
+  parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    auto worker = make_worker();
+    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) worker(task);
+  });
+}
+
+}  // namespace mica::cpu

@@ -1,0 +1,186 @@
+// Passes over rows of scores, which are in units of log 2.
+
+#if defined(MICA_CPU_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_ATTENTION_SCORES_INL_H_
+#undef MICA_CPU_ATTENTION_SCORES_INL_H_
+#else
+#define MICA_CPU_ATTENTION_SCORES_INL_H_
+#endif
+
+#include <limits>
+
+#include "backends/cpu/simd/exp-inl.h"
+#include "backends/cpu/softmax/row_io-inl.h"
+#include "mica/tensor_view.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
+
+// 2^x for x up to a few hundred, without the upper bound that exp2 checks.
+template <class D, class V>
+HWY_INLINE V power_of_two(D d, V x) {
+  using T = hn::TFromD<D>;
+  x = at_least(d, x, sizeof(T) == 4 ? T(-151) : T(-1076));
+  const V n = nearest_multiple(d, x, T(1));
+  const V r = hn::Sub(x, n);
+  return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), n);
+}
+
+template <class T>
+HWY_INLINE T largest(const T* row, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto m0 = hn::Set(d, -std::numeric_limits<T>::infinity()), m1 = m0;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    m0 = hn::Max(m0, hn::LoadU(d, row + i));
+    m1 = hn::Max(m1, hn::LoadU(d, row + i + lanes));
+  }
+  for (; i < n; i += lanes) {
+    const size_t rest = static_cast<size_t>(std::min(lanes, n - i));
+    const auto x = load_first(d, row + i, rest);
+    m0 = hn::IfThenElse(hn::FirstN(d, rest), hn::Max(m0, x), m0);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
+}
+
+// row[i] = 2^(row[i] - shift) for i < n, zero from there to `end`; returns the sum.
+template <class T>
+HWY_INLINE T powers_and_sum(T* row, int64_t n, int64_t end, T shift) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto vshift = hn::Set(d, shift);
+  auto s0 = hn::Zero(d), s1 = s0;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto p0 = power_of_two(d, hn::Sub(hn::LoadU(d, row + i), vshift));
+    const auto p1 = power_of_two(d, hn::Sub(hn::LoadU(d, row + i + lanes), vshift));
+    hn::StoreU(p0, d, row + i);
+    hn::StoreU(p1, d, row + i + lanes);
+    s0 = hn::Add(s0, p0);
+    s1 = hn::Add(s1, p1);
+  }
+  for (; i < n; i += lanes) {
+    const size_t rest = static_cast<size_t>(std::min(lanes, n - i));
+    const auto p =
+        hn::IfThenElseZero(hn::FirstN(d, rest), power_of_two(d, hn::Sub(load_first(d, row + i, rest), vshift)));
+    store_first(p, d, row + i, rest);
+    s0 = hn::Add(s0, p);
+  }
+  std::fill(row + n, row + std::max(n, end), T(0));
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
+}
+
+// scores[i] = p, grads[i] = p * (grads[i] - delta) with p = 2^(scores[i] - shift), for i < n; zeros from there to
+// `end`.
+template <class T>
+HWY_INLINE void powers_and_gradients(T* scores, T* grads, int64_t n, int64_t end, T shift, T delta) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto vshift = hn::Set(d, shift), vdelta = hn::Set(d, delta);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto p = power_of_two(d, hn::Sub(hn::LoadU(d, scores + i), vshift));
+    hn::StoreU(p, d, scores + i);
+    hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, grads + i), vdelta)), d, grads + i);
+  }
+  if (i < n) {
+    const size_t rest = static_cast<size_t>(n - i);
+    const auto p = power_of_two(d, hn::Sub(load_first(d, scores + i, rest), vshift));
+    store_first(p, d, scores + i, rest);
+    store_first(hn::Mul(p, hn::Sub(load_first(d, grads + i, rest), vdelta)), d, grads + i, rest);
+  }
+  std::fill(scores + n, scores + std::max(n, end), T(0));
+  std::fill(grads + n, grads + std::max(n, end), T(0));
+}
+
+template <class T>
+HWY_INLINE void scale_run(T* row, int64_t n, T factor) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto f = hn::Set(d, factor);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), f), d, row + i);
+  if (i < n) store_first(hn::Mul(load_first(d, row + i, n - i), f), d, row + i, n - i);
+}
+
+template <class T>
+HWY_INLINE T dot_run(const T* a, const T* b, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  if (i < n) sum = hn::MulAdd(load_first(d, a + i, n - i), load_first(d, b + i, n - i), sum);
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// Writes row * factor in the tensor's dtype.
+template <class T>
+HWY_INLINE void write_row(T* row, int64_t n, T factor, DType dtype, char* to) {
+  if (factor != T(1)) scale_run(row, n, factor);
+  if constexpr (sizeof(T) == 4) {
+    if (dtype == DType::BFloat16) return close_row(row, n, reinterpret_cast<BFloat16*>(to));
+    if (dtype == DType::Float16) return close_row(row, n, reinterpret_cast<Half*>(to));
+  }
+  std::copy(row, row + n, reinterpret_cast<T*>(to));
+}
+
+// The mask of one head: added to scores, or (bool) minus infinity where it is false.
+class HeadMask {
+ public:
+  HeadMask(const TensorView& mask, int64_t batch, int64_t head) {
+    if (!mask.defined()) return;
+    dtype_ = mask.dtype;
+    row_stride_ = mask.stride(2) * element_size(dtype_);
+    stride_ = mask.stride(3);
+    data_ = mask.ptr<const char>() + (batch * mask.stride(0) + head * mask.stride(1)) * element_size(dtype_);
+  }
+  explicit operator bool() const { return data_ != nullptr; }
+
+  template <class T>
+  void add_to(T* scores, int64_t row, int64_t column, int64_t n) const {
+    switch (dtype_) {
+      case DType::Bool:
+        return exclude(scores, at<uint8_t>(row, column), n);
+      case DType::Float32:
+        return add(scores, at<float>(row, column), n);
+      case DType::Float64:
+        return add(scores, at<double>(row, column), n);
+      case DType::BFloat16:
+        return add(scores, at<BFloat16>(row, column), n);
+      default:
+        return add(scores, at<Half>(row, column), n);
+    }
+  }
+
+ private:
+  template <class M>
+  const M* at(int64_t row, int64_t column) const {
+    return reinterpret_cast<const M*>(data_ + row * row_stride_) + column * stride_;
+  }
+  template <class T, class M>
+  void add(T* scores, const M* mask, int64_t n) const {
+    if (stride_ == 1) {
+      for (int64_t i = 0; i < n; ++i) scores[i] += static_cast<T>(mask[i]) * T(kLog2E);
+    } else {
+      for (int64_t i = 0; i < n; ++i) scores[i] += static_cast<T>(mask[i * stride_]) * T(kLog2E);
+    }
+  }
+  template <class T>
+  void exclude(T* scores, const uint8_t* mask, int64_t n) const {
+    for (int64_t i = 0; i < n; ++i) scores[i] = mask[i * stride_] ? scores[i] : -std::numeric_limits<T>::infinity();
+  }
+
+  const char* data_ = nullptr;
+  DType dtype_ = DType::Undefined;
+  int64_t row_stride_ = 0, stride_ = 0;
+};
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // MICA_CPU_ATTENTION_SCORES_INL_H_

@@ -1,0 +1,84 @@
+// Attention: a kernel that makes the scores again tile by tile, and plain operations where the derivative is itself
+// differentiated.
+#include "autograd/formulas_attention.h"
+
+#include <cmath>
+
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+
+namespace mica::formulas {
+
+namespace {
+
+// Several heads of the query may share one of the keys and values: then every such head is repeated.
+Tensor repeated_heads(const Tensor& t, int64_t heads) {
+  const int64_t times = heads / t.size(1);
+  return times == 1 ? t : mica::repeat_interleave(t, times, 1);
+}
+
+Tensor summed_heads(const Tensor& grad, int64_t heads) {
+  if (grad.size(1) == heads) return grad;
+  return mica::sum(grad.reshape({grad.size(0), heads, grad.size(1) / heads, grad.size(2), grad.size(3)}), 2);
+}
+
+// The weights of attention, in operations; rows that see nothing are zero.
+Tensor attention_weights(const Tensor& query, const Tensor& key, bool is_causal, const Tensor& mask, double scale) {
+  Tensor scores = mica::matmul(query * Scalar(scale), key.transpose(-2, -1));
+  const TensorOptions options = scores.options();
+  const Scalar minus_infinity(-INFINITY);
+  if (mask.defined()) {
+    scores = mask.dtype() == DType::Bool ? scores.masked_fill(mask.logical_not(), minus_infinity) : scores + mask;
+  }
+  if (is_causal) {
+    const Tensor below = mica::tril(mica::ones({scores.size(-2), scores.size(-1)}, options.with_dtype(DType::Bool)));
+    scores = scores.masked_fill(below.logical_not(), minus_infinity);
+  }
+  const Tensor weights = mica::softmax(scores, -1);
+  if (!mask.defined()) return weights;
+  return weights.masked_fill(mica::eq(scores, minus_infinity).all(-1, true), Scalar(0));
+}
+
+// Memory for a gradient, laid out as the tensor it belongs to.
+Tensor room_for(const Tensor& t) {
+  if (t.stride(1) >= t.stride(2)) return mica::empty(t.sizes(), t.options());
+  return mica::empty({t.size(0), t.size(2), t.size(1), t.size(3)}, t.options()).transpose(1, 2);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                                                      const Tensor& value, const Tensor& output,
+                                                      const Tensor& logsumexp, bool is_causal, const Tensor& attn_mask,
+                                                      std::optional<double> scale, const std::array<bool, 3>& wanted) {
+  if (!grad.defined()) return {};
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3))));
+  Tensor grad_query, grad_key, grad_value;
+  if (grad_enabled()) {
+    const int64_t heads = query.size(1), kv_heads = key.size(1);
+    const Tensor k = repeated_heads(key, heads), v = repeated_heads(value, heads);
+    const Tensor weights = attention_weights(query, k, is_causal, attn_mask, factor);
+    if (wanted[2]) grad_value = summed_heads(mica::matmul(weights.transpose(-2, -1), grad), kv_heads);
+    if (!wanted[0] && !wanted[1]) return {grad_query, grad_key, grad_value};
+    const Tensor grad_weights = mica::matmul(grad, v.transpose(-2, -1));
+    const Tensor grad_scores = weights * (grad_weights - mica::sum(grad_weights * weights, -1, true)) * Scalar(factor);
+    if (wanted[0]) grad_query = mica::matmul(grad_scores, k);
+    if (wanted[1]) grad_key = summed_heads(mica::matmul(grad_scores.transpose(-2, -1), query), kv_heads);
+    return {grad_query, grad_key, grad_value};
+  }
+  if (query.is_meta() || query.numel() == 0 || key.numel() == 0 || value.numel() == 0) {
+    return {mica::zeros_like(query), mica::zeros_like(key), mica::zeros_like(value)};
+  }
+  grad_query = room_for(query);
+  grad_key = room_for(key);
+  grad_value = room_for(value);
+  const auto rows = [](const Tensor& t) { return t.stride(3) == 1 || t.size(3) == 1 ? t : t.contiguous(); };
+  const Tensor q = rows(query), k = rows(key), v = rows(value), g = rows(grad), o = rows(output);
+  const Tensor mask = attn_mask.defined() ? attn_mask.expand({q.size(0), q.size(1), q.size(2), k.size(2)}) : attn_mask;
+  MICA_LAYER_KERNEL(query.device(), attention_backward)
+  (grad_query.view_of(), grad_key.view_of(), grad_value.view_of(), g.view_of(), o.view_of(), logsumexp.view_of(),
+   q.view_of(), k.view_of(), v.view_of(), mask.defined() ? mask.view_of() : TensorView(), is_causal, factor);
+  return {grad_query, grad_key, grad_value};
+}
+
+}  // namespace mica::formulas
