@@ -408,6 +408,7 @@ def load(folder: Path) -> list[Op]:
             if is_layer and (op.has("method") or op.has("inplace")):
                 raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no Tensor methods")
             ops.append(op)
+    check_unique(ops)
     number_nodes(ops)
     names: dict[str, int] = {}
     for op in ops:
@@ -415,6 +416,15 @@ def load(folder: Path) -> list[Op]:
         op.notes["uid"] = count or ""
         names[op.name] = count + 1
     return ops
+
+
+def check_unique(ops: list[Op]) -> None:
+    owners: dict[str, str] = {}
+    for op in ops:
+        for schema in op.schemas:
+            owner = owners.setdefault(schema.text, op.family)
+            if owner != op.family:
+                raise TableError(f"{schema.text!r} is in both {owner}.toml and {op.family}.toml")
 
 
 def number_nodes(ops: list[Op]) -> None:
