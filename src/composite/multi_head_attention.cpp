@@ -85,8 +85,8 @@ Tensor with_free_key(const Tensor& mask) { return mask.defined() ? mica::pad(mas
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> multi_head_attention_forward(
-    const Tensor& query_in, const Tensor& key_in, const Tensor& value_in, int64_t embed_dim_to_check, int64_t num_heads,
+std::tuple<Tensor, Tensor> _multi_head_attention_forward(
+    const Tensor& query_in, const Tensor& key_in, const Tensor& value_in, int64_t num_heads,
     const Tensor& in_proj_weight, const Tensor& in_proj_bias, const Tensor& bias_k, const Tensor& bias_v,
     bool add_zero_attn, double dropout_p, const Tensor& out_proj_weight, const Tensor& out_proj_bias, bool training,
     const Tensor& key_padding_mask_in, bool need_weights, const Tensor& attn_mask_in, bool use_separate_proj_weight,
@@ -117,8 +117,6 @@ std::tuple<Tensor, Tensor> multi_head_attention_forward(
     if (padding.defined()) is_causal = false;
   }
 
-  MICA_CHECK(embed == embed_dim_to_check, "was expecting embedding dimension of ", embed_dim_to_check, ", but got ",
-             embed);
   MICA_CHECK(num_heads > 0 && embed % num_heads == 0, "embed_dim ", embed, " not divisible by num_heads ", num_heads);
   const int64_t width = embed / num_heads;
   if (use_separate_proj_weight) {

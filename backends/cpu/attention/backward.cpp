@@ -93,7 +93,7 @@ class BackwardWorker {
         value_panels_(packer_.panels(kKeys) * packer_.panel_width() * width_),
         grad_key_(kKeys * depth_),
         grad_value_(kKeys * width_),
-        weights_(kQueries * kStride),
+        weights_(std::max(kQueries * kStride, width_)),
         grad_scores_(kQueries * kStride) {}
 
   void run(int64_t batch, int64_t kv_head) {
