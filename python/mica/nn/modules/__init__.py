@@ -3,11 +3,18 @@
 
 from .module import Module  # isort: skip - the base of all others
 from .activation import *
+from .attention import *
+from .channelshuffle import *
 from .container import *
 from .dropout import *
 from .flatten import *
 from .linear import *
 from .padding import *
+from .rnn import *
+from .pixelshuffle import *
+from .pooling import *
+from .response_norm import *
 from .sparse import *
+from .upsampling import *
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)]
