@@ -10,10 +10,10 @@ from .dropout import *
 from .flatten import *
 from .linear import *
 from .padding import *
-from .rnn import *
 from .pixelshuffle import *
 from .pooling import *
 from .response_norm import *
+from .rnn import *
 from .sparse import *
 from .upsampling import *
 
