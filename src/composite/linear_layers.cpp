@@ -1,4 +1,5 @@
 #include "mica/generated/layers/linear_layers_implementations.h"
+#include "mica/grad_mode.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -39,6 +40,30 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double eps, i
   const Tensor chosen = argmax(soft, dim, /*keepdim=*/true);
   const Tensor one_hot = zeros(logits.sizes(), options).scatter_(dim, chosen, 1.0);
   return add(sub(one_hot, soft.detach()), soft);
+}
+
+Tensor _weight_norm(const Tensor& v, const Tensor& g, int64_t dim) {
+  MICA_CHECK(v.device() == g.device(), "weight_norm: expected v and g to be on the same device, but v is on ",
+             v.device(), " and g on ", g.device());
+  return mul(v, div(g, norm_except_dim(v, 2, dim)));
+}
+
+// ---- clipping of gradients
+
+Tensor _total_norm(TensorList tensors, double norm_type) {
+  if (tensors.empty()) return zeros({});
+  NoGradGuard no_grad;
+  std::vector<Tensor> norms;
+  norms.reserve(tensors.size());
+  for (const Tensor& each : tensors) norms.push_back(norm(each, norm_type).to(tensors[0].device()));
+  return norm(stack(TensorList(norms)), norm_type);
+}
+
+Tensor _scale_to_norm_(TensorList gradients, double max_norm, const Tensor& total_norm) {
+  NoGradGuard no_grad;
+  const Tensor factor = clamp(mul(reciprocal(add(total_norm, 1e-6)), max_norm), std::nullopt, 1.0);
+  for (const Tensor& gradient : gradients) gradient.mul_(factor.to(gradient.device()));
+  return factor;
 }
 
 }  // namespace mica::composite

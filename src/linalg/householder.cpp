@@ -80,14 +80,11 @@ Panel factor_panel(double* columns, int64_t rows, int64_t first, int64_t width) 
   return {first, v_columns.t(), t};
 }
 
-}  // namespace
-
-QrFactors householder_qr(const Tensor& a) {
-  MICA_CHECK(a.dim() == 2 && a.size(0) >= a.size(1),
-             "householder_qr: expected a matrix of at least as many rows as columns, but got ", a.sizes());
-  const int64_t rows = a.size(0), cols = a.size(1);
-  const Tensor columns = a.t().to(DType::Float64).clone(MemoryFormat::Contiguous);
+// Panel by panel; `columns` is the matrix column-major, of which r's triangle remains.
+std::vector<Panel> factor(const Tensor& columns) {
   const Tensor work = columns.t();
+  const int64_t rows = work.size(0), cols = work.size(1);
+  MICA_CHECK(rows >= cols, "expected a matrix of at least as many rows as columns, but got ", work.sizes());
   std::vector<Panel> panels;
   for (int64_t first = 0; first < cols; first += kPanel) {
     const int64_t width = std::min(kPanel, cols - first), next = first + width;
@@ -97,12 +94,37 @@ QrFactors householder_qr(const Tensor& a) {
     const Tensor rest = work.narrow(0, first, rows - first).narrow(1, next, cols - next);
     rest.sub_(mm(v, mm(t.t(), mm(v.t(), rest))));
   }
+  return panels;
+}
+
+Tensor columns_of(const Tensor& a) {
+  MICA_CHECK(a.dim() == 2, "expected a matrix, but got ", a.sizes());
+  return a.t().to(DType::Float64).clone(MemoryFormat::Contiguous);
+}
+
+}  // namespace
+
+Reflections householder_reflections(const Tensor& a) {
+  const Tensor columns = columns_of(a);
+  const Tensor packed = columns.t(), tau = empty({a.size(1)}, DType::Float64);
+  for (const auto& [first, v, t] : factor(columns)) {
+    const int64_t width = t.size(0);
+    packed.narrow(0, first, v.size(0)).narrow(1, first, width).add_(v.tril(-1));
+    tau.narrow(0, first, width).copy_(t.diagonal());
+  }
+  return {packed, tau};
+}
+
+QrFactors householder_qr(const Tensor& a) {
+  const Tensor columns = columns_of(a);
+  const std::vector<Panel> panels = factor(columns);
+  const int64_t rows = a.size(0), cols = a.size(1);
   const Tensor q = eye(rows, cols, DType::Float64);
   for (auto panel = panels.rbegin(); panel != panels.rend(); ++panel) {
     const Tensor part = q.narrow(0, panel->first, rows - panel->first).narrow(1, panel->first, cols - panel->first);
     part.sub_(mm(panel->v, mm(panel->t, mm(panel->v.t(), part))));
   }
-  return {q, work.narrow(0, 0, cols).triu()};
+  return {q, columns.t().narrow(0, 0, cols).triu()};
 }
 
 }  // namespace mica

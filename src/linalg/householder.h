@@ -5,6 +5,13 @@
 
 namespace mica {
 
+// The reflections that make a matrix of at least as many rows as columns triangular, as LAPACK's geqrf packs them: r in
+// the upper triangle, below the diagonal the vectors, whose first elements are 1. In float64.
+struct Reflections {
+  Tensor packed, tau;
+};
+Reflections householder_reflections(const Tensor& a);
+
 struct QrFactors {
   Tensor q, r;
 };
