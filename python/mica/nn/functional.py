@@ -4,6 +4,20 @@ from mica import _C
 
 globals().update({name: value for name, value in vars(_C._nn_functional).items() if not name.startswith("__")})
 
+# Functions of the package that are known by this name too.
+_SHARED = (
+    "bilinear",
+    "channel_shuffle",
+    "cosine_similarity",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+)
+globals().update(
+    {name: getattr(_C, name) for name in _SHARED if name not in vars(_C._nn_functional) and hasattr(_C, name)}
+)
+
 from mica.nn.functional_attention import *  # noqa: E402, F403 - after what it replaces
 from mica.nn.functional_attention import _canonical_mask, _none_or_dtype  # noqa: E402, F401
 from mica.nn.functional_pooling import *  # noqa: E402, F403 - after what it replaces
