@@ -325,6 +325,7 @@ bool add_optim(PyObject* module) {
       MICA_RULE(adafactor, AdafactorRule),
       MICA_RULE(muon, MuonRule),
       {"_adagrad_init", as_cfunction(adagrad_init), METH_FASTCALL, nullptr},
+      {"_lbfgs_step", as_cfunction(lbfgs_step), METH_FASTCALL, nullptr},
       {"_optimizer_zero_grad", as_cfunction(zero_grad), METH_FASTCALL, nullptr},
       {"_amp_foreach_non_finite_check_and_unscale_", as_cfunction(unscale_gradients), METH_FASTCALL, nullptr},
       {"_amp_update_scale_", as_cfunction(update_scale), METH_FASTCALL, nullptr},
