@@ -53,7 +53,7 @@ def _storage_reference(pid, fields):
 
 def record_bytes(archive, name):
     """A record's bytes, unpacked if somebody has compressed the archive."""
-    packed, size, crc, compressed = archive._record_info(name)
+    _, size, crc, compressed = archive._record_info(name)
     data = archive._raw_record(name)
     if not compressed:
         return data

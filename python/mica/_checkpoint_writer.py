@@ -72,9 +72,10 @@ class _Storages:
 def _pickled(obj, pickle_module, protocol, storage_id):
     """The pickle of an object, in torch's names; storage_id(storage) is what stands for a storage."""
     names = {}  # by id: the objects live as long as the pickler does
+    table = {**copyreg.dispatch_table, **_REDUCERS}
 
     class Pickler(pickle_module.Pickler):
-        dispatch_table = {**copyreg.dispatch_table, **_REDUCERS}
+        dispatch_table = table
 
         def persistent_id(self, obj):
             if isinstance(obj, (TypedStorage, UntypedStorage)):

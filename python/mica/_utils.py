@@ -39,7 +39,7 @@ def _with_metadata(tensor, metadata):
     if metadata and metadata.get("conj"):
         tensor = tensor.conj()
     if metadata and metadata.get("neg"):
-        tensor = tensor._neg_view()
+        tensor = _C._neg_view(tensor)
     return tensor
 
 

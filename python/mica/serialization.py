@@ -1,5 +1,6 @@
 """save and load: checkpoints in torch's file format, in both directions."""
 
+import contextlib
 import enum
 import io
 import mmap as _mmap
@@ -10,7 +11,7 @@ import threading
 import warnings
 
 from mica import _C
-from mica._checkpoint_reader import load_archive, load_legacy
+from mica._checkpoint_reader import load_archive, load_legacy, record_bytes
 from mica._checkpoint_writer import save_archive, save_legacy
 from mica._safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, is_allowed, safe_globals
 from mica._storage_locations import default_restore_location, location_tag, register_package
@@ -196,8 +197,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
 
-    opened = open(f, "rb") if isinstance(f, (str, os.PathLike)) else f
-    try:
+    with _opened(f) as opened:
         _check_seekable(opened)
         options = {
             "map_location": map_location,
@@ -227,9 +227,6 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
             raise pickle.UnpicklingError(
                 f"Weights only load failed. {_shown(f)}: WeightsUnpickler error: {error or type(error).__name__}\n{_UNSAFE}"
             ) from None
-    finally:
-        if opened is not f:
-            opened.close()
 
 
 def _resolve_weights_only(weights_only, pickle_module):
@@ -249,6 +246,11 @@ def _resolve_weights_only(weights_only, pickle_module):
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     return weights_only
+
+
+def _opened(f):
+    """The file at a path, or one that is open already and stays so."""
+    return open(f, "rb") if isinstance(f, (str, os.PathLike)) else contextlib.nullcontext(f)
 
 
 def _shown(f):
@@ -297,27 +299,20 @@ def _load_safetensors(path, map_location):
             f"Loading safetensors file with {type(map_location).__name__} map_location is not supported. Use a device "
             "string or torch.device instead."
         )
-    from mica._torch_alias import import_under_torch
+    from mica._safetensors import load_safetensors
 
-    safetensors = import_under_torch("safetensors.torch")
-    return safetensors.load_file(path, device=str(map_location or "cpu"))
+    return load_safetensors(path, map_location or "cpu")
 
 
 def get_unsafe_globals_in_checkpoint(f):
     """The names in a checkpoint that load would refuse, as add_safe_globals wants them."""
     from mica._weights_only_unpickler import globals_in_pickle
 
-    opened = open(f, "rb") if isinstance(f, (str, os.PathLike)) else f
-    try:
+    with _opened(f) as opened:
         if not _is_zip(opened):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        from mica._checkpoint_reader import record_bytes
-
         names = globals_in_pickle(record_bytes(_open_archive(opened, f), "data.pkl"))
-        return sorted(name for name in names if not is_allowed(name))
-    finally:
-        if opened is not f:
-            opened.close()
+    return sorted(name for name in names if not is_allowed(name))
 
 
 def _get_layout(name):

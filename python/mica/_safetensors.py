@@ -1,0 +1,48 @@
+"""Reads safetensors files: a JSON header of names, dtypes, shapes and places, then the tensors' bytes."""
+
+import json
+import os
+
+from mica import _C
+
+_DTYPES = {
+    "F64": _C.float64,
+    "F32": _C.float32,
+    "F16": _C.float16,
+    "BF16": _C.bfloat16,
+    "F8_E4M3": _C.float8_e4m3fn,
+    "F8_E5M2": _C.float8_e5m2,
+    "I64": _C.int64,
+    "I32": _C.int32,
+    "I16": _C.int16,
+    "I8": _C.int8,
+    "U64": _C.uint64,
+    "U32": _C.uint32,
+    "U16": _C.uint16,
+    "U8": _C.uint8,
+    "BOOL": _C.bool,
+    "C64": _C.complex64,
+}
+
+
+def load_safetensors(path, device):
+    """The tensors of the file by name, on the device; on the CPU their bytes are read from the file when they are used."""
+    size = os.path.getsize(path)
+    mapped = _C.UntypedStorage.from_file(path, False, size)
+    try:
+        begin = 8 + int.from_bytes(bytes(mapped._part(0, 8)), "little")
+        header = json.loads(bytes(mapped._part(8, begin)))
+        tensors = {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            first, last = entry["data_offsets"]
+            part = mapped._part(begin + first, begin + last)
+            sizes = entry["shape"]
+            strides = [1] * len(sizes)
+            for d in range(len(sizes) - 2, -1, -1):
+                strides[d] = strides[d + 1] * max(sizes[d + 1], 1)
+            tensors[name] = _C._view_storage(part, _DTYPES[entry["dtype"]], 0, sizes, strides).to(device)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
+        raise RuntimeError(f"{path} ({size} bytes) is not a safetensors file, or damaged: {error}") from error
+    return tensors
