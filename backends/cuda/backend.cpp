@@ -54,6 +54,7 @@ const KernelTable& kernels() {
     MICA_CUDA_SLOT(matmul)
     MICA_CUDA_SLOT(random_normal)
     MICA_CUDA_SLOT(random_uniform)
+    MICA_CUDA_SLOT(rsub)
     MICA_CUDA_SLOT(sub)
     MICA_CUDA_SLOT(threshold_backward)
 #undef MICA_CUDA_SLOT

@@ -27,6 +27,7 @@ void gelu(const PointwiseLoop& loop, std::string_view approximate);
 void gelu_backward(const PointwiseLoop& loop, std::string_view approximate);
 void leaky_relu(const PointwiseLoop& loop, Scalar negative_slope);
 void leaky_relu_backward(const PointwiseLoop& loop, Scalar negative_slope);
+void rsub(const PointwiseLoop& loop, Scalar alpha);
 void sub(const PointwiseLoop& loop, Scalar alpha);
 void threshold_backward(const PointwiseLoop& loop, Scalar threshold);
 

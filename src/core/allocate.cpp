@@ -48,8 +48,9 @@ Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, D
 }
 
 Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
-  if (t.impl()->contiguous) return empty_contiguous(t.sizes(), dtype, device);
-  if (is_non_overlapping_and_dense(t.sizes(), t.strides()))
+  if (t.numel() == 0 && t.impl()->contiguous) return empty_contiguous(t.sizes(), dtype, device);
+  // The strides themselves are kept, of dimensions of size one too, where they can be any.
+  if (t.impl()->contiguous || is_non_overlapping_and_dense(t.sizes(), t.strides()))
     return empty_with_strides(t.sizes(), t.strides(), dtype, device);
   return empty_with_strides(t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype, device);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/dimension_order.h"
 #include "mica/error.h"
 
 namespace mica {
@@ -95,16 +96,17 @@ bool is_non_overlapping_and_dense(IntArrayRef sizes, IntArrayRef strides) {
 }
 
 DimVector dense_strides_like(IntArrayRef sizes, IntArrayRef strides) {
-  DimVector order(sizes.size());
-  for (size_t d = 0; d < sizes.size(); ++d) order[d] = static_cast<int64_t>(d);
-  // Slowest first. Dimensions of equal stride keep their order, and those of size one do not decide anything.
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
+  const auto compare = [&](int64_t a, int64_t b) {
+    const int64_t x = std::abs(strides[a]), y = std::abs(strides[b]);
+    if (x == 0 || y == 0) return 0;
+    if (x != y) return x < y ? -1 : 1;
+    return sizes[a] > sizes[b] ? 1 : 0;
+  };
   DimVector result(sizes.size());
   int64_t next = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    result[order[i]] = next;
-    next *= std::max<int64_t>(sizes[order[i]], 1);
+  for (int64_t d : fastest_first(static_cast<int64_t>(sizes.size()), compare)) {
+    result[d] = next;
+    next *= std::max<int64_t>(sizes[d], 1);
   }
   return result;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/allocate.h"
+#include "core/dimension_order.h"
 #include "core/geometry.h"
 #include "core/out.h"
 #include "core/scalar_bytes.h"
@@ -207,15 +208,17 @@ void PointwisePlan::resolve() {
 // Orders dimensions by the operands' strides, fastest first; the result of a permuted tensor is then permuted alike.
 void PointwisePlan::compute_permutation() {
   const int64_t ndim = static_cast<int64_t>(shape_.size());
-  permutation_.resize(ndim);
-  for (int64_t i = 0; i < ndim; ++i) permutation_[i] = ndim - 1 - i;
-  if (flat_) return;
+  if (flat_) {
+    permutation_ = fastest_first(ndim, [](int64_t, int64_t) { return -1; });
+    return;
+  }
   auto stride_of = [&](const Tensor& t, int64_t d) -> int64_t {
     const int64_t at = d - (ndim - t.dim());
-    return at < 0 || t.view_of().sizes[at] == 1 ? 0 : std::abs(t.view_of().strides[at]);
+    if (at < 0) return 0;
+    const TensorView& v = t.view_of();
+    return v.sizes[at] == 1 && shape_[d] != 1 ? 0 : std::abs(v.strides[at]);
   };
-  // 1: a should come after b (a is slower), -1: before, 0: undecided.
-  auto compare = [&](int64_t a, int64_t b) {
+  const auto compare = [&](int64_t a, int64_t b) {
     for (int k = 0; k < op_.noutputs + ninputs_; ++k) {
       const Tensor* t =
           k < op_.noutputs ? (outputs_[k].defined() ? &outputs_[k] : nullptr) : operands_[k - op_.noutputs].tensor;
@@ -228,18 +231,7 @@ void PointwisePlan::compute_permutation() {
     }
     return 0;
   };
-  for (int64_t i = 1; i < ndim; ++i) {
-    int64_t dim1 = i;
-    for (int64_t dim0 = i - 1; dim0 >= 0; --dim0) {
-      const int order = compare(permutation_[dim0], permutation_[dim1]);
-      if (order > 0) {
-        std::swap(permutation_[dim0], permutation_[dim1]);
-        dim1 = dim0;
-      } else if (order < 0) {
-        break;
-      }
-    }
-  }
+  permutation_ = fastest_first(ndim, compare);
 }
 
 Tensor PointwisePlan::allocate_output(DType dtype) {

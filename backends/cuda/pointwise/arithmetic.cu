@@ -1,4 +1,4 @@
-// add, sub, mul, div, neg, reciprocal, maximum, minimum.
+// add, sub, rsub, mul, div, neg, reciprocal, maximum, minimum.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise.cuh"
 
@@ -35,6 +35,11 @@ struct AddScaled {
   __device__ T operator()(T a, T b) const { return wrapping_add(a, unscaled ? b : wrapping_mul(alpha, b)); }
 };
 template <class T>
+struct AddToScaled {
+  T alpha;
+  __device__ T operator()(T a, T b) const { return wrapping_add(wrapping_mul(alpha, a), b); }
+};
+template <class T>
 struct Mul {
   __device__ T operator()(T a, T b) const { return wrapping_mul(a, b); }
 };
@@ -69,6 +74,8 @@ struct Minimum {
 
 bool is_one(const Scalar& s) { return s == Scalar(1) || s == Scalar(1.0) || s == Scalar(true); }
 
+Scalar negated(const Scalar& alpha) { return -(alpha.is_bool() ? Scalar(int64_t{alpha.to_bool()}) : alpha); }
+
 }  // namespace
 
 void add(const PointwiseLoop& loop, Scalar alpha) {
@@ -78,8 +85,13 @@ void add(const PointwiseLoop& loop, Scalar alpha) {
   });
 }
 
-void sub(const PointwiseLoop& loop, Scalar alpha) {
-  add(loop, -(alpha.is_bool() ? Scalar(int64_t{alpha.to_bool()}) : alpha));
+void sub(const PointwiseLoop& loop, Scalar alpha) { add(loop, negated(alpha)); }
+
+void rsub(const PointwiseLoop& loop, Scalar alpha) {
+  visit_number("rsub", loop.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    run_pointwise<T, T, T>(loop, AddToScaled<C>{number<C>(negated(alpha))});
+  });
 }
 
 void mul(const PointwiseLoop& loop) {
