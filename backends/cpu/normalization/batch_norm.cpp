@@ -1,0 +1,167 @@
+// Batch normalisation, forward: (outer, channels, inner). Where a channel's elements lie in runs, its statistics are
+// taken and applied while they are in the cache; where channels lie side by side, sums go down the rows first.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/normalization/batch_norm.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <vector>
+
+#include "backends/cpu/normalization/columns-inl.h"
+#include "backends/cpu/normalization/slabs-inl.h"
+#include "backends/cpu/simd_register.h"
+#include "backends/cpu/softmax/parameters-inl.h"
+#include "backends/cpu/visit_dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+constexpr int64_t kNormGrain = 16384;  // elements that are worth a thread
+
+template <class T>
+struct BatchNorm {
+  using C = Computed<T>;
+  const TensorView &out, &mean, &rstd, &running_mean, &running_var, &input;
+  Parameter<C> weight, bias;
+  double momentum, eps;
+  int64_t outer, channels, inner;
+
+  C scale_of(int64_t c, double r) const { return static_cast<C>(r * (weight.data ? double(weight.data[c]) : 1)); }
+  C shift_of(int64_t c, double m, double r) const {
+    const double scale = r * (weight.data ? static_cast<double>(weight.data[c]) : 1);
+    return static_cast<C>((bias.data ? static_cast<double>(bias.data[c]) : 0) - m * scale);
+  }
+
+  // Keeps the statistics of a channel of the batch; returns the reciprocal of its standard deviation.
+  double keep(int64_t c, const Moments& m) const {
+    const double r = 1 / std::sqrt(m.squares / m.count + eps);
+    put_statistic(mean, c, m.mean);
+    put_statistic(rstd, c, r);
+    if (running_mean.defined())
+      put_statistic(running_mean, c, momentum * m.mean + (1 - momentum) * get_statistic(running_mean, c));
+    if (running_var.defined()) {
+      const double unbiased = m.squares / (m.count - 1);
+      put_statistic(running_var, c, momentum * unbiased + (1 - momentum) * get_statistic(running_var, c));
+    }
+    return r;
+  }
+
+  double running_rstd(int64_t c) const { return 1 / std::sqrt(get_statistic(running_var, c) + eps); }
+
+  void apply_runs(int64_t c, double m, double r, C* in_buffer, C* out_buffer) const {
+    const C scale = scale_of(c, r), shift = shift_of(c, m, r);
+    for (int64_t o = 0; o < outer; ++o) {
+      const int64_t at = (o * channels + c) * inner;
+      C* to = result_row(out.ptr<T>() + at, out_buffer);
+      scale_and_shift(open_row(input.ptr<const T>() + at, inner, in_buffer), inner, scale, shift, to);
+      close_row(to, inner, out.ptr<T>() + at);
+    }
+  }
+
+  void runs(bool training) const {
+    parallel_for(0, channels, std::max<int64_t>(1, kNormGrain / (outer * inner)), [&](int64_t begin, int64_t end) {
+      const auto in_buffer = row_buffer<T>(inner), out_buffer = row_buffer<T>(inner);
+      for (int64_t c = begin; c < end; ++c) {
+        if (!training) {
+          apply_runs(c, get_statistic(running_mean, c), running_rstd(c), in_buffer.get(), out_buffer.get());
+          continue;
+        }
+        MomentSums<C> sums;
+        for (int64_t o = 0; o < outer; ++o)
+          sums.add(open_row(input.ptr<const T>() + (o * channels + c) * inner, inner, in_buffer.get()), inner);
+        const Moments m = sums.finish();
+        apply_runs(c, m.mean, keep(c, m), in_buffer.get(), out_buffer.get());
+      }
+    });
+  }
+
+  // Moments of every channel, from sums around the channel's first element of each part of the rows.
+  std::vector<Moments> column_moments() const {
+    const RowParts parts(outer, channels);
+    const size_t n = static_cast<size_t>(channels);
+    std::vector<Moments> found(n * static_cast<size_t>(parts.count), Moments{0, 0, 0});
+    parts.run([&](int64_t p, int64_t begin, int64_t end) {
+      constexpr int64_t kMost = kIsNarrow<T> ? 256 : sizeof(C) == 4 ? 8192 : 512;
+      std::vector<double> work(3 * n);
+      double *shift = work.data(), *sum = shift + n, *squares = sum + n;
+      Moments* moments = found.data() + static_cast<size_t>(p) * n;
+      for (int64_t r = begin; r < end; r += kMost) {
+        const OpenRows<T> x(input.ptr<const T>(), r, std::min(end, r + kMost), channels);
+        const int64_t rows = std::min(end, r + kMost) - r;
+        for (size_t c = 0; c < n; ++c) shift[c] = static_cast<double>(x.data[c]), sum[c] = squares[c] = 0;
+        sum_columns(
+            rows, channels, sum, squares, [&](int64_t at, int64_t c, int64_t lanes, DoubleVector& s, DoubleVector& q) {
+              const Doubles d;
+              const DoubleVector v = hn::Sub(load_wide_first(x.data + at, lanes), load_first(d, shift + c, lanes));
+              s = hn::Add(s, v);
+              q = hn::MulAdd(v, v, q);
+            });
+        for (size_t c = 0; c < n; ++c)
+          moments[c].add(moments_from_sums(static_cast<double>(rows), shift[c], sum[c], squares[c]));
+      }
+    });
+    for (int64_t p = 1; p < parts.count; ++p)
+      for (size_t c = 0; c < n; ++c) found[c].add(found[static_cast<size_t>(p) * n + c]);
+    found.resize(n);
+    return found;
+  }
+
+  void columns(bool training) const {
+    std::vector<C> numbers(static_cast<size_t>(2 * channels));
+    C *scale = numbers.data(), *shift = scale + channels;
+    const auto set = [&](int64_t c, double m, double r) {
+      scale[c] = scale_of(c, r);
+      shift[c] = shift_of(c, m, r);
+    };
+    if (training) {
+      const std::vector<Moments> moments = column_moments();
+      for (int64_t c = 0; c < channels; ++c) {
+        const Moments& m = moments[static_cast<size_t>(c)];
+        set(c, m.mean, keep(c, m));
+      }
+    } else {
+      for (int64_t c = 0; c < channels; ++c) set(c, get_statistic(running_mean, c), running_rstd(c));
+    }
+    parallel_for(0, outer, std::max<int64_t>(1, kNormGrain / channels), [&](int64_t begin, int64_t end) {
+      const hn::ScalableTag<C> d;
+      const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+      const auto in_buffer = row_buffer<T>(channels), out_buffer = row_buffer<T>(channels);
+      for (int64_t r = begin; r < end; ++r) {
+        const C* x = open_row(input.ptr<const T>() + r * channels, channels, in_buffer.get());
+        C* to = result_row(out.ptr<T>() + r * channels, out_buffer.get());
+        int64_t c = 0;
+        for (; c + lanes <= channels; c += lanes)
+          hn::StoreU(hn::MulAdd(hn::LoadU(d, x + c), hn::LoadU(d, scale + c), hn::LoadU(d, shift + c)), d, to + c);
+        for (; c < channels; ++c) to[c] = x[c] * scale[c] + shift[c];
+        close_row(to, channels, out.ptr<T>() + r * channels);
+      }
+    });
+  }
+};
+
+void batch_norm_kernel(const TensorView& out, const TensorView& mean, const TensorView& rstd,
+                       const TensorView& running_mean, const TensorView& running_var, const TensorView& input,
+                       const TensorView& weight, const TensorView& bias, bool training, double momentum, double eps) {
+  visit_floating("batch_norm", input.dtype, [&]<class T>(Tag<T>) {
+    using C = Computed<T>;
+    const BatchNorm<T> norm{
+        out,      mean, rstd,           running_mean,   running_var,   input, Parameter<C>(weight), Parameter<C>(bias),
+        momentum, eps,  input.sizes[0], input.sizes[1], input.sizes[2]};
+    if (norm.inner == 1) {
+      norm.columns(training);
+    } else {
+      norm.runs(training);
+    }
+  });
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+HWY_EXPORT(batch_norm_kernel);
+MICA_REGISTER_SIMD(batch_norm, batch_norm_kernel);
+}  // namespace mica::cpu
+#endif

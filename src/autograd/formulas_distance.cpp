@@ -1,0 +1,36 @@
+#include "autograd/formulas_distance.h"
+
+#include <cmath>
+
+#include "mica/autograd.h"
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+
+namespace mica::formulas {
+
+Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
+  if (grad_enabled()) {
+    // The same distances as operations, whose gradient is recorded.
+    const Tensor pairs = triu_indices(self.size(0), self.size(0), 1, TensorOptions(self.device()));
+    const Tensor first = pairs[0], second = pairs[1];
+    const Tensor difference = self.index_select(0, first) - self.index_select(0, second), d = distances.unsqueeze(1);
+    const Tensor apart = d.ne(Scalar(0)), divisor = where(apart, d, ones_like(d));
+    Tensor slope;
+    if (p == 0) {
+      slope = zeros_like(difference);
+    } else if (std::isinf(p)) {
+      slope = sgn(difference) * difference.abs().eq(d).to(self.dtype());
+    } else {
+      slope = sgn(difference) * pow(difference.abs() / divisor, Scalar(p - 1));
+    }
+    const Tensor pulled = where(apart, slope, zeros_like(slope)) * grad.unsqueeze(1);
+    return zeros_like(self).index_add(0, first, pulled).index_add(0, second, -pulled);
+  }
+  const Tensor result = zeros(self.sizes(), self.options());
+  if (result.numel() == 0 || distances.numel() == 0 || result.is_meta()) return result;
+  const Tensor g = grad.contiguous(), x = self.contiguous(), d = distances.contiguous();
+  MICA_LAYER_KERNEL(self.device(), pdist_backward)(result.view_of(), g.view_of(), x.view_of(), d.view_of(), p);
+  return result;
+}
+
+}  // namespace mica::formulas

@@ -1,0 +1,48 @@
+#include "autograd/formulas_embedding_bag.h"
+
+#include "mica/autograd.h"
+#include "mica/ops.h"
+#include "shapes/embedding_bag.h"
+
+namespace mica::formulas {
+
+std::tuple<Tensor, Tensor> embedding_bag_backward(const Tensor& grad, const Tensor& weight, const Tensor& indices,
+                                                  const Tensor& offsets, const Tensor& max_indices,
+                                                  bool scale_grad_by_freq, int64_t mode, bool sparse,
+                                                  const Tensor& per_sample_weights, bool include_last_offset,
+                                                  int64_t padding_idx, const std::array<bool, 2>& wanted) {
+  if (!grad.defined()) return {};
+  MICA_CHECK_KIND(!sparse, NotImplemented,
+                  "embedding_bag(sparse=True): sparse gradients are not available; leave sparse out");
+  const shapes::Bags bags(indices, offsets, include_last_offset);
+  const int64_t used = bags.count() ? bags.begins[bags.count()].item<int64_t>() : 0;  // later indices are in no bag
+  const Tensor rows = bags.indices.narrow(0, 0, used), bag_of = bags.bag_of().narrow(0, 0, used);
+  const Tensor counted = padding_idx >= 0 ? rows.ne(Scalar(padding_idx)) : Tensor();
+  Tensor grad_weight, grad_factors;
+  if (wanted[0] && mode == 2) {
+    // A bag in which nothing counts has a maximum of zero that came from nowhere.
+    const Tensor flags = counted.defined() ? counted.to(grad.dtype()) : ones({used}, grad.options());
+    const Tensor filled = zeros({bags.count()}, grad.options()).index_add(0, bag_of, flags).gt(Scalar(0));
+    grad_weight = zeros(weight.sizes(), weight.options())
+                      .scatter_add(0, max_indices.to(DType::Int64), grad * filled.unsqueeze(1).to(grad.dtype()));
+  } else if (wanted[0]) {
+    Tensor spread = grad;
+    if (mode == 1) {
+      const Tensor flags = counted.defined() ? counted.to(grad.dtype()) : ones({used}, grad.options());
+      const Tensor sizes = zeros({bags.count()}, grad.options()).index_add(0, bag_of, flags);
+      spread = grad / clamp_min(sizes, Scalar(1)).unsqueeze(1);
+    }
+    spread = spread.index_select(0, bag_of);
+    if (per_sample_weights.defined()) spread = spread * per_sample_weights.narrow(0, 0, used).unsqueeze(1);
+    grad_weight = embedding_dense_backward(spread, rows, weight.size(0), padding_idx, scale_grad_by_freq);
+  }
+  if (wanted[1]) {
+    const Tensor products = sum(grad.index_select(0, bag_of) * weight.index_select(0, rows), 1);
+    grad_factors = zeros(per_sample_weights.sizes(), per_sample_weights.options());
+    grad_factors = grad_factors.index_add(0, arange(Scalar(0), Scalar(used), Scalar(1), rows.options()),
+                                          counted.defined() ? products * counted.to(grad.dtype()) : products);
+  }
+  return {grad_weight, grad_factors};
+}
+
+}  // namespace mica::formulas

@@ -1,0 +1,16 @@
+// Where the bags of an embedding_bag begin, and which bag an index is in.
+#pragma once
+
+#include "mica/tensor.h"
+
+namespace mica::shapes {
+
+struct Bags {
+  Bags(const Tensor& indices, const Tensor& offsets, bool include_last_offset);
+  Tensor indices;         // int64, contiguous, one-dimensional
+  Tensor begins;          // int64: one more than there are bags
+  Tensor bag_of() const;  // of every index
+  int64_t count() const { return begins.numel() - 1; }
+};
+
+}  // namespace mica::shapes

@@ -1,0 +1,18 @@
+// The layouts in which normalisations by channel see their input; the derivatives see it in the same.
+#pragma once
+
+#include "mica/tensor.h"
+
+namespace mica::shapes {
+
+// (batch, channels, ...) as contiguous (outer, channels, inner) in the order of memory: a channels_last tensor is
+// (batch * places, channels, 1).
+struct ChannelLayout {
+  explicit ChannelLayout(const Tensor& input);
+  Tensor of(const Tensor& t) const;  // a tensor of the input's shape, copied where its memory is not in this order
+  DimVector strides;                 // of a result in this order
+  int64_t outer = 1, channels = 1, inner = 1;
+  MemoryFormat format = MemoryFormat::Contiguous;
+};
+
+}  // namespace mica::shapes
