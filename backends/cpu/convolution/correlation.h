@@ -1,0 +1,63 @@
+// What the float32 kernels compute: target(y, x) = sum over taps of weight times source(y * stride + tap), over images
+// of two spatial dimensions. Convolutions are that as they are; so are their input gradients where the stride is one,
+// with the filters turned round.
+#pragma once
+
+#include "backends/cpu/convolution/problem.h"
+
+namespace mica::cpu::convolution {
+
+struct Plane {
+  float* data;
+  int64_t batch_stride, channel_stride, row_stride, col_stride;
+  int64_t height, width;
+
+  bool channels_last() const { return channel_stride == 1 && col_stride != 1; }
+};
+
+struct Correlation {
+  int64_t batch, groups;
+  int64_t channels, filters;  // of one group, on the source's and the target's side
+  Plane source, target;
+  int64_t kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
+  const float* weight;  // the tap at (0, 0) of the first filter's first channel; strides of any sign
+  int64_t weight_group, weight_filter, weight_channel, weight_y, weight_x;
+  const float* bias;
+
+  int64_t depth() const { return channels * kernel_y * kernel_x; }
+  const float* weight_at(int64_t group, int64_t filter, int64_t channel) const {
+    return weight + group * weight_group + filter * weight_filter + channel * weight_channel;
+  }
+};
+
+// Whether the float32 kernels take the problem: images of at most two dimensions.
+bool is_planar(const Problem& p);
+Correlation forward_correlation(const Problem& p);
+Correlation input_gradient_correlation(const Problem& p);  // needs a stride of one
+
+// Rows of a source, with the zeros around them, as kernels read them: [row][column][channel] if channels_last, else
+// [channel][row][column].
+struct Band {
+  float* data;
+  int64_t first_row, rows;  // first_row counts from the image's first and may be negative
+  int64_t first_col, cols;
+  bool channels_last;
+
+  int64_t row_step(int64_t channels) const { return channels_last ? cols * channels : cols; }
+  int64_t col_step(int64_t channels) const { return channels_last ? channels : 1; }
+  int64_t channel_step() const { return channels_last ? 1 : rows * cols; }
+};
+void load_band(const Plane& source, int64_t image, int64_t first_channel, int64_t channels, const Band& band);
+
+// Positions [first, first + count) of `channels` of an image from rows of one position each.
+void store_positions(const Plane& target, int64_t image, int64_t first_channel, int64_t channels, int64_t first,
+                     int64_t count, const float* rows);
+// And the other way.
+void load_positions(const Plane& source, int64_t image, int64_t first_channel, int64_t channels, int64_t first,
+                    int64_t count, float* rows);
+
+// Every output element summed where it is, filters in vectors.
+bool suits_direct(const Correlation& c);
+void convolve_direct(const Correlation& c);
+
+}  // namespace mica::cpu::convolution

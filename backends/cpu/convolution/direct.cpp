@@ -1,0 +1,156 @@
+// Direct convolution in float32. A thread loads a band of input rows with the zeros around it, then sums whole tiles of
+// positions and filters in registers, reading the band in place: nothing is copied per tap.
+#include <algorithm>
+#include <vector>
+
+#include "backends/cpu/convolution/correlation.h"
+#include "backends/cpu/convolution/direct_tiles.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu::convolution {
+
+namespace {
+
+constexpr int64_t kBandBytes = 1 << 18;
+constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kChannelsLast = 8;  // from here on runs of channels pay for turning the band round
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// The least equal part when `total` is cut in parts of at most `limit`.
+int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
+
+struct Direct {
+  const Correlation& c;
+  const DirectKernel& kernel = direct_kernel();
+  bool band_last;  // channels of the band are last
+  int64_t run_count, run_length;
+  int64_t panels, panel_size;
+  int64_t rows, band_rows, band_cols;
+  std::vector<int64_t> runs;
+
+  explicit Direct(const Correlation& correlation) : c(correlation) {
+    band_last = c.source.channels_last() || c.channels >= kChannelsLast;
+    // Channels and taps of a row are adjacent where channels are last and taps are not spread.
+    const bool joined = band_last && c.dilation_x == 1;
+    run_length = band_last ? (joined ? c.kernel_x * c.channels : c.channels) : (c.dilation_x == 1 ? c.kernel_x : 1);
+    run_count = c.depth() / run_length;
+    panels = divide_up(c.filters, kernel.width);
+    panel_size = c.depth() * kernel.width;
+    band_cols = (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1;
+    const auto rows_for = [&](int64_t r) { return (r - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1; };
+    const int64_t wanted = divide_up(c.batch * c.groups * c.target.height, kTasksPerThread * get_num_threads());
+    rows = std::clamp<int64_t>(wanted, 1, c.target.height);
+    while (rows > 1 &&
+           std::max(rows_for(rows) * band_cols * c.channels, rows * c.target.width * c.filters) * 4 > kBandBytes)
+      rows = divide_up(rows, 2);
+    rows = equal_part(c.target.height, rows);
+    band_rows = rows_for(rows);
+    find_runs();
+  }
+
+  void find_runs() {
+    const Band band{nullptr, 0, band_rows, 0, band_cols, band_last};
+    const int64_t row = band.row_step(c.channels), col = band.col_step(c.channels), channel = band.channel_step();
+    const auto at = [&](int64_t ch, int64_t y, int64_t x) {
+      return ch * channel + y * c.dilation_y * row + x * c.dilation_x * col;
+    };
+    const bool whole_rows = c.dilation_x == 1;
+    if (band_last) {
+      for (int64_t y = 0; y < c.kernel_y; ++y)
+        for (int64_t x = 0; x < (whole_rows ? 1 : c.kernel_x); ++x) runs.push_back(at(0, y, x));
+    } else {
+      for (int64_t ch = 0; ch < c.channels; ++ch)
+        for (int64_t y = 0; y < c.kernel_y; ++y)
+          for (int64_t x = 0; x < (whole_rows ? 1 : c.kernel_x); ++x) runs.push_back(at(ch, y, x));
+    }
+  }
+
+  // A panel of filters: for every factor, in the order of the runs, one weight of each.
+  void pack_panel(int64_t group, int64_t index, float* to) const {
+    const int64_t width = kernel.width, first = index * width, count = std::min(width, c.filters - first);
+    const auto put = [&](int64_t ch, int64_t y, int64_t x) {
+      const float* from = c.weight_at(group, first, ch) + y * c.weight_y + x * c.weight_x;
+      for (int64_t f = 0; f < count; ++f) to[f] = from[f * c.weight_filter];
+      std::fill(to + count, to + width, 0.0f);
+      to += width;
+    };
+    if (band_last) {
+      for (int64_t y = 0; y < c.kernel_y; ++y)
+        for (int64_t x = 0; x < c.kernel_x; ++x)
+          for (int64_t ch = 0; ch < c.channels; ++ch) put(ch, y, x);
+    } else {
+      for (int64_t ch = 0; ch < c.channels; ++ch)
+        for (int64_t y = 0; y < c.kernel_y; ++y)
+          for (int64_t x = 0; x < c.kernel_x; ++x) put(ch, y, x);
+    }
+  }
+
+  void run() const {
+    const Scratch packed(static_cast<size_t>(c.groups * panels * panel_size) * sizeof(float));
+    const Scratch biases(static_cast<size_t>(c.groups * panels * kernel.width) * sizeof(float));
+    parallel_for(0, c.groups * panels, std::max<int64_t>(1, (1 << 15) / panel_size), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        pack_panel(i / panels, i % panels, packed.as<float>() + i * panel_size);
+        if (!c.bias) continue;
+        const int64_t first = i % panels * kernel.width, count = std::min<int64_t>(kernel.width, c.filters - first);
+        std::copy_n(c.bias + i / panels * c.filters + first, count, biases.as<float>() + i * kernel.width);
+      }
+    });
+    const int64_t blocks = divide_up(c.target.height, rows);
+    const bool direct = c.target.channels_last();
+    parallel_for(0, c.batch * c.groups * blocks, 1, [&](int64_t begin, int64_t end) {
+      const Scratch band(static_cast<size_t>(band_rows * band_cols * c.channels) * sizeof(float));
+      const Scratch sums(direct ? 0 : static_cast<size_t>(rows * c.target.width * c.filters) * sizeof(float));
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t image = task / blocks / c.groups, group = task / blocks % c.groups, first = task % blocks * rows;
+        run_rows(image, group, first, std::min(rows, c.target.height - first),
+                 packed.as<float>() + group * panels * panel_size,
+                 c.bias ? biases.as<float>() + group * panels * kernel.width : nullptr, band.as<float>(),
+                 sums.as<float>());
+      }
+    });
+  }
+
+  void run_rows(int64_t image, int64_t group, int64_t first, int64_t count, const float* packed, const float* bias,
+                float* band_data, float* sums) const {
+    const Band band{band_data, first * c.stride_y - c.pad_y, band_rows, -c.pad_x, band_cols, band_last};
+    load_band(c.source, image, group * c.channels, c.channels, band);
+    const bool direct = c.target.channels_last();
+    const int64_t stride = direct ? c.target.col_stride : c.filters, width = c.target.width;
+    float* target =
+        direct ? c.target.data + image * c.target.batch_stride + group * c.filters + first * c.target.row_stride : sums;
+    const int64_t step = equal_part(width, kernel.rows);
+    DirectTile tile;
+    tile.position_stride = c.stride_x * band.col_step(c.channels);
+    tile.runs = runs.data();
+    tile.run_count = run_count;
+    tile.run_length = run_length;
+    tile.target_stride = stride;
+    for (int64_t panel = 0; panel < panels; ++panel) {
+      tile.panel = packed + panel * panel_size;
+      tile.bias = bias ? bias + panel * kernel.width : nullptr;
+      tile.cols = static_cast<int>(std::min<int64_t>(kernel.width, c.filters - panel * kernel.width));
+      for (int64_t y = 0; y < count; ++y) {
+        const float* row = band.data + y * c.stride_y * band.row_step(c.channels);
+        for (int64_t x = 0; x < width; x += step) {
+          tile.rows = static_cast<int>(std::min(step, width - x));
+          tile.source = row + x * tile.position_stride;
+          tile.target = target + (y * width + x) * stride + panel * kernel.width;
+          kernel.run(tile);
+        }
+      }
+    }
+    if (!direct) store_positions(c.target, image, group * c.filters, c.filters, first * width, count * width, sums);
+  }
+};
+
+}  // namespace
+
+bool suits_direct(const Correlation& c) {
+  // Padding beyond the kernel is left to the general way, as are groups too narrow for vectors of filters.
+  return c.pad_y >= 0 && c.pad_x >= 0 && c.filters >= 8 && c.target.height > 0 && c.target.width > 0;
+}
+
+void convolve_direct(const Correlation& c) { Direct(c).run(); }
+
+}  // namespace mica::cpu::convolution

@@ -1,0 +1,143 @@
+#include "backends/cpu/convolution/direct_tiles.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/convolution/direct_tiles.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::convolution {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The sums, a row of the panel and one broadcast must fit the register file.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kRows = 14, kVectors = 2;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kRows = 6, kVectors = 2;
+#elif HWY_ARCH_ARM_A64
+constexpr int kRows = 8, kVectors = 3;
+#else
+constexpr int kRows = 4, kVectors = 2;
+#endif
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// M positions by N whole vectors of filters; the last may be partial in memory, never in the panel.
+template <int M, int N>
+void tile(const DirectTile& t) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V sums[M][N];
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) {
+    const V start = t.bias ? hn::LoadU(d, t.bias + v * lanes) : hn::Zero(d);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) sums[i][v] = start;
+  }
+  const int64_t stride = t.position_stride;
+  int64_t stride3 = 3 * stride;
+  asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
+  const float* panel = t.panel;
+  for (int64_t r = 0; r < t.run_count; ++r) {
+    // Four positions share a base pointer, so that fourteen need four pointers and two indices.
+    const float* a0 = t.source + t.runs[r];
+    const float* a4 = M > 4 ? a0 + 4 * stride : a0;
+    const float* a8 = M > 8 ? a0 + 8 * stride : a0;
+    const float* a12 = M > 12 ? a0 + 12 * stride : a0;
+    for (int64_t k = t.run_length; k > 0; --k) {
+      V row[N];
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) row[v] = hn::LoadU(d, panel + v * lanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i) {
+        const float* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
+        const V a = hn::Set(d, i % 4 == 0   ? base[0]
+                               : i % 4 == 1 ? base[stride]
+                               : i % 4 == 2 ? base[2 * stride]
+                                            : base[stride3]);
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) sums[i][v] = hn::MulAdd(a, row[v], sums[i][v]);
+      }
+      ++a0;
+      panel += kVectors * lanes;
+      if (M > 4) ++a4;
+      if (M > 8) ++a8;
+      if (M > 12) ++a12;
+      asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12), "+r"(panel));  // keeps one pointer per four positions
+    }
+  }
+  const int64_t last = t.cols - (N - 1) * lanes;
+  const auto mask = hn::FirstN(d, static_cast<size_t>(last));
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+    float* to = t.target + i * t.target_stride;
+#pragma GCC unroll 4
+    for (int v = 0; v < N - 1; ++v) hn::StoreU(sums[i][v], d, to + v * lanes);
+    if (last == lanes) {
+      hn::StoreU(sums[i][N - 1], d, to + (N - 1) * lanes);
+    } else {
+      hn::BlendedStore(sums[i][N - 1], mask, d, to + (N - 1) * lanes);
+    }
+  }
+}
+
+using Fn = void (*)(const DirectTile&);
+template <int N>
+struct Tiles {
+  Fn fn[kRows];
+  template <int... I>
+  constexpr explicit Tiles(std::integer_sequence<int, I...>) : fn{tile<I + 1, N>...} {}
+};
+template <int N>
+constexpr Tiles<N> kTiles{std::make_integer_sequence<int, kRows>{}};
+
+void run(const DirectTile& t) {
+  const int lanes = static_cast<int>(hn::Lanes(D()));
+  const int vectors = (t.cols + lanes - 1) / lanes;
+#if HWY_MEM_OPS_MIGHT_FAULT
+  if (t.cols % lanes != 0) {  // masked stores touch the whole vector: go through a block that may be
+    float block[kRows * kVectors * hn::MaxLanes(D())];
+    DirectTile whole = t;
+    whole.target = block;
+    whole.target_stride = kVectors * lanes;
+    whole.cols = vectors * lanes;
+    run(whole);
+    for (int i = 0; i < t.rows; ++i)
+      for (int j = 0; j < t.cols; ++j) t.target[i * t.target_stride + j] = block[i * kVectors * lanes + j];
+    return;
+  }
+#endif
+  switch (vectors) {
+    case 1:
+      return kTiles<1>.fn[t.rows - 1](t);
+    case 2:
+      return kTiles<2>.fn[t.rows - 1](t);
+#if HWY_ARCH_ARM_A64
+    default:
+      return kTiles<3>.fn[t.rows - 1](t);
+#endif
+  }
+}
+
+DirectKernel describe() { return {kRows, kVectors * static_cast<int>(hn::Lanes(D())), run}; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace mica::cpu::convolution
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu::convolution {
+HWY_EXPORT(describe);
+const DirectKernel& direct_kernel() {
+  static const DirectKernel kernel = HWY_DYNAMIC_DISPATCH(describe)();
+  return kernel;
+}
+}  // namespace mica::cpu::convolution
+#endif

@@ -1,0 +1,29 @@
+// The register tiles of direct convolutions, chosen once per CPU.
+#pragma once
+
+#include <cstdint>
+
+namespace mica::cpu::convolution {
+
+// Sums for `rows` positions and `cols` filters. A position's factors lie in runs of `run_length` adjacent floats, at
+// the same offsets for every position; weights follow each other by vectors of the panel's width.
+struct DirectTile {
+  const float* source;  // of the first position
+  int64_t position_stride;
+  const int64_t* runs;  // offsets of the runs
+  int64_t run_count, run_length;
+  const float* panel;
+  const float* bias;  // as many as the panel is wide, or null
+  float* target;
+  int64_t target_stride;
+  int rows, cols;
+};
+
+struct DirectKernel {
+  int rows;   // most positions of a tile
+  int width;  // filters of a panel
+  void (*run)(const DirectTile&);
+};
+const DirectKernel& direct_kernel();
+
+}  // namespace mica::cpu::convolution
