@@ -17,6 +17,8 @@ namespace mica::cpu::HWY_NAMESPACE {
 template <class C>
 class MomentSums {
  public:
+  MomentSums() { clear(); }
+
   void add(const C* x, int64_t n) {
     const Doubles d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -57,11 +59,15 @@ class MomentSums {
     if (count_ == 0) return;
     total_.add(moments_from_sums(static_cast<double>(count_), shift_, sum_lanes(hn::Add(sum0_, sum1_)),
                                  sum_lanes(hn::Add(squares0_, squares1_))));
+    clear();
+  }
+
+  void clear() {
     sum0_ = sum1_ = squares0_ = squares1_ = hn::Zero(Doubles());
     count_ = 0;
   }
 
-  DoubleVector sum0_ = hn::Zero(Doubles()), sum1_ = sum0_, squares0_ = sum0_, squares1_ = sum0_;
+  DoubleVector sum0_, sum1_, squares0_, squares1_;
   double shift_ = 0;
   int64_t count_ = 0;
   Moments total_{0, 0, 0};
@@ -70,6 +76,8 @@ class MomentSums {
 // The sums of g and of g * (x - mean) over runs of a channel.
 class GradientSums {
  public:
+  GradientSums() { sum0_ = sum1_ = product0_ = product1_ = hn::Zero(Doubles()); }
+
   template <class C>
   void add(const C* g, const C* x, int64_t n, double mean) {
     const Doubles d;
@@ -94,7 +102,7 @@ class GradientSums {
   double product() const { return sum_lanes(hn::Add(product0_, product1_)); }
 
  private:
-  DoubleVector sum0_ = hn::Zero(Doubles()), sum1_ = sum0_, product0_ = sum0_, product1_ = sum0_;
+  DoubleVector sum0_, sum1_, product0_, product1_;
 };
 
 // out = x * scale + shift
