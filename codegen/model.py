@@ -422,7 +422,7 @@ def check_unique(ops: list[Op]) -> None:
     owners: dict[str, str] = {}
     for op in ops:
         for schema in op.schemas if op.kind != "declared" else ():  # declared: another Python name of one that is there
-            owner = owners.setdefault(schema.text, op.family)
+            owner = owners.setdefault(schema.text, op.family) if op.kind != "declared" else op.family
             if owner != op.family:
                 raise TableError(f"{schema.text!r} is in both {owner}.toml and {op.family}.toml")
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -29,7 +30,8 @@ struct Event {
   int64_t bytes = 0;
   std::vector<DimVector> shapes;  // of the tensors among the inputs
   std::vector<DType> dtypes;
-  DimVector result;  // the shape of the first result
+  std::vector<std::optional<DimVector>> results;  // shapes; none for a result that was not asked for
+  int64_t sequence = -1;  // of the node that an operation made or that ran: what links a backward to its forward
   std::string stack;
 };
 
@@ -39,15 +41,16 @@ void start(const Options& options);
 std::vector<Event> stop();
 bool recording();
 
-void begin(std::string name, Kind kind);
+void begin(std::string name, Kind kind, int64_t sequence = -1);
 void end();
 
 // An event for a scope; nothing while nobody records.
 class Range {
  public:
-  explicit Range(const char* name, Kind kind = Kind::Range) : open_(thread_modes & mode_bit::kProfile) {
+  explicit Range(const char* name, Kind kind = Kind::Range, uint64_t sequence = UINT64_MAX)
+      : open_(thread_modes & mode_bit::kProfile) {
     if (open_) [[unlikely]]
-      begin(name, kind);
+      begin(name, kind, static_cast<int64_t>(sequence));
   }
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
@@ -87,15 +90,15 @@ class Scope {
     if constexpr (std::is_same_v<Plain, Tensor>)
       note_result(result);
     else if constexpr (is_tensors<Plain>::value)
-      note_result(std::get<0>(result));
+      std::apply([](const auto&... tensors) { (note_result(tensors), ...); }, result);
     return static_cast<R&&>(result);
   }
 
  private:
   template <class T>
   struct is_tensors : std::false_type {};
-  template <class... Rest>
-  struct is_tensors<std::tuple<Tensor, Rest...>> : std::true_type {};
+  template <class... Ts>
+  struct is_tensors<std::tuple<Ts...>> : std::bool_constant<(std::is_same_v<Ts, Tensor> && ...)> {};
 
   bool enter();
   static void note(const Tensor& input);

@@ -103,18 +103,28 @@ static PyObject* dtypes_tuple(const std::vector<DType>& dtypes) {
   return tuple.release();
 }
 
-// (name, kind, parent, thread, start_ns, end_ns, bytes, shapes, dtypes, result shape, stack) of every event.
+static PyObject* results_tuple(const std::vector<std::optional<DimVector>>& shapes) {
+  Owned tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(shapes.size()))));
+  for (size_t i = 0; i < shapes.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
+                     shapes[i] ? checked(size_object(*shapes[i])) : Py_NewRef(Py_None));
+  return tuple.release();
+}
+
+// (name, kind, parent, thread, start_ns, end_ns, bytes, shapes, dtypes, shapes of results, stack, sequence) of each
+// event
 static PyObject* profiler_stop(PyObject*, PyObject*) try {
   const std::vector<profiler::Event> events = profiler::stop();
   static constexpr const char* kKinds[] = {"operation", "node", "range"};
   Owned list(checked(PyList_New(static_cast<Py_ssize_t>(events.size()))));
   for (size_t i = 0; i < events.size(); ++i) {
     const profiler::Event& e = events[i];
-    Owned shapes(shapes_tuple(e.shapes)), dtypes(dtypes_tuple(e.dtypes)), result(checked(size_object(e.result)));
-    PyObject* row = checked(Py_BuildValue("(ssiKLLLOOOs)", e.name.c_str(), kKinds[static_cast<int>(e.kind)], e.parent,
-                                          static_cast<unsigned long long>(e.thread), static_cast<long long>(e.start_ns),
-                                          static_cast<long long>(e.end_ns), static_cast<long long>(e.bytes),
-                                          shapes.get(), dtypes.get(), result.get(), e.stack.c_str()));
+    Owned shapes(shapes_tuple(e.shapes)), dtypes(dtypes_tuple(e.dtypes)), results(results_tuple(e.results));
+    PyObject* row =
+        checked(Py_BuildValue("(ssiKLLLOOOsL)", e.name.c_str(), kKinds[static_cast<int>(e.kind)], e.parent,
+                              static_cast<unsigned long long>(e.thread), static_cast<long long>(e.start_ns),
+                              static_cast<long long>(e.end_ns), static_cast<long long>(e.bytes), shapes.get(),
+                              dtypes.get(), results.get(), e.stack.c_str(), static_cast<long long>(e.sequence)));
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), row);
   }
   return list.release();

@@ -209,7 +209,7 @@ void GraphTask::evaluate(Slot& slot) {
   if (any || fn.runs_without_gradients) {
     evaluating_ = &fn;
     {
-      const profiler::Range range(fn.name(), profiler::Kind::Node);
+      const profiler::Range range(fn.name(), profiler::Kind::Node, fn.sequence);
       call(fn);
     }
     evaluating_ = nullptr;

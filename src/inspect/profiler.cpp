@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include "mica/allocator.h"
+#include "mica/autograd.h"
 #include "mica/error.h"
 #include "mica/grad_mode.h"
 
@@ -50,11 +51,12 @@ std::vector<Event> stop() {
 
 bool recording() { return current != nullptr; }
 
-void begin(std::string name, Kind kind) {
+void begin(std::string name, Kind kind, int64_t sequence) {
   if (!current) return;
   Event& e = current->events.emplace_back();
   e.name = std::move(name);
   e.kind = kind;
+  e.sequence = sequence;
   e.parent = std::exchange(current->innermost, static_cast<int32_t>(current->events.size()) - 1);
   e.thread = static_cast<uint64_t>(syscall(SYS_gettid));
   if (current->options.stacks && describe_stack && kind != Kind::Node) e.stack = describe_stack();
@@ -88,8 +90,13 @@ void Scope::note(TensorList inputs) {
   for (const Tensor& t : inputs) note(t);
 }
 void Scope::note_result(const Tensor& result) {
-  if (!current || !current->options.shapes || !result.defined() || current->innermost < 0) return;
-  current->events[static_cast<size_t>(current->innermost)].result = DimVector(result.sizes());
+  if (!current || current->innermost < 0) return;
+  Event& e = current->events[static_cast<size_t>(current->innermost)];
+  if (result.defined())
+    if (const Node* node = result.grad_fn()) e.sequence = static_cast<int64_t>(node->sequence);
+  if (!current->options.shapes) return;
+  e.results.emplace_back();
+  if (result.defined()) e.results.back() = DimVector(result.sizes());
 }
 
 }  // namespace mica::profiler

@@ -1,0 +1,360 @@
+"""What a profiler shows: events, their averages, tables and traces."""
+
+import json
+import os
+from collections import defaultdict, namedtuple
+
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
+
+
+class Interval:
+    """A span of time in microseconds."""
+
+    def __init__(self, start, end):
+        self.start = start
+        self.end = end
+
+    def elapsed_us(self):
+        return self.end - self.start
+
+
+def _format_time(microseconds):
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.3f}s"
+    if microseconds >= 1e3:
+        return f"{microseconds / 1e3:.3f}ms"
+    return f"{microseconds:.3f}us"
+
+
+def _format_memory(nbytes):
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if abs(nbytes) >= size:
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{nbytes} B"
+
+
+def _format_share(part, whole):
+    return f"{100 * part / whole:.2f}%" if whole else "NaN"
+
+
+class _Times:
+    """What single events and averages show alike. There is no device here but the CPU."""
+
+    use_device = None
+    device_time = device_time_total = self_device_time_total = 0
+    cuda_time = cuda_time_total = self_cuda_time_total = 0
+    device_memory_usage = self_device_memory_usage = 0
+    is_async = is_remote = is_legacy = False
+
+    @property
+    def cpu_time(self):
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def cpu_time_str(self):
+        return _format_time(self.cpu_time)
+
+    @property
+    def cpu_time_total_str(self):
+        return _format_time(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self):
+        return _format_time(self.self_cpu_time_total)
+
+
+class FunctionEvent(_Times):
+    """One operation, backward node or named range that ran. Times are in microseconds, memory in bytes."""
+
+    count = 1
+
+    def __init__(self, number, row, origin_ns):
+        name, self.kind, _, self.thread, start, end, self.cpu_memory_usage, shapes, dtypes, results, stack, sequence = (
+            row
+        )
+        self.id = number
+        self.name = self.key = self.trace_name = name
+        self.time_range = Interval((start - origin_ns) / 1000, (end - origin_ns) / 1000)
+        self.input_shapes = [list(shape) for shape in shapes]
+        self.input_dtypes = list(dtypes)
+        self.result_shapes = [None if shape is None else list(shape) for shape in results]
+        self.sequence_nr = sequence
+        self.stack = _frames(stack)
+        self.is_user_annotation = self.kind == "range"
+        self.cpu_parent = None
+        self.cpu_children = []
+
+    @property
+    def cpu_time_total(self):
+        return self.time_range.elapsed_us()
+
+    @property
+    def self_cpu_time_total(self):
+        return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
+
+    @property
+    def self_cpu_memory_usage(self):
+        return self.cpu_memory_usage - sum(child.cpu_memory_usage for child in self.cpu_children)
+
+    @property
+    def flops(self):
+        from mica.utils.flop_counter import flops_of_event
+
+        return flops_of_event(self)
+
+    def __repr__(self):
+        return (
+            f"<FunctionEvent id={self.id} name={self.name} cpu_time={self.cpu_time_str} "
+            f"cpu_start={self.time_range.start:.3f}us cpu_end={self.time_range.end:.3f}us thread={self.thread} "
+            f"input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage}>"
+        )
+
+
+def _frames(text):
+    """The stack as torch gives it: innermost first, one line a frame."""
+    lines = text.splitlines()
+    frames = []
+    for line in reversed(lines):
+        parts = line.strip().split(", ")
+        if line.startswith("  File ") and len(parts) == 3:
+            path = parts[0].removeprefix("File ").strip('"')
+            frames.append(f"{path}({parts[1].removeprefix('line ')}): {parts[2].removeprefix('in ')}")
+    return [frame for frame in frames if not _is_own(frame)]
+
+
+def _is_own(frame):
+    return os.path.dirname(os.path.dirname(__file__)) in frame and "/autograd/profiler" in frame
+
+
+class FunctionEventAvg(_Times):
+    """All events of one key, added up."""
+
+    def __init__(self):
+        self.key = None
+        self.count = 0
+        self.cpu_time_total = self.self_cpu_time_total = 0
+        self.cpu_memory_usage = self.self_cpu_memory_usage = 0
+        self.input_shapes = None
+        self.stack = []
+        self.flops = 0
+        self.is_user_annotation = False
+
+    def add(self, other):
+        """Count an event or another average of the same key."""
+        if self.key is None:
+            self.key = other.key
+            self.input_shapes = other.input_shapes
+            self.stack = other.stack
+            self.is_user_annotation = other.is_user_annotation
+        self.count += other.count
+        self.cpu_time_total += other.cpu_time_total
+        self.self_cpu_time_total += other.self_cpu_time_total
+        self.cpu_memory_usage += other.cpu_memory_usage
+        self.self_cpu_memory_usage += other.self_cpu_memory_usage
+        self.flops += other.flops or 0
+        return self
+
+    __iadd__ = add
+
+    def __repr__(self):
+        return (
+            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} "
+            f"cpu_time={self.cpu_time_str} input_shapes={self.input_shapes or ''} "
+            f"cpu_memory_usage={self.cpu_memory_usage}>"
+        )
+
+
+_Column = namedtuple("_Column", "title width text")
+
+
+class EventList(list):
+    """Events or their averages."""
+
+    def __init__(self, events=(), profile_memory=False, with_flops=False, with_shapes=False, with_stack=False):
+        super().__init__(events)
+        self._profile_memory = profile_memory
+        self._with_flops = with_flops
+        self._with_shapes = with_shapes
+        self._with_stack = with_stack
+
+    def _like(self, events, **changes):
+        options = {
+            "profile_memory": self._profile_memory,
+            "with_flops": self._with_flops,
+            "with_shapes": False,
+            "with_stack": False,
+        }
+        return EventList(events, **(options | changes))
+
+    @property
+    def self_cpu_time_total(self):
+        return sum(event.self_cpu_time_total for event in self)
+
+    def key_averages(self, group_by_input_shapes=False, group_by_stack_n=0, group_by_overload_name=False):
+        """The events of each name added up; also told apart by shapes or by the innermost frames of the stack."""
+        averages = defaultdict(FunctionEventAvg)
+        for event in self:
+            key = [event.key]
+            if group_by_input_shapes:
+                key.append(str(event.input_shapes))
+            if group_by_stack_n > 0:
+                key += event.stack[:group_by_stack_n]
+            averages[tuple(key)].add(event)
+        for average in averages.values():
+            average.stack = average.stack[:group_by_stack_n]
+            if not group_by_input_shapes:
+                average.input_shapes = ""
+        return self._like(averages.values(), with_shapes=group_by_input_shapes, with_stack=group_by_stack_n > 0)
+
+    def total_average(self):
+        """All events added up."""
+        total = FunctionEventAvg()
+        for event in self:
+            total.add(event)
+            total.key = None
+        total.key = "Total"
+        return total
+
+    # ---- tables
+    def _columns(self, names, stacks, shapes_width, share_of):
+        numbers = [
+            _Column("Self CPU %", 12, lambda e: _format_share(e.self_cpu_time_total, share_of)),
+            _Column("Self CPU", 12, lambda e: e.self_cpu_time_total_str),
+            _Column("CPU total %", 12, lambda e: _format_share(e.cpu_time_total, share_of)),
+            _Column("CPU total", 12, lambda e: e.cpu_time_total_str),
+            _Column("CPU time avg", 12, lambda e: e.cpu_time_str),
+        ]
+        if self._profile_memory:
+            numbers += [
+                _Column("CPU Mem", 12, lambda e: _format_memory(e.cpu_memory_usage)),
+                _Column("Self CPU Mem", 12, lambda e: _format_memory(e.self_cpu_memory_usage)),
+            ]
+        columns = [_Column("Name", max(map(len, names), default=4), None), *numbers]
+        columns.append(_Column("# of Calls", 12, lambda e: str(e.count)))
+        if self._with_shapes:
+            columns.append(_Column("Input Shapes", shapes_width, lambda e: str(e.input_shapes)[:shapes_width]))
+        if self._with_stack and stacks:
+            width = max(map(len, stacks))
+            columns.append(_Column("Source Location", width, lambda e: e.stack[0] if e.stack else ""))
+        if self._with_flops:
+            columns.append(_Column("Total MFLOPs", 12, lambda e: f"{e.flops / 1e6:.3f}" if e.flops else "--"))
+        return columns
+
+    def table(
+        self,
+        sort_by=None,
+        row_limit=100,
+        max_src_column_width=75,
+        max_name_column_width=55,
+        max_shapes_column_width=80,
+        header=None,
+        top_level_events_only=False,
+        time_unit=None,
+    ):
+        """The events as text, sorted by one of their figures, the largest first."""
+        rows = [e for e in self if not top_level_events_only or getattr(e, "cpu_parent", None) is None]
+        if sort_by is not None:
+            figure = sort_by.replace("cuda", "device")
+            if rows and not hasattr(rows[0], figure):
+                raise AttributeError(
+                    f"cannot sort by {sort_by!r}: the figures are cpu_time, cpu_time_total, self_cpu_time_total, "
+                    "cpu_memory_usage, self_cpu_memory_usage, count and flops"
+                )
+            rows.sort(key=lambda e: getattr(e, figure), reverse=True)
+        if row_limit >= 0:
+            rows = rows[:row_limit]
+        total = self.self_cpu_time_total
+
+        def shortened(text, width):
+            return text if width is None or len(text) <= width else text[: width - 3] + "..."
+
+        names = [shortened(e.key, max_name_column_width) for e in rows]
+        stacks = [shortened(frame, max_src_column_width) for e in rows for frame in e.stack[:1]]
+        shapes = max((len(str(e.input_shapes)) for e in rows), default=12)
+        columns = self._columns(names, stacks, min(max(shapes, 12), max_shapes_column_width or shapes), total)
+        line = "  ".join("-" * column.width for column in columns) + "  "
+        out = [line, "  ".join(f"{column.title:>{column.width}}" for column in columns) + "  ", line]
+        if header is not None:
+            out.insert(0, "=" * len(line))
+            out.insert(1, header)
+        for event, name in zip(rows, names, strict=True):
+            cells = [f"{name:>{columns[0].width}}", *(f"{c.text(event):>{c.width}}" for c in columns[1:])]
+            out.append("  ".join(cells) + "  ")
+            for frame in event.stack[1:] if self._with_stack else []:
+                place = next(i for i, c in enumerate(columns) if c.title == "Source Location")
+                out.append(" " * sum(c.width + 2 for c in columns[:place]) + shortened(frame, max_src_column_width))
+        out += [line, f"Self CPU time total: {_format_time(total)}", ""]
+        return "\n".join(out)
+
+    def __str__(self):
+        return self.table()
+
+    # ---- files
+    def export_chrome_trace(self, path):
+        """Write the events for chrome://tracing and Perfetto; they read gzipped files too, by the ending .gz."""
+        process = os.getpid()
+        trace = [{"ph": "M", "name": "process_name", "pid": process, "tid": 0, "ts": 0, "args": {"name": "python"}}]
+        category = {"operation": "cpu_op", "node": "cpu_op", "range": "user_annotation"}
+        for event in self:
+            arguments = {"External id": event.id}
+            if event.sequence_nr >= 0:
+                arguments["Sequence number"] = event.sequence_nr
+            if event.input_shapes:
+                arguments["Input Dims"] = event.input_shapes
+                arguments["Input type"] = [str(dtype) for dtype in event.input_dtypes]
+            if self._profile_memory:
+                arguments["Bytes"] = event.cpu_memory_usage
+            if event.stack:
+                arguments["Call stack"] = ";".join(reversed(event.stack))
+            trace.append(
+                {
+                    "ph": "X",
+                    "cat": category[event.kind],
+                    "name": event.name,
+                    "pid": process,
+                    "tid": event.thread,
+                    "ts": event.time_range.start,
+                    "dur": event.cpu_time_total,
+                    "args": arguments,
+                }
+            )
+        trace += self._forward_to_backward(process)
+        text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace})
+        if str(path).endswith(".gz"):
+            import gzip
+
+            with gzip.open(path, "wt") as file:
+                file.write(text)
+        else:
+            with open(path, "w") as file:
+                file.write(text)
+
+    def _forward_to_backward(self, process):
+        """Arrows from an operation to the node that differentiated it."""
+        forward = {e.sequence_nr: e for e in self if e.kind == "operation" and e.sequence_nr >= 0}
+        for node in (e for e in self if e.kind == "node" and e.sequence_nr in forward):
+            source = forward[node.sequence_nr]
+            flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": node.id, "pid": process}
+            yield flow | {"ph": "s", "tid": source.thread, "ts": source.time_range.start}
+            yield flow | {"ph": "f", "bp": "e", "tid": node.thread, "ts": node.time_range.start}
+
+    def export_stacks(self, path, metric="self_cpu_time_total"):
+        """Write stacks with their time, as flame graph tools read them."""
+        if metric not in ("self_cpu_time_total", "cpu_time_total"):
+            raise ValueError("metric should be one of: self_cpu_time_total, cpu_time_total")
+        with open(path, "w") as file:
+            for event in self:
+                if event.stack:
+                    frames = ";".join(frame.replace(" ", "_") for frame in reversed(event.stack))
+                    file.write(f"{frames} {int(getattr(event, metric))}\n")
+
+
+def events_from(rows, **options):
+    """An EventList of what the engine recorded, each event linked with the one that it ran in."""
+    origin = rows[0][4] if rows else 0
+    events = [FunctionEvent(number, row, origin) for number, row in enumerate(rows)]
+    for event, row in zip(events, rows, strict=True):
+        if row[2] >= 0:
+            event.cpu_parent = events[row[2]]
+            event.cpu_parent.cpu_children.append(event)
+    return EventList(events, **options)

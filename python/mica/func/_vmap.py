@@ -1,0 +1,134 @@
+"""vmap: a function of one example, mapped over a batch.
+
+The function runs once for each example, on views of the inputs, and the results are stacked: what it computes and
+differentiates is what torch's vmap does, and functions that torch cannot batch (with .item(), with branches on values)
+work too. It saves writing the loop, not running it.
+"""
+
+import functools
+
+from mica import _C
+from mica.utils._pytree import broadcast_to_spec, tree_flatten, tree_unflatten
+
+__all__ = ["vmap"]
+
+
+def _name(func):
+    return getattr(func, "__name__", repr(func))
+
+
+def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """A function that applies `func` to every example of its inputs along `in_dims` and stacks the results."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    if chunk_size is not None and not chunk_size > 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func)
+    def mapped(*args, **kwargs):
+        leaves, dims, spec, size = _inputs(func, in_dims, args)
+        return _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness)
+
+    return mapped
+
+
+def _inputs(func, in_dims, args):
+    """The leaves of the arguments, the dimension that each is mapped over, and the number of examples."""
+    call = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+    if not isinstance(in_dims, (int, tuple)):
+        raise ValueError(
+            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, "
+            f"got: {type(in_dims)}."
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap "
+            "over a function with no inputs. The latter is unsupported."
+        )
+    leaves, spec = tree_flatten(args)
+    dims = broadcast_to_spec(in_dims, spec)
+    if dims is None:
+        raise ValueError(
+            f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{tree_flatten(in_dims)[1]} but inputs has structure {spec}."
+        )
+    for leaf, dim in zip(leaves, dims, strict=True):
+        _check_dim(call, leaf, dim)
+    sizes = [leaf.size(dim) for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
+    if not sizes:
+        raise ValueError(f"{call}: at least one input must be mapped: every in_dim is None")
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    return leaves, dims, spec, sizes[0]
+
+
+def _check_dim(call, leaf, dim):
+    if dim is None:
+        return
+    if not isinstance(dim, int):
+        raise ValueError(
+            f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
+        )
+    if not isinstance(leaf, _C.Tensor):
+        raise ValueError(
+            f"{call}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over "
+            "non-Tensor arguments, please use None as the respective in_dim"
+        )
+    if not -leaf.dim() <= dim < leaf.dim():
+        raise ValueError(
+            f"{call}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()} so "
+            f"expected in_dim to satisfy -{leaf.dim()} <= in_dim < {leaf.dim()}."
+        )
+
+
+def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
+    import mica
+
+    def example(i):
+        if size:
+            chosen = [x if d is None else x.select(d, i) for x, d in zip(leaves, dims, strict=True)]
+        else:  # nobody to run on: zeros in the shape of an example tell the shape of the results
+            chosen = [
+                x if d is None else x.new_zeros(x.shape[: d % x.dim()] + x.shape[d % x.dim() + 1 :])
+                for x, d in zip(leaves, dims, strict=True)
+            ]
+        return func(*tree_unflatten(chosen, spec), **kwargs)
+
+    before = mica.get_rng_state() if randomness != "different" else None
+    results = []
+    for i in range(max(size, 1)):
+        if randomness == "same" and i:
+            mica.set_rng_state(before)
+        results.append(tree_flatten(example(i)))
+    if randomness == "error" and not mica.equal(before, mica.get_rng_state()):
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+            "randomness flags on vmap or perform the randomness operation out of vmap"
+        )
+    out_spec = results[0][1]
+    out = broadcast_to_spec(out_dims, out_spec)
+    if out is None:
+        raise ValueError(
+            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
+            f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {out_spec}."
+        )
+    columns = zip(*(flat for flat, _ in results), strict=True)
+    stacked = [_stack(func, column, dim, size) for column, dim in zip(columns, out, strict=True)]
+    return tree_unflatten(stacked, out_spec)
+
+
+def _stack(func, column, dim, size):
+    import mica
+
+    if dim is None:
+        return column[0]
+    for value in column:
+        if not isinstance(value, _C.Tensor):
+            raise ValueError(
+                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(value)}. Did you "
+                "mean to set out_dims= to None for output?"
+            )
+    return mica.stack(column, dim) if size else mica.stack(column, dim).narrow(dim, 0, 0)

@@ -1,0 +1,195 @@
+"""Where a program's time and memory go: tables by operation, traces for a browser, schedules for long runs."""
+
+import os
+import socket
+import time
+from enum import Enum
+
+from mica.autograd.profiler import profile as _recording
+from mica.autograd.profiler import record_function
+
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+
+
+class ProfilerActivity(Enum):
+    """What can be recorded."""
+
+    CPU = 0
+    XPU = 1
+    CUDA = 2
+
+
+class ProfilerAction(Enum):
+    """What a profiler does during a step."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def supported_activities():
+    """Activities that are recorded here."""
+    return {ProfilerActivity.CPU}
+
+
+def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
+    """Which steps are recorded: skip some, then in cycles wait, warm up, and record `active` steps."""
+    if active <= 0 or min(wait, warmup, repeat, skip_first) < 0:
+        raise AssertionError("Invalid profiler schedule arguments")
+    cycle = wait + warmup + active
+
+    def action(step):
+        if step < 0:
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
+        if step < skip_first:
+            return ProfilerAction.NONE
+        step -= skip_first
+        if skip_first_wait:
+            step += wait
+        if repeat > 0 and step // cycle >= repeat:
+            return ProfilerAction.NONE
+        place = step % cycle
+        if place < wait:
+            return ProfilerAction.NONE
+        if place < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if place < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+
+    return action
+
+
+def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
+    """A handler for on_trace_ready that writes each trace into a folder, by worker and time."""
+
+    def write(profiler):
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        profiler.export_chrome_trace(os.path.join(dir_name, name))
+
+    return write
+
+
+class profile:
+    """Records what runs in a `with` block, or between start() and stop(); with a schedule, only some steps of it."""
+
+    def __init__(
+        self,
+        *,
+        activities=None,
+        schedule=None,
+        on_trace_ready=None,
+        record_shapes=False,
+        profile_memory=False,
+        with_stack=False,
+        with_flops=False,
+        with_modules=False,
+        experimental_config=None,
+        execution_trace_observer=None,
+        acc_events=False,
+        use_cuda=None,
+        custom_trace_id_callback=None,
+        post_processing_timeout_s=None,
+    ):
+        self.activities = set(activities) if activities else supported_activities()
+        if not self.activities:
+            raise AssertionError("No valid profiler activities found")
+        self.schedule = schedule if schedule is not None else (lambda step: ProfilerAction.RECORD)
+        self.record_steps = schedule is not None
+        self.on_trace_ready = on_trace_ready
+        self.record_shapes = record_shapes
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_flops = with_flops
+        self.with_modules = with_modules
+        self.step_num = 0
+        self.current_action = self.schedule(0)
+        self.profiler = None  # the recording that runs, or the last one
+        self._running = False
+        self._step = None
+
+    # ---- life
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.stop()
+
+    def start(self):
+        """Begin with step 0."""
+        self._change(ProfilerAction.NONE, self.current_action)
+        self._open_step()
+
+    def stop(self):
+        """End; hands over what was recorded last, if anything."""
+        self._close_step()
+        self._change(self.current_action, None)
+
+    def step(self):
+        """Tell that the next step of the program begins."""
+        self._close_step()
+        before = self.current_action
+        self.step_num += 1
+        self.current_action = self.schedule(self.step_num)
+        self._change(before, self.current_action)
+        self._open_step()
+
+    def _open_step(self):
+        if self.record_steps and self._running:
+            self._step = record_function(f"ProfilerStep#{self.step_num}")
+            self._step.__enter__()
+
+    def _close_step(self):
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+
+    def _change(self, before, after):
+        """Start or end the recording as the schedule goes from one action to another; None is the end of all."""
+        records = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        if self._running and (after not in records or before is ProfilerAction.RECORD_AND_SAVE):
+            self.profiler.__exit__(None, None, None)
+            self._running = False
+            if self.on_trace_ready is not None:
+                self.on_trace_ready(self)
+        if after in records and not self._running:
+            self.profiler = _recording(
+                record_shapes=self.record_shapes,
+                profile_memory=self.profile_memory,
+                with_stack=self.with_stack,
+                with_flops=self.with_flops,
+            )
+            self.profiler.__enter__()
+            self._running = True
+
+    # ---- results
+    def _finished(self):
+        if self.profiler is None or self.profiler.function_events is None:
+            raise AssertionError("Profiler must be initialized before exporting: nothing has been recorded yet")
+        return self.profiler
+
+    def events(self):
+        """Every event, in the order in which they began."""
+        return self._finished().function_events
+
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False):
+        """The events of each name added up."""
+        return self._finished().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+
+    def export_chrome_trace(self, path):
+        """Write the events for chrome://tracing and Perfetto."""
+        self._finished().export_chrome_trace(path)
+
+    def export_stacks(self, path, metric="self_cpu_time_total"):
+        """Write stacks with their time, as flame graph tools read them."""
+        self._finished().export_stacks(path, metric)

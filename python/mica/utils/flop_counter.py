@@ -1,0 +1,211 @@
+"""How many floating-point operations a program runs, by module and by operation.
+
+Products, convolutions and attention are counted, a multiplication and an addition as two; the rest is left out, as in torch.
+"""
+
+from collections import defaultdict
+from math import prod
+
+from mica import _C
+
+__all__ = ["FlopCounterMode", "register_flop_formula"]
+
+flop_registry = {}  # "aten::mm" -> formula(input shapes, result shapes)
+
+
+def register_flop_formula(targets):
+    """Decorate formula(inputs, results), lists of shapes, which counts the operations of these names: "mm", "conv2d"."""
+
+    def register(formula):
+        for name in [targets] if isinstance(targets, str) else targets:
+            flop_registry[f"aten::{name.removeprefix('aten::')}"] = formula
+        return formula
+
+    return register
+
+
+@register_flop_formula(["mm", "bmm", "matmul", "linear"])
+def _product(inputs, results):
+    return 2 * prod(results[0]) * inputs[0][-1]
+
+
+@register_flop_formula(["addmm", "baddbmm"])
+def _added_product(inputs, results):
+    return 2 * prod(results[0]) * inputs[1][-1]
+
+
+def _convolution_flops(points, weight):
+    """Every point meets the whole filter; `points` is the shape that has as many points as filter positions."""
+    return 2 * points[0] * prod(points[2:]) * prod(weight)
+
+
+def _batched(shape, weight):
+    return shape if len(shape) == len(weight) else [1, *shape]
+
+
+@register_flop_formula(["conv1d", "conv2d", "conv3d", "convolution"])
+def _convolution(inputs, results):
+    return _convolution_flops(_batched(results[0], inputs[1]), inputs[1])
+
+
+@register_flop_formula(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
+def _transposed_convolution(inputs, results):
+    return _convolution_flops(_batched(inputs[0], inputs[1]), inputs[1])
+
+
+@register_flop_formula("convolution_backward")
+def _convolution_backward(inputs, results):
+    grad, image, weight = inputs[:3]
+    transposed = grad[1] != weight[0] or image[1] == weight[0] != grad[1]
+    points = image if transposed else grad
+    flops = 0
+    if results and results[0] is not None:
+        flops += _convolution_flops(points, weight)
+    if len(results) > 1 and results[1] is not None:
+        flops += 2 * points[0] * prod(points[2:]) * grad[1] * image[1] * prod(weight[2:])
+    return flops
+
+
+@register_flop_formula("scaled_dot_product_attention")
+def _attention(inputs, results):
+    query, key, value = inputs[:3]
+    rows = prod(query[:-1])
+    return 2 * rows * key[-2] * (query[-1] + value[-1])
+
+
+@register_flop_formula("_scaled_dot_product_attention_backward")
+def _attention_backward(inputs, results):
+    _, query, key, value = inputs[:4]
+    rows = prod(query[:-1]) * key[-2]
+    # The scores again, then the gradients of scores, query and key, and that of the value.
+    return 2 * rows * (3 * query[-1] + 2 * value[-1])
+
+
+def flops_of_event(event):
+    """What an event counts for: 0 unless there is a formula for it and its shapes were recorded."""
+    formula = flop_registry.get(event.name)
+    if formula is None or not event.input_shapes or not event.result_shapes:
+        return 0
+    return int(formula(event.input_shapes, event.result_shapes))
+
+
+def _is_counted(event):
+    """An operation made of others that are counted is not counted itself."""
+    return event.name in flop_registry and not any(_has_counted(child) for child in event.cpu_children)
+
+
+def _has_counted(event):
+    return event.name in flop_registry or any(_has_counted(child) for child in event.cpu_children)
+
+
+_MODULE = "module: "
+
+
+class FlopCounterMode:
+    """Counts the floating-point operations of a `with` block, and prints a table of them when it ends.
+
+    Backward passes are counted with the modules whose forward they differentiate.
+    """
+
+    def __init__(self, mods=None, depth=2, display=True, custom_mapping=None):
+        self.depth = depth
+        self.display = display
+        self.custom_mapping = custom_mapping or {}
+        self.flop_counts = defaultdict(lambda: defaultdict(int))
+        self._names = {}
+        self._hooks = []
+        self._modules_of_node = {}
+
+    # ---- counting
+    def __enter__(self):
+        from mica.nn.modules import module
+
+        self.flop_counts.clear()
+        for name, formula in self.custom_mapping.items():
+            register_flop_formula(name)(formula)
+        self._hooks = [
+            module.register_module_forward_pre_hook(self._enter_module),
+            module.register_module_forward_hook(self._leave_module, always_call=True),
+        ]
+        _C._profiler_start(shapes=True)
+        return self
+
+    def __exit__(self, *exception):
+        self._collect()
+        for hook in self._hooks:
+            hook.remove()
+        self._names.clear()
+        self._modules_of_node.clear()
+        if self.display:
+            print(self.get_table(self.depth))
+        return False
+
+    def _enter_module(self, module, inputs):
+        if module not in self._names:
+            root = type(module).__name__
+            for name, part in module.named_modules():
+                self._names.setdefault(part, f"{root}.{name}" if name else root)
+        _C._profiler_begin(_MODULE + self._names[module])
+
+    def _leave_module(self, module, inputs, output):
+        _C._profiler_end()
+
+    def _collect(self):
+        from mica.autograd.profiler_util import events_from
+
+        for event in events_from(_C._profiler_stop()):
+            self._place(event)
+            if _is_counted(event):
+                flops = flops_of_event(event)
+                name = event.name.replace("::", ".")
+                for module in ("Global", *event.modules):
+                    self.flop_counts[module][name] += flops
+
+    def _place(self, event):
+        """Notes the modules that an event ran for: those around it, or around the forward of the node that ran it."""
+        parent = event.cpu_parent
+        modules = () if parent is None else parent.modules
+        if event.name.startswith(_MODULE):
+            name = event.name.removeprefix(_MODULE)
+            modules = modules if name in modules else (*modules, name)
+        elif event.kind == "node":
+            modules = self._modules_of_node.get(event.sequence_nr, modules)
+        elif event.sequence_nr >= 0:
+            self._modules_of_node[event.sequence_nr] = modules
+        event.modules = modules
+
+    # ---- results
+    def get_total_flops(self):
+        """The operations of the whole block."""
+        return sum(self.flop_counts["Global"].values())
+
+    def get_flop_counts(self):
+        """Module -> operation -> count; "Global" stands for all."""
+        return {module: dict(counts) for module, counts in self.flop_counts.items()}
+
+    def get_table(self, depth=None):
+        """The counts as text, modules down to a depth."""
+        depth = depth or self.depth or 1 << 30
+        total = self.get_total_flops()
+        suffixes = ["", "K", "M", "B", "T"]
+        power = min(len(suffixes) - 1, (len(str(total)) - 1) // 3)
+
+        def rows(module, indent):
+            counts = self.flop_counts[module]
+            yield " " * indent + module, sum(counts.values())
+            for name, flops in counts.items():
+                yield f"{' ' * indent} - {name}", flops
+
+        modules = sorted(m for m in self.flop_counts if m != "Global" and m.count(".") < depth)
+        covered = any(sum(self.flop_counts[m].values()) >= total for m in modules)
+        table = [] if covered else list(rows("Global", 0))
+        for module in modules:
+            table += rows(module, module.count(".") + (0 if covered else 1))
+        lines = [("Module", "FLOP", "% Total")]
+        for name, flops in table:
+            number = f"{flops / 1000**power:.3f}{suffixes[power]}" if power else str(flops)
+            lines.append((name, number, f"{flops / total:.2%}" if total else "0%"))
+        widths = [max(len(line[i]) for line in lines) for i in range(3)]
+        texts = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
+        texts.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(texts)
