@@ -8,6 +8,13 @@ globals().update({name: value for name, value in vars(_C._nn_functional).items()
 _SHARED = (
     "bilinear",
     "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_tbc",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_similarity",
     "pairwise_distance",
     "pdist",
