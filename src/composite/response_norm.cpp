@@ -1,0 +1,53 @@
+// Normalisation across neighbouring channels as torch's CrossMapLRN2d counts it: its window grows at the front and
+// drops elements at the back one channel late, so that the first channel's square stays in every sum.
+#include "autograd/formulas.h"
+#include "autograd/formulas_pooling.h"
+#include "mica/generated/layers/rearrange_implementations.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+namespace {
+
+// sums[:, c] = the sum of x[:, j] over the channels j for which `inside(c, j)` holds.
+template <class F>
+Tensor sum_of_channels(const Tensor& x, const F& inside) {
+  const int64_t channels = x.size(1);
+  const Tensor band = mica::zeros({channels, channels}, TensorOptions(DType::Float64));
+  double* at = band.data_ptr<double>();
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t j = 0; j < channels; ++j) at[c * channels + j] = inside(c, j) ? 1 : 0;
+  const Tensor flat = x.flatten(2);
+  return mica::matmul(band.to(x.options()), flat).view(x.sizes());
+}
+
+}  // namespace
+
+namespace composite {
+
+std::tuple<Tensor, Tensor> _cross_map_lrn2d(const Tensor& self, int64_t size, double alpha, double beta, double k) {
+  MICA_CHECK_KIND(self.dim() == 4, Value, "CrossMapLRN2d: Expected input to be 4D, got ", self.dim(), "D instead.");
+  const int64_t ahead = (size - 1) / 2 + 1;
+  const Tensor sums =
+      sum_of_channels(self * self, [&](int64_t c, int64_t j) { return j < c + ahead && (j == 0 || j > c - ahead); });
+  const Tensor scale = sums * Scalar(alpha / static_cast<double>(size)) + Scalar(k);
+  return {mica::pow(scale, Scalar(-beta)) * self, scale};
+}
+
+}  // namespace composite
+
+namespace formulas {
+
+Tensor cross_map_lrn2d_backward(const Tensor& grad, const Tensor& self, const Tensor& result, const Tensor& scale,
+                                int64_t size, double alpha, double beta) {
+  if (!grad.defined()) return {};
+  const int64_t behind = (size + 1) / 2;
+  const Tensor ratio = grad * result / scale;
+  const Tensor sums =
+      sum_of_channels(ratio, [&](int64_t c, int64_t j) { return j >= c - behind && j < c - behind + size; });
+  return mica::pow(scale, Scalar(-beta)) * grad - self * sums * Scalar(2 * alpha * beta / static_cast<double>(size));
+}
+
+}  // namespace formulas
+
+}  // namespace mica
