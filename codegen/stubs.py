@@ -102,6 +102,19 @@ def promote_types(type1: _dtype, type2: _dtype, /) -> _dtype: ...
 def can_cast(from_: _dtype, to: _dtype, /) -> _bool: ...
 '''
 
+NAMESPACE_HEADER = '''\
+"""What mica.{space} takes from the engine. Generated from ops/*.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, overload
+
+from mica._C import (
+    Generator, Number, Tensor, _bool, _complex, _Device, _dtype, _float, _int, _layout, _memory_format, _Sizes,
+)
+'''
+
 TENSOR = """\
 class Tensor:
     shape: Size
@@ -311,11 +324,11 @@ def generate(ops: list[Op]) -> dict[str, str]:
     for g in groups:
         if not g.space and g.name not in BY_HAND:
             lines += definitions(g, method=True)
-    files = {"python/_C.pyi": "\n".join(lines) + "\n"}
+    files = {"package/_C.pyi": "\n".join(lines) + "\n"}
     for space in sorted({g.space for g in groups if g.space}):
-        body = ["from __future__ import annotations", "", "from mica._C import *  # noqa: F403", ""]
+        body = [NAMESPACE_HEADER.format(space=space)]
         for g in groups:
             if g.space == space:
                 body += definitions(g, method=False)
-        files[f"python/stubs/{space.replace('.', '_')}.pyi"] = "\n".join(body) + "\n"
+        files[f"package/_{space.replace('.', '_')}.pyi"] = "\n".join(body) + "\n"
     return files

@@ -1,8 +1,10 @@
 """The package: what an import costs, and the functions that are said in Python."""
 
+import ast
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import mica
 import pytest
@@ -218,3 +220,19 @@ assert rearrange([x, x], 'n b s d -> (n b) s d').shape == (4, 3, 4)
 assert mica.equal(einsum(x, x, 'b s d, b t d -> b s t'), x @ x.mT)
 """
     in_a_fresh_process(program)
+
+
+def test_type_stubs_know_the_functions_and_methods():
+    package = Path(mica.__file__).parent
+    assert (package / "py.typed").exists()
+    tree = ast.parse((package / "_C.pyi").read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    tensor = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
+    methods = {node.name for node in tensor.body if isinstance(node, ast.FunctionDef)}
+    assert len(functions) > 500 and all(hasattr(mica._C, name) for name in functions)
+    assert len(methods) > 500 and all(hasattr(mica.Tensor, name) for name in methods)
+    for stub, space in (("_nn_functional.pyi", "_nn_functional"), ("_nn_init.pyi", "_nn_init")):
+        names = {
+            node.name for node in ast.parse((package / stub).read_text()).body if isinstance(node, ast.FunctionDef)
+        }
+        assert names and all(hasattr(getattr(mica._C, space), name) for name in names)

@@ -2,6 +2,10 @@
 
 from mica import _C
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mica._nn_functional import *  # noqa: F403
+
 globals().update({name: value for name, value in vars(_C._nn_functional).items() if not name.startswith("__")})
 
 # Functions of the package that are known by this name too.

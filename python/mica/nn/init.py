@@ -5,6 +5,10 @@ import warnings
 
 from mica import _C
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mica._nn_init import *  # noqa: F403
+
 _functions = {name: value for name, value in vars(_C._nn_init).items() if not name.startswith("__")}
 globals().update(_functions)
 
