@@ -1,7 +1,7 @@
-// Normalisation across neighbouring channels as torch's CrossMapLRN2d counts it: its window grows at the front and
-// drops elements at the back one channel late, so that the first channel's square stays in every sum.
+// Normalisation across neighbouring channels.
 #include "autograd/formulas.h"
 #include "autograd/formulas_pooling.h"
+#include "mica/generated/layers/pooling.h"
 #include "mica/generated/layers/rearrange_implementations.h"
 #include "mica/ops.h"
 
@@ -25,6 +25,28 @@ Tensor sum_of_channels(const Tensor& x, const F& inside) {
 
 namespace composite {
 
+Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, double beta, double k) {
+  const int64_t ndim = input.dim();
+  MICA_CHECK_KIND(ndim >= 3, Value, "Expected 3D or higher dimensionality                          input (got ", ndim,
+                  " dimensions)");
+  if (input.numel() == 0) return input;
+  // Channels become the height of images, or the depth of volumes, of one channel.
+  const Tensor squares = input * input;
+  const int64_t before = size / 2, behind = (size - 1) / 2;
+  Tensor means;
+  if (ndim == 3) {
+    const Tensor padded = mica::constant_pad_nd(squares.unsqueeze(1), {0, 0, before, behind});
+    means = mica::avg_pool2d(padded, {size, 1}, 1).squeeze(1);
+  } else {
+    const Tensor volumes = squares.reshape({input.size(0), 1, input.size(1), input.size(2), -1});
+    const Tensor padded = mica::constant_pad_nd(volumes, {0, 0, 0, 0, before, behind});
+    means = mica::avg_pool3d(padded, {size, 1, 1}, 1).squeeze(1).view(input.sizes());
+  }
+  return input / mica::pow(means * Scalar(alpha) + Scalar(k), Scalar(beta));
+}
+
+// As torch's CrossMapLRN2d counts: its window grows at the front and drops channels at the back one late, so that the
+// first channel's square stays in every sum.
 std::tuple<Tensor, Tensor> _cross_map_lrn2d(const Tensor& self, int64_t size, double alpha, double beta, double k) {
   MICA_CHECK_KIND(self.dim() == 4, Value, "CrossMapLRN2d: Expected input to be 4D, got ", self.dim(), "D instead.");
   const int64_t ahead = (size - 1) / 2 + 1;

@@ -19,7 +19,7 @@ std::string sizes_text(IntArrayRef spatial) {
 
 void check_sizes(const Tensor& self, IntArrayRef output_size) {
   const size_t n = output_size.size();
-  const IntArrayRef spatial = self.sizes().slice(2, n);
+  const IntArrayRef sizes = self.sizes(), spatial = sizes.slice(2, n);
   for (size_t i = 0; i < n; ++i)
     MICA_CHECK(spatial[i] > 0 && output_size[i] > 0, "Input and output sizes should be greater than 0, but got input ",
                sizes_text(spatial), n == 2 ? " output " : " and output ", sizes_text(output_size));
