@@ -315,7 +315,7 @@ def generate(ops: list[Op]) -> dict[str, str]:
     for name in CONVERSIONS.split():
         lines.append(f"    def {name}(self, *, memory_format: _memory_format | None = None) -> Tensor: ...")
     for symbol in BINARY.split():
-        for prefix in ("", "r", "i"):
+        for prefix in ("", "r") if symbol == "matmul" else ("", "r", "i"):
             lines.append(f"    def __{prefix}{symbol}__(self, other: Any, /) -> Tensor: ...")
     for symbol in ("neg", "pos", "abs", "invert"):
         lines.append(f"    def __{symbol}__(self) -> Tensor: ...")

@@ -229,7 +229,7 @@ def test_type_stubs_know_the_functions_and_methods():
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     tensor = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
     methods = {node.name for node in tensor.body if isinstance(node, ast.FunctionDef)}
-    assert len(functions) > 500 and all(hasattr(mica._C, name) for name in functions)
+    assert len(functions) > 400 and all(hasattr(mica._C, name) for name in functions)
     assert len(methods) > 500 and all(hasattr(mica.Tensor, name) for name in methods)
     for stub, space in (("_nn_functional.pyi", "_nn_functional"), ("_nn_init.pyi", "_nn_init")):
         names = {
