@@ -85,7 +85,7 @@ void nadam_step(std::span<NAdamItem> items, const NAdamOptions& o) {
     }
     const double mu = scheduled_momentum(beta1, t, o.momentum_decay).value();
     const double next_mu = scheduled_momentum(beta1, t + 1, o.momentum_decay).value();
-    write(item.mu_product, read(item.mu_product) * mu);
+    scale(item.mu_product, mu);
     const double product = read(item.mu_product);
     set_decay(*p, decay, o.decoupled_weight_decay, lr);
     p->nadam = {1 - beta1,

@@ -40,6 +40,15 @@ void write(const Tensor& counter, double value) {
   }
 }
 
+void scale(const Tensor& counter, double factor) {
+  if (float* data = counter_data<float>(counter)) {
+    mark_changed(counter);
+    *data *= static_cast<float>(factor);
+  } else {
+    counter.mul_(factor);
+  }
+}
+
 Tensor as_real(const Tensor& t) { return t.is_complex() ? view_as_real(t.resolve_conj()) : t; }
 
 Tensor effective_gradient(const Tensor& grad, const Tensor& param, bool maximize, const Number& weight_decay) {

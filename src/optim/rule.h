@@ -19,6 +19,7 @@ Tensor new_counter(const Tensor& param, bool on_device, double value = 0);  // a
 double advance(const Tensor& step);                                         // adds one; returns the new value
 double read(const Tensor& counter);                                         // its value
 void write(const Tensor& counter, double value);
+void scale(const Tensor& counter, double factor);  // in the counter's precision
 
 // ---- the flags that all rules share
 

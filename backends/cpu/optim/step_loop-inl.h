@@ -87,7 +87,11 @@ struct Lerp {
   V weight;
   bool from_start;
 
-  Lerp(D d, double w) : weight(constant(d, w < 0.5 ? w : w - 1)), from_start(w < 0.5) {}
+  // The weight is rounded before one is taken off, as torch does.
+  Lerp(D d, double w) : from_start(w < 0.5) {
+    const auto rounded = static_cast<hn::TFromD<D>>(w);
+    weight = hn::Set(d, from_start ? rounded : rounded - 1);
+  }
   HWY_INLINE V operator()(V from, V to) const { return hn::MulAdd(weight, hn::Sub(to, from), from_start ? from : to); }
 };
 
