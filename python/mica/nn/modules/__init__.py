@@ -8,9 +8,11 @@ from .attention import *
 from .batchnorm import *
 from .channelshuffle import *
 from .container import *
+from .conv import *
 from .distance import *
 from .dropout import *
 from .flatten import *
+from .fold import *
 from .instancenorm import *
 from .linear import *
 from .loss import *
