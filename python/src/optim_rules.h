@@ -1,23 +1,18 @@
-// What the bindings know of each optimizer: how its options stand in a parameter group, and its states by name, in the
-// order in which torch makes them.
+// What the bindings know of each optimizer: how its options stand in a parameter group.
 #pragma once
 
 #include <vector>
 
-#include "mica/optim/steps.h"
+#include "mica/optim/states.h"
 #include "optim.h"
 
 namespace mica::python {
 
-template <class ItemType>
-struct StateField {
-  const char* name;
-  Tensor ItemType::*member;
-  PyObject* key;
-  StateField(const char* n, Tensor ItemType::*m) : name(n), member(m), key(PyUnicode_InternFromString(n)) {}
-};
+// A state of an optimizer with its name as a Python string.
 template <class Item>
-using StateFields = std::vector<StateField<Item>>;
+struct StateKey : optim::StateField<Item> {
+  PyObject* key;
+};
 
 template <class ItemType, class OptionsType, void (*kStep)(std::span<ItemType>, const OptionsType&)>
 struct RuleOf {
@@ -25,6 +20,15 @@ struct RuleOf {
   using Options = OptionsType;
   static void step(std::vector<Item>& items, const Options& o) { kStep(items, o); }
   static bool has_state(const Options&) { return true; }
+  static const std::vector<StateKey<Item>>& fields() {
+    static const std::vector<StateKey<Item>> list = [] {
+      std::vector<StateKey<Item>> keys;
+      for (const auto& field : optim::state_fields<Item>())
+        keys.push_back({field, PyUnicode_InternFromString(field.name)});
+      return keys;
+    }();
+    return list;
+  }
   static bool capturable(const Options& o) {
     if constexpr (requires { o.capturable; }) return o.capturable;
     return false;
@@ -68,10 +72,6 @@ struct SgdRule : RuleOf<optim::SGDItem, optim::SGDOptions, optim::sgd_step> {
     return o;
   }
   static bool has_state(const Options& o) { return o.momentum != 0; }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {{"momentum_buffer", &Item::momentum_buffer}};
-    return list;
-  }
 };
 
 struct AdamRule : RuleOf<optim::AdamItem, optim::AdamOptions, optim::adam_step> {
@@ -86,13 +86,6 @@ struct AdamRule : RuleOf<optim::AdamItem, optim::AdamOptions, optim::adam_step> 
     read_flags(o, g);
     return o;
   }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {{"step", &Item::step},
-                                           {"exp_avg", &Item::exp_avg},
-                                           {"exp_avg_sq", &Item::exp_avg_sq},
-                                           {"max_exp_avg_sq", &Item::max_exp_avg_sq}};
-    return list;
-  }
 };
 
 struct AdamaxRule : RuleOf<optim::AdamaxItem, optim::AdamaxOptions, optim::adamax_step> {
@@ -104,11 +97,6 @@ struct AdamaxRule : RuleOf<optim::AdamaxItem, optim::AdamaxOptions, optim::adama
     o.weight_decay = g.number("weight_decay");
     read_flags(o, g);
     return o;
-  }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {
-        {"step", &Item::step}, {"exp_avg", &Item::exp_avg}, {"exp_inf", &Item::exp_inf}};
-    return list;
   }
 };
 
@@ -124,13 +112,6 @@ struct NadamRule : RuleOf<optim::NAdamItem, optim::NAdamOptions, optim::nadam_st
     read_flags(o, g);
     return o;
   }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {{"step", &Item::step},
-                                           {"mu_product", &Item::mu_product},
-                                           {"exp_avg", &Item::exp_avg},
-                                           {"exp_avg_sq", &Item::exp_avg_sq}};
-    return list;
-  }
 };
 
 struct RadamRule : RuleOf<optim::RAdamItem, optim::RAdamOptions, optim::radam_step> {
@@ -143,11 +124,6 @@ struct RadamRule : RuleOf<optim::RAdamItem, optim::RAdamOptions, optim::radam_st
     o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
     read_flags(o, g);
     return o;
-  }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {
-        {"step", &Item::step}, {"exp_avg", &Item::exp_avg}, {"exp_avg_sq", &Item::exp_avg_sq}};
-    return list;
   }
 };
 
@@ -163,13 +139,6 @@ struct RmspropRule : RuleOf<optim::RMSpropItem, optim::RMSpropOptions, optim::rm
     read_flags(o, g);
     return o;
   }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {{"step", &Item::step},
-                                           {"square_avg", &Item::square_avg},
-                                           {"momentum_buffer", &Item::momentum_buffer},
-                                           {"grad_avg", &Item::grad_avg}};
-    return list;
-  }
 };
 
 struct AdagradRule : RuleOf<optim::AdagradItem, optim::AdagradOptions, optim::adagrad_step> {
@@ -183,10 +152,6 @@ struct AdagradRule : RuleOf<optim::AdagradItem, optim::AdagradOptions, optim::ad
     read_flags(o, g);
     return o;
   }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {{"step", &Item::step}, {"sum", &Item::sum}};
-    return list;
-  }
 };
 
 struct AdadeltaRule : RuleOf<optim::AdadeltaItem, optim::AdadeltaOptions, optim::adadelta_step> {
@@ -199,11 +164,6 @@ struct AdadeltaRule : RuleOf<optim::AdadeltaItem, optim::AdadeltaOptions, optim:
     read_flags(o, g);
     return o;
   }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {
-        {"step", &Item::step}, {"square_avg", &Item::square_avg}, {"acc_delta", &Item::acc_delta}};
-    return list;
-  }
 };
 
 struct RpropRule : RuleOf<optim::RpropItem, optim::RpropOptions, optim::rprop_step> {
@@ -214,11 +174,6 @@ struct RpropRule : RuleOf<optim::RpropItem, optim::RpropOptions, optim::rprop_st
     o.step_sizes = reals<2>(g, "step_sizes");
     read_flags(o, g);
     return o;
-  }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {
-        {"step", &Item::step}, {"prev", &Item::prev}, {"step_size", &Item::step_size}};
-    return list;
   }
 };
 
@@ -232,11 +187,6 @@ struct AsgdRule : RuleOf<optim::ASGDItem, optim::ASGDOptions, optim::asgd_step> 
     o.weight_decay = g.number("weight_decay");
     read_flags(o, g);
     return o;
-  }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {
-        {"step", &Item::step}, {"eta", &Item::eta}, {"mu", &Item::mu}, {"ax", &Item::ax}};
-    return list;
   }
 };
 
@@ -253,11 +203,6 @@ struct AdafactorRule : RuleOf<optim::AdafactorItem, optim::AdafactorOptions, opt
     o.weight_decay = g.real("weight_decay");
     o.maximize = g.flag("maximize");
     return o;
-  }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {
-        {"step", &Item::step}, {"row_var", &Item::row_var}, {"col_var", &Item::col_var}, {"variance", &Item::variance}};
-    return list;
   }
 };
 
@@ -277,10 +222,6 @@ struct MuonRule : RuleOf<optim::MuonItem, optim::MuonOptions, optim::muon_step> 
       o.adjust_lr_fn = name;
     }
     return o;
-  }
-  static const StateFields<Item>& fields() {
-    static const StateFields<Item> list = {{"momentum_buffer", &Item::momentum_buffer}};
-    return list;
   }
 };
 
