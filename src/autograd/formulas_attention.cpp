@@ -34,9 +34,9 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, bool is_causal,
     const Tensor below = mica::tril(mica::ones({scores.size(-2), scores.size(-1)}, options.with_dtype(DType::Bool)));
     scores = scores.masked_fill(below.logical_not(), minus_infinity);
   }
-  const Tensor weights = mica::softmax(scores, -1);
-  if (!mask.defined()) return weights;
-  return weights.masked_fill(mica::eq(scores, minus_infinity).all(-1, true), Scalar(0));
+  if (!mask.defined()) return mica::softmax(scores, -1);
+  const Tensor empty_rows = mica::eq(scores, minus_infinity).all(-1, true);
+  return mica::softmax(scores.masked_fill(empty_rows, Scalar(0)), -1).masked_fill(empty_rows, Scalar(0));
 }
 
 // Memory for a gradient, laid out as the tensor it belongs to.

@@ -25,7 +25,7 @@ bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 // Softmax in which a row of minus infinities gives zeros.
 Tensor safe_softmax(const Tensor& scores) {
   const Tensor empty_rows = mica::eq(scores, minus_infinity()).all(-1, true);
-  return mica::softmax(scores, -1).masked_fill(empty_rows, Scalar(0));
+  return mica::softmax(scores.masked_fill(empty_rows, Scalar(0)), -1).masked_fill(empty_rows, Scalar(0));
 }
 
 IntArrayRef batch_of(const Tensor& t) { return t.sizes().slice(0, static_cast<size_t>(t.dim() - 2)); }

@@ -146,6 +146,14 @@ def multi_head_attention_forward(
         _assert(bias_v is None, "bias_v is set but bias_k is None")
     _check_static("static_k", static_k, batch, num_heads, embed_dim // num_heads)
     _check_static("static_v", static_v, batch, num_heads, embed_dim // num_heads)
+    if key_padding_mask is not None:
+        keys = key.shape[0] if static_k is None else static_k.size(1)
+        expected = (batch, keys) if query.dim() == 3 else (keys,)
+        for dim, size in enumerate(expected):
+            _assert(
+                key_padding_mask.shape[dim] == size,
+                f"Expected key_padded_mask.shape[{dim}] to be {size}, but got {key_padding_mask.shape[dim]}",
+            )
     return tuple(
         _C._nn_functional._multi_head_attention_forward(
             query, key, value, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,

@@ -24,6 +24,7 @@ from .response_norm import *
 from .rnn import *
 from .sparse import *
 from .sparse_bag import *
+from .transformer import *
 from .upsampling import *
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import mica
+from mica import _C
 from mica._C import Tensor
 
 __all__ = [
@@ -121,7 +122,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         lengths, sorted_indices = mica.sort(lengths, descending=True)
         sorted_indices = sorted_indices.to(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-    data, batch_sizes = mica._pack_padded_sequence(input, lengths, batch_first)
+    data, batch_sizes = _C._pack_padded_sequence(input, lengths, batch_first)
     return PackedSequence(data, batch_sizes, sorted_indices, None)
 
 
@@ -135,7 +136,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
                 f"total_length={total_length} and max sequence length being {longest}"
             )
         longest = total_length
-    padded, lengths = mica._pad_packed_sequence(
+    padded, lengths = _C._pad_packed_sequence(
         sequence.data, sequence.batch_sizes, batch_first, padding_value, longest
     )
     order = sequence.unsorted_indices
@@ -150,7 +151,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )
-    return mica._pad_sequence(tuple(sequences), batch_first, padding_value, padding_side)
+    return _C._pad_sequence(tuple(sequences), batch_first, padding_value, padding_side)
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):

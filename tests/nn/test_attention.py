@@ -1,0 +1,318 @@
+"""Attention: the fused kernels against plain operations, masks, layouts, gradients of both orders, errors."""
+
+import math
+
+import mica
+import mica.nn.functional as F
+import pytest
+from mica import nn
+from mica.autograd import gradcheck, gradgradcheck
+
+sdpa = F.scaled_dot_product_attention
+
+
+def reference(q, k, v, mask=None, is_causal=False, scale=None):
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = (q @ k.transpose(-2, -1)) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == mica.bool else scores + mask
+    if is_causal:
+        below = mica.ones(q.shape[-2], k.shape[-2], dtype=mica.bool).tril()
+        scores = scores.masked_fill(~below, -math.inf)
+    return mica.nan_to_num(scores.softmax(-1), 0.0) @ v
+
+
+def inputs(*shapes, dtype=mica.float64):
+    return [mica.randn(s, dtype=dtype, requires_grad=True) for s in shapes]
+
+
+SHAPES = [
+    ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
+    ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)),
+    ((1, 2, 130, 16), (1, 2, 300, 16), (1, 2, 300, 16)),
+    ((1, 1, 257, 33), (1, 1, 270, 33), (1, 1, 270, 19)),
+    ((5, 4), (6, 4), (6, 3)),
+    ((2, 5, 4), (2, 6, 4), (2, 6, 3)),
+    ((2, 1, 3, 5, 4), (4, 3, 6, 4), (1, 1, 3, 6, 2)),
+]
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype,tolerance", [(mica.float64, 1e-12), (mica.float32, 3e-5)])
+def test_same_as_in_operations(shapes, is_causal, dtype, tolerance):
+    q, k, v = inputs(*shapes, dtype=dtype)
+    out, expected = sdpa(q, k, v, is_causal=is_causal), reference(q, k, v, is_causal=is_causal)
+    assert out.shape == expected.shape
+    mica.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
+    seed = mica.randn(out.shape, dtype=dtype)
+    for a, b in zip(
+        mica.autograd.grad(out, (q, k, v), seed), mica.autograd.grad(expected, (q, k, v), seed), strict=True
+    ):
+        mica.testing.assert_close(a, b, rtol=tolerance, atol=10 * tolerance)
+
+
+MASKS = {
+    "pairs": (9, 11),
+    "heads": (1, 3, 9, 11),
+    "batch": (2, 1, 9, 11),
+    "keys": (2, 1, 1, 11),
+    "queries": (9, 1),
+    "all": (2, 3, 9, 11),
+}
+
+
+@pytest.mark.parametrize("shape", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("kind", ["bool", "float64", "float32"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_masks(shape, kind, is_causal):
+    q, k, v = inputs((2, 3, 9, 4), (2, 3, 11, 4), (2, 3, 11, 4))
+    mask = mica.rand(shape) > 0.4 if kind == "bool" else mica.randn(shape, dtype=getattr(mica, kind))
+    out, expected = sdpa(q, k, v, mask, is_causal=is_causal), reference(q, k, v, mask, is_causal)
+    mica.testing.assert_close(out, expected, rtol=1e-7, atol=1e-7)
+    seed = mica.randn(out.shape, dtype=out.dtype)
+    for a, b in zip(
+        mica.autograd.grad(out, (q, k, v), seed), mica.autograd.grad(expected, (q, k, v), seed), strict=True
+    ):
+        mica.testing.assert_close(a, b.nan_to_num(0.0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_query_that_sees_no_key_gives_zeros(requires_grad):
+    q, k, v = inputs((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8), dtype=mica.float32)
+    keep = mica.ones(4, 4, dtype=mica.bool)
+    keep[1] = False
+    added = mica.zeros(4, 4).masked_fill(~keep, -math.inf).requires_grad_(requires_grad)
+    for mask in (keep, added):
+        out = sdpa(q, k, v, mask)
+        assert not out[:, :, 1].any() and out.isfinite().all()
+        for grad in mica.autograd.grad(out.sum(), (q, k, v)):
+            assert grad.isfinite().all()
+
+
+def test_layout_follows_the_query():
+    x = mica.randn(2, 7, 3, 4, 8)
+    q, k, v = (x[:, :, i].transpose(1, 2) for i in range(3))
+    out = sdpa(q, k, v, is_causal=True)
+    assert out.transpose(1, 2).is_contiguous()
+    mica.testing.assert_close(out, sdpa(q.contiguous(), k.contiguous(), v.contiguous(), is_causal=True))
+    assert sdpa(q.contiguous(), k, v).is_contiguous()
+    # A last dimension that is not adjacent, and an expanded batch.
+    turned = mica.randn(2, 4, 8, 7).transpose(-2, -1)
+    mica.testing.assert_close(sdpa(turned, k, v), sdpa(turned.contiguous(), k, v))
+    shared = mica.randn(1, 1, 7, 8).expand(2, 4, 7, 8)
+    mica.testing.assert_close(sdpa(q, shared, shared), sdpa(q, shared.contiguous(), shared.contiguous()))
+
+
+def test_groups_of_heads_share_keys():
+    q, k, v = inputs((2, 6, 5, 4), (2, 2, 7, 4), (2, 2, 7, 4))
+    out = sdpa(q, k, v, enable_gqa=True)
+    expected = reference(q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1))
+    mica.testing.assert_close(out, expected)
+    for a, b in zip(
+        mica.autograd.grad(out.sum(), (q, k, v)), mica.autograd.grad(expected.sum(), (q, k, v)), strict=True
+    ):
+        mica.testing.assert_close(a, b)
+    with pytest.raises(RuntimeError, match="Number of heads in key and value must divide the number of heads in"):
+        sdpa(mica.randn(1, 3, 5, 4), mica.randn(1, 2, 5, 4), mica.randn(1, 2, 5, 4), enable_gqa=True)
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.0, -1.0])
+def test_scales(scale):
+    q, k, v = inputs((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 4))
+    mica.testing.assert_close(sdpa(q, k, v, scale=scale), reference(q, k, v, scale=scale))
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(mica.bfloat16, 1e-2), (mica.float16, 1e-3)])
+def test_narrow_dtypes_are_rounded_once(dtype, tolerance):
+    q, k, v = (x.detach().to(dtype).requires_grad_() for x in inputs((2, 2, 40, 16), (2, 2, 50, 16), (2, 2, 50, 16)))
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    out, expected = sdpa(q, k, v), reference(*wide)
+    assert out.dtype == dtype
+    mica.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+    out.float().sum().backward()
+    expected.sum().backward()
+    for a, b in zip((q, k, v), wide, strict=True):
+        assert a.grad.dtype == dtype
+        mica.testing.assert_close(a.grad.double(), b.grad, rtol=2 * tolerance, atol=2 * tolerance)
+
+
+def test_large_scores_do_not_overflow_and_nan_spreads_only_in_its_row():
+    q, k, v = (mica.randn(1, 1, 20, 8) * s for s in (100, 100, 1))
+    assert sdpa(q, k, v).isfinite().all()
+    q[0, 0, 3, 0] = math.nan
+    out = sdpa(q, k, v)
+    assert out[0, 0, 3].isnan().all() and out.isnan().sum() == 8
+
+
+def test_dropout_draws_and_scales():
+    q, k, v = (mica.randn(1, 2, 30, 8) for _ in range(3))
+    mica.manual_seed(3)
+    first = sdpa(q, k, v, dropout_p=0.5)
+    mica.manual_seed(3)
+    assert mica.equal(first, sdpa(q, k, v, dropout_p=0.5)) and not mica.equal(first, sdpa(q, k, v))
+    assert not sdpa(q, k, v, dropout_p=1.0).any()
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_of_both_orders(is_causal, masked):
+    q, k, v = inputs((1, 2, 4, 3), (1, 1, 5, 3), (1, 1, 5, 2))
+    mask = mica.rand(4, 5, dtype=mica.float64) if masked else None
+
+    def run(q, k, v):
+        return sdpa(q, k, v, mask, is_causal=is_causal, enable_gqa=True)
+
+    assert gradcheck(run, (q, k, v))
+    assert gradgradcheck(run, (q, k, v))
+    if masked:
+        assert gradcheck(lambda m: sdpa(q, k.expand(1, 2, 5, 3), v.expand(1, 2, 5, 2), m), (mask.requires_grad_(),))
+
+
+def test_empty_inputs():
+    x = mica.randn(2, 3, 4, 8)
+    assert sdpa(x[:, :, :0], x, x).shape == (2, 3, 0, 8)
+    assert not sdpa(x, x[:, :, :0], x[:, :, :0]).any()
+    assert sdpa(x[:0], x[:0], x[:0]).shape == (0, 3, 4, 8)
+    assert sdpa(x[..., :0], x[..., :0], x).shape == (2, 3, 4, 8)
+
+
+@pytest.mark.parametrize(
+    "call,words",
+    [
+        (lambda x: sdpa(x, x.half(), x), "Expected query, key, and value to have the same dtype"),
+        (lambda x: sdpa(x[0, 0, 0], x, x), "Expected query, key, and value to all be  at least 2 dimensional"),
+        (lambda x: sdpa(x, x, x, x.int()), "Expected attn_mask dtype to be bool or float or to match query dtype"),
+        (lambda x: sdpa(x, x, x, dropout_p=1.5), "dropout probability has to be between 0 and 1, but got 1.5"),
+        (lambda x: sdpa(x[0], x[0], x[0], mica.zeros(4, 4), is_causal=True), "_scaled_dot_product_attention: Explicit"),
+        (lambda x: sdpa(x, x, x, mica.zeros(3, 3)), "expand"),
+        (lambda x: sdpa(x, x[..., :4], x), "Expected size for first two dimensions of batch2 tensor to be"),
+    ],
+)
+def test_errors(call, words):
+    with pytest.raises(RuntimeError, match=words):
+        call(mica.randn(1, 2, 4, 8))
+
+
+# ---- multi-head attention ------------------------------------------------------------------------------------------
+
+
+def heads_apart(m, query, key, value, mask=None):
+    """MultiheadAttention of (length, batch, features) in operations."""
+    e, h = m.embed_dim, m.num_heads
+    weights = (
+        m.in_proj_weight.chunk(3) if m._qkv_same_embed_dim else (m.q_proj_weight, m.k_proj_weight, m.v_proj_weight)
+    )
+    biases = (0, 0, 0) if m.in_proj_bias is None else m.in_proj_bias.chunk(3)
+    q, k, v = (x @ w.t() + b for x, w, b in zip((query, key, value), weights, biases, strict=True))
+    if m.bias_k is not None:
+        k, v = (mica.cat([x, b.expand(1, x.shape[1], e)]) for x, b in ((k, m.bias_k), (v, m.bias_v)))
+    q, k, v = (x.reshape(x.shape[0], x.shape[1], h, e // h).permute(1, 2, 0, 3) for x in (q, k, v))
+    if m.add_zero_attn:
+        k, v = (mica.cat([x, mica.zeros_like(x[:, :, :1])], 2) for x in (k, v))
+    scores = q @ k.transpose(-2, -1) / math.sqrt(e // h)
+    weights = (scores if mask is None else scores + mask).softmax(-1)
+    return m.out_proj((weights @ v).permute(2, 0, 1, 3).reshape(query.shape)), weights
+
+
+OPTIONS = [
+    {},
+    {"bias": False},
+    {"add_bias_kv": True},
+    {"add_zero_attn": True},
+    {"add_bias_kv": True, "add_zero_attn": True},
+    {"kdim": 5, "vdim": 7},
+    {"batch_first": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_multi_head_attention(options, need_weights):
+    m = nn.MultiheadAttention(8, 2, dtype=mica.float64, **options)
+    query, key, value = inputs((4, 3, 8), (6, 3, m.kdim), (6, 3, m.vdim))
+    expected, weights = heads_apart(m, query, key, value)
+    given = [x.transpose(0, 1) if m.batch_first else x for x in (query, key, value)]
+    out, seen = m(*given, need_weights=need_weights)
+    mica.testing.assert_close(out.transpose(0, 1) if m.batch_first else out, expected)
+    if need_weights:
+        mica.testing.assert_close(seen, weights.mean(1))
+        mica.testing.assert_close(m(*given, average_attn_weights=False)[1], weights)
+    else:
+        assert seen is None
+    parameters = [query, key, value, *m.parameters()]
+    for a, b in zip(
+        mica.autograd.grad(out.square().sum(), parameters),
+        mica.autograd.grad(expected.square().sum(), parameters),
+        strict=True,
+    ):
+        mica.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_masks_of_multi_head_attention(need_weights):
+    m = nn.MultiheadAttention(8, 2, dtype=mica.float64)
+    (x,) = inputs((5, 3, 8))
+    padding = mica.zeros(3, 5, dtype=mica.bool)
+    padding[1, 3:] = True
+    pairs = mica.zeros(5, 5, dtype=mica.bool).logical_or(mica.ones(5, 5, dtype=mica.bool).triu(1))
+    added = mica.zeros(3, 1, 1, 5, dtype=mica.float64).masked_fill(padding[:, None, None], -math.inf)
+    causal = mica.zeros(5, 5, dtype=mica.float64).masked_fill(pairs, -math.inf)
+
+    def check(expected_mask, **masks):
+        out = m(x, x, x, need_weights=need_weights, **masks)[0]
+        mica.testing.assert_close(out, heads_apart(m, x, x, x, expected_mask)[0])
+
+    check(added, key_padding_mask=padding)
+    check(causal, attn_mask=pairs)
+    check(causal, attn_mask=causal, is_causal=True)
+    check(causal + added, attn_mask=pairs, key_padding_mask=padding)
+    check(causal + added, attn_mask=causal, key_padding_mask=added[:, 0, 0], is_causal=True)
+    check(causal, attn_mask=pairs.expand(6, 5, 5))
+    with pytest.warns(UserWarning, match="Support for mismatched key_padding_mask and attn_mask is deprecated"):
+        check(causal + added, attn_mask=causal, key_padding_mask=padding)
+
+
+def test_unbatched_and_static_keys():
+    m = nn.MultiheadAttention(8, 2)
+    x = mica.randn(5, 8)
+    out, weights = m(x, x, x)
+    batched, batched_weights = m(x[:, None], x[:, None], x[:, None])
+    assert out.shape == (5, 8) and weights.shape == (5, 5)
+    mica.testing.assert_close(out, batched[:, 0])
+    mica.testing.assert_close(weights, batched_weights[0])
+    static = mica.randn(6, 7, 4)
+    arguments = (8, 2, m.in_proj_weight, m.in_proj_bias, None, None, False, 0.0, m.out_proj.weight, m.out_proj.bias)
+    y = mica.randn(5, 3, 8)
+    out, weights = F.multi_head_attention_forward(y, y, y, *arguments, static_k=static, static_v=static)
+    assert out.shape == (5, 3, 8) and weights.shape == (3, 5, 7)
+
+
+@pytest.mark.parametrize(
+    "call,error,words",
+    [
+        (lambda m, x: nn.MultiheadAttention(7, 2), AssertionError, "embed_dim must be divisible by num_heads"),
+        (lambda m, x: nn.MultiheadAttention(0, 2), ValueError, "embed_dim and num_heads must be greater than 0"),
+        (lambda m, x: m(x[None], x[None], x[None]), AssertionError, "query should be unbatched 2D or batched 3D"),
+        (lambda m, x: m(x, x[0], x[0]), AssertionError, r"For batched \(3-D\) `query`, expected `key` and `value`"),
+        (lambda m, x: m(x[..., :6], x, x), AssertionError, "was expecting embedding dimension of 8, but got 6"),
+        (lambda m, x: m(x, x, x[:2]), AssertionError, "key shape .* does not match value shape"),
+        (lambda m, x: m(x, x, x, is_causal=True), RuntimeError, "Need attn_mask if specifying the is_causal hint"),
+        (lambda m, x: m(x, x, x, attn_mask=mica.zeros(3, 3)), RuntimeError, "The shape of the 2D attn_mask is"),
+        (lambda m, x: m(x, x, x, attn_mask=mica.zeros(3, 5, 5)), RuntimeError, "The shape of the 3D attn_mask is"),
+        (lambda m, x: m(x, x, x, attn_mask=mica.zeros(5, 5).int()), AssertionError, "only bool and floating types of"),
+        (lambda m, x: m(x, x, x, mica.zeros(3, 4)), AssertionError, r"Expected key_padded_mask.shape\[1\] to be 5"),
+    ],
+)
+def test_errors_of_multi_head_attention(call, error, words):
+    with pytest.raises(error, match=words):
+        call(nn.MultiheadAttention(8, 2), mica.randn(5, 3, 8))
+
+
+def test_names_of_multi_head_attention():
+    assert list(nn.MultiheadAttention(8, 2, add_bias_kv=True).state_dict()) == [
+        "in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias",
+    ]  # fmt: skip
+    assert list(nn.MultiheadAttention(8, 2, kdim=3, bias=False).state_dict()) == [
+        "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight",
+    ]  # fmt: skip
