@@ -56,8 +56,12 @@ def _transposed_convolution(inputs, results):
 @register_flop_formula("convolution_backward")
 def _convolution_backward(inputs, results):
     grad, image, weight = inputs[:3]
-    transposed = grad[1] != weight[0] or image[1] == weight[0] != grad[1]
-    points = image if transposed else grad
+    if (
+        grad[1] == weight[0] == image[1]
+    ):  # the channels do not tell whether it is transposed; strides shrink the other side
+        points = min(grad, image, key=prod)
+    else:
+        points = grad if grad[1] == weight[0] else image
     flops = 0
     if results and results[0] is not None:
         flops += _convolution_flops(points, weight)
@@ -89,9 +93,21 @@ def flops_of_event(event):
     return int(formula(event.input_shapes, event.result_shapes))
 
 
+_WRAPPERS = {"aten::linear", "aten::matmul"}  # counted as the product that they choose, where they choose one
+
+
 def _is_counted(event):
-    """An operation made of others that are counted is not counted itself."""
-    return event.name in flop_registry and not any(_has_counted(child) for child in event.cpu_children)
+    """Of counted operations within one another the outermost counts."""
+    if event.name not in flop_registry:
+        return False
+    if event.name in _WRAPPERS and any(_has_counted(child) for child in event.cpu_children):
+        return False
+    above = event.cpu_parent
+    while above is not None:
+        if above.name in flop_registry and above.name not in _WRAPPERS:
+            return False
+        above = above.cpu_parent
+    return True
 
 
 def _has_counted(event):

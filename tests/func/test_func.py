@@ -1,0 +1,93 @@
+import mica
+import pytest
+from mica import nn
+from mica.func import functional_call, grad, grad_and_value, hessian, jacrev, stack_module_state, vjp, vmap
+
+
+def test_vmap_is_the_loop():
+    a, b = mica.randn(3, 4), mica.randn(3, 4)
+    mica.testing.assert_close(vmap(mica.dot)(a, b), (a * b).sum(1))
+    mica.testing.assert_close(vmap(mica.dot, in_dims=(1, 1))(a.t(), b.t()), (a * b).sum(1))
+    mica.testing.assert_close(vmap(lambda x, y: x * y, in_dims=(0, None))(a, b[0]), a * b[0])
+    assert vmap(lambda x: x, out_dims=1)(a).shape == (4, 3)
+
+
+def test_vmap_of_nests():
+    data = {"x": mica.randn(5, 2), "y": (mica.randn(5), 3)}
+    out = vmap(lambda d: {"s": d["x"].sum() * d["y"][0] + d["y"][1]}, in_dims=({"x": 0, "y": (0, None)},))(data)
+    mica.testing.assert_close(out["s"], data["x"].sum(1) * data["y"][0] + 3)
+
+
+def test_vmap_nested_and_differentiable():
+    x = mica.randn(3, 4, requires_grad=True)
+    out = vmap(vmap(lambda v: v * v))(x)
+    out.sum().backward()
+    mica.testing.assert_close(x.grad, 2 * x.detach())
+
+
+def test_vmap_of_nobody():
+    assert vmap(lambda x: x.sum(-1))(mica.ones(0, 3, 2)).shape == (0, 3)
+
+
+def test_vmap_and_randomness():
+    x = mica.zeros(4, 3)
+    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+        vmap(lambda v: v + mica.randn(3))(x)
+    same = vmap(lambda v: v + mica.randn(3), randomness="same")(x)
+    assert mica.equal(same[0], same[3])
+    different = vmap(lambda v: v + mica.randn(3), randomness="different")(x)
+    assert not mica.equal(different[0], different[3])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: vmap(mica.dot)(a, a[:2]), "Expected all tensors to have the same size in the mapped dimension"),
+        (lambda a: vmap(mica.dot, in_dims=(0,))(a, a), "in_dims is not compatible with the structure of `inputs`"),
+        (lambda a: vmap(mica.dot, in_dims=(5, 0))(a, a), "Got in_dim=5 for some input"),
+        (lambda a: vmap(mica.dot, in_dims="a")(a, a), "expected `in_dims` to be int or a"),
+        (lambda a: vmap(lambda x: 3)(a), "must only return Tensors"),
+        (lambda a: vmap(lambda x: x)(3), "cannot vmap over non-Tensor arguments"),
+        (lambda a: vmap(lambda: a)(), "got no inputs"),
+        (lambda a: vmap(lambda x: (x, x), out_dims=(0, 1, 2))(a), "out_dims is not compatible"),
+        (lambda a: vmap(lambda x: x, chunk_size=0), "chunk_size should be None or greater than 0"),
+    ],
+)
+def test_vmap_refuses(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(mica.randn(3, 4))
+
+
+def test_gradients_as_functions():
+    x = mica.randn(4)
+    mica.testing.assert_close(grad(lambda v: (v**3).sum())(x), 3 * x**2)
+    slope, value = grad_and_value(lambda v: (v**3).sum())(x)
+    mica.testing.assert_close(value, (x**3).sum())
+    mica.testing.assert_close(grad(grad(lambda v: v**3))(x[0]), 6 * x[0])
+    gradient, aux = grad(lambda v: (v.sum(), v * 2), has_aux=True)(x)
+    mica.testing.assert_close((gradient, aux), (mica.ones(4), x * 2))
+    assert slope.shape == x.shape
+    assert x.grad is None
+    with pytest.raises(RuntimeError, match="scalar tensor"):
+        grad(lambda v: v * 2)(x)
+
+
+def test_jacobians_and_products():
+    x = mica.randn(3)
+    mica.testing.assert_close(jacrev(lambda v: v**2)(x), mica.diag(2 * x))
+    mica.testing.assert_close(hessian(lambda v: (v**3).sum())(x), mica.diag(6 * x))
+    value, product = vjp(lambda v: v * v, x)
+    mica.testing.assert_close(product(mica.ones(3))[0].detach(), 2 * x)
+    mica.testing.assert_close(value.detach(), x * x)
+
+
+def test_modules_with_other_parameters():
+    model = nn.Linear(2, 3)
+    zeros = {name: mica.zeros_like(p) for name, p in model.named_parameters()}
+    assert mica.equal(functional_call(model, zeros, (mica.ones(1, 2),)), mica.zeros(1, 3))
+    assert not mica.equal(model.weight, mica.zeros(3, 2))
+    models = [nn.Linear(2, 3) for _ in range(4)]
+    parameters, _ = stack_module_state(models)
+    x = mica.randn(5, 2)
+    out = vmap(lambda p: functional_call(model, p, (x,)))(parameters)
+    mica.testing.assert_close(out, mica.stack([m(x) for m in models]))

@@ -1,0 +1,154 @@
+import gzip
+import json
+
+import mica
+import pytest
+from mica.profiler import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    tensorboard_trace_handler,
+)
+
+
+def work():
+    x = mica.randn(8, 8, requires_grad=True)
+    (x @ x).relu().sum().backward()
+
+
+def test_operations_nodes_and_ranges():
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as p, record_function("mine"):
+        work()
+    by_name = {e.name: e for e in p.events()}
+    assert by_name["aten::matmul"].cpu_parent.name == "mine"
+    assert by_name["aten::matmul"].input_shapes == [[8, 8], [8, 8]]
+    assert by_name["aten::mm"].input_dtypes[0] == mica.float32
+    node = by_name["ReluBackward0"]
+    assert node.kind == "node"
+    assert node.sequence_nr == by_name["aten::relu"].sequence_nr, "a backward is linked with its forward"
+
+
+def test_times_add_up():
+    with profile() as p:
+        work()
+    for event in p.events():
+        assert event.cpu_time_total >= 0
+        inner = sum(child.cpu_time_total for child in event.cpu_children)
+        assert event.self_cpu_time_total == pytest.approx(event.cpu_time_total - inner)
+        for child in event.cpu_children:
+            assert event.time_range.start <= child.time_range.start <= child.time_range.end <= event.time_range.end
+    averages = p.key_averages()
+    total = averages.total_average()
+    assert sum(e.count for e in averages) == len(p.events()) == total.count
+    assert averages.self_cpu_time_total == pytest.approx(total.self_cpu_time_total)
+
+
+def test_memory():
+    with profile(profile_memory=True) as p:
+        kept = mica.ones(1000)
+        mica.ones(500)
+    ones = [e for e in p.events() if e.name == "aten::ones"]
+    assert [e.cpu_memory_usage >= size for e, size in zip(ones, (4000, 2000), strict=True)] == [True, True]
+    assert "CPU Mem" in p.key_averages().table()
+    assert kept.numel() == 1000
+
+
+def test_stacks():
+    with profile(with_stack=True) as p:
+        work()
+    event = next(e for e in p.events() if e.name == "aten::relu")
+    assert any("test_profiler.py" in frame and frame.endswith(": work") for frame in event.stack)
+    table = p.key_averages(group_by_stack_n=2).table()
+    assert "Source Location" in table
+    assert "test_profiler.py" in table
+
+
+def test_tables():
+    with profile(record_shapes=True, with_flops=True) as p:
+        work()
+        mica.randn(3, 3) @ mica.randn(3, 3)
+    table = p.key_averages().table(sort_by="self_cpu_time_total", row_limit=3)
+    assert len(table.splitlines()) == 3 + 3 + 2
+    assert "Self CPU time total" in table
+    shaped = p.key_averages(group_by_input_shape=True)
+    assert {str(e.input_shapes) for e in shaped if e.key == "aten::mm"} >= {"[[8, 8], [8, 8]]", "[[3, 3], [3, 3]]"}
+    assert sum(e.flops for e in shaped if e.key == "aten::mm" and e.input_shapes == [[3, 3], [3, 3]]) == 54
+    with pytest.raises(AttributeError, match="cannot sort by 'nothing'"):
+        p.key_averages().table(sort_by="nothing")
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_chrome_trace(tmp_path, name):
+    with profile(record_shapes=True) as p, record_function("mine"):
+        work()
+    path = tmp_path / name
+    p.export_chrome_trace(str(path))
+    data = gzip.decompress(path.read_bytes()) if name.endswith("gz") else path.read_bytes()
+    events = json.loads(data)["traceEvents"]
+    complete = {e["name"]: e for e in events if e["ph"] == "X"}
+    assert complete["mine"]["cat"] == "user_annotation"
+    assert complete["aten::mm"]["args"]["Input Dims"] == [[8, 8], [8, 8]]
+    arrows = [e for e in events if e["ph"] in "sf"]
+    assert arrows
+    assert len([e for e in arrows if e["ph"] == "s"]) == len([e for e in arrows if e["ph"] == "f"])
+
+
+def test_stack_export(tmp_path):
+    with profile(with_stack=True) as p:
+        work()
+    p.export_stacks(str(tmp_path / "stacks.txt"))
+    line = (tmp_path / "stacks.txt").read_text().splitlines()[0]
+    frames, count = line.rsplit(" ", 1)
+    assert int(count) >= 0
+    assert ";" in frames
+
+
+def test_schedule():
+    plan = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
+    none, warm, record, save = ProfilerAction
+    assert [plan(i) for i in range(10)] == [none, none, warm, record, save, none, warm, record, save, none]
+    with pytest.raises(AssertionError, match="Invalid profiler schedule"):
+        schedule(wait=1, warmup=1, active=0)
+
+
+def test_only_scheduled_steps_are_recorded(tmp_path):
+    seen = []
+
+    def ready(p):
+        seen.append(sorted({e.name for e in p.events() if e.name.startswith("ProfilerStep")}))
+
+    with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=2), on_trace_ready=ready) as p:
+        for _ in range(9):
+            work()
+            p.step()
+    assert seen == [["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#6", "ProfilerStep#7"]]
+    handler = tensorboard_trace_handler(str(tmp_path), worker_name="w")
+    handler(p)
+    assert [f.name.startswith("w.") for f in tmp_path.iterdir()] == [True]
+
+
+def test_an_exception_ends_the_recording():
+    with pytest.raises(RuntimeError, match="cannot be multiplied"), profile() as p:
+        mica.ones(2, 3) @ mica.ones(2, 3)
+    assert not mica._C._profiler_recording()
+    assert all(e.time_range.end >= e.time_range.start for e in p.events())
+    with pytest.raises(RuntimeError, match="already enabled"), profile(), profile():
+        pass
+    mica._C._profiler_stop()
+
+
+def test_nothing_is_recorded_outside():
+    with record_function("nobody listens"):
+        work()
+    p = profile()
+    with pytest.raises(AssertionError, match="nothing has been recorded"):
+        p.events()
+
+
+def test_autograd_profiler():
+    with mica.autograd.profiler.profile() as p:
+        work()
+    assert "aten::mm" in str(p)
+    assert p.self_cpu_time_total > 0
