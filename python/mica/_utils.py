@@ -109,3 +109,37 @@ def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
     parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
     _set_state(parameter, state)
     return parameter
+
+
+class KeyErrorMessage(str):
+    """A message that KeyError shows as it is: it shows the repr of its argument."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return self
+
+
+class ExceptionWrapper:
+    """An exception with its traceback as text, to be raised in another process or thread."""
+
+    def __init__(self, exc_info=None, where="in background"):
+        import sys
+        import traceback
+
+        exc_info = exc_info or sys.exc_info()
+        self.exc_type = exc_info[0]
+        self.exc_msg = "".join(traceback.format_exception(*exc_info))
+        self.where = where
+
+    def reraise(self):
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            message = KeyErrorMessage(message)
+        elif getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=message)
+        try:
+            exception = self.exc_type(message)
+        except Exception:
+            raise RuntimeError(message) from None  # it takes other arguments
+        raise exception

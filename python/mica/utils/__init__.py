@@ -1,13 +1,15 @@
 """What programs use beside tensors."""
 
+import importlib
+
 from mica.utils import dlpack, hooks
 
-__all__ = ["checkpoint", "dlpack", "hooks"]
+_SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter")
+
+__all__ = ["dlpack", "hooks", *_SUBMODULES]
 
 
 def __getattr__(name):
-    if name == "checkpoint":
-        import mica.utils.checkpoint as checkpoint
-
-        return checkpoint
+    if name in _SUBMODULES:
+        return importlib.import_module(f"mica.utils.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
