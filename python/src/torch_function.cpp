@@ -222,11 +222,12 @@ PyMethodDef torch_function_methods[] = {
 // ---- what the package's overrides module builds upon
 
 static PyObject* disabled(PyObject*, PyObject* args) {
-  // (self, func, types, args, kwargs): the call as it is, with subclasses silent.
-  PyObject *self, *function, *types, *call_args, *call_kwargs = nullptr;
-  if (!PyArg_ParseTuple(args, "OOOO|O", &self, &function, &types, &call_args, &call_kwargs)) return nullptr;
+  // (func, types, args, kwargs): the call as it is, with subclasses silent. A built-in function in a class is not bound.
+  PyObject *function, *types, *call_args = nullptr, *call_kwargs = nullptr;
+  if (!PyArg_ParseTuple(args, "OO|O!O", &function, &types, &PyTuple_Type, &call_args, &call_kwargs)) return nullptr;
   SubclassesDisabled guard;
-  return PyObject_Call(function, call_args, call_kwargs == Py_None ? nullptr : call_kwargs);
+  Owned no_args(call_args ? nullptr : PyTuple_New(0));
+  return PyObject_Call(function, call_args ? call_args : no_args.get(), call_kwargs == Py_None ? nullptr : call_kwargs);
 }
 
 static PyObject* set_flag(bool& flag, PyObject* value) {

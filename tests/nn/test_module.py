@@ -1,0 +1,462 @@
+"""nn.Module: attributes, registration, walking, conversion, modes, text, copies."""
+
+import copy
+import pickle
+
+import mica
+import pytest
+from mica import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(mica.ones(2))
+        self.register_buffer("steps", mica.zeros(2))
+        self.register_buffer("scratch", mica.zeros(1), persistent=False)
+        self.child = nn.Linear(2, 3)
+        self.number = 5
+
+    def forward(self, x, scale=1):
+        return self.child(x * self.weight) * scale
+
+
+# ---- attributes
+
+
+def test_attributes_are_registered_by_their_kind():
+    net = Net()
+    assert list(net._parameters) == ["weight"] and list(net._buffers) == ["steps", "scratch"]
+    assert list(net._modules) == ["child"] and net.__dict__["number"] == 5
+    assert type(net._parameters) is dict and type(net._modules) is dict
+    assert net.weight is net._parameters["weight"] and net.child is net._modules["child"]
+
+
+def test_a_missing_attribute_is_an_error_with_torchs_words():
+    with pytest.raises(AttributeError, match="^'Net' object has no attribute 'nothing'$"):
+        _ = Net().nothing
+    assert not hasattr(Net(), "nothing") and getattr(Net(), "nothing", 3) == 3
+
+
+def test_what_is_assigned_moves_between_the_dicts():
+    net = Net()
+    net.number = nn.Parameter(mica.zeros(1))
+    assert "number" not in net.__dict__ and "number" in net._parameters
+    net.number = None
+    assert net._parameters["number"] is None and net.number is None
+    net.child = None
+    assert net._modules["child"] is None
+    net.steps = mica.ones(3)
+    assert net._buffers["steps"].shape == (3,)
+    net.weight = nn.Parameter(mica.ones(4))
+    net.scratch = nn.Linear(1, 1)
+    assert "scratch" not in net._buffers and "scratch" not in net._non_persistent_buffers_set
+    net.added = nn.Buffer(mica.ones(1), persistent=False)
+    assert "added" in net._buffers and "added" in net._non_persistent_buffers_set
+    net.plain = mica.ones(1)
+    assert "plain" in net.__dict__
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("weight", mica.ones(2), r"cannot assign 'torch.FloatTensor' as parameter 'weight' \(torch.nn.Parameter or"),
+        ("weight", 3, "cannot assign 'int' as parameter 'weight'"),
+        ("child", 3, r"cannot assign 'int' as child module 'child' \(torch.nn.Module or None expected\)"),
+        ("steps", 3, r"cannot assign 'int' as buffer 'steps' \(torch.nn.Buffer, torch.Tensor or None expected\)"),
+    ],
+)
+def test_wrong_kinds_are_refused_and_nothing_changes(name, value, words):
+    net = Net()
+    before = getattr(net, name)
+    with pytest.raises(TypeError, match=words):
+        setattr(net, name, value)
+    assert getattr(net, name) is before
+
+
+def test_assignment_before_init():
+    class Early(nn.Module):
+        def __init__(self, value):
+            self.x = value
+            super().__init__()
+
+    assert Early(3)  # a plain attribute is fine
+    with pytest.raises(AttributeError, match="cannot assign parameters before Module.__init__"):
+        Early(nn.Parameter(mica.ones(1)))
+    with pytest.raises(AttributeError, match="cannot assign module before Module.__init__"):
+        Early(nn.ReLU())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda m: m.register_buffer("a.b", mica.ones(1)), KeyError, "buffer name can"),
+        (lambda m: m.register_buffer("", mica.ones(1)), KeyError, "empty string"),
+        (lambda m: m.register_buffer(3, mica.ones(1)), TypeError, "buffer name should be a string. Got int"),
+        (lambda m: m.register_buffer("number", mica.ones(1)), KeyError, "attribute 'number' already exists"),
+        (lambda m: m.register_buffer("new", 3), TypeError, "cannot assign 'int' object to buffer 'new'"),
+        (lambda m: m.register_parameter("new", mica.ones(1)), TypeError, "object to parameter 'new'"),
+        (
+            lambda m: m.register_parameter("new", nn.Parameter(mica.ones(1)) * 1),
+            TypeError,
+            "object to parameter 'new'",
+        ),
+        (lambda m: m.add_module("new", 3), TypeError, "int is not a Module subclass"),
+        (lambda m: m.add_module("number", nn.ReLU()), KeyError, "already exists"),
+        (lambda m: m.add_module("a.b", nn.ReLU()), KeyError, "got: a.b"),
+        (lambda m: m.get_submodule("child.x"), AttributeError, "Linear has no attribute `x`"),
+        (lambda m: m.get_submodule("weight"), AttributeError, "`weight` is not an nn.Module"),
+        (lambda m: m.get_parameter("steps"), AttributeError, "`steps` is not an nn.Parameter"),
+        (lambda m: m.get_buffer("weight"), AttributeError, "`weight` is not a buffer"),
+        (lambda m: m.set_submodule("", nn.ReLU()), ValueError, "without a target name"),
+        (lambda m: m.set_submodule("x", nn.ReLU(), strict=True), AttributeError, "Net has no attribute `x`"),
+        (lambda m: m.train("yes"), ValueError, "training mode is expected to be boolean"),
+        (lambda m: m.to(mica.int32), TypeError, "only accepts floating point or complex dtypes"),
+        (lambda m: m.to(), TypeError, "to\\(\\) received an invalid combination"),
+        (lambda m: m.compile(), NotImplementedError, "compile"),
+        (lambda m: nn.Module()(1), NotImplementedError, 'Module \\[Module\\] is missing the required "forward"'),
+    ],
+)
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call(Net())
+
+
+def test_arguments_that_init_does_not_take():
+    with pytest.raises(TypeError, match="Module.__init__\\(\\) got an unexpected keyword argument 'x'"):
+        nn.Module(x=1)
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        nn.Module(1)
+
+
+def test_deleting():
+    net = Net()
+    del net.weight, net.steps, net.child, net.number
+    for name in ("weight", "steps", "child", "number"):
+        assert not hasattr(net, name)
+    with pytest.raises(AttributeError):
+        del net.weight
+
+
+def test_overriding_attribute_access():
+    class Wrapper(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+            self.written = []
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.module, name)
+
+        def __setattr__(self, name, value):
+            if name != "written" and "written" in self.__dict__:
+                self.written.append(name)
+            super().__setattr__(name, value)
+
+    wrapper = Wrapper(Net())
+    assert wrapper.number == 5 and wrapper.weight.shape == (2,)
+    wrapper.other = nn.ReLU()
+    assert wrapper.written == ["other"] and "other" in wrapper._modules
+    wrapper.forward = lambda x: x + 1  # on the instance
+    assert wrapper(1) == 2
+
+
+def test_object_setattr_goes_past_registration():
+    net = Net()
+    object.__setattr__(net, "hidden", nn.Linear(1, 1))
+    assert "hidden" not in net._modules and "hidden" in net.__dict__ and len(list(net.children())) == 1
+
+
+def test_bases_behind_module_are_called():
+    class Recorder:
+        def __setattr__(self, name, value):
+            self.__dict__.setdefault("log", []).append(name)
+            super().__setattr__(name, value)
+
+        def __init_subclass__(cls, tag=None, **kwargs):
+            super().__init_subclass__(**kwargs)
+            cls.tag = tag
+
+    class Both(nn.Module, Recorder, tag="yes"):
+        def forward(self):
+            return 1
+
+    both = Both()
+    both.x = 1
+    assert both.log == ["x"] and Both.tag == "yes" and both() == 1
+
+
+def test_a_property_and_a_class_attribute_come_first():
+    class WithProperty(nn.Module):
+        scale = 2
+
+        @property
+        def twice(self):
+            return self.scale * 2
+
+    module = WithProperty()
+    assert module.twice == 4
+    module.scale = 5
+    assert module.twice == 10
+
+
+def test_getattr_may_be_assigned_to_a_class_later():
+    class Plain(nn.Module):
+        pass
+
+    module = Plain()
+    Plain.__getattr__ = lambda self, name: f"made {name}"
+    assert module.anything == "made anything"
+    del Plain.__getattr__
+    with pytest.raises(AttributeError):
+        _ = module.anything
+
+
+# ---- calls
+
+
+def test_calls_pass_arguments_on():
+    class Many(nn.Module):
+        def forward(self, *args, **kwargs):
+            return args, kwargs
+
+    module = Many()
+    assert module() == ((), {})
+    assert module(*range(20), **{f"k{i}": i for i in range(9)}) == (
+        tuple(range(20)),
+        {f"k{i}": i for i in range(9)},
+    )
+    net = Net()
+    assert mica.equal(net(mica.ones(1, 2), scale=2), net(mica.ones(1, 2)) * 2)
+    with pytest.raises(TypeError, match="forward\\(\\) missing 1 required positional argument: 'x'"):
+        net()
+
+
+def test_overriding_the_call():
+    class Shouting(nn.Module):
+        def __call__(self, x):
+            return super().__call__(x).upper()
+
+        def forward(self, x):
+            return x
+
+    class Odd(nn.Module):
+        def _call_impl(self, *args, **kwargs):
+            return "mine"
+
+    assert Shouting()("a") == "A" and Odd()(1) == "mine"
+
+
+def test_forward_may_be_static_or_an_attribute_of_the_class():
+    class Static(nn.Module):
+        @staticmethod
+        def forward(x):
+            return x + 1
+
+    class Callable(nn.Module):
+        forward = len
+
+    assert Static()(1) == 2
+    with pytest.raises(TypeError):
+        Callable()()
+
+
+def test_a_module_without_init_says_what_is_missing():
+    class Forgetful(nn.Module):
+        def __init__(self):
+            pass
+
+        def forward(self):
+            return 1
+
+    with pytest.raises(AttributeError, match="'Forgetful' object has no attribute '_backward_hooks'"):
+        Forgetful()()
+
+
+# ---- walking
+
+
+def shared():
+    net = Net()
+    net.again = net.child
+    net.tied = net.weight
+    net.none = None
+    net.register_parameter("absent", None)
+    return net
+
+
+def test_names_and_duplicates():
+    net = shared()
+    assert [n for n, _ in net.named_parameters()] == ["weight", "child.weight", "child.bias"]
+    assert [n for n, _ in net.named_parameters(remove_duplicate=False)] == [
+        "weight",
+        "tied",
+        "child.weight",
+        "child.bias",
+        "again.weight",
+        "again.bias",
+    ]
+    assert [n for n, _ in net.named_parameters("p", recurse=False)] == ["p.weight"]
+    assert [n for n, _ in net.named_buffers()] == ["steps", "scratch"]
+    assert [n for n, _ in net.named_modules()] == ["", "child"]
+    assert [n for n, _ in net.named_modules(prefix="m", remove_duplicate=False)] == ["m", "m.child", "m.again"]
+    assert [n for n, _ in net.named_children()] == ["child"]
+    assert len(list(net.parameters())) == 3 and len(list(net.buffers())) == 2 and len(list(net.modules())) == 2
+    assert net.get_submodule("") is net and net.get_submodule("child") is net.child
+    assert net.get_parameter("child.weight") is net.child.weight and net.get_buffer("steps") is net.steps
+    net.set_submodule("child", nn.ReLU())
+    assert isinstance(net.child, nn.ReLU)
+
+
+def test_apply_visits_children_first():
+    seen = []
+    net = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU()))
+    assert net.apply(lambda m: seen.append(type(m).__name__)) is net
+    assert seen == ["Linear", "ReLU", "Sequential", "Sequential"]
+
+
+# ---- conversion
+
+
+def test_conversions_keep_parameters_and_convert_gradients():
+    net = Net()
+    net.register_buffer("count", mica.tensor(3))
+    net(mica.ones(1, 2)).sum().backward()
+    weight = net.weight
+    assert net.double() is net
+    assert net.weight is weight and weight.dtype == mica.float64 and weight.grad.dtype == mica.float64
+    assert net.steps.dtype == mica.float64 and net.count.dtype == mica.int64
+    assert net.half().weight.dtype == mica.float16 and net.bfloat16().weight.dtype == mica.bfloat16
+    assert net.float().to(mica.float64).weight.dtype == mica.float64
+    assert net.to(mica.ones(1)).weight.dtype == mica.float32
+    assert net.to("cpu", mica.float64, True).weight.dtype == mica.float64
+    assert net.type(mica.float32).weight.dtype == mica.float32
+    assert net.cpu().weight.device.type == "cpu"
+
+
+def test_memory_formats_apply_to_images():
+    module = nn.ParameterList([mica.ones(2, 3, 4, 5), mica.ones(2, 3)])
+    module.to(memory_format=mica.channels_last)
+    assert module[0].is_contiguous(memory_format=mica.channels_last) and module[1].is_contiguous()
+
+
+def test_meta_modules():
+    net = nn.Linear(2, 3, device="meta")
+    assert net.weight.is_meta
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data! Please use torch.nn.Mod"):
+        net.to("cpu")
+    before = net.weight
+    net.to_empty(device="cpu")
+    assert net.weight is not before and not net.weight.is_meta and net.weight.requires_grad
+    assert isinstance(nn.utils.skip_init(nn.Linear, 2, 3).weight, nn.Parameter)
+
+
+def test_overwriting_parameters_on_conversion():
+    import mica.__future__ as settings
+
+    net = nn.Linear(1, 1)
+    before = net.weight
+    settings.set_overwrite_module_params_on_conversion(True)
+    try:
+        net.double()
+    finally:
+        settings.set_overwrite_module_params_on_conversion(False)
+    assert net.weight is not before and before.dtype == mica.float32
+
+
+def test_modes_and_gradients():
+    net = nn.Sequential(nn.Dropout(), Net())
+    assert net.training and net.eval() is net and not net[0].training and not net[1].child.training
+    net.train()
+    net[1](mica.ones(1, 2)).sum().backward()
+    net.zero_grad(set_to_none=False)
+    assert mica.equal(net[1].weight.grad, mica.zeros(2))
+    net.zero_grad()
+    assert net[1].weight.grad is None
+    net.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+
+
+def test_share_memory():
+    net = nn.Linear(2, 2).share_memory()
+    assert net.weight.is_shared()
+
+
+# ---- text, copies
+
+
+def test_reprs_of_nested_and_multiline_modules():
+    class Two(nn.Module):
+        def extra_repr(self):
+            return "first\nsecond"
+
+    assert repr(Two()) == "Two(\n  first\n  second\n)"
+    outer = nn.Sequential(Two())
+    assert repr(outer) == "Sequential(\n  (0): Two(\n    first\n    second\n  )\n)"
+    assert repr(nn.Module()) == "Module()"
+
+
+def test_dir_lists_members_but_no_numbers():
+    names = dir(nn.Sequential(nn.ReLU()))
+    assert "forward" in names and "0" not in names
+    assert {"weight", "steps", "child", "number"} <= set(dir(Net()))
+
+
+def test_deepcopy_and_pickle():
+    net = shared()
+    net.tied = net.weight
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert other.tied is other.weight and other.weight is not net.weight and other.again is other.child
+        assert mica.equal(other(mica.ones(1, 2)), net(mica.ones(1, 2)))
+    shallow = copy.copy(net)
+    assert shallow.weight is net.weight
+
+
+def test_pickles_of_old_get_what_came_later():
+    net = Net()
+    state = net.__getstate__()
+    for name in ("_forward_hooks_with_kwargs", "_backward_pre_hooks", "_non_persistent_buffers_set"):
+        del state[name]
+    revived = Net.__new__(Net)
+    revived.__setstate__(state)
+    assert revived._non_persistent_buffers_set == set() and revived(mica.ones(1, 2)).shape == (1, 3)
+
+
+def test_registration_hooks_see_everything():
+    from mica.nn.modules import module as hooks
+
+    seen = []
+    handles = [
+        hooks.register_module_parameter_registration_hook(lambda m, name, p: seen.append(name)),
+        hooks.register_module_buffer_registration_hook(lambda m, name, b: seen.append(name)),
+        hooks.register_module_module_registration_hook(lambda m, name, s: seen.append(name)),
+    ]
+    try:
+        Net()
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert seen == ["weight", "steps", "scratch", "weight", "bias", "child"]
+    Net()
+    assert len(seen) == 6
+
+
+def test_lazy_modules():
+    lazy = nn.LazyLinear(3)
+    assert repr(lazy.weight) == "<UninitializedParameter>" and lazy.has_uninitialized_params()
+    with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized parameter"):
+        _ = lazy.weight.shape
+    with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter"):
+        lazy.weight + 1
+    lazy.double()
+    assert lazy(mica.ones(2, 5, dtype=mica.float64)).shape == (2, 3)
+    assert type(lazy) is nn.Linear and lazy.in_features == 5 and lazy.weight.dtype == mica.float64
+    assert not lazy._forward_pre_hooks and not lazy._load_state_dict_pre_hooks
+    loaded = nn.LazyLinear(3)
+    loaded.load_state_dict(nn.Linear(4, 3).state_dict())
+    assert loaded.weight.shape == (3, 4) and loaded(mica.ones(1, 4)).shape == (1, 3)
+    assert type(copy.deepcopy(nn.LazyLinear(2)).weight) is nn.UninitializedParameter
+    assert type(pickle.loads(pickle.dumps(nn.LazyLinear(2))).weight) is nn.UninitializedParameter

@@ -1,0 +1,65 @@
+"""Every module class beside torch's, live: repr, parameters from one seed, outputs, and states that move both ways."""
+
+import warnings
+
+import mica
+import pytest
+from module_cases import OTHERS, OWN, is_lazy, make, state_of
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("expression", [*OWN, *OTHERS])
+def test_same_repr_and_state(torch, expression):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, ours = make(torch, expression), make(mica, expression)
+    assert repr(ours) == repr(theirs)
+    assert state_of(ours) == state_of(theirs)
+    assert [n for n, _ in ours.named_parameters()] == [n for n, _ in theirs.named_parameters()]
+    assert [p.requires_grad for p in ours.parameters()] == [p.requires_grad for p in theirs.parameters()]
+    assert list(ours.state_dict()._metadata.items()) == list(theirs.state_dict()._metadata.items())
+    assert getattr(ours, "__constants__", None) == getattr(theirs, "__constants__", None)
+
+
+@pytest.mark.parametrize("expression", [*OWN, *OTHERS])
+def test_states_move_both_ways(torch, expression):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, ours = make(torch, expression, seed=1), make(mica, expression, seed=2)
+    if any(is_lazy(p) for p in ours.parameters()):
+        return
+    to_ours = {key: mica.from_numpy(value.numpy().copy()) for key, value in theirs.state_dict().items()}
+    ours.load_state_dict(to_ours)
+    assert state_of(ours) == state_of(theirs)
+    theirs.load_state_dict({key: torch.from_numpy(value.numpy().copy()) for key, value in ours.state_dict().items()})
+
+
+def test_every_class_of_torchs_nn_has_a_case(torch):
+    classes = {
+        name
+        for name, value in vars(torch.nn).items()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module) and not name.startswith("Lazy")
+    }
+    abstract = {
+        "Module",
+        "RNNBase",
+        "RNNCellBase",
+        "Container",
+        "DataParallel",
+        "TransformerDecoder",
+        "LinearCrossEntropyLoss",
+    }
+    covered = {expression.split("(")[0].removeprefix("nn.").split(".")[0] for expression in [*OWN, *OTHERS]}
+    assert classes - abstract - covered == set()
+
+
+def test_module_has_every_public_name(torch):
+    missing = {name for name in dir(torch.nn.Module) if not name.startswith("__")} - set(dir(mica.nn.Module))
+    # Devices that Mica does not know.
+    assert missing <= {"ipu", "xpu", "mtia", "_slow_forward", "_maybe_warn_non_full_backward_hook"}
