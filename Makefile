@@ -40,8 +40,10 @@ build/build.ninja: $(VENV)/.installed CMakePresets.json
 	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
 	@touch $@
 
+# A tour of tensors, then a GPT that trains for a minute.
 demo: build
 	@$(VENV)/bin/mica demo
+	@$(VENV)/bin/mica run examples/demo.py
 
 test: lint test-cpp test-python
 

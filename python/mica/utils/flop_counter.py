@@ -56,12 +56,9 @@ def _transposed_convolution(inputs, results):
 @register_flop_formula("convolution_backward")
 def _convolution_backward(inputs, results):
     grad, image, weight = inputs[:3]
-    if (
-        grad[1] == weight[0] == image[1]
-    ):  # the channels do not tell whether it is transposed; strides shrink the other side
+    points = grad if grad[1] == weight[0] else image
+    if grad[1] == image[1]:  # the channels do not tell whether it is transposed; strides shrink the other side
         points = min(grad, image, key=prod)
-    else:
-        points = grad if grad[1] == weight[0] else image
     flops = 0
     if results and results[0] is not None:
         flops += _convolution_flops(points, weight)
