@@ -142,4 +142,7 @@ class ExceptionWrapper:
             exception = self.exc_type(message)
         except Exception:
             raise RuntimeError(message) from None  # it takes other arguments
-        raise exception
+        try:
+            raise exception
+        finally:
+            del exception  # or its traceback would hold it, and with it the frames of whoever called

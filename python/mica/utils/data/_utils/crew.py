@@ -172,13 +172,13 @@ class ProcessCrew:
         with contextlib.suppress(OSError):
             self.workers[worker_id].sock.shutdown(socket.SHUT_WR)
 
-    def stop(self):
-        """End all workers: by themselves if they can, else by force."""
+    def stop(self, patience=_PATIENCE):
+        """End all workers: by themselves if they can in that many seconds, else by force."""
         if os.getpid() != self._owner:
             return
         for each in self.workers:
             each.sock.close()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience
         for end in (None, "terminate", "kill"):
             for each in self.workers:
                 if end is not None and each.process.is_alive():
@@ -194,13 +194,13 @@ class ThreadCrew:
 
     def __init__(self, jobs):
         self._results = queue.SimpleQueue()
-        self._tasks = []
-        for job in jobs:
-            tasks = queue.SimpleQueue()
-            self._tasks.append(tasks)
-            threading.Thread(
-                target=_thread_main, args=(job, tasks, self._results), name=f"data worker {job.worker_id}", daemon=True
-            ).start()
+        self._tasks = [queue.SimpleQueue() for _ in jobs]
+        self._threads = [
+            threading.Thread(target=_thread_main, args=(job, tasks, self._results), daemon=True)
+            for job, tasks in zip(jobs, self._tasks, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def send(self, worker_id, task):
         self._tasks[worker_id].put(task)
@@ -214,13 +214,17 @@ class ThreadCrew:
     def dismiss(self, worker_id):
         self._tasks[worker_id].put(None)
 
-    def stop(self):
-        """Let all end after what they are at: a thread cannot be made to."""
+    def stop(self, patience=_PATIENCE):
+        """Let all end after what they are at, and wait so long: a thread cannot be made to."""
         for tasks in self._tasks:
             with contextlib.suppress(queue.Empty):
                 while True:
                     tasks.get_nowait()
             tasks.put(None)
+        deadline = time.monotonic() + patience
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _thread_main(job, tasks, results):

@@ -166,7 +166,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _receive(self):
         result = self._crew.receive(self._timeout or None)
         if result is None:
-            self._shutdown_workers()
+            self._shutdown_workers.detach()
+            self._crew.stop(patience=0.2)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         return result
 
