@@ -1,0 +1,169 @@
+// Modules: parameters, buffers and other modules by name, and what is done with all of them at once.
+//
+//   struct Net : nn::Module {
+//     nn::Linear hidden = register_module("hidden", nn::Linear(784, 128));
+//     nn::Linear out = register_module("out", nn::Linear(128, 10, {.bias = false}));
+//     Tensor forward(const Tensor& x) { return out(relu(hidden(x))); }
+//   };
+//
+// Names, shapes and initial values are those of the Python package, so that checkpoints move between the languages.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mica/serialize.h"
+#include "mica/tensor.h"
+
+namespace mica::nn {
+
+template <class M>
+class ModuleHolder;
+
+class Module {
+ public:
+  using Named = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
+
+  Module() = default;
+  explicit Module(std::string name) : name_(std::move(name)) {}
+  Module(const Module&) = delete;  // a copy would share its parameters
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  // ---- members. A name must be new and may not contain a dot; an undefined tensor keeps its place but is not listed.
+  Tensor register_parameter(std::string name, const Tensor& tensor, bool requires_grad = true);
+  Tensor register_buffer(std::string name, const Tensor& tensor, bool persistent = true);
+  template <std::derived_from<Module> M>
+  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
+    add_module(std::move(name), module);
+    return module;
+  }
+  template <class H>
+  requires requires(const H& h) { h.shared(); }
+  H register_module(std::string name, H holder) {
+    add_module(std::move(name), holder.shared());
+    return holder;
+  }
+
+  // ---- all of them, each once, in the order in which they were registered
+  std::vector<Tensor> parameters(bool recurse = true) const;
+  NamedTensors named_parameters(bool recurse = true) const;
+  std::vector<Tensor> buffers(bool recurse = true) const;
+  NamedTensors named_buffers(bool recurse = true) const;
+  std::vector<std::shared_ptr<Module>> children() const;
+  const Named& named_children() const { return modules_; }
+  Named named_modules() const;  // those below, by their paths; not the module itself
+
+  // ---- state
+  NamedTensors state_dict() const;
+  // Copies values into parameters and buffers. Everything is checked first: names that are missing or not expected
+  // (unless !strict) and shapes that differ are reported together, and then nothing is changed.
+  void load_state_dict(const NamedTensors& state, bool strict = true);
+  void save(const std::string& path) const;
+  void load(const std::string& path, bool strict = true);
+
+  // ---- everything at once
+  virtual void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+  void zero_grad(bool set_to_none = true);
+  void requires_grad_(bool on = true);
+  void to(Device device);
+  void to(DType dtype);  // of floating-point parameters and buffers
+  void apply(const std::function<void(Module&)>& function);
+
+  // ---- printing, as Python does
+  virtual std::string name() const;
+  virtual std::string extra_repr() const { return {}; }
+  std::string repr() const;
+  friend std::ostream& operator<<(std::ostream& out, const Module& module);
+
+ private:
+  struct Entry {
+    std::string name;
+    Tensor tensor;
+    bool persistent = true;
+  };
+  void add_module(std::string name, std::shared_ptr<Module> module);
+  void check_name(const std::string& name) const;
+  template <class F>
+  void visit(const std::string& prefix, const F& function) const;  // (path, module), this one first, each once
+  template <class F>
+  void convert(const F& function);
+
+  std::string name_;
+  std::vector<Entry> parameters_, buffers_;
+  Named modules_;
+  bool training_ = true;
+};
+
+namespace detail {
+struct NoOptions {};
+template <class M>
+struct options_of {
+  using type = NoOptions;
+};
+template <class M>
+requires requires { typename M::Options; }
+struct options_of<M> {
+  using type = typename M::Options;
+};
+}  // namespace detail
+
+// A module that is shared, not copied: nn::Linear is a ModuleHolder<LinearImpl>. Called like a function, it runs
+// forward.
+template <class M>
+class ModuleHolder {
+ public:
+  using Options = typename detail::options_of<M>::type;
+
+  ModuleHolder(std::nullptr_t) {}
+  explicit ModuleHolder(std::shared_ptr<M> module) : module_(std::move(module)) {}
+  template <class... Args>
+  requires std::constructible_from<M, Args...>
+  explicit ModuleHolder(Args&&... args) : module_(std::make_shared<M>(std::forward<Args>(args)...)) {}
+  // So that options can be written in braces: nn::Conv2d(3, 16, 3, {.padding = 1}).
+  explicit ModuleHolder(Options options) requires std::constructible_from<M, Options>
+      : module_(std::make_shared<M>(std::move(options))) {}
+  ModuleHolder(int64_t a, Options options) requires std::constructible_from<M, int64_t, Options>
+      : module_(std::make_shared<M>(a, std::move(options))) {}
+  ModuleHolder(int64_t a, int64_t b, Options options) requires std::constructible_from<M, int64_t, int64_t, Options>
+      : module_(std::make_shared<M>(a, b, std::move(options))) {}
+  ModuleHolder(int64_t a, int64_t b, int64_t c,
+               Options options) requires std::constructible_from<M, int64_t, int64_t, int64_t, Options>
+      : module_(std::make_shared<M>(a, b, c, std::move(options))) {}
+
+  M* operator->() const { return module_.get(); }
+  M& operator*() const { return *module_; }
+  const std::shared_ptr<M>& shared() const { return module_; }
+  explicit operator bool() const { return module_ != nullptr; }
+  operator std::shared_ptr<Module>() const { return module_; }
+
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) const {
+    return module_->forward(std::forward<Args>(args)...);
+  }
+
+ private:
+  std::shared_ptr<M> module_;
+};
+
+template <class M>
+std::ostream& operator<<(std::ostream& out, const ModuleHolder<M>& holder) {
+  return out << static_cast<const Module&>(*holder);
+}
+
+// Makes nn::Name a handle to an nn::NameImpl.
+#define MICA_MODULE(Name)                         \
+  class Name : public ModuleHolder<Name##Impl> {  \
+   public:                                        \
+    using ModuleHolder<Name##Impl>::ModuleHolder; \
+    using Impl = Name##Impl;                      \
+  }
+
+}  // namespace mica::nn
