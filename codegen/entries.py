@@ -266,11 +266,12 @@ class Writer:
             )
         else:
             guard = "  NoGradGuard below;" if self.derivative else ""
+            value, rest = "self" if self.derivative else "entry::value_of(self)", names(self.schema, skip=1)
             self.put(
                 "{",
                 guard,
                 f'  entry::write_in_place("{self.schema.name}_", self, '
-                f"composite::{op.implementation}({names(self.schema)}));",
+                f"composite::{op.implementation}({value}{', ' + rest if rest else ''}));",
                 "}",
             )
 

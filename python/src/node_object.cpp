@@ -72,7 +72,10 @@ static PyObject* node_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s object at %p>", last_dot ? last_dot + 1 : full_name, self);
 }
 static PyObject* node_name(PyObject* self, PyObject*) try {
-  return PyUnicode_FromString(node_of_object(self)->name());
+  Node* node = node_of_object(self);
+  // torch names nodes that its table does not generate by their C++ class.
+  return node->is_accumulator ? PyUnicode_FromString("torch::autograd::AccumulateGrad")
+                              : PyUnicode_FromString(node->name());
 } catch (...) {
   return raise_current_exception();
 }

@@ -1,5 +1,7 @@
 // Activations in terms of others, dropout, and what activations check first.
+#include <cfloat>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "core/pointwise.h"
@@ -34,7 +36,7 @@ Tensor tanhshrink(const Tensor& self) { return self - self.tanh(); }
 Tensor softsign(const Tensor& self) { return self / (self.abs() + 1); }
 
 Tensor glu(const Tensor& self, int64_t dim) {
-  MICA_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  MICA_CHECK(self.dim() > 0, "glu does not support scalars because halving size must be even");
   const int64_t size = self.size(dim);
   MICA_CHECK(size % 2 == 0, "Halving dimension must be even, but dimension ", dim < 0 ? dim + self.dim() : dim,
              " is size ", size);
@@ -224,10 +226,27 @@ void gelu(const Tensor&, std::string_view approximate) {
   MICA_CHECK(approximate == "none" || approximate == "tanh", "approximate argument must be either none or tanh.");
 }
 
+static double largest(DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return 65504;
+    case DType::BFloat16:
+      return 0x1.FEp127;
+    case DType::Float32:
+      return FLT_MAX;
+    default:
+      return DBL_MAX;
+  }
+}
+
 void softshrink(const Tensor& self, const Scalar& lambd) {
   if (!is_floating(self.dtype())) unsupported_dtype("softshrink_check", self.dtype());
-  const double value = lambd.to_double();
-  MICA_CHECK(value >= 0, "lambda must be greater or equal to 0, but found to be ", value, ".");
+  const double value = lambd.to_double(), most = largest(self.dtype());
+  if (value >= 0 && value <= most) return;
+  char text[128];
+  std::snprintf(text, sizeof text, "lambda must be in range [0, %g] for input dtype %s, but found %g", most,
+                info(self.dtype()).legacy, value);
+  fail(text);
 }
 
 }  // namespace checks

@@ -64,6 +64,8 @@ const Tensor& through_plain(const Tensor& self, FunctionRef<void(const Tensor&)>
   return self;
 }
 
+Tensor value_of(const Tensor& self) { return grad_enabled() && self.requires_grad() ? self.clone() : self; }
+
 void write_in_place(const char* op, const Tensor& self, const Tensor& result) {
   MICA_CHECK(self.sizes() == result.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
              result.sizes(), " (", op, ")");

@@ -39,6 +39,10 @@ std::vector<Tensor> plain(TensorList list);
 // Runs an in-place operation on a plain copy of a lazy `self` and writes the result back through it.
 const Tensor& through_plain(const Tensor& self, FunctionRef<void(const Tensor&)> body);
 
+// What a composite computes with in place of the tensor that it is about to change: a copy where its parts may keep it
+// for the backward pass.
+Tensor value_of(const Tensor& self);
+
 // self <- result, for composites: same shape and a castable dtype, or torch's error.
 void write_in_place(const char* op, const Tensor& self, const Tensor& result);
 

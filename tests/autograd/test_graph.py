@@ -66,7 +66,7 @@ def test_gradient_edges_stand_for_tensors():
     y = x * x
     edge, leaf_edge = graph.get_gradient_edge(y), graph.get_gradient_edge(x)
     assert edge.node is y.grad_fn
-    assert leaf_edge.node.name() == "AccumulateGrad"
+    assert leaf_edge.node.name() == "torch::autograd::AccumulateGrad"
     z = y * 2
     assert torch.autograd.grad(z, edge, retain_graph=True)[0].item() == 2
     assert torch.autograd.grad(edge, [leaf_edge], retain_graph=True)[0].item() == 6

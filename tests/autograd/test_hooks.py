@@ -89,7 +89,7 @@ def test_nodes_know_their_neighbours():
     assert node.name() == "ExpBackward0"
     ((before, number),) = node.next_functions
     assert (before.name(), number) == ("MulBackward0", 0)
-    assert before.next_functions[0][0].name() == "AccumulateGrad"
+    assert before.next_functions[0][0].name() == "torch::autograd::AccumulateGrad"
     node.metadata["key"] = 1
     assert y.grad_fn.metadata == {"key": 1}
 
