@@ -205,7 +205,7 @@ template <class F>
 void Module::convert(const F& function) {
   NoGradGuard no_grad;
   const auto change = [&](const Tensor& t) {
-    set_data(t, function(t.detach()));
+    autograd::set_data(t, function(t.detach()));
     if (t.grad().defined()) t.set_grad(function(t.grad()));
   };
   for (const Tensor& p : parameters()) change(p);
