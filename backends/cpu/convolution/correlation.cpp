@@ -28,6 +28,37 @@ void transpose_floats(const float* from, int64_t from_stride, float* to, int64_t
             reinterpret_cast<char*>(to), to_stride * static_cast<int64_t>(sizeof(float)), rows, columns);
 }
 
+// The part of a band that lies in the image: columns [left, right) of rows [low, high).
+struct Overlap {
+  int64_t left, right, low, high;
+
+  Overlap(const Plane& source, const Band& band) {
+    left = std::clamp<int64_t>(-band.first_col, 0, band.cols);
+    right = std::clamp<int64_t>(source.width - band.first_col, left, band.cols);
+    low = std::clamp<int64_t>(-band.first_row, 0, band.rows);
+    high = std::clamp<int64_t>(source.height - band.first_row, low, band.rows);
+  }
+};
+
+// Fills the rows of a band: fetch(row, to) writes the columns in the image, zeros go around them. `width` floats make a
+// column. Rows are finished in order, so that rows that lie behind their place may be moved up.
+template <class Fetch>
+void fill_rows(float* band, int64_t rows, int64_t cols, int64_t width, const Overlap& in, const Fetch& fetch) {
+  const int64_t step = cols * width;
+  std::fill_n(band, in.low * step, 0.0f);
+  for (int64_t r = in.low; r < in.high; ++r) {
+    float* to = band + r * step;
+    fetch(r, to + in.left * width);
+    std::fill_n(to, in.left * width, 0.0f);
+    std::fill_n(to + in.right * width, (cols - in.right) * width, 0.0f);
+  }
+  std::fill_n(band + in.high * step, (rows - in.high) * step, 0.0f);
+}
+
+void copy_floats(const float* from, float* to, int64_t count) {
+  std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+}
+
 }  // namespace
 
 bool is_planar(const Problem& p) {
@@ -70,61 +101,48 @@ Correlation input_gradient_correlation(const Problem& p) {
 }
 
 void load_band(const Plane& source, int64_t image, int64_t first_channel, int64_t channels, const Band& band) {
-  const float* from = source.data + image * source.batch_stride + first_channel * source.channel_stride;
-  const int64_t left = std::clamp<int64_t>(-band.first_col, 0, band.cols);
-  const int64_t right = std::clamp<int64_t>(source.width - band.first_col, left, band.cols);
-  const int64_t low = std::clamp<int64_t>(-band.first_row, 0, band.rows);
-  const int64_t high = std::clamp<int64_t>(source.height - band.first_row, low, band.rows);
-  const auto source_at = [&](int64_t row) {
-    return from + (band.first_row + row) * source.row_stride + (band.first_col + left) * source.col_stride;
-  };
-  if (band.channels_last) {
-    const int64_t step = band.cols * channels;
-    std::fill_n(band.data, low * step, 0.0f);
-    for (int64_t r = low; r < high; ++r) {
-      float* to = band.data + r * step;
-      std::fill_n(to, left * channels, 0.0f);
-      std::fill_n(to + right * channels, (band.cols - right) * channels, 0.0f);
-    }
-    std::fill_n(band.data + high * step, (band.rows - high) * step, 0.0f);
-    if (source.channel_stride == 1) {
-      for (int64_t r = low; r < high; ++r) {
-        float* to = band.data + r * step + left * channels;
-        const float* row = source_at(r);
-        if (source.col_stride == channels) {
-          std::memcpy(to, row, static_cast<size_t>((right - left) * channels) * sizeof(float));
-          continue;
-        }
-        for (int64_t x = left; x < right; ++x, to += channels, row += source.col_stride)
-          std::memcpy(to, row, static_cast<size_t>(channels) * sizeof(float));
-      }
-      return;
-    }
-    for (int64_t c = 0; c < channels; c += kStreams) {
-      for (int64_t r = low; r < high; ++r) {
-        transpose_floats(source_at(r) + c * source.channel_stride, source.channel_stride,
-                         band.data + r * step + left * channels + c, channels, std::min(kStreams, channels - c),
-                         right - left);
-      }
+  const Overlap in(source, band);
+  const int64_t width = in.right - in.left;
+  const float* corner = source.data + image * source.batch_stride + first_channel * source.channel_stride +
+                        (band.first_row + in.low) * source.row_stride + (band.first_col + in.left) * source.col_stride;
+  const auto row_of = [&](int64_t r) { return corner + (r - in.low) * source.row_stride; };
+
+  if (!band.channels_last) {
+    for (int64_t c = 0; c < channels; ++c) {
+      fill_rows(band.data + c * band.rows * band.cols, band.rows, band.cols, 1, in, [&](int64_t r, float* to) {
+        const float* from = row_of(r) + c * source.channel_stride;
+        if (source.col_stride == 1) return copy_floats(from, to, width);
+        for (int64_t x = 0; x < width; ++x) to[x] = from[x * source.col_stride];
+      });
     }
     return;
   }
-  for (int64_t c = 0; c < channels; ++c) {
-    float* plane = band.data + c * band.rows * band.cols;
-    std::fill_n(plane, low * band.cols, 0.0f);
-    for (int64_t r = low; r < high; ++r) {
-      float* to = plane + r * band.cols;
-      const float* row = source_at(r) + c * source.channel_stride;
-      std::fill_n(to, left, 0.0f);
-      if (source.col_stride == 1) {
-        std::memcpy(to + left, row, static_cast<size_t>(right - left) * sizeof(float));
-      } else {
-        for (int64_t x = left; x < right; ++x, row += source.col_stride) to[x] = *row;
-      }
-      std::fill_n(to + right, band.cols - right, 0.0f);
-    }
-    std::fill_n(plane + high * band.cols, (band.rows - high) * band.cols, 0.0f);
+  if (source.channel_stride == 1) {
+    fill_rows(band.data, band.rows, band.cols, channels, in, [&](int64_t r, float* to) {
+      const float* from = row_of(r);
+      if (source.col_stride == channels) return copy_floats(from, to, width * channels);
+      for (int64_t x = 0; x < width; ++x) copy_floats(from + x * source.col_stride, to + x * channels, channels);
+    });
+    return;
   }
+  if (width == source.row_stride) {
+    // All rows are turned round at once, at the band's end, and then moved up to their places.
+    const int64_t count = (in.high - in.low) * width;
+    float* turned = band.data + (band.rows * band.cols - count) * channels;
+    for (int64_t c = 0; c < channels; c += kStreams)
+      transpose_floats(corner + c * source.channel_stride, source.channel_stride, turned + c, channels,
+                       std::min(kStreams, channels - c), count);
+    fill_rows(band.data, band.rows, band.cols, channels, in, [&](int64_t r, float* to) {
+      const float* from = turned + (r - in.low) * width * channels;
+      if (from != to) std::memmove(to, from, static_cast<size_t>(width * channels) * sizeof(float));
+    });
+    return;
+  }
+  fill_rows(band.data, band.rows, band.cols, channels, in, [&](int64_t r, float* to) {
+    for (int64_t c = 0; c < channels; c += kStreams)
+      transpose_floats(row_of(r) + c * source.channel_stride, source.channel_stride, to + c, channels,
+                       std::min(kStreams, channels - c), width);
+  });
 }
 
 void store_positions(const Plane& target, int64_t image, int64_t first_channel, int64_t channels, int64_t first,

@@ -92,18 +92,18 @@ void output(const float* from, int64_t step, int64_t plane, int64_t tiles, int64
             float* target, int64_t row, int64_t column, int64_t rows, int64_t width) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t f = 0; f < filters; f += lanes) {
-    const int64_t n = filters - f;
-    const V start = bias ? load_first(bias + f, n) : hn::Zero(d);
-    const float* at = from + f;
-    for (int64_t t = 0; t < tiles; ++t, at += step) {
+  for (int64_t t = 0; t < tiles; ++t, from += step) {
+    const bool whole = 2 * t + 1 < width;
+    for (int64_t f = 0; f < filters; f += lanes) {
+      const int64_t n = filters - f;
+      const V start = bias ? load_first(bias + f, n) : hn::Zero(d);
+      const float* at = from + f;
       V half[4][2];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j)
         gather(hn::LoadU(d, at + j * plane), hn::LoadU(d, at + (4 + j) * plane), hn::LoadU(d, at + (8 + j) * plane),
                hn::LoadU(d, at + (12 + j) * plane), half[j]);
       float* to = target + 2 * t * column + f;
-      const bool whole = 2 * t + 1 < width;
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
         if (i >= rows) break;
