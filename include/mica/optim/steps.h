@@ -149,7 +149,7 @@ void asgd_step(std::span<ASGDItem> items, const ASGDOptions& options);
 struct AdafactorOptions {
   Number lr = 1e-2;
   double beta2_decay = -0.8;
-  std::optional<double> eps1;  // absent: the epsilon of the parameter's dtype
+  std::optional<double> eps1 = std::nullopt;  // absent: the epsilon of the parameter's dtype
   double eps2 = 1e-3;
   double d = 1.0;
   double weight_decay = 0;
