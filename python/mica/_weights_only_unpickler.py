@@ -5,6 +5,7 @@ A pickle is a program for a small stack machine. Here it runs with a fixed table
 """
 
 import struct
+import sys
 from collections import Counter, OrderedDict
 from pickle import UnpicklingError, decode_long
 
@@ -41,7 +42,7 @@ class Unpickler:
     # -- the file
 
     def _read(self, count):
-        data = self._file.read(count)
+        data = self._file.read(min(count, sys.maxsize))
         if len(data) != count:
             raise EOFError(f"the pickle is truncated: {count} bytes expected, {len(data)} left")
         return data

@@ -1,0 +1,410 @@
+"""Damaged and hostile checkpoints: an error that says where, never a crash, and nothing that the file names is run."""
+
+import contextlib
+import io
+import pickle
+import random
+import struct
+import zipfile
+
+import mica
+import pytest
+from mica import _C
+from mica.serialization import get_unsafe_globals_in_checkpoint
+
+SENTINEL = []
+
+
+def sample():
+    x = mica.arange(200.0).reshape(10, 20)
+    return {"x": x, "view": x[2:4].t(), "p": mica.nn.Parameter(mica.ones(3)), "n": 3, "s": "text", "l": [1, 2.5, None]}
+
+
+def saved(obj, **options):
+    buffer = io.BytesIO()
+    mica.save(obj, buffer, **options)
+    return buffer.getvalue()
+
+
+def archive_with(data_pickle, records=()):
+    """A checkpoint around a pickle of one's own."""
+    buffer = io.BytesIO()
+    writer = _C.PyTorchFileWriter(buffer)
+    writer.write_record("data.pkl", data_pickle, len(data_pickle))
+    writer.write_record("byteorder", "little", 6)
+    for name, data in records:
+        writer.write_record(name, data, len(data))
+    writer.write_end_of_file()
+    return buffer.getvalue()
+
+
+def load(data, **options):
+    return mica.load(io.BytesIO(data), **options)
+
+
+EXPECTED = (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, UnicodeDecodeError)
+
+
+def check_equal(loaded):
+    assert loaded["x"].tolist() == sample()["x"].tolist() and loaded["view"].tolist() == sample()["view"].tolist()
+    assert loaded["n"] == 3 and loaded["s"] == "text" and loaded["l"] == [1, 2.5, None]
+
+
+# ---- damage
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_truncation(zipped, tmp_path):
+    whole = saved(sample(), _use_new_zipfile_serialization=zipped)
+    path = tmp_path / "cut.pt"
+    for size in sorted({*range(0, len(whole), 41), *range(len(whole) - 80, len(whole))}):
+        path.write_bytes(whole[:size])
+        with pytest.raises(EXPECTED) as error:
+            mica.load(path)
+        if size > 3 and zipped:
+            assert "cut.pt" in str(error.value)
+
+
+def test_every_flipped_bit_of_an_archive_is_noticed_or_harmless():
+    whole = saved(sample())
+    rng = random.Random(0)
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.randrange(8)
+        try:
+            loaded = load(bytes(damaged))
+        except EXPECTED:
+            continue
+        check_equal(loaded)
+
+
+def test_flipped_bits_of_the_old_format_never_crash():
+    whole = saved(sample(), _use_new_zipfile_serialization=False)
+    rng = random.Random(1)
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.randrange(8)
+        with contextlib.suppress(EXPECTED):
+            load(bytes(damaged))
+
+
+def test_random_damage():
+    whole = saved(sample())
+    rng = random.Random(2)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.randrange(1, 30)):
+            begin = rng.randrange(len(damaged))
+            damaged[begin : begin + rng.randrange(8)] = rng.randbytes(rng.randrange(8))
+        try:
+            loaded = load(bytes(damaged))
+        except EXPECTED:
+            continue
+        check_equal(loaded)
+
+
+def test_damage_names_file_and_record(tmp_path):
+    path = tmp_path / "model.pt"
+    mica.save({"w": mica.arange(100.0)}, path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"data/0") + 150] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RuntimeError, match=r"data/0.*checksum.*model\.pt"):
+        mica.load(path)
+
+
+def test_missing_record():
+    reference = ("storage", "kind", "7", "cpu", 2)
+    pickled = tensor_pickle(reference)
+    with pytest.raises(RuntimeError, match=r"failed locating file data/7"):
+        load(archive_with(pickled))
+
+
+def test_directory_that_lies():
+    whole = bytearray(saved(sample()))
+    entry = whole.index(b"PK\x01\x02")
+    for offset, form in [(20, "<I"), (24, "<I"), (28, "<H"), (30, "<H"), (42, "<I")]:
+        for value in (0, 1, 0xFFFF, 0xFFFFFFFF, 0x7FFFFFFF):
+            damaged = bytearray(whole)
+            struct.pack_into(form, damaged, entry + offset, value & (0xFFFF if form == "<H" else 0xFFFFFFFF))
+            with contextlib.suppress(EXPECTED):
+                check_equal(load(bytes(damaged)))
+
+
+def test_compressed_archives_are_read_and_bombs_are_not():
+    whole = io.BytesIO(saved(sample()))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    check_equal(load(packed.getvalue()))
+    data = bytearray(packed.getvalue())
+    entry = data.index(b"PK\x01\x02")
+    struct.pack_into("<I", data, entry + 24, 0xFFFFFFF0)  # a record that says it is 4 GB
+    with pytest.raises(RuntimeError, match="data.pkl"):
+        load(bytes(data))
+
+
+# ---- hostile pickles
+
+
+class Pickle:
+    """Writes pickles opcode by opcode."""
+
+    def __init__(self):
+        self.out = b"\x80\x02"
+
+    def raw(self, data):
+        self.out += data
+        return self
+
+    def name(self, module, name):
+        return self.raw(b"c" + module.encode() + b"\n" + name.encode() + b"\n")
+
+    def text(self, value):
+        data = value.encode()
+        return self.raw(b"X" + struct.pack("<I", len(data)) + data)
+
+    def number(self, value):
+        data = pickle.encode_long(value)
+        return self.raw(b"\x8a" + bytes([len(data)]) + data)
+
+    def numbers(self, values):
+        self.raw(b"(")
+        for value in values:
+            self.number(value)
+        return self.raw(b"t")
+
+    def stop(self):
+        return self.out + b"."
+
+
+def tensor_pickle(
+    reference=("storage", "kind", "0", "cpu", 8), offset=0, size=(8,), stride=(1,), function="_rebuild_tensor_v2"
+):
+    p = Pickle().name("torch._utils", function).raw(b"((").text(reference[0]).name("torch", "FloatStorage")
+    p.text(reference[2]).text(reference[3]).number(reference[4]).raw(b"tQ").number(offset).numbers(size).numbers(stride)
+    return p.raw(b"\x89").name("collections", "OrderedDict").raw(b")RtR").stop()
+
+
+FLOATS = [("data/0", struct.pack("<8f", *range(8)))]
+
+
+def test_a_tensor_made_by_hand_loads():
+    assert load(archive_with(tensor_pickle(), FLOATS)).tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": (9,)},
+        {"size": (2**40,)},
+        {"size": (2**62, 2**62)},
+        {"size": (-1,)},
+        {"size": (2**63,)},
+        {"stride": (2,)},
+        {"stride": (2**61,)},
+        {"stride": (-1,)},
+        {"stride": (-(2**62),), "size": (5,)},
+        {"size": (3, 3), "stride": (2**62, -(2**62))},
+        {"size": (2**31, 2**31), "stride": (0, 2**33)},
+        {"offset": 1},
+        {"offset": -1},
+        {"offset": 2**62},
+        {"size": (2, 2), "stride": (1,)},
+        {"size": (1,) * 100, "stride": (1,) * 100},
+        {"reference": ("storage", "kind", "0", "cpu", 9)},
+        {"reference": ("storage", "kind", "0", "cpu", 2**60)},
+        {"reference": ("storage", "kind", "0", "cpu", -1)},
+        {"reference": ("module", "kind", "0", "cpu", 8)},
+        {"reference": ("storage", "kind", "../x", "cpu", 8)},
+        {"reference": ("storage", "kind", "0", "nowhere", 8)},
+    ],
+)
+@pytest.mark.parametrize("mmap", [False, True])
+def test_geometry_that_reaches_outside(changes, mmap, tmp_path):
+    path = tmp_path / "hostile.pt"
+    path.write_bytes(archive_with(tensor_pickle(**changes), FLOATS))
+    with pytest.raises(EXPECTED):
+        mica.load(path, mmap=mmap)
+    with pytest.raises((*EXPECTED, TypeError, OverflowError, AttributeError)):
+        mica.load(path, mmap=mmap, weights_only=False)
+
+
+def call(module, name, *values):
+    """A pickle that calls a function with some numbers and strings."""
+    p = Pickle().name(module, name).raw(b"(")
+    for value in values:
+        p.text(value) if isinstance(value, str) else p.number(value)
+    return p.raw(b"tR").stop()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "values"),
+    [
+        ("os", "system", ["true"]),
+        ("posix", "system", ["true"]),
+        ("builtins", "eval", ["1"]),
+        ("__builtin__", "eval", ["1"]),
+        ("builtins", "getattr", ["a", "b"]),
+        ("builtins", "bytearray", [2**45]),
+        ("_codecs", "encode", ["x", "zlib"]),
+        ("torch", "Tensor", [2**45]),
+        ("torch", "FloatStorage", [2**45]),
+        ("torch.storage", "UntypedStorage", [2**45]),
+        ("torch", "zeros", [2**45]),
+        ("torch", "load", ["x"]),
+        ("torch.hub", "load", ["x"]),
+        ("collections", "OrderedDict", [3]),
+        ("collections", "Counter", [3]),
+        ("torch", "Size", ["x"]),
+        ("torch", "device", ["x"]),
+        ("torch._utils", "_rebuild_tensor_v2", [1, 2, 3]),
+        ("torch._utils", "_rebuild_parameter", ["x", 1, 2]),
+        ("torch._utils", "_rebuild_meta_tensor_no_storage", [1, 2, 3, 4]),
+        ("torch._tensor", "_rebuild_from_type_v2", [1, 2, 3, 4]),
+        ("torch.nn.modules.linear", "Linear", [2, 2]),
+    ],
+)
+def test_calls_are_refused(module, name, values):
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        load(archive_with(call(module, name, *values)))
+
+
+def test_the_refused_class_is_named():
+    with pytest.raises(pickle.UnpicklingError, match=r"GLOBAL subprocess\.Popen was not an allowed global"):
+        load(archive_with(call("subprocess", "Popen", "true")))
+    assert get_unsafe_globals_in_checkpoint(io.BytesIO(archive_with(call("subprocess", "Popen", "true")))) == [
+        "subprocess.Popen"
+    ]
+
+
+def run_me():
+    SENTINEL.append(1)
+    return 1
+
+
+class Evil:
+    def __reduce__(self):
+        return run_me, ()
+
+
+def test_what_a_pickle_names_is_not_run():
+    data = saved({"a": Evil()})
+    with pytest.raises(pickle.UnpicklingError, match="run_me"):
+        load(data)
+    assert not SENTINEL
+    load(data, weights_only=False)
+    assert SENTINEL.pop()
+
+
+NESTING = {"list": (b"]", b"q\x00]h\x00a"), "tuple": (b")", b"\x85"), "dict": (b"}", b"q\x00}K\x01h\x00s")}
+
+
+def nested(depth, kind):
+    innermost, around = NESTING[kind]
+    return Pickle().raw(innermost + around * depth)
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "dict"])
+def test_deep_nesting(kind):
+    loaded = load(archive_with(nested(200_000, kind).stop()))
+    assert loaded
+    del loaded
+
+
+@pytest.mark.parametrize("target", [b"}q\x01h\x00K\x01s.", b"\x8fq\x01(h\x00\x90."])
+def test_deeply_nested_keys(target):
+    """Python hashes a tuple by recursion that nothing bounds."""
+    data = nested(500_000, "tuple").raw(b"q\x00").out + target
+    with pytest.raises(pickle.UnpicklingError, match="nested"):
+        load(archive_with(data))
+
+
+def test_deeply_nested_members_of_a_set():
+    data = Pickle().name("builtins", "set").raw(b"]").out + nested(500_000, "tuple").out[2:] + b"a\x85R."
+    with pytest.raises(pickle.UnpicklingError, match="nested"):
+        load(archive_with(data))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        b".",
+        b"R.",
+        b"(.",
+        b"t.",
+        b"h\x05.",
+        b"j\xff\xff\xff\xff.",
+        b"K\x01K\x02s.",
+        b"}K\x01s.",
+        b"](K\x01K\x02u.",
+        b"}(K\x01u.",
+        b"K\x01K\x02a.",
+        b"K\x01K\x02b.",
+        b"K\x01K\x02R.",
+        b"K\x01K\x02\x81.",
+        b"K\x01Q.",
+        b"X\xff\xff\xff\xffabc.",
+        b"\x8d" + b"\xff" * 8 + b".",
+        b"\x8e" + b"\xff" * 8 + b".",
+        b"\x8b\xff\xff\xff\x7f.",
+        b"U\xffabc.",
+        b"cabc",
+        b"cabc\ndef",
+        b"\x93.",
+        b"K\x01K\x02\x93.",
+        b"\xfe.",
+        b"I1\n.",
+        b"ios\nsystem\n.",
+        b"\x82\x01.",
+        b"]q\x00h\x00a.K",
+        b"",
+    ],
+)
+def test_broken_programs(program):
+    try:
+        loaded = load(archive_with(b"\x80\x02" + program))
+    except EXPECTED:
+        return
+    assert isinstance(loaded, list)  # the one that holds itself
+
+
+def test_random_programs():
+    """Opcodes at random, with whatever follows them."""
+    rng = random.Random(3)
+    opcodes = b"().0121JKMNQRTUXabcd}eghijlopqrstu]GB" + bytes(range(0x80, 0x99))
+    names = [
+        b"ctorch._utils\n_rebuild_tensor_v2\n",
+        b"ccollections\nOrderedDict\n",
+        b"ctorch\nFloatStorage\n",
+        b"X\x01\x00\x00\x000",
+    ]
+    for _ in range(3000):
+        program = b"\x80\x02"
+        for _ in range(rng.randrange(1, 40)):
+            program += rng.choice(names) if rng.random() < 0.15 else bytes([rng.choice(opcodes)])
+            if rng.random() < 0.4:
+                program += rng.randbytes(rng.randrange(4))
+        with contextlib.suppress(EXPECTED):
+            load(archive_with(program + b".", FLOATS))
+
+
+def test_a_safetensors_file_that_lies(tmp_path):
+    path = tmp_path / "x.safetensors"
+    for header in [
+        b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,32]}}',
+        b'{"a":{"dtype":"F32","shape":[8],"data_offsets":[0,64]}}',
+        b'{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,32]}}',
+        b'{"a":{"dtype":"F3","shape":[8],"data_offsets":[0,32]}}',
+        b'{"a":{"dtype":"F32","shape":[-8],"data_offsets":[0,32]}}',
+        b'{"a":[1]}',
+        b"[]",
+        b"{",
+    ]:
+        path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * 32)
+        with pytest.raises(RuntimeError, match="x.safetensors"):
+            mica.load(path)
+    path.write_bytes(b"\xff" * 20)
+    with pytest.raises(RuntimeError, match="x.safetensors"):
+        mica.load(path)
