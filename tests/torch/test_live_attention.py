@@ -6,7 +6,7 @@ import warnings
 import mica
 import pytest
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:enable_nested_tensor")]
 torch = pytest.importorskip("torch")
 
 

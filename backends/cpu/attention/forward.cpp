@@ -69,6 +69,7 @@ class ForwardWorker {
       packer_.panels_of_rows(key, begin, keys, depth_, keys_.data());
       packer_.panels_of_columns(value, begin, keys, width_, values_.data());
       for (int64_t r = 0; r < count; r += kernel_.rows) {
+        fetch_ahead(key, value, begin + kKeys, std::min(source, begin + 2 * kKeys), r, count);
         const int64_t rows = std::min<int64_t>(kernel_.rows, count - r);
         const int64_t seen = call_.is_causal ? std::min(keys, first + r + rows - begin) : keys;
         if (seen > 0) add_tile(mask, first, r, rows, begin, keys, seen);
@@ -79,6 +80,19 @@ class ForwardWorker {
 
  private:
   static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
+  static constexpr int64_t kMostRows = 32;        // no kernel has taller tiles
+
+  // Brings part of the keys and values [begin, end) nearer, so that packing them does not wait for memory: the part
+  // that falls to the rows from r of `count`.
+  void fetch_ahead(const Head& key, const Head& value, int64_t begin, int64_t end, int64_t r, int64_t count) const {
+    if (begin >= end) return;
+    const int64_t from = begin + (end - begin) * r / count;
+    const int64_t to = begin + (end - begin) * std::min<int64_t>(r + kernel_.rows, count) / count;
+    for (int64_t i = from; i < to; ++i) {
+      for (int64_t at = 0; at < depth_ * key.element_size; at += 64) __builtin_prefetch(key.row(i) + at, 0, 2);
+      for (int64_t at = 0; at < width_ * value.element_size; at += 64) __builtin_prefetch(value.row(i) + at, 0, 2);
+    }
+  }
 
   // Adds what `seen` keys from `begin` contribute to `rows` queries from r.
   void add_tile(const HeadMask& mask, int64_t first, int64_t r, int64_t rows, int64_t begin, int64_t keys,
@@ -98,12 +112,16 @@ class ForwardWorker {
       tile.c = scores_.data() + c;
       kernel_.run(tile);
     }
+    // All maxima first: their latencies then hide behind one another.
+    T now[kMostRows];
+    int64_t counts[kMostRows];
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores_.data() + i * kStride;
-      const int64_t n = call_.is_causal ? std::clamp<int64_t>(first + r + i + 1 - begin, 0, seen) : seen;
-      if (mask) mask.add_to(row, first + r + i, begin, n);
-      exponentiate(row, r + i, n, seen);
+      counts[i] = call_.is_causal ? std::clamp<int64_t>(first + r + i + 1 - begin, 0, seen) : seen;
+      if (mask) mask.add_to(row, first + r + i, begin, counts[i]);
+      now[i] = std::max(maximum_[r + i], largest(row, counts[i]));
     }
+    for (int64_t i = 0; i < rows; ++i) exponentiate(scores_.data() + i * kStride, r + i, counts[i], seen, now[i]);
     tile.a = scores_.data();
     tile.a_row_stride = kStride;
     tile.c_row_stride = width_;
@@ -117,9 +135,9 @@ class ForwardWorker {
     }
   }
 
-  // Turns a row of scores into weights relative to the largest score so far, and brings what was summed to it.
-  void exponentiate(T* row, int64_t r, int64_t n, int64_t end) {
-    const T before = maximum_[r], now = std::max(before, largest(row, n));
+  // Turns a row of scores into weights relative to `now`, the largest score so far, and brings what was summed to it.
+  void exponentiate(T* row, int64_t r, int64_t n, int64_t end, T now) {
+    const T before = maximum_[r];
     if (now == -std::numeric_limits<T>::infinity()) {  // nothing seen yet (or NaN, which the powers below would keep)
       total_[r] += powers_and_sum(row, n, end, T(0));
       return;
