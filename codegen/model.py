@@ -326,6 +326,7 @@ TORCH_NODE_NUMBERS = {
     "squeeze_": 3,
     "squeeze_.dim": 4,
     "squeeze_.dims": 5,
+    "_linear": 0,
 }
 
 

@@ -5,6 +5,8 @@
 
 namespace mica::composite {
 
+Tensor _linear(const Tensor& bias, const Tensor& input, const Tensor& weight) { return addmm(bias, input, weight.t()); }
+
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight, const Tensor& bias) {
   MICA_CHECK(input1.dim() == input2.dim(), "bilinear(): input dimensions do not match: got ", input1.dim(), " and ",
              input2.dim());

@@ -3,6 +3,7 @@
 
 #include "core/geometry.h"
 #include "mica/generated/implementations.h"
+#include "mica/generated/layers/linear_layers.h"
 #include "mica/ops.h"
 
 namespace mica::composite {
@@ -61,12 +62,12 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     return bias.defined() ? result + bias : result;
   }
   if (!bias.defined()) return mica::matmul(input, weight.t());
-  if (input.dim() == 2) return mica::addmm(bias, input, weight.t());
+  if (input.dim() == 2) return mica::_linear(bias, input, weight);
   if (input.dim() > 2 && bias.dim() == 1) {
     DimVector sizes(input.sizes());
     sizes.back() = weight.sizes()[0];
     const Tensor flat = input.reshape({product(input.sizes().slice(0, input.dim() - 1)), input.sizes().back()});
-    return mica::addmm(bias, flat, weight.t()).view(sizes);
+    return mica::_linear(bias, flat, weight).view(sizes);
   }
   return mica::matmul(input, weight.t()) + bias;
 }
