@@ -18,6 +18,12 @@ Tensor upsample_again(const Tensor& grad, IntArrayRef output_sizes, std::string_
   return _upsample(grad, output_sizes.slice(2, output_sizes.size() - 2), mode, align_corners, antialias, scales);
 }
 
+Tensor pad_edges_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, IntArrayRef pad,
+                          std::string_view mode) {
+  const bool last = shapes::prefers_channels_last(sizes, strides, static_cast<int64_t>(pad.size()) / 2);
+  return _pad_edges_backward(grad, sizes, pad, mode, last);
+}
+
 std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid,
                                                  int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
                                                  const std::array<bool, 2>& wanted) {

@@ -33,7 +33,8 @@ struct PoolArguments {
 };
 
 DimVector expanded(const std::string& message, IntArrayRef given, int64_t spatial_dims) {
-  MICA_CHECK(given.size() == 1 || static_cast<int64_t>(given.size()) == spatial_dims, message);
+  MICA_CHECK(given.size() == 1 || static_cast<int64_t>(given.size()) == spatial_dims, message, " (got ", given.size(),
+             ")");
   return given.size() == 1 ? DimVector(static_cast<size_t>(spatial_dims), given[0]) : DimVector(given);
 }
 
@@ -111,6 +112,10 @@ DimVector pooled_sizes(const char* op, const Tensor& self, const PoolArguments& 
   for (int64_t i = 0; i < n; ++i)
     MICA_CHECK(a.padding[i] <= a.kernel[i] / 2, "pad should be smaller than or equal to half of kernel size, but got ",
                named("pad", a.padding), ", ", named("k", a.kernel));
+  const IntArrayRef spatial{self.sizes().data() + ndim - n, static_cast<size_t>(n)};
+  for (int64_t i = 0; i < n && std::string_view(op) == "avg_pool3d"; ++i)
+    MICA_CHECK(sizes[ndim - n + i] >= 1, "input image (", named("", spatial), ") smaller than kernel size (",
+               named("k", a.kernel), ")");
   for (int64_t i = 0; i < n; ++i)
     MICA_CHECK(sizes[ndim - n + i] >= 1, "Given input size: (", product_text(self.sizes().slice(ndim - n - 1, n + 1)),
                "). Calculated output size: (", product_text(IntArrayRef(sizes).slice(ndim - n - 1, n + 1)),
@@ -144,7 +149,7 @@ void run_avg_pool(Out& out, const char* op, const Tensor& self, IntArrayRef kern
   const PoolArguments a = expand(op, kernel_size, stride, padding, {1}, n);
   MICA_CHECK(!divisor || *divisor != 0, "divisor must be not zero");
   const DimVector sizes = pooled_sizes(op, self, a, ceil_mode, n);
-  const bool last = prefers_channels_last(self, n);
+  const bool last = n == 2 && prefers_channels_last(self, n);  // volumes come out contiguous, as in torch
   const Tensor& result = set_in_order(out, sizes, self.dtype(), self.device(), n, last);
   if (!out.needs_kernel()) return;
   const Tensor input = in_order(self, n, last);

@@ -8,9 +8,9 @@ namespace mica::shapes {
 
 namespace {
 
-// Dimensions before `first` may be empty.
-void check_not_empty(const char* op, const Tensor& self, int64_t first) {
-  for (int64_t d = first; d < self.dim(); ++d)
+// The first dimension may be empty, whether it is a batch or not.
+void check_not_empty(const char* op, const Tensor& self) {
+  for (int64_t d = 1; d < self.dim(); ++d)
     MICA_CHECK(self.sizes()[d] != 0, op,
                "(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes(),
                " with dimension ", d, " being empty");
@@ -39,7 +39,7 @@ void run_adaptive_avg(Out& out, const char* op, const Tensor& self, IntArrayRef 
     MICA_CHECK(self.sizes()[d] != 0, op,
                "(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes(),
                " with dimension ", d, " being empty");
-  const bool last = prefers_channels_last(self, n);
+  const bool last = n == 2 && prefers_channels_last(self, n);  // volumes come out contiguous, as in torch
   const Tensor& result = set_in_order(out, sizes, self.dtype(), self.device(), n, last);
   if (!out.needs_kernel()) return;
   const Tensor input = in_order(self, n, last);
@@ -51,11 +51,11 @@ void run_adaptive_max(Out& out, Out& indices, const char* op, const Tensor& self
   MICA_CHECK(static_cast<int64_t>(output_size.size()) == n, op,
              n == 1 ? mica::cat("() argument 'output_size' should contain one int (got ", output_size.size(), ")")
                     : mica::cat("(): internal error: output_size.size() must be ", n));
-  check_not_empty(op, self, self.dim() == n + 2 ? 1 : 0);
+  check_not_empty(op, self);
   const DimVector sizes = with_spatial(self, output_size);
   for (int64_t s : output_size)
     MICA_CHECK(s >= 0, "Trying to create tensor with negative dimension ", s, ": ", sizes.ref());
-  const bool last = prefers_channels_last(self, n);
+  const bool last = n == 2 && prefers_channels_last(self, n);  // volumes come out contiguous, as in torch
   const Tensor& result = set_in_order(out, sizes, self.dtype(), self.device(), n, last);
   const Tensor& where = set_in_order(indices, sizes, DType::Int64, self.device(), n, last);
   if (!out.needs_kernel()) return;

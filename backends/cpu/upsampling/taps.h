@@ -133,6 +133,32 @@ AxisTaps<C> transposed(const AxisTaps<C>& taps, int64_t in) {
   return back;
 }
 
+// The taps of bytes: torch sums them with 16-bit weights, as Pillow does, of as many fractional bits as the largest
+// allows. Clamped taps that meet in one input count as one.
+template <class C>
+AxisTaps<C> quantized(const AxisTaps<C>& taps) {
+  AxisTaps<C> merged;
+  C largest = 0;
+  merged.begin.push_back(0);
+  for (int64_t o = 0; o < taps.outputs(); ++o) {
+    for (int64_t k = taps.begin[o]; k < taps.begin[o + 1]; ++k) {
+      if (k > taps.begin[o] && taps.index[k] == merged.index.back()) {
+        merged.weight.back() += taps.weight[k];
+      } else {
+        merged.index.push_back(taps.index[k]);
+        merged.weight.push_back(taps.weight[k]);
+      }
+    }
+    merged.begin.push_back(static_cast<int64_t>(merged.index.size()));
+  }
+  for (C w : merged.weight) largest = std::max(largest, w);
+  int bits = 0;
+  while (bits < 22 && C(0.5) + largest * static_cast<C>(int64_t{1} << (bits + 1)) < C(1 << 15)) ++bits;
+  const C unit = static_cast<C>(int64_t{1} << bits);
+  for (C& w : merged.weight) w = std::trunc(w * unit + (w < 0 ? C(-0.5) : C(0.5))) / unit;
+  return merged;
+}
+
 // Fills in what is read off the lists.
 template <class C>
 void summarize(AxisTaps<C>& taps) {

@@ -10,6 +10,7 @@
 #include "backends/cpu/pooling/lanes-inl.h"
 #include "backends/cpu/pooling/windows.h"
 #include "backends/cpu/simd_register.h"
+#include "backends/cpu/upsampling/edges.h"
 #include "backends/cpu/upsampling/taps.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
@@ -17,14 +18,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
+// Bytes are computed in as doubles, in which torch's fixed-point sums are exact.
 template <class T>
-using Interpolated = std::conditional_t<std::is_same_v<T, double>, double, float>;
+constexpr bool is_byte = std::is_same_v<T, uint8_t>;
+template <class T>
+using Interpolated = std::conditional_t<std::is_same_v<T, double> || is_byte<T>, double, float>;
 
-// Elements as floats: bytes too, which otherwise are computed in as integers.
 template <class T>
 void load_floats(const T* from, int64_t n, Interpolated<T>* to) {
-  if constexpr (std::is_same_v<T, uint8_t>) {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+  if constexpr (is_byte<T>) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(from[i]);
   } else {
     load_run(from, n, to);
   }
@@ -82,6 +85,8 @@ void resample_width(const C* row, const Resampling<C>& r, C* out) {
   }
 }
 
+inline double nearest_byte(double x) { return std::clamp(std::floor(x + 0.5), 0.0, 255.0); }
+
 // Rows resampled along the width, the latest ones kept.
 template <class T>
 class ResampledRows {
@@ -107,6 +112,8 @@ class ResampledRows {
     } else {
       load_floats(in_ + row * width, width, loaded_.data());
       resample_width(loaded_.data(), r_, kept);
+      if constexpr (is_byte<T>)  // an axis at a time: what one gives are bytes again
+        for (int64_t i = 0; i < length_; ++i) kept[i] = nearest_byte(kept[i]);
     }
     tags_[slot] = row;
     return kept;
@@ -121,16 +128,11 @@ class ResampledRows {
   std::vector<C> kept_, loaded_;
 };
 
-template <class C>
-void store_floats(const C* from, int64_t n, uint8_t* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<uint8_t>(std::clamp(std::nearbyint(from[i]), C(0), C(255)));
-}
-
 template <class T, class C>
 void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weights, int64_t n, T* out, C* buffer) {
   const hn::ScalableTag<C> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr bool kBytes = std::is_same_v<T, uint8_t>;
+  constexpr bool kBytes = is_byte<T>;
   const size_t count = rows.size();
   for (int64_t i = 0; i < n; i += lanes) {
     const size_t left = static_cast<size_t>(std::min(lanes, n - i));
@@ -148,7 +150,8 @@ void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weigh
       store_first_lanes(sum, d, out + i, left);
     }
   }
-  if constexpr (kBytes) store_floats(buffer, n, out);
+  if constexpr (kBytes)
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(nearest_byte(buffer[i]));
 }
 
 template <class T>
@@ -159,7 +162,7 @@ void resample(const T* in, T* out, const Resampling<Interpolated<T>>& r) {
   parallel_for(0, rows, std::max<int64_t>(1, 16384 / length), [&](int64_t begin, int64_t end) {
     ResampledRows<T> source(r, in);
     std::vector<const C*> pointers;
-    std::vector<C> weights, buffer(static_cast<size_t>(std::is_same_v<T, uint8_t> ? length : 0));
+    std::vector<C> weights, buffer(static_cast<size_t>(is_byte<T> ? length : 0));
     Position p = Position::of_row(begin, r.out);
     for (int64_t row = begin; row < end; ++row, p.next_row(r.out)) {
       pointers.clear();
@@ -178,7 +181,7 @@ void resample(const T* in, T* out, const Resampling<Interpolated<T>>& r) {
 
 template <class C>
 Resampling<C> plan(const TensorView& large, const TensorView& small, std::string_view mode, bool align_corners,
-                   bool antialias, ArrayRef<double> scales, bool channels_last, bool backward) {
+                   bool antialias, ArrayRef<double> scales, bool channels_last, bool backward, bool bytes = false) {
   // `small` is the forward's input and `large` its output, whichever is larger.
   Resampling<C> r;
   const Extent3 from = spatial(small), to = spatial(large);
@@ -192,6 +195,7 @@ Resampling<C> plan(const TensorView& large, const TensorView& small, std::string
     r.axes[a] = present ? axis_taps<C>(filter, from[a], to[a], align_corners, antialias, scales[scales.size() + a - 3])
                         : axis_taps<C>(Filter::Nearest, 1, 1, false, false, 0);
     if (backward) r.axes[a] = transposed(r.axes[a], from[a]);
+    if (bytes) r.axes[a] = quantized(r.axes[a]);
     summarize(r.axes[a]);
   }
   return r;
@@ -210,7 +214,8 @@ void visit_resampled(std::string_view mode, bool antialias, DType dtype, const F
 void upsample(const TensorView& out, const TensorView& self, std::string_view mode, bool align_corners, bool antialias,
               ArrayRef<double> scales, bool channels_last) {
   visit_resampled(mode, antialias, self.dtype, [&]<class T>(Tag<T>) {
-    const auto r = plan<Interpolated<T>>(out, self, mode, align_corners, antialias, scales, channels_last, false);
+    const auto r =
+        plan<Interpolated<T>>(out, self, mode, align_corners, antialias, scales, channels_last, false, is_byte<T>);
     resample(self.ptr<const T>(), out.ptr<T>(), r);
   });
 }
@@ -223,6 +228,32 @@ void upsample_backward(const TensorView& grad_self, const TensorView& grad, std:
   });
 }
 
+// The derivative of padding, whose forward reads one element for each output: backends/cpu/upsampling/pad_edges.cpp.
+void pad_edges_backward(const TensorView& grad_self, const TensorView& grad, std::string_view mode, IntArrayRef before,
+                        bool channels_last) {
+  const auto run = [&]<class T>(Tag<T>) {
+    using C = Interpolated<T>;
+    const int64_t parts = is_complex(grad.dtype) ? 2 : 1, channels = channels_last ? grad.size(1) : 1;
+    Resampling<C> r;
+    r.channels = channels * parts;
+    r.images = grad.size(0) * grad.size(1) / channels;
+    r.in = spatial(grad);
+    r.out = spatial(grad_self);
+    for (int a = 0; a < 3; ++a) {
+      AxisTaps<C> taps;
+      taps.index = edge_sources(mode, r.out[a], r.in[a], before[a]);
+      taps.weight.assign(taps.index.size(), C(1));
+      for (int64_t i = 0; i <= r.in[a]; ++i) taps.begin.push_back(i);
+      r.axes[a] = transposed(taps, r.out[a]);
+      summarize(r.axes[a]);
+    }
+    resample(grad.ptr<const T>(), grad_self.ptr<T>(), r);
+  };
+  if (grad.dtype == DType::Complex64) return run(Tag<float>{});
+  if (grad.dtype == DType::Complex128) return run(Tag<double>{});
+  visit_floating("pad_backward", grad.dtype, run);
+}
+
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -231,6 +262,8 @@ namespace mica::cpu {
 HWY_EXPORT(upsample);
 HWY_EXPORT(upsample_backward);
 MICA_REGISTER_SIMD(upsample, upsample);
+HWY_EXPORT(pad_edges_backward);
 MICA_REGISTER_SIMD(upsample_backward, upsample_backward);
+MICA_REGISTER_SIMD(pad_edges_backward, pad_edges_backward);
 }  // namespace mica::cpu
 #endif

@@ -41,7 +41,7 @@ def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 def _sizes(output_size, input):
     """The sizes, with the input's own in the place of each None."""
-    if isinstance(output_size, int) or None not in output_size:
+    if isinstance(output_size, int):
         return output_size
     from mica.nn.modules.utils import _list_with_default
 
