@@ -138,7 +138,7 @@ Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOpti
   if (!grad.defined()) return {};
   if (grad_enabled())
     return -(class_shares(sizes, options, target, weight, ignore_index, 0) *
-             row_factor(grad, sizes, total_weight, reduction));
+             row_factor(grad, sizes, total_weight.detach(), reduction));
   const Tensor result = zeros(sizes, options);
   if (!has_work(result)) return result;
   const ClassRows rows(result, target);
@@ -157,7 +157,7 @@ Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tens
     const int64_t dim = class_dim(self.sizes());
     const Tensor shares = class_shares(self.sizes(), self.options(), target, weight, ignore_index, label_smoothing);
     const Tensor factor =
-        row_factor(grad, self.sizes(), statistics[statistics.numel() - 1].to(self.dtype()), reduction);
+        row_factor(grad, self.sizes(), statistics.detach()[statistics.numel() - 1].to(self.dtype()), reduction);
     return (softmax(self, dim) * sum(shares, dim, true) - shares) * factor;
   }
   const Tensor result = empty_dense_like(self, self.dtype(), self.device());

@@ -103,7 +103,8 @@ struct LossSink {
       loss += sums[i];
       weight += sums[i + 1];
     }
-    if (!losses) *out.ptr<T>() = static_cast<T>(static_cast<Computed<T>>(reduction == kMean ? loss / weight : loss));
+    if (reduction != kNone)
+      *out.ptr<T>() = static_cast<T>(static_cast<Computed<T>>(reduction == kMean ? loss / weight : loss));
     return weight;
   }
 
@@ -186,7 +187,7 @@ struct Blocks {
       size = std::max<int64_t>(1, kCrossEntropyBlock / std::max<int64_t>(classes, 1));
       count = (batch + size - 1) / size;
     } else {
-      size = std::min<int64_t>(inner, ColumnExponentials<float>::kColumns);
+      size = std::clamp<int64_t>(inner, 1, ColumnExponentials<float>::kColumns);
       per_sample = (inner + size - 1) / size;
       count = batch * per_sample;
     }

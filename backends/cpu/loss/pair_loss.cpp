@@ -159,10 +159,36 @@ void over_chunks(int64_t n, const Body& body) {
   });
 }
 
-template <PairLoss K, class T>
-void forward(const TensorView& out, const TensorView& input, const TensorView& target, double parameter,
+// The loops of one loss in the type they compute in, so that only those are compiled for every loss.
+template <class C>
+struct Loops {
+  double (*sum)(const C*, const C*, int64_t, C, RangeErrors&);
+  void (*losses)(const C*, const C*, int64_t, C, C*, RangeErrors&);
+  void (*gradients)(const C*, const C*, const C*, C, int64_t, C, C*);
+};
+
+template <class C>
+Loops<C> loops_of(int64_t kind) {
+  switch (static_cast<PairLoss>(kind)) {
+#define MICA_PAIR_LOSS(K) \
+  case PairLoss::K:       \
+    return {chunk_sum<PairLoss::K, C>, chunk_losses<PairLoss::K, C>, chunk_gradients<PairLoss::K, C>};
+    MICA_PAIR_LOSS(Squared)
+    MICA_PAIR_LOSS(Absolute)
+    MICA_PAIR_LOSS(SmoothAbsolute)
+    MICA_PAIR_LOSS(Huber)
+    MICA_PAIR_LOSS(BinaryCrossEntropy)
+    MICA_PAIR_LOSS(BinaryCrossEntropyOfLogit)
+#undef MICA_PAIR_LOSS
+  }
+  return {};
+}
+
+template <class T>
+void forward(const TensorView& out, const TensorView& input, const TensorView& target, int64_t kind, double parameter,
              int64_t reduction) {
   using C = Computed<T>;
+  const Loops<C> loops = loops_of<C>(kind);
   const int64_t n = input.numel;
   const T *x = input.ptr<T>(), *y = target.ptr<T>();
   const C a = static_cast<C>(parameter);
@@ -174,10 +200,10 @@ void forward(const TensorView& out, const TensorView& input, const TensorView& t
     const C *xs = open_row(x + at, count, buffers[0]), *ys = open_row(y + at, count, buffers[kIsNarrow<T> ? 1 : 0]);
     if (reduction == kNone) {
       C* to = result_row(out.ptr<T>() + at, buffers[kIsNarrow<T> ? 2 : 0]);
-      chunk_losses<K>(xs, ys, count, a, to, errors);
+      loops.losses(xs, ys, count, a, to, errors);
       close_row(to, count, out.ptr<T>() + at);
     } else {
-      (sums.empty() ? one_sum : sums[at / kPairChunk]) = chunk_sum<K>(xs, ys, count, a, errors);
+      (sums.empty() ? one_sum : sums[at / kPairChunk]) = loops.sum(xs, ys, count, a, errors);
     }
   });
   MICA_CHECK(!errors.input, "all elements of input should be between 0 and 1");
@@ -188,10 +214,11 @@ void forward(const TensorView& out, const TensorView& input, const TensorView& t
   *out.ptr<T>() = static_cast<T>(static_cast<C>(one_sum));
 }
 
-template <PairLoss K, class T>
+template <class T>
 void backward(const TensorView& grad_input, const TensorView& grad, const TensorView& input, const TensorView& target,
-              double parameter, double scale) {
+              int64_t kind, double parameter, double scale) {
   using C = Computed<T>;
+  const Loops<C> loops = loops_of<C>(kind);
   const T *x = input.ptr<T>(), *y = target.ptr<T>();
   T* out = grad_input.ptr<T>();
   const bool one = grad.numel == 1;
@@ -203,43 +230,21 @@ void backward(const TensorView& grad_input, const TensorView& grad, const Tensor
     const auto buffer = [&](int i) { return buffers[kIsNarrow<T> ? i : 0]; };
     const C* g = one ? nullptr : open_row(grad.ptr<T>() + at, count, buffer(0));
     C* to = result_row(out + at, buffer(1));
-    chunk_gradients<K>(open_row(x + at, count, buffer(2)), open_row(y + at, count, buffer(3)), g, factor, count, a, to);
+    loops.gradients(open_row(x + at, count, buffer(2)), open_row(y + at, count, buffer(3)), g, factor, count, a, to);
     close_row(to, count, out + at);
   });
 }
 
-template <class F>
-void visit_loss(int64_t kind, const F& f) {
-  switch (static_cast<PairLoss>(kind)) {
-    case PairLoss::Squared:
-      return f.template operator()<PairLoss::Squared>();
-    case PairLoss::Absolute:
-      return f.template operator()<PairLoss::Absolute>();
-    case PairLoss::SmoothAbsolute:
-      return f.template operator()<PairLoss::SmoothAbsolute>();
-    case PairLoss::Huber:
-      return f.template operator()<PairLoss::Huber>();
-    case PairLoss::BinaryCrossEntropy:
-      return f.template operator()<PairLoss::BinaryCrossEntropy>();
-    case PairLoss::BinaryCrossEntropyOfLogit:
-      return f.template operator()<PairLoss::BinaryCrossEntropyOfLogit>();
-  }
-}
-
 void pair_loss_kernel(const TensorView& out, const TensorView& input, const TensorView& target, int64_t kind,
                       double parameter, int64_t reduction) {
-  visit_loss(kind, [&]<PairLoss K>() {
-    visit_floating(kernel_name(K), input.dtype,
-                   [&]<class T>(Tag<T>) { forward<K, T>(out, input, target, parameter, reduction); });
-  });
+  visit_floating(kernel_name(static_cast<PairLoss>(kind)), input.dtype,
+                 [&]<class T>(Tag<T>) { forward<T>(out, input, target, kind, parameter, reduction); });
 }
 
 void pair_loss_backward_kernel(const TensorView& grad_input, const TensorView& grad, const TensorView& input,
                                const TensorView& target, int64_t kind, double parameter, double scale) {
-  visit_loss(kind, [&]<PairLoss K>() {
-    visit_floating(kernel_name(K), input.dtype,
-                   [&]<class T>(Tag<T>) { backward<K, T>(grad_input, grad, input, target, parameter, scale); });
-  });
+  visit_floating(kernel_name(static_cast<PairLoss>(kind)), input.dtype,
+                 [&]<class T>(Tag<T>) { backward<T>(grad_input, grad, input, target, kind, parameter, scale); });
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE
