@@ -88,9 +88,10 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
   }
   const DType index_dtype = indices.dtype() == offsets.dtype() ? indices.dtype() : DType::Int64;
   const Tensor& result = out.set({bags.count(), width}, weight.dtype(), weight.device());
-  // What a sum leaves here is what torch leaves: its gradient does not need them.
+  // A sum leaves here what torch's leaves: its gradient needs none of it.
+  const bool no_bags = mode == kSumMode && padding_idx < 0 && weight.dtype() != DType::Float64;
   const int64_t kept = mode == kSumMode ? offsets.numel() : bags.count();
-  const Tensor& bag_of = offset2bag.set({mode == kSumMode ? 0 : indices.numel()}, index_dtype, weight.device());
+  const Tensor& bag_of = offset2bag.set({no_bags ? 0 : indices.numel()}, index_dtype, weight.device());
   const Tensor& sizes = bag_size.set({kept}, index_dtype, weight.device());
   const Tensor& places = mode == kMaxMode ? max_indices.set({bags.count(), width}, index_dtype, weight.device())
                                           : max_indices.set({kept}, index_dtype, weight.device());
