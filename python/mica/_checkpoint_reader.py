@@ -99,14 +99,12 @@ class _ArchiveStorages:
                 f"{nbytes} are asked for"
             )
         if self._to_meta:
-            storage = UntypedStorage(nbytes, device="meta")
-            storage._checkpoint_offset = self._archive.get_record_offset(name)
-            return storage
+            return UntypedStorage(nbytes, device="meta")
         if self._skip_data:
             storage = UntypedStorage(nbytes)
         elif compressed:
             storage = _storage_of(record_bytes(self._archive, name))
-        elif self._mapped is not None:
+        elif self._mapped is not None and self._archive.get_record_offset(name) % dtype.itemsize == 0:
             begin = self._archive.get_record_offset(name)
             storage = self._mapped._part(begin, begin + nbytes)
         else:

@@ -37,12 +37,15 @@ def load_safetensors(path, device):
             if name == "__metadata__":
                 continue
             first, last = entry["data_offsets"]
+            dtype = _DTYPES[entry["dtype"]]
             part = mapped._part(begin + first, begin + last)
+            if (begin + first) % dtype.itemsize:
+                part = part.clone()
             sizes = entry["shape"]
             strides = [1] * len(sizes)
             for d in range(len(sizes) - 2, -1, -1):
                 strides[d] = strides[d + 1] * max(sizes[d + 1], 1)
-            tensors[name] = _C._view_storage(part, _DTYPES[entry["dtype"]], 0, sizes, strides).to(device)
+            tensors[name] = _C._view_storage(part, dtype, 0, sizes, strides).to(device)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
         raise RuntimeError(f"{path} ({size} bytes) is not a safetensors file, or damaged: {error}") from error
     return tensors
