@@ -49,29 +49,37 @@ struct BatchNorm {
 
   double running_rstd(int64_t c) const { return 1 / std::sqrt(get_statistic(running_var, c) + eps); }
 
-  void apply_runs(int64_t c, double m, double r, C* in_buffer, C* out_buffer) const {
-    const C scale = scale_of(c, r), shift = shift_of(c, m, r);
-    for (int64_t o = 0; o < outer; ++o) {
-      const int64_t at = (o * channels + c) * inner;
-      C* to = result_row(out.ptr<T>() + at, out_buffer);
-      scale_and_shift(open_row(input.ptr<const T>() + at, inner, in_buffer), inner, scale, shift, to);
-      close_row(to, inner, out.ptr<T>() + at);
-    }
+  void apply_run(int64_t at, C scale, C shift, C* in_buffer, C* out_buffer) const {
+    C* to = result_row(out.ptr<T>() + at, out_buffer);
+    scale_and_shift(open_row(input.ptr<const T>() + at, inner, in_buffer), inner, scale, shift, to);
+    close_row(to, inner, out.ptr<T>() + at);
   }
 
-  void runs(bool training) const {
+  // Channel by channel.
+  void runs_in_training() const {
     parallel_for(0, channels, std::max<int64_t>(1, kNormGrain / (outer * inner)), [&](int64_t begin, int64_t end) {
       const auto in_buffer = row_buffer<T>(inner), out_buffer = row_buffer<T>(inner);
       for (int64_t c = begin; c < end; ++c) {
-        if (!training) {
-          apply_runs(c, get_statistic(running_mean, c), running_rstd(c), in_buffer.get(), out_buffer.get());
-          continue;
-        }
         MomentSums<C> sums;
         for (int64_t o = 0; o < outer; ++o)
           sums.add(open_row(input.ptr<const T>() + (o * channels + c) * inner, inner, in_buffer.get()), inner);
         const Moments m = sums.finish();
-        apply_runs(c, m.mean, keep(c, m), in_buffer.get(), out_buffer.get());
+        const double r = keep(c, m);
+        const C scale = scale_of(c, r), shift = shift_of(c, m.mean, r);
+        for (int64_t o = 0; o < outer; ++o)
+          apply_run((o * channels + c) * inner, scale, shift, in_buffer.get(), out_buffer.get());
+      }
+    });
+  }
+
+  // In the order of memory.
+  void runs_in_evaluation() const {
+    parallel_for(0, outer * channels, std::max<int64_t>(1, kNormGrain / inner), [&](int64_t begin, int64_t end) {
+      const auto in_buffer = row_buffer<T>(inner), out_buffer = row_buffer<T>(inner);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t c = i % channels;
+        const double m = get_statistic(running_mean, c), r = running_rstd(c);
+        apply_run(i * inner, scale_of(c, r), shift_of(c, m, r), in_buffer.get(), out_buffer.get());
       }
     });
   }
@@ -150,8 +158,10 @@ void batch_norm_kernel(const TensorView& out, const TensorView& mean, const Tens
         momentum, eps,  input.sizes[0], input.sizes[1], input.sizes[2]};
     if (norm.inner == 1) {
       norm.columns(training);
+    } else if (training) {
+      norm.runs_in_training();
     } else {
-      norm.runs(training);
+      norm.runs_in_evaluation();
     }
   });
 }
