@@ -390,3 +390,21 @@ def test_profiles_name_the_step():
         optimizer.zero_grad()
     names = {event.name for event in profile.function_events}
     assert {"Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad"} <= names
+
+
+def test_other_parameters_for_a_block():
+    p, q = leaf(2), mica.full((2,), 5.0, requires_grad=True)
+    optimizer = stepped(mica.optim.SGD([p], lr=1.0, momentum=0.5))
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"][0]["lr"] = 0.1
+    q.grad = mica.ones(2)
+    with mica.optim.swap_in_optimizer_params_and_state(optimizer, {"q": q}, state):
+        optimizer.step()
+    assert q.tolist() == pytest.approx([4.875, 4.875]) and p.tolist() == [0.5, 0.5]
+    assert state["state"][0]["momentum_buffer"].tolist() == [1.25, 1.25]
+    assert optimizer.param_groups[0]["lr"] == 1.0 and optimizer.param_groups[0]["params"][0] is p
+    with (
+        pytest.raises(RuntimeError, match="different number of parameter groups"),
+        mica.optim.swap_in_optimizer_params_and_state(optimizer, {"q": q}, {"state": {}, "param_groups": []}),
+    ):
+        pass

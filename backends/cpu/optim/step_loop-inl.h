@@ -109,8 +109,7 @@ void run_rule(const FusedParameter& p, int64_t begin, int64_t end) {
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
 #pragma GCC unroll 5
-    for (int k = 0; k < Rule::kTensors; ++k)
-      if (k != Rule::kUnread) t[k] = E::load(d, p.tensors[k], i);
+    for (int k = 0; k < Rule::kTensors; ++k) t[k] = k == Rule::kUnread ? hn::Zero(d) : E::load(d, p.tensors[k], i);
     prologue.apply(t[0], t[1]);
     rule(t);
 #pragma GCC unroll 5
@@ -121,7 +120,7 @@ void run_rule(const FusedParameter& p, int64_t begin, int64_t end) {
   const size_t rest = static_cast<size_t>(end - i);
 #pragma GCC unroll 5
   for (int k = 0; k < Rule::kTensors; ++k)
-    if (k != Rule::kUnread) t[k] = E::load_some(d, p.tensors[k], i, rest);
+    t[k] = k == Rule::kUnread ? hn::Zero(d) : E::load_some(d, p.tensors[k], i, rest);
   prologue.apply(t[0], t[1]);
   rule(t);
 #pragma GCC unroll 5

@@ -3,6 +3,7 @@
 from mica.optim import lr_scheduler, swa_utils
 from mica.optim._adafactor import Adafactor
 from mica.optim._muon import Muon
+from mica.optim._stateless import swap_in_optimizer_params_and_state
 from mica.optim.adadelta import Adadelta
 from mica.optim.adagrad import Adagrad
 from mica.optim.adam import Adam
@@ -37,4 +38,5 @@ __all__ = [
     "SparseAdam",
     "lr_scheduler",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]
