@@ -11,7 +11,7 @@ from mica.optim._lr_base import (  # noqa: F401 - names that programs import fro
     _update_param_group_val,
     _warn_get_lr_called_within_step,
 )
-from mica.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau
+from mica.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from mica.optim._lr_factors import (
     ChainedScheduler,
     ConstantLR,
@@ -25,6 +25,7 @@ from mica.optim._lr_factors import (
     SequentialLR,
     StepLR,
 )
+from mica.optim._lr_plateau import ReduceLROnPlateau
 from mica.optim.optimizer import Optimizer  # noqa: F401
 
 __all__ = [
