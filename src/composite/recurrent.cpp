@@ -1,8 +1,8 @@
-#include "mica/generated/layers/recurrent.h"
-
 #include <utility>
 #include <vector>
 
+#include "composite/unrolled_recurrent.h"
+#include "mica/generated/layers/recurrent.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/ops.h"
 
@@ -23,11 +23,16 @@ struct Stack {
   bool has_projection = false;
 };
 
-struct StackResult {
-  Tensor output, hy, cy;
-};
+// One layer in one direction, by the kernel where it knows the dtype.
+RecurrentResult run_layer(const Tensor& data, IntArrayRef batch_sizes, const Tensor& h0, const Tensor& c0,
+                          const RecurrentWeights& w, int64_t mode, bool reverse) {
+  if (!data.is_floating_point() || !w.w_ih.is_floating_point())
+    return unroll_recurrent_layer(data, batch_sizes, h0, c0, w, mode, reverse);
+  auto r = mica::_recurrent_layer(data, batch_sizes, h0, c0, w.w_ih, w.w_hh, w.b_ih, w.b_hh, w.w_hr, mode, reverse);
+  return {std::get<0>(r), std::get<1>(r), std::get<2>(r)};
+}
 
-StackResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, const Tensor& hx, const Tensor& cx) {
+RecurrentResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, const Tensor& hx, const Tensor& cx) {
   const int64_t directions = s.bidirectional ? 2 : 1, runs = s.num_layers * directions;
   const size_t per_run = (s.has_biases ? 4 : 2) + (s.has_projection ? 1 : 0);
   MICA_CHECK(s.params.size() % per_run == 0, "got an incorrect number of RNN parameters: ", s.params.size(),
@@ -47,13 +52,14 @@ StackResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, cons
       const int64_t run = layer * directions + direction;
       const Tensor* w = s.params.data() + run * static_cast<int64_t>(per_run);
       const Tensor none;
-      auto result =
-          mica::_recurrent_layer(data, batch_sizes, hx.select(0, run), cx.defined() ? cx.select(0, run) : none, w[0],
-                                 w[1], s.has_biases ? w[2] : none, s.has_biases ? w[3] : none,
-                                 s.has_projection ? w[per_run - 1] : none, s.mode, direction == 1);
-      outputs.push_back(std::get<0>(result));
-      hy.push_back(std::get<1>(result));
-      cy.push_back(std::get<2>(result));
+      const RecurrentWeights weights{w[0], w[1], s.has_biases ? w[2] : none, s.has_biases ? w[3] : none,
+                                     s.has_projection ? w[per_run - 1] : none};
+      const RecurrentResult result =
+          run_layer(data, batch_sizes, hx.select(0, run), cx.defined() ? cx.select(0, run) : none, weights, s.mode,
+                    direction == 1);
+      outputs.push_back(result.output);
+      hy.push_back(result.hy);
+      cy.push_back(result.cy);
     }
     data = directions == 1 ? outputs[0] : mica::cat(outputs, 1);
     if (s.dropout != 0 && s.train && layer + 1 < s.num_layers) data = mica::dropout(data, s.dropout, true);
@@ -61,7 +67,7 @@ StackResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, cons
   return {data, mica::stack(hy, 0), s.mode == kLstm ? mica::stack(cy, 0) : Tensor()};
 }
 
-StackResult run_padded(const Stack& s, const Tensor& input, const Tensor& hx, const Tensor& cx, bool batch_first) {
+RecurrentResult run_padded(const Stack& s, const Tensor& input, const Tensor& hx, const Tensor& cx, bool batch_first) {
   MICA_CHECK(input.dim() == 3, "input must have 3 dimensions, got ", input.dim());
   const Tensor x = batch_first ? input.transpose(0, 1) : input;
   const int64_t steps = x.size(0), batch = x.size(1);
@@ -69,7 +75,7 @@ StackResult run_padded(const Stack& s, const Tensor& input, const Tensor& hx, co
   MICA_CHECK(hx.dim() != 3 || hx.size(1) == batch, "Expected hidden size (", hx.size(0), ", ", batch, ", ", hx.size(-1),
              "), got ", hx.sizes());
   const DimVector batch_sizes(static_cast<size_t>(steps), batch);
-  StackResult r = run_stack(s, x.reshape({steps * batch, x.size(2)}), batch_sizes, hx, cx);
+  RecurrentResult r = run_stack(s, x.reshape({steps * batch, x.size(2)}), batch_sizes, hx, cx);
   r.output = r.output.view({steps, batch, r.output.size(1)});
   if (batch_first) r.output = r.output.transpose(0, 1);
   return r;
@@ -93,7 +99,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList hx, Tens
                                         bool batch_first) {
   MICA_CHECK(hx.size() == 2, "lstm expects two hidden states");
   const Stack s{kLstm, params, has_biases, num_layers, dropout, train, bidirectional, has_projection(hx)};
-  const StackResult r = run_padded(s, input, hx[0], hx[1], batch_first);
+  const RecurrentResult r = run_padded(s, input, hx[0], hx[1], batch_first);
   return {r.output, r.hy, r.cy};
 }
 
@@ -102,7 +108,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& data, const Tensor& batch_
                                         bool bidirectional) {
   MICA_CHECK(hx.size() == 2, "lstm expects two hidden states");
   const Stack s{kLstm, params, has_biases, num_layers, dropout, train, bidirectional, has_projection(hx)};
-  const StackResult r = run_stack(s, data, sizes_from(batch_sizes), hx[0], hx[1]);
+  const RecurrentResult r = run_stack(s, data, sizes_from(batch_sizes), hx[0], hx[1]);
   return {r.output, r.hy, r.cy};
 }
 
@@ -111,14 +117,14 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& data, const Tensor& batch_
                                   int64_t num_layers, double dropout, bool train, bool bidirectional,                 \
                                   bool batch_first) {                                                                 \
     const Stack s{mode, params, has_biases, num_layers, dropout, train, bidirectional};                               \
-    const StackResult r = run_padded(s, input, hx, {}, batch_first);                                                  \
+    const RecurrentResult r = run_padded(s, input, hx, {}, batch_first);                                              \
     return {r.output, r.hy};                                                                                          \
   }                                                                                                                   \
   std::tuple<Tensor, Tensor> name(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList params, \
                                   bool has_biases, int64_t num_layers, double dropout, bool train,                    \
                                   bool bidirectional) {                                                               \
     const Stack s{mode, params, has_biases, num_layers, dropout, train, bidirectional};                               \
-    const StackResult r = run_stack(s, data, sizes_from(batch_sizes), hx, {});                                        \
+    const RecurrentResult r = run_stack(s, data, sizes_from(batch_sizes), hx, {});                                    \
     return {r.output, r.hy};                                                                                          \
   }
 MICA_RECURRENT(gru, kGru)
@@ -147,8 +153,8 @@ std::pair<Tensor, Tensor> run_cell(int64_t mode, const Tensor& input, const Tens
              w_ih.size(1));
   check_cell_state(input, hx, w_hh.size(1), 0);
   if (cx.defined()) check_cell_state(input, cx, w_hh.size(1), 1);
-  auto r = mica::_recurrent_layer(input, input.size(0), hx, cx, w_ih, w_hh, b_ih, b_hh, {}, mode, false);
-  return {std::get<0>(r), std::get<2>(r)};
+  const RecurrentResult r = run_layer(input, input.size(0), hx, cx, {w_ih, w_hh, b_ih, b_hh, {}}, mode, false);
+  return {r.output, r.cy};
 }
 
 }  // namespace

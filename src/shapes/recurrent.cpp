@@ -100,7 +100,7 @@ void _recurrent_layer(Out& output, Out& hy, Out& cy, Out& gates, Out& cells, con
   const Tensor hidden_bias = mode == kGru ? dense(b_hh, computed) : Tensor(), projection = dense(w_hr, computed);
   MICA_LAYER_KERNEL(device, recurrent_forward)
   (y_place.view_of(), h_place.view_of(), c_place.view_of(), g.view_of(), c.view_of(), h.view_of(), view_or_none(cell),
-   w.view_of(), view_or_none(hidden_bias), view_or_none(projection), batch_sizes, mode, reverse);
+   w.view_of(), view_or_none(hidden_bias), view_or_none(projection), batch_sizes, mode, reverse, dtype);
   if (direct) return;
   Tensor(y).copy_(y_place);
   Tensor(last_h).copy_(h_place);

@@ -9,6 +9,7 @@
 #endif
 
 #include "backends/cpu/simd/activation-inl.h"
+#include "backends/cpu/simd/convert-inl.h"
 #include "backends/cpu/simd/memory-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,6 +32,14 @@ HWY_INLINE void for_vectors(int64_t count, const Body& body) {
     body([&](const T* from) HWY_ATTR { return load_first(d, from + i, rest); },
          [&](V v, T* to) HWY_ATTR { store_first(v, d, to + i, rest); });
   }
+}
+
+// Values rounded to a 16-bit format, still as floats.
+template <class Format>
+HWY_INLINE void round_run(float* values, int64_t count) {
+  const hn::ScalableTag<float> d;
+  for_vectors<float>(count, [&](const auto& load, const auto& store)
+                                HWY_ATTR { store(Format::to_float(d, Format::from_float(d, load(values))), values); });
 }
 
 // h = activation(gate)

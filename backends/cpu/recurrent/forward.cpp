@@ -29,6 +29,7 @@ struct ForwardRun {
   const T *h0, *c0, *b_hh;
   T* hidden = nullptr;       // GRU: one step's products with the state
   T* unprojected = nullptr;  // with a projection: one step's h before it
+  DType stored;              // states are rounded to it after every step, as cells run one by one would do
 
   // Fills the rows that the products of panel p are added to.
   void begin_panel(const TimeStep& s, int64_t begin, int64_t end) const {
@@ -42,6 +43,13 @@ struct ForwardRun {
           std::fill(to + begin, to + end, T(0));
         }
       }
+    }
+  }
+
+  void round_to_stored(T* values, int64_t count) const {
+    if constexpr (sizeof(T) == 4) {
+      if (stored == DType::BFloat16) round_run<BFloat16Bits>(values, count);
+      if (stored == DType::Float16) round_run<HalfBits>(values, count);
     }
   }
 
@@ -71,6 +79,8 @@ struct ForwardRun {
                       cells + row * units + begin, h, count);
           break;
       }
+      round_to_stored(h, count);
+      if (kind == CellKind::Lstm) round_to_stored(cells + row * units + begin, count);
     }
   }
 };
@@ -96,9 +106,11 @@ void multiply_once(const T* from, int64_t from_stride, const T* weight, int64_t 
 template <class T>
 void run_forward(const TensorView& output, const TensorView& hy, const TensorView& cy, const TensorView& gates,
                  const TensorView& cells, const TensorView& h0, const TensorView& c0, const TensorView& w_hh,
-                 const TensorView& b_hh, const TensorView& w_hr, IntArrayRef batch_sizes, CellKind kind, bool reverse) {
+                 const TensorView& b_hh, const TensorView& w_hr, IntArrayRef batch_sizes, CellKind kind, bool reverse,
+                 DType stored) {
   ForwardRun<T> run;
   run.kind = kind;
+  run.stored = stored;
   run.gate_width = gates.size(1);
   run.units = run.gate_width / gates_of(kind);
   run.state = h0.size(1);
@@ -145,9 +157,13 @@ void run_forward(const TensorView& output, const TensorView& hy, const TensorVie
       });
       if (!projection) continue;
       parallel_for(0, projection->panels(), projection->grain(s.count), [&](int64_t first, int64_t last) {
-        for (int64_t p = first; p < last; ++p)
+        for (int64_t p = first; p < last; ++p) {
           projection->multiply(p, run.unprojected, run.units, run.output + s.offset * run.output_stride,
                                run.output_stride, s.count, false);
+          for (int64_t i = 0; i < s.count; ++i)
+            run.round_to_stored(run.output + (s.offset + i) * run.output_stride + projection->begin_of(p),
+                                projection->end_of(p) - projection->begin_of(p));
+        }
       });
     }
   }
@@ -164,10 +180,11 @@ void run_forward(const TensorView& output, const TensorView& hy, const TensorVie
 
 void forward_kernel(const TensorView& output, const TensorView& hy, const TensorView& cy, const TensorView& gates,
                     const TensorView& cells, const TensorView& h0, const TensorView& c0, const TensorView& w_hh,
-                    const TensorView& b_hh, const TensorView& w_hr, IntArrayRef batch_sizes, int64_t mode,
-                    bool reverse) {
+                    const TensorView& b_hh, const TensorView& w_hr, IntArrayRef batch_sizes, int64_t mode, bool reverse,
+                    DType stored) {
   const auto run = gates.dtype == DType::Float64 ? &run_forward<double> : &run_forward<float>;
-  run(output, hy, cy, gates, cells, h0, c0, w_hh, b_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse);
+  run(output, hy, cy, gates, cells, h0, c0, w_hh, b_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse,
+      stored);
 }
 
 }  // namespace

@@ -136,9 +136,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
                 f"total_length={total_length} and max sequence length being {longest}"
             )
         longest = total_length
-    padded, lengths = _C._pad_packed_sequence(
-        sequence.data, sequence.batch_sizes, batch_first, padding_value, longest
-    )
+    padded, lengths = _C._pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, longest)
     order = sequence.unsorted_indices
     if order is None:
         return padded, lengths
