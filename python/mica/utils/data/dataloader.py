@@ -169,7 +169,7 @@ class DataLoader(Generic[_T_co]):
     def __iter__(self) -> _BaseDataLoaderIter:
         if not self.persistent_workers:
             return self._get_iterator()
-        if self._iterator is None or not self._iterator._shutdown_workers.alive:
+        if self._iterator is None or self._iterator._crew.stopped:
             self._iterator = self._get_iterator()
         else:
             self._iterator._reset(self)

@@ -172,8 +172,9 @@ class BatchSender:
         requires_grad = tensor.requires_grad
         if not tensor.is_cpu or tensor.is_conj() or tensor.is_neg():
             return tensor.__reduce_ex__(5)
-        if len(tensor.untyped_storage()) > max(2 * tensor.nbytes, 64):
-            tensor = tensor.detach().clone()  # a small part of a large storage
+        storage = tensor.untyped_storage()
+        if len(storage) > max(2 * tensor.nbytes, 64) and storage._cdata not in self._storages:
+            tensor = tensor.detach().clone()  # a small part of a large storage that does not go anyway
         geometry = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         return _make_tensor, (self._stand_in(tensor.untyped_storage()), *geometry, requires_grad)
 

@@ -99,6 +99,7 @@ class ProcessCrew:
 
     def __init__(self, context, jobs):
         self._owner = os.getpid()
+        self.stopped = False
         self.workers = []
         try:
             for job in jobs:
@@ -174,6 +175,7 @@ class ProcessCrew:
 
     def stop(self, patience=_PATIENCE):
         """End all workers: by themselves if they can in that many seconds, else by force."""
+        self.stopped = True
         if os.getpid() != self._owner:
             return
         for each in self.workers:
@@ -193,6 +195,7 @@ class ThreadCrew:
     """Worker threads: for datasets whose code releases the interpreter lock."""
 
     def __init__(self, jobs):
+        self.stopped = False
         self._results = queue.SimpleQueue()
         self._tasks = [queue.SimpleQueue() for _ in jobs]
         self._threads = [
@@ -216,6 +219,7 @@ class ThreadCrew:
 
     def stop(self, patience=_PATIENCE):
         """Let all end after what they are at, and wait so long: a thread cannot be made to."""
+        self.stopped = True
         for tasks in self._tasks:
             with contextlib.suppress(queue.Empty):
                 while True:

@@ -153,7 +153,8 @@ def run(job, receive, send, *, in_thread):
                 ended = True
                 data = _IterableDatasetStopIteration(job.worker_id)
             else:
-                data = ExceptionWrapper((type(stop), stop, stop.__traceback__), where)
+                # Raised as it is, it would end the loop over the loader.
+                data = ExceptionWrapper((RuntimeError, stop, stop.__traceback__), where)
         except Exception:
             data = ExceptionWrapper(where=where)
         send(number, data)

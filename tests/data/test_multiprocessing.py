@@ -1,0 +1,97 @@
+"""Tensors that processes share."""
+
+import os
+import subprocess
+import sys
+
+import mica
+import mica.multiprocessing as mp
+import pytest
+
+
+def double(queue, answers):
+    while (item := queue.get()) is not None:
+        item *= 2
+        answers.put(item)
+
+
+def test_queues_share_memory():
+    context = mp.get_context("fork")
+    queue, answers = context.Queue(), context.Queue()
+    process = context.Process(target=double, args=(queue, answers), daemon=True)
+    process.start()
+    x = mica.arange(10.0)
+    queue.put(x)
+    y = answers.get(timeout=20)
+    assert y.tolist() == [2.0 * i for i in range(10)] and x.tolist() == y.tolist()  # the same memory
+    assert x.is_shared() and y.is_shared()
+    y[0] = 99
+    assert x[0].item() == 99
+    queue.put(None)
+    process.join(20)
+    assert process.exitcode == 0
+
+
+def test_pipes_and_kinds():
+    ours, theirs = mp.Pipe()
+    base = mica.arange(6.0)
+    parameter = mica.nn.Parameter(mica.ones(2))
+    leaf = mica.ones(2, requires_grad=True)
+    ours.send([base, base[2:4], parameter, leaf, mica.empty(0), mica.empty(2, device="meta"), base.untyped_storage()])
+    a, b, p, q, empty, meta, storage = theirs.recv()
+    a[2] = 7
+    assert b.tolist() == [7, 3] and base[2].item() == 7
+    assert isinstance(p, mica.nn.Parameter) and q.requires_grad and empty.shape == (0,) and meta.is_meta
+    assert storage is a.untyped_storage()
+    with pytest.raises(RuntimeError, match="Cowardly"):
+        ours.send(leaf * 2)
+
+
+def test_share_memory():
+    x = mica.arange(4)
+    assert not x.is_shared() and x.share_memory_() is x and x.is_shared() and x[1:].is_shared()
+    pid = os.fork()
+    if pid == 0:
+        x[0] = 41
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert x.tolist() == [41, 1, 2, 3]
+
+
+PROGRAM = """
+import mica
+import mica.multiprocessing as mp
+
+def work(rank, x, fail):
+    if fail and rank == 1:
+        raise ValueError("rank one fails")
+    x[rank] = rank + 1
+
+if __name__ == "__main__":
+    x = mica.zeros(2)
+    x.share_memory_()
+    mp.spawn(work, args=(x, False), nprocs=2)
+    assert x.tolist() == [1, 2]
+    try:
+        mp.spawn(work, args=(x, True), nprocs=2)
+    except mp.ProcessRaisedException as error:
+        assert "rank one fails" in str(error) and error.error_index == 1
+        print("fine")
+"""
+
+
+def test_spawn(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, timeout=60)
+    assert result.stdout == "fine\n", result.stderr
+
+
+def test_names():
+    assert mp.get_sharing_strategy() in mp.get_all_sharing_strategies()
+    mp.set_sharing_strategy("file_system")
+    with pytest.raises(AssertionError):
+        mp.set_sharing_strategy("telepathy")
+    for name in ("Process", "Queue", "Pipe", "Pool", "Event", "Lock", "get_context", "set_start_method", "cpu_count"):
+        assert hasattr(mp, name)

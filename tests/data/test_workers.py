@@ -1,0 +1,248 @@
+"""Workers that fail, hang or are left: clear errors, soon, and nothing that stays behind."""
+
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import mica
+import pytest
+from mica.utils.data import DataLoader, Dataset, TensorDataset
+
+
+class Failing(Dataset):
+    def __init__(self, fail):
+        self.fail = fail
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, i):
+        if i == 13:
+            self.fail()
+        return mica.full((100, 100), float(i))
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash():
+    faulthandler.disable()  # pytest's, which would show the stack
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave():
+    os._exit(3)
+
+
+def bad_value():
+    raise ValueError("sample 13 is bad")
+
+
+def bad_key():
+    raise KeyError("absent")
+
+
+def bad_type():
+    class Local(Exception):
+        def __init__(self, a, b):
+            super().__init__(a, b)
+
+    raise Local(1, 2)
+
+
+def stop():
+    raise StopIteration("too early")
+
+
+def hang():
+    time.sleep(600)
+
+
+def children():
+    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children") as f:
+        return f.read().split()
+
+
+@pytest.mark.parametrize(
+    ("fail", "error", "message"),
+    [
+        (kill, RuntimeError, r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly: .*SIGKILL"),
+        (crash, RuntimeError, r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly: .*SIGSEGV"),
+        (leave, RuntimeError, r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly with code 3"),
+        (bad_value, ValueError, r"Caught ValueError in DataLoader worker process 1\.\nOriginal Traceback"),
+        (bad_key, KeyError, r"Caught KeyError in DataLoader worker process 1\.\nOriginal Traceback"),
+        (bad_type, RuntimeError, r"Caught \w+ in DataLoader worker process 1\.\nOriginal Traceback"),
+        (stop, Exception, r"too early"),
+    ],
+)
+def test_a_worker_that_fails(fail, error, message):
+    before, begin = children(), time.monotonic()
+    with pytest.raises(error, match=message):
+        for _ in DataLoader(Failing(fail), batch_size=4, num_workers=2):
+            pass
+    assert time.monotonic() - begin < 3
+    assert children() == before
+
+
+def test_errors_of_threads():
+    with pytest.raises(ValueError, match="Caught ValueError in DataLoader worker thread 1"):
+        list(DataLoader(Failing(bad_value), batch_size=4, num_workers=2, worker_method="thread"))
+
+
+def test_a_worker_that_hangs():
+    before, begin = children(), time.monotonic()
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 0.5 seconds"):
+        list(DataLoader(Failing(hang), batch_size=4, num_workers=2, timeout=0.5))
+    assert time.monotonic() - begin < 3
+    assert children() == before
+
+
+def fail_to_start(worker_id):
+    raise OSError(f"no license for {worker_id}")
+
+
+def test_a_worker_that_cannot_start():
+    with pytest.raises(OSError, match="Caught OSError in DataLoader worker process 0.*\n(.*\n)*.*no license for 0"):
+        list(DataLoader(range(4), num_workers=2, worker_init_fn=fail_to_start))
+
+
+def test_what_cannot_be_sent():
+    def unsendable(batch):
+        return lambda: batch
+
+    with pytest.raises(Exception, match="in DataLoader worker process 0"):
+        next(iter(DataLoader(range(4), num_workers=1, collate_fn=unsendable)))
+    graph = mica.ones(3, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor"):
+        next(iter(DataLoader([graph], num_workers=1, collate_fn=lambda batch: batch[0])))
+
+
+def test_after_an_error_the_loader_can_be_used_again():
+    flaky = Failing(bad_value)
+    loader = DataLoader(flaky, batch_size=4, num_workers=2, persistent_workers=True)
+    with pytest.raises(ValueError, match="sample 13"):
+        list(loader)
+    killed = DataLoader(Failing(kill), batch_size=4, num_workers=2, persistent_workers=True)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="exited unexpectedly"):
+            list(killed)
+
+
+def test_leaving_in_the_middle():
+    before = children()
+    for _ in range(3):
+        for _ in DataLoader(TensorDataset(mica.ones(1000, 100)), batch_size=2, num_workers=2):
+            break
+    assert children() == before
+
+
+def test_first_batch_and_memory():
+    data = TensorDataset(mica.ones(10000, 100))
+    begin = time.monotonic()
+    iterator = iter(DataLoader(data, batch_size=10, num_workers=2))
+    next(iterator)
+    assert time.monotonic() - begin < 0.2 * 5  # the bar is 200 ms; the machine may be busy
+
+
+def run_program(text, *arguments, **options):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", text, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+PROGRAM = """
+import sys, time, mica
+from mica.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 1000
+    def __getitem__(self, i):
+        time.sleep(0.01)
+        return mica.ones(100, 100)
+
+loader = DataLoader(Slow(), batch_size=2, num_workers=2, persistent_workers=sys.argv[1] == "persistent",
+                    worker_method="thread" if sys.argv[1] == "thread" else "multiprocessing")
+iterator = iter(loader)
+next(iterator)
+print(*(worker.pid for worker in getattr(iterator, "_workers", ())), flush=True)
+if sys.argv[1] == "loop":
+    for batch in iterator:
+        pass
+"""
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def all_end(pids, seconds=5):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(map(is_running, pids)):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("how", ["simple", "persistent", "thread"])
+def test_the_program_ends_in_the_middle(how):
+    program = run_program(PROGRAM, how)
+    out, err = program.communicate(timeout=20)
+    assert program.returncode == 0 and err == ""
+    assert all_end(map(int, out.split()))
+
+
+def test_an_interrupt():
+    program = run_program(PROGRAM, "loop", start_new_session=True)
+    pids = [int(pid) for pid in program.stdout.readline().split()]
+    os.killpg(program.pid, signal.SIGINT)  # as a terminal does: all of them get it
+    _, err = program.communicate(timeout=20)
+    assert program.returncode != 0 and err.count("Traceback") == 1 and "KeyboardInterrupt" in err
+    assert all_end(pids)
+
+
+def test_the_parent_is_killed():
+    program = run_program(PROGRAM, "loop")
+    pids = [int(pid) for pid in program.stdout.readline().split()]
+    program.kill()
+    program.communicate(timeout=20)
+    assert all_end(pids)
+
+
+MEMORY = """
+import os, warnings, mica
+from mica.utils.data import DataLoader, TensorDataset
+
+def proportional(pid):
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("Pss:")) * 1024
+
+warnings.simplefilter("ignore")
+x = mica.ones(50000, 500)  # 100 MB
+iterator = iter(DataLoader(TensorDataset(x), batch_size=64, shuffle=True, num_workers=8))
+for _ in range(100):
+    batch = next(iterator)
+pids = [os.getpid(), *(worker.pid for worker in iterator._workers)]
+print(sum(map(proportional, pids)))
+"""
+
+
+def test_workers_share_the_dataset():
+    program = run_program(MEMORY)
+    out, err = program.communicate(timeout=60)
+    assert err == "" and int(out) < 200e6  # eight copies would be 900 MB
