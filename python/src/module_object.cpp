@@ -5,13 +5,26 @@
 // and the registration of parameters, buffers and submodules (`_set_registered`).
 #include "module_object.h"
 
+#include <structmember.h>
+
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "objects.h"
 #include "tensor_object.h"
 
 namespace mica::python {
+
+// What a module has before any attribute. As the base is not empty, it is the one that decides the layout: a module's
+// class can be changed to any other's, whatever mixins they have, and the dict is always found here.
+struct ModuleObject {
+  PyObject_HEAD vectorcallfunc vectorcall;  // null until the first call: see call_module
+  PyObject* weakrefs;
+  PyObject* dict;
+};
 
 static PyTypeObject* base_type;  // _C._ModuleBase
 
@@ -25,10 +38,27 @@ static std::array<PyObject*, 4> global_hooks;  // the dicts of hooks of all modu
 static PyObject* own_call_impl;                // Module._call_impl: a class that overrides it is called through it
 static PyObject* own_getattr;                  // _ModuleBase.__getattr__
 
-// The instance's dict, borrowed; null if it has none.
-static PyObject* own_dict(PyObject* self) {
-  PyObject** dict = _PyObject_GetDictPtr(self);
-  return dict ? *dict : nullptr;
+// The instance's dict, borrowed; null if it has none yet.
+static PyObject*& own_dict(PyObject* self) { return reinterpret_cast<ModuleObject*>(self)->dict; }
+
+// ---- life
+
+static void module_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (reinterpret_cast<ModuleObject*>(self)->weakrefs) PyObject_ClearWeakRefs(self);
+  Py_CLEAR(own_dict(self));
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+static int module_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(own_dict(self));
+  return 0;
+}
+static int module_clear(PyObject* self) {
+  Py_CLEAR(own_dict(self));
+  return 0;
 }
 
 // ---- attributes
@@ -124,52 +154,60 @@ static bool is_plain_call(PyObject* self, PyObject* dict) {
   return true;
 }
 
-// A function of the class called with the module before the arguments, without making a method or a tuple.
-static PyObject* call_function(PyObject* function, PyObject* self, PyObject* args, PyObject* kwargs) {
-  constexpr size_t kInline = 8;
-  const Py_ssize_t positional = PyTuple_GET_SIZE(args);
-  const Py_ssize_t named = kwargs ? PyDict_GET_SIZE(kwargs) : 0;
-  std::array<PyObject*, kInline> few;
-  std::vector<PyObject*> many;
-  PyObject** values = few.data();
-  if (static_cast<size_t>(positional + named + 1) > kInline) {
-    many.resize(positional + named + 1);
-    values = many.data();
+// A function of the class called with the module before the arguments, without making a method.
+static PyObject* call_function(PyObject* function, PyObject* self, PyObject* const* args, size_t nargsf,
+                               PyObject* keywords) {
+  const auto positional = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+  if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {  // the caller lends the place before the arguments
+    PyObject** with_self = const_cast<PyObject**>(args) - 1;
+    PyObject* lent = std::exchange(with_self[0], self);
+    PyObject* result = PyObject_Vectorcall(function, with_self, positional + 1, keywords);
+    with_self[0] = lent;
+    return result;
   }
-  values[0] = self;
-  for (Py_ssize_t i = 0; i < positional; ++i) values[i + 1] = PyTuple_GET_ITEM(args, i);
-  Owned keywords;
-  if (named) {
-    keywords = Owned(PyTuple_New(named));
-    if (!keywords) return nullptr;
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    for (Py_ssize_t i = 0; PyDict_Next(kwargs, &position, &key, &value); ++i) {
-      PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(key));
-      values[positional + 1 + i] = value;
-    }
-  }
-  return PyObject_Vectorcall(function, values, positional + 1, keywords.get());
+  const size_t count = positional + (keywords ? static_cast<size_t>(PyTuple_GET_SIZE(keywords)) : 0);
+  constexpr size_t kFew = 8;
+  std::array<PyObject*, kFew> few;
+  std::vector<PyObject*> many(count < kFew ? 0 : count + 1);
+  PyObject** with_self = many.empty() ? few.data() : many.data();
+  with_self[0] = self;
+  std::copy(args, args + count, with_self + 1);
+  return PyObject_Vectorcall(function, with_self, positional + 1, keywords);
 }
 
-static PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
+static PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs);
+
+static PyObject* vectorcall_module(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
+  PyTypeObject* type = Py_TYPE(self);
+  if (type->tp_call != call_module) {  // the class has got a __call__ of its own since
+    Owned call(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__call__"));
+    return call ? call_function(call.get(), self, args, nargsf, keywords) : nullptr;
+  }
   PyObject* dict = own_dict(self);
   if (!is_plain_call(self, dict)) {
     if (PyErr_Occurred()) return nullptr;
     Owned call(PyObject_GetAttr(self, names.call_impl));
-    return call ? PyObject_Call(call.get(), args, kwargs) : nullptr;
+    return call ? PyObject_Vectorcall(call.get(), args, nargsf, keywords) : nullptr;
   }
-  PyTypeObject* type = Py_TYPE(self);
   if (type->tp_getattro == get_attribute && !PyDict_GetItemWithError(dict, names.forward)) {
     PyObject* function = _PyType_Lookup(type, names.forward);
     if (function && PyType_HasFeature(Py_TYPE(function), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
       Owned held = Owned::borrow(function);
-      return call_function(function, self, args, kwargs);
+      return call_function(function, self, args, nargsf, keywords);
     }
   }
   if (PyErr_Occurred()) return nullptr;
   Owned forward(PyObject_GetAttr(self, names.forward));
-  return forward ? PyObject_Call(forward.get(), args, kwargs) : nullptr;
+  return forward ? PyObject_Vectorcall(forward.get(), args, nargsf, keywords) : nullptr;
+}
+
+// The slot. An instance's first call comes here, and then goes the short way, as does super().__call__.
+static PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
+  reinterpret_cast<ModuleObject*>(self)->vectorcall = vectorcall_module;
+  if (Py_TYPE(self)->tp_call == call_module) return PyVectorcall_Call(self, args, kwargs);
+  // A class with a __call__ of its own has called this one.
+  Owned call(PyObject_GetAttr(self, names.call_impl));
+  return call ? PyObject_Call(call.get(), args, kwargs) : nullptr;
 }
 
 // ---- subclasses
@@ -182,11 +220,21 @@ static void use_own_attribute_slot(PyTypeObject* type) {
     type->tp_getattro = get_attribute;
 }
 
+// Before 3.12, the interpreter does not pass this on to classes made in Python.
+static void use_vectorcall(PyTypeObject* type) {
+  if (type->tp_call != call_module) return;
+  type->tp_vectorcall_offset = offsetof(ModuleObject, vectorcall);
+  type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+}
+
 static PyObject* init_subclass(PyObject* type, PyObject* args, PyObject* kwargs) {
   Owned next(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PySuper_Type), base_type, type, nullptr));
   Owned method(next ? PyObject_GetAttr(next.get(), names.init_subclass) : nullptr);
   PyObject* result = method ? PyObject_Call(method.get(), args, kwargs) : nullptr;
-  if (result) use_own_attribute_slot(reinterpret_cast<PyTypeObject*>(type));
+  if (result) {
+    use_own_attribute_slot(reinterpret_cast<PyTypeObject*>(type));
+    use_vectorcall(reinterpret_cast<PyTypeObject*>(type));
+  }
   return result;
 }
 
@@ -221,12 +269,24 @@ bool add_module_base(PyObject* module) {
       {"__init_subclass__", as_cfunction(init_subclass), METH_CLASS | METH_VARARGS | METH_KEYWORDS, nullptr},
       {}};
   static PyMethodDef functions[] = {{"_watch_module_hooks", watch_module_hooks, METH_VARARGS, nullptr}, {}};
-  static PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_module)},
+  static PyMemberDef members[] = {
+      {"__dictoffset__", T_PYSSIZET, offsetof(ModuleObject, dict), READONLY, nullptr},
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(ModuleObject, weakrefs), READONLY, nullptr},
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(ModuleObject, vectorcall), READONLY, nullptr},
+      {}};
+  static PyGetSetDef attributes[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                                     {}};
+  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(module_dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(module_traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(module_clear)},
+                                {Py_tp_call, reinterpret_cast<void*>(call_module)},
+                                {Py_tp_members, members},
+                                {Py_tp_getset, attributes},
                                 {Py_tp_methods, methods},
                                 {Py_tp_doc, const_cast<char*>("The part of nn.Module that is the engine's.")},
                                 {0, nullptr}};
-  static PyType_Spec spec = {"mica._C._ModuleBase", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                             slots};
+  static PyType_Spec spec = {"mica._C._ModuleBase", sizeof(ModuleObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
   base_type = add_type(module, &spec);
   if (!base_type) return false;
   own_getattr = _PyType_Lookup(base_type, names.getattr);

@@ -250,6 +250,62 @@ def test_overriding_the_call():
     assert Shouting()("a") == "A" and Odd()(1) == "mine"
 
 
+def test_a_call_may_be_assigned_to_a_class_later():
+    class Plain(nn.Module):
+        def forward(self, x):
+            return x
+
+    class Derived(Plain):
+        pass
+
+    modules = [Plain(), Derived()]
+    assert [m(1) for m in modules] == [1, 1] and [m(1) for m in modules] == [1, 1]
+    Plain.__call__ = lambda self, x, more=0: x + 10 + more
+    assert [m(1) for m in modules] == [11, 11] and modules[0](1, more=5) == 16
+    del Plain.__call__
+    assert [m(1) for m in modules] == [1, 1]
+    modules[0].forward = lambda x: x + 2
+    assert modules[0](1) == 3
+
+
+def test_classes_change_whatever_their_mixins():
+    class Mixin:
+        tag = "mixed"
+
+    class Mixed(Mixin, nn.Linear):
+        pass
+
+    module = Mixed(2, 2)
+    module.__class__ = nn.Linear
+    assert module(mica.ones(1, 2)).shape == (1, 2)
+    module.__class__ = Mixed
+    assert module.tag == "mixed"
+
+
+def test_modules_are_collected_and_referenced_weakly():
+    import gc
+    import weakref
+
+    module = nn.Sequential(nn.ReLU())
+    module[0].parent = [module]  # a cycle
+    reference = weakref.ref(module)
+    del module
+    gc.collect()
+    assert reference() is None
+
+
+def test_abstract_modules_are_not_made():
+    from abc import ABC, abstractmethod
+
+    class Abstract(nn.Module, ABC):
+        @abstractmethod
+        def forward(self, x): ...
+
+    with pytest.raises(TypeError, match="abstract"):
+        Abstract()
+    assert isinstance(object.__new__(nn.ReLU), nn.ReLU)
+
+
 def test_forward_may_be_static_or_an_attribute_of_the_class():
     class Static(nn.Module):
         @staticmethod

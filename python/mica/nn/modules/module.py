@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Any, TypeVar
 
 from mica import _C
-from mica._C import Tensor
+from mica._C import Tensor, _ModuleBase
 from mica._settings import typename
 from mica.nn.modules import _hooks
 from mica.nn.modules._conversion import ModuleConversion
@@ -52,11 +52,6 @@ __all__ = [
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
 ]
-
-try:
-    from mica._C import _ModuleBase
-except ImportError:
-    from mica.nn.modules._python_base import ModuleBase as _ModuleBase
 
 T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
@@ -433,8 +428,7 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
         return sorted(name for name in names if not name[0].isdigit())
 
 
-if hasattr(_C, "_watch_module_hooks"):
-    _C._watch_module_hooks(
-        Module,
-        (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks),
-    )
+_C._watch_module_hooks(
+    Module,
+    (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks),
+)
