@@ -166,8 +166,8 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
   const ConvolutionArguments args(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
   const DimVector sizes = args.output_sizes(input, weight);
   const MemoryFormat format = convolution_format(input, weight);
-  if (input.dtype() == DType::Complex32 || (transposed && is_narrow(input.dtype()))) {
-    // Sums over overlapping blocks are kept in a wider dtype and rounded once.
+  if (input.dtype() == DType::Complex32 || ((transposed || groups > 1) && is_narrow(input.dtype()))) {
+    // Sums over overlapping blocks are kept in a wider dtype and rounded once; groups have their kernels in float32.
     const DType wide = input.dtype() == DType::Complex32 ? DType::Complex64 : DType::Float32;
     const Tensor computed = mica::convolution(input.to(wide), weight.to(wide), bias.defined() ? bias.to(wide) : bias,
                                               stride, padding, dilation, transposed, output_padding, groups);

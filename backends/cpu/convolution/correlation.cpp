@@ -21,13 +21,6 @@ Plane plane_of(const Images& images) {
           images.sizes[2]};
 }
 
-// to[c * to_stride + r] = from[r * from_stride + c]
-void transpose_floats(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
-                      int64_t columns) {
-  transpose(sizeof(float), reinterpret_cast<const char*>(from), from_stride * static_cast<int64_t>(sizeof(float)),
-            reinterpret_cast<char*>(to), to_stride * static_cast<int64_t>(sizeof(float)), rows, columns);
-}
-
 // The part of a band that lies in the image: columns [left, right) of rows [low, high).
 struct Overlap {
   int64_t left, right, low, high;
@@ -60,6 +53,12 @@ void copy_floats(const float* from, float* to, int64_t count) {
 }
 
 }  // namespace
+
+void transpose_floats(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
+                      int64_t columns) {
+  transpose(sizeof(float), reinterpret_cast<const char*>(from), from_stride * static_cast<int64_t>(sizeof(float)),
+            reinterpret_cast<char*>(to), to_stride * static_cast<int64_t>(sizeof(float)), rows, columns);
+}
 
 bool is_planar(const Problem& p) {
   return p.dtype == DType::Float32 && p.kernel[0] == 1 && p.input.sizes[0] == 1 && p.output.sizes[0] == 1 &&

@@ -35,6 +35,10 @@ bool is_planar(const Problem& p);
 Correlation forward_correlation(const Problem& p);
 Correlation input_gradient_correlation(const Problem& p);  // needs a stride of one
 
+// to[c * to_stride + r] = from[r * from_stride + c]
+void transpose_floats(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
+                      int64_t columns);
+
 // Rows of a source, with the zeros around them, as kernels read them: [row][column][channel] if channels_last, else
 // [channel][row][column].
 struct Band {

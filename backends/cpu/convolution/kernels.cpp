@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/cpu/convolution/columns.h"
+#include "backends/cpu/convolution/depthwise.h"
 #include "backends/cpu/convolution/winograd.h"
 #include "backends/cpu/register.h"
 #include "mica/parallel.h"
@@ -16,6 +17,7 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
                         const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                         int64_t groups) {
   const Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
+  if (is_planar(p) && is_depthwise(p)) return convolve_depthwise(p);
   if (is_planar(p) && !p.is_pointwise()) {
     const Correlation c = forward_correlation(p);
     if (suits_winograd(c)) return convolve_winograd(c);
@@ -28,6 +30,7 @@ void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad,
                            const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                            int64_t groups) {
   const Problem p = make_problem(grad_input, grad, weight, bias, stride, padding, dilation, groups);
+  if (is_planar(p) && is_depthwise(p)) return input_gradient_depthwise(p);
   if (is_planar(p) && !p.is_pointwise() && p.stride[1] == 1 && p.stride[2] == 1) {
     const Correlation c = input_gradient_correlation(p);
     if (suits_winograd(c)) return convolve_winograd(c);
@@ -39,6 +42,7 @@ void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad,
 void weight_gradient_kernel(const TensorView& grad_weight, const TensorView& grad, const TensorView& input,
                             IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
+  if (is_planar(p) && is_depthwise(p)) return weight_gradient_depthwise(p);
   if (is_planar(p) && !p.is_pointwise() && suits_winograd(forward_correlation(p))) return weight_gradient_winograd(p);
   weight_gradient_columns(p);
 }

@@ -142,7 +142,70 @@ void gradient(const float* source, int64_t row, int64_t column, int64_t rows, in
   }
 }
 
-WinogradTransforms describe() { return {static_cast<int64_t>(hn::Lanes(D())), input, output, gradient}; }
+// (a, b, c) -> (a, (a + b + c) / 2, (a - b + c) / 2, c)
+HWY_INLINE void extend(V a, V b, V c, V (&to)[4]) {
+  const V half = hn::Set(D(), 0.5f), ends = hn::Mul(half, hn::Add(a, c)), middle = hn::Mul(half, b);
+  to[0] = a;
+  to[1] = hn::Add(ends, middle);
+  to[2] = hn::Sub(ends, middle);
+  to[3] = c;
+}
+
+// The adjoint of extend.
+HWY_INLINE void unextend(V a, V b, V c, V d, V (&to)[3]) {
+  const V half = hn::Set(D(), 0.5f), sum = hn::Mul(half, hn::Add(b, c));
+  to[0] = hn::Add(a, sum);
+  to[1] = hn::Mul(half, hn::Sub(b, c));
+  to[2] = hn::Add(sum, d);
+}
+
+void filters(const float* taps, int64_t step, int64_t count, float* to, int64_t plane) {
+  const D d;
+  for (int64_t f = 0; f < count; f += static_cast<int64_t>(hn::Lanes(d))) {
+    V columns[3][4];
+#pragma GCC unroll 3
+    for (int x = 0; x < 3; ++x)
+      extend(hn::LoadU(d, taps + x * step + f), hn::LoadU(d, taps + (3 + x) * step + f),
+             hn::LoadU(d, taps + (6 + x) * step + f), columns[x]);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      V v[4];
+      extend(columns[0][i], columns[1][i], columns[2][i], v);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) hn::StoreU(v[j], d, to + (4 * i + j) * plane + f);
+    }
+  }
+}
+
+void filter_gradients(const float* from, int64_t plane, int64_t shares, int64_t share, int64_t count, float* taps,
+                      int64_t step) {
+  const D d;
+  for (int64_t f = 0; f < count; f += static_cast<int64_t>(hn::Lanes(d))) {
+    V columns[4][3];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      V v[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const float* at = from + (4 * i + j) * plane + f;
+        v[i] = hn::LoadU(d, at);
+        for (int64_t s = 1; s < shares; ++s) v[i] = hn::Add(v[i], hn::LoadU(d, at + s * share));
+      }
+      unextend(v[0], v[1], v[2], v[3], columns[j]);
+    }
+#pragma GCC unroll 3
+    for (int y = 0; y < 3; ++y) {
+      V v[3];
+      unextend(columns[0][y], columns[1][y], columns[2][y], columns[3][y], v);
+#pragma GCC unroll 3
+      for (int x = 0; x < 3; ++x) hn::StoreU(v[x], d, taps + (3 * y + x) * step + f);
+    }
+  }
+}
+
+WinogradTransforms describe() {
+  return {static_cast<int64_t>(hn::Lanes(D())), input, output, gradient, filters, filter_gradients};
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -156,40 +219,6 @@ HWY_EXPORT(describe);
 const WinogradTransforms& winograd_transforms() {
   static const WinogradTransforms transforms = HWY_DYNAMIC_DISPATCH(describe)();
   return transforms;
-}
-
-void transform_filter(const float (&taps)[3][3], float (&coefficients)[16]) {
-  float half[4][3];
-  for (int j = 0; j < 3; ++j) {
-    const float a = taps[0][j], b = taps[1][j], c = taps[2][j];
-    half[0][j] = a;
-    half[1][j] = 0.5f * (a + b + c);
-    half[2][j] = 0.5f * (a - b + c);
-    half[3][j] = c;
-  }
-  for (int i = 0; i < 4; ++i) {
-    const float a = half[i][0], b = half[i][1], c = half[i][2];
-    coefficients[4 * i] = a;
-    coefficients[4 * i + 1] = 0.5f * (a + b + c);
-    coefficients[4 * i + 2] = 0.5f * (a - b + c);
-    coefficients[4 * i + 3] = c;
-  }
-}
-
-void transform_filter_gradient(const float (&coefficients)[16], float (&taps)[3][3]) {
-  float half[3][4];
-  for (int j = 0; j < 4; ++j) {
-    const float a = coefficients[j], b = coefficients[4 + j], c = coefficients[8 + j], d = coefficients[12 + j];
-    half[0][j] = a + 0.5f * (b + c);
-    half[1][j] = 0.5f * (b - c);
-    half[2][j] = 0.5f * (b + c) + d;
-  }
-  for (int i = 0; i < 3; ++i) {
-    const float a = half[i][0], b = half[i][1], c = half[i][2], d = half[i][3];
-    taps[i][0] = a + 0.5f * (b + c);
-    taps[i][1] = 0.5f * (b - c);
-    taps[i][2] = 0.5f * (b + c) + d;
-  }
 }
 
 }  // namespace mica::cpu::convolution

@@ -23,11 +23,13 @@ struct WinogradTransforms {
   // zeros.
   void (*gradient)(const float* source, int64_t row, int64_t column, int64_t rows, int64_t width, int64_t tiles,
                    int64_t filters, float* to, int64_t step, int64_t plane);
+
+  // Filters of 3 x 3 taps to coefficients, and the adjoint; `count` filters side by side, a multiple of `lanes`. Taps
+  // lie `step` floats apart, row by row. The adjoint first adds up `shares` sets of coefficients.
+  void (*filters)(const float* taps, int64_t step, int64_t count, float* to, int64_t plane);
+  void (*filter_gradients)(const float* from, int64_t plane, int64_t shares, int64_t share, int64_t count, float* taps,
+                           int64_t step);
 };
 const WinogradTransforms& winograd_transforms();
-
-// A filter of 3 x 3 taps to coefficients, and the adjoint.
-void transform_filter(const float (&taps)[3][3], float (&coefficients)[16]);
-void transform_filter_gradient(const float (&coefficients)[16], float (&taps)[3][3]);
 
 }  // namespace mica::cpu::convolution

@@ -1,0 +1,260 @@
+#include "backends/cpu/convolution/depthwise.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cpu/convolution/depthwise_rows.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu::convolution {
+
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;       // products that are worth a thread
+constexpr int64_t kPlanes = 16;           // planes that are taken out of an image with channels last at a time
+constexpr int64_t kReadBehind = 64 + 16;  // floats that loops may read behind a plane
+
+size_t bytes_of(int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); }
+
+int64_t grain(int64_t products) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, products)); }
+
+// One channel at a time: its plane with zeros around and, for a stride, its columns sorted by their rest, so that a
+// tap's factors of neighbouring outputs are neighbours. With `spread`, source pixels lie that far apart between zeros.
+struct PaddedPlane {
+  int64_t rows, cols, phases;  // a row holds `phases` runs of `cols` floats
+
+  PaddedPlane(int64_t height, int64_t width, int64_t phases) : rows(height), phases(phases) {
+    cols = (width + phases - 1) / phases;
+  }
+  int64_t size() const { return rows * phases * cols + kReadBehind; }
+  int64_t offset(int64_t y, int64_t x) const { return (y * phases + x % phases) * cols + x / phases; }
+
+  // Places a plane's pixel (y, x) at (pad_y + y * spread_y, pad_x + x * spread_x), as far as it fits.
+  void load(const float* plane, int64_t height, int64_t width, int64_t pad_y, int64_t pad_x, int64_t spread_y,
+            int64_t spread_x, float* to) const {
+    const bool dense = phases == 1 && spread_x == 1;
+    std::fill_n(to, size(), 0.0f);
+    const int64_t extent = phases * cols;
+    for (int64_t y = 0; y < height; ++y) {
+      const int64_t row = pad_y + y * spread_y;
+      if (row < 0 || row >= rows) continue;
+      const float* from = plane + y * width;
+      const int64_t low = pad_x >= 0 ? 0 : (-pad_x + spread_x - 1) / spread_x;
+      const int64_t high = std::min(width, extent - 1 < pad_x ? 0 : (extent - 1 - pad_x) / spread_x + 1);
+      if (dense) {
+        std::copy(from + low, from + std::max(low, high), to + row * cols + pad_x + low);
+        continue;
+      }
+      if (phases == 2 && spread_x == 1) {
+        float* even = to + row * 2 * cols;
+        float* odd = even + cols;
+        int64_t x = low;
+        if ((pad_x + x) % 2 != 0 && x < high) odd[(pad_x + x) / 2] = from[x], ++x;
+        even += (pad_x + x) / 2, odd += (pad_x + x) / 2;
+        const int64_t pairs = (high - x) / 2;
+        for (int64_t i = 0; i < pairs; ++i) even[i] = from[x + 2 * i], odd[i] = from[x + 2 * i + 1];
+        if (x + 2 * pairs < high) even[pairs] = from[x + 2 * pairs];
+        continue;
+      }
+      for (int64_t x = low; x < high; ++x) to[offset(row, pad_x + x * spread_x)] = from[x];
+    }
+  }
+};
+
+// Planes of an image's channels one after another: in place where they lie so, otherwise through `scratch`.
+const float* planes_of(const Plane& source, int64_t image, int64_t channel, int64_t count, float* scratch) {
+  const float* at = source.data + image * source.batch_stride + channel * source.channel_stride;
+  if (!source.channels_last()) return at;
+  const int64_t positions = source.height * source.width;
+  transpose_floats(at, source.col_stride, scratch, positions, positions, count);
+  return scratch;
+}
+
+// Calls body(image, first channel, count) for all channels of all images, in threads: one plane at a time, or some
+// where they have to be taken out of an image.
+template <class Body>
+void for_planes(const Correlation& c, bool some, int64_t products, const Body& body) {
+  const int64_t step = some ? kPlanes : 1, blocks = (c.groups + step - 1) / step;
+  parallel_for(0, c.batch * blocks, grain(products * step), [&](int64_t begin, int64_t end) {
+    body([&](const auto& visit) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % blocks * step;
+        visit(task / blocks, first, std::min(step, c.groups - first));
+      }
+    });
+  });
+}
+
+std::vector<float> taps_of(const Correlation& c, const float* weight) {
+  std::vector<float> taps;
+  for (int64_t y = 0; y < c.kernel_y; ++y)
+    for (int64_t x = 0; x < c.kernel_x; ++x) taps.push_back(weight[y * c.weight_y + x * c.weight_x]);
+  return taps;
+}
+
+std::vector<int64_t> tap_offsets(const Correlation& c, const PaddedPlane& plane) {
+  std::vector<int64_t> offsets;
+  for (int64_t y = 0; y < c.kernel_y; ++y)
+    for (int64_t x = 0; x < c.kernel_x; ++x) offsets.push_back(plane.offset(y * c.dilation_y, x * c.dilation_x));
+  return offsets;
+}
+
+// Channels last: vectors of channels. `c` has one filter per channel.
+void correlate_channels(const Correlation& c) {
+  const int64_t taps = c.kernel_y * c.kernel_x, channels = c.groups;
+  const Scratch weights(bytes_of(taps * channels));
+  for (int64_t t = 0; t < taps; ++t)
+    for (int64_t g = 0; g < channels; ++g)
+      weights.as<float>()[t * channels + g] =
+          c.weight[g * c.weight_group + t / c.kernel_x * c.weight_y + t % c.kernel_x * c.weight_x];
+  const DepthwiseLoops& loops = depthwise_loops();
+  parallel_for(0, c.batch * c.target.height, grain(c.target.width * channels * taps), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t image = i / c.target.height, y = i % c.target.height, top = y * c.stride_y - c.pad_y;
+      ChannelRows rows;
+      rows.source = c.source.data + image * c.source.batch_stride;
+      rows.col_stride = c.source.col_stride;
+      rows.width = c.source.width;
+      rows.weights = weights.as<float>();
+      rows.bias = c.bias;
+      rows.channels = channels;
+      rows.kernel_x = c.kernel_x;
+      rows.stride_x = c.stride_x;
+      rows.pad_x = c.pad_x;
+      rows.dilation_x = c.dilation_x;
+      rows.dilated_row = c.dilation_y * c.source.row_stride;
+      rows.first_y = top >= 0 ? 0 : std::min(c.kernel_y, (-top + c.dilation_y - 1) / c.dilation_y);
+      rows.last_y = top >= c.source.height
+                        ? rows.first_y
+                        : std::clamp((c.source.height - 1 - top) / c.dilation_y + 1, rows.first_y, c.kernel_y);
+      rows.top = top * c.source.row_stride;
+      rows.target = c.target.data + image * c.target.batch_stride + y * c.target.row_stride;
+      rows.target_stride = c.target.col_stride;
+      rows.count = c.target.width;
+      loops.channel_row(rows);
+    }
+  });
+}
+
+// Planes: vectors along rows. The target's channel is the sum over `sources` planes for the gradient of an input, one
+// of `targets` planes for a convolution.
+struct PlaneSum {
+  const Correlation& c;
+  PaddedPlane padded;
+  int64_t spread_y, spread_x;  // of the source between zeros
+  std::vector<int64_t> offsets = tap_offsets(c, padded);
+  const DepthwiseLoops& loops = depthwise_loops();
+
+  void add(const float* buffer, const float* weight, float start, bool add, float* target) const {
+    const std::vector<float> taps = taps_of(c, weight);
+    for (int64_t y = 0; y < c.target.height; ++y)
+      loops.plane_row(buffer + padded.offset(y * c.stride_y, 0), offsets.data(), taps.data(),
+                      static_cast<int64_t>(taps.size()), start, add, target + y * c.target.width, c.target.width);
+  }
+  void load(const float* plane, float* buffer) const {
+    padded.load(plane, c.source.height, c.source.width, c.pad_y, c.pad_x, spread_y, spread_x, buffer);
+  }
+};
+
+PaddedPlane padded_for(const Correlation& c) {
+  return PaddedPlane((c.target.height - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1,
+                     (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1, c.stride_x);
+}
+
+void store_planes(const Plane& target, int64_t image, int64_t channel, int64_t count, const float* planes) {
+  float* at = target.data + image * target.batch_stride + channel * target.channel_stride;
+  const int64_t positions = target.height * target.width;
+  transpose_floats(planes, positions, at, target.col_stride, count, positions);
+}
+
+// Sums over planes in both directions: `sources` and `targets` planes belong to one group, one of them is one.
+void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, int64_t sources, int64_t targets) {
+  const PlaneSum sum{c, padded_for(c), spread_y, spread_x};
+  const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
+  const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
+  for_planes(c, in_last || out_last, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
+    const Scratch buffer(bytes_of(sum.padded.size()));
+    const Scratch in(in_last ? bytes_of(kPlanes * sources * in_size) : 0);
+    const Scratch out(out_last ? bytes_of(kPlanes * targets * out_size) : 0);
+    planes([&](int64_t image, int64_t first, int64_t count) {
+      const float* from = planes_of(c.source, image, first * sources, count * sources, in.as<float>());
+      const int64_t from_step = in_last ? in_size : c.source.channel_stride;
+      float* to = out_last ? out.as<float>()
+                           : c.target.data + image * c.target.batch_stride + first * targets * c.target.channel_stride;
+      const int64_t to_step = out_last ? out_size : c.target.channel_stride;
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t s = 0; s < sources; ++s) {
+          sum.load(from + (i * sources + s) * from_step, buffer.as<float>());
+          for (int64_t t = 0; t < targets; ++t) {
+            const int64_t channel = (first + i) * targets + t;
+            sum.add(buffer.as<float>(), c.weight_at(first + i, sources == 1 ? t : 0, sources == 1 ? 0 : s),
+                    s == 0 && c.bias ? c.bias[channel] : 0.0f, s > 0, to + (i * targets + t) * to_step);
+          }
+        }
+      }
+      if (out_last) store_planes(c.target, image, first * targets, count * targets, to);
+    });
+  });
+}
+
+}  // namespace
+
+void convolve_depthwise(const Problem& p) {
+  const Correlation c = forward_correlation(p);
+  if (p.filters == 1 && c.source.channels_last() && c.target.channels_last()) return correlate_channels(c);
+  correlate_planes(c, 1, 1, 1, p.filters);
+}
+
+void input_gradient_depthwise(const Problem& p) {
+  Correlation c = input_gradient_correlation(p);
+  const int64_t spread_y = c.stride_y, spread_x = c.stride_x;
+  c.stride_y = c.stride_x = 1;
+  const bool plain = spread_y == 1 && spread_x == 1 && c.pad_y >= 0 && c.pad_x >= 0 && p.filters == 1;
+  if (plain && c.source.channels_last() && c.target.channels_last()) return correlate_channels(c);
+  correlate_planes(c, spread_y, spread_x, p.filters, 1);
+}
+
+void weight_gradient_depthwise(const Problem& p) {
+  const Correlation c = forward_correlation(p);
+  const PaddedPlane padded = padded_for(c);
+  const std::vector<int64_t> offsets = tap_offsets(c, padded);
+  const DepthwiseLoops& loops = depthwise_loops();
+  const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
+  const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
+  const int64_t taps = c.kernel_y * c.kernel_x, step = in_last || out_last ? kPlanes : 1;
+  const int64_t blocks = (c.groups + step - 1) / step;
+  float* weight = reinterpret_cast<float*>(p.weight);
+  parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    const Scratch buffer(bytes_of(padded.size()));
+    const Scratch in(in_last ? bytes_of(kPlanes * in_size) : 0);
+    const Scratch out(out_last ? bytes_of(kPlanes * p.filters * out_size) : 0);
+    std::vector<float> sums;
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * step, count = std::min(step, c.groups - first);
+      sums.assign(static_cast<size_t>(count * p.filters * taps), 0.0f);
+      for (int64_t image = 0; image < c.batch; ++image) {
+        const float* x = planes_of(c.source, image, first, count, in.as<float>());
+        const float* g = planes_of(c.target, image, first * p.filters, count * p.filters, out.as<float>());
+        const int64_t x_step = in_last ? in_size : c.source.channel_stride;
+        const int64_t g_step = out_last ? out_size : c.target.channel_stride;
+        float* sum = sums.data();
+        for (int64_t i = 0; i < count; ++i) {
+          padded.load(x + i * x_step, c.source.height, c.source.width, c.pad_y, c.pad_x, 1, 1, buffer.as<float>());
+          for (int64_t f = 0; f < p.filters; ++f) {
+            for (int64_t t = 0; t < taps; ++t, ++sum)
+              *sum += loops.dot(g + (i * p.filters + f) * g_step, c.target.width,
+                                buffer.as<float>() + offsets[static_cast<size_t>(t)], padded.offset(c.stride_y, 0),
+                                c.target.height, c.target.width);
+          }
+        }
+      }
+      const float* sum = sums.data();
+      for (int64_t f = first * p.filters; f < (first + count) * p.filters; ++f)
+        for (int64_t y = 0; y < c.kernel_y; ++y)
+          for (int64_t x = 0; x < c.kernel_x; ++x)
+            weight[f * c.weight_filter + y * c.weight_y + x * c.weight_x] = *sum++;
+    }
+  });
+}
+
+}  // namespace mica::cpu::convolution

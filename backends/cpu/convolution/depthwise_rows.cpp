@@ -1,0 +1,162 @@
+#include "backends/cpu/convolution/depthwise_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/convolution/depthwise_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::convolution {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// P positions from x on, for one vector of channels; all of them meet taps [first, last) of a row.
+template <int P>
+HWY_INLINE void sum_positions(const ChannelRows& r, int64_t c, int64_t x, int64_t first, int64_t last) {
+  const D d;
+  V sums[P];
+  const V start = r.bias ? hn::LoadU(d, r.bias + c) : hn::Zero(d);
+#pragma GCC unroll 8
+  for (int i = 0; i < P; ++i) sums[i] = start;
+  const int64_t step = r.stride_x * r.col_stride;
+  for (int64_t y = r.first_y; y < r.last_y; ++y) {
+    const float* row = r.source + r.top + y * r.dilated_row + (x * r.stride_x - r.pad_x) * r.col_stride + c;
+    const float* weights = r.weights + y * r.kernel_x * r.channels + c;
+    for (int64_t k = first; k < last; ++k) {
+      const V w = hn::LoadU(d, weights + k * r.channels);
+      const float* at = row + k * r.dilation_x * r.col_stride;
+#pragma GCC unroll 8
+      for (int i = 0; i < P; ++i) sums[i] = hn::MulAdd(hn::LoadU(d, at + i * step), w, sums[i]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < P; ++i) hn::StoreU(sums[i], d, r.target + (x + i) * r.target_stride + c);
+}
+
+// The same for the channels that do not fill a vector.
+void sum_scalar(const ChannelRows& r, int64_t c, int64_t x, int64_t first, int64_t last) {
+  float sum = r.bias ? r.bias[c] : 0;
+  for (int64_t y = r.first_y; y < r.last_y; ++y) {
+    const float* row = r.source + r.top + y * r.dilated_row + (x * r.stride_x - r.pad_x) * r.col_stride + c;
+    const float* weights = r.weights + y * r.kernel_x * r.channels + c;
+    for (int64_t k = first; k < last; ++k) sum += row[k * r.dilation_x * r.col_stride] * weights[k * r.channels];
+  }
+  r.target[x * r.target_stride + c] = sum;
+}
+
+void channel_row(const ChannelRows& r) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  const int64_t whole = r.channels / lanes * lanes;
+  // The positions [low, high) that meet all taps of a row.
+  const int64_t reach = (r.kernel_x - 1) * r.dilation_x;
+  const int64_t low = std::min(r.count, (r.pad_x + r.stride_x - 1) / r.stride_x);
+  const int64_t room = r.width - 1 - reach + r.pad_x;
+  const int64_t high = std::clamp(room < 0 ? 0 : room / r.stride_x + 1, low, r.count);
+  const auto edge = [&](int64_t x) {
+    const int64_t at = x * r.stride_x - r.pad_x;
+    const int64_t first = at >= 0 ? 0 : (-at + r.dilation_x - 1) / r.dilation_x;
+    const int64_t last = std::min(r.kernel_x, at >= r.width ? 0 : (r.width - 1 - at) / r.dilation_x + 1);
+    for (int64_t c = 0; c < whole; c += lanes) sum_positions<1>(r, c, x, first, last);
+    for (int64_t c = whole; c < r.channels; ++c) sum_scalar(r, c, x, first, last);
+  };
+  for (int64_t x = 0; x < low; ++x) edge(x);
+  constexpr int kBlock = 6;
+  int64_t x = low;
+  for (; x + kBlock <= high; x += kBlock) {
+    for (int64_t c = 0; c < whole; c += lanes) sum_positions<kBlock>(r, c, x, 0, r.kernel_x);
+    for (int64_t c = whole; c < r.channels; ++c)
+      for (int i = 0; i < kBlock; ++i) sum_scalar(r, c, x + i, 0, r.kernel_x);
+  }
+  for (; x < high; ++x) {
+    for (int64_t c = 0; c < whole; c += lanes) sum_positions<1>(r, c, x, 0, r.kernel_x);
+    for (int64_t c = whole; c < r.channels; ++c) sum_scalar(r, c, x, 0, r.kernel_x);
+  }
+  for (x = high; x < r.count; ++x) edge(x);
+}
+
+template <int N>
+HWY_INLINE void plane_block(const float* from, const int64_t* offsets, const float* weights, int64_t taps, float start,
+                            bool add, float* to, int64_t count) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V sums[N];
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) sums[v] = hn::Set(d, start);
+  for (int64_t t = 0; t < taps; ++t) {
+    const V w = hn::Set(d, weights[t]);
+    const float* at = from + offsets[t];
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) sums[v] = hn::MulAdd(hn::LoadU(d, at + v * lanes), w, sums[v]);
+  }
+  HWY_ALIGN float block[N * hn::MaxLanes(D())];
+  const bool fits = count >= N * lanes;
+  float* out = fits ? to : block;
+  if (add && fits) {
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) sums[v] = hn::Add(sums[v], hn::LoadU(d, to + v * lanes));
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) hn::StoreU(sums[v], d, out + v * lanes);
+  if (fits) return;
+  for (int64_t i = 0; i < count; ++i) to[i] = add ? to[i] + block[i] : block[i];
+}
+
+void plane_row(const float* from, const int64_t* offsets, const float* weights, int64_t taps, float start, bool add,
+               float* to, int64_t count) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t i = 0;
+  for (; i + 3 * lanes < count; i += 4 * lanes)
+    plane_block<4>(from + i, offsets, weights, taps, start, add, to + i, count - i);
+  for (; i + lanes < count; i += 2 * lanes)
+    plane_block<2>(from + i, offsets, weights, taps, start, add, to + i, count - i);
+  for (; i < count; i += lanes) plane_block<1>(from + i, offsets, weights, taps, start, add, to + i, count - i);
+}
+
+float dot(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t count) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  float rest = 0;
+  for (int64_t r = 0; r < rows; ++r, a += a_stride, b += b_stride) {
+    int64_t i = 0;
+    for (; i + 4 * lanes <= count; i += 4 * lanes) {
+      s0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), s0);
+      s1 = hn::MulAdd(hn::LoadU(d, a + i + lanes), hn::LoadU(d, b + i + lanes), s1);
+      s2 = hn::MulAdd(hn::LoadU(d, a + i + 2 * lanes), hn::LoadU(d, b + i + 2 * lanes), s2);
+      s3 = hn::MulAdd(hn::LoadU(d, a + i + 3 * lanes), hn::LoadU(d, b + i + 3 * lanes), s3);
+    }
+    for (; i + lanes <= count; i += lanes) s0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), s0);
+#if !HWY_MEM_OPS_MIGHT_FAULT
+    if (i < count) {
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count - i));
+      s1 = hn::MulAdd(hn::MaskedLoad(mask, d, a + i), hn::MaskedLoad(mask, d, b + i), s1);
+    }
+#else
+    for (; i < count; ++i) rest += a[i] * b[i];
+#endif
+  }
+  return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+}
+
+DepthwiseLoops describe() { return {channel_row, plane_row, dot}; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace mica::cpu::convolution
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu::convolution {
+HWY_EXPORT(describe);
+const DepthwiseLoops& depthwise_loops() {
+  static const DepthwiseLoops loops = HWY_DYNAMIC_DISPATCH(describe)();
+  return loops;
+}
+}  // namespace mica::cpu::convolution
+#endif

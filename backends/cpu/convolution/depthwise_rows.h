@@ -1,0 +1,35 @@
+// Inner loops of convolutions in which every filter sees one channel.
+#pragma once
+
+#include <cstdint>
+
+namespace mica::cpu::convolution {
+
+// Positions of one output row where channels are last, all channels at once: target[x] = bias + sum over taps of
+// weights[tap] * source[tap]. Only taps [first_y, last_y) of rows and those of columns that meet the image count.
+struct ChannelRows {
+  const float* source;  // the image's first element
+  int64_t col_stride, width;
+  const float* weights;  // [tap][channel]
+  const float* bias;     // or null
+  int64_t channels;
+  int64_t kernel_x, stride_x, pad_x, dilation_x;
+  int64_t dilated_row;  // floats between rows of taps
+  int64_t first_y, last_y;
+  int64_t top;  // the row of tap 0 in floats, may lie outside
+  float* target;
+  int64_t target_stride, count;
+};
+
+struct DepthwiseLoops {
+  void (*channel_row)(const ChannelRows& rows);
+  // to[i] = start + sum over taps of weights[t] * from[offsets[t] + i]; added to `to` if `add`. Reads up to a block of
+  // 64 floats behind the last.
+  void (*plane_row)(const float* from, const int64_t* offsets, const float* weights, int64_t taps, float start,
+                    bool add, float* to, int64_t count);
+  // The sum of products of two arrays of rows.
+  float (*dot)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t count);
+};
+const DepthwiseLoops& depthwise_loops();
+
+}  // namespace mica::cpu::convolution
