@@ -51,7 +51,7 @@ class Writer:
     def modes(self, call: str, given: list[str], casts: bool = False) -> None:
         """What is usually off: a recording of what runs, and autocast. Both let the entry run a second time."""
         inputs = ", ".join(self.tensors())
-        name = call.removesuffix("_out")
+        name = call.removesuffix("_out").removeprefix("functional_")
         self.put(
             "if (thread_modes & mode_bit::kProfile) [[unlikely]] {",
             f'  if (profiler::Scope scope("aten::{name}"); scope.entered({inputs}))',

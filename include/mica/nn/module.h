@@ -22,8 +22,10 @@
 
 namespace mica::nn {
 
-template <class M>
-class ModuleHolder;
+template <class H>
+concept Holder = requires(const H& holder) {
+  holder.shared();
+};
 
 class Module {
  public:
@@ -43,8 +45,7 @@ class Module {
     add_module(std::move(name), module);
     return module;
   }
-  template <class H>
-  requires requires(const H& h) { h.shared(); }
+  template <Holder H>
   H register_module(std::string name, H holder) {
     add_module(std::move(name), holder.shared());
     return holder;

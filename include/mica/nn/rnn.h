@@ -1,0 +1,110 @@
+// Recurrent layers over whole sequences, and their cells for one step at a time.
+#pragma once
+
+#include "mica/nn/module.h"
+
+namespace mica::nn {
+
+struct RNNOptions {
+  int64_t num_layers = 1;
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;  // between layers
+  bool bidirectional = false;
+  int64_t proj_size = 0;              // of an LSTM
+  std::string nonlinearity = "tanh";  // of an RNN: or "relu"
+};
+
+// The parameters of all layers and directions, named as in Python: weight_ih_l0, weight_hh_l0_reverse...
+class RNNBase : public Module {
+ public:
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  const int64_t input_size, hidden_size;
+  const RNNOptions options;
+
+ protected:
+  RNNBase(int64_t gates, int64_t input_size, int64_t hidden_size, RNNOptions options);
+  int64_t directions() const { return options.bidirectional ? 2 : 1; }
+  // Zeros of the shape of a state for an input that may come without a batch.
+  Tensor zero_state(const Tensor& input, int64_t size) const;
+
+  std::vector<Tensor> weights_;
+};
+
+class LSTMImpl : public RNNBase {
+ public:
+  using Options = RNNOptions;
+  using State = std::tuple<Tensor, Tensor>;  // hidden state and cell state
+  LSTMImpl(int64_t input_size, int64_t hidden_size, Options options = {})
+      : RNNBase(4, input_size, hidden_size, std::move(options)) {}
+  std::tuple<Tensor, State> forward(const Tensor& input, const State& state = {});
+};
+MICA_MODULE(LSTM);
+
+class GRUImpl : public RNNBase {
+ public:
+  using Options = RNNOptions;
+  GRUImpl(int64_t input_size, int64_t hidden_size, Options options = {})
+      : RNNBase(3, input_size, hidden_size, std::move(options)) {}
+  std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& state = {});
+};
+MICA_MODULE(GRU);
+
+class RNNImpl : public RNNBase {
+ public:
+  using Options = RNNOptions;
+  RNNImpl(int64_t input_size, int64_t hidden_size, Options options = {})
+      : RNNBase(1, input_size, hidden_size, std::move(options)) {}
+  std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& state = {});
+};
+MICA_MODULE(RNN);
+
+struct RNNCellOptions {
+  bool bias = true;
+  std::string nonlinearity = "tanh";  // of an RNNCell
+};
+class RNNCellBase : public Module {
+ public:
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  const int64_t input_size, hidden_size;
+  const RNNCellOptions options;
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+
+ protected:
+  RNNCellBase(int64_t gates, int64_t input_size, int64_t hidden_size, RNNCellOptions options);
+  Tensor zero_state(const Tensor& input) const;
+};
+
+class LSTMCellImpl : public RNNCellBase {
+ public:
+  using Options = RNNCellOptions;
+  using State = std::tuple<Tensor, Tensor>;
+  LSTMCellImpl(int64_t input_size, int64_t hidden_size, Options options = {})
+      : RNNCellBase(4, input_size, hidden_size, std::move(options)) {}
+  State forward(const Tensor& input, const State& state = {});
+};
+MICA_MODULE(LSTMCell);
+
+class GRUCellImpl : public RNNCellBase {
+ public:
+  using Options = RNNCellOptions;
+  GRUCellImpl(int64_t input_size, int64_t hidden_size, Options options = {})
+      : RNNCellBase(3, input_size, hidden_size, std::move(options)) {}
+  Tensor forward(const Tensor& input, const Tensor& state = {});
+};
+MICA_MODULE(GRUCell);
+
+class RNNCellImpl : public RNNCellBase {
+ public:
+  using Options = RNNCellOptions;
+  RNNCellImpl(int64_t input_size, int64_t hidden_size, Options options = {})
+      : RNNCellBase(1, input_size, hidden_size, std::move(options)) {}
+  Tensor forward(const Tensor& input, const Tensor& state = {});
+};
+MICA_MODULE(RNNCell);
+
+}  // namespace mica::nn
