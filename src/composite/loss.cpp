@@ -151,7 +151,7 @@ Tensor functional_gaussian_nll_loss(const Tensor& input, const Tensor& target, c
 Tensor functional_gaussian_nll_loss(const Tensor& input, const Tensor& target, double var, bool full, double eps,
                                     std::string_view reduction) {
   MICA_CHECK_KIND(!(var < 0), Value, "var has negative entry/entries");
-  return composite::functional_gaussian_nll_loss(input, target, full_like(input, Scalar(var)), full, eps, reduction);
+  return composite::functional_gaussian_nll_loss(input, target, ones_like(input) * Scalar(var), full, eps, reduction);
 }
 
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full, double eps,

@@ -11,7 +11,8 @@ namespace mica::composite {
 
 Tensor hinge_embedding_loss(const Tensor& self, const Tensor& target, double margin, int64_t reduction) {
   const Tensor zero = zeros_like(self);
-  const Tensor lacking = where(target.ne(Scalar(1)), clamp_min(Scalar(margin) - self, Scalar(0)), zero);
+  const Tensor lacking =
+      where(target.ne(Scalar(1)), clamp_min((Scalar(margin) - self).to(self.dtype()), Scalar(0)), zero);
   return reduced(lacking + where(target.ne(Scalar(-1)), self, zero), reduction);
 }
 
@@ -138,7 +139,7 @@ Tensor functional_multilabel_soft_margin_loss(const Tensor& input, const Tensor&
 }
 
 Tensor soft_margin_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
-  return reduced(log1p(exp(-target * self)), reduction);
+  return reduced(log1p(exp(-target * self)).to(self.dtype()), reduction);
 }
 
 Tensor functional_soft_margin_loss(const Tensor& input, const Tensor& target, std::optional<bool> size_average,
