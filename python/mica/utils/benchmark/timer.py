@@ -1,0 +1,117 @@
+"""Times statements."""
+
+import textwrap
+import timeit
+
+from mica.utils.benchmark.measurement import Measurement, TaskSpec, set_torch_threads
+
+
+def timer():
+    """The time, when all devices have done what they were given."""
+    from mica import cuda
+
+    if cuda.is_available():
+        cuda.synchronize()
+    return timeit.default_timer()
+
+
+def _default_timer():
+    from mica import cuda
+
+    return timer if cuda.is_available() else timeit.default_timer
+
+
+class Timer:
+    """Times a statement after a setup, with so many threads; label, sub_label, description and env are for tables."""
+
+    def __init__(
+        self,
+        stmt="pass",
+        setup="pass",
+        global_setup="",
+        timer=None,
+        globals=None,
+        label=None,
+        sub_label=None,
+        description=None,
+        env=None,
+        num_threads=1,
+        language="python",
+    ):
+        if not isinstance(stmt, str):
+            raise ValueError("Currently only a `str` stmt is supported.")
+        if str(language).lower() not in ("python", "py", "language.python"):
+            raise ValueError(f"Mica times Python statements only, not {language}")
+        if global_setup:
+            raise ValueError(
+                f"global_setup is C++ only, got `{global_setup}`. Most likely this code can simply be moved to `setup`."
+            )
+        import mica
+
+        # The statement sees torch as the program does: as what it was given, or as Mica.
+        self._globals = {"torch": mica, **(globals or {})}
+        stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
+        self._timer = timeit.Timer(stmt=stmt, setup=setup, timer=timer or _default_timer(), globals=self._globals)
+        self._task_spec = TaskSpec(
+            stmt=stmt,
+            setup=setup,
+            global_setup=global_setup,
+            label=label,
+            sub_label=sub_label,
+            description=description,
+            env=env,
+            num_threads=num_threads,
+        )
+
+    def _time(self, number):
+        return max(self._timer.timeit(number), 1e-9)
+
+    def timeit(self, number=1000000):
+        """One measurement of that many runs."""
+        with set_torch_threads(self._task_spec.num_threads):
+            self._time(max(number // 100, 2))  # warms up
+            return Measurement(number, [self._time(number)], self._task_spec)
+
+    def repeat(self, repeat=-1, number=-1):
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
+    def autorange(self, callback=None):
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
+    def _block_size(self, min_run_time):
+        """So many runs that starting the clock no longer counts."""
+        with set_torch_threads(self._task_spec.num_threads):
+            overhead = sorted(self._time(0) for _ in range(5))[2]
+            number = 1
+            while True:
+                taken = self._time(number)
+                if (overhead / taken <= 1e-4 and taken >= min_run_time / 1000) or taken > min_run_time:
+                    return number
+                number *= 10
+
+    def _measure(self, number, done, min_run_time, max_run_time, callback):
+        times, total = [], 0.0
+        with set_torch_threads(self._task_spec.num_threads):
+            while total < min_run_time or (total < max_run_time and not done(times)):
+                taken = self._time(number)
+                times.append(taken)
+                total += taken
+                if callback is not None:
+                    callback(number, taken)
+        return Measurement(number, times, self._task_spec)
+
+    def blocked_autorange(self, callback=None, min_run_time=0.2):
+        """Measurements of as many runs as the clock needs, until that many seconds are over."""
+        number = self._block_size(min_run_time)
+        return self._measure(number, lambda times: True, min_run_time, min_run_time, callback)
+
+    def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
+        """Measurements until the interquartile range is below that part of the median."""
+        number = self._block_size(min_run_time)
+
+        def close_together(times):
+            if len(times) <= 3:
+                return False
+            return Measurement(number, times, self._task_spec).meets_confidence(threshold)
+
+        return self._measure(number, close_together, min_run_time, max_run_time, callback)
