@@ -46,6 +46,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> recur
     return std::tuple_cat(result);
   }
 
+  const ModeGuard exact(mode_bit::kAutocast, false);
   const DType dtype = gates.dtype();
   const int64_t rows = data.size(0), state = h0.size(1);
   const bool projected = w_hr.defined(), has_cell = mode == kLstm;

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "composite/unrolled_recurrent.h"
+#include "mica/autocast.h"
 #include "mica/generated/layers/recurrent.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/ops.h"
@@ -23,9 +24,15 @@ struct Stack {
   bool has_projection = false;
 };
 
-// One layer in one direction, by the kernel where it knows the dtype.
+// One layer in one direction, by the kernel where it knows the dtype. Autocast treats the layer as one operation.
 RecurrentResult run_layer(const Tensor& data, IntArrayRef batch_sizes, const Tensor& h0, const Tensor& c0,
-                          const RecurrentWeights& w, int64_t mode, bool reverse) {
+                          const RecurrentWeights& w, int64_t mode, bool reverse, autocast::Policy policy) {
+  if (thread_modes & mode_bit::kAutocast) {
+    if (autocast::Cast cast(policy, policy, data); cast.active()) {
+      const RecurrentWeights cast_weights{cast(w.w_ih), cast(w.w_hh), cast(w.b_ih), cast(w.b_hh), cast(w.w_hr)};
+      return run_layer(cast(data), batch_sizes, cast(h0), cast(c0), cast_weights, mode, reverse, policy);
+    }
+  }
   if (!data.is_floating_point() || !w.w_ih.is_floating_point())
     return unroll_recurrent_layer(data, batch_sizes, h0, c0, w, mode, reverse);
   auto r = mica::_recurrent_layer(data, batch_sizes, h0, c0, w.w_ih, w.w_hh, w.b_ih, w.b_hh, w.w_hr, mode, reverse);
@@ -45,6 +52,7 @@ RecurrentResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, 
   MICA_CHECK(!cx.defined() || (cx.dim() == 3 && cx.size(0) == runs),
              "Expected more hidden states in stacked_rnn: ", runs, " layers and directions, but the cell state is ",
              cx);
+  const auto policy = s.mode == kGru ? autocast::Policy::Float32 : autocast::Policy::Lower;  // as in torch
   std::vector<Tensor> hy, cy;
   for (int64_t layer = 0; layer < s.num_layers; ++layer) {
     std::vector<Tensor> outputs;
@@ -56,7 +64,7 @@ RecurrentResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, 
                                      s.has_projection ? w[per_run - 1] : none};
       const RecurrentResult result =
           run_layer(data, batch_sizes, hx.select(0, run), cx.defined() ? cx.select(0, run) : none, weights, s.mode,
-                    direction == 1);
+                    direction == 1, policy);
       outputs.push_back(result.output);
       hy.push_back(result.hy);
       cy.push_back(result.cy);
@@ -153,7 +161,8 @@ std::pair<Tensor, Tensor> run_cell(int64_t mode, const Tensor& input, const Tens
              w_ih.size(1));
   check_cell_state(input, hx, w_hh.size(1), 0);
   if (cx.defined()) check_cell_state(input, cx, w_hh.size(1), 1);
-  const RecurrentResult r = run_layer(input, input.size(0), hx, cx, {w_ih, w_hh, b_ih, b_hh, {}}, mode, false);
+  const auto policy = mode >= kLstm ? autocast::Policy::Float32 : autocast::Policy::Lower;
+  const RecurrentResult r = run_layer(input, input.size(0), hx, cx, {w_ih, w_hh, b_ih, b_hh, {}}, mode, false, policy);
   return {r.output, r.cy};
 }
 

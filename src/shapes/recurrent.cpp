@@ -1,4 +1,5 @@
 #include "core/geometry.h"
+#include "mica/grad_mode.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
@@ -85,6 +86,7 @@ void _recurrent_layer(Out& output, Out& hy, Out& cy, Out& gates, Out& cells, con
     cells.set({mode >= kLstm ? rows : 0, units}, computed, device);
     return;
   }
+  const ModeGuard exact(mode_bit::kAutocast, false);
   // The GRU's hidden bias is added within the cell: its last part is multiplied by the reset gate.
   Tensor bias = dense(b_ih, computed);
   if (mode != kGru && b_hh.defined()) bias = bias.defined() ? bias + dense(b_hh, computed) : dense(b_hh, computed);

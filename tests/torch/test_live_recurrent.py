@@ -137,3 +137,24 @@ def test_a_language_model_trains_alike():
         return [lib.stack(losses)]
 
     on_both(run, 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"])
+def test_autocast_gives_the_same_dtypes(kind):
+    def run(lib):
+        layer = getattr(lib.nn, kind)(4, 5)
+        x = lib.randn(3, 2, 4) if "Cell" not in kind else lib.randn(2, 4)
+        with lib.autocast("cpu", dtype=lib.bfloat16):
+            out = layer(x)
+        flat = [out[0], *(out[1] if kind == "LSTM" else out[1:])] if isinstance(out, tuple) else [out]
+        sum(t.float().sum() for t in flat).backward()
+        return flat, [p.grad for p in layer.parameters()]
+
+    results = []
+    for lib in (mica, torch):
+        lib.manual_seed(5)
+        results.append(run(lib))
+    for ours, theirs in zip(*results, strict=True):
+        assert [str(t.dtype).split(".")[1] for t in ours] == [str(t.dtype).split(".")[1] for t in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            close(a.float(), b.float(), 5e-2)
