@@ -5,10 +5,8 @@ attribute that is not in the instance's dict is looked for among parameters, buf
 are in files of their own.
 """
 
-import inspect
 import warnings
 from collections import OrderedDict
-from typing import Any, TypeVar
 
 from mica import _C
 from mica._C import Tensor, _ModuleBase
@@ -53,8 +51,6 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
-T_destination = TypeVar("T_destination", bound=dict[str, Any])
-
 # The dicts of hooks that every module has.
 _HOOK_DICTS = (
     "_backward_pre_hooks",
@@ -74,6 +70,10 @@ _HOOK_DICTS = (
 def __getattr__(name):
     if name == "_global_is_full_backward_hook":
         return _hooks._global_is_full_backward_hook
+    if name == "T_destination":
+        from typing import Any, TypeVar
+
+        return TypeVar("T_destination", bound=dict[str, Any])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -103,6 +103,12 @@ def _through_hooks(hooks, module, name, value):
     return value
 
 
+def _takes_persistent(register_buffer):
+    import inspect
+
+    return "persistent" in inspect.signature(register_buffer).parameters
+
+
 def _forward_unimplemented(self, *input):
     """What the module computes; every subclass defines it."""
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
@@ -120,7 +126,6 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
     call_super_init = False
     _compiled_call_impl = None
     forward = _forward_unimplemented
-    T_destination = T_destination
 
     def __init__(self, *args, **kwargs):
         if not self.call_super_init:
@@ -271,8 +276,7 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
             )
         persistent = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
         register = self.register_buffer
-        is_own = getattr(register, "__func__", None) is Module.register_buffer
-        if is_own or "persistent" in inspect.signature(register).parameters:
+        if getattr(register, "__func__", None) is Module.register_buffer or _takes_persistent(register):
             register(name, value, persistent)
         elif not persistent:
             raise RuntimeError(
