@@ -327,6 +327,7 @@ TORCH_NODE_NUMBERS = {
     "squeeze_.dim": 4,
     "squeeze_.dims": 5,
     "_linear": 0,
+    "_cross_entropy": 0,
 }
 
 

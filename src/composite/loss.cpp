@@ -184,8 +184,8 @@ Tensor functional_binary_cross_entropy(const Tensor& input, const Tensor& target
   MICA_CHECK_KIND(input.sizes() == target.sizes(), Value, "Using a target size (", size_text(target),
                   ") that is different to the input size (", size_text(input),
                   ") is deprecated. Please ensure they have the same size.");
-  if (!weight.defined()) return mica::_binary_cross_entropy(input, target, how);
-  return mica::binary_cross_entropy(input, target, weight.expand(broadcast_sizes(target.sizes(), weight.sizes())), how);
+  const Tensor factors = weight.defined() ? weight.expand(broadcast_sizes(target.sizes(), weight.sizes())) : weight;
+  return mica::binary_cross_entropy(input, target, factors, how);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target, const Tensor& weight,

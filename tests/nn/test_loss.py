@@ -206,6 +206,9 @@ def test_layouts_stay():
 def test_one_node_and_its_name():
     x = mica.randn(3, 4, requires_grad=True)
     assert type(F.mse_loss(x, mica.zeros(3, 4)).grad_fn).__name__ == "MseLossBackward0"
+    y = mica.tensor([0, 1, 2])
+    assert type(F.cross_entropy(x, y).grad_fn).__name__ == "NllLossBackward0"
+    assert type(F.nll_loss(x, y).grad_fn).__name__ == "NllLossBackward0"
 
 
 def test_losses_take_subclasses():
