@@ -97,8 +97,8 @@ void save(const Value& value, const std::string& path);
 void save(const Value& value, std::ostream& stream);
 
 struct LoadOptions {
-  std::optional<Device> device;  // where all tensors go; else where they were
-  bool mmap = false;             // map the file, so that bytes are read when they are used (paths only)
+  std::optional<Device> device = std::nullopt;  // where all tensors go; else where they were
+  bool mmap = false;                            // map the file, so that bytes are read when they are used (paths only)
 };
 
 // Throws Error for a file that is damaged, and for one that holds more than tensors, plain values and containers: it

@@ -1,0 +1,146 @@
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "data/random_seed.h"
+#include "mica/data.h"
+
+namespace mica::data {
+
+// One pass over the dataset. Workers take the next indices in turn and put their batch under its number.
+struct DataLoader::Iterator::Epoch {
+  std::shared_ptr<Dataset> dataset;
+  std::vector<std::vector<int64_t>> batches;  // indices
+  Example current;
+  size_t delivered = 0;
+
+  struct Result {
+    Example batch;
+    std::exception_ptr error;
+  };
+  std::mutex mutex;
+  std::condition_variable room, arrival;
+  std::map<size_t, Result> results;  // made and not yet delivered
+  size_t taken = 0;
+  size_t most_ahead = 0;
+  bool stopping = false;
+  std::vector<std::thread> threads;
+
+  Epoch() = default;
+  Epoch(const Epoch&) = delete;
+  Epoch& operator=(const Epoch&) = delete;
+  ~Epoch() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    room.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  Result make(size_t number) const {
+    Result result;
+    try {
+      result.batch = dataset->get_batch(batches[number]);
+    } catch (...) {
+      result.error = std::current_exception();
+    }
+    return result;
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      room.wait(lock, [&] { return stopping || taken == batches.size() || taken < delivered + most_ahead; });
+      if (stopping || taken == batches.size()) return;
+      const size_t number = taken++;
+      lock.unlock();
+      Result result = make(number);
+      lock.lock();
+      results.emplace(number, std::move(result));
+      arrival.notify_one();
+    }
+  }
+
+  void next() {
+    Result result;
+    if (threads.empty()) {
+      result = make(delivered);
+    } else {
+      std::unique_lock lock(mutex);
+      arrival.wait(lock, [&] { return results.count(delivered) != 0; });
+      result = std::move(results.at(delivered));
+      results.erase(delivered);
+    }
+    {
+      const std::lock_guard lock(mutex);
+      ++delivered;
+    }
+    room.notify_one();
+    if (result.error) std::rethrow_exception(result.error);
+    current = std::move(result.batch);
+  }
+};
+
+DataLoader::DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options)
+    : dataset_(std::move(dataset)), options_(std::move(options)) {
+  MICA_CHECK_KIND(options_.batch_size > 0, Value,
+                  "batch_size should be a positive integer value, but got batch_size=", options_.batch_size);
+  MICA_CHECK_KIND(options_.workers >= 0, Value, "num_workers option should be non-negative");
+  MICA_CHECK_KIND(options_.prefetch > 0, Value, "prefetch should be positive");
+  MICA_CHECK_KIND(!options_.sampler || !options_.shuffle, Value, "sampler option is mutually exclusive with shuffle");
+  if (options_.sampler) return;
+  if (options_.shuffle) {
+    options_.sampler =
+        std::make_shared<RandomSampler>(dataset_->size(), false, std::optional<int64_t>(), options_.generator);
+  } else {
+    options_.sampler = std::make_shared<SequentialSampler>(dataset_->size());
+  }
+}
+
+int64_t DataLoader::size() const {
+  const int64_t n = options_.sampler->size(), b = options_.batch_size;
+  return options_.drop_last ? n / b : (n + b - 1) / b;
+}
+
+DataLoader::Iterator DataLoader::begin() {
+  random_seed(options_.generator);  // Python draws one for its workers: the stream stays in step
+  const std::vector<int64_t> order = options_.sampler->order();
+  auto epoch = std::make_shared<Iterator::Epoch>();
+  epoch->dataset = dataset_;
+  const auto step = static_cast<size_t>(options_.batch_size);
+  for (size_t begin = 0; begin < order.size(); begin += step) {
+    const size_t end = std::min(begin + step, order.size());
+    if (options_.drop_last && end - begin < step) break;
+    epoch->batches.emplace_back(order.begin() + static_cast<ptrdiff_t>(begin),
+                                order.begin() + static_cast<ptrdiff_t>(end));
+  }
+  epoch->most_ahead = static_cast<size_t>(options_.workers) * static_cast<size_t>(options_.prefetch);
+  for (int i = 0; i < options_.workers; ++i)
+    epoch->threads.emplace_back([state = epoch.get()] { state->work(); });  // joined before the epoch dies
+  Iterator iterator;
+  iterator.epoch_ = std::move(epoch);
+  if (iterator.epoch_->batches.empty()) {
+    iterator.epoch_ = nullptr;
+  } else {
+    iterator.epoch_->next();
+  }
+  return iterator;
+}
+
+Example& DataLoader::Iterator::operator*() const { return epoch_->current; }
+
+DataLoader::Iterator& DataLoader::Iterator::operator++() {
+  if (epoch_->delivered == epoch_->batches.size()) {
+    epoch_ = nullptr;
+  } else {
+    epoch_->next();
+  }
+  return *this;
+}
+
+bool DataLoader::Iterator::operator==(const Iterator& other) const { return epoch_ == other.epoch_; }
+
+}  // namespace mica::data
