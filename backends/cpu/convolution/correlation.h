@@ -64,4 +64,12 @@ void load_positions(const Plane& source, int64_t image, int64_t first_channel, i
 bool suits_direct(const Correlation& c);
 void convolve_direct(const Correlation& c);
 
+// The gradient of the source, for a stride of more than one; `c` is the forward correlation, its bias one of channels.
+bool suits_direct_strided(const Correlation& c);
+void input_gradient_strided(const Correlation& c);
+
+// The gradient of the weight from the source and the target's gradient, in the same manner.
+bool suits_direct_weight(const Correlation& c);
+void weight_gradient_direct(const Correlation& c, float* weight);
+
 }  // namespace mica::cpu::convolution

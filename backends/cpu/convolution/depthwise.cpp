@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cpu/convolution/depthwise_rows.h"
+#include "backends/cpu/convolution/parts.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu::convolution {
@@ -13,8 +14,6 @@ namespace {
 constexpr int64_t kGrain = 1 << 15;       // products that are worth a thread
 constexpr int64_t kPlanes = 16;           // planes that are taken out of an image with channels last at a time
 constexpr int64_t kReadBehind = 64 + 16;  // floats that loops may read behind a plane
-
-size_t bytes_of(int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); }
 
 int64_t grain(int64_t products) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, products)); }
 
@@ -102,7 +101,7 @@ std::vector<int64_t> tap_offsets(const Correlation& c, const PaddedPlane& plane)
 // Channels last: vectors of channels. `c` has one filter per channel.
 void correlate_channels(const Correlation& c) {
   const int64_t taps = c.kernel_y * c.kernel_x, channels = c.groups;
-  const Scratch weights(bytes_of(taps * channels));
+  const Scratch weights(bytes_of_floats(taps * channels));
   for (int64_t t = 0; t < taps; ++t)
     for (int64_t g = 0; g < channels; ++g)
       weights.as<float>()[t * channels + g] =
@@ -173,9 +172,9 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
   const bool in_last = c.source.channels_last(), out_last = c.target.channels_last();
   const int64_t in_size = c.source.height * c.source.width, out_size = c.target.height * c.target.width;
   for_planes(c, in_last || out_last, out_size * c.kernel_y * c.kernel_x, [&](const auto& planes) {
-    const Scratch buffer(bytes_of(sum.padded.size()));
-    const Scratch in(in_last ? bytes_of(kPlanes * sources * in_size) : 0);
-    const Scratch out(out_last ? bytes_of(kPlanes * targets * out_size) : 0);
+    const Scratch buffer(bytes_of_floats(sum.padded.size()));
+    const Scratch in(in_last ? bytes_of_floats(kPlanes * sources * in_size) : 0);
+    const Scratch out(out_last ? bytes_of_floats(kPlanes * targets * out_size) : 0);
     planes([&](int64_t image, int64_t first, int64_t count) {
       const float* from = planes_of(c.source, image, first * sources, count * sources, in.as<float>());
       const int64_t from_step = in_last ? in_size : c.source.channel_stride;
@@ -225,9 +224,9 @@ void weight_gradient_depthwise(const Problem& p) {
   const int64_t blocks = (c.groups + step - 1) / step;
   float* weight = reinterpret_cast<float*>(p.weight);
   parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
-    const Scratch buffer(bytes_of(padded.size()));
-    const Scratch in(in_last ? bytes_of(kPlanes * in_size) : 0);
-    const Scratch out(out_last ? bytes_of(kPlanes * p.filters * out_size) : 0);
+    const Scratch buffer(bytes_of_floats(padded.size()));
+    const Scratch in(in_last ? bytes_of_floats(kPlanes * in_size) : 0);
+    const Scratch out(out_last ? bytes_of_floats(kPlanes * p.filters * out_size) : 0);
     std::vector<float> sums;
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * step, count = std::min(step, c.groups - first);

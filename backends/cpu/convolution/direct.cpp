@@ -5,6 +5,7 @@
 
 #include "backends/cpu/convolution/correlation.h"
 #include "backends/cpu/convolution/direct_tiles.h"
+#include "backends/cpu/convolution/parts.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu::convolution {
@@ -14,10 +15,6 @@ namespace {
 constexpr int64_t kBandBytes = 1 << 18;
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kChannelsLast = 8;  // from here on runs of channels pay for turning the band round
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-// The least equal part when `total` is cut in parts of at most `limit`.
-int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
 
 struct Direct {
   const Correlation& c;
@@ -86,8 +83,8 @@ struct Direct {
   }
 
   void run() const {
-    const Scratch packed(static_cast<size_t>(c.groups * panels * panel_size) * sizeof(float));
-    const Scratch biases(static_cast<size_t>(c.groups * panels * kernel.width) * sizeof(float));
+    const Scratch packed(bytes_of_floats(c.groups * panels * panel_size));
+    const Scratch biases(bytes_of_floats(c.groups * panels * kernel.width));
     parallel_for(0, c.groups * panels, std::max<int64_t>(1, (1 << 15) / panel_size), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         pack_panel(i / panels, i % panels, packed.as<float>() + i * panel_size);
@@ -99,8 +96,8 @@ struct Direct {
     const int64_t blocks = divide_up(c.target.height, rows);
     const bool direct = c.target.channels_last();
     parallel_for(0, c.batch * c.groups * blocks, 1, [&](int64_t begin, int64_t end) {
-      const Scratch band(static_cast<size_t>(band_rows * band_cols * c.channels) * sizeof(float));
-      const Scratch sums(direct ? 0 : static_cast<size_t>(rows * c.target.width * c.filters) * sizeof(float));
+      const Scratch band(bytes_of_floats(band_rows * band_cols * c.channels));
+      const Scratch sums(direct ? 0 : bytes_of_floats(rows * c.target.width * c.filters));
       for (int64_t task = begin; task < end; ++task) {
         const int64_t image = task / blocks / c.groups, group = task / blocks % c.groups, first = task % blocks * rows;
         run_rows(image, group, first, std::min(rows, c.target.height - first),

@@ -40,6 +40,11 @@ void tile(const DirectTile& t) {
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) sums[i][v] = start;
   }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {  // fetched while the sums grow
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) __builtin_prefetch(t.target + i * t.target_stride + v * lanes, 1);
+  }
   const int64_t stride = t.position_stride;
   int64_t stride3 = 3 * stride;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride

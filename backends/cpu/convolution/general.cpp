@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "backends/cpu/convolution/columns.h"
+#include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
@@ -14,8 +15,6 @@ namespace {
 
 constexpr int64_t kColumnBytes = 1 << 19;  // stays in the second cache beside what the product packs
 constexpr int64_t kLeastPositions = 64;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Positions that are taken at a time.
 int64_t block_positions(const Problem& p) {

@@ -36,6 +36,10 @@ void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad,
     if (suits_winograd(c)) return convolve_winograd(c);
     if (suits_direct(c)) return convolve_direct(c);
   }
+  if (is_planar(p) && (p.stride[1] > 1 || p.stride[2] > 1)) {
+    const Correlation c = forward_correlation(p);
+    if (suits_direct_strided(c)) return input_gradient_strided(c);
+  }
   input_gradient_columns(p);
 }
 
@@ -43,7 +47,11 @@ void weight_gradient_kernel(const TensorView& grad_weight, const TensorView& gra
                             IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
   if (is_planar(p) && is_depthwise(p)) return weight_gradient_depthwise(p);
-  if (is_planar(p) && !p.is_pointwise() && suits_winograd(forward_correlation(p))) return weight_gradient_winograd(p);
+  if (is_planar(p) && !p.is_pointwise()) {
+    const Correlation c = forward_correlation(p);
+    if (suits_winograd(c)) return weight_gradient_winograd(p);
+    if (suits_direct_weight(c)) return weight_gradient_direct(c, reinterpret_cast<float*>(p.weight));
+  }
   weight_gradient_columns(p);
 }
 

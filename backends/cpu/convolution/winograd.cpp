@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/convolution/winograd_transforms.h"
 #include "backends/cpu/gemm/kernels.h"
 #include "mica/parallel.h"
@@ -17,11 +18,6 @@ constexpr int64_t kBlockBytes = 1 << 20;  // of coefficients, in the second cach
 constexpr int64_t kLeastTiles = 112;      // or the filters' coefficients are read for too few
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kFilterWork = 1000;  // what a filter's coefficients of one channel cost, in multiply-adds
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
-// The least equal part when `total` is cut in parts of at most `limit`.
-int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
 
 // How tiles are taken: some rows of tiles at a time, counted through all images.
 struct Tiling {
@@ -52,15 +48,9 @@ struct Tiling {
     return whole % 512 == 0 ? whole + transforms.lanes : whole;
   }
   int64_t image_rows() const { return std::min(block, rows); }  // most that lie in one image
-  size_t coefficients(int64_t width) const {
-    return static_cast<size_t>(kCoefficients * block * cols * width + transforms.lanes);
-  }
-  size_t band_floats(int64_t c) const {
-    return static_cast<size_t>((2 * image_rows() + 2) * band_cols * c + transforms.lanes);
-  }
-  size_t target_floats(const Correlation& c) const {
-    return static_cast<size_t>(2 * image_rows() * c.target.width * c.filters);
-  }
+  int64_t coefficients(int64_t width) const { return kCoefficients * block * cols * width + transforms.lanes; }
+  int64_t band_floats(int64_t c) const { return (2 * image_rows() + 2) * band_cols * c + transforms.lanes; }
+  int64_t target_floats(const Correlation& c) const { return 2 * image_rows() * c.target.width * c.filters; }
 
   // Calls body(image, its first row of tiles, count, rows before) for what a block has of each image.
   template <class Body>
@@ -84,8 +74,6 @@ struct Tiling {
   }
 };
 
-size_t bytes_of(size_t floats) { return floats * sizeof(float); }
-
 // Rows of an image's target: in place where channels are last, otherwise in `rows`.
 struct TargetRows {
   float* data;
@@ -104,7 +92,7 @@ struct TargetRows {
 void transform_filters(const Correlation& c, const WinogradTransforms& transforms, int64_t width, float* to) {
   const int64_t panels = divide_up(c.filters, width), plane = panels * c.channels * width;
   parallel_for(0, panels * c.channels, std::max<int64_t>(1, (1 << 12) / width), [&](int64_t begin, int64_t end) {
-    const Scratch taps(bytes_of(static_cast<size_t>(9 * width)));
+    const Scratch taps(bytes_of_floats(9 * width));
     std::fill_n(taps.as<float>(), 9 * width, 0.0f);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i / c.channels * width, count = std::min(width, c.filters - first);
@@ -135,12 +123,12 @@ bool suits_winograd(const Correlation& c) {
 void convolve_winograd(const Correlation& c) {
   const Tiling t(c);
   const int64_t width = t.kernel.cols, panels = divide_up(c.filters, width), panel_size = c.channels * width;
-  const Scratch filters(bytes_of(static_cast<size_t>(kCoefficients * panels * panel_size)));
+  const Scratch filters(bytes_of_floats(kCoefficients * panels * panel_size));
   transform_filters(c, t.transforms, width, filters.as<float>());
   const bool direct = c.target.channels_last();
   parallel_for(0, t.blocks, 1, [&](int64_t begin, int64_t end) {
-    const Scratch band(bytes_of(t.band_floats(c.channels))), source(bytes_of(t.coefficients(t.channels))),
-        products(bytes_of(t.coefficients(t.filters))), rows(direct ? 0 : bytes_of(t.target_floats(c)));
+    const Scratch band(bytes_of_floats(t.band_floats(c.channels))), source(bytes_of_floats(t.coefficients(t.channels))),
+        products(bytes_of_floats(t.coefficients(t.filters))), rows(direct ? 0 : bytes_of_floats(t.target_floats(c)));
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * t.block, count = std::min(t.block, c.batch * t.rows - first);
       const int64_t tiles = count * t.cols;
@@ -190,10 +178,10 @@ void weight_gradient_winograd(const Problem& p) {
   const int64_t width = round_up(c.filters, t.transforms.lanes);
   const int64_t plane = c.channels * width, size = kCoefficients * plane;
   const int64_t shares = std::min<int64_t>(t.blocks, get_num_threads());
-  const Scratch all(bytes_of(static_cast<size_t>(shares * size)));
+  const Scratch all(bytes_of_floats(shares * size));
   parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
-    const Scratch band(bytes_of(t.band_floats(c.channels))), source(bytes_of(t.coefficients(t.channels))),
-        gradients(bytes_of(t.coefficients(t.filters))), rows(direct ? 0 : bytes_of(t.target_floats(c)));
+    const Scratch band(bytes_of_floats(t.band_floats(c.channels))), source(bytes_of_floats(t.coefficients(t.channels))),
+        gradients(bytes_of_floats(t.coefficients(t.filters))), rows(direct ? 0 : bytes_of_floats(t.target_floats(c)));
     for (int64_t share = begin; share < end; ++share) {
       float* sums = all.as<float>() + share * size;
       const int64_t from = share * t.blocks / shares, to = (share + 1) * t.blocks / shares;
@@ -240,7 +228,7 @@ void weight_gradient_winograd(const Problem& p) {
   });
   float* weight = reinterpret_cast<float*>(p.weight);
   parallel_for(0, c.channels, std::max<int64_t>(1, (1 << 12) / c.filters), [&](int64_t begin, int64_t end) {
-    const Scratch taps(bytes_of(static_cast<size_t>(9 * width)));
+    const Scratch taps(bytes_of_floats(9 * width));
     for (int64_t channel = begin; channel < end; ++channel) {
       t.transforms.filter_gradients(all.as<float>() + channel * width, plane, shares, size, width, taps.as<float>(),
                                     width);
