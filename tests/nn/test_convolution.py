@@ -1,0 +1,322 @@
+"""Convolutions against sums written out in NumPy; derivatives, layouts, classes, errors."""
+
+import itertools
+import pickle
+
+import mica
+import mica.nn.functional as F
+import numpy as np
+import pytest
+from mica import nn
+
+
+def tensor(array, dtype=mica.float64):
+    return mica.tensor(array.tolist(), dtype=dtype).reshape(array.shape)
+
+
+def each(value, dims):
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * dims
+
+
+def convolve(x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+    """A convolution by its definition: tap by tap."""
+    dims = x.ndim - 2
+    stride, padding, dilation = (each(v, dims) for v in (stride, padding, dilation))
+    x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])
+    out = [
+        (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], w.shape[2:], stride, dilation, strict=True)
+    ]
+    y = np.zeros((x.shape[0], w.shape[0], *out), dtype=np.result_type(x, w))
+    per_group, filters = w.shape[1], w.shape[0] // groups
+    for tap in itertools.product(*(range(k) for k in w.shape[2:])):
+        places = tuple(
+            slice(t * d, t * d + s * (n - 1) + 1, s) for t, d, s, n in zip(tap, dilation, stride, out, strict=True)
+        )
+        for g in range(groups):
+            part = x[(slice(None), slice(g * per_group, (g + 1) * per_group), *places)]
+            weights = w[(slice(g * filters, (g + 1) * filters), slice(None), *tap)]
+            y[:, g * filters : (g + 1) * filters] += np.einsum("nc...,fc->nf...", part, weights)
+    return y if b is None else y + b.reshape(1, -1, *[1] * dims)
+
+
+def transpose_convolve(x, w, b=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    """The adjoint: every input spreads its filter over the output."""
+    dims = x.ndim - 2
+    stride, padding, output_padding, dilation = (each(v, dims) for v in (stride, padding, output_padding, dilation))
+    sizes = zip(x.shape[2:], w.shape[2:], stride, dilation, output_padding, strict=True)
+    whole = [(n - 1) * s + d * (k - 1) + 1 + o for n, k, s, d, o in sizes]
+    per_group, filters = x.shape[1] // groups, w.shape[1]
+    y = np.zeros((x.shape[0], filters * groups, *whole), dtype=np.result_type(x, w))
+    for tap in itertools.product(*(range(k) for k in w.shape[2:])):
+        places = tuple(
+            slice(t * d, t * d + s * (n - 1) + 1, s)
+            for t, d, s, n in zip(tap, dilation, stride, x.shape[2:], strict=True)
+        )
+        for g in range(groups):
+            part = x[:, g * per_group : (g + 1) * per_group]
+            weights = w[(slice(g * per_group, (g + 1) * per_group), slice(None), *tap)]
+            y[(slice(None), slice(g * filters, (g + 1) * filters), *places)] += np.einsum(
+                "nc...,cf->nf...", part, weights
+            )
+    y = y[(slice(None), slice(None), *(slice(p, n - p) for p, n in zip(padding, whole, strict=True)))]
+    return y if b is None else y + b.reshape(1, -1, *[1] * dims)
+
+
+CASES = [
+    (1, (2, 3, 9), (4, 3, 3), {}),
+    (1, (2, 4, 9), (6, 2, 2), {"stride": 2, "padding": 1, "groups": 2}),
+    (2, (2, 3, 6, 7), (5, 3, 3, 2), {"padding": (2, 1)}),
+    (2, (1, 4, 9, 8), (4, 2, 3, 3), {"stride": (2, 1), "padding": 1, "dilation": (1, 2), "groups": 2}),
+    (2, (2, 6, 7, 7), (12, 1, 3, 3), {"padding": 1, "groups": 6}),
+    (2, (2, 6, 9, 9), (6, 1, 5, 5), {"stride": 2, "padding": 2, "groups": 6}),
+    (2, (2, 17, 9, 10), (18, 17, 3, 3), {"padding": 1}),
+    (2, (2, 16, 5, 21), (20, 16, 3, 3), {"padding": (0, 2)}),
+    (2, (2, 3, 24, 45), (9, 3, 5, 7), {"stride": 2, "padding": (2, 3)}),
+    (2, (2, 8, 5, 5), (16, 8, 1, 1), {}),
+    (2, (2, 8, 7, 6), (16, 8, 1, 1), {"stride": 2}),
+    (2, (1, 9, 8, 8), (10, 9, 4, 2), {"stride": 3, "padding": 1}),
+    (2, (1, 2, 4, 4), (8, 2, 3, 3), {"padding": 4}),
+    (3, (1, 3, 4, 5, 4), (4, 3, 2, 3, 2), {"padding": 1, "stride": (1, 2, 1)}),
+]
+LAYOUTS = ["contiguous", "channels_last", "strided"]
+
+
+def laid_out(t, layout):
+    if layout == "channels_last" and t.dim() > 3:
+        form = mica.channels_last if t.dim() == 4 else mica.channels_last_3d
+        return mica.empty(t.shape, dtype=t.dtype, memory_format=form).copy_(t)
+    return mica.stack([t, t], -1)[..., 0] if layout == "strided" else t
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "bfloat16", "float16"])
+@pytest.mark.parametrize("dims, shape, weight, keywords", CASES, ids=str)
+def test_convolution(dims, shape, weight, keywords, dtype, layout):
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.integers(-4, 5, s) / 4 for s in (shape, weight, weight[:1]))
+    if dtype == "complex128":
+        x, w = x + 1j * rng.integers(-4, 5, shape) / 4, w - 1j * rng.integers(-4, 5, weight) / 4
+    expected = convolve(x, w, b, **keywords)
+    d = getattr(mica, dtype)
+    wide = mica.complex128 if dtype == "complex128" else mica.float64
+    given = [laid_out(tensor(a, wide).to(d), layout) for a in (x, w)]
+    y = getattr(F, f"conv{dims}d")(*given, tensor(b, wide).to(d), **keywords)
+    assert y.dtype == d and y.shape == expected.shape
+    tolerance = {"float32": 1e-6, "float64": 1e-14, "complex128": 1e-14, "bfloat16": 8e-3, "float16": 1e-3}[dtype]
+    error = np.abs(np.asarray(y.to(wide).tolist()) - expected).max()
+    assert error <= tolerance * np.abs(expected).max()
+
+
+TRANSPOSED = [
+    (1, (2, 4, 5), (4, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+    (2, (2, 4, 5, 4), (4, 3, 3, 2), {}),
+    (2, (1, 4, 4, 5), (4, 3, 3, 3), {"stride": (2, 3), "padding": 1, "output_padding": (1, 2), "groups": 2}),
+    (2, (1, 16, 4, 5), (16, 17, 3, 3), {"padding": 1}),
+    (2, (1, 16, 4, 5), (16, 9, 4, 4), {"stride": 2, "padding": 1}),
+    (2, (1, 16, 6, 5), (16, 9, 2, 2), {"stride": 3, "padding": 0}),
+    (2, (2, 6, 4, 5), (6, 2, 3, 3), {"stride": 2, "padding": 1, "groups": 6}),
+    (2, (1, 3, 4, 4), (3, 8, 3, 3), {"dilation": 2, "stride": 2, "output_padding": 1}),
+    (3, (1, 2, 3, 2, 3), (2, 3, 2, 2, 3), {"stride": 2}),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dims, shape, weight, keywords", TRANSPOSED, ids=str)
+def test_transposed_convolution(dims, shape, weight, keywords, dtype, layout):
+    rng = np.random.default_rng(0)
+    filters = weight[1] * keywords.get("groups", 1)
+    x, w, b = (rng.integers(-4, 5, s) / 4 for s in (shape, weight, (filters,)))
+    expected = transpose_convolve(x, w, b, **keywords)
+    d = getattr(mica, dtype)
+    given = [laid_out(tensor(a).to(d), layout) for a in (x, w)]
+    y = getattr(F, f"conv_transpose{dims}d")(*given, tensor(b).to(d), **keywords)
+    assert y.dtype == d and y.shape == expected.shape
+    error = np.abs(np.asarray(y.double().tolist()) - expected).max()
+    assert error <= {"float32": 1e-6, "float64": 1e-14, "bfloat16": 8e-3}[dtype] * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("dims, shape, weight, keywords", CASES, ids=str)
+def test_gradients_of_float32_are_those_of_float64(dims, shape, weight, keywords):
+    """float64 takes the general way, float32 the fast ones."""
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal(s) for s in (shape, weight, weight[:1])]
+    results = {}
+    for dtype, layout in itertools.product((mica.float32, mica.float64), LAYOUTS[:2]):
+        inputs = [laid_out(tensor(a, dtype), layout).detach().requires_grad_() for a in arrays]
+        y = getattr(F, f"conv{dims}d")(*inputs, **keywords)
+        upstream = tensor(np.random.default_rng(2).standard_normal(tuple(y.shape)), dtype)
+        results[dtype, layout] = [y, *mica.autograd.grad(y, inputs, upstream)]
+    exact = results[mica.float64, "contiguous"]
+    for key, got in results.items():
+        for ours, theirs in zip(got, exact, strict=True):
+            error = (ours.double() - theirs).abs().max().item()
+            assert error <= (3e-6 if key[0] == mica.float32 else 1e-13) * max(1, theirs.abs().max().item())
+
+
+def small(dims, keywords, transposed=False):
+    groups = keywords.get("groups", 1)
+    x = mica.randn(2, 2 * groups, *[4] * dims, dtype=mica.float64)
+    w = mica.randn(*((2 * groups, 1) if transposed else (groups, 2)), *[2] * dims, dtype=mica.float64)
+    b = mica.randn(groups, dtype=mica.float64)
+    return tuple(t.requires_grad_() for t in (x, w, b))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("keywords", [{}, {"stride": 2, "padding": 1}, {"groups": 2, "dilation": 2}], ids=str)
+def test_first_and_second_derivatives(dims, keywords, transposed):
+    if dims == 3 and keywords.get("groups"):
+        keywords = {"groups": 2}
+    function = getattr(F, f"conv_transpose{dims}d" if transposed else f"conv{dims}d")
+    inputs = small(dims, keywords, transposed)
+    assert mica.autograd.gradcheck(lambda x, w, b: function(x, w, b, **keywords), inputs)
+    assert mica.autograd.gradgradcheck(lambda x, w, b: function(x, w, b, **keywords), inputs)
+
+
+def test_complex_derivatives():
+    x, w = (mica.randn(s, dtype=mica.complex128).requires_grad_() for s in ((1, 2, 4, 3), (2, 2, 2, 2)))
+    assert mica.autograd.gradcheck(lambda x, w: F.conv2d(x, w, stride=(1, 2)), (x, w))
+    assert mica.autograd.gradgradcheck(lambda x, w: F.conv2d(x, w), (x, w))
+
+
+def test_derivatives_of_sliding_blocks():
+    x = mica.randn(2, 2, 5, 4, dtype=mica.float64).requires_grad_()
+    assert mica.autograd.gradcheck(lambda x: F.unfold(x, (2, 3), 1, (0, 1), 2), (x,))
+    assert mica.autograd.gradgradcheck(lambda x: F.unfold(x, 2), (x,))
+    columns = mica.randn(8, 12, dtype=mica.float64).requires_grad_()
+    assert mica.autograd.gradcheck(lambda c: F.fold(c, (4, 5), 2), (columns,))
+
+
+def test_fold_undoes_unfold_up_to_the_overlaps():
+    x = mica.rand(2, 3, 6, 6)
+    ones = F.fold(F.unfold(mica.ones_like(x), 3, padding=1), 6, 3, padding=1)
+    mica.testing.assert_close(F.fold(F.unfold(x, 3, padding=1), 6, 3, padding=1), x * ones)
+
+
+def test_layout_follows_input_or_weight():
+    x, w = mica.rand(2, 4, 6, 6), mica.rand(8, 4, 3, 3)
+    last = {"memory_format": mica.channels_last}
+    for a, b in ((x, w.contiguous(**last)), (x.contiguous(**last), w), (x.contiguous(**last), w.contiguous(**last))):
+        y = F.conv2d(a, b)
+        assert y.is_contiguous(**last) and not y.is_contiguous()
+        mica.testing.assert_close(y, F.conv2d(x, w).contiguous(**last))
+    assert F.conv2d(x, w).is_contiguous()
+
+
+def test_expanded_input():
+    x, w = mica.rand(1, 4, 6, 6), mica.rand(8, 4, 3, 3)
+    mica.testing.assert_close(F.conv2d(x.expand(3, 4, 6, 6), w), F.conv2d(x.repeat(3, 1, 1, 1), w))
+
+
+def test_empty_batches():
+    w = mica.rand(8, 4, 3, 3).requires_grad_()
+    x = mica.rand(0, 4, 6, 6).requires_grad_()
+    y = F.conv2d(x, w)
+    assert y.shape == (0, 8, 4, 4)
+    y.sum().backward()
+    assert x.grad.shape == x.shape and w.grad.shape == w.shape and w.grad.abs().sum().item() == 0
+    assert F.conv_transpose2d(x, mica.rand(4, 8, 3, 3)).shape == (0, 8, 8, 8)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+def test_same_padding():
+    x = mica.rand(2, 3, 9, 8)
+    for kernel, dilation in (((3, 3), 1), ((4, 2), 1), ((2, 5), (3, 1))):
+        w = mica.rand(4, 3, *kernel)
+        assert F.conv2d(x, w, padding="same", dilation=dilation).shape == (2, 4, 9, 8)
+        mica.testing.assert_close(F.conv2d(x, w, padding="valid"), F.conv2d(x, w))
+
+
+def test_meta():
+    y = F.conv2d(mica.empty(2, 3, 8, 8, device="meta"), mica.empty(4, 3, 3, 3, device="meta"), stride=2)
+    assert y.is_meta and y.shape == (2, 4, 3, 3)
+
+
+def test_a_failed_call_says_why():
+    x, w = mica.zeros(1, 3, 8, 8), mica.zeros(4, 3, 3, 3)
+    for call, words in (
+        (lambda: F.conv2d(mica.zeros(1, 2, 8, 8), w), r"Given groups=1, weight of size \[4, 3, 3, 3\], expected input"),
+        (lambda: F.conv2d(mica.zeros(1, 3, 2, 8), w), r"Calculated padded input size per channel: \(2 x 8\)"),
+        (lambda: F.conv2d(x, w, padding=-1), "negative padding is not supported"),
+        (lambda: F.conv2d(x, w, stride=0), "non-positive stride is not supported"),
+        (lambda: F.conv2d(x, w, groups=0), "non-positive groups is not supported"),
+        (lambda: F.conv2d(x, w, mica.zeros(3)), "expected bias to be 1-dimensional with 4 elements"),
+        (lambda: F.conv2d(x, w.double()), r"Input type \(.*\) and weight type \(.*\) should be the same"),
+        (lambda: F.conv2d(x, w, padding="other"), "Invalid padding string: 'other'"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+
+
+# ---------------------------------------------------------------------------------------------------- classes
+def test_classes_call_functions():
+    x = mica.rand(2, 4, 7, 6)
+    for mode in ("reflect", "replicate", "circular"):
+        layer = nn.Conv2d(4, 6, 3, padding=(1, 2), padding_mode=mode)
+        mica.testing.assert_close(
+            layer(x), F.conv2d(F.pad(x, (2, 2, 1, 1), mode=mode), layer.weight, layer.bias), rtol=0, atol=0
+        )
+    layer = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1)
+    assert layer(x).shape == (2, 6, 13, 11) and layer(x, output_size=[14, 11]).shape == (2, 6, 14, 11)
+    with pytest.raises(ValueError, match="requested an output size of"):
+        layer(x, output_size=[20, 11])
+    mica.testing.assert_close(nn.Fold(6, 2)(nn.Unfold(2)(mica.ones(1, 1, 6, 6))).max(), mica.tensor(4.0))
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda: nn.Conv2d(4, 6, 3), "Conv2d(4, 6, kernel_size=(3, 3), stride=(1, 1))"),
+        (
+            lambda: nn.Conv1d(4, 6, 3, 2, 1, 2, 2, False, "reflect"),
+            "Conv1d(4, 6, kernel_size=(3,), stride=(2,), padding=(1,), dilation=(2,), groups=2, bias=False, "
+            "padding_mode=reflect)",
+        ),
+        (
+            lambda: nn.Conv3d(2, 2, 3, padding="same"),
+            "Conv3d(2, 2, kernel_size=(3, 3, 3), stride=(1, 1, 1), padding=same)",
+        ),
+        (
+            lambda: nn.ConvTranspose2d(4, 6, 3, 2, output_padding=1),
+            "ConvTranspose2d(4, 6, kernel_size=(3, 3), stride=(2, 2), output_padding=(1, 1))",
+        ),
+        (lambda: nn.Fold(5, (2, 2)), "Fold(output_size=5, kernel_size=(2, 2), dilation=1, padding=0, stride=1)"),
+        (lambda: nn.Unfold(3, 2), "Unfold(kernel_size=3, dilation=2, padding=0, stride=1)"),
+    ],
+)
+def test_representations(make, text):
+    assert repr(make()) == text
+
+
+def test_state_and_pickles():
+    layer = nn.Conv2d(4, 6, 3)
+    assert list(layer.state_dict()) == ["weight", "bias"]
+    other = pickle.loads(pickle.dumps(layer))
+    x = mica.rand(1, 4, 5, 5)
+    assert mica.equal(layer(x), other(x))
+
+
+@pytest.mark.parametrize("name", ["LazyConv1d", "LazyConv2d", "LazyConv3d"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_lazy_classes(name, transposed):
+    name = name.replace("Conv", "ConvTranspose") if transposed else name
+    layer = getattr(nn, name)(6, 2, groups=2)
+    dims = int(name[-2])
+    y = layer(mica.rand(2, 4, *[5] * dims))
+    assert type(layer) is getattr(nn, name.removeprefix("Lazy")) and layer.in_channels == 4
+    assert y.shape == (2, 6, *[6 if transposed else 4] * dims)
+
+
+def test_wrong_arguments_of_classes():
+    for make, words in (
+        (lambda: nn.Conv2d(4, 6, 3, groups=0), "groups must be a positive integer"),
+        (lambda: nn.Conv2d(4, 6, 3, groups=3), "in_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(6, 4, 3, groups=3), "out_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(4, 6, 3, padding="other"), "Invalid padding string 'other'"),
+        (lambda: nn.Conv2d(4, 6, 3, 2, padding="same"), "padding='same' is not supported for strided convolutions"),
+        (lambda: nn.Conv2d(4, 6, 3, padding_mode="other"), "padding_mode must be one of"),
+        (lambda: nn.ConvTranspose2d(4, 6, 3, padding_mode="reflect"), 'Only "zeros" padding mode is supported'),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
