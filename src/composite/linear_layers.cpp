@@ -5,7 +5,12 @@
 
 namespace mica::composite {
 
-Tensor _linear(const Tensor& bias, const Tensor& input, const Tensor& weight) { return addmm(bias, input, weight.t()); }
+Tensor _linear(const Tensor& bias, const Tensor& input, const Tensor& weight) {
+  MICA_CHECK(input.dtype() == weight.dtype(), "mat1 and mat2 must have the same dtype, but got ",
+             info(input.dtype()).legacy, " and ", info(weight.dtype()).legacy,
+             " for the input and the weight of linear; convert one with .to(dtype)");
+  return addmm(bias, input, weight.t());
+}
 
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight, const Tensor& bias) {
   MICA_CHECK(input1.dim() == input2.dim(), "bilinear(): input dimensions do not match: got ", input1.dim(), " and ",

@@ -7,6 +7,7 @@ are in files of their own.
 
 import warnings
 from collections import OrderedDict
+from typing import Any, TypeVar
 
 from mica import _C
 from mica._C import Tensor, _ModuleBase
@@ -51,6 +52,8 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
+T_destination = TypeVar("T_destination", bound=dict[str, Any])
+
 # The dicts of hooks that every module has.
 _HOOK_DICTS = (
     "_backward_pre_hooks",
@@ -70,10 +73,6 @@ _HOOK_DICTS = (
 def __getattr__(name):
     if name == "_global_is_full_backward_hook":
         return _hooks._global_is_full_backward_hook
-    if name == "T_destination":
-        from typing import Any, TypeVar
-
-        return TypeVar("T_destination", bound=dict[str, Any])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -125,6 +124,7 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
     _version = 1
     call_super_init = False
     _compiled_call_impl = None
+    T_destination = T_destination
     forward = _forward_unimplemented
 
     def __init__(self, *args, **kwargs):
@@ -139,9 +139,9 @@ class Module(ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleB
         attributes["_parameters"] = {}
         attributes["_buffers"] = {}
         attributes["_non_persistent_buffers_set"] = set()
-        attributes["_is_full_backward_hook"] = None
         for each in _HOOK_DICTS:
             attributes[each] = OrderedDict()
+        attributes["_is_full_backward_hook"] = None
         attributes["_modules"] = {}
         if self.call_super_init:
             super().__init__(*args, **kwargs)
