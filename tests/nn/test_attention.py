@@ -316,3 +316,21 @@ def test_names_of_multi_head_attention():
     assert list(nn.MultiheadAttention(8, 2, kdim=3, bias=False).state_dict()) == [
         "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight",
     ]  # fmt: skip
+
+
+def test_few_heads_are_shared_among_many_threads():
+    threads = mica.get_num_threads()
+    mica.set_num_threads(5)
+    try:
+        q, k, v = inputs((1, 2, 500, 8), (1, 1, 470, 8), (1, 1, 470, 8))
+        for is_causal in (False, True):
+            out = sdpa(q, k, v, is_causal=is_causal, enable_gqa=True)
+            expected = reference(q, k.expand(1, 2, 470, 8), v.expand(1, 2, 470, 8), is_causal=is_causal)
+            mica.testing.assert_close(out, expected)
+            seed = mica.randn(out.shape, dtype=out.dtype)
+            ours = mica.autograd.grad(out, (q, k, v), seed)
+            theirs = mica.autograd.grad(expected, (q, k, v), seed)
+            for a, b in zip(ours, theirs, strict=True):
+                mica.testing.assert_close(a, b)
+    finally:
+        mica.set_num_threads(threads)

@@ -70,7 +70,8 @@ void multiply(const gemm_impl::MicroKernel& kernel, const BlockProduct<T>& p) {
   }
 }
 
-// A thread's work on one head of keys and values after another, with all heads of the query that share it.
+// A thread's work on one run of keys after another: of one head of keys and values, with all heads of the query that
+// share it.
 template <class T>
 class BackwardWorker {
  public:
@@ -85,7 +86,6 @@ class BackwardWorker {
         length_(call.length()),
         query_(call.group() * length_ * depth_),
         grad_out_(call.group() * length_ * width_),
-        grad_query_(call.group() * length_ * depth_),
         logs_(call.group() * length_),
         delta_(call.group() * length_),
         keys_(kKeys * depth_),
@@ -96,14 +96,16 @@ class BackwardWorker {
         weights_(std::max(kQueries * kStride, width_)),
         grad_scores_(kQueries * kStride) {}
 
-  void run(int64_t batch, int64_t kv_head) {
+  // Keys [first_key, last_key). `grad_query` receives their part of the gradient of all queries of the group.
+  void run(int64_t batch, int64_t kv_head, int64_t first_key, int64_t last_key, T* grad_query) {
     const int64_t group = call_.group();
     for (int64_t g = 0; g < group; ++g) read_queries(batch, kv_head * group + g, g);
-    std::fill_n(grad_query_.data(), group * length_ * depth_, T(0));
+    grad_query_ = grad_query;
+    std::fill_n(grad_query, group * length_ * depth_, T(0));
     const Head key(call_.key, batch, kv_head), value(call_.value, batch, kv_head);
     const Head grad_key(call_.grad_key, batch, kv_head), grad_value(call_.grad_value, batch, kv_head);
-    for (int64_t begin = 0; begin < call_.source(); begin += kKeys) {
-      const int64_t keys = std::min(kKeys, call_.source() - begin);
+    for (int64_t begin = first_key; begin < last_key; begin += kKeys) {
+      const int64_t keys = std::min(kKeys, last_key - begin);
       packer_.rows(key, begin, keys, depth_, keys_.data(), depth_);
       packer_.panels_of_rows(key, begin, keys, depth_, key_panels_.data());
       packer_.panels_of_rows(value, begin, keys, width_, value_panels_.data());
@@ -120,12 +122,6 @@ class BackwardWorker {
         write_row(grad_key_.data() + i * depth_, depth_, T(kLn2), call_.key.dtype, grad_key.row(begin + i));
         write_row(grad_value_.data() + i * width_, width_, T(1), call_.key.dtype, grad_value.row(begin + i));
       }
-    }
-    for (int64_t g = 0; g < group; ++g) {
-      const Head grad_query(call_.grad_query, batch, kv_head * group + g);
-      for (int64_t i = 0; i < length_; ++i)
-        write_row(grad_query_.data() + (g * length_ + i) * depth_, depth_, static_cast<T>(call_.scale),
-                  call_.query.dtype, grad_query.row(i));
     }
   }
 
@@ -167,8 +163,8 @@ class BackwardWorker {
         powers_and_gradients(weights + i * kStride, grads + i * kStride, n, keys, logs_[at + r + i],
                              delta_[at + r + i]);
       }
-      multiply<T>(kernel_, {grads, kStride, 1, keys_.data(), depth_, 0, grad_query_.data() + (at + r) * depth_, depth_,
-                            rows, depth_, seen, true});
+      multiply<T>(kernel_, {grads, kStride, 1, keys_.data(), depth_, 0, grad_query_ + (at + r) * depth_, depth_, rows,
+                            depth_, seen, true});
     }
     for (int64_t k = 0; k < keys; k += kernel_.rows) {
       const int64_t rows = std::min<int64_t>(kernel_.rows, keys - k);
@@ -185,16 +181,62 @@ class BackwardWorker {
   const gemm_impl::MicroKernel& kernel_;
   Packer<T> packer_;
   int64_t depth_, width_, length_;
-  Scratch<T> query_, grad_out_, grad_query_, logs_, delta_, keys_, key_panels_, value_panels_, grad_key_, grad_value_,
-      weights_, grad_scores_;
+  T* grad_query_ = nullptr;
+  Scratch<T> query_, grad_out_, logs_, delta_, keys_, key_panels_, value_panels_, grad_key_, grad_value_, weights_,
+      grad_scores_;
 };
 
+// Writes the gradient of the queries of one head, summed over `parts` that lie `part_size` apart.
+template <class T>
+void write_queries(const BackwardCall& call, int64_t batch, int64_t head, T* parts, int64_t count, int64_t part_size) {
+  const Head grad_query(call.grad_query, batch, head);
+  const int64_t depth = call.depth();
+  for (int64_t i = 0; i < call.length(); ++i) {
+    T* row = parts + i * depth;
+    for (int64_t p = 1; p < count; ++p)
+      std::transform(row, row + depth, row + p * part_size, row, [](T a, T b) { return a + b; });
+    write_row(row, depth, static_cast<T>(call.scale), call.query.dtype, grad_query.row(i));
+  }
+}
+
+// Heads of keys are shared among the threads; where these are too few, runs of their keys are, and the gradients of the
+// queries that the runs contribute are summed at the end.
 template <class T>
 void run_backward(const BackwardCall& call) {
-  const int64_t heads = call.key.size(1);
-  share_tasks(call.key.size(0) * heads, [&] {
+  constexpr int64_t kKeys = BackwardWorker<T>::kKeys;
+  const int64_t kv_heads = call.key.size(1), heads = call.key.size(0) * kv_heads, group = call.group();
+  const int64_t blocks = (call.source() + kKeys - 1) / kKeys, threads = get_num_threads();
+  const bool shares_evenly = heads >= 4 * threads || heads % threads == 0;
+  const int64_t runs = shares_evenly ? 1 : std::min(blocks, (4 * threads + heads - 1) / heads);
+  const int64_t head_size = call.length() * call.depth(), part_size = group * head_size;
+  if (runs == 1) {
+    share_tasks(heads, [&] {
+      auto worker = std::make_unique<BackwardWorker<T>>(call);
+      auto grads = std::make_unique<Scratch<T>>(part_size);
+      return [&, worker = std::move(worker), grads = std::move(grads)](int64_t task) {
+        const int64_t batch = task / kv_heads, kv_head = task % kv_heads;
+        worker->run(batch, kv_head, 0, call.source(), grads->data());
+        for (int64_t g = 0; g < group; ++g)
+          write_queries(call, batch, kv_head * group + g, grads->data() + g * head_size, 1, 0);
+      };
+    });
+    return;
+  }
+  const Scratch<T> parts(heads * runs * part_size);
+  share_tasks(heads * runs, [&] {
     auto worker = std::make_unique<BackwardWorker<T>>(call);
-    return [heads, worker = std::move(worker)](int64_t task) { worker->run(task / heads, task % heads); };
+    return [&, worker = std::move(worker)](int64_t task) {
+      const int64_t head = task / runs, run = task % runs;
+      worker->run(head / kv_heads, head % kv_heads, blocks * run / runs * kKeys,
+                  std::min(call.source(), blocks * (run + 1) / runs * kKeys), parts.data() + task * part_size);
+    };
+  });
+  parallel_for(0, heads * group, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t head = i / group, g = i % group;
+      write_queries(call, head / kv_heads, head % kv_heads * group + g,
+                    parts.data() + head * runs * part_size + g * head_size, runs, part_size);
+    }
   });
 }
 

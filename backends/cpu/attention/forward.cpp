@@ -52,7 +52,7 @@ class ForwardWorker {
         values_(packer_.panels(width_) * packer_.panel_width() * kKeys),
         scores_(kernel_.rows * kStride),
         maximum_(rows),
-        total_(rows) {}
+        totals_(rows * kLanes) {}
 
   // Queries [first, first + count) of one head of the batch.
   void run(int64_t batch, int64_t head, int64_t first, int64_t count) {
@@ -62,7 +62,7 @@ class ForwardWorker {
     packer_.rows(query, first, count, depth_, query_.data(), depth_);
     scale_run(query_.data(), count * depth_, static_cast<T>(call_.scale * kLog2E));
     std::fill_n(maximum_.data(), count, -std::numeric_limits<T>::infinity());
-    std::fill_n(total_.data(), count, T(0));
+    std::fill_n(totals_.data(), count * kLanes, T(0));
     const int64_t source = call_.is_causal ? std::min(call_.source(), first + count) : call_.source();
     for (int64_t begin = 0; begin < source; begin += kKeys) {
       const int64_t keys = std::min(kKeys, source - begin);
@@ -81,6 +81,7 @@ class ForwardWorker {
  private:
   static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
   static constexpr int64_t kMostRows = 32;        // no kernel has taller tiles
+  static constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
 
   // Brings part of the keys and values [begin, end) nearer, so that packing them does not wait for memory: the part
   // that falls to the rows from r of `count`.
@@ -137,26 +138,29 @@ class ForwardWorker {
 
   // Turns a row of scores into weights relative to `now`, the largest score so far, and brings what was summed to it.
   void exponentiate(T* row, int64_t r, int64_t n, int64_t end, T now) {
+    const hn::ScalableTag<T> d;
     const T before = maximum_[r];
-    if (now == -std::numeric_limits<T>::infinity()) {  // nothing seen yet (or NaN, which the powers below would keep)
-      total_[r] += powers_and_sum(row, n, end, T(0));
+    T* totals = totals_.data() + r * kLanes;
+    if (now == -std::numeric_limits<T>::infinity()) {  // nothing seen yet (or NaN, which the powers below keep)
+      hn::Store(hn::Add(hn::Load(d, totals), powers_and_sums(row, n, end, T(0))), d, totals);
       return;
     }
-    const T sum = powers_and_sum(row, n, end, now);
+    auto sums = powers_and_sums(row, n, end, now);
     if (now != before) {
       const T factor = std::exp2(before - now);
       if (before != -std::numeric_limits<T>::infinity()) scale_run(sums_.data() + r * width_, width_, factor);
-      total_[r] *= factor;
+      hn::Store(hn::Mul(hn::Load(d, totals), hn::Set(d, factor)), d, totals);
       maximum_[r] = now;
     }
-    total_[r] += sum;
+    hn::Store(hn::Add(hn::Load(d, totals), sums), d, totals);
   }
 
   void write(int64_t batch, int64_t head, int64_t first, int64_t count) {
     const Head out(call_.out, batch, head);
     T* logs = call_.logsumexp.ptr<T>() + (batch * call_.heads() + head) * call_.length();
     for (int64_t r = 0; r < count; ++r) {
-      const T total = total_[r];
+      const hn::ScalableTag<T> d;
+      const T total = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, totals_.data() + r * kLanes)));
       logs[first + r] = static_cast<T>((maximum_[r] + std::log2(total)) * kLn2);
       write_row(sums_.data() + r * width_, width_, total == T(0) ? T(0) : T(1) / total, call_.out.dtype,
                 out.row(first + r));
@@ -167,7 +171,7 @@ class ForwardWorker {
   const gemm_impl::MicroKernel& kernel_;
   Packer<T> packer_;
   int64_t depth_, width_;
-  Scratch<T> query_, sums_, keys_, values_, scores_, maximum_, total_;
+  Scratch<T> query_, sums_, keys_, values_, scores_, maximum_, totals_;
 };
 
 // Queries of a head that one task takes: all, unless heads are too few to keep the threads busy.

@@ -47,9 +47,9 @@ HWY_INLINE T largest(const T* row, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
 }
 
-// row[i] = 2^(row[i] - shift) for i < n, zero from there to `end`; returns the sum.
+// row[i] = 2^(row[i] - shift) for i < n, zero from there to `end`; returns the sums by lanes.
 template <class T>
-HWY_INLINE T powers_and_sum(T* row, int64_t n, int64_t end, T shift) {
+HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int64_t end, T shift) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto vshift = hn::Set(d, shift);
@@ -71,7 +71,7 @@ HWY_INLINE T powers_and_sum(T* row, int64_t n, int64_t end, T shift) {
     s0 = hn::Add(s0, p);
   }
   std::fill(row + n, row + std::max(n, end), T(0));
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
+  return hn::Add(s0, s1);
 }
 
 // scores[i] = p, grads[i] = p * (grads[i] - delta) with p = 2^(scores[i] - shift), for i < n; zeros from there to
