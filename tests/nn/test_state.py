@@ -177,3 +177,24 @@ def test_an_old_hook_may_replace_the_dict():
     module = nn.Linear(1, 1)
     module._register_state_dict_hook(lambda m, state, prefix, metadata: {"only": 1})
     assert module.state_dict() == {"only": 1}
+
+
+def test_prefixes_are_taken_off():
+    from mica.nn.modules.utils import consume_prefix_in_state_dict_if_present
+
+    parallel = nn.Module()
+    parallel.module = nn.Linear(1, 1)
+    state = parallel.state_dict()
+    consume_prefix_in_state_dict_if_present(state, "module.")
+    assert list(state) == ["weight", "bias"] and list(state._metadata) == [""]
+    assert repr(nn.Linear(1, 1).load_state_dict(state)) == "<All keys matched successfully>"
+
+
+def test_arguments_of_factories():
+    assert nn.factory_kwargs({"dtype": mica.float64, "factory_kwargs": {"device": "cpu"}}) == {
+        "dtype": mica.float64,
+        "device": "cpu",
+    }
+    for wrong in ({"x": 1}, {"dtype": mica.float64, "factory_kwargs": {"dtype": mica.float64}}):
+        with pytest.raises(TypeError):
+            nn.factory_kwargs(wrong)

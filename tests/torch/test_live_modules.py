@@ -3,6 +3,7 @@
 import warnings
 
 import mica
+import numpy as np
 import pytest
 from module_cases import OTHERS, OWN, is_lazy, make, state_of
 
@@ -38,6 +39,55 @@ def test_states_move_both_ways(torch, expression):
     ours.load_state_dict(to_ours)
     assert state_of(ours) == state_of(theirs)
     theirs.load_state_dict({key: torch.from_numpy(value.numpy().copy()) for key, value in ours.state_dict().items()})
+
+
+SHAPES = [(2, 3), (2, 2), (2, 4), (2, 1), (2, 6), (2, 3, 6), (2, 3, 6, 6), (2, 3, 8, 8, 8)]
+
+
+def run(library, module, arguments):
+    """The outputs of the module in training, and all gradients."""
+    library.manual_seed(11)
+    inputs = [library.from_numpy(each.copy()) for each in arguments]
+    for each in inputs:
+        if each.is_floating_point():
+            each.requires_grad_()
+    output = module(*(each * 1 if each.is_floating_point() else each for each in inputs))
+    if not output.requires_grad:
+        return [output.numpy()]
+    (output * library.arange(output.numel()).reshape(output.shape)).sum().backward()
+    gradients = [each.grad for each in (*inputs, *module.parameters())]
+    return [output.detach().numpy(), *(each.numpy() for each in gradients if each is not None)]
+
+
+def arguments_for(expression):
+    """Inputs to try, of which torch takes the first that fits."""
+    random = np.random.default_rng(0)
+    if "Embedding" in expression:
+        yield [np.array([[0, 1], [2, 1]])]
+        return
+    count = 2 if "Bilinear" in expression else 1
+    dtype = np.float64 if "float64" in expression else np.float32
+    for shape in SHAPES:
+        yield [random.standard_normal((*shape[:-1], shape[-1] + i)).astype(dtype) for i in range(count)]
+
+
+@pytest.mark.parametrize("expression", OWN)
+def test_same_outputs_and_gradients(torch, expression):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, ours = make(torch, expression), make(mica, expression)
+        for arguments in arguments_for(expression):
+            try:
+                expected = run(torch, theirs, arguments)
+            except Exception:
+                theirs = make(torch, expression)
+                continue
+            for mine, other in zip(run(mica, ours, arguments), expected, strict=True):
+                np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-6)
+            return
+    assert isinstance(ours, (mica.nn.ModuleList, mica.nn.ModuleDict, mica.nn.ParameterList, mica.nn.ParameterDict)) or (
+        type(ours) is mica.nn.Module or "sparse=True" in expression
+    ), "no shape fits"
 
 
 def test_every_class_of_torchs_nn_has_a_case(torch):

@@ -3,3 +3,19 @@
 from mica.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter  # noqa: F401, I001
 from mica.nn.modules import *  # noqa: F403
 from mica.nn import functional, init, modules, parameter, utils  # noqa: F401
+
+
+def factory_kwargs(kwargs):
+    """Those of a module's keyword arguments that the functions which make its tensors take; others are an error."""
+    if kwargs is None:
+        return {}
+    simple = {"device", "dtype", "memory_format"}
+    unexpected = kwargs.keys() - simple - {"factory_kwargs"}
+    if unexpected:
+        raise TypeError(f"unexpected kwargs {unexpected}")
+    made = dict(kwargs.get("factory_kwargs", {}))
+    for key in simple & kwargs.keys():
+        if key in made:
+            raise TypeError(f"{key} specified twice, in **kwargs and in factory_kwargs")
+        made[key] = kwargs[key]
+    return made

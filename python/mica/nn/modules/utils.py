@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-__all__ = []
+__all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(count, name="parse"):
@@ -34,3 +34,12 @@ def _list_with_default(out_size, defaults):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
     tail = defaults[-len(out_size) :]
     return [default if size is None else size for size, default in zip(out_size, tail, strict=False)]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict, prefix):
+    """Take a prefix off the keys of a state dict, in place: "module." of models that were trained in parallel."""
+    for key in [key for key in state_dict if key.startswith(prefix)]:
+        state_dict[key.removeprefix(prefix)] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", {})
+    for key in [key for key in metadata if key and (key == prefix.replace(".", "") or key.startswith(prefix))]:
+        metadata[key[len(prefix) :]] = metadata.pop(key)
