@@ -45,15 +45,16 @@ def run(argv, as_module=False):
 
     _torch_alias.install()
     target, *arguments = argv
+    path_of_torch = os.path.join(os.path.dirname(__file__), "_torch_path")
     if as_module:
         import runpy
 
-        sys.path.insert(0, os.getcwd())
+        sys.path[:0] = [os.getcwd(), path_of_torch]
         sys.argv = [target, *arguments]
         runpy.run_module(target, run_name="__main__", alter_sys=True)
         return
     sys.argv = [target, *arguments]
-    sys.path[0] = os.path.dirname(os.path.realpath(target))
+    sys.path[:1] = [os.path.dirname(os.path.realpath(target)), path_of_torch]
     code = None
     try:
         code = _compiled(target)

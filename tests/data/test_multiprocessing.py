@@ -88,6 +88,32 @@ def test_spawn(tmp_path):
     assert result.stdout == "fine\n", result.stderr
 
 
+UNDER_MICA_RUN = """
+import torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader, TensorDataset
+
+def work(rank, x):
+    assert torch.__name__ == "mica"
+    x[rank] = rank + 1
+
+if __name__ == "__main__":
+    x = torch.zeros(2).share_memory_()
+    mp.spawn(work, args=(x,), nprocs=2)
+    loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=1, multiprocessing_context="spawn")
+    print(x.tolist(), [batch[0].item() for batch in loader])
+"""
+
+
+def test_programs_under_mica_run_can_spawn(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(UNDER_MICA_RUN)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "mica", "run", path]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert result.stdout == "[1.0, 2.0] [0, 1, 2, 3]\n", result.stderr
+
+
 def test_names():
     assert mp.get_sharing_strategy() in mp.get_all_sharing_strategies()
     mp.set_sharing_strategy("file_system")
