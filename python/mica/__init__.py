@@ -32,6 +32,7 @@ _LAZY = {
     "load": "mica.serialization",
     "save": "mica.serialization",
     "vmap": "mica.func",
+    "_weight_norm": "mica._C",
     "printoptions": "mica._tensor_str",
     "set_printoptions": "mica._tensor_str",
     "get_printoptions": "mica._tensor_str",
