@@ -196,7 +196,7 @@ def test_whole_modules(libraries):
     assert type(other) is target.nn.Sequential and type(other[2]) is target.nn.BatchNorm1d and not other.training
     x = [[1.0, 2.0, 3.0], [0.5, -1.0, 0.0]]
     ours, theirs = model(source.tensor(x)), other(target.tensor(x))
-    assert ours.flatten().tolist() == pytest.approx(theirs.flatten().tolist(), rel=1e-5)
+    assert ours.flatten().tolist() == pytest.approx(theirs.flatten().tolist(), rel=1e-5, abs=1e-6)
 
 
 class Unknown:
