@@ -1,5 +1,6 @@
 // Borders around the last dimensions.
 #include "core/geometry.h"
+#include "mica/autocast.h"
 #include "mica/generated/implementations.h"
 #include "mica/generated/layers/upsampling.h"
 #include "mica/ops.h"
@@ -39,7 +40,12 @@ Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::opti
   MICA_CHECK(!value || *value == 0, "Padding mode \"", mode, "\" doesn't take in value argument");
   MICA_CHECK_KIND(mode == "reflect" || mode == "replicate" || mode == "circular", NotImplemented,
                   "Unrecognised padding mode ", mode);
-  return mica::_pad_edges(self, pad, mode);
+  // Autocast goes by torch's separate operations: of these, all but circular ones and reflections of volumes are cast.
+  using autocast::Policy;
+  const bool widens = mode == "replicate" || (mode == "reflect" && pad.size() < 6);
+  const autocast::Cast cast(thread_modes & mode_bit::kAutocast && widens ? Policy::Float32 : Policy::None, Policy::None,
+                            self);
+  return mica::_pad_edges(cast.active() ? cast(self) : self, pad, mode);
 }
 
 }  // namespace mica::composite
