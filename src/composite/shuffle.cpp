@@ -22,7 +22,7 @@ Tensor regrouped(const Tensor& self, std::initializer_list<int64_t> split, std::
   for (int64_t d : order) permutation.push_back(leading + d);
   for (int64_t s : joined) result.push_back(s);
   const Tensor moved = self.reshape(sizes).permute(permutation).reshape(result);
-  const Tensor fresh = moved.is_view() ? moved.clone() : moved;
+  const Tensor fresh = moved.storage() == self.storage() ? moved.clone() : moved;
   const MemoryFormat format = self.suggest_memory_format();
   return format == MemoryFormat::ChannelsLast ? fresh.contiguous(format) : fresh;
 }
@@ -65,7 +65,7 @@ Tensor channel_shuffle(const Tensor& self, int64_t groups) {
   split[1] = groups;
   split.insert(2, channels / groups);
   const Tensor moved = self.reshape(split).transpose(1, 2).reshape(self.sizes());
-  const Tensor fresh = moved.is_view() ? moved.clone() : moved;
+  const Tensor fresh = moved.storage() == self.storage() ? moved.clone() : moved;
   const MemoryFormat format = self.suggest_memory_format();
   return format == MemoryFormat::Contiguous ? fresh : fresh.contiguous(format);
 }

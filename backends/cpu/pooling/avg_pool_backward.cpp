@@ -14,45 +14,64 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
+// sums[o] += values[o] / (rest * divisors[o])
+template <class C>
+void add_quotients(const C* values, const C* divisors, C rest, int64_t n, C* sums) {
+  for (int64_t o = 0; o < n; ++o) sums[o] += values[o] / (rest * divisors[o]);
+}
+
+// result[w] = the sum of sums[o] over the boxes o that hold w; `boxes` has a list over w for each of `most` boxes,
+// which names an element that is zero where there are fewer.
+template <class C>
+void gather_sums(const C* sums, const int32_t* boxes, int64_t most, int64_t width, C* result) {
+  for (int64_t w = 0; w < width; ++w) result[w] = sums[boxes[w]];
+  for (int64_t k = 1; k < most; ++k)
+    for (int64_t w = 0; w < width; ++w) result[w] += sums[boxes[k * width + w]];
+}
+
 template <class T>
 void spread_rows(const T* grad, T* grad_in, const Boxes& b, const std::vector<Span>* holding) {
   using C = Computed<T>;
   const int64_t n = b.out[2], width = b.in[2];
   const int64_t rows = b.batch * b.channels * b.in[0] * b.in[1];
+  int64_t most = 1;
+  for (const Span& s : holding[2]) most = std::max(most, s.end - s.begin);
+  std::vector<int32_t> boxes(static_cast<size_t>(most * width), static_cast<int32_t>(n));
+  for (int64_t w = 0; w < width; ++w)
+    for (int64_t o = holding[2][w].begin; o < holding[2][w].end; ++o)
+      boxes[(o - holding[2][w].begin) * width + w] = static_cast<int32_t>(o);
+  std::vector<C> divisors(static_cast<size_t>(n));
+  for (int64_t o = 0; o < n; ++o) divisors[o] = static_cast<C>(b.divisor ? b.divisor : b.axes[2].divisors[o]);
   parallel_for(0, rows, std::max<int64_t>(1, 16384 / (n + width)), [&](int64_t begin, int64_t end) {
-    std::vector<C> row_buffer(static_cast<size_t>(n)), sums(static_cast<size_t>(n)), result(static_cast<size_t>(width));
+    std::vector<C> loaded(static_cast<size_t>(n)), sums(static_cast<size_t>(n) + 1), result(static_cast<size_t>(width));
+    Span d{-1, -1}, h{-1, -1};
+    int64_t plane = -1;
     Position p = Position::of_row(begin, b.in);
     for (int64_t row = begin; row < end; ++row, p.next_row(b.in)) {
-      const Span d = holding[0][p.d], h = holding[1][p.h];
-      std::fill(sums.begin(), sums.end(), C(0));
-      for (int64_t z = d.begin; z < d.end; ++z) {
-        for (int64_t y = h.begin; y < h.end; ++y) {
-          const T* from = grad + ((p.plane * b.out[0] + z) * b.out[1] + y) * n;
-          const C* values;
-          if constexpr (std::is_same_v<T, C>) {
-            values = from;
-          } else {
-            load_run(from, n, row_buffer.data());
-            values = row_buffer.data();
-          }
-          const int64_t rest = b.axes[0].divisors[z] * b.axes[1].divisors[y];
-          C* to = sums.data();
-          if (b.divisor) {
-            const C divisor = static_cast<C>(b.divisor);
-            for (int64_t o = 0; o < n; ++o) to[o] += values[o] / divisor;
-          } else {
-            const int64_t* divisors = b.axes[2].divisors.data();
-            for (int64_t o = 0; o < n; ++o) to[o] += values[o] / static_cast<C>(rest * divisors[o]);
+      T* to = grad_in + row * width;
+      const Span next_d = holding[0][p.d], next_h = holding[1][p.h];
+      const bool same = p.plane == plane && next_d.begin == d.begin && next_d.end == d.end && next_h.begin == h.begin &&
+                        next_h.end == h.end;
+      if (!same) {  // rows under the same boxes have the same gradient
+        plane = p.plane;
+        d = next_d;
+        h = next_h;
+        std::fill(sums.begin(), sums.end(), C(0));
+        for (int64_t z = d.begin; z < d.end; ++z) {
+          for (int64_t y = h.begin; y < h.end; ++y) {
+            const T* from = grad + ((plane * b.out[0] + z) * b.out[1] + y) * n;
+            const int64_t rest = b.divisor ? 1 : b.axes[0].divisors[z] * b.axes[1].divisors[y];
+            if constexpr (std::is_same_v<T, C>) {
+              add_quotients(from, divisors.data(), static_cast<C>(rest), n, sums.data());
+            } else {
+              load_run(from, n, loaded.data());
+              add_quotients(loaded.data(), divisors.data(), static_cast<C>(rest), n, sums.data());
+            }
           }
         }
+        gather_sums(sums.data(), boxes.data(), most, width, result.data());
       }
-      for (int64_t w = 0; w < width; ++w) {
-        const Span s = holding[2][w];
-        C sum = 0;
-        for (int64_t o = s.begin; o < s.end; ++o) sum += sums[o];
-        result[w] = sum;
-      }
-      store_run(result.data(), width, grad_in + row * width);
+      store_run(result.data(), width, to);
     }
   });
 }

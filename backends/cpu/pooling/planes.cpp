@@ -41,63 +41,70 @@ void check_indices(const I* indices, int64_t n, const Planes& p) {
 template <class T>
 using Sum = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
-// Channels of one image that are worked on together when they lie side by side.
-constexpr int64_t kChannelBlock = 16;
+// Planes that are worked on together: one, or channels of one image that lie side by side.
+struct Block {
+  int64_t large, small;  // where it begins in either set
+  int64_t channels;
+  int64_t step;  // from one element of a plane to the next
+};
 
-// Calls body(image, first channel, how many) so that no two calls share a plane.
+// No two blocks share a plane. An image is split only where there are fewer images than threads.
 template <class F>
 void for_each_block(const Planes& p, const F& body) {
-  const int64_t block = p.channels_last ? kChannelBlock : 1;
-  const int64_t blocks = (p.channels + block - 1) / block;
-  const int64_t grain = std::max<int64_t>(1, 16384 / ((p.large + p.small) * block));
-  parallel_for(0, p.batch * blocks, grain, [&](int64_t begin, int64_t end) {
+  const int64_t parts = !p.channels_last
+                            ? p.channels
+                            : std::min<int64_t>(p.channels, p.batch < get_num_threads() ? get_num_threads() : 1);
+  const int64_t size = (p.large + p.small) * p.channels / parts;
+  parallel_for(0, p.batch * parts, std::max<int64_t>(1, 16384 / size), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t c = i % blocks * block;
-      body(i / blocks, c, std::min(block, p.channels - c));
+      const int64_t image = i / parts, part = i % parts;
+      const int64_t first = p.channels * part / parts, last = p.channels * (part + 1) / parts;
+      if (p.channels_last) {
+        body(Block{image * p.large * p.channels + first, image * p.small * p.channels + first, last - first,
+                   p.channels});
+      } else {
+        body(Block{i * p.large, i * p.small, 1, 1});
+      }
     }
   });
 }
 
-// The larger plane from zeros, with `place(target, value)` for every element of the smaller one.
+template <class I>
+void check_indices(const I* indices, const Planes& p, const Block& b) {
+  if (b.step == b.channels) return check_indices(indices + b.small, p.small * b.channels, p);
+  for (int64_t i = 0; i < p.small; ++i) check_indices(indices + b.small + i * b.step, b.channels, p);
+}
+
+// The larger planes from zeros, with `place(target, value)` for every element of the smaller ones.
 template <class T, class I, class Place>
 void scatter(T* out, const T* source, const I* indices, const Planes& p, const Place& place) {
-  // A target that is summed in another type is summed apart.
-  constexpr bool kDirect = std::is_same_v<typename Place::type, T>;
   using S = typename Place::type;
-  for_each_block(p, [&](int64_t image, int64_t c, int64_t count) {
-    const int64_t step = p.channels_last ? p.channels : 1;
-    const int64_t at = p.channels_last ? image * p.large * p.channels + c : (image * p.channels + c) * p.large;
-    const int64_t from = p.channels_last ? image * p.small * p.channels + c : (image * p.channels + c) * p.small;
-    const int64_t width = p.channels_last ? count : 1;
-    thread_local std::vector<S> buffer;
+  for_each_block(p, [&](const Block& b) {
+    check_indices(indices, p, b);
+    std::vector<S> sums;  // apart where they are of another type
     S* target;
-    int64_t target_step;
-    if constexpr (kDirect) {
-      target = out + at;
-      target_step = step;
-      if (step == 1) {
-        std::memset(static_cast<void*>(target), 0, static_cast<size_t>(p.large) * sizeof(T));
+    int64_t step = b.step;
+    if constexpr (std::is_same_v<S, T>) {
+      target = out + b.large;
+      if (step == b.channels) {
+        std::memset(static_cast<void*>(target), 0, static_cast<size_t>(p.large * step) * sizeof(T));
       } else {
-        for (int64_t i = 0; i < p.large; ++i) std::fill_n(target + i * step, width, T());
+        for (int64_t i = 0; i < p.large; ++i) std::fill_n(target + i * step, b.channels, T());
       }
     } else {
-      buffer.assign(static_cast<size_t>(p.large * width), S(0));
-      target = buffer.data();
-      target_step = width;
+      sums.assign(static_cast<size_t>(p.large * b.channels), S(0));
+      target = sums.data();
+      step = b.channels;
     }
-    if (step == 1) check_indices(indices + from, p.small, p);
     for (int64_t i = 0; i < p.small; ++i) {
-      const T* values = source + from + i * step;
-      const I* where = indices + from + i * step;
-      for (int64_t k = 0; k < width; ++k) {
-        const int64_t index = where[k];
-        if (step != 1 && static_cast<uint64_t>(index) >= static_cast<uint64_t>(p.large)) index_outside(index, p.extent);
-        place(target[index * target_step + k], values[k]);
-      }
+      const T* values = source + b.small + i * b.step;
+      const I* where = indices + b.small + i * b.step;
+      for (int64_t c = 0; c < b.channels; ++c) place(target[where[c] * step + c], values[c]);
     }
-    if constexpr (!kDirect) {
+    if constexpr (!std::is_same_v<S, T>) {
       for (int64_t i = 0; i < p.large; ++i)
-        for (int64_t k = 0; k < width; ++k) out[at + i * step + k] = static_cast<T>(buffer[i * width + k]);
+        for (int64_t c = 0; c < b.channels; ++c)
+          out[b.large + i * b.step + c] = static_cast<T>(sums[i * b.channels + c]);
     }
   });
 }
@@ -115,16 +122,11 @@ struct Accumulate {
 
 template <class T, class I>
 void gather(T* out, const T* source, const I* indices, const Planes& p) {
-  for_each_block(p, [&](int64_t image, int64_t c, int64_t count) {
-    const int64_t step = p.channels_last ? p.channels : 1, width = p.channels_last ? count : 1;
-    const int64_t at = p.channels_last ? image * p.large * p.channels + c : (image * p.channels + c) * p.large;
-    const int64_t to = p.channels_last ? image * p.small * p.channels + c : (image * p.channels + c) * p.small;
+  for_each_block(p, [&](const Block& b) {
+    check_indices(indices, p, b);
     for (int64_t i = 0; i < p.small; ++i) {
-      for (int64_t k = 0; k < width; ++k) {
-        const int64_t index = indices[to + i * step + k];
-        if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(p.large)) index_outside(index, p.extent);
-        out[to + i * step + k] = source[at + index * step + k];
-      }
+      const I* where = indices + b.small + i * b.step;
+      for (int64_t c = 0; c < b.channels; ++c) out[b.small + i * b.step + c] = source[b.large + where[c] * b.step + c];
     }
   });
 }

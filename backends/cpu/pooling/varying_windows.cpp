@@ -13,26 +13,33 @@ namespace {
 
 using Spans = std::vector<Span>;
 
-// The maximum of a box within a plane whose elements are `step` apart, and its index.
+// The maxima of all boxes of a plane whose elements are `step` apart, in order, and their indices.
 template <class T>
-void box_maximum(const T* plane, const Extent3& in, int64_t step, Span d, Span h, Span w, T* value, int64_t* index) {
+void box_maxima(const T* plane, const Extent3& in, int64_t step, const Spans* spans, T* values, int64_t* indices) {
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  int64_t best = (d.begin * in[1] + h.begin) * in[2] + w.begin;
-  C highest = -std::numeric_limits<C>::infinity();
-  for (int64_t z = d.begin; z < d.end; ++z) {
-    for (int64_t y = h.begin; y < h.end; ++y) {
-      const int64_t row = (z * in[1] + y) * in[2];
-      for (int64_t x = w.begin; x < w.end; ++x) {
-        const C v = static_cast<C>(plane[(row + x) * step]);
-        if (v > highest || v != v) {
-          highest = v;
-          best = row + x;
+  for (const Span& d : spans[0]) {
+    for (const Span& h : spans[1]) {
+      for (const Span& w : spans[2]) {
+        int64_t best = (d.begin * in[1] + h.begin) * in[2] + w.begin;
+        C highest = -std::numeric_limits<C>::infinity();
+        for (int64_t z = d.begin; z < d.end; ++z) {
+          for (int64_t y = h.begin; y < h.end; ++y) {
+            const int64_t row = (z * in[1] + y) * in[2];
+            for (int64_t x = w.begin; x < w.end; ++x) {
+              const C v = static_cast<C>(plane[(row + x) * step]);
+              const bool takes = (v > highest) | (v != v);
+              highest = takes ? v : highest;
+              best = takes ? row + x : best;
+            }
+          }
         }
+        *values = static_cast<T>(highest);
+        *indices = best;
+        values += step;
+        indices += step;
       }
     }
   }
-  *value = static_cast<T>(highest);
-  *index = best;
 }
 
 Spans adaptive_spans(int64_t in, int64_t out) {
@@ -43,7 +50,7 @@ Spans adaptive_spans(int64_t in, int64_t out) {
 
 void adaptive_max_pool(const TensorView& out, const TensorView& indices, const TensorView& self, bool channels_last) {
   const Extent3 in = spatial(self), to = spatial(out);
-  const Spans d = adaptive_spans(in[0], to[0]), h = adaptive_spans(in[1], to[1]), w = adaptive_spans(in[2], to[2]);
+  const Spans spans[3] = {adaptive_spans(in[0], to[0]), adaptive_spans(in[1], to[1]), adaptive_spans(in[2], to[2])};
   const int64_t channels = self.size(1), planes = self.size(0) * channels;
   const char* name = self.size(2) > 1 ? "adaptive_max_pool3d_cpu" : "adaptive_max_pool2d";
   visit_floating(name, self.dtype, [&]<class T>(Tag<T>) {
@@ -51,14 +58,8 @@ void adaptive_max_pool(const TensorView& out, const TensorView& indices, const T
       for (int64_t p = begin; p < end; ++p) {
         const int64_t step = channels_last ? channels : 1;
         const int64_t from = channels_last ? p / channels * volume(in) * channels + p % channels : p * volume(in);
-        int64_t at = channels_last ? p / channels * volume(to) * channels + p % channels : p * volume(to);
-        for (const Span& z : d)
-          for (const Span& y : h)
-            for (const Span& x : w) {
-              box_maximum(self.ptr<const T>() + from, in, step, z, y, x, out.ptr<T>() + at,
-                          indices.ptr<int64_t>() + at);
-              at += step;
-            }
+        const int64_t at = channels_last ? p / channels * volume(to) * channels + p % channels : p * volume(to);
+        box_maxima(self.ptr<const T>() + from, in, step, spans, out.ptr<T>() + at, indices.ptr<int64_t>() + at);
       }
     });
   });
@@ -67,8 +68,8 @@ void adaptive_max_pool(const TensorView& out, const TensorView& indices, const T
 // Where windows of `kernel` elements begin: distances alternate between two integers, as the sample says, and the last
 // window ends with the input.
 template <class C>
-Spans fractional_spans(C sample, int64_t in, int64_t out, int64_t kernel) {
-  Spans spans;
+void find_fractional_spans(C sample, int64_t in, int64_t out, int64_t kernel, Spans& spans) {
+  spans.clear();
   if (out > 1) {
     const C alpha = static_cast<C>(in - kernel) / static_cast<C>(out - 1);
     for (int64_t o = 0; o < out - 1; ++o) {
@@ -83,7 +84,6 @@ Spans fractional_spans(C sample, int64_t in, int64_t out, int64_t kernel) {
     s.begin = std::clamp<int64_t>(s.begin, 0, in);
     s.end = std::clamp<int64_t>(s.end, s.begin, in);
   }
-  return spans;
 }
 
 void fractional_max_pool(const TensorView& out, const TensorView& indices, const TensorView& self,
@@ -94,21 +94,15 @@ void fractional_max_pool(const TensorView& out, const TensorView& indices, const
   visit_floating(name, self.dtype, [&]<class T>(Tag<T>) {
     using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
     parallel_for(0, planes, std::max<int64_t>(1, 4096 / volume(in)), [&](int64_t begin, int64_t end) {
+      Spans spans[3] = {{{0, 1}}, {{0, 1}}, {{0, 1}}};
       for (int64_t p = begin; p < end; ++p) {
-        Spans spans[3] = {{{0, 1}}, {{0, 1}}, {{0, 1}}};
         for (int64_t i = 0; i < dims; ++i) {
           const int64_t axis = axes[i];
           const C sample = static_cast<C>(samples.ptr<const T>()[p * dims + i]);
-          spans[axis] = fractional_spans(sample, in[axis], to[axis], kernel[axis]);
+          find_fractional_spans(sample, in[axis], to[axis], kernel[axis], spans[axis]);
         }
-        int64_t at = p * volume(to);
-        for (const Span& z : spans[0])
-          for (const Span& y : spans[1])
-            for (const Span& x : spans[2]) {
-              box_maximum(self.ptr<const T>() + p * volume(in), in, 1, z, y, x, out.ptr<T>() + at,
-                          indices.ptr<int64_t>() + at);
-              ++at;
-            }
+        const int64_t at = p * volume(to);
+        box_maxima(self.ptr<const T>() + p * volume(in), in, 1, spans, out.ptr<T>() + at, indices.ptr<int64_t>() + at);
       }
     });
   });

@@ -17,9 +17,9 @@ struct AxisTaps {
   std::vector<C> weight;
   int64_t uniform = 0;  // how many taps every output has, if all have the same number
   int64_t span = 1;     // from the first input of an output to its last, at most
+  int bits = 0;         // of the weights' fractions, where they are fixed-point numbers
 
   int64_t outputs() const { return static_cast<int64_t>(begin.size()) - 1; }
-  bool is_copy(int64_t o) const { return begin[o + 1] - begin[o] == 1 && weight[begin[o]] == C(1); }
 };
 
 enum class Filter { Nearest, NearestExact, Linear, Cubic, Lanczos };
@@ -134,29 +134,26 @@ AxisTaps<C> transposed(const AxisTaps<C>& taps, int64_t in) {
 }
 
 // The taps of bytes: torch sums them with 16-bit weights, as Pillow does, of as many fractional bits as the largest
-// allows. Clamped taps that meet in one input count as one.
-template <class C>
-AxisTaps<C> quantized(const AxisTaps<C>& taps) {
-  AxisTaps<C> merged;
-  C largest = 0;
-  merged.begin.push_back(0);
+// allows. Clamped taps that meet in one input count as one. Copied axes need no fraction.
+inline AxisTaps<int32_t> quantized(const AxisTaps<double>& taps, bool copied) {
+  AxisTaps<int32_t> fixed;
+  std::vector<double> weights;
+  fixed.begin.push_back(0);
   for (int64_t o = 0; o < taps.outputs(); ++o) {
     for (int64_t k = taps.begin[o]; k < taps.begin[o + 1]; ++k) {
-      if (k > taps.begin[o] && taps.index[k] == merged.index.back()) {
-        merged.weight.back() += taps.weight[k];
+      if (k > taps.begin[o] && taps.index[k] == fixed.index.back()) {
+        weights.back() += taps.weight[k];
       } else {
-        merged.index.push_back(taps.index[k]);
-        merged.weight.push_back(taps.weight[k]);
+        fixed.index.push_back(taps.index[k]);
+        weights.push_back(taps.weight[k]);
       }
     }
-    merged.begin.push_back(static_cast<int64_t>(merged.index.size()));
+    fixed.begin.push_back(static_cast<int64_t>(fixed.index.size()));
   }
-  for (C w : merged.weight) largest = std::max(largest, w);
-  int bits = 0;
-  while (bits < 22 && C(0.5) + largest * static_cast<C>(int64_t{1} << (bits + 1)) < C(1 << 15)) ++bits;
-  const C unit = static_cast<C>(int64_t{1} << bits);
-  for (C& w : merged.weight) w = std::trunc(w * unit + (w < 0 ? C(-0.5) : C(0.5))) / unit;
-  return merged;
+  const double largest = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
+  while (!copied && fixed.bits < 22 && 0.5 + largest * (1 << (fixed.bits + 1)) < 1 << 15) ++fixed.bits;
+  for (double w : weights) fixed.weight.push_back(static_cast<int32_t>(w * (1 << fixed.bits) + (w < 0 ? -0.5 : 0.5)));
+  return fixed;
 }
 
 // Fills in what is read off the lists.

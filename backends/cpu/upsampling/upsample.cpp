@@ -18,19 +18,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// Bytes are computed in as doubles, in which torch's fixed-point sums are exact.
+// Bytes are summed in fixed point, an axis at a time: what one axis gives are bytes again.
 template <class T>
 constexpr bool is_byte = std::is_same_v<T, uint8_t>;
 template <class T>
-using Interpolated = std::conditional_t<std::is_same_v<T, double> || is_byte<T>, double, float>;
+using Interpolated =
+    std::conditional_t<is_byte<T>, int32_t, std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
-template <class T>
-void load_floats(const T* from, int64_t n, Interpolated<T>* to) {
-  if constexpr (is_byte<T>) {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(from[i]);
+template <class D, class V>
+HWY_INLINE V multiply_add(D, V a, V b, V sum) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, int32_t>) {
+    return hn::Add(hn::Mul(a, b), sum);
   } else {
-    load_run(from, n, to);
+    return hn::MulAdd(a, b, sum);
   }
+}
+
+inline int32_t nearest_byte(int32_t sum, int bits) {
+  const int32_t rounded = bits ? (sum + (1 << (bits - 1))) >> bits : sum;
+  return std::clamp(rounded, 0, 255);
 }
 
 template <class C>
@@ -56,7 +62,8 @@ void resample_width(const C* row, const Resampling<C>& r, C* out) {
         for (int64_t k = begin; k < end; ++k) {
           const C* from = row + taps.index[k] * channels + c;
           const auto v = count == static_cast<size_t>(lanes) ? hn::LoadU(d, from) : load_first(d, from, count);
-          sum = k == begin ? hn::Mul(v, hn::Set(d, taps.weight[k])) : hn::MulAdd(v, hn::Set(d, taps.weight[k]), sum);
+          sum =
+              k == begin ? hn::Mul(v, hn::Set(d, taps.weight[k])) : multiply_add(d, v, hn::Set(d, taps.weight[k]), sum);
         }
         store_first(sum, d, out + o * channels + c, count);
       }
@@ -85,8 +92,6 @@ void resample_width(const C* row, const Resampling<C>& r, C* out) {
   }
 }
 
-inline double nearest_byte(double x) { return std::clamp(std::floor(x + 0.5), 0.0, 255.0); }
-
 // Rows resampled along the width, the latest ones kept.
 template <class T>
 class ResampledRows {
@@ -110,10 +115,10 @@ class ResampledRows {
     if constexpr (std::is_same_v<T, C>) {
       resample_width(in_ + row * width, r_, kept);
     } else {
-      load_floats(in_ + row * width, width, loaded_.data());
+      load_run(in_ + row * width, width, loaded_.data());
       resample_width(loaded_.data(), r_, kept);
-      if constexpr (is_byte<T>)  // an axis at a time: what one gives are bytes again
-        for (int64_t i = 0; i < length_; ++i) kept[i] = nearest_byte(kept[i]);
+      if constexpr (is_byte<T>)
+        for (int64_t i = 0; i < length_; ++i) kept[i] = nearest_byte(kept[i], r_.axes[2].bits);
     }
     tags_[slot] = row;
     return kept;
@@ -129,7 +134,8 @@ class ResampledRows {
 };
 
 template <class T, class C>
-void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weights, int64_t n, T* out, C* buffer) {
+void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weights, int bits, int64_t n, T* out,
+                  C* buffer) {
   const hn::ScalableTag<C> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr bool kBytes = is_byte<T>;
@@ -140,7 +146,7 @@ void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weigh
     auto sum = hn::Zero(d);
     for (size_t k = 0; k < count; ++k) {
       const auto v = whole ? hn::LoadU(d, rows[k] + i) : load_first(d, rows[k] + i, left);
-      sum = k == 0 ? hn::Mul(v, hn::Set(d, weights[k])) : hn::MulAdd(v, hn::Set(d, weights[k]), sum);
+      sum = k == 0 ? hn::Mul(v, hn::Set(d, weights[k])) : multiply_add(d, v, hn::Set(d, weights[k]), sum);
     }
     if constexpr (kBytes) {
       store_first(sum, d, buffer + i, left);
@@ -151,7 +157,7 @@ void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weigh
     }
   }
   if constexpr (kBytes)
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(nearest_byte(buffer[i]));
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(nearest_byte(buffer[i], bits));
 }
 
 template <class T>
@@ -174,28 +180,34 @@ void resample(const T* in, T* out, const Resampling<Interpolated<T>>& r) {
           weights.push_back(depth.weight[k] * height.weight[m]);
         }
       }
-      combine_rows(pointers, weights, length, out + row * length, buffer.data());
+      combine_rows(pointers, weights, height.bits, length, out + row * length, buffer.data());
     }
   });
 }
 
 template <class C>
-Resampling<C> plan(const TensorView& large, const TensorView& small, std::string_view mode, bool align_corners,
-                   bool antialias, ArrayRef<double> scales, bool channels_last, bool backward, bool bytes = false) {
-  // `small` is the forward's input and `large` its output, whichever is larger.
+Resampling<C> plan(const TensorView& forward_in, const TensorView& forward_out, std::string_view mode,
+                   bool align_corners, bool antialias, ArrayRef<double> scales, bool channels_last, bool backward) {
   Resampling<C> r;
-  const Extent3 from = spatial(small), to = spatial(large);
-  r.channels = channels_last ? small.size(1) : 1;
-  r.images = channels_last ? small.size(0) : small.size(0) * small.size(1);
+  const Extent3 from = spatial(forward_in), to = spatial(forward_out);
+  r.channels = channels_last ? forward_in.size(1) : 1;
+  r.images = forward_in.size(0) * forward_in.size(1) / r.channels;
   r.in = backward ? to : from;
   r.out = backward ? from : to;
   const Filter filter = filter_of(mode);
   for (int a = 0; a < 3; ++a) {
     const bool present = scales.size() + static_cast<size_t>(a) >= 3;  // missing dimensions are copied
-    r.axes[a] = present ? axis_taps<C>(filter, from[a], to[a], align_corners, antialias, scales[scales.size() + a - 3])
-                        : axis_taps<C>(Filter::Nearest, 1, 1, false, false, 0);
-    if (backward) r.axes[a] = transposed(r.axes[a], from[a]);
-    if (bytes) r.axes[a] = quantized(r.axes[a]);
+    using W = std::conditional_t<std::is_same_v<C, float>, float, double>;
+    AxisTaps<W> taps =
+        present ? axis_taps<W>(filter, from[a], to[a], align_corners, antialias, scales[scales.size() + a - 3])
+                : axis_taps<W>(Filter::Nearest, 1, 1, false, false, 0);
+    if (backward) taps = transposed(taps, from[a]);
+    if constexpr (std::is_same_v<C, int32_t>) {
+      const bool copied = !present || filter == Filter::Nearest || filter == Filter::NearestExact;
+      r.axes[a] = quantized(taps, copied);
+    } else {
+      r.axes[a] = std::move(taps);
+    }
     summarize(r.axes[a]);
   }
   return r;
@@ -214,8 +226,7 @@ void visit_resampled(std::string_view mode, bool antialias, DType dtype, const F
 void upsample(const TensorView& out, const TensorView& self, std::string_view mode, bool align_corners, bool antialias,
               ArrayRef<double> scales, bool channels_last) {
   visit_resampled(mode, antialias, self.dtype, [&]<class T>(Tag<T>) {
-    const auto r =
-        plan<Interpolated<T>>(out, self, mode, align_corners, antialias, scales, channels_last, false, is_byte<T>);
+    const auto r = plan<Interpolated<T>>(self, out, mode, align_corners, antialias, scales, channels_last, false);
     resample(self.ptr<const T>(), out.ptr<T>(), r);
   });
 }
@@ -223,7 +234,7 @@ void upsample(const TensorView& out, const TensorView& self, std::string_view mo
 void upsample_backward(const TensorView& grad_self, const TensorView& grad, std::string_view mode, bool align_corners,
                        bool antialias, ArrayRef<double> scales, bool channels_last) {
   visit_floating("upsample_backward", grad.dtype, [&]<class T>(Tag<T>) {
-    const auto r = plan<Interpolated<T>>(grad, grad_self, mode, align_corners, antialias, scales, channels_last, true);
+    const auto r = plan<Interpolated<T>>(grad_self, grad, mode, align_corners, antialias, scales, channels_last, true);
     resample(grad.ptr<const T>(), grad_self.ptr<T>(), r);
   });
 }
