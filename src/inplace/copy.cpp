@@ -40,7 +40,7 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (!(from.sizes() == self.sizes())) from = from.expand(self.sizes());
   check_no_internal_overlap("copy_", self);
   if (self.numel() == 0 || self.is_meta()) return;
-  MICA_CHECK(!from.is_meta(), "Cannot copy out of meta tensor; no data!");
+  MICA_CHECK_KIND(!from.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
   if (self.device() != from.device()) return copy_between_devices(self, from, non_blocking);
   if (may_share_memory(self, from)) {
     if (self.data_ptr() == from.data_ptr() && self.strides() == from.strides() && self.dtype() == from.dtype()) return;

@@ -131,7 +131,7 @@ class ModuleConversion:
             formats = {"memory_format": memory_format} if memory_format is not None and tensor.dim() in (4, 5) else {}
             try:
                 return tensor.to(device=device, dtype=own_dtype, non_blocking=non_blocking, **formats)
-            except RuntimeError as error:
+            except NotImplementedError as error:
                 if not str(error).startswith("Cannot copy out of meta tensor; no data!"):
                     raise
                 raise NotImplementedError(
