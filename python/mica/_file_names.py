@@ -12,9 +12,22 @@ _HERE = {
     ("torch._C", "TensorBase"): ("mica", "Tensor"),
     ("torch._C", "_TensorBase"): ("mica", "Tensor"),
     ("torch.storage", "_load_from_bytes"): ("mica.serialization", "_load_from_bytes"),
+    ("torch.nn.functional", "_threshold"): ("mica.nn.functional", "threshold"),
 }
 _THERE = {here: there for there, here in _HERE.items() if here[1] not in (None, "Tensor")}
 _HERE_MODULES = {"torch.tensor": "mica._tensor", "torch._C._nn": "mica.nn.functional"}
+
+# Where torch has what stands in a module that only Mica has. For other modules of Mica's own, named with an underscore,
+# it is the package around them.
+_THERE_MODULES = {
+    "mica._settings": "torch",
+    "mica.nn.modules._parameter_containers": "torch.nn.modules.container",
+    "mica.nn.modules._rnn_cells": "torch.nn.modules.rnn",
+    "mica.nn.modules.attention": "torch.nn.modules.activation",
+    "mica.nn.modules.response_norm": "torch.nn.modules.normalization",
+    "mica.nn.modules.sparse_bag": "torch.nn.modules.sparse",
+    "mica.utils.data._utils.iterator": "torch.utils.data.dataloader",
+}
 
 
 def find_class(module, name):
@@ -34,7 +47,7 @@ def find_class(module, name):
                 found = getattr(found, part)
             return found
         except (ModuleNotFoundError, AttributeError):
-            if here.count(".") < 2:
+            if here.count(".") < 2 and here != "mica.functional":
                 break
             here = here.rpartition(".")[0]
     raise AttributeError(f"the file needs {module}.{name}, and Mica has none")
@@ -53,9 +66,20 @@ def _pair(obj):
     module, name = obj.__module__, obj.__qualname__
     if (module, name) in _THERE:
         return _THERE[module, name]
-    if module.partition(".")[0] == "mica":
-        module = "torch" + module.removeprefix("mica")
-    return ("torch", name) if module == "torch._C" else (module, name)
+    return _torch_module(module), name
+
+
+def _torch_module(module):
+    if module in _THERE_MODULES:
+        return _THERE_MODULES[module]
+    package, _, last = module.rpartition(".")
+    if module in ("mica._C", "torch._C"):
+        return "torch"
+    if last.startswith("functional_") and package == "mica.nn":
+        return "torch.nn.functional"
+    if last.startswith("_") and package.startswith("mica."):
+        return _torch_module(package)
+    return "torch" + module.removeprefix("mica") if module.partition(".")[0] == "mica" else module
 
 
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)

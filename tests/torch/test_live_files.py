@@ -1,8 +1,12 @@
 """Checkpoints between Mica and torch, in both directions."""
 
 import collections
+import importlib
 import io
+import os
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import mica  # noqa: E402
 from mica import serialization  # noqa: E402
+from mica._file_names import find_class, name_in_file  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -227,3 +232,52 @@ def test_plain_pickles_of_torch():
     writer.write_end_of_file()
     buffer.seek(0)
     assert mica.load(buffer, weights_only=False)["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("package", ["nn", "optim", "optim.lr_scheduler", "utils.data"])
+def test_classes_have_the_same_names_in_files(package):
+    """Those that both have, which whole pickled objects refer to."""
+    ours, theirs = importlib.import_module(f"mica.{package}"), importlib.import_module(f"torch.{package}")
+    for name in sorted(set(dir(ours)) & set(dir(theirs))):
+        mine, its = getattr(ours, name), getattr(theirs, name)
+        if name.startswith("_") or not (isinstance(mine, type) and isinstance(its, type)):
+            continue
+        if not its.__module__.startswith("torch"):
+            continue
+        assert find_class(its.__module__, its.__qualname__) is mine
+        module, _, in_module = name_in_file(mine).partition("\n")
+        assert getattr(importlib.import_module(module), in_module) is its
+
+
+SAFETENSORS = """
+import sys
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, load_model, save_file, save_model
+
+assert torch.__name__ == "mica"
+tensors = {str(d): torch.tensor([0, 1, 1]).to(d) for d in (torch.float32, torch.bfloat16, torch.int64, torch.bool)}
+save_file(tensors, sys.argv[1], metadata={"by": "mica"})
+for name, tensor in load_file(sys.argv[1]).items():
+    assert tensor.dtype == tensors[name].dtype and tensor.tolist() == tensors[name].tolist()
+with safe_open(sys.argv[1], framework="pt") as f:
+    assert f.metadata() == {"by": "mica"} and f.get_slice("torch.int64")[1:].tolist() == [1, 1]
+model = torch.nn.Linear(2, 2)
+save_model(model, sys.argv[2])
+load_model(torch.nn.Linear(2, 2), sys.argv[2])
+"""
+
+
+def test_safetensors_as_it_is(tmp_path):
+    """The package itself, under `mica run`; then its files in torch and in mica.load."""
+    package = pytest.importorskip("safetensors.torch")
+    script, path = tmp_path / "program.py", str(tmp_path / "x.safetensors")
+    script.write_text(SAFETENSORS)
+    command = [sys.executable, "-m", "mica", "run", script, path, str(tmp_path / "model.safetensors")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    for name, tensor in package.load_file(path).items():
+        assert str(tensor.dtype) == name and tensor.to(torch.int64).tolist() == [0, 1, 1]
+    for name, tensor in mica.load(path).items():
+        assert str(tensor.dtype) == name and tensor.to(mica.int64).tolist() == [0, 1, 1]
