@@ -5,9 +5,11 @@ import importlib
 import io
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -281,3 +283,42 @@ def test_safetensors_as_it_is(tmp_path):
         assert str(tensor.dtype) == name and tensor.to(torch.int64).tolist() == [0, 1, 1]
     for name, tensor in mica.load(path).items():
         assert str(tensor.dtype) == name and tensor.to(mica.int64).tolist() == [0, 1, 1]
+
+
+CPP = r"""
+#include <mica/mica.h>
+#include <mica/serialize.h>
+
+int main(int, char** argv) {
+  using namespace mica;
+  const Value given = load(argv[1]);  // torch's
+  const Tensor x = given.at("x").as_tensor();
+  Value out = Value::dict({{"x", x * 2}, {"row", x[1]}, {"steps", given.at("steps")}, {"rate", 0.5}, {"name", "c++"}});
+  out.set("all", Value::tuple({x, x.t(), ones({2}).to(DType::Float8_e4m3fn), Value(), Value::bytes("\xff")}));
+  out.set(3, Value::list({true, int64_t{1} << 40}));
+  save(out, argv[2]);
+}
+"""
+
+
+def test_checkpoints_of_cpp_programs(tmp_path):
+    compiler, build = shutil.which("g++"), Path(mica._C.__file__).parents[2]
+    if compiler is None or not (build / "lib" / "libmica.so").exists():
+        pytest.skip("needs a compiler and a build tree")
+    (tmp_path / "program.cpp").write_text(CPP)
+    include = Path(__file__).parents[2] / "include"
+    command = [compiler, "-std=c++20", "program.cpp", "-o", "program", f"-I{include}", f"-I{build}/generated/include"]
+    command += [f"-L{build}/lib", "-lmica", f"-Wl,-rpath,{build}/lib"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    x = torch.arange(6.0).reshape(2, 3)
+    torch.save(
+        {"x": torch.nn.Parameter(x), "steps": [1, (2, None)], "o": collections.OrderedDict(a=x)}, tmp_path / "in.pt"
+    )
+    subprocess.run([tmp_path / "program", tmp_path / "in.pt", tmp_path / "out.pt"], check=True, timeout=60)
+    for lib in (torch, mica):
+        d = lib.load(tmp_path / "out.pt")
+        assert d["x"].tolist() == (2 * x).tolist() and d["row"].tolist() == [3, 4, 5]
+        assert d["steps"] == [1, (2, None)] and d["rate"] == 0.5 and d["name"] == "c++" and d[3] == [True, 2**40]
+        same, transposed, small, nothing, data = d["all"]
+        assert same.requires_grad and transposed.stride() == (1, 3) and nothing is None and data == b"\xff"
+        assert small.dtype == lib.float8_e4m3fn and d["row"].data_ptr() == same.data_ptr() + 12
