@@ -2,8 +2,6 @@
 #include "io/archive.h"
 
 #include "entry.h"
-#include "io/pickle_globals.h"
-#include "io/storage_view.h"
 #include "storage_object.h"
 
 namespace mica::python {
@@ -338,54 +336,6 @@ PyObject* file_name(PyObject* self, void*) {
   return PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
 }
 
-// _write_file(path, buffers): a file of these bytes, which appears when it is complete.
-PyObject* write_file(PyObject*, PyObject* args) try {
-  PyObject *path, *parts;
-  if (!PyArg_ParseTuple(args, "OO!:_write_file", &path, &PyList_Type, &parts)) return nullptr;
-  io::AtomicFile file(path_of(path));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); ++i) {
-    Py_buffer view;
-    if (PyObject_GetBuffer(PyList_GET_ITEM(parts, i), &view, PyBUF_SIMPLE) < 0) return nullptr;
-    auto release = [](Py_buffer* v) { PyBuffer_Release(v); };
-    const std::unique_ptr<Py_buffer, decltype(release)> held(&view, release);
-    file.write(view.buf, static_cast<size_t>(view.len));
-  }
-  file.commit();
-  Py_RETURN_NONE;
-} catch (...) {
-  return raise_current_exception();
-}
-
-DimVector dims_of(PyObject* o) {
-  Owned items(checked(PySequence_Fast(o, "a sequence of integers was expected")));
-  DimVector dims;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i)
-    dims.push_back(int_from_object(PySequence_Fast_GET_ITEM(items.get(), i)));
-  return dims;
-}
-
-// _view_storage(storage, dtype, offset, size, stride): a tensor within the storage, or an error.
-PyObject* view_storage(PyObject*, PyObject* args) try {
-  PyObject *storage, *dtype, *size, *stride;
-  long long offset;
-  if (!PyArg_ParseTuple(args, "OOLOO:_view_storage", &storage, &dtype, &offset, &size, &stride)) return nullptr;
-  if (!is_storage(storage) || !is_dtype(dtype))
-    return PyErr_Format(PyExc_TypeError, "a storage and a dtype were expected, not %s and %s",
-                        Py_TYPE(storage)->tp_name, Py_TYPE(dtype)->tp_name);
-  return wrap(io::view_storage(storage_of(storage), dtype_of_object(dtype), offset, dims_of(size), dims_of(stride)));
-} catch (...) {
-  return raise_current_exception();
-}
-
-PyObject* resolve_named_globals(PyObject*, PyObject* pickle) try {
-  if (!PyBytes_Check(pickle)) return PyErr_Format(PyExc_TypeError, "bytes were expected");
-  const std::string done =
-      io::resolve_named_globals({PyBytes_AS_STRING(pickle), static_cast<size_t>(PyBytes_GET_SIZE(pickle))});
-  return PyBytes_FromStringAndSize(done.data(), static_cast<Py_ssize_t>(done.size()));
-} catch (...) {
-  return raise_current_exception();
-}
-
 }  // namespace
 
 bool add_archive(PyObject* module) {
@@ -419,12 +369,7 @@ bool add_archive(PyObject* module) {
                                        {0, nullptr}};
   static PyType_Spec reader_spec = {"torch._C.PyTorchFileReader", sizeof(ReaderObject), 0, Py_TPFLAGS_DEFAULT,
                                     reader_slots};
-  static PyMethodDef functions[] = {{"_resolve_named_globals", resolve_named_globals, METH_O, nullptr},
-                                    {"_write_file", write_file, METH_VARARGS, nullptr},
-                                    {"_view_storage", view_storage, METH_VARARGS, nullptr},
-                                    {}};
-  return add_type(module, &writer_spec) && add_type(module, &reader_spec) &&
-         PyModule_AddFunctions(module, functions) == 0;
+  return add_type(module, &writer_spec) && add_type(module, &reader_spec) && add_checkpoint_functions(module);
 }
 
 }  // namespace mica::python

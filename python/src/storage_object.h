@@ -10,7 +10,8 @@ PyObject* storage_object(const Storage& storage);  // a new reference; a storage
 bool is_storage(PyObject* o);
 const Storage& storage_of(PyObject* o);
 
-bool add_archive(PyObject* module);        // the containers of checkpoint files
-bool add_shared_memory(PyObject* module);  // batches that processes hand to each other
+bool add_archive(PyObject* module);               // the containers of checkpoint files
+bool add_checkpoint_functions(PyObject* module);  // what else saving and loading need
+bool add_shared_memory(PyObject* module);         // batches that processes hand to each other
 
 }  // namespace mica::python
