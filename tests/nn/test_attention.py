@@ -1,6 +1,8 @@
 """Attention: the fused kernels against plain operations, masks, layouts, gradients of both orders, errors."""
 
 import math
+import subprocess
+import sys
 
 import mica
 import mica.nn.functional as F
@@ -334,3 +336,17 @@ def test_few_heads_are_shared_among_many_threads():
                 mica.testing.assert_close(a, b)
     finally:
         mica.set_num_threads(threads)
+
+
+def test_long_sequences_need_no_matrix_of_scores():
+    """With 8192 queries and keys that matrix would take 256 MB."""
+    program = (
+        "import resource, mica\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "q = mica.randn(1, 1, 8192, 16, requires_grad=True)\n"
+        "before = peak()\n"
+        "mica.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()\n"
+        "print(peak() - before)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(result.stdout) < 64 * 1024
