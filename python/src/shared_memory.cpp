@@ -73,6 +73,13 @@ PyObject* send(PyObject* self, PyObject* storage) try {
   return raise_current_exception();
 }
 
+PyObject* close_descriptors(PyObject* self, PyObject*) try {
+  held_by<SegmentPool>(self).close_descriptors();
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
 PyObject* give_back(PyObject* self, PyObject* ids) try {
   return for_each_id(ids, [&](uint32_t id) { held_by<SegmentPool>(self).give_back(id); });
 } catch (...) {
@@ -134,6 +141,7 @@ bool add_holder(PyObject* module, const char* name, PyMethodDef* methods) {
 bool add_shared_memory(PyObject* module) {
   static PyMethodDef pool[] = {{"allocate", allocate, METH_O, nullptr},
                                {"send", send, METH_O, nullptr},
+                               {"close_descriptors", close_descriptors, METH_NOARGS, nullptr},
                                {"give_back", give_back, METH_O, nullptr},
                                {"take_dropped", take_dropped, METH_NOARGS, nullptr},
                                {}};

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "mica/error.h"
 
@@ -73,6 +74,7 @@ struct SegmentPool::State {
   std::mutex mutex;
   std::unordered_map<uint32_t, Segment> segments;
   std::vector<uint32_t> dropped;
+  std::vector<uint32_t> just_announced;
   uint32_t next_id = 0;
   uint64_t clock = 0;
 
@@ -140,7 +142,20 @@ std::optional<SegmentPool::Handle> SegmentPool::send(const StorageImpl& storage)
   const std::lock_guard lock(state_->mutex);
   Segment& segment = state_->segments.at(sent->id);
   ++segment.sent;
-  return Handle{sent->id, segment.mapping->nbytes(), std::exchange(segment.announced, true) ? -1 : segment.fd};
+  Handle handle{sent->id, segment.mapping->nbytes(), -1};
+  if (!std::exchange(segment.announced, true)) {
+    handle.fd = segment.fd;
+    state_->just_announced.push_back(sent->id);
+  }
+  return handle;
+}
+
+void SegmentPool::close_descriptors() {
+  const std::lock_guard lock(state_->mutex);
+  for (const uint32_t id : std::exchange(state_->just_announced, {})) {
+    const auto found = state_->segments.find(id);
+    if (found != state_->segments.end()) close(std::exchange(found->second.fd, -1));
+  }
 }
 
 void SegmentPool::give_back(uint32_t id) {

@@ -24,6 +24,7 @@ class SegmentPool {
   };
   // How to refer to a storage that allocate() gave, which is thereby sent; nothing for any other storage.
   std::optional<Handle> send(const StorageImpl& storage);
+  void close_descriptors();  // of segments that have been sent: the receiver has them
   void give_back(uint32_t id);
   std::vector<uint32_t> take_dropped();  // segments that the receiver can forget
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import warnings
@@ -168,6 +169,17 @@ def test_memory_is_used_again():
     data = TensorDataset(mica.ones(2000, 1000))
     addresses = {batch[0].data_ptr() for batch in DataLoader(data, batch_size=20, num_workers=2)}
     assert len(addresses) < 20
+
+
+def test_more_batches_are_kept_than_files_can_be_open():
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, limit[1]))
+    try:
+        data = TensorDataset(mica.ones(500, 100, 100))
+        kept = list(DataLoader(data, num_workers=2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert len(kept) == 500 and all(batch[0].sum().item() == 10000 for batch in kept)
 
 
 def test_changing_a_batch_is_safe():

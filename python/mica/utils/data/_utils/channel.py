@@ -117,6 +117,7 @@ class BatchSender:
         while len(self._descriptors) > _MOST_DESCRIPTORS:
             self._send(None, _MOST_DESCRIPTORS, None, b"")
         self._send(number, len(self._descriptors), payload_segment, payload)
+        self.pool.close_descriptors()
         self._storages = None
 
     def _send(self, number, count, payload_segment, payload):

@@ -8,7 +8,12 @@ from mica.utils.data._utils.collate import _is_named_tuple, map_mapping, map_seq
 
 def pin_memory(data, device=None):
     """The batch with its tensors pinned, and whatever else has a pin_memory method."""
-    if isinstance(data, _C.Tensor) or hasattr(data, "pin_memory"):
+    if isinstance(data, _C.Tensor):
+        try:
+            return data.pin_memory()
+        except NotImplementedError:
+            return data  # copies from ordinary memory work too
+    if hasattr(data, "pin_memory"):
         return data.pin_memory()
     if isinstance(data, (str, bytes)):
         return data
