@@ -31,6 +31,8 @@ def test_same_as_torch(sample, dtype):
     torch = pytest.importorskip("torch")
     if sample.op == "topk" and dtype in ("int64", "int32", "uint8", "bool"):
         return  # among equal elements torch names any index; tests/ops/test_sorting.py holds ours
+    if sample.op == "grid_sample" and dtype in ("bfloat16", "float16"):
+        return  # torch works out the points in 16 bits, Mica in 32; tests/nn/test_upsampling.py holds ours
     theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
     if isinstance(theirs, Exception):
         return  # torch refuses; Mica may take more

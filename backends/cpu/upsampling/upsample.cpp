@@ -39,12 +39,43 @@ inline int32_t nearest_byte(int32_t sum, int bits) {
   return std::clamp(rounded, 0, 255);
 }
 
+// The taps of an axis as lists over the outputs, of equal numbers: what is missing has no weight. For integers only,
+// since zero times infinity is not zero.
+struct TapLists {
+  int64_t count = 0;
+  std::vector<int32_t> index, weight;
+};
+
+inline TapLists lists_of(const AxisTaps<int32_t>& taps) {
+  const int64_t n = taps.outputs();
+  TapLists lists;
+  for (int64_t o = 0; o < n; ++o) lists.count = std::max(lists.count, taps.begin[o + 1] - taps.begin[o]);
+  lists.index.resize(static_cast<size_t>(lists.count * n));
+  lists.weight.resize(lists.index.size());
+  for (int64_t o = 0; o < n; ++o) {
+    for (int64_t k = taps.begin[o]; k < taps.begin[o + 1]; ++k) {
+      lists.index[(k - taps.begin[o]) * n + o] = static_cast<int32_t>(taps.index[k]);
+      lists.weight[(k - taps.begin[o]) * n + o] = taps.weight[k];
+    }
+  }
+  return lists;
+}
+
+inline void resample_lists(const int32_t* row, const TapLists& lists, int64_t n, int32_t* out) {
+  std::fill_n(out, n, 0);
+  for (int64_t k = 0; k < lists.count; ++k) {
+    const int32_t *index = lists.index.data() + k * n, *weight = lists.weight.data() + k * n;
+    for (int64_t o = 0; o < n; ++o) out[o] += weight[o] * row[index[o]];
+  }
+}
+
 template <class C>
 struct Resampling {
   int64_t images;  // rows are (image, depth, height); an image is one channel, or all of them where they lie innermost
   Extent3 in, out;
   int64_t channels;     // innermost; 1 otherwise
   AxisTaps<C> axes[3];  // depth, height, width
+  TapLists lists;       // of the width, for bytes
 };
 
 // Two taps or any other number; elements side by side or channels.
@@ -70,6 +101,7 @@ void resample_width(const C* row, const Resampling<C>& r, C* out) {
     }
     return;
   }
+  if constexpr (std::is_same_v<C, int32_t>) return resample_lists(row, r.lists, n, out);
   const int64_t* index = taps.index.data();
   const C* weight = taps.weight.data();
   if (taps.uniform == 1) {
@@ -210,6 +242,7 @@ Resampling<C> plan(const TensorView& forward_in, const TensorView& forward_out, 
     }
     summarize(r.axes[a]);
   }
+  if constexpr (std::is_same_v<C, int32_t>) r.lists = lists_of(r.axes[2]);
   return r;
 }
 
