@@ -1,5 +1,6 @@
 """Every module class beside torch's, live: repr, parameters from one seed, outputs, and states that move both ways."""
 
+import importlib
 import warnings
 
 import mica
@@ -108,6 +109,14 @@ def test_every_class_of_torchs_nn_has_a_case(torch):
     }
     covered = {expression.split("(")[0].removeprefix("nn.").split(".")[0] for expression in [*OWN, *OTHERS]}
     assert classes - abstract - covered == set()
+
+
+def test_classes_are_where_torch_has_them(torch):
+    for name, value in vars(torch.nn).items():
+        ours = getattr(mica.nn, name, None)
+        if isinstance(value, type) and isinstance(ours, type):
+            assert ours.__module__.removeprefix("mica") == value.__module__.removeprefix("torch"), name
+            assert getattr(importlib.import_module(ours.__module__), name) is ours
 
 
 def test_module_has_every_public_name(torch):

@@ -27,4 +27,18 @@ from .sparse_bag import *
 from .transformer import *
 from .upsampling import *
 
+from . import activation, container, normalization, rnn, sparse  # isort: skip
+
+# Classes that torch has in other files than we do: programs import them from there, and pickles name them so.
+for _home, _names in {
+    activation: ("MultiheadAttention",),
+    container: ("ParameterDict", "ParameterList"),
+    normalization: ("CrossMapLRN2d", "LocalResponseNorm"),
+    rnn: ("GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"),
+    sparse: ("EmbeddingBag",),
+}.items():
+    for _name in _names:
+        setattr(_home, _name, globals()[_name])
+        globals()[_name].__module__ = _home.__name__
+
 __all__ = [name for name, value in globals().items() if isinstance(value, type)]

@@ -186,38 +186,30 @@ class Hardswish(_Inplace):
         return ""
 
 
-class ELU(Module):
-    """x where x > 0, elsewhere alpha * (exp(x) - 1)."""
-
+class _WithAlpha(Module):
     __constants__ = ["alpha", "inplace"]
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
         self.alpha = alpha
         self.inplace = inplace
+
+    def extra_repr(self):
+        return _with_inplace(f"alpha={self.alpha}", self)
+
+
+class ELU(_WithAlpha):
+    """x where x > 0, elsewhere alpha * (exp(x) - 1)."""
 
     def forward(self, input):
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self):
-        return _with_inplace(f"alpha={self.alpha}", self)
 
-
-class CELU(Module):
+class CELU(_WithAlpha):
     """x where x > 0, elsewhere alpha * (exp(x / alpha) - 1)."""
-
-    __constants__ = ["alpha", "inplace"]
-
-    def __init__(self, alpha=1.0, inplace=False):
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input):
         return F.celu(input, self.alpha, self.inplace)
-
-    def extra_repr(self):
-        return _with_inplace(f"alpha={self.alpha}", self)
 
 
 class SELU(_Inplace):
@@ -259,20 +251,29 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class Hardshrink(Module):
-    """x where |x| > lambd, elsewhere 0."""
-
+class _Shrink(Module):
     __constants__ = ["lambd"]
 
     def __init__(self, lambd=0.5):
         super().__init__()
         self.lambd = lambd
 
+    def extra_repr(self):
+        return str(self.lambd)
+
+
+class Hardshrink(_Shrink):
+    """x where |x| > lambd, elsewhere 0."""
+
     def forward(self, input):
         return F.hardshrink(input, self.lambd)
 
-    def extra_repr(self):
-        return f"{self.lambd}"
+
+class Softshrink(_Shrink):
+    """x moved towards 0 by lambd, and 0 where |x| <= lambd."""
+
+    def forward(self, input):
+        return F.softshrink(input, self.lambd)
 
 
 class LeakyReLU(Module):
@@ -314,22 +315,6 @@ class Softplus(Module):
 
     def extra_repr(self):
         return f"beta={self.beta}, threshold={self.threshold}"
-
-
-class Softshrink(Module):
-    """x moved towards 0 by lambd, and 0 where |x| <= lambd."""
-
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd=0.5):
-        super().__init__()
-        self.lambd = lambd
-
-    def forward(self, input):
-        return F.softshrink(input, self.lambd)
-
-    def extra_repr(self):
-        return str(self.lambd)
 
 
 class PReLU(Module):
