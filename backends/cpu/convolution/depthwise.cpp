@@ -98,14 +98,20 @@ std::vector<int64_t> tap_offsets(const Correlation& c, const PaddedPlane& plane)
   return offsets;
 }
 
-// Channels last: vectors of channels. `c` has one filter per channel.
+// Where channels are last and every channel has one filter, vectors run along channels. The weight is then
+// [tap][channel].
+bool along_channels(const Problem& p) { return p.filters == 1 && p.input.channels_last() && p.output.channels_last(); }
+
+void order_weight(const Correlation& c, float* to) {
+  for (int64_t t = 0; t < c.kernel_y * c.kernel_x; ++t)
+    for (int64_t g = 0; g < c.groups; ++g)
+      *to++ = c.weight[g * c.weight_group + t / c.kernel_x * c.weight_y + t % c.kernel_x * c.weight_x];
+}
+
 void correlate_channels(const Correlation& c) {
   const int64_t taps = c.kernel_y * c.kernel_x, channels = c.groups;
   const Scratch weights(bytes_of_floats(taps * channels));
-  for (int64_t t = 0; t < taps; ++t)
-    for (int64_t g = 0; g < channels; ++g)
-      weights.as<float>()[t * channels + g] =
-          c.weight[g * c.weight_group + t / c.kernel_x * c.weight_y + t % c.kernel_x * c.weight_x];
+  order_weight(c, weights.as<float>());
   const DepthwiseLoops& loops = depthwise_loops();
   parallel_for(0, c.batch * c.target.height, grain(c.target.width * channels * taps), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -133,6 +139,81 @@ void correlate_channels(const Correlation& c) {
       loops.channel_row(rows);
     }
   });
+}
+
+// The gradient of a strided convolution's input, pixel by pixel from the outputs that saw it; `c` is the convolution.
+void spread_channels(const Correlation& c) {
+  const int64_t channels = c.groups;
+  const Scratch weights(bytes_of_floats(c.kernel_y * c.kernel_x * channels));
+  order_weight(c, weights.as<float>());
+  const DepthwiseLoops& loops = depthwise_loops();
+  // The output that sees a pixel through a tap, or -1.
+  const auto seen = [](int64_t pixel, int64_t tap, int64_t pad, int64_t stride, int64_t dilation, int64_t count) {
+    const int64_t at = pixel + pad - tap * dilation;
+    return at >= 0 && at % stride == 0 && at / stride < count ? at / stride : -1;
+  };
+  parallel_for(0, c.batch * c.source.height, grain(c.source.width * channels * 4), [&](int64_t begin, int64_t end) {
+    std::vector<ChannelTerm> terms;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t image = i / c.source.height, y = i % c.source.height;
+      for (int64_t x = 0; x < c.source.width; ++x) {
+        terms.clear();
+        for (int64_t ky = 0; ky < c.kernel_y; ++ky) {
+          const int64_t row = seen(y, ky, c.pad_y, c.stride_y, c.dilation_y, c.target.height);
+          for (int64_t kx = 0; kx < c.kernel_x && row >= 0; ++kx) {
+            const int64_t col = seen(x, kx, c.pad_x, c.stride_x, c.dilation_x, c.target.width);
+            if (col < 0) continue;
+            terms.push_back(
+                {c.target.data + image * c.target.batch_stride + row * c.target.row_stride + col * c.target.col_stride,
+                 weights.as<float>() + (ky * c.kernel_x + kx) * channels});
+          }
+        }
+        loops.channel_terms(
+            terms.data(), static_cast<int64_t>(terms.size()), c.bias, channels,
+            c.source.data + image * c.source.batch_stride + y * c.source.row_stride + x * c.source.col_stride);
+      }
+    }
+  });
+}
+
+void weight_gradient_channels(const Correlation& c, float* weight) {
+  const int64_t channels = c.groups, taps = c.kernel_y * c.kernel_x, rows = c.batch * c.target.height;
+  const int64_t shares = std::min<int64_t>(rows, get_num_threads()), size = taps * channels;
+  const Scratch all(bytes_of_floats(shares * size));
+  const DepthwiseLoops& loops = depthwise_loops();
+  parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t share = begin; share < end; ++share) {
+      float* sums = all.as<float>() + share * size;
+      std::fill_n(sums, size, 0.0f);
+      for (int64_t i = share * rows / shares; i < (share + 1) * rows / shares; ++i) {
+        const int64_t image = i / c.target.height, y = i % c.target.height;
+        const float* grad = c.target.data + image * c.target.batch_stride + y * c.target.row_stride;
+        for (int64_t ky = 0; ky < c.kernel_y; ++ky) {
+          const int64_t row = y * c.stride_y + ky * c.dilation_y - c.pad_y;
+          if (row < 0 || row >= c.source.height) continue;
+          const float* source = c.source.data + image * c.source.batch_stride + row * c.source.row_stride;
+          for (int64_t kx = 0; kx < c.kernel_x; ++kx) {
+            const int64_t shift = kx * c.dilation_x - c.pad_x;
+            const int64_t low = shift >= 0 ? 0 : divide_up(-shift, c.stride_x);
+            const int64_t last = c.source.width - 1 - shift;
+            const int64_t high = last < 0 ? 0 : std::min(c.target.width, last / c.stride_x + 1);
+            if (high <= low) continue;
+            loops.channel_dot(grad + low * c.target.col_stride, c.target.col_stride,
+                              source + (low * c.stride_x + shift) * c.source.col_stride,
+                              c.stride_x * c.source.col_stride, high - low, channels,
+                              sums + (ky * c.kernel_x + kx) * channels);
+          }
+        }
+      }
+    }
+  });
+  for (int64_t t = 0; t < taps; ++t) {
+    for (int64_t g = 0; g < channels; ++g) {
+      float sum = 0;
+      for (int64_t s = 0; s < shares; ++s) sum += all.as<float>()[s * size + t * channels + g];
+      weight[g * c.weight_group + t / c.kernel_x * c.weight_y + t % c.kernel_x * c.weight_x] = sum;
+    }
+  }
 }
 
 // Planes: vectors along rows. The target's channel is the sum over `sources` planes for the gradient of an input, one
@@ -200,7 +281,7 @@ void correlate_planes(const Correlation& c, int64_t spread_y, int64_t spread_x, 
 
 void convolve_depthwise(const Problem& p) {
   const Correlation c = forward_correlation(p);
-  if (p.filters == 1 && c.source.channels_last() && c.target.channels_last()) return correlate_channels(c);
+  if (along_channels(p)) return correlate_channels(c);
   correlate_planes(c, 1, 1, 1, p.filters);
 }
 
@@ -208,13 +289,16 @@ void input_gradient_depthwise(const Problem& p) {
   Correlation c = input_gradient_correlation(p);
   const int64_t spread_y = c.stride_y, spread_x = c.stride_x;
   c.stride_y = c.stride_x = 1;
-  const bool plain = spread_y == 1 && spread_x == 1 && c.pad_y >= 0 && c.pad_x >= 0 && p.filters == 1;
-  if (plain && c.source.channels_last() && c.target.channels_last()) return correlate_channels(c);
+  if (along_channels(p)) {
+    const bool plain = spread_y == 1 && spread_x == 1 && c.pad_y >= 0 && c.pad_x >= 0;
+    return plain ? correlate_channels(c) : spread_channels(forward_correlation(p));
+  }
   correlate_planes(c, spread_y, spread_x, p.filters, 1);
 }
 
 void weight_gradient_depthwise(const Problem& p) {
   const Correlation c = forward_correlation(p);
+  if (along_channels(p)) return weight_gradient_channels(c, reinterpret_cast<float*>(p.weight));
   const PaddedPlane padded = padded_for(c);
   const std::vector<int64_t> offsets = tap_offsets(c, padded);
   const DepthwiseLoops& loops = depthwise_loops();

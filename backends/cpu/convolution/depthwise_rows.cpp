@@ -80,6 +80,43 @@ void channel_row(const ChannelRows& r) {
   for (x = high; x < r.count; ++x) edge(x);
 }
 
+void channel_terms(const ChannelTerm* terms, int64_t count, const float* bias, int64_t channels, float* target) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + lanes <= channels; c += lanes) {
+    V sum = bias ? hn::LoadU(d, bias + c) : hn::Zero(d);
+    for (int64_t i = 0; i < count; ++i)
+      sum = hn::MulAdd(hn::LoadU(d, terms[i].source + c), hn::LoadU(d, terms[i].weights + c), sum);
+    hn::StoreU(sum, d, target + c);
+  }
+  for (; c < channels; ++c) {
+    float sum = bias ? bias[c] : 0;
+    for (int64_t i = 0; i < count; ++i) sum += terms[i].source[c] * terms[i].weights[c];
+    target[c] = sum;
+  }
+}
+
+void channel_dot(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t count, int64_t channels,
+                 float* sums) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  const auto product = [&](int64_t i, V sum) HWY_ATTR {
+    return hn::MulAdd(hn::LoadU(d, a + i * a_stride + c), hn::LoadU(d, b + i * b_stride + c), sum);
+  };
+  for (; c + lanes <= channels; c += lanes) {
+    V s0 = hn::LoadU(d, sums + c), s1 = hn::Zero(d), s2 = s1, s3 = s1;
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+      s0 = product(i, s0), s1 = product(i + 1, s1), s2 = product(i + 2, s2), s3 = product(i + 3, s3);
+    for (; i < count; ++i) s0 = product(i, s0);
+    hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, sums + c);
+  }
+  for (; c < channels; ++c)
+    for (int64_t i = 0; i < count; ++i) sums[c] += a[i * a_stride + c] * b[i * b_stride + c];
+}
+
 template <int N>
 HWY_INLINE void plane_block(const float* from, const int64_t* offsets, const float* weights, int64_t taps, float start,
                             bool add, float* to, int64_t count) {
@@ -144,7 +181,7 @@ float dot(const float* a, int64_t a_stride, const float* b, int64_t b_stride, in
   return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-DepthwiseLoops describe() { return {channel_row, plane_row, dot}; }
+DepthwiseLoops describe() { return {channel_row, channel_terms, channel_dot, plane_row, dot}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

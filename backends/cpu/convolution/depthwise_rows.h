@@ -21,8 +21,19 @@ struct ChannelRows {
   int64_t target_stride, count;
 };
 
+// A source and its weights, both with channels along vectors.
+struct ChannelTerm {
+  const float* source;
+  const float* weights;
+};
+
 struct DepthwiseLoops {
   void (*channel_row)(const ChannelRows& rows);
+  // target = bias (or zero) + sum over terms of weights * source.
+  void (*channel_terms)(const ChannelTerm* terms, int64_t count, const float* bias, int64_t channels, float* target);
+  // sums[c] += sum over i of a[i * a_stride + c] * b[i * b_stride + c].
+  void (*channel_dot)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t count,
+                      int64_t channels, float* sums);
   // to[i] = start + sum over taps of weights[t] * from[offsets[t] + i]; added to `to` if `add`. Reads up to a block of
   // 64 floats behind the last.
   void (*plane_row)(const float* from, const int64_t* offsets, const float* weights, int64_t taps, float start,

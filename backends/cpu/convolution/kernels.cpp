@@ -3,6 +3,7 @@
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/depthwise.h"
+#include "backends/cpu/convolution/merged_groups.h"
 #include "backends/cpu/convolution/winograd.h"
 #include "backends/cpu/register.h"
 #include "mica/parallel.h"
@@ -13,46 +14,67 @@ using namespace convolution;
 
 namespace {
 
+// float32 images have kernels of their own; false where none of them suits.
+bool convolve_planar(const Problem& p) {
+  if (!is_planar(p)) return false;
+  if (is_depthwise(p)) return convolve_depthwise(p), true;
+  if (p.is_pointwise() && p.groups == 1) return false;
+  const MergedGroups groups(forward_correlation(p), true);
+  const Correlation& c = groups.correlation();
+  if (suits_winograd(c)) return convolve_winograd(c), true;
+  if (suits_direct(c)) return convolve_direct(c), true;
+  return false;
+}
+
+bool input_gradient_planar(const Problem& p) {
+  if (!is_planar(p)) return false;
+  if (is_depthwise(p)) return input_gradient_depthwise(p), true;
+  if (p.is_pointwise() && p.groups == 1) return false;
+  if (p.stride[1] == 1 && p.stride[2] == 1) {
+    const MergedGroups groups(input_gradient_correlation(p), true);
+    const Correlation& c = groups.correlation();
+    if (suits_winograd(c)) return convolve_winograd(c), true;
+    if (suits_direct(c)) return convolve_direct(c), true;
+    return false;
+  }
+  const MergedGroups groups(forward_correlation(p), true);
+  const Correlation& c = groups.correlation();
+  if (suits_direct_strided(c)) return input_gradient_strided(c), true;
+  return false;
+}
+
+bool weight_gradient_planar(const Problem& p) {
+  if (!is_planar(p)) return false;
+  if (is_depthwise(p)) return weight_gradient_depthwise(p), true;
+  if (p.is_pointwise() && p.groups == 1) return false;
+  const MergedGroups groups(forward_correlation(p), false);
+  const Correlation& c = groups.correlation();
+  float* weight = reinterpret_cast<float*>(p.weight);
+  if (!groups.any() && suits_winograd(c)) return weight_gradient_winograd(p), true;
+  if (!suits_direct_weight(c)) return false;
+  weight_gradient_direct(c, groups.any() ? groups.weight() : weight);
+  if (groups.any()) groups.extract(weight);
+  return true;
+}
+
 void convolution_kernel(const TensorView& out, const TensorView& input, const TensorView& weight,
                         const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                         int64_t groups) {
   const Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
-  if (is_planar(p) && is_depthwise(p)) return convolve_depthwise(p);
-  if (is_planar(p) && !p.is_pointwise()) {
-    const Correlation c = forward_correlation(p);
-    if (suits_winograd(c)) return convolve_winograd(c);
-    if (suits_direct(c)) return convolve_direct(c);
-  }
-  convolve_columns(p);
+  if (!convolve_planar(p)) convolve_columns(p);
 }
 
 void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad, const TensorView& weight,
                            const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                            int64_t groups) {
   const Problem p = make_problem(grad_input, grad, weight, bias, stride, padding, dilation, groups);
-  if (is_planar(p) && is_depthwise(p)) return input_gradient_depthwise(p);
-  if (is_planar(p) && !p.is_pointwise() && p.stride[1] == 1 && p.stride[2] == 1) {
-    const Correlation c = input_gradient_correlation(p);
-    if (suits_winograd(c)) return convolve_winograd(c);
-    if (suits_direct(c)) return convolve_direct(c);
-  }
-  if (is_planar(p) && (p.stride[1] > 1 || p.stride[2] > 1)) {
-    const Correlation c = forward_correlation(p);
-    if (suits_direct_strided(c)) return input_gradient_strided(c);
-  }
-  input_gradient_columns(p);
+  if (!input_gradient_planar(p)) input_gradient_columns(p);
 }
 
 void weight_gradient_kernel(const TensorView& grad_weight, const TensorView& grad, const TensorView& input,
                             IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
-  if (is_planar(p) && is_depthwise(p)) return weight_gradient_depthwise(p);
-  if (is_planar(p) && !p.is_pointwise()) {
-    const Correlation c = forward_correlation(p);
-    if (suits_winograd(c)) return weight_gradient_winograd(p);
-    if (suits_direct_weight(c)) return weight_gradient_direct(c, reinterpret_cast<float*>(p.weight));
-  }
-  weight_gradient_columns(p);
+  if (!weight_gradient_planar(p)) weight_gradient_columns(p);
 }
 
 // Sliding blocks of whole images: a problem without filters.

@@ -226,16 +226,23 @@ void weight_gradient_winograd(const Problem& p) {
       }
     }
   });
+  // Some channels at a time, which lie together in the weight.
+  constexpr int64_t kChannels = 16;
   float* weight = reinterpret_cast<float*>(p.weight);
-  parallel_for(0, c.channels, std::max<int64_t>(1, (1 << 12) / c.filters), [&](int64_t begin, int64_t end) {
-    const Scratch taps(bytes_of_floats(9 * width));
-    for (int64_t channel = begin; channel < end; ++channel) {
-      t.transforms.filter_gradients(all.as<float>() + channel * width, plane, shares, size, width, taps.as<float>(),
-                                    width);
+  parallel_for(0, divide_up(c.channels, kChannels), 1, [&](int64_t begin, int64_t end) {
+    const Scratch taps(bytes_of_floats(kChannels * 9 * width));
+    for (int64_t first = begin * kChannels; first < std::min(end * kChannels, c.channels); first += kChannels) {
+      const int64_t count = std::min(kChannels, c.channels - first);
+      for (int64_t ch = 0; ch < count; ++ch)
+        t.transforms.filter_gradients(all.as<float>() + (first + ch) * width, plane, shares, size, width,
+                                      taps.as<float>() + ch * 9 * width, width);
       for (int64_t f = 0; f < c.filters; ++f) {
-        float* to = weight + f * c.weight_filter + channel * c.weight_channel;
-        for (int y = 0; y < 3; ++y)
-          for (int x = 0; x < 3; ++x) to[y * c.weight_y + x * c.weight_x] = taps.as<float>()[(3 * y + x) * width + f];
+        float* to = weight + f * c.weight_filter + first * c.weight_channel;
+        for (int64_t k = 0; k < 9; ++k) {
+          const int64_t tap = k / 3 * c.weight_y + k % 3 * c.weight_x;
+          const float* from = taps.as<float>() + k * width + f;
+          for (int64_t ch = 0; ch < count; ++ch) to[tap + ch * c.weight_channel] = from[ch * 9 * width];
+        }
       }
     }
   });
