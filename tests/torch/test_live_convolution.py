@@ -1,5 +1,6 @@
 """Convolutions of random shapes on torch and on Mica: results, gradients, layouts, errors."""
 
+import inspect
 import random
 
 import mica
@@ -294,3 +295,86 @@ def test_sliding_blocks(seed):
         results.append((columns, back, x.grad))
     for ours, theirs in zip(*results, strict=True):
         compare(ours, theirs, DTYPES[dtype])
+
+
+MODULES = [
+    "nn.Conv1d(4, 6, 3)",
+    "nn.Conv2d(4, 6, (3, 2), stride=2, padding=(1, 0), dilation=(1, 2), groups=2, bias=False)",
+    "nn.Conv2d(4, 4, 3, padding='same', padding_mode='reflect')",
+    "nn.Conv2d(4, 4, (3, 4), padding='same', padding_mode='circular')",
+    "nn.Conv2d(4, 4, 3, padding=(1, 2), padding_mode='replicate')",
+    "nn.Conv3d(4, 2, 3, padding=1, padding_mode='replicate')",
+    "nn.Conv3d(4, 2, 2, dtype=torch.float64)",
+    "nn.ConvTranspose1d(4, 6, 3, 2, 1, 1)",
+    "nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, False, 2)",
+    "nn.ConvTranspose3d(4, 3, 2)",
+    "nn.LazyConv1d(3, 2)",
+    "nn.LazyConv2d(6, 3, bias=False)",
+    "nn.LazyConv3d(4, 2)",
+    "nn.LazyConvTranspose1d(3, 2)",
+    "nn.LazyConvTranspose2d(6, 3, bias=False)",
+    "nn.LazyConvTranspose3d(4, 2)",
+]
+
+
+@pytest.mark.parametrize("text", MODULES)
+def test_classes_from_one_seed(text):
+    results = []
+    for lib in (mica, torch):
+        lib.manual_seed(3)
+        module = eval(text, {"nn": lib.nn, "torch": lib})
+        before = repr(module)
+        dims = int(text[text.index("d(") - 1])
+        y = module(lib.rand(2, 4, *[6] * dims).to(lib.float64 if "float64" in text else lib.float32))
+        results.append((before, repr(module), {k: v.tolist() for k, v in module.state_dict().items()}, y))
+    ours, theirs = results
+    assert ours[:3] == theirs[:3]
+    compare(ours[3], theirs[3], 2e-6)
+    name = text[3 : text.index("(")]
+    parameters = [inspect.signature(getattr(lib.nn, name)).parameters.values() for lib in (mica, torch)]
+    assert [(p.name, p.default) for p in parameters[0]] == [(p.name, p.default) for p in parameters[1]]
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan"), 3e38])
+def test_what_is_not_finite_stays_where_it_is(value, groups):
+    rng = np.random.default_rng(0)
+    x, w = draw(rng, "float32", 2, 16, 12, 12) + 2, draw(rng, "float32", 16, 16 // groups, 3, 3) + 2
+    results = []
+    for lib in (mica, torch):
+        image, weight = given(lib, x, "float32", "plain"), given(lib, w, "float32", "plain")
+        with lib.no_grad():
+            image[1, 3, 5, 6] = value
+        y = lib.nn.functional.conv2d(image, weight, padding=1, groups=groups)
+        y.sum().backward()
+        results.append([np.asarray(t.detach().double().tolist()) for t in (y, image.grad, weight.grad)])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_training_goes_the_same_way():
+    losses = {}
+    for lib in (mica, torch):
+        nn = lib.nn
+        lib.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(1, 16, 3),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, stride=2, groups=8),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * 6 * 6, 10),
+        )
+        x, y = lib.rand(32, 1, 16, 16), lib.randint(0, 10, (32,))
+        optimizer = lib.optim.SGD(model.parameters(), lr=2e-2, momentum=0.9)
+        losses[lib] = []
+        for _ in range(50):
+            optimizer.zero_grad()
+            loss = nn.CrossEntropyLoss()(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses[lib].append(loss.item())
+    np.testing.assert_allclose(losses[mica], losses[torch], rtol=0, atol=1e-4)
+    assert losses[mica][-1] < losses[mica][0]

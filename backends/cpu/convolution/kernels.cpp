@@ -1,5 +1,7 @@
 // The slots of convolutions, and the choice of a way for each.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/depthwise.h"
@@ -14,33 +16,51 @@ using namespace convolution;
 
 namespace {
 
+// Whether a merged group could have spoiled others with a product of zero and infinity.
+bool all_finite(const Plane& images, int64_t batch, int64_t channels) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  const int64_t size = channels * images.height * images.width;  // images are dense
+  std::atomic<bool> finite{true};
+  parallel_for(0, batch * size, 1 << 16, [&](int64_t begin, int64_t end) {
+    uint32_t bad = 0;
+    for (int64_t i = begin; i < end; ++i)
+      bad |= (std::bit_cast<uint32_t>(images.data[i]) & kExponent) == kExponent ? 1 : 0;
+    if (bad) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
+bool correlate(const Correlation& original) {
+  const MergedGroups groups(original, true);
+  const Correlation& c = groups.correlation();
+  if (suits_winograd(c)) {
+    convolve_winograd(c);
+  } else if (suits_direct(c)) {
+    convolve_direct(c);
+  } else {
+    return false;
+  }
+  return !groups.any() || all_finite(c.target, c.batch, c.groups * c.filters);
+}
+
 // float32 images have kernels of their own; false where none of them suits.
 bool convolve_planar(const Problem& p) {
   if (!is_planar(p)) return false;
   if (is_depthwise(p)) return convolve_depthwise(p), true;
   if (p.is_pointwise() && p.groups == 1) return false;
-  const MergedGroups groups(forward_correlation(p), true);
-  const Correlation& c = groups.correlation();
-  if (suits_winograd(c)) return convolve_winograd(c), true;
-  if (suits_direct(c)) return convolve_direct(c), true;
-  return false;
+  return correlate(forward_correlation(p));
 }
 
 bool input_gradient_planar(const Problem& p) {
   if (!is_planar(p)) return false;
   if (is_depthwise(p)) return input_gradient_depthwise(p), true;
   if (p.is_pointwise() && p.groups == 1) return false;
-  if (p.stride[1] == 1 && p.stride[2] == 1) {
-    const MergedGroups groups(input_gradient_correlation(p), true);
-    const Correlation& c = groups.correlation();
-    if (suits_winograd(c)) return convolve_winograd(c), true;
-    if (suits_direct(c)) return convolve_direct(c), true;
-    return false;
-  }
+  if (p.stride[1] == 1 && p.stride[2] == 1) return correlate(input_gradient_correlation(p));
   const MergedGroups groups(forward_correlation(p), true);
   const Correlation& c = groups.correlation();
-  if (suits_direct_strided(c)) return input_gradient_strided(c), true;
-  return false;
+  if (!suits_direct_strided(c)) return false;
+  input_gradient_strided(c);
+  return !groups.any() || all_finite(c.source, c.batch, c.groups * c.channels);
 }
 
 bool weight_gradient_planar(const Problem& p) {

@@ -1,6 +1,7 @@
 #include "backends/cpu/convolution/winograd.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/convolution/winograd_transforms.h"
@@ -126,6 +127,8 @@ void convolve_winograd(const Correlation& c) {
   const Scratch filters(bytes_of_floats(kCoefficients * panels * panel_size));
   transform_filters(c, t.transforms, width, filters.as<float>());
   const bool direct = c.target.channels_last();
+  const int64_t whole = round_up(c.filters, t.transforms.lanes);
+  std::atomic<bool> finite{true};
   parallel_for(0, t.blocks, 1, [&](int64_t begin, int64_t end) {
     const Scratch band(bytes_of_floats(t.band_floats(c.channels))), source(bytes_of_floats(t.coefficients(t.channels))),
         products(bytes_of_floats(t.coefficients(t.filters))), rows(direct ? 0 : bytes_of_floats(t.target_floats(c)));
@@ -146,7 +149,7 @@ void convolve_winograd(const Correlation& c) {
       for (int64_t k = 0; k < kCoefficients; ++k) {
         for (int64_t panel = 0; panel < panels; ++panel) {
           tile.b = filters.as<float>() + (k * panels + panel) * panel_size;
-          tile.cols = static_cast<int>(std::min(width, c.filters - panel * width));
+          tile.cols = static_cast<int>(std::min(width, whole - panel * width));
           for (int64_t i = 0; i < tiles; i += step) {
             tile.rows = static_cast<int>(std::min(step, tiles - i));
             tile.a = source.as<float>() + (k * tiles + i) * t.channels;
@@ -159,16 +162,20 @@ void convolve_winograd(const Correlation& c) {
       t.for_each_image(first, count, [&](int64_t image, int64_t top, int64_t n, int64_t before) {
         const TargetRows to(c, image, 2 * top, rows.as<float>());
         const int64_t height = std::min(2 * n, c.target.height - 2 * top);
-        for (int64_t y = 0; y < n; ++y)
-          t.transforms.output(products.as<float>() + (before + y) * t.cols * t.filters, t.filters, tiles * t.filters,
-                              t.cols, c.filters, c.bias, to.data + 2 * y * to.row, to.row, to.column,
-                              std::min<int64_t>(2, height - 2 * y), c.target.width);
+        for (int64_t y = 0; y < n; ++y) {
+          if (!t.transforms.output(products.as<float>() + (before + y) * t.cols * t.filters, t.filters,
+                                   tiles * t.filters, t.cols, c.filters, c.bias, to.data + 2 * y * to.row, to.row,
+                                   to.column, std::min<int64_t>(2, height - 2 * y), c.target.width))
+            finite.store(false, std::memory_order_relaxed);
+        }
         if (!direct)
           store_positions(c.target, image, 0, c.filters, 2 * top * c.target.width, height * c.target.width,
                           rows.as<float>());
       });
     }
   });
+  // Differences of infinities, and of what overflows, are not what the sums would be.
+  if (!finite) convolve_direct(c);
 }
 
 void weight_gradient_winograd(const Problem& p) {
@@ -229,13 +236,16 @@ void weight_gradient_winograd(const Problem& p) {
   // Some channels at a time, which lie together in the weight.
   constexpr int64_t kChannels = 16;
   float* weight = reinterpret_cast<float*>(p.weight);
+  std::atomic<bool> finite{true};
   parallel_for(0, divide_up(c.channels, kChannels), 1, [&](int64_t begin, int64_t end) {
     const Scratch taps(bytes_of_floats(kChannels * 9 * width));
     for (int64_t first = begin * kChannels; first < std::min(end * kChannels, c.channels); first += kChannels) {
       const int64_t count = std::min(kChannels, c.channels - first);
-      for (int64_t ch = 0; ch < count; ++ch)
-        t.transforms.filter_gradients(all.as<float>() + (first + ch) * width, plane, shares, size, width,
-                                      taps.as<float>() + ch * 9 * width, width);
+      for (int64_t ch = 0; ch < count; ++ch) {
+        if (!t.transforms.filter_gradients(all.as<float>() + (first + ch) * width, plane, shares, size, width,
+                                           taps.as<float>() + ch * 9 * width, width))
+          finite.store(false, std::memory_order_relaxed);
+      }
       for (int64_t f = 0; f < c.filters; ++f) {
         float* to = weight + f * c.weight_filter + first * c.weight_channel;
         for (int64_t k = 0; k < 9; ++k) {
@@ -246,6 +256,7 @@ void weight_gradient_winograd(const Problem& p) {
       }
     }
   });
+  if (!finite) weight_gradient_columns(p);
 }
 
 }  // namespace mica::cpu::convolution

@@ -88,10 +88,15 @@ HWY_INLINE V load_first(const float* from, int64_t n) {
   return hn::Load(d, lanes);
 }
 
-void output(const float* from, int64_t step, int64_t plane, int64_t tiles, int64_t filters, const float* bias,
+// Zero times the sum of what is finite is zero.
+HWY_INLINE bool is_zero(V v) { return hn::AllTrue(D(), hn::Eq(v, hn::Zero(D()))); }
+
+bool output(const float* from, int64_t step, int64_t plane, int64_t tiles, int64_t filters, const float* bias,
             float* target, int64_t row, int64_t column, int64_t rows, int64_t width) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  V check = zero;
   for (int64_t t = 0; t < tiles; ++t, from += step) {
     const bool whole = 2 * t + 1 < width;
     for (int64_t f = 0; f < filters; f += lanes) {
@@ -109,11 +114,13 @@ void output(const float* from, int64_t step, int64_t plane, int64_t tiles, int64
         if (i >= rows) break;
         V v[2];
         gather(half[0][i], half[1][i], half[2][i], half[3][i], v);
+        check = hn::MulAdd(hn::Add(v[0], v[1]), zero, check);
         store_first(hn::Add(v[0], start), n, to + i * row);
         if (whole) store_first(hn::Add(v[1], start), n, to + i * row + column);
       }
     }
   }
+  return is_zero(check);
 }
 
 void gradient(const float* source, int64_t row, int64_t column, int64_t rows, int64_t width, int64_t tiles,
@@ -177,9 +184,10 @@ void filters(const float* taps, int64_t step, int64_t count, float* to, int64_t 
   }
 }
 
-void filter_gradients(const float* from, int64_t plane, int64_t shares, int64_t share, int64_t count, float* taps,
+bool filter_gradients(const float* from, int64_t plane, int64_t shares, int64_t share, int64_t count, float* taps,
                       int64_t step) {
   const D d;
+  V check = hn::Zero(d);
   for (int64_t f = 0; f < count; f += static_cast<int64_t>(hn::Lanes(d))) {
     V columns[4][3];
 #pragma GCC unroll 4
@@ -197,10 +205,12 @@ void filter_gradients(const float* from, int64_t plane, int64_t shares, int64_t 
     for (int y = 0; y < 3; ++y) {
       V v[3];
       unextend(columns[0][y], columns[1][y], columns[2][y], columns[3][y], v);
+      check = hn::MulAdd(hn::Add(hn::Add(v[0], v[1]), v[2]), hn::Zero(d), check);
 #pragma GCC unroll 3
       for (int x = 0; x < 3; ++x) hn::StoreU(v[x], d, taps + (3 * y + x) * step + f);
     }
   }
+  return is_zero(check);
 }
 
 WinogradTransforms describe() {
