@@ -1,61 +1,81 @@
 #include "mica/nn/resize.h"
 
 #include "mica/layers.h"
-#include "nn/text.h"
 
 namespace mica::nn {
 
-#define MICA_PADDING(Name, mode) \
-  Tensor Name##Impl::forward(const Tensor& x) { return pad(x, padding, mode); }
-MICA_PADDING(ZeroPad1d, "constant")
-MICA_PADDING(ZeroPad2d, "constant")
-MICA_PADDING(ZeroPad3d, "constant")
-MICA_PADDING(ReflectionPad1d, "reflect")
-MICA_PADDING(ReflectionPad2d, "reflect")
-MICA_PADDING(ReflectionPad3d, "reflect")
-MICA_PADDING(ReplicationPad1d, "replicate")
-MICA_PADDING(ReplicationPad2d, "replicate")
-MICA_PADDING(ReplicationPad3d, "replicate")
-MICA_PADDING(CircularPad1d, "circular")
-MICA_PADDING(CircularPad2d, "circular")
-MICA_PADDING(CircularPad3d, "circular")
-#undef MICA_PADDING
-
-#define MICA_CONSTANT_PADDING(Name)                                                          \
-  Tensor Name##Impl::forward(const Tensor& x) { return pad(x, padding, "constant", value); } \
-  std::string Name##Impl::extra_repr() const { return cat("padding=", tuple_text(padding), ", value=", number(value)); }
-MICA_CONSTANT_PADDING(ConstantPad1d)
-MICA_CONSTANT_PADDING(ConstantPad2d)
-MICA_CONSTANT_PADDING(ConstantPad3d)
-#undef MICA_CONSTANT_PADDING
-
-Tensor UpsampleImpl::forward(const Tensor& x) {
+Tensor UpsampleImpl::forward(const Tensor &x) {
   std::optional<IntArrayRef> size;
   std::optional<ArrayRef<double>> scale;
-  if (options.size) size = options.size->ref();
-  if (options.scale_factor) scale = ArrayRef<double>(*options.scale_factor);
-  return interpolate(x, size, scale, options.mode, options.align_corners);
+  const size_t ndim = x.dim() > 2 ? static_cast<size_t>(x.dim()) - 2 : 1;
+  const DimVector sizes =
+      options.size ? options.size->expand(ndim, "size") : DimVector();
+  std::vector<double> factors = options.scale_factor;
+  if (factors.size() == 1)
+    factors.assign(ndim, factors[0]);
+  if (options.size)
+    size = sizes.ref();
+  if (!factors.empty())
+    scale = ArrayRef<double>(factors);
+  return interpolate(x, size, scale, options.mode, options.align_corners,
+                     options.recompute_scale_factor);
+}
+std::string UpsampleImpl::extra_repr() const {
+  std::string text;
+  if (options.scale_factor.empty()) {
+    text = cat("size=", options.size ? options.size->text() : "None");
+  } else if (options.scale_factor.size() == 1) {
+    text = cat("scale_factor=", options.scale_factor[0]);
+  } else {
+    for (const double factor : options.scale_factor)
+      text += (text.empty() ? "" : ", ") + cat(factor);
+    text = cat("scale_factor=(", text, ")");
+  }
+  return cat(text, ", mode='", options.mode, "'");
 }
 
-Tensor PixelShuffleImpl::forward(const Tensor& x) { return pixel_shuffle(x, upscale_factor); }
-std::string PixelShuffleImpl::extra_repr() const { return cat("upscale_factor=", upscale_factor); }
-Tensor PixelUnshuffleImpl::forward(const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }
-std::string PixelUnshuffleImpl::extra_repr() const { return cat("downscale_factor=", downscale_factor); }
-Tensor ChannelShuffleImpl::forward(const Tensor& x) { return channel_shuffle(x, groups); }
-std::string ChannelShuffleImpl::extra_repr() const { return cat("groups=", groups); }
+Tensor PixelShuffleImpl::forward(const Tensor &x) {
+  return pixel_shuffle(x, upscale_factor);
+}
+std::string PixelShuffleImpl::extra_repr() const {
+  return cat("upscale_factor=", upscale_factor);
+}
+Tensor PixelUnshuffleImpl::forward(const Tensor &x) {
+  return pixel_unshuffle(x, downscale_factor);
+}
+std::string PixelUnshuffleImpl::extra_repr() const {
+  return cat("downscale_factor=", downscale_factor);
+}
+Tensor ChannelShuffleImpl::forward(const Tensor &x) {
+  return channel_shuffle(x, groups);
+}
+std::string ChannelShuffleImpl::extra_repr() const {
+  return cat("groups=", groups);
+}
 
-Tensor UnfoldImpl::forward(const Tensor& x) {
-  return im2col(x, kernel_size, options.dilation.expand(2, "dilation"), options.padding.expand(2, "padding"),
+static std::string text_of(const UnfoldOptions &o) {
+  return cat(", dilation=", o.dilation, ", padding=", o.padding,
+             ", stride=", o.stride);
+}
+Tensor UnfoldImpl::forward(const Tensor &x) {
+  return im2col(x, kernel_size.expand(2, "kernel_size"),
+                options.dilation.expand(2, "dilation"),
+                options.padding.expand(2, "padding"),
                 options.stride.expand(2, "stride"));
 }
-Tensor FoldImpl::forward(const Tensor& x) {
-  return col2im(x, output_size, kernel_size, options.dilation.expand(2, "dilation"),
-                options.padding.expand(2, "padding"), options.stride.expand(2, "stride"));
+std::string UnfoldImpl::extra_repr() const {
+  return cat("kernel_size=", kernel_size, text_of(options));
+}
+Tensor FoldImpl::forward(const Tensor &x) {
+  return col2im(x, output_size.expand(2, "output_size"),
+                kernel_size.expand(2, "kernel_size"),
+                options.dilation.expand(2, "dilation"),
+                options.padding.expand(2, "padding"),
+                options.stride.expand(2, "stride"));
+}
+std::string FoldImpl::extra_repr() const {
+  return cat("output_size=", output_size, ", kernel_size=", kernel_size,
+             text_of(options));
 }
 
-Tensor CosineSimilarityImpl::forward(const Tensor& x1, const Tensor& x2) { return cosine_similarity(x1, x2, dim, eps); }
-Tensor PairwiseDistanceImpl::forward(const Tensor& x1, const Tensor& x2) {
-  return pairwise_distance(x1, x2, p, eps, keepdim);
-}
-
-}  // namespace mica::nn
+} // namespace mica::nn

@@ -1,19 +1,24 @@
-// Values as Python writes them, for the printing of modules.
+// What the printing of modules shares.
 #pragma once
 
-#include <charconv>
+#include <optional>
 #include <string>
+
+#include "mica/error.h"
 
 namespace mica::nn {
 
-inline const char* truth(bool value) { return value ? "True" : "False"; }
+std::string indented(std::string lines);  // every line but the first, by two spaces
 
-inline std::string number(double value) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
-  std::string shortest(text, end);
-  const bool is_integer = shortest.find_first_not_of("-0123456789") == std::string::npos;
-  return is_integer ? shortest + ".0" : shortest;
+template <class T>
+std::string or_none(const std::optional<T>& value) {
+  return value ? cat(*value) : "None";
+}
+
+// "text, inplace=True" for layers that write into their input.
+inline std::string with_inplace(std::string text, bool inplace) {
+  if (!inplace) return text;
+  return text.empty() ? "inplace=True" : text + ", inplace=True";
 }
 
 }  // namespace mica::nn

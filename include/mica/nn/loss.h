@@ -1,5 +1,8 @@
-// Losses as modules; `reduction` is "mean", "sum" or "none".
+// Losses: as functions in nn::functional, and as modules with the same options.
+// `reduction` is "mean", "sum" or "none".
 #pragma once
+
+#include <functional>
 
 #include "mica/nn/module.h"
 
@@ -8,139 +11,148 @@ namespace mica::nn {
 struct LossOptions {
   std::string reduction = "mean";
 };
-
-#define MICA_LOSS(Name)                                                        \
-  class Name##Impl : public Module {                                           \
-   public:                                                                     \
-    using Options = LossOptions;                                               \
-    explicit Name##Impl(Options options = {}) : options(std::move(options)) {} \
-    Tensor forward(const Tensor& input, const Tensor& target);                 \
-    const Options options;                                                     \
-  };                                                                           \
-  MICA_MODULE(Name);
-MICA_LOSS(L1Loss)
-MICA_LOSS(MSELoss)
-MICA_LOSS(SoftMarginLoss)
-MICA_LOSS(MultiLabelMarginLoss)
-#undef MICA_LOSS
-
-// A loss with options of its own: struct NameOptions comes before.
-#define MICA_LOSS(Name, ...)                                                   \
-  class Name##Impl : public Module {                                           \
-   public:                                                                     \
-    using Options = Name##Options;                                             \
-    explicit Name##Impl(Options options = {}) : options(std::move(options)) {} \
-    Tensor forward(__VA_ARGS__);                                               \
-    const Options options;                                                     \
-  };                                                                           \
-  MICA_MODULE(Name)
-
 struct CrossEntropyLossOptions {
-  Tensor weight = {};  // of the classes
+  Tensor weight = {}; // of the classes
   int64_t ignore_index = -100;
   std::string reduction = "mean";
   double label_smoothing = 0;
 };
-MICA_LOSS(CrossEntropyLoss, const Tensor& input, const Tensor& target);
-
 struct NLLLossOptions {
   Tensor weight = {};
   int64_t ignore_index = -100;
   std::string reduction = "mean";
 };
-MICA_LOSS(NLLLoss, const Tensor& input, const Tensor& target);
-
 struct BCELossOptions {
   Tensor weight = {};
   std::string reduction = "mean";
 };
-MICA_LOSS(BCELoss, const Tensor& input, const Tensor& target);
-
 struct BCEWithLogitsLossOptions {
   Tensor weight = {};
   std::string reduction = "mean";
   Tensor pos_weight = {};
 };
-MICA_LOSS(BCEWithLogitsLoss, const Tensor& input, const Tensor& target);
-
 struct SmoothL1LossOptions {
   std::string reduction = "mean";
   double beta = 1;
 };
-MICA_LOSS(SmoothL1Loss, const Tensor& input, const Tensor& target);
-
 struct HuberLossOptions {
   std::string reduction = "mean";
   double delta = 1;
 };
-MICA_LOSS(HuberLoss, const Tensor& input, const Tensor& target);
-
 struct KLDivLossOptions {
-  std::string reduction = "mean";  // or "batchmean"
+  std::string reduction = "mean"; // or "batchmean"
   bool log_target = false;
 };
-MICA_LOSS(KLDivLoss, const Tensor& input, const Tensor& target);
-
 struct PoissonNLLLossOptions {
   bool log_input = true, full = false;
   double eps = 1e-8;
   std::string reduction = "mean";
 };
-MICA_LOSS(PoissonNLLLoss, const Tensor& input, const Tensor& target);
-
 struct GaussianNLLLossOptions {
   bool full = false;
   double eps = 1e-6;
   std::string reduction = "mean";
 };
-MICA_LOSS(GaussianNLLLoss, const Tensor& input, const Tensor& target, const Tensor& var);
-
 struct HingeEmbeddingLossOptions {
   double margin = 1;
   std::string reduction = "mean";
 };
-MICA_LOSS(HingeEmbeddingLoss, const Tensor& input, const Tensor& target);
-
-struct CosineEmbeddingLossOptions {
+struct EmbeddingMarginOptions {
   double margin = 0;
   std::string reduction = "mean";
 };
-MICA_LOSS(CosineEmbeddingLoss, const Tensor& input1, const Tensor& input2, const Tensor& target);
-
-struct MarginRankingLossOptions {
-  double margin = 0;
-  std::string reduction = "mean";
-};
-MICA_LOSS(MarginRankingLoss, const Tensor& input1, const Tensor& input2, const Tensor& target);
-
 struct MultiMarginLossOptions {
-  int64_t p = 1;
+  int64_t p = 1; // or 2
   double margin = 1;
   Tensor weight = {};
   std::string reduction = "mean";
 };
-MICA_LOSS(MultiMarginLoss, const Tensor& input, const Tensor& target);
-
 struct MultiLabelSoftMarginLossOptions {
   Tensor weight = {};
   std::string reduction = "mean";
 };
-MICA_LOSS(MultiLabelSoftMarginLoss, const Tensor& input, const Tensor& target);
-
 struct TripletMarginLossOptions {
   double margin = 1, p = 2, eps = 1e-6;
   bool swap = false;
   std::string reduction = "mean";
 };
-MICA_LOSS(TripletMarginLoss, const Tensor& anchor, const Tensor& positive, const Tensor& negative);
-
+struct TripletMarginWithDistanceLossOptions {
+  std::function<Tensor(const Tensor &, const Tensor &)> distance_function =
+      {}; // pairwise_distance unless given
+  double margin = 1;
+  bool swap = false;
+  std::string reduction = "mean";
+};
 struct CTCLossOptions {
   int64_t blank = 0;
   std::string reduction = "mean";
   bool zero_infinity = false;
 };
-MICA_LOSS(CTCLoss, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-          const Tensor& target_lengths);
-#undef MICA_LOSS
 
-}  // namespace mica::nn
+#define MICA_PARENTHESES_OFF(...) __VA_ARGS__
+// A loss: its function, of these tensors and its options, and its module.
+#define MICA_LOSS(Name, OptionsType, function, parameters)                     \
+  namespace functional {                                                       \
+  Tensor function(MICA_PARENTHESES_OFF parameters,                             \
+                  const OptionsType &options = {});                            \
+  }                                                                            \
+  class Name##Impl : public Module {                                           \
+  public:                                                                      \
+    using Options = OptionsType;                                               \
+    explicit Name##Impl(Options options = {});                                 \
+    Tensor forward parameters;                                                 \
+    const Options options;                                                     \
+  };                                                                           \
+  MICA_MODULE(Name);
+MICA_LOSS(L1Loss, LossOptions, l1_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(MSELoss, LossOptions, mse_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(SmoothL1Loss, SmoothL1LossOptions, smooth_l1_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(HuberLoss, HuberLossOptions, huber_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(CrossEntropyLoss, CrossEntropyLossOptions, cross_entropy,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(NLLLoss, NLLLossOptions, nll_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(BCELoss, BCELossOptions, binary_cross_entropy,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(BCEWithLogitsLoss, BCEWithLogitsLossOptions,
+          binary_cross_entropy_with_logits,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(KLDivLoss, KLDivLossOptions, kl_div,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(PoissonNLLLoss, PoissonNLLLossOptions, poisson_nll_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(GaussianNLLLoss, GaussianNLLLossOptions, gaussian_nll_loss,
+          (const Tensor &input, const Tensor &target, const Tensor &var))
+MICA_LOSS(CTCLoss, CTCLossOptions, ctc_loss,
+          (const Tensor &log_probs, const Tensor &targets,
+           const Tensor &input_lengths, const Tensor &target_lengths))
+MICA_LOSS(HingeEmbeddingLoss, HingeEmbeddingLossOptions, hinge_embedding_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(CosineEmbeddingLoss, EmbeddingMarginOptions, cosine_embedding_loss,
+          (const Tensor &input1, const Tensor &input2, const Tensor &target))
+MICA_LOSS(MarginRankingLoss, EmbeddingMarginOptions, margin_ranking_loss,
+          (const Tensor &input1, const Tensor &input2, const Tensor &target))
+MICA_LOSS(MultiMarginLoss, MultiMarginLossOptions, multi_margin_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(MultiLabelMarginLoss, LossOptions, multilabel_margin_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(MultiLabelSoftMarginLoss, MultiLabelSoftMarginLossOptions,
+          multilabel_soft_margin_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(SoftMarginLoss, LossOptions, soft_margin_loss,
+          (const Tensor &input, const Tensor &target))
+MICA_LOSS(TripletMarginLoss, TripletMarginLossOptions, triplet_margin_loss,
+          (const Tensor &anchor, const Tensor &positive,
+           const Tensor &negative))
+MICA_LOSS(TripletMarginWithDistanceLoss, TripletMarginWithDistanceLossOptions,
+          triplet_margin_with_distance_loss,
+          (const Tensor &anchor, const Tensor &positive,
+           const Tensor &negative))
+#undef MICA_LOSS
+#undef MICA_PARENTHESES_OFF
+
+} // namespace mica::nn

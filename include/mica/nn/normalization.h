@@ -1,4 +1,5 @@
-// Layers that bring values to mean zero and variance one: over a batch, a group of channels, an instance or a row.
+// Layers that bring values to mean zero and variance one: over a batch, a group
+// of channels, an instance or a row.
 #pragma once
 
 #include <optional>
@@ -9,20 +10,22 @@ namespace mica::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // none: the mean of all batches so far
+  std::optional<double> momentum = 0.1; // none: the mean of all batches so far
   bool affine = true;
   bool track_running_stats = true;
+  bool bias = true; // if affine
 };
 struct InstanceNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;
   bool affine = false;
   bool track_running_stats = false;
+  bool bias = true;
 };
 
 // Channels with running statistics, and a scale and a shift for each.
 class ChannelNorm : public Module {
- public:
+public:
   void reset_running_stats();
   void reset_parameters();
   std::string extra_repr() const override;
@@ -33,38 +36,40 @@ class ChannelNorm : public Module {
   const bool affine, track_running_stats;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
- protected:
-  ChannelNorm(int64_t num_features, const BatchNormOptions& options);
-  Tensor normalize_batch(const Tensor& x);
-  Tensor normalize_instances(const Tensor& x);
+protected:
+  ChannelNorm(int64_t num_features, const BatchNormOptions &options);
+  Tensor normalize_batch(const Tensor &x);
+  Tensor normalize_instances(const Tensor &x);
 };
 
-#define MICA_CHANNEL_NORM(Name, OptionsType, function)                                       \
-  class Name##Impl : public ChannelNorm {                                                    \
-   public:                                                                                   \
-    using Options = OptionsType;                                                             \
-    explicit Name##Impl(int64_t num_features, Options o = {})                                \
-        : ChannelNorm(num_features, {o.eps, o.momentum, o.affine, o.track_running_stats}) {} \
-    Tensor forward(const Tensor& x);                                                         \
-  };                                                                                         \
+#define MICA_CHANNEL_NORM(Name, OptionsType)                                   \
+  class Name##Impl : public ChannelNorm {                                      \
+  public:                                                                      \
+    using Options = OptionsType;                                               \
+    explicit Name##Impl(int64_t num_features, Options o = {})                  \
+        : ChannelNorm(num_features, {o.eps, o.momentum, o.affine,              \
+                                     o.track_running_stats, o.bias}) {}        \
+    Tensor forward(const Tensor &x);                                           \
+  };                                                                           \
   MICA_MODULE(Name);
-MICA_CHANNEL_NORM(BatchNorm1d, BatchNormOptions, normalize_batch)
-MICA_CHANNEL_NORM(BatchNorm2d, BatchNormOptions, normalize_batch)
-MICA_CHANNEL_NORM(BatchNorm3d, BatchNormOptions, normalize_batch)
-MICA_CHANNEL_NORM(InstanceNorm1d, InstanceNormOptions, normalize_instances)
-MICA_CHANNEL_NORM(InstanceNorm2d, InstanceNormOptions, normalize_instances)
-MICA_CHANNEL_NORM(InstanceNorm3d, InstanceNormOptions, normalize_instances)
+MICA_CHANNEL_NORM(BatchNorm1d, BatchNormOptions)
+MICA_CHANNEL_NORM(BatchNorm2d, BatchNormOptions)
+MICA_CHANNEL_NORM(BatchNorm3d, BatchNormOptions)
+MICA_CHANNEL_NORM(InstanceNorm1d, InstanceNormOptions)
+MICA_CHANNEL_NORM(InstanceNorm2d, InstanceNormOptions)
+MICA_CHANNEL_NORM(InstanceNorm3d, InstanceNormOptions)
 #undef MICA_CHANNEL_NORM
 
 struct GroupNormOptions {
   double eps = 1e-5;
   bool affine = true;
+  bool bias = true;
 };
 class GroupNormImpl : public Module {
- public:
+public:
   using Options = GroupNormOptions;
   GroupNormImpl(int64_t num_groups, int64_t num_channels, Options options = {});
-  Tensor forward(const Tensor& x);
+  Tensor forward(const Tensor &x);
   std::string extra_repr() const override;
 
   const int64_t num_groups, num_channels;
@@ -79,11 +84,10 @@ struct LayerNormOptions {
   bool bias = true;
 };
 class LayerNormImpl : public Module {
- public:
+public:
   using Options = LayerNormOptions;
-  explicit LayerNormImpl(DimVector normalized_shape, Options options = {});
-  explicit LayerNormImpl(int64_t size, Options options = {}) : LayerNormImpl(DimVector{size}, options) {}
-  Tensor forward(const Tensor& x);
+  explicit LayerNormImpl(const Dims &normalized_shape, Options options = {});
+  Tensor forward(const Tensor &x);
   std::string extra_repr() const override;
 
   const DimVector normalized_shape;
@@ -97,11 +101,10 @@ struct RMSNormOptions {
   bool elementwise_affine = true;
 };
 class RMSNormImpl : public Module {
- public:
+public:
   using Options = RMSNormOptions;
-  explicit RMSNormImpl(DimVector normalized_shape, Options options = {});
-  explicit RMSNormImpl(int64_t size, Options options = {}) : RMSNormImpl(DimVector{size}, options) {}
-  Tensor forward(const Tensor& x);
+  explicit RMSNormImpl(const Dims &normalized_shape, Options options = {});
+  Tensor forward(const Tensor &x);
   std::string extra_repr() const override;
 
   const DimVector normalized_shape;
@@ -110,19 +113,26 @@ class RMSNormImpl : public Module {
 };
 MICA_MODULE(RMSNorm);
 
-struct LocalResponseNormOptions {
+struct ResponseNormOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
-class LocalResponseNormImpl : public Module {
- public:
-  using Options = LocalResponseNormOptions;
-  explicit LocalResponseNormImpl(int64_t size, Options options = {}) : size(size), options(options) {}
-  Tensor forward(const Tensor& x);
-  std::string extra_repr() const override;
+// Each element over a power of the mean square of its neighbours in `size`
+// channels.
+#define MICA_RESPONSE_NORM(Name)                                               \
+  class Name##Impl : public Module {                                           \
+  public:                                                                      \
+    using Options = ResponseNormOptions;                                       \
+    explicit Name##Impl(int64_t size, Options options = {})                    \
+        : size(size), options(options) {}                                      \
+    Tensor forward(const Tensor &x);                                           \
+    std::string extra_repr() const override;                                   \
+    const int64_t size;                                                        \
+    const Options options;                                                     \
+  };                                                                           \
+  MICA_MODULE(Name);
+MICA_RESPONSE_NORM(LocalResponseNorm)
+MICA_RESPONSE_NORM(CrossMapLRN2d) // of images, with the window counted as
+                                  // torch's older layer does
+#undef MICA_RESPONSE_NORM
 
-  const int64_t size;
-  const Options options;
-};
-MICA_MODULE(LocalResponseNorm);
-
-}  // namespace mica::nn
+} // namespace mica::nn

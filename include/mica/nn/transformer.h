@@ -1,59 +1,58 @@
-// Attention with several heads, and the layers of a Transformer.
+// The layers of a Transformer, and stacks of them.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "mica/nn/activation.h"
+#include "mica/nn/attention.h"
 #include "mica/nn/container.h"
-#include "mica/nn/linear.h"
 #include "mica/nn/normalization.h"
 
 namespace mica::nn {
 
-struct MultiheadAttentionOptions {
-  double dropout = 0;
-  bool bias = true;
-  bool add_bias_kv = false, add_zero_attn = false;
-  std::optional<int64_t> kdim = {}, vdim = {};
-  bool batch_first = false;
-};
-struct AttentionCall {
-  Tensor key_padding_mask = {}, attn_mask = {};
-  bool need_weights = true, average_attn_weights = true, is_causal = false;
-};
-class MultiheadAttentionImpl : public Module {
- public:
-  using Options = MultiheadAttentionOptions;
-  MultiheadAttentionImpl(int64_t embed_dim, int64_t num_heads, Options options = {});
-  // The result, and the weights of the heads if they are wanted.
-  std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                     const AttentionCall& call = {});
-  void reset_parameters();
+// "relu", "gelu", or a function.
+class TransformerActivation {
+public:
+  TransformerActivation(const char *name)
+      : TransformerActivation(std::string(name)) {}
+  TransformerActivation(const std::string &name);
+  TransformerActivation(std::function<Tensor(const Tensor &)> function)
+      : function_(std::move(function)) {}
+  Tensor operator()(const Tensor &x) const { return function_(x); }
 
-  const int64_t embed_dim, num_heads;
-  const Options options;
-  Tensor q_proj_weight, k_proj_weight, v_proj_weight, in_proj_weight, in_proj_bias, bias_k, bias_v;
-  Linear out_proj = nullptr;
+private:
+  std::function<Tensor(const Tensor &)> function_;
 };
-MICA_MODULE(MultiheadAttention);
 
 struct TransformerLayerOptions {
   int64_t dim_feedforward = 2048;
   double dropout = 0.1;
-  std::string activation = "relu";  // or "gelu"
+  TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false, norm_first = false, bias = true;
 };
 
+// Masks are added to scores if they are of floats, and forbid where they are
+// true if of bools. Where `is_causal` is left open, stacks of layers see it
+// from the mask.
 struct EncoderCall {
   Tensor src_mask = {}, src_key_padding_mask = {};
-  bool is_causal = false;
+  std::optional<bool> is_causal = {};
 };
+struct DecoderCall {
+  Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {},
+         memory_key_padding_mask = {};
+  std::optional<bool> tgt_is_causal = {};
+  bool memory_is_causal = false;
+};
+
 class TransformerEncoderLayerImpl : public Module {
- public:
+public:
   using Options = TransformerLayerOptions;
-  TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead, Options options = {});
-  Tensor forward(const Tensor& src, const EncoderCall& call = {});
+  TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead,
+                              Options options = {});
+  Tensor forward(const Tensor &src, const EncoderCall &call = {});
 
   const Options options;
   MultiheadAttention self_attn;
@@ -65,15 +64,13 @@ class TransformerEncoderLayerImpl : public Module {
 };
 MICA_MODULE(TransformerEncoderLayer);
 
-struct DecoderCall {
-  Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
-  bool tgt_is_causal = false, memory_is_causal = false;
-};
 class TransformerDecoderLayerImpl : public Module {
- public:
+public:
   using Options = TransformerLayerOptions;
-  TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead, Options options = {});
-  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
+  TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead,
+                              Options options = {});
+  Tensor forward(const Tensor &tgt, const Tensor &memory,
+                 const DecoderCall &call = {});
 
   const Options options;
   MultiheadAttention self_attn, multihead_attn;
@@ -85,27 +82,53 @@ class TransformerDecoderLayerImpl : public Module {
 };
 MICA_MODULE(TransformerDecoderLayer);
 
-// Layers one after the other, each with weights of its own; `norm` may be null.
+// Clones of a layer, one after the other, and a norm at the end unless that is
+// null.
 class TransformerEncoderImpl : public Module {
- public:
-  TransformerEncoderImpl(int64_t d_model, int64_t nhead, int64_t num_layers, TransformerLayerOptions options = {},
-                         bool final_norm = false);
-  Tensor forward(const Tensor& src, const EncoderCall& call = {});
+public:
+  TransformerEncoderImpl(const TransformerEncoderLayer &layer,
+                         int64_t num_layers, const LayerNorm &norm = nullptr);
+  Tensor forward(const Tensor &src, const EncoderCall &call = {});
 
   ModuleList<TransformerEncoderLayer> layers;
-  LayerNorm norm = nullptr;
+  LayerNorm norm;
 };
 MICA_MODULE(TransformerEncoder);
 
 class TransformerDecoderImpl : public Module {
- public:
-  TransformerDecoderImpl(int64_t d_model, int64_t nhead, int64_t num_layers, TransformerLayerOptions options = {},
-                         bool final_norm = false);
-  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
+public:
+  TransformerDecoderImpl(const TransformerDecoderLayer &layer,
+                         int64_t num_layers, const LayerNorm &norm = nullptr);
+  Tensor forward(const Tensor &tgt, const Tensor &memory,
+                 const DecoderCall &call = {});
 
   ModuleList<TransformerDecoderLayer> layers;
-  LayerNorm norm = nullptr;
+  LayerNorm norm;
 };
 MICA_MODULE(TransformerDecoder);
 
-}  // namespace mica::nn
+struct TransformerOptions {
+  int64_t d_model = 512, nhead = 8, num_encoder_layers = 6,
+          num_decoder_layers = 6;
+  TransformerLayerOptions layer = {};
+};
+class TransformerImpl : public Module {
+public:
+  using Options = TransformerOptions;
+  explicit TransformerImpl(Options options = {});
+  Tensor forward(const Tensor &src, const Tensor &tgt,
+                 const EncoderCall &encoder_call = {},
+                 const DecoderCall &decoder_call = {});
+  void reset_parameters();
+  // A mask that is added to scores: query i sees keys up to i.
+  static Tensor
+  generate_square_subsequent_mask(int64_t size,
+                                  const TensorOptions &options = {});
+
+  const Options options;
+  TransformerEncoder encoder = nullptr;
+  TransformerDecoder decoder = nullptr;
+};
+MICA_MODULE(Transformer);
+
+} // namespace mica::nn
