@@ -140,6 +140,25 @@ def test_transformer(norm_first, batch_first, activation, bias):
     )
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_encoders_leave_zeros_where_torch_does(side, kind):
+    def run(lib):
+        layer = lib.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        encoder = lib.nn.TransformerEncoder(layer, 2, norm=lib.nn.LayerNorm(8)).eval()
+        padding = lib.zeros(3, 5, dtype=lib.bool)
+        padding[1, 3:] = True
+        padding[2, slice(4, 5) if side == "right" else slice(0, 1)] = True
+        if kind == "added":
+            padding = lib.zeros(3, 5).masked_fill(padding, float("-inf"))
+        x = lib.randn(3, 5, 8)
+        with lib.no_grad():
+            still = encoder(x, src_key_padding_mask=padding)
+        return [still, encoder(x, src_key_padding_mask=padding)]
+
+    on_both(run, 2e-5)
+
+
 def test_representations():
     for make in (
         lambda nn: nn.MultiheadAttention(8, 2),

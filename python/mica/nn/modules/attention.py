@@ -5,6 +5,7 @@ import mica
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from . import activation
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
@@ -148,3 +149,8 @@ class MultiheadAttention(Module):
         if key_padding_mask is not None:
             merged = merged + key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
         return merged, 2
+
+
+# Programs and pickles know it from here.
+MultiheadAttention.__module__ = activation.__name__
+activation.MultiheadAttention = MultiheadAttention

@@ -15,6 +15,9 @@ from .module import Module
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
+for _class in (RNNCellBase, RNNCell, LSTMCell, GRUCell):
+    _class.__module__ = __name__  # as pickles know it
+
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
