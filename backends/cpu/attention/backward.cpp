@@ -209,8 +209,9 @@ void run_backward(const BackwardCall& call) {
   const bool shares_evenly = heads >= 4 * threads || heads % threads == 0;
   const int64_t runs = shares_evenly ? 1 : std::min(blocks, (4 * threads + heads - 1) / heads);
   const int64_t head_size = call.length() * call.depth(), part_size = group * head_size;
+  const double cost = 5 * score_cost(call.query, call.key);
   if (runs == 1) {
-    share_tasks(heads, [&] {
+    share_tasks(heads, cost, [&] {
       auto worker = std::make_unique<BackwardWorker<T>>(call);
       auto grads = std::make_unique<Scratch<T>>(part_size);
       return [&, worker = std::move(worker), grads = std::move(grads)](int64_t task) {
@@ -223,7 +224,7 @@ void run_backward(const BackwardCall& call) {
     return;
   }
   const Scratch<T> parts(heads * runs * part_size);
-  share_tasks(heads * runs, [&] {
+  share_tasks(heads * runs, cost, [&] {
     auto worker = std::make_unique<BackwardWorker<T>>(call);
     return [&, worker = std::move(worker)](int64_t task) {
       const int64_t head = task / runs, run = task % runs;

@@ -178,7 +178,9 @@ class ForwardWorker {
 template <class T>
 int64_t rows_per_task(const ForwardCall& call) {
   const int64_t heads = call.query.size(0) * call.heads(), rows = attention_micro_kernel<T>().rows;
-  const int64_t fewest = 8 * rows, most = 146 * rows, tasks = 4 * get_num_threads();
+  const int64_t fewest = 8 * rows;  // or packing the keys anew for every task would show
+  const int64_t most = 128 * rows;  // bounds the work space
+  const int64_t tasks = 4 * get_num_threads();
   const int64_t wanted = heads >= tasks ? call.length() : call.length() * heads / tasks;
   return std::min(call.length(), (std::clamp(wanted, fewest, most) + rows - 1) / rows * rows);
 }
@@ -187,7 +189,7 @@ template <class T>
 void run_forward(const ForwardCall& call) {
   const int64_t rows = rows_per_task<T>(call), runs = (call.length() + rows - 1) / rows;
   const int64_t tasks = call.query.size(0) * call.heads() * runs;
-  share_tasks(tasks, [&] {
+  share_tasks(tasks, 2 * score_cost(call.query, call.key), [&] {
     auto worker = std::make_unique<ForwardWorker<T>>(call, rows);
     return [&call, rows, runs, worker = std::move(worker)](int64_t task) {
       const int64_t head = task / runs,

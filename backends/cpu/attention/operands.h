@@ -64,16 +64,23 @@ class Packer {
   int64_t width_;
 };
 
-// run(task) for every task, each thread taking the next one as it becomes free. `make_worker()` is called once in each
-// thread and returns the callable, which owns that thread's work space.
+// worker(task) for every task, each thread taking the next one as it becomes free. `make_worker()` is called once in
+// each thread and returns the worker, which owns that thread's work space. `cost`: multiplications of all tasks.
 template <class MakeWorker>
-void share_tasks(int64_t tasks, const MakeWorker& make_worker) {
+void share_tasks(int64_t tasks, double cost, const MakeWorker& make_worker) {
+  constexpr double kWorthAThread = 1 << 18;
+  const double worth = std::clamp(cost / kWorthAThread, 1.0, static_cast<double>(tasks));
+  const int64_t threads = std::min<int64_t>(static_cast<int64_t>(worth), get_num_threads());
   std::atomic<int64_t> next{0};
-  const int64_t threads = std::min<int64_t>(tasks, get_num_threads());
   parallel_for(0, threads, 1, [&](int64_t, int64_t) {
     auto worker = make_worker();
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) worker(task);
   });
+}
+
+// The multiplications of one product of queries with keys, or of weights with values, over all heads.
+inline double score_cost(const TensorView& query, const TensorView& key) {
+  return static_cast<double>(query.numel) * static_cast<double>(key.size(2));
 }
 
 }  // namespace mica::cpu
