@@ -95,16 +95,16 @@ struct Direct {
     });
     const int64_t blocks = divide_up(c.target.height, rows);
     const bool direct = c.target.channels_last();
-    parallel_for(0, c.batch * c.groups * blocks, 1, [&](int64_t begin, int64_t end) {
+    share_tasks(c.batch * c.groups * blocks, [&](const auto& tasks) {
       const Scratch band(bytes_of_floats(band_rows * band_cols * c.channels));
       const Scratch sums(direct ? 0 : bytes_of_floats(rows * c.target.width * c.filters));
-      for (int64_t task = begin; task < end; ++task) {
+      tasks([&](int64_t task) {
         const int64_t image = task / blocks / c.groups, group = task / blocks % c.groups, first = task % blocks * rows;
         run_rows(image, group, first, std::min(rows, c.target.height - first),
                  packed.as<float>() + group * panels * panel_size,
                  c.bias ? biases.as<float>() + group * panels * kernel.width : nullptr, band.as<float>(),
                  sums.as<float>());
-      }
+      });
     });
   }
 

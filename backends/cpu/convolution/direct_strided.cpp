@@ -110,14 +110,14 @@ struct Strided {
                    for (int64_t g = begin; g < end; ++g) pack(g, packed.as<float>() + g * group_floats);
                  });
     const bool direct = c.source.channels_last();
-    parallel_for(0, c.batch * c.groups * blocks, 1, [&](int64_t begin, int64_t end) {
+    share_tasks(c.batch * c.groups * blocks, [&](const auto& tasks) {
       const Scratch band(bytes_of_floats(band_rows * band_cols * c.filters));
       const Scratch sums(direct ? 0 : bytes_of_floats(rows * c.stride_y * c.source.width * c.channels));
-      for (int64_t task = begin; task < end; ++task) {
+      tasks([&](int64_t task) {
         const int64_t image = task / blocks / c.groups, g = task / blocks % c.groups;
         run_rows(image, g, task % blocks * rows, packed.as<float>() + g * group_floats,
                  c.bias ? biases.as<float>() + g * panels * kernel.width : nullptr, band.as<float>(), sums.as<float>());
-      }
+      });
     });
   }
 

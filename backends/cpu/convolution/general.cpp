@@ -145,9 +145,9 @@ void convolve_columns(const Problem& p) {
   const bool last = p.input.channels_last();
   const Filters filters(p, last);
   const int64_t step = block_positions(p), blocks = divide_up(p.output.positions(), step);
-  parallel_for(0, p.batch * p.groups * blocks, 1, [&](int64_t begin, int64_t end) {
+  share_tasks(p.batch * p.groups * blocks, [&](const auto& tasks) {
     const Scratch scratch(static_cast<size_t>(p.depth() * step * p.element_size));
-    for (int64_t task = begin; task < end; ++task) {
+    tasks([&](int64_t task) {
       const int64_t image = task / blocks / p.groups, g = task / blocks % p.groups, first = task % blocks * step;
       const Columns columns{scratch.data(), first, std::min(step, p.output.positions() - first), last};
       gather_columns(p, p.input_at(image, g), 0, p.channels, columns);
@@ -181,7 +181,7 @@ void convolve_columns(const Problem& p) {
         }
       }
       gemm(call);
-    }
+    });
   });
 }
 

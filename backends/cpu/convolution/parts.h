@@ -1,8 +1,12 @@
-// Cutting work into parts.
+// Cutting work into parts, and handing them to threads.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "mica/parallel.h"
 
 namespace mica::cpu::convolution {
 
@@ -12,5 +16,17 @@ inline int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 inline int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
 
 inline size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
+// Runs body(tasks) once in every thread, where tasks(f) calls f(i) for numbers below `count` that no other thread gets:
+// who is done with one takes the next, so that a thread that is held up holds up no other.
+template <class Body>
+void share_tasks(int64_t count, const Body& body) {
+  std::atomic<int64_t> next{0};
+  parallel_for(0, std::min<int64_t>(get_num_threads(), count), 1, [&](int64_t, int64_t) {
+    body([&](const auto& task) {
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) task(i);
+    });
+  });
+}
 
 }  // namespace mica::cpu::convolution

@@ -129,10 +129,10 @@ void convolve_winograd(const Correlation& c) {
   const bool direct = c.target.channels_last();
   const int64_t whole = round_up(c.filters, t.transforms.lanes);
   std::atomic<bool> finite{true};
-  parallel_for(0, t.blocks, 1, [&](int64_t begin, int64_t end) {
+  share_tasks(t.blocks, [&](const auto& tasks) {
     const Scratch band(bytes_of_floats(t.band_floats(c.channels))), source(bytes_of_floats(t.coefficients(t.channels))),
         products(bytes_of_floats(t.coefficients(t.filters))), rows(direct ? 0 : bytes_of_floats(t.target_floats(c)));
-    for (int64_t block = begin; block < end; ++block) {
+    tasks([&](int64_t block) {
       const int64_t first = block * t.block, count = std::min(t.block, c.batch * t.rows - first);
       const int64_t tiles = count * t.cols;
       t.transform_source(c, first, count, band.as<float>(), source.as<float>());
@@ -172,7 +172,7 @@ void convolve_winograd(const Correlation& c) {
           store_positions(c.target, image, 0, c.filters, 2 * top * c.target.width, height * c.target.width,
                           rows.as<float>());
       });
-    }
+    });
   });
   // Differences of infinities, and of what overflows, are not what the sums would be.
   if (!finite) convolve_direct(c);
