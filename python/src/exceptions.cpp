@@ -1,5 +1,7 @@
 #include "exceptions.h"
 
+#include <cxxabi.h>
+
 #include <new>
 
 #include "mica/error.h"
@@ -60,9 +62,11 @@ void PythonError::restore() const {
   PyErr_Restore(Py_XNewRef(held_->type), Py_XNewRef(held_->value), Py_XNewRef(held_->traceback));
 }
 
-PyObject* raise_current_exception() noexcept {
+PyObject* raise_current_exception() {
   try {
     throw;
+  } catch (const abi::__forced_unwind&) {
+    throw;  // pthread_exit: the interpreter ends daemon threads so when it has ended itself
   } catch (const PythonError& e) {
     e.restore();
   } catch (const Error& e) {

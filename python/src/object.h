@@ -56,8 +56,8 @@ inline PyObject* checked(PyObject* object) {
 }
 
 // Turns the C++ exception in flight into a Python exception; returns null. To be called in a catch block.
-PyObject* raise_current_exception() noexcept;
-inline int raise_current_exception_int() noexcept {
+PyObject* raise_current_exception();
+inline int raise_current_exception_int() {
   raise_current_exception();
   return -1;
 }
@@ -68,7 +68,8 @@ class Unlocked {
   explicit Unlocked(bool worthwhile) : state_(worthwhile ? PyEval_SaveThread() : nullptr) {}
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;
-  ~Unlocked() { lock(); }
+  // An interpreter that has ended lets threads that want its lock unwind and exit, through here too.
+  ~Unlocked() noexcept(false) { lock(); }
   void lock() {
     if (state_) PyEval_RestoreThread(std::exchange(state_, nullptr));
   }

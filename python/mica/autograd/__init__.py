@@ -1,7 +1,7 @@
 """Automatic differentiation: gradients of outputs with respect to inputs, and functions with their own backward."""
 
 from mica import _C
-from mica.autograd import anomaly_mode, function, functional, grad_mode, graph, profiler
+from mica.autograd import anomaly_mode, function, grad_mode, graph
 from mica.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
@@ -90,3 +90,11 @@ def grad(
             for each, source in zip(result, sources, strict=True)
         )
     return result
+
+
+def __getattr__(name):
+    if name in ("functional", "profiler", "profiler_util"):
+        import importlib
+
+        return importlib.import_module(f"mica.autograd.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
