@@ -135,9 +135,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   const DType dtype = input.dtype();
   MICA_CHECK(grad_output.dtype() == dtype, "expected scalar type ", info(dtype).legacy, " but found ",
              info(grad_output.dtype()).legacy, " (the gradient of a convolution)");
-  const DType wide = dtype == DType::Complex32                             ? DType::Complex64
-                     : dtype == DType::Float16 || dtype == DType::BFloat16 ? DType::Float32
-                                                                           : dtype;
+  // Gradients are sums over overlapping blocks or over all images: as for a transposed convolution.
+  const DType wide = shapes::convolution_dtype(input, weight, true, groups);
   Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[2]) {
     DimVector dims{0};

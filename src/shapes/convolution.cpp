@@ -154,6 +154,15 @@ MemoryFormat convolution_format(const Tensor& input, const Tensor& weight) {
   return dims == 2 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
 }
 
+DType convolution_dtype(const Tensor& input, const Tensor& weight, bool transposed, int64_t groups) {
+  const DType t = input.dtype();
+  if (t == DType::Complex32) return DType::Complex64;
+  if (!is_narrow(t) || !input.is_cpu()) return t;
+  if (transposed || groups > 1) return DType::Float32;
+  const bool one_tap = weight.numel() == weight.sizes()[0] * weight.sizes()[1];
+  return t == DType::Float16 && !one_tap ? DType::Float32 : t;
+}
+
 Tensor dense_weight(const Tensor& weight) {
   const MemoryFormat last = weight.dim() == 5 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast;
   if (weight.is_contiguous() || (weight.dim() > 3 && weight.is_contiguous(last))) return weight;
@@ -166,12 +175,12 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
   const ConvolutionArguments args(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
   const DimVector sizes = args.output_sizes(input, weight);
   const MemoryFormat format = convolution_format(input, weight);
-  if (input.dtype() == DType::Complex32 || ((transposed || groups > 1) && is_narrow(input.dtype()))) {
-    // Sums over overlapping blocks are kept in a wider dtype and rounded once; groups have their kernels in float32.
-    const DType wide = input.dtype() == DType::Complex32 ? DType::Complex64 : DType::Float32;
-    const Tensor computed = mica::convolution(input.to(wide), weight.to(wide), bias.defined() ? bias.to(wide) : bias,
-                                              stride, padding, dilation, transposed, output_padding, groups);
-    out.take(computed.to(input.dtype()));
+  const DType computed = convolution_dtype(input, weight, transposed, groups);
+  if (computed != input.dtype()) {
+    const Tensor wide =
+        mica::convolution(input.to(computed), weight.to(computed), bias.defined() ? bias.to(computed) : bias, stride,
+                          padding, dilation, transposed, output_padding, groups);
+    out.take(wide.to(input.dtype()));
     return;
   }
   const Tensor& result =

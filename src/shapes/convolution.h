@@ -7,7 +7,7 @@ namespace mica::shapes {
 
 // The checked arguments of a convolution, one number per spatial dimension in every list.
 struct ConvolutionArguments {
-  // Throws torch's errors; `bias_sizes` is null without a bias.
+  // Throws torch's errors; `bias` may be undefined.
   ConvolutionArguments(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
                        IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
                        int64_t groups);
@@ -21,6 +21,10 @@ struct ConvolutionArguments {
 
 // The layout of a convolution's results: channels last where the input or the weight is.
 MemoryFormat convolution_format(const Tensor& input, const Tensor& weight);
+
+// The dtype in which a convolution runs before it is rounded to its input's. On the CPU, 16-bit floats go through
+// float32 where blocks overlap in the result, and where float32 has the faster kernels: all but bfloat16's products.
+DType convolution_dtype(const Tensor& input, const Tensor& weight, bool transposed, int64_t groups);
 
 // A filter bank as kernels take it: contiguous in either layout.
 Tensor dense_weight(const Tensor& weight);
