@@ -15,6 +15,15 @@ DimVector growth_before(IntArrayRef pad) {
   return before;
 }
 
+// "H: 3 W: 4"
+std::string named_sizes(IntArrayRef sizes, int64_t n) {
+  static constexpr const char* kNames[] = {"D", "H", "W"};
+  std::string text;
+  for (int64_t i = 0; i < n; ++i)
+    text += mica::cat(i ? " " : "", kNames[3 - n + i], ": ", sizes[sizes.size() - static_cast<size_t>(n - i)]);
+  return text;
+}
+
 void check_reflection(const Tensor& self, IntArrayRef pad, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t d = self.dim() - 1 - i, left = pad[2 * i], right = pad[2 * i + 1];
@@ -50,12 +59,13 @@ void _pad_edges(Out& out, const Tensor& self, IntArrayRef pad, std::string_view 
   }
   if (mode == "reflect") check_reflection(self, pad, n);
   DimVector sizes(self.sizes());
+  bool any = circular;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t d = ndim - 1 - i, size = self.sizes()[d];
-    sizes[d] = size + pad[2 * i] + pad[2 * i + 1];
-    MICA_CHECK(circular || sizes[d] >= 1, "input (", "WHD"[i], ": ", size, ") is too small. Calculated output ",
-               "WHD"[i], ": ", sizes[d]);
+    const int64_t d = ndim - 1 - i;
+    sizes[d] += pad[2 * i] + pad[2 * i + 1];
+    any = any || sizes[d] >= 1;
   }
+  MICA_CHECK(any, "input (", named_sizes(self.sizes(), n), ") is too small. Calculated output ", named_sizes(sizes, n));
   const bool last = !circular && prefers_channels_last(self, n);
   const Tensor& result = set_in_order(out, sizes, self.dtype(), self.device(), n, last);
   if (!out.needs_kernel()) return;

@@ -126,7 +126,7 @@ void check_unpool(const Tensor& self, const Tensor& indices, IntArrayRef output_
 }
 
 void run_unpool(Out& out, const Tensor& self, const Tensor& indices, IntArrayRef output_size, int64_t n) {
-  const bool last = prefers_channels_last(self, n);
+  const bool last = n == 2 && prefers_channels_last(self, n);  // volumes come out contiguous, as in torch
   const Tensor& result = set_in_order(out, with_spatial(self, output_size), self.dtype(), self.device(), n, last);
   if (self.numel() == 0 || self.is_meta()) return;
   const Tensor source = in_order(self, n, last), where = in_order(indices, n, last);

@@ -59,8 +59,9 @@ void write_row(const P* places, const Windows& w, int64_t first_row, I* to) {
     const int64_t start = o * w.stride[2] - w.padding[2];
     to[o] = static_cast<I>(first_row * w.in[2] + start + places[o]);
   }
+  // Nothing exceeded the lowest value: the first tap, or the last element where dilation leaps over the input.
   for (int64_t o = 0; o < w.out[2]; ++o)
-    if (places[o] < 0) to[o] = static_cast<I>(first_row * w.in[2] + w.taps(2, o).first);
+    if (places[o] < 0) to[o] = static_cast<I>(std::min(first_row * w.in[2] + w.taps(2, o).first, volume(w.in) - 1));
 }
 
 template <class P>
@@ -113,7 +114,7 @@ void max_pixel(const T* in, const Windows& w, const Taps& d, const Taps& h, cons
   const hn::RebindToSigned<decltype(tag)> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag)), channels = w.channels;
   const int64_t row_step = w.dilation[1] * w.in[2], plane_step = w.dilation[0] * w.in[1] * w.in[2];
-  const int64_t first = (d.first * w.in[1] + h.first) * w.in[2] + x.first;
+  const int64_t first = std::min((d.first * w.in[1] + h.first) * w.in[2] + x.first, volume(w.in) - 1);
   HWY_ALIGN Place<C> buffer[hn::MaxLanes(hn::ScalableTag<C>())];
   for (int64_t c = 0; c < channels; c += lanes) {
     const size_t count = static_cast<size_t>(std::min(lanes, channels - c));

@@ -17,6 +17,7 @@ struct AxisTaps {
   std::vector<C> weight;
   int64_t uniform = 0;  // how many taps every output has, if all have the same number
   int64_t span = 1;     // from the first input of an output to its last, at most
+  bool copies = false;  // every output is one input
   int bits = 0;         // of the weights' fractions, where they are fixed-point numbers
 
   int64_t outputs() const { return static_cast<int64_t>(begin.size()) - 1; }
@@ -113,6 +114,31 @@ AxisTaps<C> axis_taps(Filter filter, int64_t in, int64_t out, bool align_corners
   return taps;
 }
 
+// The nearest inputs as torch finds them where channels lie innermost: in float, with equal sizes and doublings taken
+// as such whatever factor was asked for.
+template <class C>
+AxisTaps<C> nearest_taps_channels_last(Filter filter, int64_t in, int64_t out, double factor) {
+  AxisTaps<C> taps;
+  const float scale = axis_scale<float>(in, out, false, factor);
+  taps.begin.push_back(0);
+  for (int64_t o = 0; o < out; ++o) {
+    int64_t index;
+    if (filter == Filter::NearestExact) {
+      index = static_cast<int64_t>(std::floor((static_cast<float>(o) + 0.5f) * scale));
+    } else if (in == out) {
+      index = o;
+    } else if (out == 2 * in) {
+      index = o >> 1;
+    } else {
+      index = static_cast<int64_t>(std::floor(static_cast<float>(o) * scale));
+    }
+    taps.index.push_back(std::min(index, in - 1));
+    taps.weight.push_back(1);
+    taps.begin.push_back(o + 1);
+  }
+  return taps;
+}
+
 // The taps with inputs and outputs exchanged: how a gradient flows back.
 template <class C>
 AxisTaps<C> transposed(const AxisTaps<C>& taps, int64_t in) {
@@ -135,7 +161,8 @@ AxisTaps<C> transposed(const AxisTaps<C>& taps, int64_t in) {
 
 // The taps of bytes: torch sums them with 16-bit weights, as Pillow does, of as many fractional bits as the largest
 // allows. Clamped taps that meet in one input count as one. Copied axes need no fraction.
-inline AxisTaps<int32_t> quantized(const AxisTaps<double>& taps, bool copied) {
+template <class C>
+AxisTaps<int32_t> quantized(const AxisTaps<C>& taps, bool copied) {
   AxisTaps<int32_t> fixed;
   std::vector<double> weights;
   fixed.begin.push_back(0);
@@ -161,8 +188,10 @@ template <class C>
 void summarize(AxisTaps<C>& taps) {
   const int64_t n = taps.outputs();
   taps.uniform = n ? taps.begin[1] - taps.begin[0] : 0;
+  taps.copies = true;
   for (int64_t o = 0; o < n; ++o) {
     if (taps.begin[o + 1] - taps.begin[o] != taps.uniform) taps.uniform = 0;
+    taps.copies = taps.copies && taps.begin[o + 1] - taps.begin[o] == 1 && taps.weight[taps.begin[o]] == C(1);
     if (taps.begin[o + 1] == taps.begin[o]) continue;
     const auto [low, high] =
         std::minmax_element(taps.index.begin() + taps.begin[o], taps.index.begin() + taps.begin[o + 1]);

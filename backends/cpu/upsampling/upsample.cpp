@@ -84,6 +84,11 @@ void resample_width(const C* row, const Resampling<C>& r, C* out) {
   const AxisTaps<C>& taps = r.axes[2];
   const hn::ScalableTag<C> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = r.out[2], channels = r.channels;
+  if (channels > 1 && taps.copies) {
+    for (int64_t o = 0; o < n; ++o)
+      std::memcpy(out + o * channels, row + taps.index[o] * channels, static_cast<size_t>(channels) * sizeof(C));
+    return;
+  }
   if (channels > 1) {
     for (int64_t o = 0; o < n; ++o) {
       const int64_t begin = taps.begin[o], end = taps.begin[o + 1];
@@ -192,6 +197,15 @@ void combine_rows(const std::vector<const C*>& rows, const std::vector<C>& weigh
     for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(nearest_byte(buffer[i], bits));
 }
 
+template <class T, class C>
+void copy_row(const C* row, int64_t n, T* out) {
+  if constexpr (std::is_same_v<T, C>) {
+    std::memcpy(out, row, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    store_run(row, n, out);
+  }
+}
+
 template <class T>
 void resample(const T* in, T* out, const Resampling<Interpolated<T>>& r) {
   using C = Interpolated<T>;
@@ -212,6 +226,10 @@ void resample(const T* in, T* out, const Resampling<Interpolated<T>>& r) {
           weights.push_back(depth.weight[k] * height.weight[m]);
         }
       }
+      if (depth.copies && height.copies) {
+        copy_row(pointers[0], length, out + row * length);
+        continue;
+      }
       combine_rows(pointers, weights, height.bits, length, out + row * length, buffer.data());
     }
   });
@@ -227,18 +245,21 @@ Resampling<C> plan(const TensorView& forward_in, const TensorView& forward_out, 
   r.in = backward ? to : from;
   r.out = backward ? from : to;
   const Filter filter = filter_of(mode);
+  const bool copied = filter == Filter::Nearest || filter == Filter::NearestExact;
   for (int a = 0; a < 3; ++a) {
     const bool present = scales.size() + static_cast<size_t>(a) >= 3;  // missing dimensions are copied
-    using W = std::conditional_t<std::is_same_v<C, float>, float, double>;
-    AxisTaps<W> taps =
-        present ? axis_taps<W>(filter, from[a], to[a], align_corners, antialias, scales[scales.size() + a - 3])
-                : axis_taps<W>(Filter::Nearest, 1, 1, false, false, 0);
-    if (backward) taps = transposed(taps, from[a]);
-    if constexpr (std::is_same_v<C, int32_t>) {
-      const bool copied = !present || filter == Filter::Nearest || filter == Filter::NearestExact;
-      r.axes[a] = quantized(taps, copied);
+    const auto taps_in = [&]<class W>(Tag<W>) {
+      if (!present) return axis_taps<W>(Filter::Nearest, 1, 1, false, false, 0);
+      // Of one channel it does not matter where it lies.
+      if (copied && scales.size() > 1 && (channels_last || forward_in.size(1) == 1))
+        return nearest_taps_channels_last<W>(filter, from[a], to[a], scales[scales.size() + a - 3]);
+      return axis_taps<W>(filter, from[a], to[a], align_corners, antialias, scales[scales.size() + a - 3]);
+    };
+    if constexpr (std::is_same_v<C, int32_t>) {  // of bytes torch finds the nearest in float, the weights in double
+      r.axes[a] =
+          copied || !present ? quantized(taps_in(Tag<float>{}), true) : quantized(taps_in(Tag<double>{}), false);
     } else {
-      r.axes[a] = std::move(taps);
+      r.axes[a] = backward ? transposed(taps_in(Tag<C>{}), from[a]) : taps_in(Tag<C>{});
     }
     summarize(r.axes[a]);
   }
