@@ -98,7 +98,7 @@ class FunctionEvent(_Times):
 
     @property
     def flops(self):
-        from mica.utils.flop_counter import flops_of_event
+        from mica.utils._flop_formulas import flops_of_event
 
         return flops_of_event(self)
 
