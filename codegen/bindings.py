@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from cpp import is_inplace_schema, output_names, wants_inplace, wants_out
+from cpp import is_factory, is_inplace_schema, output_names, wants_inplace, wants_out
 from model import Argument, Op, Schema, TableError, Type, parse_schema
 
 BANNER = "// Generated from ops/{folder}{family}.toml: the Python entries of its operations.\n"
@@ -332,7 +332,8 @@ def body(group: Group, o: Overload, number: int) -> list[str]:
             f"      if (a.flag({o.index('inplace')})) MICA_RETURN_ARGUMENT({index}, mica::{name}_({call_arguments}));"
         )
     if o.out:
-        lines += out_call(group, o, call_arguments)
+        given = [v for v, a in zip(values, schema.arguments, strict=True) if a.type.base != "Options"]
+        lines += out_call(group, o, ", ".join(given))
     lines.append("      " + plain_return(group, o, f"mica::{name}({call_arguments})"))
     return [*lines, "    }"]
 
@@ -350,6 +351,8 @@ def out_call(group: Group, o: Overload, call_arguments: str) -> list[str]:
     rest = f", {call_arguments}" if call_arguments else ""
     if len(schema.returns) == 1:
         call = f"mica::{schema.name}_out(a.tensor({index}){rest})"
+        if is_factory(schema):
+            call = f"fill_out(a.tensor({index}), options, [&] {{ {call}; }})"
         return [f"      if (a.has({index})) MICA_RETURN_ARGUMENT({index}, {call});"]
     outs = ", ".join(f"a.out({index}, {i})" for i in range(len(output_names(schema))))
     call = f"mica::{schema.name}_out({outs}{rest})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from model import Op, Schema
 
@@ -42,9 +43,18 @@ def inplace_signature(schema: Schema, defaults: bool) -> str:
     return f"const Tensor& {name}(const Tensor& self{', ' + rest if rest else ''})"
 
 
+def is_factory(schema: Schema) -> bool:
+    return any(a.type.base == "Options" for a in schema.arguments)
+
+
+def out_schema(schema: Schema) -> Schema:
+    """The arguments of the out= form: a factory takes its options from the tensor that it fills."""
+    return replace(schema, arguments=tuple(a for a in schema.arguments if a.type.base != "Options"))
+
+
 def out_signature(schema: Schema, defaults: bool) -> str:
     outs = ", ".join(f"const Tensor& {n}" for n in output_names(schema))
-    rest = parameters(schema, defaults)
+    rest = parameters(out_schema(schema), defaults)
     count = len(schema.returns)
     returned = "const Tensor&" if count == 1 else f"std::tuple<{', '.join(['Tensor'] * count)}>"
     return f"{returned} {schema.name}_out({outs}{', ' + rest if rest else ''})"

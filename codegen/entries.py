@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from cpp import (
     inplace_signature,
+    is_factory,
     kernel_parameters,
     names,
     operand_numbers,
+    out_schema,
     out_signature,
     output_names,
     signature,
@@ -280,13 +282,14 @@ class Writer:
         op, schema = self.op, self.schema
         outs = output_names(schema)
         inputs = ", ".join(self.tensors()) or "Tensor()"
-        self.modes(f"{schema.name}_out", [*outs, *(a.name for a in schema.arguments)])
+        given = out_schema(schema).arguments
+        self.modes(f"{schema.name}_out", [*outs, *(a.name for a in given)])
+        if is_factory(schema):
+            self.put(f"const TensorOptions options = {outs[0]}.options();")
         self.put(f'entry::check_out("{schema.name}", entry::inputs({inputs}), {{{", ".join(outs)}}});')
         plain = self.tensors()
         if plain:
-            arguments = ", ".join(
-                f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in schema.arguments
-            )
+            arguments = ", ".join(f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in given)
             self.put(
                 f"if (entry::special({', '.join(plain)})) [[unlikely]]",
                 f"  return {schema.name}_out({', '.join(outs)}, {arguments});",
@@ -307,7 +310,9 @@ class Writer:
                 self.put(f"{o}_.finish();")
         else:
             call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
-            if len(outs) == 1:
+            if is_factory(schema):
+                self.put(f"entry::write_new({outs[0]}, {call});")
+            elif len(outs) == 1:
                 self.put(f'write_out("{schema.name}", {outs[0]}, {call});')
             else:
                 self.put(f"auto results = {call};")

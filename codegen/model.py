@@ -326,6 +326,11 @@ TORCH_NODE_NUMBERS = {
     "squeeze_": 3,
     "squeeze_.dim": 4,
     "squeeze_.dims": 5,
+    "clamp_.Tensor": 0,
+    "clamp_": 1,
+    "hardtanh": 0,
+    "relu6": 0,
+    "selu": 0,
     "_linear": 0,
     "_cross_entropy": 0,
 }

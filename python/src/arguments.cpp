@@ -108,7 +108,12 @@ bool is_dtype_like(PyObject* o) {
 }
 
 DType dtype_from_object(PyObject* o) {
-  if (is_dtype(o)) return dtype_of_object(o);
+  if (is_dtype(o)) {
+    const DType dtype = dtype_of_object(o);
+    if (dtype == DType::Undefined) [[unlikely]]
+      refuse_placeholder(o);
+    return dtype;
+  }
   if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::Float64;
   if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
   if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;

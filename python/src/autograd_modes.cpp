@@ -75,8 +75,7 @@ static PyObject* enter_inference_mode(PyObject*, PyObject* on) {
   const uint32_t before = thread_modes & kGradientModes;
   const int enabled = PyObject_IsTrue(on);
   if (enabled < 0) return nullptr;
-  set_modes(kGradientModes, false);
-  set_modes(mode_bit::kInference, enabled);
+  set_modes(kGradientModes, enabled);
   return PyLong_FromUnsignedLong(before);
 }
 

@@ -1,5 +1,6 @@
 // torch.dtype: one object per element type.
 #include <cstring>
+#include <iterator>
 
 #include "objects.h"
 
@@ -22,20 +23,44 @@ PyObject* dtype_object(DType dtype) {
 }
 
 static DType dtype_of(PyObject* self) { return dtype_of_object(self); }
+static const char* placeholder_of(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->placeholder; }
+static const char* name_of(PyObject* self) {
+  const char* placeholder = placeholder_of(self);
+  return placeholder ? placeholder : name(dtype_of(self));
+}
 
-static PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", name(dtype_of(self))); }
+// Integers below a byte: names that programs mention, of which torch has hardly more either.
+static constexpr const char* kPlaceholders[] = {"uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
+                                                "int1",  "int2",  "int3",  "int4",  "int5",  "int6",  "int7"};
+static PyObject* placeholder_objects[std::size(kPlaceholders)];
+
+void refuse_placeholder(PyObject* dtype) {
+  fail(ErrorKind::NotImplemented, cat("torch.", placeholder_of(dtype),
+                                      " is a name without a type behind it: there are no tensors of integers below a "
+                                      "byte. Keep them in torch.uint8 or torch.int8."));
+}
+
+static PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", name_of(self)); }
 static PyObject* get_is_floating_point(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_of(self))); }
 static PyObject* get_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_of(self))); }
-static PyObject* get_is_signed(PyObject* self, void*) { return PyBool_FromLong(info(dtype_of(self)).is_signed); }
-static PyObject* get_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(element_size(dtype_of(self))); }
+static PyObject* get_is_signed(PyObject* self, void*) {
+  const char* placeholder = placeholder_of(self);
+  return PyBool_FromLong(placeholder ? *placeholder == 'i' : info(dtype_of(self)).is_signed);
+}
+static PyObject* get_itemsize(PyObject* self, void*) {
+  return PyLong_FromLongLong(placeholder_of(self) ? 1 : element_size(dtype_of(self)));
+}
 
 static PyObject* dtype_to_complex(PyObject* self, PyObject*) try {
+  if (placeholder_of(self)) refuse_placeholder(self);
   DType t = dtype_of(self);
   return dtype_object(is_complex(t) ? t : to_complex(t));
 } catch (...) {
   return raise_current_exception();
 }
-static PyObject* dtype_to_real(PyObject* self, PyObject*) { return dtype_object(to_real(dtype_of(self))); }
+static PyObject* dtype_to_real(PyObject* self, PyObject*) {
+  return placeholder_of(self) ? Py_NewRef(self) : dtype_object(to_real(dtype_of(self)));
+}
 
 // Pickles as a call of mica._C._dtype, which needs no module called torch.
 static PyObject* dtype_reduce(PyObject* self, PyObject*) {
@@ -43,7 +68,7 @@ static PyObject* dtype_reduce(PyObject* self, PyObject*) {
   if (!module) return nullptr;
   Owned restore(PyObject_GetAttrString(module.get(), "_dtype"));
   if (!restore) return nullptr;
-  return Py_BuildValue("O(s)", restore.get(), name(dtype_of(self)));
+  return Py_BuildValue("O(s)", restore.get(), name_of(self));
 }
 static PyObject* dtype_copy(PyObject* self, PyObject*) { return Py_NewRef(self); }
 
@@ -52,6 +77,8 @@ static PyObject* dtype_by_name(PyObject*, PyObject* text) {
   if (!wanted) return nullptr;
   for (PyObject* o : dtype_objects)
     if (!std::strcmp(name(dtype_of(o)), wanted)) return Py_NewRef(o);
+  for (PyObject* o : placeholder_objects)
+    if (!std::strcmp(placeholder_of(o), wanted)) return Py_NewRef(o);
   return PyErr_Format(PyExc_ValueError, "no dtype is called '%s'", wanted);
 }
 
@@ -77,9 +104,19 @@ bool add_dtypes(PyObject* module) {
     auto* o = PyObject_New(DTypeObject, dtype_type);
     if (!o) return false;
     o->dtype = static_cast<DType>(i);
+    o->placeholder = nullptr;
     dtype_objects[i] = reinterpret_cast<PyObject*>(o);
     if (PyModule_AddObjectRef(module, name(o->dtype), dtype_objects[i]) < 0) return false;
   }
+  for (size_t i = 0; i < std::size(kPlaceholders); ++i) {
+    auto* o = PyObject_New(DTypeObject, dtype_type);
+    if (!o) return false;
+    o->dtype = DType::Undefined;
+    o->placeholder = kPlaceholders[i];
+    placeholder_objects[i] = reinterpret_cast<PyObject*>(o);
+    if (PyModule_AddObjectRef(module, kPlaceholders[i], placeholder_objects[i]) < 0) return false;
+  }
+  if (PyModule_AddObjectRef(module, "bit", placeholder_objects[0]) < 0) return false;
   static constexpr struct {
     const char* name;
     DType dtype;

@@ -50,6 +50,18 @@ PyObject* new_result(const TensorOptions& options, Tensor result) {
   return wrap(std::move(result));
 }
 
+void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void()> fill) {
+  MICA_CHECK(!options.dtype || *options.dtype == out.dtype(), "dtype ", info(*options.dtype).legacy,
+             " does not match dtype of out parameter (", info(out.dtype()).legacy, ")");
+  MICA_CHECK(!options.layout || *options.layout == out.layout(),
+             "the layout does not match layout of out parameter (Strided)");
+  MICA_CHECK(!options.device || options.device->type == out.device().type, "device type ",
+             device_type_name(options.device->type), " does not match device type of out parameter (",
+             device_type_name(out.device().type), ")");
+  fill();
+  if (options.requires_grad) out.set_requires_grad(true);
+}
+
 int64_t count_of(IntArrayRef sizes) {
   int64_t count = 1;
   for (int64_t extent : sizes)

@@ -5,6 +5,7 @@
 
 #include "mica/autograd.h"
 #include "mica/ops.h"
+#include "mica/parallel.h"
 #include "parser.h"
 
 namespace mica::python {
@@ -43,6 +44,9 @@ PyObject* to_python(std::tuple<Tensors...>&& tensors, ReturnType* type = nullptr
 }
 
 PyObject* new_result(const TensorOptions& options, Tensor result);  // applies options.requires_grad
+
+// A factory with out=: options that are given must be those of `out`, which `fill` then fills.
+void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void()> fill);
 
 // ---- the body of an entry
 

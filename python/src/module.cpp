@@ -24,7 +24,8 @@ static PyObject* set_mode(uint32_t bit, bool on) {
 static bool given(PyObject* flag) { return PyObject_IsTrue(flag) != 0; }
 
 static PyObject* set_grad_enabled(PyObject*, PyObject* on) { return set_mode(mode_bit::kNoGrad, !given(on)); }
-static PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled()); }
+// What no_grad and enable_grad have set; inference mode records nothing whatever they say.
+static PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!(thread_modes & mode_bit::kNoGrad)); }
 static PyObject* set_inference_mode(PyObject*, PyObject* on) { return set_mode(mode_bit::kInference, given(on)); }
 static PyObject* is_inference_mode_enabled(PyObject*, PyObject*) { return PyBool_FromLong(inference_mode_enabled()); }
 static PyObject* set_anomaly_enabled(PyObject*, PyObject* args, PyObject* kwargs) {

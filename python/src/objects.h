@@ -11,6 +11,7 @@ namespace mica::python {
 
 struct DTypeObject {
   PyObject_HEAD DType dtype;
+  const char* placeholder;  // the name of a dtype that the engine has not: then dtype is Undefined
 };
 struct DeviceObject {
   PyObject_HEAD Device device;
@@ -33,12 +34,14 @@ inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
 inline bool is_layout(PyObject* o) { return Py_TYPE(o) == layout_type; }
 inline bool is_memory_format(PyObject* o) { return Py_TYPE(o) == memory_format_type; }
 
+// Undefined for a placeholder; dtype_from_object raises for one.
 inline DType dtype_of_object(PyObject* o) { return reinterpret_cast<DTypeObject*>(o)->dtype; }
 inline Layout layout_of_object(PyObject* o) { return reinterpret_cast<LayoutObject*>(o)->layout; }
 inline MemoryFormat memory_format_of_object(PyObject* o) { return reinterpret_cast<MemoryFormatObject*>(o)->format; }
 
 // New references; dtypes, layouts and memory formats are singletons.
 PyObject* dtype_object(DType dtype);
+[[noreturn]] void refuse_placeholder(PyObject* dtype);
 PyObject* device_object(Device device);
 PyObject* layout_object(Layout layout);
 PyObject* size_object(IntArrayRef sizes);

@@ -188,7 +188,7 @@ class Arguments {
   friend bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                     Arguments& a, Failure& failure);
   const Param& param(int i) const { return signature_->params[static_cast<size_t>(i)]; }
-  bool given_or_default(int i) const { return values_[i] || !param(i).allow_none || param(i).default_text != "None"; }
+  bool given_or_default(int i) const { return values_[i] || (param(i).optional && param(i).default_text != "None"); }
   static bool truth(PyObject* o) { return o == Py_True || (o != Py_False && PyObject_IsTrue(o)); }
   const Tensor& tensor_slow(PyObject* o);
   int64_t element(int i, PyObject* item, Py_ssize_t position) const;

@@ -120,6 +120,7 @@ static void set_default(Param& p, std::string_view text) {
       } else {
         p.default_ints.assign(std::max<size_t>(p.list_size, 1), parse_int(text));
       }
+      p.allow_none |= p.default_ints.empty();  // None stands for the empty list
       break;
     case Kind::String:
       if (text.size() >= 2) p.default_string = text.substr(1, text.size() - 2);

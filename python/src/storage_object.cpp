@@ -172,7 +172,7 @@ static PyObject* as_bytes(PyObject* self, PyObject*) try {
 // storage._tensor(dtype): a one-dimensional tensor over all of it.
 static PyObject* tensor_over_storage(PyObject* self, PyObject* dtype) try {
   if (!is_dtype(dtype)) return PyErr_Format(PyExc_TypeError, "a dtype was expected, not %s", Py_TYPE(dtype)->tp_name);
-  const DType type = dtype_of_object(dtype);
+  const DType type = dtype_from_object(dtype);
   const Storage& storage = storage_of(self);
   const int64_t count = static_cast<int64_t>(storage->nbytes()) / mica::element_size(type);
   return wrap(Tensor::adopt(TensorImpl::create(storage, type, storage->device(), {count}, {1}, 0)));

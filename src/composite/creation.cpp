@@ -167,6 +167,44 @@ Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double ba
   return finished(mica::pow(Scalar(base), exponents).to(dtype), options);
 }
 
+// ---- bounds that tensors hold
+
+namespace {
+
+void check_bounds(const char* op, int64_t start_dims, int64_t end_dims) {
+  MICA_CHECK(start_dims == 0 && end_dims == 0, op,
+             " only supports 0-dimensional start and end tensors, but got start with ", start_dims,
+             " dimension(s) and end with ", end_dims, " dimension(s).");
+}
+
+}  // namespace
+
+Tensor linspace(const Tensor& start, const Tensor& end, int64_t steps, const TensorOptions& options) {
+  check_bounds("linspace", start.dim(), end.dim());
+  return composite::linspace(start.item(), end.item(), steps, options);
+}
+Tensor linspace(const Tensor& start, const Scalar& end, int64_t steps, const TensorOptions& options) {
+  check_bounds("linspace", start.dim(), 0);
+  return composite::linspace(start.item(), end, steps, options);
+}
+Tensor linspace(const Scalar& start, const Tensor& end, int64_t steps, const TensorOptions& options) {
+  check_bounds("linspace", 0, end.dim());
+  return composite::linspace(start, end.item(), steps, options);
+}
+
+Tensor logspace(const Tensor& start, const Tensor& end, int64_t steps, double base, const TensorOptions& options) {
+  check_bounds("logspace", start.dim(), end.dim());
+  return composite::logspace(start.item(), end.item(), steps, base, options);
+}
+Tensor logspace(const Tensor& start, const Scalar& end, int64_t steps, double base, const TensorOptions& options) {
+  check_bounds("logspace", start.dim(), 0);
+  return composite::logspace(start.item(), end, steps, base, options);
+}
+Tensor logspace(const Scalar& start, const Tensor& end, int64_t steps, double base, const TensorOptions& options) {
+  check_bounds("logspace", 0, end.dim());
+  return composite::logspace(start, end.item(), steps, base, options);
+}
+
 Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
   warn(
       "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "

@@ -15,6 +15,12 @@ Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   return slice(self, dim, from, from + length);
 }
 
+Tensor narrow(const Tensor& self, int64_t dim, const Tensor& start, int64_t length) {
+  MICA_CHECK(start.dim() == 0 && is_integral(start.dtype()) && start.dtype() != DType::Bool,
+             "start must be an 0-dim integral Tensor.");
+  return composite::narrow(self, dim, start.item().to_int(), length);
+}
+
 Tensor movedim(const Tensor& self, IntArrayRef source, IntArrayRef destination) {
   MICA_CHECK(source.size() == destination.size(), "movedim: Invalid source or destination dims: source (", source,
              " dims) should contain the same number of dims as destination (", destination, " dims)");

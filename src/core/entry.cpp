@@ -74,6 +74,11 @@ void write_in_place(const char* op, const Tensor& self, const Tensor& result) {
   self.copy_(result);
 }
 
+void write_new(const Tensor& out, const Tensor& result) {
+  if (!(out.sizes() == result.sizes())) out.resize_(result.sizes());
+  out.copy_(result);
+}
+
 void check_out(const char* op, TensorList inputs, std::initializer_list<Tensor> outs) {
   if (!grad_enabled()) return;
   bool requires_grad = any_requires_grad(inputs);

@@ -46,6 +46,9 @@ Tensor value_of(const Tensor& self);
 // self <- result, for composites: same shape and a castable dtype, or torch's error.
 void write_in_place(const char* op, const Tensor& self, const Tensor& result);
 
+// out <- result, for factories: out is given the result's shape without further ado.
+void write_new(const Tensor& out, const Tensor& result);
+
 void check_out(const char* op, TensorList inputs, std::initializer_list<Tensor> outs);
 
 // A flat list of an operation's tensors, for overlap checks; lives until the end of the full expression's scope.

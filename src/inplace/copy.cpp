@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstring>
 
+#include "core/allocate.h"
 #include "core/geometry.h"
 #include "core/out.h"
 #include "core/pointwise.h"
@@ -49,12 +51,21 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   run_loop(self, from);
 }
 
+// An expanded tensor without its repetitions.
+static Tensor each_element_once(const Tensor& self) {
+  if (self.impl()->contiguous) return self;
+  DimVector sizes(self.sizes());
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (self.strides()[d] == 0) sizes[d] = std::min<int64_t>(sizes[d], 1);
+  return sizes.ref() == self.sizes() ? self : make_view(self, sizes, self.strides(), self.storage_offset());
+}
+
 void fill_(const Tensor& self, const Scalar& value) {
-  check_no_internal_overlap("fill_", self);
   if (self.numel() == 0 || self.is_meta()) return;
+  const Tensor target = each_element_once(self);
   PointwisePlan plan(kCopy);
-  plan.input(self);
-  plan.into(self);
+  plan.input(target);
+  plan.into(target);
   plan.prepare();
   MICA_KERNEL(plan.loop.device, fill)(plan.loop, value);
 }

@@ -16,6 +16,7 @@ void become(const Tensor& self, const Tensor& view) {
 
 void squeeze_(const Tensor& self) { become(self, views::squeeze(self)); }
 void squeeze_(const Tensor& self, int64_t dim) { become(self, views::squeeze_dim(self, dim)); }
+void squeeze_(const Tensor& self, IntArrayRef dim) { become(self, views::squeeze_dims(self, dim)); }
 void unsqueeze_(const Tensor& self, int64_t dim) { become(self, views::unsqueeze(self, dim)); }
 void t_(const Tensor& self) { become(self, views::t(self)); }
 void transpose_(const Tensor& self, int64_t dim0, int64_t dim1) { become(self, views::transpose(self, dim0, dim1)); }

@@ -31,8 +31,8 @@ int64_t size_at(const Tensor& t, int64_t dim) { return t.dim() ? t.sizes()[dim] 
 void index_put_(const Tensor& self, TensorList indices, const Tensor& given, bool accumulate) {
   MICA_CHECK(given.dtype() == self.dtype(), "Index put requires the source and destination dtypes match, got ",
              info(self.dtype()).legacy, " for the destination and ", info(given.dtype()).legacy, " for the source.");
-  check_written_once("index_put_", self);
-  if (const Tensor* mask = whole_mask(self, indices); mask && !accumulate && given.dim() <= 1) {
+  const bool expanded = warn_if_expanded("index_put_", self);
+  if (const Tensor* mask = whole_mask(self, indices); mask && !accumulate && given.dim() <= 1 && !expanded) {
     check_mask_shape(self, *mask, 0);
     const Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
     if (values.numel() == 1) {
@@ -114,7 +114,7 @@ void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Sca
   MICA_CHECK(self.is_complex() || !value.is_complex(),
              "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   check_number_fits(value, self.dtype());
-  check_written_once("index_fill_", self);
+  warn_if_expanded("index_fill_", self);
   const Tensor at = plain_index(at_least_1d(index), self.device());
   const int64_t n = size_at(self, d);
   if (const auto bad = index_outside(at, -n, n)) outside(ErrorKind::Index, "", *bad, d, n);

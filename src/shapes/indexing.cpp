@@ -25,6 +25,19 @@ void check_written_once(const char* op, const Tensor& self) {
       op, " on sizes ", self.sizes(), " with strides ", self.strides(), ")");
 }
 
+bool warn_if_expanded(const char* op, const Tensor& self) {
+  bool expanded = false;
+  for (int64_t d = 0; d < self.dim(); ++d) expanded |= self.strides()[d] == 0 && self.sizes()[d] > 1;
+  if (!expanded) {
+    check_written_once(op, self);
+    return false;
+  }
+  warn(cat("Use of ", op,
+           " on expanded tensors is deprecated. Please clone() the tensor before performing this operation."
+           " This also applies to advanced indexing e.g. tensor[indices] = tensor"));
+  return true;
+}
+
 Tensor apart_from(const Tensor& read, const Tensor& written) {
   return may_share_memory(read, written) ? read.clone() : read;
 }

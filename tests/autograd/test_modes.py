@@ -114,3 +114,16 @@ def test_inference_mode(x):
         x * y
     with torch.inference_mode(mode=False):
         assert not torch.is_inference_mode_enabled()
+
+
+def test_grad_mode_is_kept_apart_from_inference_mode():
+    with torch.inference_mode():
+        assert not torch.is_grad_enabled()
+        with torch.enable_grad():
+            assert torch.is_grad_enabled() and torch.is_inference_mode_enabled()
+            x = torch.ones(2, requires_grad=True) * 2
+            assert x.is_inference() and not x.requires_grad
+        assert not torch.is_grad_enabled()
+        with torch.inference_mode(False):
+            assert torch.is_grad_enabled()
+    assert torch.is_grad_enabled()

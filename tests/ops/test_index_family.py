@@ -354,3 +354,16 @@ def test_results_do_not_depend_on_the_number_of_threads():
     for a, b in itertools.product(results[1:], results[:1]):
         for s, t in zip(a, b, strict=True):
             assert s.tolist() == t.tolist()
+
+
+def test_expanded_tensors_may_be_written_to_with_a_warning():
+    for name, write in {
+        "index_put_": lambda x: x.index_put_((mica.tensor([0]),), mica.tensor(1.0)),
+        "index_fill_": lambda x: x.index_fill_(0, mica.tensor([0]), 1.0),
+    }.items():
+        with pytest.warns(UserWarning, match=f"Use of {name} on expanded tensors is deprecated"):
+            assert write(mica.zeros(1).expand(3)).tolist() == [1.0, 1.0, 1.0]
+    assert mica.zeros(1).expand(3).fill_(2.0).tolist() == [2.0, 2.0, 2.0]
+    assert mica.ones(2, 1).expand(2, 3).zero_().tolist() == [[0.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        mica.zeros(1).expand(3).index_add_(0, mica.tensor([0]), mica.ones(1))

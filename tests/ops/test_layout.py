@@ -88,3 +88,18 @@ def test_bad_input_is_refused(call, error, words):
     with pytest.raises(error) as e:
         call()
     assert words in str(e.value)
+
+
+def test_narrow_from_where_a_tensor_says():
+    x = mica.arange(5)
+    assert x.narrow(0, mica.tensor(1), 2).tolist() == [1, 2]
+    assert mica.narrow(x, 0, mica.tensor(-3), 2).tolist() == [2, 3]
+    for start in (mica.tensor([1]), mica.tensor(1.0), mica.tensor(True)):
+        with pytest.raises(RuntimeError, match="start must be an 0-dim integral Tensor."):
+            x.narrow(0, start, 2)
+
+
+def test_squeeze_in_place_of_several_dimensions():
+    x = mica.ones(1, 2, 1)
+    assert x.squeeze_((0, 2)) is x and x.shape == (2,)
+    assert mica.ones(1, 2, 1).squeeze_((0, 1)).shape == (2, 1)

@@ -71,3 +71,14 @@ def test_histograms_and_quantiles():
         assert np.isclose(mica.quantile(x, 0.37, interpolation=how).item(), np.quantile(a, 0.37, method=how))
     assert mica.histc(mica.tensor([1.0, 2, 1]), bins=4, min=0, max=3).tolist() == [0, 2, 1, 0]
     assert mica.isin(mica.tensor([1, 2, 3]), mica.tensor([3, 1])).tolist() == [True, False, True]
+
+
+def test_results_go_to_out():
+    x = mica.tensor([3, 1, 2])
+    out = mica.empty(0, dtype=mica.int64)
+    assert mica.argsort(x, stable=True, out=out) is out and out.tolist() == [1, 2, 0]
+    counts, edges = mica.histogram(mica.tensor([1.0, 2.0, 2.0]), 3, out=(mica.empty(0), mica.empty(0)))
+    assert counts.tolist() == [1.0, 0.0, 2.0] and edges.shape == (4,)
+    member = mica.empty(0, dtype=mica.bool)
+    assert mica.isin(x, 2, out=member).tolist() == [False, False, True]
+    assert mica.isin(2, x, out=mica.empty(0, dtype=mica.bool)).item() is True

@@ -142,3 +142,13 @@ def test_tensor_refuses_ragged_data():
 def test_the_order_of_old_is_taken_with_a_warning():
     with pytest.warns(UserWarning, match="This overload of add is deprecated"):
         assert torch.add(x, 2, x).tolist() == [[3.0] * 3] * 2
+
+
+def test_none_stands_for_an_empty_list_and_for_an_optional_that_has_to_be_given():
+    assert torch.amax(torch.ones(2), None).item() == 1
+    assert torch.roll(torch.arange(3), 1, None).tolist() == [2, 0, 1]
+    with pytest.raises(TypeError, match="must be tuple of ints, not NoneType"):
+        torch.rot90(torch.ones(2, 2), 1, None)
+    torch.manual_seed(0)
+    drawn = torch.empty(1000, dtype=torch.int16).random_(5, None)
+    assert drawn.min() >= 5 and drawn.max() > 1000

@@ -1,0 +1,88 @@
+"""Factories: out=, bounds that tensors hold, messages."""
+
+import mica as torch
+import pytest
+
+T = torch.tensor
+
+FACTORIES = {
+    "zeros": (lambda **o: torch.zeros(2, 3, **o), (2, 3)),
+    "ones": (lambda **o: torch.ones((2, 3), **o), (2, 3)),
+    "full": (lambda **o: torch.full((4,), 2.5, **o), (4,)),
+    "empty": (lambda **o: torch.empty(2, 3, **o), (2, 3)),
+    "arange": (lambda **o: torch.arange(1, 4, 0.5, **o), (6,)),
+    "range": (lambda **o: torch.range(1, 4, **o), (4,)),
+    "eye": (lambda **o: torch.eye(2, 3, **o), (2, 3)),
+    "linspace": (lambda **o: torch.linspace(0, 1, 5, **o), (5,)),
+    "logspace": (lambda **o: torch.logspace(0, 1, 5, **o), (5,)),
+    "rand": (lambda **o: torch.rand(3, **o), (3,)),
+    "randn": (lambda **o: torch.randn(3, **o), (3,)),
+    "randint": (lambda **o: torch.randint(2, 9, (3,), **o), (3,)),
+    "randperm": (lambda **o: torch.randperm(5, **o), (5,)),
+    "normal": (lambda **o: torch.normal(1.0, 2.0, (3,), **o), (3,)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.range")
+@pytest.mark.parametrize("name", FACTORIES)
+def test_out(name):
+    make, shape = FACTORIES[name]
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(1)
+        expected = make(dtype=dtype)
+        for out in (
+            torch.empty(0, dtype=dtype),
+            torch.full((7,), 3.0, dtype=dtype),
+            torch.empty(shape[::-1], dtype=dtype).t(),
+        ):
+            torch.manual_seed(1)
+            assert make(out=out) is out and out.shape == shape
+            assert name == "empty" or torch.equal(out, expected)
+
+
+def test_options_must_be_those_of_out():
+    with pytest.raises(RuntimeError, match=r"dtype Double does not match dtype of out parameter \(Float\)"):
+        torch.zeros(2, out=torch.ones(2), dtype=torch.float64)
+    with pytest.raises(RuntimeError, match=r"device type meta does not match device type of out parameter \(cpu\)"):
+        torch.zeros(2, out=torch.ones(2), device="meta")
+    with pytest.raises(RuntimeError, match="functions with out=... arguments don't support automatic differentiation"):
+        torch.zeros(2, out=torch.ones(2, requires_grad=True))
+    assert torch.zeros(2, out=torch.ones(2), dtype=torch.float32, requires_grad=True).requires_grad
+    assert torch.full((2,), 1.5, out=torch.empty(0, dtype=torch.int64)).tolist() == [1, 1]
+
+
+def test_bounds_that_tensors_hold():
+    for start, end in ((T(0.0), T(1.0)), (T(0.0), 1), (0, T(1.0)), (T(0), T(1))):
+        assert torch.linspace(start, end, 3).tolist() == [0.0, 0.5, 1.0]
+        assert torch.logspace(start, end, 2, base=2).tolist() == [1.0, 2.0]
+    assert torch.linspace(T(0), T(4), 5, dtype=torch.int64).tolist() == [0, 1, 2, 3, 4]
+    assert not torch.linspace(T(0.0, requires_grad=True), 1, 3).requires_grad
+    assert torch.linspace(T(0.0), 1, 3, out=torch.empty(0)).tolist() == [0.0, 0.5, 1.0]
+    with pytest.raises(
+        RuntimeError, match=r"linspace only supports 0-dimensional start and end tensors, but got start with 1"
+    ):
+        torch.linspace(T([0.0]), T(1.0), 3)
+
+
+def test_strides_are_kept_by_factories_in_the_form_of_another():
+    x = torch.ones(2, 3, 4).permute(2, 0, 1)
+    for y in (torch.empty_like(x), torch.zeros_like(x), torch.ones_like(x), torch.full_like(x, 2), torch.rand_like(x)):
+        assert y.stride() == x.stride()
+    assert torch.empty_like(x, memory_format=torch.contiguous_format).stride() == (6, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: torch.arange(1, 4, 0), "step must be nonzero"),
+        (lambda: torch.arange(4, 1), "upper bound and lower bound inconsistent with step sign"),
+        (lambda: torch.arange(float("inf")), "unsupported range: 0"),
+        (lambda: torch.linspace(0, 1, -1), "number of steps must be non-negative"),
+        (lambda: torch.eye(-1), "n must be greater or equal to 0, got -1"),
+        (lambda: torch.zeros(-1), "Trying to create tensor with negative dimension -1"),
+        (lambda: torch.empty(2**62), "Storage size calculation overflowed"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises(RuntimeError, match=words):
+        call()
