@@ -46,9 +46,12 @@ def test_convolutions(layer, shape, forward):
 
 
 def test_attention():
-    q = mica.randn(2, 3, 10, 8)
+    q = mica.randn(2, 3, 10, 8, requires_grad=True)
     counter = count(lambda: nn.functional.scaled_dot_product_attention(q, q, q))
-    assert counter.get_total_flops() == 2 * 2 * 3 * 10 * 10 * 8 * 2
+    product = 2 * 2 * 3 * 10 * 10 * 8
+    assert counter.get_total_flops() == 2 * product
+    counter = count(lambda: nn.functional.scaled_dot_product_attention(q, q, q).sum().backward())
+    assert counter.get_total_flops() == 7 * product, "the backward computes the scores again"
 
 
 def test_table(capsys):

@@ -2,7 +2,7 @@
 
 from math import prod
 
-__all__ = ["flop_registry", "flops_of_event", "register_flop_formula"]
+__all__ = ["flop_registry", "flops_of_event", "node_formulas", "register_flop_formula"]
 
 flop_registry = {}  # "aten::mm" -> formula(input shapes, result shapes)
 
@@ -68,12 +68,16 @@ def _attention(inputs, results):
     return 2 * rows * key[-2] * (query[-1] + value[-1])
 
 
-@register_flop_formula("_scaled_dot_product_attention_backward")
-def _attention_backward(inputs, results):
-    _, query, key, value = inputs[:4]
-    rows = prod(query[:-1]) * key[-2]
+def attention_backward_flops(inputs):
+    """Of the node that differentiates attention, from the shapes of the forward's inputs."""
+    query, key, value = inputs[:3]
+    pairs = prod(query[:-1]) * key[-2]
     # The scores again, then the gradients of scores, query and key, and that of the value.
-    return 2 * rows * (3 * query[-1] + 2 * value[-1])
+    return 2 * pairs * (3 * query[-1] + 2 * value[-1])
+
+
+# Nodes that do their work themselves instead of calling operations.
+node_formulas = {"ScaledDotProductFlashAttentionForCpuBackward0": attention_backward_flops}
 
 
 def flops_of_event(event):

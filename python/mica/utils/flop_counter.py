@@ -6,7 +6,7 @@ Products, convolutions and attention are counted, a multiplication and an additi
 from collections import defaultdict
 
 from mica import _C
-from mica.utils._flop_formulas import flop_registry, flops_of_event, register_flop_formula
+from mica.utils._flop_formulas import flop_registry, flops_of_event, node_formulas, register_flop_formula
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
@@ -47,7 +47,7 @@ class FlopCounterMode:
         self.flop_counts = defaultdict(lambda: defaultdict(int))
         self._names = {}
         self._hooks = []
-        self._modules_of_node = {}
+        self._forward_of_node = {}
 
     # ---- counting
     def __enter__(self):
@@ -68,7 +68,7 @@ class FlopCounterMode:
         for hook in self._hooks:
             hook.remove()
         self._names.clear()
-        self._modules_of_node.clear()
+        self._forward_of_node.clear()
         if self.display:
             print(self.get_table(self.depth))
         return False
@@ -88,11 +88,16 @@ class FlopCounterMode:
 
         for event in events_from(_C._profiler_stop()):
             self._place(event)
-            if _is_counted(event):
-                flops = flops_of_event(event)
-                name = event.name.replace("::", ".")
+            flops = self._flops(event)
+            if flops is not None:
                 for module in ("Global", *event.modules):
-                    self.flop_counts[module][name] += flops
+                    self.flop_counts[module][event.name.replace("::", ".")] += flops
+
+    def _flops(self, event):
+        if event.kind == "node" and event.name in node_formulas:
+            forward = self._forward_of_node.get(event.sequence_nr)
+            return None if forward is None else node_formulas[event.name](forward.input_shapes)
+        return flops_of_event(event) if _is_counted(event) else None
 
     def _place(self, event):
         """Notes the modules that an event ran for: those around it, or around the forward of the node that ran it."""
@@ -102,9 +107,10 @@ class FlopCounterMode:
             name = event.name.removeprefix(_MODULE)
             modules = modules if name in modules else (*modules, name)
         elif event.kind == "node":
-            modules = self._modules_of_node.get(event.sequence_nr, modules)
+            forward = self._forward_of_node.get(event.sequence_nr)
+            modules = modules if forward is None else forward.modules
         elif event.sequence_nr >= 0:
-            self._modules_of_node[event.sequence_nr] = modules
+            self._forward_of_node[event.sequence_nr] = event
         event.modules = modules
 
     # ---- results
