@@ -7,94 +7,87 @@
 
 namespace mica::nn {
 
-ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels,
-                   const Dims &kernel_size, const ConvOptions &o)
-    : in_channels(in_channels), out_channels(out_channels),
+ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const Dims& kernel_size,
+                   const ConvOptions& o)
+    : in_channels(in_channels),
+      out_channels(out_channels),
       kernel_size(kernel_size.expand(ndim, "kernel_size")),
       stride(o.stride.expand(ndim, "stride")),
       padding(o.padding.expand(ndim, "padding")),
-      dilation(o.dilation.expand(ndim, "dilation")), output_padding(ndim),
-      groups(o.groups), padding_word(o.padding_word),
-      padding_mode(o.padding_mode), transposed(false) {
+      dilation(o.dilation.expand(ndim, "dilation")),
+      output_padding(ndim),
+      groups(o.groups),
+      padding_word(o.padding_word),
+      padding_mode(o.padding_mode),
+      transposed(false) {
   if (!padding_word.empty()) {
-    MICA_CHECK_KIND(padding_word == "same" || padding_word == "valid", Value,
-                    "Invalid padding string '", padding_word,
+    MICA_CHECK_KIND(padding_word == "same" || padding_word == "valid", Value, "Invalid padding string '", padding_word,
                     "', should be one of {'valid', 'same'}");
     for (const int64_t step : stride)
-      MICA_CHECK_KIND(
-          padding_word == "valid" || step == 1, Value,
-          "padding='same' is not supported for strided convolutions");
+      MICA_CHECK_KIND(padding_word == "valid" || step == 1, Value,
+                      "padding='same' is not supported for strided convolutions");
   }
-  MICA_CHECK_KIND(padding_mode == "zeros" || padding_mode == "reflect" ||
-                      padding_mode == "replicate" || padding_mode == "circular",
-                  Value,
-                  "padding_mode must be one of {'zeros', 'reflect', "
-                  "'replicate', 'circular'}, but got padding_mode='",
-                  padding_mode, "'");
+  MICA_CHECK_KIND(
+      padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular",
+      Value,
+      "padding_mode must be one of {'zeros', 'reflect', "
+      "'replicate', 'circular'}, but got padding_mode='",
+      padding_mode, "'");
   make_parameters(o.bias);
 }
 
-ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels,
-                   const Dims &kernel_size, const ConvTransposeOptions &o)
-    : in_channels(in_channels), out_channels(out_channels),
+ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const Dims& kernel_size,
+                   const ConvTransposeOptions& o)
+    : in_channels(in_channels),
+      out_channels(out_channels),
       kernel_size(kernel_size.expand(ndim, "kernel_size")),
       stride(o.stride.expand(ndim, "stride")),
       padding(o.padding.expand(ndim, "padding")),
       dilation(o.dilation.expand(ndim, "dilation")),
       output_padding(o.output_padding.expand(ndim, "output_padding")),
-      groups(o.groups), padding_mode("zeros"), transposed(true) {
+      groups(o.groups),
+      padding_mode("zeros"),
+      transposed(true) {
   make_parameters(o.bias);
 }
 
 void ConvBase::make_parameters(bool with_bias) {
   MICA_CHECK_KIND(groups > 0, Value, "groups must be a positive integer");
-  MICA_CHECK_KIND(in_channels % groups == 0, Value,
-                  "in_channels must be divisible by groups");
-  MICA_CHECK_KIND(out_channels % groups == 0, Value,
-                  "out_channels must be divisible by groups");
-  DimVector sizes = transposed ? DimVector{in_channels, out_channels / groups}
-                               : DimVector{out_channels, in_channels / groups};
-  for (const int64_t k : kernel_size)
-    sizes.push_back(k);
+  MICA_CHECK_KIND(in_channels % groups == 0, Value, "in_channels must be divisible by groups");
+  MICA_CHECK_KIND(out_channels % groups == 0, Value, "out_channels must be divisible by groups");
+  DimVector sizes =
+      transposed ? DimVector{in_channels, out_channels / groups} : DimVector{out_channels, in_channels / groups};
+  for (const int64_t k : kernel_size) sizes.push_back(k);
   weight = register_parameter("weight", empty(sizes));
-  bias =
-      register_parameter("bias", with_bias ? empty({out_channels}) : Tensor());
+  bias = register_parameter("bias", with_bias ? empty({out_channels}) : Tensor());
   reset_parameters();
 }
 
 void ConvBase::reset_parameters() {
   init_kaiming_uniform_(weight, std::sqrt(5.0));
   const int64_t fan_in = calculate_fans(weight).in;
-  if (!bias.defined() || fan_in == 0)
-    return;
+  if (!bias.defined() || fan_in == 0) return;
   const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
   init_uniform_(bias, -bound, bound);
 }
 
 std::string ConvBase::extra_repr() const {
-  const auto differs = [](const DimVector &v, int64_t usual) {
+  const auto differs = [](const DimVector& v, int64_t usual) {
     for (const int64_t d : v)
-      if (d != usual)
-        return true;
+      if (d != usual) return true;
     return false;
   };
-  std::string text = cat(in_channels, ", ", out_channels,
-                         ", kernel_size=", tuple_text(kernel_size),
-                         ", stride=", tuple_text(stride));
+  std::string text =
+      cat(in_channels, ", ", out_channels, ", kernel_size=", tuple_text(kernel_size), ", stride=", tuple_text(stride));
   if (!padding_word.empty())
     text += cat(", padding=", padding_word);
   else if (differs(padding, 0))
     text += cat(", padding=", tuple_text(padding));
-  if (differs(dilation, 1))
-    text += cat(", dilation=", tuple_text(dilation));
-  if (differs(output_padding, 0))
-    text += cat(", output_padding=", tuple_text(output_padding));
-  if (groups != 1)
-    text += cat(", groups=", groups);
-  if (!bias.defined())
-    text += ", bias=False";
-  if (padding_mode != "zeros")
-    text += cat(", padding_mode=", padding_mode);
+  if (differs(dilation, 1)) text += cat(", dilation=", tuple_text(dilation));
+  if (differs(output_padding, 0)) text += cat(", output_padding=", tuple_text(output_padding));
+  if (groups != 1) text += cat(", groups=", groups);
+  if (!bias.defined()) text += ", bias=False";
+  if (padding_mode != "zeros") text += cat(", padding_mode=", padding_mode);
   return text;
 }
 
@@ -102,7 +95,7 @@ namespace {
 
 // The input with its edges continued, for paddings other than zeros: last
 // dimension first, before and after.
-Tensor padded(const ConvBase &c, const Tensor &x) {
+Tensor padded(const ConvBase& c, const Tensor& x) {
   DimVector amounts;
   for (size_t d = c.kernel_size.size(); d-- > 0;) {
     int64_t before = c.padding[d], after = c.padding[d];
@@ -117,17 +110,14 @@ Tensor padded(const ConvBase &c, const Tensor &x) {
   return pad(x, amounts, c.padding_mode);
 }
 
-} // namespace
+}  // namespace
 
-#define MICA_CONVOLUTION_FORWARD(Name, function)                               \
-  Tensor Name##Impl::forward(const Tensor &x) {                                \
-    if (padding_mode != "zeros")                                               \
-      return function(padded(*this, x), weight, bias, stride, IntArrayRef{0},  \
-                      dilation, groups);                                       \
-    if (!padding_word.empty())                                                 \
-      return function##_padding(x, weight, bias, stride, padding_word,         \
-                                dilation, groups);                             \
-    return function(x, weight, bias, stride, padding, dilation, groups);       \
+#define MICA_CONVOLUTION_FORWARD(Name, function)                                                                   \
+  Tensor Name##Impl::forward(const Tensor& x) {                                                                    \
+    if (padding_mode != "zeros")                                                                                   \
+      return function(padded(*this, x), weight, bias, stride, IntArrayRef{0}, dilation, groups);                   \
+    if (!padding_word.empty()) return function##_padding(x, weight, bias, stride, padding_word, dilation, groups); \
+    return function(x, weight, bias, stride, padding, dilation, groups);                                           \
   }
 MICA_CONVOLUTION_FORWARD(Conv1d, conv1d)
 MICA_CONVOLUTION_FORWARD(Conv2d, conv2d)
@@ -136,42 +126,33 @@ MICA_CONVOLUTION_FORWARD(Conv3d, conv3d)
 
 // What must be added to one side of the result so that it has the wanted size,
 // which may leave batch and channels out.
-static DimVector padding_for(const ConvBase &c, const Tensor &x,
-                             const std::optional<Dims> &output_size) {
-  if (!output_size)
-    return c.output_padding;
+static DimVector padding_for(const ConvBase& c, const Tensor& x, const std::optional<Dims>& output_size) {
+  if (!output_size) return c.output_padding;
   const size_t ndim = c.kernel_size.size();
   IntArrayRef wanted = output_size->sizes();
   const auto dims = static_cast<size_t>(x.dim());
-  if (wanted.size() == dims)
-    wanted = wanted.slice(dims - ndim, ndim);
-  MICA_CHECK_KIND(wanted.size() == ndim, Value, "ConvTranspose", ndim,
-                  "D: for ", x.dim(), "D input, output_size must have ", ndim,
-                  " or ", dims, " elements (got ", wanted.size(), ")");
+  if (wanted.size() == dims) wanted = wanted.slice(dims - ndim, ndim);
+  MICA_CHECK_KIND(wanted.size() == ndim, Value, "ConvTranspose", ndim, "D: for ", x.dim(),
+                  "D input, output_size must have ", ndim, " or ", dims, " elements (got ", wanted.size(), ")");
   DimVector extra;
   for (size_t d = 0; d < ndim; ++d) {
-    const int64_t least =
-        (x.size(static_cast<int64_t>(dims - ndim + d)) - 1) * c.stride[d] -
-        2 * c.padding[d] + c.dilation[d] * (c.kernel_size[d] - 1) + 1;
-    MICA_CHECK_KIND(wanted[d] >= least && wanted[d] < least + c.stride[d],
-                    Value, "requested an output size of ", wanted,
-                    ", but valid sizes in dimension ", d, " range from ", least,
-                    " to ", least + c.stride[d] - 1, " (for an input of ",
-                    x.sizes(), ")");
+    const int64_t least = (x.size(static_cast<int64_t>(dims - ndim + d)) - 1) * c.stride[d] - 2 * c.padding[d] +
+                          c.dilation[d] * (c.kernel_size[d] - 1) + 1;
+    MICA_CHECK_KIND(wanted[d] >= least && wanted[d] < least + c.stride[d], Value, "requested an output size of ",
+                    wanted, ", but valid sizes in dimension ", d, " range from ", least, " to ",
+                    least + c.stride[d] - 1, " (for an input of ", x.sizes(), ")");
     extra.push_back(wanted[d] - least);
   }
   return extra;
 }
 
-#define MICA_TRANSPOSED_FORWARD(Name, function)                                \
-  Tensor Name##Impl::forward(const Tensor &x,                                  \
-                             const std::optional<Dims> &output_size) {         \
-    return function(x, weight, bias, stride, padding,                          \
-                    padding_for(*this, x, output_size), groups, dilation);     \
+#define MICA_TRANSPOSED_FORWARD(Name, function)                                                              \
+  Tensor Name##Impl::forward(const Tensor& x, const std::optional<Dims>& output_size) {                      \
+    return function(x, weight, bias, stride, padding, padding_for(*this, x, output_size), groups, dilation); \
   }
 MICA_TRANSPOSED_FORWARD(ConvTranspose1d, conv_transpose1d)
 MICA_TRANSPOSED_FORWARD(ConvTranspose2d, conv_transpose2d)
 MICA_TRANSPOSED_FORWARD(ConvTranspose3d, conv_transpose3d)
 #undef MICA_TRANSPOSED_FORWARD
 
-} // namespace mica::nn
+}  // namespace mica::nn

@@ -6,67 +6,50 @@
 
 namespace mica::nn {
 
-LinearImpl::LinearImpl(int64_t in_features, int64_t out_features,
-                       Options options)
-    : in_features(in_features), out_features(out_features),
+LinearImpl::LinearImpl(int64_t in_features, int64_t out_features, Options options)
+    : in_features(in_features),
+      out_features(out_features),
       weight(register_parameter("weight", empty({out_features, in_features}))),
-      bias(register_parameter("bias", options.bias ? empty({out_features})
-                                                   : Tensor())) {
+      bias(register_parameter("bias", options.bias ? empty({out_features}) : Tensor())) {
   reset_parameters();
 }
 void LinearImpl::reset_parameters() {
   init_kaiming_uniform_(weight, std::sqrt(5.0));
-  if (!bias.defined())
-    return;
-  const double bound =
-      in_features > 0 ? 1 / std::sqrt(static_cast<double>(in_features)) : 0;
+  if (!bias.defined()) return;
+  const double bound = in_features > 0 ? 1 / std::sqrt(static_cast<double>(in_features)) : 0;
   init_uniform_(bias, -bound, bound);
 }
-Tensor LinearImpl::forward(const Tensor &x) { return linear(x, weight, bias); }
+Tensor LinearImpl::forward(const Tensor& x) { return linear(x, weight, bias); }
 std::string LinearImpl::extra_repr() const {
-  return cat("in_features=", in_features, ", out_features=", out_features,
-             ", bias=", bias.defined());
+  return cat("in_features=", in_features, ", out_features=", out_features, ", bias=", bias.defined());
 }
 
-BilinearImpl::BilinearImpl(int64_t in1_features, int64_t in2_features,
-                           int64_t out_features, Options options)
-    : in1_features(in1_features), in2_features(in2_features),
+BilinearImpl::BilinearImpl(int64_t in1_features, int64_t in2_features, int64_t out_features, Options options)
+    : in1_features(in1_features),
+      in2_features(in2_features),
       out_features(out_features),
-      weight(register_parameter(
-          "weight", empty({out_features, in1_features, in2_features}))),
-      bias(register_parameter("bias", options.bias ? empty({out_features})
-                                                   : Tensor())) {
+      weight(register_parameter("weight", empty({out_features, in1_features, in2_features}))),
+      bias(register_parameter("bias", options.bias ? empty({out_features}) : Tensor())) {
   reset_parameters();
 }
 void BilinearImpl::reset_parameters() {
-  MICA_CHECK_KIND(
-      in1_features > 0, Value,
-      "in1_features must be > 0, but got (in1_features=", in1_features, ")");
+  MICA_CHECK_KIND(in1_features > 0, Value, "in1_features must be > 0, but got (in1_features=", in1_features, ")");
   const double bound = 1 / std::sqrt(static_cast<double>(in1_features));
   init_uniform_(weight, -bound, bound);
-  if (bias.defined())
-    init_uniform_(bias, -bound, bound);
+  if (bias.defined()) init_uniform_(bias, -bound, bound);
 }
-Tensor BilinearImpl::forward(const Tensor &x1, const Tensor &x2) {
-  return bilinear(x1, x2, weight, bias);
-}
+Tensor BilinearImpl::forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
 std::string BilinearImpl::extra_repr() const {
-  return cat("in1_features=", in1_features, ", in2_features=", in2_features,
-             ", out_features=", out_features, ", bias=", bias.defined());
+  return cat("in1_features=", in1_features, ", in2_features=", in2_features, ", out_features=", out_features,
+             ", bias=", bias.defined());
 }
 
-Tensor FlattenImpl::forward(const Tensor &x) {
-  return x.flatten(start_dim, end_dim);
-}
-std::string FlattenImpl::extra_repr() const {
-  return cat("start_dim=", start_dim, ", end_dim=", end_dim);
-}
+Tensor FlattenImpl::forward(const Tensor& x) { return x.flatten(start_dim, end_dim); }
+std::string FlattenImpl::extra_repr() const { return cat("start_dim=", start_dim, ", end_dim=", end_dim); }
 
-Tensor UnflattenImpl::forward(const Tensor &x) {
-  return x.unflatten(dim, unflattened_size);
-}
+Tensor UnflattenImpl::forward(const Tensor& x) { return x.unflatten(dim, unflattened_size); }
 std::string UnflattenImpl::extra_repr() const {
   return cat("dim=", dim, ", unflattened_size=", tuple_text(unflattened_size));
 }
 
-} // namespace mica::nn
+}  // namespace mica::nn

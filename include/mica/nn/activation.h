@@ -6,11 +6,11 @@
 
 namespace mica::nn {
 
-#define MICA_ACTIVATION(Name)                                                  \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    Tensor forward(const Tensor &x);                                           \
-  };                                                                           \
+#define MICA_ACTIVATION(Name)        \
+  class Name##Impl : public Module { \
+   public:                           \
+    Tensor forward(const Tensor& x); \
+  };                                 \
   MICA_MODULE(Name);
 MICA_ACTIVATION(Sigmoid)
 MICA_ACTIVATION(LogSigmoid)
@@ -20,14 +20,14 @@ MICA_ACTIVATION(Softsign)
 MICA_ACTIVATION(Softmax2d)
 #undef MICA_ACTIVATION
 
-#define MICA_ACTIVATION(Name)                                                  \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    explicit Name##Impl(bool inplace = false) : inplace(inplace) {}            \
-    Tensor forward(const Tensor &x);                                           \
-    std::string extra_repr() const override;                                   \
-    const bool inplace;                                                        \
-  };                                                                           \
+#define MICA_ACTIVATION(Name)                                       \
+  class Name##Impl : public Module {                                \
+   public:                                                          \
+    explicit Name##Impl(bool inplace = false) : inplace(inplace) {} \
+    Tensor forward(const Tensor& x);                                \
+    std::string extra_repr() const override;                        \
+    const bool inplace;                                             \
+  };                                                                \
   MICA_MODULE(Name);
 MICA_ACTIVATION(ReLU)
 MICA_ACTIVATION(ReLU6)
@@ -38,43 +38,42 @@ MICA_ACTIVATION(Hardsigmoid)
 MICA_ACTIVATION(Hardswish)
 #undef MICA_ACTIVATION
 
-#define MICA_ACTIVATION(Name, option, usual)                                   \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    explicit Name##Impl(double option = usual, bool inplace = false)           \
-        : option(option), inplace(inplace) {}                                  \
-    Tensor forward(const Tensor &x);                                           \
-    std::string extra_repr() const override;                                   \
-    const double option;                                                       \
-    const bool inplace;                                                        \
-  };                                                                           \
+#define MICA_ACTIVATION(Name, option, usual)                                                               \
+  class Name##Impl : public Module {                                                                       \
+   public:                                                                                                 \
+    explicit Name##Impl(double option = usual, bool inplace = false) : option(option), inplace(inplace) {} \
+    Tensor forward(const Tensor& x);                                                                       \
+    std::string extra_repr() const override;                                                               \
+    const double option;                                                                                   \
+    const bool inplace;                                                                                    \
+  };                                                                                                       \
   MICA_MODULE(Name);
 MICA_ACTIVATION(ELU, alpha, 1.0)
 MICA_ACTIVATION(CELU, alpha, 1.0)
 MICA_ACTIVATION(LeakyReLU, negative_slope, 0.01)
 #undef MICA_ACTIVATION
 
-#define MICA_ACTIVATION(Name)                                                  \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    explicit Name##Impl(double lambd = 0.5) : lambd(lambd) {}                  \
-    Tensor forward(const Tensor &x);                                           \
-    std::string extra_repr() const override;                                   \
-    const double lambd;                                                        \
-  };                                                                           \
+#define MICA_ACTIVATION(Name)                                 \
+  class Name##Impl : public Module {                          \
+   public:                                                    \
+    explicit Name##Impl(double lambd = 0.5) : lambd(lambd) {} \
+    Tensor forward(const Tensor& x);                          \
+    std::string extra_repr() const override;                  \
+    const double lambd;                                       \
+  };                                                          \
   MICA_MODULE(Name);
 MICA_ACTIVATION(Hardshrink)
 MICA_ACTIVATION(Softshrink)
 #undef MICA_ACTIVATION
 
-#define MICA_ACTIVATION(Name)                                                  \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    explicit Name##Impl(int64_t dim) : dim(dim) {}                             \
-    Tensor forward(const Tensor &x);                                           \
-    std::string extra_repr() const override;                                   \
-    const int64_t dim;                                                         \
-  };                                                                           \
+#define MICA_ACTIVATION(Name)                      \
+  class Name##Impl : public Module {               \
+   public:                                         \
+    explicit Name##Impl(int64_t dim) : dim(dim) {} \
+    Tensor forward(const Tensor& x);               \
+    std::string extra_repr() const override;       \
+    const int64_t dim;                             \
+  };                                               \
   MICA_MODULE(Name);
 MICA_ACTIVATION(Softmax)
 MICA_ACTIVATION(LogSoftmax)
@@ -82,29 +81,27 @@ MICA_ACTIVATION(Softmin)
 #undef MICA_ACTIVATION
 
 class GELUImpl : public Module {
-public:
-  explicit GELUImpl(std::string approximate = "none")
-      : approximate(std::move(approximate)) {}
-  Tensor forward(const Tensor &x);
+ public:
+  explicit GELUImpl(std::string approximate = "none") : approximate(std::move(approximate)) {}
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
-  const std::string approximate; // or "tanh"
+  const std::string approximate;  // or "tanh"
 };
 MICA_MODULE(GELU);
 
 class GLUImpl : public Module {
-public:
+ public:
   explicit GLUImpl(int64_t dim = -1) : dim(dim) {}
-  Tensor forward(const Tensor &x);
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
   const int64_t dim;
 };
 MICA_MODULE(GLU);
 
 class HardtanhImpl : public Module {
-public:
-  explicit HardtanhImpl(double min_val = -1, double max_val = 1,
-                        bool inplace = false);
-  Tensor forward(const Tensor &x);
+ public:
+  explicit HardtanhImpl(double min_val = -1, double max_val = 1, bool inplace = false);
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
   const double min_val, max_val;
   const bool inplace;
@@ -112,20 +109,19 @@ public:
 MICA_MODULE(Hardtanh);
 
 class SoftplusImpl : public Module {
-public:
-  explicit SoftplusImpl(double beta = 1, double threshold = 20)
-      : beta(beta), threshold(threshold) {}
-  Tensor forward(const Tensor &x);
+ public:
+  explicit SoftplusImpl(double beta = 1, double threshold = 20) : beta(beta), threshold(threshold) {}
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
   const double beta, threshold;
 };
 MICA_MODULE(Softplus);
 
 class ThresholdImpl : public Module {
-public:
+ public:
   ThresholdImpl(double threshold, double value, bool inplace = false)
       : threshold(threshold), value(value), inplace(inplace) {}
-  Tensor forward(const Tensor &x);
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
   const double threshold, value;
   const bool inplace;
@@ -133,9 +129,9 @@ public:
 MICA_MODULE(Threshold);
 
 class PReLUImpl : public Module {
-public:
+ public:
   explicit PReLUImpl(int64_t num_parameters = 1, double init = 0.25);
-  Tensor forward(const Tensor &x);
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
   const int64_t num_parameters;
   Tensor weight;
@@ -143,11 +139,10 @@ public:
 MICA_MODULE(PReLU);
 
 class RReLUImpl : public Module {
-public:
-  explicit RReLUImpl(double lower = 1.0 / 8, double upper = 1.0 / 3,
-                     bool inplace = false)
+ public:
+  explicit RReLUImpl(double lower = 1.0 / 8, double upper = 1.0 / 3, bool inplace = false)
       : lower(lower), upper(upper), inplace(inplace) {}
-  Tensor forward(const Tensor &x);
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
   const double lower, upper;
   const bool inplace;
@@ -156,15 +151,15 @@ MICA_MODULE(RReLU);
 
 // ---- dropouts: identities unless training
 
-#define MICA_DROPOUT(Name)                                                     \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    explicit Name##Impl(double p = 0.5, bool inplace = false);                 \
-    Tensor forward(const Tensor &x);                                           \
-    std::string extra_repr() const override;                                   \
-    const double p;                                                            \
-    const bool inplace;                                                        \
-  };                                                                           \
+#define MICA_DROPOUT(Name)                                     \
+  class Name##Impl : public Module {                           \
+   public:                                                     \
+    explicit Name##Impl(double p = 0.5, bool inplace = false); \
+    Tensor forward(const Tensor& x);                           \
+    std::string extra_repr() const override;                   \
+    const double p;                                            \
+    const bool inplace;                                        \
+  };                                                           \
   MICA_MODULE(Name);
 MICA_DROPOUT(Dropout)
 MICA_DROPOUT(Dropout1d)
@@ -174,4 +169,4 @@ MICA_DROPOUT(AlphaDropout)
 MICA_DROPOUT(FeatureAlphaDropout)
 #undef MICA_DROPOUT
 
-} // namespace mica::nn
+}  // namespace mica::nn

@@ -7,36 +7,34 @@
 namespace mica::nn {
 
 struct AdaptiveLogSoftmaxOptions {
-  double div_value =
-      4; // cluster i is predicted from in_features / div_value^(i + 1) numbers
+  double div_value = 4;  // cluster i is predicted from in_features / div_value^(i + 1) numbers
   bool head_bias = false;
 };
 // Log-probabilities by two levels: frequent classes and clusters of rare ones,
 // then the classes of a cluster. Classes are ordered from frequent to rare;
 // `cutoffs` say where each cluster begins.
 class AdaptiveLogSoftmaxWithLossImpl : public Module {
-public:
+ public:
   using Options = AdaptiveLogSoftmaxOptions;
   struct Result {
-    Tensor output; // the log-probabilities of the targets
+    Tensor output;  // the log-probabilities of the targets
     Tensor loss;
   };
-  AdaptiveLogSoftmaxWithLossImpl(int64_t in_features, int64_t n_classes,
-                                 const Dims &cutoffs, Options options = {});
-  Result forward(const Tensor &input, const Tensor &target);
-  Tensor log_prob(const Tensor &input); // of all classes
-  Tensor predict(const Tensor &input);  // the most probable classes
+  AdaptiveLogSoftmaxWithLossImpl(int64_t in_features, int64_t n_classes, const Dims& cutoffs, Options options = {});
+  Result forward(const Tensor& input, const Tensor& target);
+  Tensor log_prob(const Tensor& input);  // of all classes
+  Tensor predict(const Tensor& input);   // the most probable classes
   void reset_parameters();
 
   const int64_t in_features, n_classes;
-  const DimVector cutoffs; // with n_classes at the end
+  const DimVector cutoffs;  // with n_classes at the end
   Linear head = nullptr;
   ModuleList<Sequential> tail;
 
-private:
+ private:
   int64_t shortlist_size() const { return cutoffs[0]; }
-  Tensor full_log_prob(const Tensor &input, const Tensor &head_output);
+  Tensor full_log_prob(const Tensor& input, const Tensor& head_output);
 };
 MICA_MODULE(AdaptiveLogSoftmaxWithLoss);
 
-} // namespace mica::nn
+}  // namespace mica::nn

@@ -8,12 +8,10 @@
 namespace mica::nn {
 
 struct MultiheadAttentionOptions {
-  double dropout = 0; // of the weights of attention
+  double dropout = 0;  // of the weights of attention
   bool bias = true;
   bool add_bias_kv = false, add_zero_attn = false;
-  std::optional<int64_t>
-      kdim = {},
-      vdim = {}; // sizes of keys and values where they are not embed_dim
+  std::optional<int64_t> kdim = {}, vdim = {};  // sizes of keys and values where they are not embed_dim
   bool batch_first = false;
 };
 struct AttentionCall {
@@ -21,14 +19,12 @@ struct AttentionCall {
   bool need_weights = true, average_attn_weights = true, is_causal = false;
 };
 class MultiheadAttentionImpl : public Module {
-public:
+ public:
   using Options = MultiheadAttentionOptions;
-  MultiheadAttentionImpl(int64_t embed_dim, int64_t num_heads,
-                         Options options = {});
+  MultiheadAttentionImpl(int64_t embed_dim, int64_t num_heads, Options options = {});
   // The result, and the weights of the heads if they are wanted.
-  std::tuple<Tensor, Tensor> forward(const Tensor &query, const Tensor &key,
-                                     const Tensor &value,
-                                     const AttentionCall &call = {});
+  std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                     const AttentionCall& call = {});
   void reset_parameters();
 
   const int64_t embed_dim, num_heads;
@@ -40,4 +36,4 @@ public:
 };
 MICA_MODULE(MultiheadAttention);
 
-} // namespace mica::nn
+}  // namespace mica::nn

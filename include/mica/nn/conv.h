@@ -10,11 +10,11 @@ namespace mica::nn {
 struct ConvOptions {
   Dims stride = 1;
   Dims padding = 0;
-  std::string padding_word = {}; // "same" or "valid" in the place of numbers
+  std::string padding_word = {};  // "same" or "valid" in the place of numbers
   Dims dilation = 1;
   int64_t groups = 1;
   bool bias = true;
-  std::string padding_mode = "zeros"; // "reflect", "replicate", "circular"
+  std::string padding_mode = "zeros";  // "reflect", "replicate", "circular"
 };
 
 struct ConvTransposeOptions {
@@ -28,7 +28,7 @@ struct ConvTransposeOptions {
 
 // What all of them share: filters, and how they slide.
 class ConvBase : public Module {
-public:
+ public:
   void reset_parameters();
   std::string extra_repr() const override;
 
@@ -39,36 +39,32 @@ public:
   const bool transposed;
   Tensor weight, bias;
 
-protected:
-  ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels,
-           const Dims &kernel_size, const ConvOptions &options);
-  ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels,
-           const Dims &kernel_size, const ConvTransposeOptions &options);
+ protected:
+  ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options);
+  ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const Dims& kernel_size,
+           const ConvTransposeOptions& options);
 
-private:
+ private:
   void make_parameters(bool bias);
 };
 
-#define MICA_CONVOLUTION(Name, ndim)                                           \
-  class Name##Impl : public ConvBase {                                         \
-  public:                                                                      \
-    using Options = ConvOptions;                                               \
-    Name##Impl(int64_t in_channels, int64_t out_channels, Dims kernel_size,    \
-               Options options = {})                                           \
-        : ConvBase(ndim, in_channels, out_channels, kernel_size, options) {}   \
-    Tensor forward(const Tensor &x);                                           \
-  };                                                                           \
+#define MICA_CONVOLUTION(Name, ndim)                                                              \
+  class Name##Impl : public ConvBase {                                                            \
+   public:                                                                                        \
+    using Options = ConvOptions;                                                                  \
+    Name##Impl(int64_t in_channels, int64_t out_channels, Dims kernel_size, Options options = {}) \
+        : ConvBase(ndim, in_channels, out_channels, kernel_size, options) {}                      \
+    Tensor forward(const Tensor& x);                                                              \
+  };                                                                                              \
   MICA_MODULE(Name);
-#define MICA_TRANSPOSED_CONVOLUTION(Name, ndim)                                \
-  class Name##Impl : public ConvBase {                                         \
-  public:                                                                      \
-    using Options = ConvTransposeOptions;                                      \
-    Name##Impl(int64_t in_channels, int64_t out_channels, Dims kernel_size,    \
-               Options options = {})                                           \
-        : ConvBase(ndim, in_channels, out_channels, kernel_size, options) {}   \
-    Tensor forward(const Tensor &x,                                            \
-                   const std::optional<Dims> &output_size = {});               \
-  };                                                                           \
+#define MICA_TRANSPOSED_CONVOLUTION(Name, ndim)                                                   \
+  class Name##Impl : public ConvBase {                                                            \
+   public:                                                                                        \
+    using Options = ConvTransposeOptions;                                                         \
+    Name##Impl(int64_t in_channels, int64_t out_channels, Dims kernel_size, Options options = {}) \
+        : ConvBase(ndim, in_channels, out_channels, kernel_size, options) {}                      \
+    Tensor forward(const Tensor& x, const std::optional<Dims>& output_size = {});                 \
+  };                                                                                              \
   MICA_MODULE(Name);
 MICA_CONVOLUTION(Conv1d, 1)
 MICA_CONVOLUTION(Conv2d, 2)
@@ -79,4 +75,4 @@ MICA_TRANSPOSED_CONVOLUTION(ConvTranspose3d, 3)
 #undef MICA_CONVOLUTION
 #undef MICA_TRANSPOSED_CONVOLUTION
 
-} // namespace mica::nn
+}  // namespace mica::nn

@@ -8,22 +8,18 @@
 namespace mica::nn {
 
 struct EmbeddingOptions {
-  std::optional<int64_t> padding_idx =
-      {}; // of a row that is zero and gets no gradient; negative: from the end
-  std::optional<double> max_norm =
-      {}; // rows that are looked up are first brought within it
+  std::optional<int64_t> padding_idx = {};  // of a row that is zero and gets no gradient; negative: from the end
+  std::optional<double> max_norm = {};      // rows that are looked up are first brought within it
   double norm_type = 2;
   bool scale_grad_by_freq = false;
 };
 class EmbeddingImpl : public Module {
-public:
+ public:
   using Options = EmbeddingOptions;
-  EmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim,
-                Options options = {});
+  EmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim, Options options = {});
   // The rows of a matrix, not trained if `freeze`.
-  explicit EmbeddingImpl(const Tensor &embeddings, bool freeze = true,
-                         Options options = {});
-  Tensor forward(const Tensor &indices);
+  explicit EmbeddingImpl(const Tensor& embeddings, bool freeze = true, Options options = {});
+  Tensor forward(const Tensor& indices);
   void reset_parameters();
   std::string extra_repr() const override;
 
@@ -32,10 +28,9 @@ public:
   Tensor weight;
 };
 class Embedding : public ModuleHolder<EmbeddingImpl> {
-public:
+ public:
   using ModuleHolder<EmbeddingImpl>::ModuleHolder;
-  static Embedding from_pretrained(const Tensor &embeddings, bool freeze = true,
-                                   const Options &options = {}) {
+  static Embedding from_pretrained(const Tensor& embeddings, bool freeze = true, const Options& options = {}) {
     return Embedding(embeddings, freeze, options);
   }
 };
@@ -44,21 +39,18 @@ struct EmbeddingBagOptions {
   std::optional<double> max_norm = {};
   double norm_type = 2;
   bool scale_grad_by_freq = false;
-  std::string mode = "mean"; // "sum", "max"
+  std::string mode = "mean";  // "sum", "max"
   bool include_last_offset = false;
-  std::optional<int64_t> padding_idx = {}; // rows that do not count
+  std::optional<int64_t> padding_idx = {};  // rows that do not count
 };
 // Sums, means or maxima of bags of rows: each row of `indices`, or of a list of
 // them the parts that begin at `offsets`.
 class EmbeddingBagImpl : public Module {
-public:
+ public:
   using Options = EmbeddingBagOptions;
-  EmbeddingBagImpl(int64_t num_embeddings, int64_t embedding_dim,
-                   Options options = {});
-  explicit EmbeddingBagImpl(const Tensor &embeddings, bool freeze = true,
-                            Options options = {});
-  Tensor forward(const Tensor &indices, const Tensor &offsets = {},
-                 const Tensor &per_sample_weights = {});
+  EmbeddingBagImpl(int64_t num_embeddings, int64_t embedding_dim, Options options = {});
+  explicit EmbeddingBagImpl(const Tensor& embeddings, bool freeze = true, Options options = {});
+  Tensor forward(const Tensor& indices, const Tensor& offsets = {}, const Tensor& per_sample_weights = {});
   void reset_parameters();
   std::string extra_repr() const override;
 
@@ -67,13 +59,11 @@ public:
   Tensor weight;
 };
 class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {
-public:
+ public:
   using ModuleHolder<EmbeddingBagImpl>::ModuleHolder;
-  static EmbeddingBag from_pretrained(const Tensor &embeddings,
-                                      bool freeze = true,
-                                      const Options &options = {}) {
+  static EmbeddingBag from_pretrained(const Tensor& embeddings, bool freeze = true, const Options& options = {}) {
     return EmbeddingBag(embeddings, freeze, options);
   }
 };
 
-} // namespace mica::nn
+}  // namespace mica::nn

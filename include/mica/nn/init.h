@@ -10,10 +10,10 @@ namespace mica::nn::init {
 
 using mica::calculate_gain;
 
-#define MICA_INIT(name)                                                        \
-  template <class... Args>                                                     \
-  const Tensor &name(const Tensor &tensor, const Args &...args) {              \
-    return init_##name(tensor, args...);                                       \
+#define MICA_INIT(name)                                           \
+  template <class... Args>                                        \
+  const Tensor& name(const Tensor& tensor, const Args&... args) { \
+    return init_##name(tensor, args...);                          \
   }
 MICA_INIT(uniform_)
 MICA_INIT(normal_)
@@ -31,4 +31,4 @@ MICA_INIT(orthogonal_)
 MICA_INIT(sparse_)
 #undef MICA_INIT
 
-} // namespace mica::nn::init
+}  // namespace mica::nn::init

@@ -6,8 +6,8 @@
 namespace mica::nn {
 
 class IdentityImpl : public Module {
-public:
-  Tensor forward(const Tensor &x) { return x; }
+ public:
+  Tensor forward(const Tensor& x) { return x; }
 };
 MICA_MODULE(Identity);
 
@@ -15,10 +15,10 @@ struct LinearOptions {
   bool bias = true;
 };
 class LinearImpl : public Module {
-public:
+ public:
   using Options = LinearOptions;
   LinearImpl(int64_t in_features, int64_t out_features, Options options = {});
-  Tensor forward(const Tensor &x);
+  Tensor forward(const Tensor& x);
   void reset_parameters();
   std::string extra_repr() const override;
 
@@ -28,11 +28,10 @@ public:
 MICA_MODULE(Linear);
 
 class BilinearImpl : public Module {
-public:
+ public:
   using Options = LinearOptions;
-  BilinearImpl(int64_t in1_features, int64_t in2_features, int64_t out_features,
-               Options options = {});
-  Tensor forward(const Tensor &x1, const Tensor &x2);
+  BilinearImpl(int64_t in1_features, int64_t in2_features, int64_t out_features, Options options = {});
+  Tensor forward(const Tensor& x1, const Tensor& x2);
   void reset_parameters();
   std::string extra_repr() const override;
 
@@ -42,10 +41,9 @@ public:
 MICA_MODULE(Bilinear);
 
 class FlattenImpl : public Module {
-public:
-  explicit FlattenImpl(int64_t start_dim = 1, int64_t end_dim = -1)
-      : start_dim(start_dim), end_dim(end_dim) {}
-  Tensor forward(const Tensor &x);
+ public:
+  explicit FlattenImpl(int64_t start_dim = 1, int64_t end_dim = -1) : start_dim(start_dim), end_dim(end_dim) {}
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
 
   const int64_t start_dim, end_dim;
@@ -53,20 +51,18 @@ public:
 MICA_MODULE(Flatten);
 
 class UnflattenImpl : public Module {
-public:
-  UnflattenImpl(int64_t dim, const Dims &unflattened_size)
-      : dim(dim), unflattened_size(unflattened_size.sizes()) {}
-  Tensor forward(const Tensor &x);
+ public:
+  UnflattenImpl(int64_t dim, const Dims& unflattened_size) : dim(dim), unflattened_size(unflattened_size.sizes()) {}
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
 
   const int64_t dim;
   const DimVector unflattened_size;
 };
 class Unflatten : public ModuleHolder<UnflattenImpl> {
-public:
+ public:
   using ModuleHolder<UnflattenImpl>::ModuleHolder;
-  Unflatten(int64_t dim, const Dims &unflattened_size)
-      : ModuleHolder<UnflattenImpl>(dim, unflattened_size) {}
+  Unflatten(int64_t dim, const Dims& unflattened_size) : ModuleHolder<UnflattenImpl>(dim, unflattened_size) {}
 };
 
-} // namespace mica::nn
+}  // namespace mica::nn

@@ -28,34 +28,31 @@ namespace mica::nn {
 
 // A handle to a module that is shared, such as nn::Linear.
 template <class H>
-concept Holder = requires(const H &holder) {
+concept Holder = requires(const H& holder) {
   holder.shared();
 };
 
 class Module {
-public:
+ public:
   using Named = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
 
   Module() = default;
   explicit Module(std::string name) : name_(std::move(name)) {}
-  Module(const Module &) =
-      delete; // a copy would share its parameters; see clone()
-  Module &operator=(const Module &) = delete;
+  Module(const Module&) = delete;  // a copy would share its parameters; see clone()
+  Module& operator=(const Module&) = delete;
   virtual ~Module() = default;
 
   // ---- members. A name must be new and may not contain a dot; an undefined
   // tensor keeps its place but is not listed.
-  Tensor register_parameter(std::string name, const Tensor &tensor,
-                            bool requires_grad = true);
-  Tensor register_buffer(std::string name, const Tensor &tensor,
-                         bool persistent = true);
+  Tensor register_parameter(std::string name, const Tensor& tensor, bool requires_grad = true);
+  Tensor register_buffer(std::string name, const Tensor& tensor, bool persistent = true);
   template <std::derived_from<Module> M>
-  std::shared_ptr<M> register_module(std::string name,
-                                     std::shared_ptr<M> module) {
+  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
     add_module(std::move(name), module);
     return module;
   }
-  template <Holder H> H register_module(std::string name, H holder) {
+  template <Holder H>
+  H register_module(std::string name, H holder) {
     add_module(std::move(name), holder.shared());
     return holder;
   }
@@ -66,18 +63,17 @@ public:
   std::vector<Tensor> buffers(bool recurse = true) const;
   NamedTensors named_buffers(bool recurse = true) const;
   std::vector<std::shared_ptr<Module>> children() const;
-  const Named &named_children() const { return modules_; }
-  Named
-  named_modules() const; // those below, by their paths; not the module itself
+  const Named& named_children() const { return modules_; }
+  Named named_modules() const;  // those below, by their paths; not the module itself
 
   // ---- state
   NamedTensors state_dict() const;
   // Copies values into parameters and buffers. Everything is checked first:
   // names that are missing or not expected (unless !strict) and shapes that
   // differ are reported together, and then nothing is changed.
-  void load_state_dict(const NamedTensors &state, bool strict = true);
-  void save(const std::string &path) const;
-  void load(const std::string &path, bool strict = true);
+  void load_state_dict(const NamedTensors& state, bool strict = true);
+  void save(const std::string& path) const;
+  void load(const std::string& path, bool strict = true);
 
   // A module like this one with values of its own, for modules made through a
   // handle (nn::clone keeps the handle's type). It is constructed from the same
@@ -91,36 +87,36 @@ public:
   void zero_grad(bool set_to_none = true);
   void requires_grad_(bool on = true);
   void to(Device device);
-  void to(DType dtype); // of floating-point and complex parameters and buffers
-  void apply(const std::function<void(Module &)> &function);
+  void to(DType dtype);  // of floating-point and complex parameters and buffers
+  void apply(const std::function<void(Module&)>& function);
 
   // ---- printing, as Python does
   virtual std::string name() const;
   virtual std::string extra_repr() const { return {}; }
   virtual std::string repr() const;
-  friend std::ostream &operator<<(std::ostream &out, const Module &module);
+  friend std::ostream& operator<<(std::ostream& out, const Module& module);
 
-protected:
+ protected:
   // Values of a module with the same members, whether they require gradients,
   // and whether it trains; not of those below.
-  void copy_own_state(const Module &other);
+  void copy_own_state(const Module& other);
 
-private:
-  template <class M> friend class ModuleHolder;
+ private:
+  template <class M>
+  friend class ModuleHolder;
   struct Entry {
     std::string name;
     Tensor tensor;
     bool persistent = true;
   };
   void add_module(std::string name, std::shared_ptr<Module> module);
-  void check_name(const std::string &name) const;
-  void copy_state(const Module &other);
+  void check_name(const std::string& name) const;
+  void copy_state(const Module& other);
   template <class F>
-  void
-  visit(const F &function) const; // (path, module), this one first, each once
-  NamedTensors named_tensors(std::vector<Entry> Module::*kind,
-                             bool recurse) const;
-  template <class F> void convert(const F &function);
+  void visit(const F& function) const;  // (path, module), this one first, each once
+  NamedTensors named_tensors(std::vector<Entry> Module::*kind, bool recurse) const;
+  template <class F>
+  void convert(const F& function);
 
   std::string name_;
   std::vector<Entry> parameters_, buffers_;
@@ -130,15 +126,18 @@ private:
 };
 
 // A handle of the same type to a clone.
-template <Holder H> H clone(const H &module) {
-  return module ? H(std::static_pointer_cast<typename H::Impl>(module->clone()))
-                : H(nullptr);
+template <Holder H>
+H clone(const H& module) {
+  return module ? H(std::static_pointer_cast<typename H::Impl>(module->clone())) : H(nullptr);
 }
 
 namespace detail {
 
 struct NoOptions {};
-template <class M> struct options_of { using type = NoOptions; };
+template <class M>
+struct options_of {
+  using type = NoOptions;
+};
 template <class M>
 requires requires { typename M::Options; }
 struct options_of<M> {
@@ -148,82 +147,74 @@ struct options_of<M> {
 // What a clone is constructed from in the place of an argument: modules are
 // cloned, tensors get another handle (their values are copied later), all else
 // is copied.
-Tensor argument_of_clone(const Tensor &tensor);
-template <class T> T argument_of_clone(const T &argument) {
+Tensor argument_of_clone(const Tensor& tensor);
+template <class T>
+T argument_of_clone(const T& argument) {
   if constexpr (Holder<T>)
     return nn::clone(argument);
   else
     return argument;
 }
 template <Holder H>
-std::vector<H> argument_of_clone(const std::vector<H> &modules) {
+std::vector<H> argument_of_clone(const std::vector<H>& modules) {
   std::vector<H> clones;
-  for (const H &module : modules)
-    clones.push_back(nn::clone(module));
+  for (const H& module : modules) clones.push_back(nn::clone(module));
   return clones;
 }
 
-} // namespace detail
+}  // namespace detail
 
 // A module that is shared, not copied: nn::Linear is a
 // ModuleHolder<LinearImpl>. Called like a function, it runs forward.
-template <class M> class ModuleHolder {
-public:
+template <class M>
+class ModuleHolder {
+ public:
   using Impl = M;
   using Options = typename detail::options_of<M>::type;
 
   ModuleHolder(std::nullptr_t) {}
-  explicit ModuleHolder(std::shared_ptr<M> module)
-      : module_(std::move(module)) {}
+  explicit ModuleHolder(std::shared_ptr<M> module) : module_(std::move(module)) {}
   template <class... Args>
   requires(std::constructible_from<M, Args...> &&
            // A handle in one argument is copied, not wrapped.
            !(sizeof...(Args) == 1 &&
-             (std::derived_from<std::remove_cvref_t<Args>, ModuleHolder> &&
-              ...))) explicit ModuleHolder(Args &&...args)
+             (std::derived_from<std::remove_cvref_t<Args>, ModuleHolder> && ...))) explicit ModuleHolder(Args&&... args)
       : module_(make(std::forward<Args>(args)...)) {}
 
   // So that sizes and options can be written in braces: nn::Conv2d(3, 16, {3,
   // 5}, {.padding = 1}).
-  explicit ModuleHolder(
-      Options options) requires std::constructible_from<M, Options>
-      : module_(make(options)) {}
-  explicit ModuleHolder(Dims a) requires std::constructible_from<M, Dims>
-      : module_(make(a)) {}
-  ModuleHolder(Dims a, Options options) requires
-      std::constructible_from<M, Dims, Options> : module_(make(a, options)) {}
-  ModuleHolder(int64_t a, Options options) requires
-      std::constructible_from<M, int64_t, Options> : module_(make(a, options)) {
+  explicit ModuleHolder(Options options) requires std::constructible_from<M, Options> : module_(make(options)) {}
+  explicit ModuleHolder(Dims a) requires std::constructible_from<M, Dims> : module_(make(a)) {}
+  ModuleHolder(Dims a, Options options) requires std::constructible_from<M, Dims, Options> : module_(make(a, options)) {
   }
-  ModuleHolder(int64_t a, int64_t b, Options options) requires
-      std::constructible_from<M, int64_t, int64_t, Options>
+  ModuleHolder(int64_t a, Options options) requires std::constructible_from<M, int64_t, Options>
+      : module_(make(a, options)) {}
+  ModuleHolder(int64_t a, int64_t b, Options options) requires std::constructible_from<M, int64_t, int64_t, Options>
       : module_(make(a, b, options)) {}
-  ModuleHolder(int64_t a, int64_t b, int64_t c, Options options) requires
-      std::constructible_from<M, int64_t, int64_t, int64_t, Options>
+  ModuleHolder(int64_t a, int64_t b, int64_t c,
+               Options options) requires std::constructible_from<M, int64_t, int64_t, int64_t, Options>
       : module_(make(a, b, c, options)) {}
-  ModuleHolder(int64_t a, int64_t b, Dims c, Options options = {}) requires
-      std::constructible_from<M, int64_t, int64_t, Dims, Options>
+  ModuleHolder(int64_t a, int64_t b, Dims c,
+               Options options = {}) requires std::constructible_from<M, int64_t, int64_t, Dims, Options>
       : module_(make(a, b, c, options)) {}
 
-  M *operator->() const { return module_.get(); }
-  M &operator*() const { return *module_; }
-  const std::shared_ptr<M> &shared() const { return module_; }
+  M* operator->() const { return module_.get(); }
+  M& operator*() const { return *module_; }
+  const std::shared_ptr<M>& shared() const { return module_; }
   explicit operator bool() const { return module_ != nullptr; }
   operator std::shared_ptr<Module>() const { return module_; }
 
-  template <class... Args> decltype(auto) operator()(Args &&...args) const {
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) const {
     return module_->forward(std::forward<Args>(args)...);
   }
 
-private:
-  template <class... Args> static std::shared_ptr<M> make(Args &&...args) {
+ private:
+  template <class... Args>
+  static std::shared_ptr<M> make(Args&&... args) {
     std::function<std::shared_ptr<Module>()> again;
-    if constexpr (std::constructible_from<M, std::decay_t<Args>...> &&
-                  (std::copyable<std::decay_t<Args>> && ...))
-      again = [args...] {
-        return std::make_shared<M>(
-            detail::argument_of_clone(std::decay_t<Args>(args))...);
-      };
+    if constexpr (std::constructible_from<M, std::decay_t<Args>...> && (std::copyable<std::decay_t<Args>> && ...))
+      again = [args...] { return std::make_shared<M>(detail::argument_of_clone(std::decay_t<Args>(args))...); };
     auto module = std::make_shared<M>(std::forward<Args>(args)...);
     module->Module::make_again_ = std::move(again);
     return module;
@@ -233,15 +224,15 @@ private:
 };
 
 template <class M>
-std::ostream &operator<<(std::ostream &out, const ModuleHolder<M> &holder) {
-  return out << static_cast<const Module &>(*holder);
+std::ostream& operator<<(std::ostream& out, const ModuleHolder<M>& holder) {
+  return out << static_cast<const Module&>(*holder);
 }
 
 // Makes nn::Name a handle to an nn::NameImpl.
-#define MICA_MODULE(Name)                                                      \
-  class Name : public ModuleHolder<Name##Impl> {                               \
-  public:                                                                      \
-    using ModuleHolder<Name##Impl>::ModuleHolder;                              \
+#define MICA_MODULE(Name)                         \
+  class Name : public ModuleHolder<Name##Impl> {  \
+   public:                                        \
+    using ModuleHolder<Name##Impl>::ModuleHolder; \
   }
 
-} // namespace mica::nn
+}  // namespace mica::nn

@@ -10,10 +10,10 @@ namespace mica::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1; // none: the mean of all batches so far
+  std::optional<double> momentum = 0.1;  // none: the mean of all batches so far
   bool affine = true;
   bool track_running_stats = true;
-  bool bias = true; // if affine
+  bool bias = true;  // if affine
 };
 struct InstanceNormOptions {
   double eps = 1e-5;
@@ -25,7 +25,7 @@ struct InstanceNormOptions {
 
 // Channels with running statistics, and a scale and a shift for each.
 class ChannelNorm : public Module {
-public:
+ public:
   void reset_running_stats();
   void reset_parameters();
   std::string extra_repr() const override;
@@ -36,21 +36,20 @@ public:
   const bool affine, track_running_stats;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
-protected:
-  ChannelNorm(int64_t num_features, const BatchNormOptions &options);
-  Tensor normalize_batch(const Tensor &x);
-  Tensor normalize_instances(const Tensor &x);
+ protected:
+  ChannelNorm(int64_t num_features, const BatchNormOptions& options);
+  Tensor normalize_batch(const Tensor& x);
+  Tensor normalize_instances(const Tensor& x);
 };
 
-#define MICA_CHANNEL_NORM(Name, OptionsType)                                   \
-  class Name##Impl : public ChannelNorm {                                      \
-  public:                                                                      \
-    using Options = OptionsType;                                               \
-    explicit Name##Impl(int64_t num_features, Options o = {})                  \
-        : ChannelNorm(num_features, {o.eps, o.momentum, o.affine,              \
-                                     o.track_running_stats, o.bias}) {}        \
-    Tensor forward(const Tensor &x);                                           \
-  };                                                                           \
+#define MICA_CHANNEL_NORM(Name, OptionsType)                                                         \
+  class Name##Impl : public ChannelNorm {                                                            \
+   public:                                                                                           \
+    using Options = OptionsType;                                                                     \
+    explicit Name##Impl(int64_t num_features, Options o = {})                                        \
+        : ChannelNorm(num_features, {o.eps, o.momentum, o.affine, o.track_running_stats, o.bias}) {} \
+    Tensor forward(const Tensor& x);                                                                 \
+  };                                                                                                 \
   MICA_MODULE(Name);
 MICA_CHANNEL_NORM(BatchNorm1d, BatchNormOptions)
 MICA_CHANNEL_NORM(BatchNorm2d, BatchNormOptions)
@@ -66,10 +65,10 @@ struct GroupNormOptions {
   bool bias = true;
 };
 class GroupNormImpl : public Module {
-public:
+ public:
   using Options = GroupNormOptions;
   GroupNormImpl(int64_t num_groups, int64_t num_channels, Options options = {});
-  Tensor forward(const Tensor &x);
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
 
   const int64_t num_groups, num_channels;
@@ -84,10 +83,10 @@ struct LayerNormOptions {
   bool bias = true;
 };
 class LayerNormImpl : public Module {
-public:
+ public:
   using Options = LayerNormOptions;
-  explicit LayerNormImpl(const Dims &normalized_shape, Options options = {});
-  Tensor forward(const Tensor &x);
+  explicit LayerNormImpl(const Dims& normalized_shape, Options options = {});
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
 
   const DimVector normalized_shape;
@@ -101,10 +100,10 @@ struct RMSNormOptions {
   bool elementwise_affine = true;
 };
 class RMSNormImpl : public Module {
-public:
+ public:
   using Options = RMSNormOptions;
-  explicit RMSNormImpl(const Dims &normalized_shape, Options options = {});
-  Tensor forward(const Tensor &x);
+  explicit RMSNormImpl(const Dims& normalized_shape, Options options = {});
+  Tensor forward(const Tensor& x);
   std::string extra_repr() const override;
 
   const DimVector normalized_shape;
@@ -118,21 +117,20 @@ struct ResponseNormOptions {
 };
 // Each element over a power of the mean square of its neighbours in `size`
 // channels.
-#define MICA_RESPONSE_NORM(Name)                                               \
-  class Name##Impl : public Module {                                           \
-  public:                                                                      \
-    using Options = ResponseNormOptions;                                       \
-    explicit Name##Impl(int64_t size, Options options = {})                    \
-        : size(size), options(options) {}                                      \
-    Tensor forward(const Tensor &x);                                           \
-    std::string extra_repr() const override;                                   \
-    const int64_t size;                                                        \
-    const Options options;                                                     \
-  };                                                                           \
+#define MICA_RESPONSE_NORM(Name)                                                              \
+  class Name##Impl : public Module {                                                          \
+   public:                                                                                    \
+    using Options = ResponseNormOptions;                                                      \
+    explicit Name##Impl(int64_t size, Options options = {}) : size(size), options(options) {} \
+    Tensor forward(const Tensor& x);                                                          \
+    std::string extra_repr() const override;                                                  \
+    const int64_t size;                                                                       \
+    const Options options;                                                                    \
+  };                                                                                          \
   MICA_MODULE(Name);
 MICA_RESPONSE_NORM(LocalResponseNorm)
-MICA_RESPONSE_NORM(CrossMapLRN2d) // of images, with the window counted as
-                                  // torch's older layer does
+MICA_RESPONSE_NORM(CrossMapLRN2d)  // of images, with the window counted as
+                                   // torch's older layer does
 #undef MICA_RESPONSE_NORM
 
-} // namespace mica::nn
+}  // namespace mica::nn

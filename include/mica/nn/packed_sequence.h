@@ -13,27 +13,22 @@ namespace mica::nn::utils::rnn {
 // sequences still run in every step.
 struct PackedSequence {
   Tensor data, batch_sizes;
-  Tensor sorted_indices = {},
-         unsorted_indices =
-             {}; // undefined: the sequences came in the order of their lengths
+  Tensor sorted_indices = {}, unsorted_indices = {};  // undefined: the sequences came in the order of their lengths
 };
 
-Tensor invert_permutation(const Tensor &permutation);
+Tensor invert_permutation(const Tensor& permutation);
 
 // Without `enforce_sorted`, sequences may come in any order of lengths.
-PackedSequence pack_padded_sequence(const Tensor &input, const Tensor &lengths,
-                                    bool batch_first = false,
+PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, bool batch_first = false,
                                     bool enforce_sorted = true);
 // Padded to the longest or to `total_length`, in the order they had; and their
 // lengths.
-std::tuple<Tensor, Tensor>
-pad_packed_sequence(const PackedSequence &sequence, bool batch_first = false,
-                    double padding_value = 0,
-                    std::optional<int64_t> total_length = std::nullopt);
+std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, bool batch_first = false,
+                                               double padding_value = 0,
+                                               std::optional<int64_t> total_length = std::nullopt);
 using mica::pad_sequence;
 PackedSequence pack_sequence(TensorList sequences, bool enforce_sorted = true);
-std::vector<Tensor> unpad_sequence(const Tensor &padded, const Tensor &lengths,
-                                   bool batch_first = false);
-std::vector<Tensor> unpack_sequence(const PackedSequence &sequence);
+std::vector<Tensor> unpad_sequence(const Tensor& padded, const Tensor& lengths, bool batch_first = false);
+std::vector<Tensor> unpack_sequence(const PackedSequence& sequence);
 
-} // namespace mica::nn::utils::rnn
+}  // namespace mica::nn::utils::rnn

@@ -13,33 +13,29 @@ struct RNNOptions {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0; // between layers
+  double dropout = 0;  // between layers
   bool bidirectional = false;
-  int64_t proj_size = 0;             // of an LSTM
-  std::string nonlinearity = "tanh"; // of an RNN: or "relu"
+  int64_t proj_size = 0;              // of an LSTM
+  std::string nonlinearity = "tanh";  // of an RNN: or "relu"
 };
 
 // The parameters of all layers and directions, named as in Python:
 // weight_ih_l0, weight_hh_l0_reverse...
 class RNNBase : public Module {
-public:
+ public:
   void reset_parameters();
   std::string extra_repr() const override;
 
   const int64_t input_size, hidden_size;
   const RNNOptions options;
 
-protected:
-  RNNBase(int64_t gates, int64_t input_size, int64_t hidden_size,
-          RNNOptions options);
-  int64_t output_size() const {
-    return options.proj_size ? options.proj_size : hidden_size;
-  }
-  void check_input(const Tensor &input, int64_t dims) const;
+ protected:
+  RNNBase(int64_t gates, int64_t input_size, int64_t hidden_size, RNNOptions options);
+  int64_t output_size() const { return options.proj_size ? options.proj_size : hidden_size; }
+  void check_input(const Tensor& input, int64_t dims) const;
   // The state of all layers for a batch: zeros if there is none, checked
   // otherwise. `what` names it in errors.
-  Tensor state_for(int64_t batch, const Tensor &input, const Tensor &given,
-                   int64_t size, const char *what) const;
+  Tensor state_for(int64_t batch, const Tensor& input, const Tensor& given, int64_t size, const char* what) const;
 
   std::vector<Tensor> weights_;
 };
@@ -49,39 +45,32 @@ protected:
 // directions, batch, hidden_size), zeros unless given. Results are the output
 // of the last layer and the last states of all layers.
 class LSTMImpl : public RNNBase {
-public:
+ public:
   using Options = RNNOptions;
-  using State =
-      std::tuple<Tensor, Tensor>; // the hidden state and the cell state
+  using State = std::tuple<Tensor, Tensor>;  // the hidden state and the cell state
   LSTMImpl(int64_t input_size, int64_t hidden_size, Options options = {})
       : RNNBase(4, input_size, hidden_size, std::move(options)) {}
-  std::tuple<Tensor, State> forward(const Tensor &input,
-                                    const State &state = {});
-  std::tuple<PackedSequence, State> forward(const PackedSequence &input,
-                                            const State &state = {});
+  std::tuple<Tensor, State> forward(const Tensor& input, const State& state = {});
+  std::tuple<PackedSequence, State> forward(const PackedSequence& input, const State& state = {});
 };
 MICA_MODULE(LSTM);
 
 class GRUImpl : public RNNBase {
-public:
+ public:
   using Options = RNNOptions;
   GRUImpl(int64_t input_size, int64_t hidden_size, Options options = {})
       : RNNBase(3, input_size, hidden_size, std::move(options)) {}
-  std::tuple<Tensor, Tensor> forward(const Tensor &input,
-                                     const Tensor &state = {});
-  std::tuple<PackedSequence, Tensor> forward(const PackedSequence &input,
-                                             const Tensor &state = {});
+  std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& state = {});
+  std::tuple<PackedSequence, Tensor> forward(const PackedSequence& input, const Tensor& state = {});
 };
 MICA_MODULE(GRU);
 
 class RNNImpl : public RNNBase {
-public:
+ public:
   using Options = RNNOptions;
   RNNImpl(int64_t input_size, int64_t hidden_size, Options options = {});
-  std::tuple<Tensor, Tensor> forward(const Tensor &input,
-                                     const Tensor &state = {});
-  std::tuple<PackedSequence, Tensor> forward(const PackedSequence &input,
-                                             const Tensor &state = {});
+  std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& state = {});
+  std::tuple<PackedSequence, Tensor> forward(const PackedSequence& input, const Tensor& state = {});
 };
 MICA_MODULE(RNN);
 
@@ -89,10 +78,10 @@ MICA_MODULE(RNN);
 
 struct RNNCellOptions {
   bool bias = true;
-  std::string nonlinearity = "tanh"; // of an RNNCell
+  std::string nonlinearity = "tanh";  // of an RNNCell
 };
 class RNNCellBase : public Module {
-public:
+ public:
   void reset_parameters();
   std::string extra_repr() const override;
 
@@ -100,40 +89,38 @@ public:
   const RNNCellOptions options;
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 
-protected:
-  RNNCellBase(int64_t gates, int64_t input_size, int64_t hidden_size,
-              RNNCellOptions options);
-  Tensor
-  state_for(const Tensor &input,
-            const Tensor &given) const; // zeros unless given, with a batch
+ protected:
+  RNNCellBase(int64_t gates, int64_t input_size, int64_t hidden_size, RNNCellOptions options);
+  Tensor state_for(const Tensor& input,
+                   const Tensor& given) const;  // zeros unless given, with a batch
 };
 
 class LSTMCellImpl : public RNNCellBase {
-public:
+ public:
   using Options = RNNCellOptions;
   using State = std::tuple<Tensor, Tensor>;
   LSTMCellImpl(int64_t input_size, int64_t hidden_size, Options options = {})
       : RNNCellBase(4, input_size, hidden_size, std::move(options)) {}
-  State forward(const Tensor &input, const State &state = {});
+  State forward(const Tensor& input, const State& state = {});
 };
 MICA_MODULE(LSTMCell);
 
 class GRUCellImpl : public RNNCellBase {
-public:
+ public:
   using Options = RNNCellOptions;
   GRUCellImpl(int64_t input_size, int64_t hidden_size, Options options = {})
       : RNNCellBase(3, input_size, hidden_size, std::move(options)) {}
-  Tensor forward(const Tensor &input, const Tensor &state = {});
+  Tensor forward(const Tensor& input, const Tensor& state = {});
 };
 MICA_MODULE(GRUCell);
 
 class RNNCellImpl : public RNNCellBase {
-public:
+ public:
   using Options = RNNCellOptions;
   RNNCellImpl(int64_t input_size, int64_t hidden_size, Options options = {})
       : RNNCellBase(1, input_size, hidden_size, std::move(options)) {}
-  Tensor forward(const Tensor &input, const Tensor &state = {});
+  Tensor forward(const Tensor& input, const Tensor& state = {});
 };
 MICA_MODULE(RNNCell);
 
-} // namespace mica::nn
+}  // namespace mica::nn

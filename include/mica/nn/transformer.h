@@ -13,16 +13,14 @@ namespace mica::nn {
 
 // "relu", "gelu", or a function.
 class TransformerActivation {
-public:
-  TransformerActivation(const char *name)
-      : TransformerActivation(std::string(name)) {}
-  TransformerActivation(const std::string &name);
-  TransformerActivation(std::function<Tensor(const Tensor &)> function)
-      : function_(std::move(function)) {}
-  Tensor operator()(const Tensor &x) const { return function_(x); }
+ public:
+  TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}
+  TransformerActivation(const std::string& name);
+  TransformerActivation(std::function<Tensor(const Tensor&)> function) : function_(std::move(function)) {}
+  Tensor operator()(const Tensor& x) const { return function_(x); }
 
-private:
-  std::function<Tensor(const Tensor &)> function_;
+ private:
+  std::function<Tensor(const Tensor&)> function_;
 };
 
 struct TransformerLayerOptions {
@@ -41,18 +39,16 @@ struct EncoderCall {
   std::optional<bool> is_causal = {};
 };
 struct DecoderCall {
-  Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {},
-         memory_key_padding_mask = {};
+  Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
   std::optional<bool> tgt_is_causal = {};
   bool memory_is_causal = false;
 };
 
 class TransformerEncoderLayerImpl : public Module {
-public:
+ public:
   using Options = TransformerLayerOptions;
-  TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead,
-                              Options options = {});
-  Tensor forward(const Tensor &src, const EncoderCall &call = {});
+  TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead, Options options = {});
+  Tensor forward(const Tensor& src, const EncoderCall& call = {});
 
   const Options options;
   MultiheadAttention self_attn;
@@ -65,12 +61,10 @@ public:
 MICA_MODULE(TransformerEncoderLayer);
 
 class TransformerDecoderLayerImpl : public Module {
-public:
+ public:
   using Options = TransformerLayerOptions;
-  TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead,
-                              Options options = {});
-  Tensor forward(const Tensor &tgt, const Tensor &memory,
-                 const DecoderCall &call = {});
+  TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead, Options options = {});
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
 
   const Options options;
   MultiheadAttention self_attn, multihead_attn;
@@ -85,10 +79,9 @@ MICA_MODULE(TransformerDecoderLayer);
 // Clones of a layer, one after the other, and a norm at the end unless that is
 // null.
 class TransformerEncoderImpl : public Module {
-public:
-  TransformerEncoderImpl(const TransformerEncoderLayer &layer,
-                         int64_t num_layers, const LayerNorm &norm = nullptr);
-  Tensor forward(const Tensor &src, const EncoderCall &call = {});
+ public:
+  TransformerEncoderImpl(const TransformerEncoderLayer& layer, int64_t num_layers, const LayerNorm& norm = nullptr);
+  Tensor forward(const Tensor& src, const EncoderCall& call = {});
 
   ModuleList<TransformerEncoderLayer> layers;
   LayerNorm norm;
@@ -96,11 +89,9 @@ public:
 MICA_MODULE(TransformerEncoder);
 
 class TransformerDecoderImpl : public Module {
-public:
-  TransformerDecoderImpl(const TransformerDecoderLayer &layer,
-                         int64_t num_layers, const LayerNorm &norm = nullptr);
-  Tensor forward(const Tensor &tgt, const Tensor &memory,
-                 const DecoderCall &call = {});
+ public:
+  TransformerDecoderImpl(const TransformerDecoderLayer& layer, int64_t num_layers, const LayerNorm& norm = nullptr);
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
 
   ModuleList<TransformerDecoderLayer> layers;
   LayerNorm norm;
@@ -108,22 +99,18 @@ public:
 MICA_MODULE(TransformerDecoder);
 
 struct TransformerOptions {
-  int64_t d_model = 512, nhead = 8, num_encoder_layers = 6,
-          num_decoder_layers = 6;
+  int64_t d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6;
   TransformerLayerOptions layer = {};
 };
 class TransformerImpl : public Module {
-public:
+ public:
   using Options = TransformerOptions;
   explicit TransformerImpl(Options options = {});
-  Tensor forward(const Tensor &src, const Tensor &tgt,
-                 const EncoderCall &encoder_call = {},
-                 const DecoderCall &decoder_call = {});
+  Tensor forward(const Tensor& src, const Tensor& tgt, const EncoderCall& encoder_call = {},
+                 const DecoderCall& decoder_call = {});
   void reset_parameters();
   // A mask that is added to scores: query i sees keys up to i.
-  static Tensor
-  generate_square_subsequent_mask(int64_t size,
-                                  const TensorOptions &options = {});
+  static Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options = {});
 
   const Options options;
   TransformerEncoder encoder = nullptr;
@@ -131,4 +118,4 @@ public:
 };
 MICA_MODULE(Transformer);
 
-} // namespace mica::nn
+}  // namespace mica::nn
