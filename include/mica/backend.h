@@ -41,8 +41,8 @@ struct Backend {
   uint64_t abi = 0;            // kBackendAbi
   const char* name = nullptr;  // the device type's name: "cuda"
   const KernelTable* kernels = nullptr;
-  // The kernels of layers, for a backend that has any. Their table grows more often than the engine's, and has a hash of
-  // its own: a backend built for another one loses its layers, not the engine.
+  // The kernels of layers, for a backend that has any. Their table grows more often than the engine's, and has a hash
+  // of its own: a backend built for another one loses its layers, not the engine.
   uint64_t layer_abi = 0;  // kLayerKernelTableHash
   const LayerKernelTable* layer_kernels = nullptr;
 

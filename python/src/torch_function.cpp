@@ -222,7 +222,8 @@ PyMethodDef torch_function_methods[] = {
 // ---- what the package's overrides module builds upon
 
 static PyObject* disabled(PyObject*, PyObject* args) {
-  // (func, types, args, kwargs): the call as it is, with subclasses silent. A built-in function in a class is not bound.
+  // (func, types, args, kwargs): the call as it is, with subclasses silent. A built-in function in a class is not
+  // bound.
   PyObject *function, *types, *call_args = nullptr, *call_kwargs = nullptr;
   if (!PyArg_ParseTuple(args, "OO|O!O", &function, &types, &PyTuple_Type, &call_args, &call_kwargs)) return nullptr;
   SubclassesDisabled guard;

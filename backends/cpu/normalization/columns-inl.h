@@ -35,8 +35,8 @@ class OpenRows {
   std::vector<C> copy_;
 };
 
-// Adds to first[c] and second[c] what `terms` collects over the rows: terms(at, c, n, a, b) adds the n elements at `at`,
-// which are of the channels from c on, to the vectors a and b.
+// Adds to first[c] and second[c] what `terms` collects over the rows: terms(at, c, n, a, b) adds the n elements at
+// `at`, which are of the channels from c on, to the vectors a and b.
 template <class Terms>
 HWY_INLINE void sum_columns(int64_t rows, int64_t channels, double* first, double* second, const Terms& terms) {
   const Doubles d;
