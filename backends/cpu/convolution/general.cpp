@@ -5,6 +5,7 @@
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/parts.h"
+#include "backends/cpu/convolution/pointwise.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
@@ -97,8 +98,24 @@ void multiply_tall(GemmCall call) {
   });
 }
 
+bool is_plane_product(const Problem& p) {
+  return p.dtype == DType::Float32 && p.groups == 1 && !p.input.channels_last() && !p.output.channels_last();
+}
+
 // One tap at every position: images are the matrices.
 void convolve_pointwise(const Problem& p) {
+  if (is_plane_product(p)) {
+    const PlaneProduct product{p.batch,
+                               p.input,
+                               p.output,
+                               reinterpret_cast<const float*>(p.weight),
+                               p.filters,
+                               p.channels,
+                               p.filter_stride,
+                               p.weight_channel_stride,
+                               static_cast<const float*>(p.bias)};
+    if (suits_planes(product)) return multiply_planes(product);
+  }
   const Filters filters(p, true);
   const int64_t positions = p.output.positions();
   for (int64_t g = 0; g < p.groups; ++g) {
@@ -135,6 +152,18 @@ void convolve_pointwise(const Problem& p) {
 }
 
 void input_gradient_pointwise(const Problem& p) {
+  if (is_plane_product(p)) {
+    const PlaneProduct product{p.batch,
+                               p.output,
+                               p.input,
+                               reinterpret_cast<const float*>(p.weight),
+                               p.channels,
+                               p.filters,
+                               p.weight_channel_stride,
+                               p.filter_stride,
+                               nullptr};
+    if (suits_planes(product)) return multiply_planes(product);
+  }
   const Filters filters(p, true);
   for (int64_t g = 0; g < p.groups; ++g) {
     GemmCall call;

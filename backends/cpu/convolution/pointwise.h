@@ -1,0 +1,20 @@
+// target = matrix @ source + bias for every image, whose channels are rows: float32, channels first.
+#pragma once
+
+#include "backends/cpu/convolution/problem.h"
+
+namespace mica::cpu::convolution {
+
+struct PlaneProduct {
+  int64_t batch;
+  Images source, target;
+  const float* matrix;  // rows x depth
+  int64_t rows, depth;
+  int64_t row_stride, depth_stride;
+  const float* bias;  // one per row, or null
+};
+
+bool suits_planes(const PlaneProduct& p);
+void multiply_planes(const PlaneProduct& p);
+
+}  // namespace mica::cpu::convolution
