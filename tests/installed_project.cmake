@@ -1,13 +1,20 @@
-# Installs the build into a prefix, then configures, builds and runs examples/cpp_project against it.
+# Installs the build into a prefix, then configures, builds and runs examples/cpp_project and the GPT of examples/cpp
+# against it.
 # cmake -D BUILD=... -D SOURCE=... -D COMPILER=... -P installed_project.cmake
 set(prefix ${BUILD}/installed/prefix)
 set(example ${BUILD}/installed/example)
+set(training ${BUILD}/installed/training)
+set(options -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Release)
 file(REMOVE_RECURSE ${BUILD}/installed)
 foreach(
   command
   "--install;${BUILD};--prefix;${prefix}"
-  "-S;${SOURCE}/examples/cpp_project;-B;${example};-D;CMAKE_PREFIX_PATH=${prefix};-D;CMAKE_CXX_COMPILER=${COMPILER};-D;CMAKE_BUILD_TYPE=Release"
-  "--build;${example}")
+  "-S;${SOURCE}/examples/cpp_project;-B;${example};${options}"
+  "--build;${example}"
+  "-S;${SOURCE}/examples/cpp;-B;${training};${options}"
+  "--build;${training};--target;gpt")
   execute_process(COMMAND ${CMAKE_COMMAND} ${command} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
 execute_process(COMMAND ${example}/fit_line COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${training}/gpt --steps 10 --batch 4 --context 16 --width 16 --layers 1 --tell 10
+                COMMAND_ERROR_IS_FATAL ANY)

@@ -1,4 +1,5 @@
-// Everything: tensors, operations, indexing, autograd, randomness.
+// Tensors and what computes with them: operations, layers as functions, indexing, autograd, randomness. Modules and
+// optimizers are apart (mica/nn.h, mica/optim.h), so that programs without them compile in a second.
 #pragma once
 
 #include "mica/allocator.h"
@@ -11,3 +12,4 @@
 #include "mica/ops.h"
 #include "mica/parallel.h"
 #include "mica/tensor.h"
+#include "mica/values.h"

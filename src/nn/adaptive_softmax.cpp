@@ -13,8 +13,7 @@ static DimVector with_end(const Dims& cutoffs, int64_t n_classes) {
   int64_t last = 0;
   for (const int64_t cutoff : given) {
     MICA_CHECK_KIND(cutoff > last && cutoff < n_classes, Value,
-                    "cutoffs should be a sequence of unique, positive integers "
-                    "sorted in an increasing order, where "
+                    "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where "
                     "each value is between 1 and n_classes-1");
     last = cutoff;
   }

@@ -4,8 +4,7 @@
 
 namespace mica::nn {
 
-// What Python calls the output's projection; tools for quantization leave it
-// alone.
+// What Python calls the output's projection; tools for quantization leave it alone.
 class NonDynamicallyQuantizableLinearImpl : public LinearImpl {
  public:
   using LinearImpl::LinearImpl;

@@ -29,9 +29,7 @@ ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const
   }
   MICA_CHECK_KIND(
       padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular",
-      Value,
-      "padding_mode must be one of {'zeros', 'reflect', "
-      "'replicate', 'circular'}, but got padding_mode='",
+      Value, "padding_mode must be one of {'zeros', 'reflect', 'replicate', 'circular'}, but got padding_mode='",
       padding_mode, "'");
   make_parameters(o.bias);
 }
@@ -93,8 +91,7 @@ std::string ConvBase::extra_repr() const {
 
 namespace {
 
-// The input with its edges continued, for paddings other than zeros: last
-// dimension first, before and after.
+// The input with its edges continued, for paddings other than zeros: last dimension first, before and after.
 Tensor padded(const ConvBase& c, const Tensor& x) {
   DimVector amounts;
   for (size_t d = c.kernel_size.size(); d-- > 0;) {
@@ -124,8 +121,7 @@ MICA_CONVOLUTION_FORWARD(Conv2d, conv2d)
 MICA_CONVOLUTION_FORWARD(Conv3d, conv3d)
 #undef MICA_CONVOLUTION_FORWARD
 
-// What must be added to one side of the result so that it has the wanted size,
-// which may leave batch and channels out.
+// What must be added to one side of the result so that it has the wanted size, which may leave batch and channels out.
 static DimVector padding_for(const ConvBase& c, const Tensor& x, const std::optional<Dims>& output_size) {
   if (!output_size) return c.output_padding;
   const size_t ndim = c.kernel_size.size();

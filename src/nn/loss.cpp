@@ -85,8 +85,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
                   " is not a valid value for reduction");
   MICA_CHECK_KIND(o.margin > 0, Value, "margin must be greater than 0, got ", o.margin);
   MICA_CHECK(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(),
-             "The anchor, positive, and negative tensors are expected to have "
-             "the same number of dimensions, but got: ",
+             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: ",
              "anchor ", anchor.dim(), "D, positive ", positive.dim(), "D, and negative ", negative.dim(), "D inputs");
   const auto distance = [&](const Tensor& a, const Tensor& b) {
     return o.distance_function ? o.distance_function(a, b) : pairwise_distance(a, b);
@@ -100,8 +99,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 
 }  // namespace functional
 
-// Weights are buffers, as in Python: they move with the module and are part of
-// its state.
+// Weights are buffers, as in Python: they move with the module and are part of its state.
 template <class Options>
 static Options with_buffers(Module& module, Options options) {
   const auto add = [&](const char* name, Tensor& weight) {

@@ -184,8 +184,7 @@ Tensor detail::argument_of_clone(const Tensor& tensor) { return tensor.defined()
 
 std::shared_ptr<Module> Module::clone() const {
   MICA_CHECK_KIND(make_again_, NotImplemented, name(), " cannot be cloned, since it was not made through a handle ",
-                  "(MICA_MODULE), or from arguments that cannot be copied: "
-                  "override clone()");
+                  "(MICA_MODULE), or from arguments that cannot be copied: override clone()");
   std::shared_ptr<Module> copy;
   {
     KeptStream kept;
@@ -262,9 +261,7 @@ void Module::to(Device device) {
 }
 void Module::to(DType dtype) {
   MICA_CHECK_KIND(is_floating(dtype) || is_complex(dtype), Type,
-                  "nn.Module.to only accepts floating point or complex dtypes, "
-                  "but got desired dtype=",
-                  dtype);
+                  "nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=", dtype);
   convert([&](const Tensor& t) { return t.is_floating_point() || t.is_complex() ? t.to(dtype) : t; });
 }
 

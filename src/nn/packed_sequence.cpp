@@ -30,11 +30,10 @@ PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& given_len
 std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, bool batch_first, double padding_value,
                                                std::optional<int64_t> total_length) {
   const int64_t longest = sequence.batch_sizes.size(0);
-  MICA_CHECK_KIND(!total_length || *total_length >= longest, Value,
-                  "Expected total_length to be at least the length of the "
-                  "longest sequence in input, but got "
-                  "total_length=",
-                  total_length.value_or(0), " and max sequence length being ", longest);
+  MICA_CHECK_KIND(
+      !total_length || *total_length >= longest, Value,
+      "Expected total_length to be at least the length of the longest sequence in input, but got total_length=",
+      total_length.value_or(0), " and max sequence length being ", longest);
   auto [padded, lengths] = _pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value,
                                                 total_length.value_or(longest));
   const Tensor& order = sequence.unsorted_indices;

@@ -37,8 +37,7 @@ static EncoderCall with_added_masks(const EncoderCall& call, DType dtype) {
   return added;
 }
 
-// Whether attention is causal: as told, or if that is left open, as the mask
-// says.
+// Whether attention is causal: as told, or if that is left open, as the mask says.
 static bool sees_only_before(const Tensor& mask, std::optional<bool> told, const Tensor& x, bool batch_first) {
   if (told || !mask.defined()) return told.value_or(false);
   const int64_t length = x.dim() == 2 ? x.size(0) : x.size(batch_first ? 1 : 0);

@@ -18,10 +18,8 @@ Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfin
   NoGradGuard no_grad;
   const Tensor total = _total_norm(tensors, norm_type);
   MICA_CHECK(!error_if_nonfinite || std::isfinite(total.item<double>()), "The total norm of order ", norm_type,
-             " for gradients from `parameters` is non-finite, so it cannot be "
-             "clipped. To disable this error and scale "
-             "the gradients by the non-finite norm anyway, set "
-             "`error_if_nonfinite=False`");
+             " for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale "
+             "the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`");
   return total;
 }
 
@@ -41,8 +39,7 @@ void clip_grad_value_(TensorList parameters, double clip_value) {
 static void check_devices(TensorList parameters) {
   for (const Tensor& p : parameters)
     MICA_CHECK_KIND(p.device() == parameters[0].device(), Type,
-                    "Found two parameters on different devices, this is "
-                    "currently not supported.");
+                    "Found two parameters on different devices, this is currently not supported.");
 }
 
 Tensor parameters_to_vector(TensorList parameters) {

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from example_cases import ON_MICA, ON_TORCH, run
+from example_cases import ON_MICA, ON_TORCH, SMALL_GPT, opened_gpt, run, run_cpp
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -30,3 +30,11 @@ def test_same_tale(name):
     arguments = ["--steps", "5", "--batch", "4", "--context", "32", "--width", "32", "--tell", "60"]
     told = [run(python, name, *arguments)[0] for python in (ON_TORCH, ON_MICA)]
     assert told[0][-3:] == told[1][-3:]
+
+
+def test_torch_opens_the_checkpoint_of_cpp(tmp_path):
+    path = tmp_path / "gpt.pt"
+    run_cpp("gpt", path, *SMALL_GPT, "--tell", "0")
+    theirs, ours = (opened_gpt(python, path) for python in (ON_TORCH, ON_MICA))
+    assert theirs[0] and ours[0]
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)

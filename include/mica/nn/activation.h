@@ -1,5 +1,4 @@
-// Functions of single elements as modules, and dropouts. Those with `inplace`
-// write into their input if it is set.
+// Functions of single elements as modules, and dropouts. Those with `inplace` write into their input if it is set.
 #pragma once
 
 #include "mica/nn/module.h"

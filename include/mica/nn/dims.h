@@ -1,5 +1,4 @@
-// Sizes that may be given as one number for every dimension: .stride = 2,
-// .stride = {2, 1}.
+// Sizes that may be given as one number for every dimension: .stride = 2, .stride = {2, 1}.
 #pragma once
 
 #include <initializer_list>
@@ -17,8 +16,7 @@ class Dims {
 
   operator IntArrayRef() const { return sizes_; }
   IntArrayRef sizes() const { return sizes_; }
-  // As many numbers as there are dimensions; throws where another number of
-  // them was given.
+  // As many numbers as there are dimensions; throws where another number of them was given.
   DimVector expand(size_t ndim, const char* what) const;
   std::string text() const;  // as it was given: "3" or "(3, 5)"
 

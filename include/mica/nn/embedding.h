@@ -43,8 +43,7 @@ struct EmbeddingBagOptions {
   bool include_last_offset = false;
   std::optional<int64_t> padding_idx = {};  // rows that do not count
 };
-// Sums, means or maxima of bags of rows: each row of `indices`, or of a list of
-// them the parts that begin at `offsets`.
+// Sums, means or maxima of bags of rows: each row of `indices`, or of a list of them the parts that begin at `offsets`.
 class EmbeddingBagImpl : public Module {
  public:
   using Options = EmbeddingBagOptions;

@@ -1,6 +1,5 @@
-// Initial values of parameters under Python's names:
-// init::xavier_uniform_(linear->weight). They draw from the default generator,
-// or from one that is given.
+// Initial values of parameters under Python's names: init::xavier_uniform_(linear->weight). They draw from the default
+// generator, or from one that is given.
 #pragma once
 
 #include "mica/generated/layers/init.h"

@@ -1,5 +1,4 @@
-// Losses: as functions in nn::functional, and as modules with the same options.
-// `reduction` is "mean", "sum" or "none".
+// Losses: as functions in nn::functional, and as modules with the same options. `reduction` is "mean", "sum" or "none".
 #pragma once
 
 #include <functional>

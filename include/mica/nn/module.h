@@ -1,5 +1,4 @@
-// Modules: parameters, buffers and other modules by name, and what is done with
-// all of them at once.
+// Modules: parameters, buffers and other modules by name, and what is done with all of them at once.
 //
 //   struct Net : nn::Module {
 //     nn::Linear hidden = register_module("hidden", nn::Linear(784, 128));
@@ -8,8 +7,8 @@
 //     }
 //   };
 //
-// Names, shapes and initial values are those of the Python package, so that
-// checkpoints move between the languages and one seed gives one network.
+// Names, shapes and initial values are those of the Python package, so that checkpoints move between the languages and
+// one seed gives one network.
 #pragma once
 
 #include <concepts>
@@ -68,16 +67,14 @@ class Module {
 
   // ---- state
   NamedTensors state_dict() const;
-  // Copies values into parameters and buffers. Everything is checked first:
-  // names that are missing or not expected (unless !strict) and shapes that
-  // differ are reported together, and then nothing is changed.
+  // Copies values into parameters and buffers. Everything is checked first: names that are missing or not expected
+  // (unless !strict) and shapes that differ are reported together, and then nothing is changed.
   void load_state_dict(const NamedTensors& state, bool strict = true);
   void save(const std::string& path) const;
   void load(const std::string& path, bool strict = true);
 
-  // A module like this one with values of its own, for modules made through a
-  // handle (nn::clone keeps the handle's type). It is constructed from the same
-  // arguments, and the random stream stays where it is.
+  // A module like this one with values of its own, for modules made through a handle (nn::clone keeps the handle's
+  // type). It is constructed from the same arguments, and the random stream stays where it is.
   virtual std::shared_ptr<Module> clone() const;
 
   // ---- everything at once
@@ -97,8 +94,8 @@ class Module {
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
 
  protected:
-  // Values of a module with the same members, whether they require gradients,
-  // and whether it trains; not of those below.
+  // Values of a module with the same members, whether they require gradients, and whether it trains; not of those
+  // below.
   void copy_own_state(const Module& other);
 
  private:
@@ -144,9 +141,8 @@ struct options_of<M> {
   using type = typename M::Options;
 };
 
-// What a clone is constructed from in the place of an argument: modules are
-// cloned, tensors get another handle (their values are copied later), all else
-// is copied.
+// What a clone is constructed from in the place of an argument: modules are cloned, tensors get another handle (their
+// values are copied later), all else is copied.
 Tensor argument_of_clone(const Tensor& tensor);
 template <class T>
 T argument_of_clone(const T& argument) {
@@ -164,8 +160,8 @@ std::vector<H> argument_of_clone(const std::vector<H>& modules) {
 
 }  // namespace detail
 
-// A module that is shared, not copied: nn::Linear is a
-// ModuleHolder<LinearImpl>. Called like a function, it runs forward.
+// A module that is shared, not copied: nn::Linear is a ModuleHolder<LinearImpl>. Called like a function, it runs
+// forward.
 template <class M>
 class ModuleHolder {
  public:
@@ -181,8 +177,7 @@ class ModuleHolder {
              (std::derived_from<std::remove_cvref_t<Args>, ModuleHolder> && ...))) explicit ModuleHolder(Args&&... args)
       : module_(make(std::forward<Args>(args)...)) {}
 
-  // So that sizes and options can be written in braces: nn::Conv2d(3, 16, {3,
-  // 5}, {.padding = 1}).
+  // So that sizes and options can be written in braces: nn::Conv2d(3, 16, {3, 5}, {.padding = 1}).
   explicit ModuleHolder(Options options) requires std::constructible_from<M, Options> : module_(make(options)) {}
   explicit ModuleHolder(Dims a) requires std::constructible_from<M, Dims> : module_(make(a)) {}
   ModuleHolder(Dims a, Options options) requires std::constructible_from<M, Dims, Options> : module_(make(a, options)) {
@@ -213,7 +208,8 @@ class ModuleHolder {
   template <class... Args>
   static std::shared_ptr<M> make(Args&&... args) {
     std::function<std::shared_ptr<Module>()> again;
-    if constexpr (std::constructible_from<M, std::decay_t<Args>...> && (std::copyable<std::decay_t<Args>> && ...))
+    if constexpr (std::constructible_from<M, std::decay_t<Args>...> &&
+                  (std::copy_constructible<std::decay_t<Args>> && ...))
       again = [args...] { return std::make_shared<M>(detail::argument_of_clone(std::decay_t<Args>(args))...); };
     auto module = std::make_shared<M>(std::forward<Args>(args)...);
     module->Module::make_again_ = std::move(again);

@@ -1,5 +1,4 @@
-// Layers that bring values to mean zero and variance one: over a batch, a group
-// of channels, an instance or a row.
+// Layers that bring values to mean zero and variance one: over a batch, a group of channels, an instance or a row.
 #pragma once
 
 #include <optional>
@@ -115,8 +114,7 @@ MICA_MODULE(RMSNorm);
 struct ResponseNormOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
-// Each element over a power of the mean square of its neighbours in `size`
-// channels.
+// Each element over a power of the mean square of its neighbours in `size` channels.
 #define MICA_RESPONSE_NORM(Name)                                                              \
   class Name##Impl : public Module {                                                          \
    public:                                                                                    \

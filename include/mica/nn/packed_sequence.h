@@ -1,5 +1,4 @@
-// Sequences of different lengths: packed one time step after another, or padded
-// to the longest.
+// Sequences of different lengths: packed one time step after another, or padded to the longest.
 #pragma once
 
 #include <optional>
@@ -9,8 +8,7 @@
 
 namespace mica::nn::utils::rnn {
 
-// The steps of sequences sorted by length, without padding, and how many
-// sequences still run in every step.
+// The steps of sequences sorted by length, without padding, and how many sequences still run in every step.
 struct PackedSequence {
   Tensor data, batch_sizes;
   Tensor sorted_indices = {}, unsorted_indices = {};  // undefined: the sequences came in the order of their lengths
@@ -21,8 +19,7 @@ Tensor invert_permutation(const Tensor& permutation);
 // Without `enforce_sorted`, sequences may come in any order of lengths.
 PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, bool batch_first = false,
                                     bool enforce_sorted = true);
-// Padded to the longest or to `total_length`, in the order they had; and their
-// lengths.
+// Padded to the longest or to `total_length`, in the order they had; and their lengths.
 std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, bool batch_first = false,
                                                double padding_value = 0,
                                                std::optional<int64_t> total_length = std::nullopt);

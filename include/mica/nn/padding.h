@@ -1,5 +1,5 @@
-// Layers that widen their input at its borders: by one number on all sides, or
-// by two for each dimension, the last dimension first.
+// Layers that widen their input at its borders: by one number on all sides, or by two for each dimension, the last
+// dimension first.
 #pragma once
 
 #include "mica/nn/module.h"

@@ -1,5 +1,4 @@
-// Layers that change the resolution of images, move elements between places and
-// channels, or cut images into blocks.
+// Layers that change the resolution of images, move elements between places and channels, or cut images into blocks.
 #pragma once
 
 #include <optional>
@@ -8,8 +7,7 @@
 
 namespace mica::nn {
 
-// One of size and scale_factor is to be given, as one number or as one for each
-// dimension.
+// One of size and scale_factor is to be given, as one number or as one for each dimension.
 struct UpsampleOptions {
   std::optional<Dims> size = {};
   std::vector<double> scale_factor = {};

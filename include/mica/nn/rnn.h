@@ -1,5 +1,4 @@
-// Recurrent layers over whole sequences, and their cells for one step at a
-// time.
+// Recurrent layers over whole sequences, and their cells for one step at a time.
 #pragma once
 
 #include "mica/nn/module.h"
@@ -19,8 +18,7 @@ struct RNNOptions {
   std::string nonlinearity = "tanh";  // of an RNN: or "relu"
 };
 
-// The parameters of all layers and directions, named as in Python:
-// weight_ih_l0, weight_hh_l0_reverse...
+// The parameters of all layers and directions, named as in Python: weight_ih_l0, weight_hh_l0_reverse...
 class RNNBase : public Module {
  public:
   void reset_parameters();
@@ -33,17 +31,15 @@ class RNNBase : public Module {
   RNNBase(int64_t gates, int64_t input_size, int64_t hidden_size, RNNOptions options);
   int64_t output_size() const { return options.proj_size ? options.proj_size : hidden_size; }
   void check_input(const Tensor& input, int64_t dims) const;
-  // The state of all layers for a batch: zeros if there is none, checked
-  // otherwise. `what` names it in errors.
+  // The state of all layers for a batch: zeros if there is none, checked otherwise. `what` names it in errors.
   Tensor state_for(int64_t batch, const Tensor& input, const Tensor& given, int64_t size, const char* what) const;
 
   std::vector<Tensor> weights_;
 };
 
-// Inputs are (length, batch, input_size), (batch, length, input_size) if
-// batch_first, or a single sequence (length, input_size). States are (layers *
-// directions, batch, hidden_size), zeros unless given. Results are the output
-// of the last layer and the last states of all layers.
+// Inputs are (length, batch, input_size), (batch, length, input_size) if batch_first, or a single sequence (length,
+// input_size). States are (layers * directions, batch, hidden_size), zeros unless given. Results are the output of the
+// last layer and the last states of all layers.
 class LSTMImpl : public RNNBase {
  public:
   using Options = RNNOptions;

@@ -31,9 +31,8 @@ struct TransformerLayerOptions {
   bool batch_first = false, norm_first = false, bias = true;
 };
 
-// Masks are added to scores if they are of floats, and forbid where they are
-// true if of bools. Where `is_causal` is left open, stacks of layers see it
-// from the mask.
+// Masks are added to scores if they are of floats, and forbid where they are true if of bools. Where `is_causal` is
+// left open, stacks of layers see it from the mask.
 struct EncoderCall {
   Tensor src_mask = {}, src_key_padding_mask = {};
   std::optional<bool> is_causal = {};
@@ -76,8 +75,7 @@ class TransformerDecoderLayerImpl : public Module {
 };
 MICA_MODULE(TransformerDecoderLayer);
 
-// Clones of a layer, one after the other, and a norm at the end unless that is
-// null.
+// Clones of a layer, one after the other, and a norm at the end unless that is null.
 class TransformerEncoderImpl : public Module {
  public:
   TransformerEncoderImpl(const TransformerEncoderLayer& layer, int64_t num_layers, const LayerNorm& norm = nullptr);
