@@ -28,6 +28,16 @@ std::string UpsampleImpl::extra_repr() const {
   return cat(text, ", mode='", options.mode, "'");
 }
 
+static UpsampleOptions in_mode(UpsampleOptions options, const char* mode, std::optional<bool> align_corners) {
+  options.mode = mode;
+  options.align_corners = align_corners;
+  return options;
+}
+UpsamplingNearest2dImpl::UpsamplingNearest2dImpl(Options options)
+    : UpsampleImpl(in_mode(std::move(options), "nearest", {})) {}
+UpsamplingBilinear2dImpl::UpsamplingBilinear2dImpl(Options options)
+    : UpsampleImpl(in_mode(std::move(options), "bilinear", true)) {}
+
 Tensor PixelShuffleImpl::forward(const Tensor& x) { return pixel_shuffle(x, upscale_factor); }
 std::string PixelShuffleImpl::extra_repr() const { return cat("upscale_factor=", upscale_factor); }
 Tensor PixelUnshuffleImpl::forward(const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }

@@ -172,6 +172,8 @@ TEST(RecordedLayers, Images) {
   expect_as_recorded("Upsample to a size", [] {
     return runs(nn::Upsample({.size = Dims{5, 6}, .mode = "bilinear", .align_corners = true}));
   });
+  expect_as_recorded("UpsamplingNearest2d", [] { return runs(nn::UpsamplingNearest2d({.size = Dims{3, 5}})); });
+  expect_as_recorded("UpsamplingBilinear2d", [] { return runs(nn::UpsamplingBilinear2d({.scale_factor = {1.5, 2}})); });
   expect_as_recorded("PixelShuffle", [] { return runs(nn::PixelShuffle(2)); });
   expect_as_recorded("PixelUnshuffle", [] { return runs(nn::PixelUnshuffle(2)); });
   expect_as_recorded("ChannelShuffle", [] { return runs(nn::ChannelShuffle(2)); });

@@ -160,6 +160,8 @@ def images():
     x = draw(1, 4, 4, 3)
     case("Upsample", lambda: nn.Upsample(scale_factor=2), x)
     case("Upsample to a size", lambda: nn.Upsample(size=(5, 6), mode="bilinear", align_corners=True), x)
+    case("UpsamplingNearest2d", lambda: nn.UpsamplingNearest2d(size=(3, 5)), x)
+    case("UpsamplingBilinear2d", lambda: nn.UpsamplingBilinear2d(scale_factor=(1.5, 2.0)), x)
     case("PixelShuffle", lambda: nn.PixelShuffle(2), x)
     case("PixelUnshuffle", lambda: nn.PixelUnshuffle(2), draw(1, 2, 4, 2))
     case("ChannelShuffle", lambda: nn.ChannelShuffle(2), x)

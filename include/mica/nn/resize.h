@@ -26,6 +26,17 @@ class UpsampleImpl : public Module {
 };
 MICA_MODULE(Upsample);
 
+// Of images, by their nearest elements or by bilinear interpolation between aligned corners.
+#define MICA_UPSAMPLING(Name)              \
+  class Name##Impl : public UpsampleImpl { \
+   public:                                 \
+    explicit Name##Impl(Options options);  \
+  };                                       \
+  MICA_MODULE(Name);
+MICA_UPSAMPLING(UpsamplingNearest2d)
+MICA_UPSAMPLING(UpsamplingBilinear2d)
+#undef MICA_UPSAMPLING
+
 class PixelShuffleImpl : public Module {
  public:
   explicit PixelShuffleImpl(int64_t upscale_factor) : upscale_factor(upscale_factor) {}
