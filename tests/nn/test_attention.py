@@ -33,6 +33,7 @@ SHAPES = [
     ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)),
     ((1, 2, 130, 16), (1, 2, 300, 16), (1, 2, 300, 16)),
     ((1, 1, 257, 33), (1, 1, 270, 33), (1, 1, 270, 19)),
+    ((1, 2, 260, 64), (1, 2, 330, 64), (1, 2, 330, 70)),
     ((5, 4), (6, 4), (6, 3)),
     ((2, 5, 4), (2, 6, 4), (2, 6, 3)),
     ((2, 1, 3, 5, 4), (4, 3, 6, 4), (1, 1, 3, 6, 2)),
@@ -145,6 +146,20 @@ def test_large_scores_do_not_overflow_and_nan_spreads_only_in_its_row():
     q[0, 0, 3, 0] = math.nan
     out = sdpa(q, k, v)
     assert out[0, 0, 3].isnan().all() and out.isnan().sum() == 8
+
+
+def test_float32_keeps_its_digits_in_long_sequences():
+    q, k, v = (mica.randn(1, 1, 300, 64) * s for s in (3.0, 1.0, 1e5))
+    exact = reference(q.double(), k.double(), v.double())
+    out = sdpa(q, k, v)
+    plain = reference(q, k, v)
+    error, usual = ((x.double() - exact).abs().max().item() for x in (out, plain))
+    assert error <= 2 * usual
+    v[0, 0, 5, 3] = math.inf
+    out = sdpa(q, k, v)
+    assert (out[..., 3] == math.inf).all() and out[..., :3].isfinite().all()
+    v[0, 0, 5, 3] = 3.4e38
+    assert sdpa(q * 0, k, v).isfinite().all()
 
 
 def test_dropout_draws_and_scales():
