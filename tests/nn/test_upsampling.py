@@ -197,7 +197,8 @@ def test_padding(mode, numpy_mode, dtype, dims):
 def test_padding_takes_away_too():
     x = mica.arange(12.0).reshape(1, 2, 6)
     assert mica.equal(F.pad(x, (-1, 2), mode="replicate"), mica.cat([x[..., 1:], x[..., -1:], x[..., -1:]], -1))
-    assert mica.equal(F.pad(x, (-2, 1), mode="circular"), mica.cat([x[..., 2:], x[..., :1]], -1))
+    # What is taken away is no part of the circle.
+    assert mica.equal(F.pad(x, (-2, 1), mode="circular"), mica.cat([x[..., 2:], x[..., 2:3]], -1))
     z = mica.randn(1, 2, 5, dtype=mica.complex128, requires_grad=True)
     assert gradcheck(lambda t: F.pad(t, (2, 1), mode="reflect"), (z,))
 

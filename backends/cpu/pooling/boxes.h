@@ -29,9 +29,12 @@ inline Boxes regular_boxes(const TensorView& in, const TensorView& out, IntArray
   Boxes b{w.batch, w.channels, w.in, w.out, {}, divisor};
   for (int a = 0; a < 3; ++a) {
     BoxAxis& axis = b.axes[a];
-    axis.stride = w.stride[a];
-    axis.kernel = w.kernel[a];
-    axis.padding = w.padding[a];
+    // Rows with their borders are worth making where they are not far longer than the input's own.
+    if (w.reach(a) <= 65536 + 8.0 * static_cast<double>(w.in[a])) {
+      axis.stride = w.stride[a];
+      axis.kernel = w.kernel[a];
+      axis.padding = w.padding[a];
+    }
     for (int64_t o = 0; o < w.out[a]; ++o) {
       const Taps t = w.taps(a, o);
       axis.spans.push_back({t.first, t.first + t.count});

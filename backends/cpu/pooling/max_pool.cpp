@@ -8,6 +8,7 @@
 #include "backends/cpu/pooling/rows-inl.h"
 #include "backends/cpu/pooling/visit.h"
 #include "backends/cpu/simd_register.h"
+#include "mica/error.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -77,7 +78,7 @@ template <class T>
 void max_rows(const T* in, T* out, const Indices& indices, const Windows& w) {
   using C = Computed<T>;
   const int64_t rows = w.batch * w.channels * w.out[0] * w.out[1];
-  const int64_t work = w.out[2] * volume(w.kernel);
+  const int64_t work = w.out[2] * w.most_taps();
   parallel_for(0, rows, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
     RowReader<T> reader(w, in, lowest<C>());
     // Whole vectors are written: the buffers have room for one more.
@@ -152,7 +153,7 @@ void max_pixel(const T* in, const Windows& w, const Taps& d, const Taps& h, cons
 template <class T>
 void max_channels_last(const T* in, T* out, const Indices& indices, const Windows& w) {
   const int64_t pixels = w.batch * volume(w.out);
-  const int64_t work = w.channels * volume(w.kernel);
+  const int64_t work = w.channels * w.most_taps();
   parallel_for(0, pixels, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
     Position p = Position::of_element(begin, w.out);
     for (int64_t i = begin; i < end; ++i, p.next_element(w.out)) {
@@ -167,14 +168,29 @@ void max_channels_last(const T* in, T* out, const Indices& indices, const Window
   });
 }
 
+// Whether the rows under one row of outputs, with their borders, are far more than the input.
+bool have_vast_borders(const Windows& w) {
+  const double rows = static_cast<double>(w.kernel[0]) * static_cast<double>(w.kernel[1] * w.dilation[1]);
+  return w.reach(2) * rows > 4194304 + 4.0 * static_cast<double>(volume(w.in));
+}
+
 void max_pool(const TensorView& out, const TensorView& indices, const TensorView& self, IntArrayRef kernel,
               IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool channels_last) {
   const Windows w = windows(self, out, kernel, stride, padding, dilation);
   const char* name = self.size(2) > 1 ? "max_pool3d" : "max_pool2d";
   const Indices places{indices.data, indices.dtype == DType::Int64};
+  const int64_t span =
+      (((w.kernel[0] - 1) * w.dilation[0] * w.in[1]) + (w.kernel[1] - 1) * w.dilation[1] + 1) * w.in[2];
+  MICA_CHECK(!places || std::min(span, volume(w.in)) <= INT32_MAX, name, ": a window spans ", span,
+             " elements, more than indices are counted in");
   visit_pooled(name, self.dtype, [&]<class T>(Tag<T>) {
     if (channels_last) {
       max_channels_last(self.ptr<const T>(), out.ptr<T>(), places, w);
+    } else if (have_vast_borders(w)) {
+      Windows planes = w;
+      planes.batch = w.batch * w.channels;
+      planes.channels = 1;
+      max_channels_last(self.ptr<const T>(), out.ptr<T>(), places, planes);
     } else {
       max_rows(self.ptr<const T>(), out.ptr<T>(), places, w);
     }

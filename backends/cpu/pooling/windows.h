@@ -34,6 +34,19 @@ struct Windows {
     return {start, start + before * step, std::max<int64_t>(until - before, 0)};
   }
 
+  // Taps that can fall inside the input.
+  int64_t most_taps() const {
+    int64_t taps = 1;
+    for (int a = 0; a < 3; ++a) taps *= std::min(kernel[a], in[a]);
+    return taps;
+  }
+
+  // The elements of one axis that its outputs and a vector more of them read, borders included.
+  double reach(int axis) const {
+    return (static_cast<double>(out[axis]) + 64) * static_cast<double>(stride[axis]) +
+           static_cast<double>(kernel[axis]) * static_cast<double>(dilation[axis]) + static_cast<double>(padding[axis]);
+  }
+
   // How many elements of a window an average divides by along one axis: all of it that lies in the padded input, or in
   // the input proper.
   int64_t divisor(int axis, int64_t o, bool count_include_pad) const {

@@ -91,10 +91,10 @@ AxisTaps<C> axis_taps(Filter filter, int64_t in, int64_t out, bool align_corners
     const C between = align_corners ? scale * place : scale * (place + C(0.5)) - C(0.5);
     if (antialias) {
       append_antialiased(taps, filter, in, scale, o);
-    } else if (filter == Filter::Nearest) {
-      put(static_cast<int64_t>(std::floor(scale * place)), 1);
+    } else if (filter == Filter::Nearest) {  // torch rounds the place to float in any dtype
+      put(static_cast<int64_t>(std::floor(static_cast<float>(scale * place))), 1);
     } else if (filter == Filter::NearestExact) {
-      put(static_cast<int64_t>(std::floor(std::max(scale * (place + C(0.5)) - C(0.5), C(0)) + C(0.5))), 1);
+      put(static_cast<int64_t>(std::floor(static_cast<float>(std::max(between, C(0)) + C(0.5)))), 1);
     } else if (filter == Filter::Linear) {
       const C real = in == out ? place : std::max(between, C(0));
       const int64_t index = std::min(static_cast<int64_t>(real), in - 1);
