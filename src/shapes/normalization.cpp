@@ -4,6 +4,7 @@
 #include "mica/generated/layers/normalization_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 
 namespace mica::shapes {
 
@@ -86,8 +87,11 @@ void native_batch_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, cons
   check_channel_parameter("running_var", running_var, channels);
   check_channel_parameter("weight", weight, channels);
   check_channel_parameter("bias", bias, channels);
+  check_one_device("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
   if (!is_floating(input.dtype())) unsupported_dtype("batch_norm", input.dtype());
   check_parameter_dtypes(input, {&weight, &bias, &running_mean, &running_var});
+  for (const Tensor* t : {&running_mean, &running_var})
+    if (training && t->defined()) check_no_internal_overlap("batch_norm", *t);
   const ChannelLayout layout(input);
   const DType statistics = statistics_dtype(input);
   const int64_t kept = training ? channels : 0;
@@ -120,6 +124,7 @@ void native_group_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, cons
                t.defined() ? t.sizes() : IntArrayRef(), " and input of shape ", input.sizes());
   MICA_CHECK(input.numel() == N * C * HxW, "native_group_norm: N * C * HxW = ", N * C * HxW,
              " is not the number of elements of an input of ", input.sizes());
+  check_one_device("group_norm", input, {&weight, &bias});
   if (!is_floating(input.dtype())) unsupported_dtype("GroupNormKernelImpl", input.dtype());
   check_parameter_dtypes(input, {&weight, &bias});
   const MemoryFormat format = input.suggest_memory_format();
