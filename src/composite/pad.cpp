@@ -17,7 +17,9 @@ Tensor constant_pad_nd(const Tensor& self, IntArrayRef pad, const Scalar& value)
   DimVector sizes(self.sizes());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t d = n - 1 - i, left = pad[2 * i], right = pad[2 * i + 1];
-    sizes[d] = self.size(d) + left + right;
+    MICA_CHECK(
+        !__builtin_add_overflow(self.size(d), left, &sizes[d]) && !__builtin_add_overflow(sizes[d], right, &sizes[d]),
+        "padding ", pad, " of an input of ", self.sizes(), " is too large");
     MICA_CHECK(sizes[d] >= 0, "The input size ", self.size(d), ", plus negative padding ", left, " and ", right,
                " resulted in a negative output size, which is invalid. Check dimension ", d, " of your input.");
     const int64_t from = left < 0 ? -left : 0, to = self.size(d) + (right < 0 ? right : 0);

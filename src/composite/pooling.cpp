@@ -5,6 +5,7 @@
 #include "mica/generated/layers/pooling.h"
 #include "mica/generated/layers/pooling_implementations.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 
 namespace mica::composite {
 
@@ -46,6 +47,8 @@ void check_max_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef s
   MICA_CHECK(dilation.size() == 1,
              "max_pool1d() dilation must be an int, list of ints or tuple of ints of size 1 but got size ",
              dilation.size());
+  for (const IntArrayRef& numbers : {kernel_size, stride, padding, dilation})
+    shapes::check_window_numbers("max_pool1d's numbers", numbers);
   const int64_t k = kernel_size[0], s = stride.empty() ? k : stride[0], p = padding[0], d = dilation[0];
   MICA_CHECK(k > 0, "max_pool1d() kernel_size must be greater than zero, but got ", k);
   MICA_CHECK(s > 0, "max_pool1d() stride must be greater than zero, but got ", s);

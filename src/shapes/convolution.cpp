@@ -7,6 +7,7 @@
 #include "mica/kernel_types.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 
 namespace mica::shapes {
 
@@ -108,21 +109,26 @@ ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& we
              filters, " elements, but got bias of size ", bias.sizes(), " instead");
   check_same_type(input, weight, "weight");
   if (bias.defined()) check_same_type(input, bias, "bias");
-  for (const Tensor* t : {&weight, &bias}) {
-    MICA_CHECK(!t->defined() || t->device() == input.device() || input.is_meta(),
-               "Expected all tensors to be on the same device, but found at least two devices, ", input.device(),
-               " and ", t->device(), "! (in convolution)");
-  }
+  check_one_device("convolution", input, {&weight, &bias});
   DimVector padded, kernel;
   bool fits = true;
+  check_window_numbers("padding", padding);
   for (size_t d = 0; d < dims; ++d) {
-    kernel.push_back(dilation[d] * (w[d + 2] - 1) + 1);
-    padded.push_back(x[d + 2] + 2 * padding[d]);
     MICA_CHECK(w[d + 2] > 0, "convolution: the kernel is empty: weight of size ", w);
-    fits = fits && kernel[d] <= padded[d];
     MICA_CHECK(!transposed || output_padding[d] < std::max(stride[d], dilation[d]),
                "output padding must be smaller than either stride or dilation, but got output_padding ",
                output_padding.ref(), ", stride ", stride.ref(), ", dilation ", dilation.ref());
+    padded.push_back(x[d + 2] + 2 * padding[d]);
+    // A filter of one element has no gaps, and beyond the input there is no next place: any large number will do.
+    if (w[d + 2] == 1) dilation[d] = 1;
+    stride[d] = std::min(stride[d], transposed && x[d + 2] > 1 ? stride[d] : std::max<int64_t>(padded[d], 1));
+  }
+  check_window_numbers("stride", stride);
+  check_window_numbers("dilation", dilation);
+  check_window_numbers("output_padding", output_padding);
+  for (size_t d = 0; d < dims; ++d) {
+    kernel.push_back(dilation[d] * (w[d + 2] - 1) + 1);
+    fits = fits && kernel[d] <= padded[d];
   }
   MICA_CHECK(transposed || fits, "Calculated padded input size per channel: ", times(padded),
              ". Kernel size: ", times(kernel), ". Kernel size can't be greater than actual input size");
@@ -136,7 +142,10 @@ DimVector ConvolutionArguments::output_sizes(const Tensor& input, const Tensor& 
   DimVector sizes{x[0], x[1] == 0 ? 0 : transposed ? w[1] * groups : w[0]};
   for (size_t d = 0; d < stride.size(); ++d) {
     const int64_t reach = dilation[d] * (w[d + 2] - 1), n = x[d + 2];
-    sizes.push_back(transposed ? (n - 1) * stride[d] - 2 * padding[d] + reach + output_padding[d] + 1
+    int64_t span = 0;
+    MICA_CHECK(!transposed || (!__builtin_mul_overflow(n - 1, stride[d], &span) && span < INT64_MAX / 2),
+               "convolution: an output of ", n, " places ", stride[d], " apart is too large");
+    sizes.push_back(transposed ? span - 2 * padding[d] + reach + output_padding[d] + 1
                                : (n + 2 * padding[d] - reach - 1) / stride[d] + 1);
     MICA_CHECK(sizes.data()[d + 2] >= 0, "Given input size per channel: ", x.slice(2, stride.size()),
                ". Calculated output size per channel: ", sizes.ref().slice(2, d + 1), ". Output size is too small");

@@ -1,10 +1,12 @@
 // Sliding blocks of images: im2col (unfold) and col2im (fold).
+#include "core/geometry.h"
 #include "core/out.h"
 #include "mica/generated/layers/convolution.h"
 #include "mica/generated/layers/convolution_implementations.h"
 #include "mica/kernel_types.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 
 namespace mica::shapes {
 
@@ -16,6 +18,7 @@ struct Blocks {
   void check() const {
     const auto two = [](const char* name, IntArrayRef list) {
       MICA_CHECK(list.size() == 2, "It is expected ", name, " equals to 2, but got size ", list.size());
+      check_window_numbers(name, list);
     };
     two("kernel_size", kernel);
     two("dilation", dilation);
@@ -71,8 +74,8 @@ void im2col(Out& out, const Tensor& self, IntArrayRef kernel_size, IntArrayRef d
   check_dtype("im2col_out_cpu", self);
   DimVector sizes;
   if (n == 4) sizes.push_back(self.size(0));
-  sizes.push_back(self.size(n - 3) * kernel_size[0] * kernel_size[1]);
-  sizes.push_back(rows * cols);
+  sizes.push_back(count_elements({self.size(n - 3), kernel_size[0], kernel_size[1]}));
+  sizes.push_back(count_elements({rows, cols}));
   const Tensor& result = out.set(sizes, self.dtype(), self.device());
   if (!out.needs_kernel()) return;
   const Tensor columns = n == 4 ? result : result.unsqueeze(0), image = n == 4 ? self : self.unsqueeze(0);
@@ -83,6 +86,7 @@ void im2col(Out& out, const Tensor& self, IntArrayRef kernel_size, IntArrayRef d
 void col2im(Out& out, const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_size, IntArrayRef dilation,
             IntArrayRef padding, IntArrayRef stride) {
   MICA_CHECK(output_size.size() == 2, "It is expected output_size equals to 2, but got size ", output_size.size());
+  check_window_numbers("output_size", output_size);
   const Blocks blocks{kernel_size, dilation, padding, stride};
   blocks.check();
   const int64_t n = self.dim();
@@ -96,12 +100,14 @@ void col2im(Out& out, const Tensor& self, IntArrayRef output_size, IntArrayRef k
              "input.size(1)=",
              self.size(n - 2), " and kernel_size=", pair(kernel_size), ".");
   const int64_t rows = blocks.count(0, output_size[0]), cols = blocks.count(1, output_size[1]);
-  MICA_CHECK(self.size(n - 1) == rows * cols && rows >= 1 && cols >= 1, "Given output_size=", pair(output_size),
+  int64_t count = 0;
+  const bool fits = !__builtin_mul_overflow(rows, cols, &count) && rows >= 1 && cols >= 1;
+  MICA_CHECK(fits && self.size(n - 1) == count, "Given output_size=", pair(output_size),
              ", kernel_size=", pair(kernel_size), ", dilation=", pair(dilation), ", padding=", pair(padding),
              ", stride=", pair(stride),
              ", expected size of input's dimension 2 to match the calculated number of "
              "sliding blocks ",
-             rows, " * ", cols, " = ", rows * cols, ", but got input.size(2)=", self.size(n - 1), ".");
+             rows, " * ", cols, " = ", count, ", but got input.size(2)=", self.size(n - 1), ".");
   check_dtype("col2im_out_cpu", self);
   DimVector sizes;
   if (n == 3) sizes.push_back(self.size(0));

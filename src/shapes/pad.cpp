@@ -62,7 +62,9 @@ void _pad_edges(Out& out, const Tensor& self, IntArrayRef pad, std::string_view 
   bool any = circular;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t d = ndim - 1 - i;
-    sizes[d] += pad[2 * i] + pad[2 * i + 1];
+    MICA_CHECK(!__builtin_add_overflow(sizes[d], pad[2 * i], &sizes[d]) &&
+                   !__builtin_add_overflow(sizes[d], pad[2 * i + 1], &sizes[d]),
+               "padding ", pad, " of an input of ", self.sizes(), " is too large");
     any = any || sizes[d] >= 1;
   }
   MICA_CHECK(any, "input (", named_sizes(self.sizes(), n), ") is too small. Calculated output ", named_sizes(sizes, n));

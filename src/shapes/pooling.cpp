@@ -2,6 +2,7 @@
 #include "mica/generated/layers/pooling_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 #include "shapes/volume.h"
 
 namespace mica::shapes {
@@ -99,6 +100,10 @@ DimVector pooled_sizes(const char* op, const Tensor& self, const PoolArguments& 
                                 "-dimensional tensor for argument #1 'self' (while checking arguments for ", op, ")")
                     : mica::cat("non-empty ", n + 1, "D or ", n + 2, "D (batch mode) tensor expected for input, but ",
                                 op, "() got ", self.sizes()));
+  check_window_numbers("kernel_size", a.kernel);
+  check_window_numbers("stride", a.stride);
+  check_window_numbers("padding", a.padding);
+  check_window_numbers("dilation", a.dilation);
   DimVector sizes(self.sizes());
   for (int64_t i = 0; i < n; ++i)
     sizes[ndim - n + i] =
