@@ -26,8 +26,16 @@ def vector_to_parameters(vec, parameters):
     """Let the parameters share the elements of a vector, one after the other."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {typename(vec)}")
-    first = 0
+    parts, first = [], 0
     for parameter in _on_one_device(parameters):
         count = parameter.numel()
-        parameter.data = vec[first : first + count].view_as(parameter).data
+        parts.append((parameter, vec[first : first + count].view_as(parameter).data))
         first += count
+    before = [(parameter, parameter.data) for parameter, _ in parts]
+    try:
+        for parameter, part in parts:
+            parameter.data = part
+    except Exception:  # all or none
+        for parameter, data in before:
+            parameter.data = data
+        raise
