@@ -11,6 +11,7 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   const DType common = result_type({x1, x2});
   MICA_CHECK(is_floating(common) || is_complex(common),
              "expected common dtype to be floating point, yet common dtype is ", info(common).legacy);
+  MICA_CHECK(eps >= 0, "eps must be non-negative, got: ", eps);
   const DimVector sizes = broadcast_sizes(x1.sizes(), x2.sizes());
   const Tensor a = x1.to(common).expand(sizes), b = x2.to(common).expand(sizes);
   Tensor norm1 = norm(a, Scalar(2), IntArrayRef(dim), true).clone();

@@ -29,6 +29,10 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
              " but expected ", n2);
   MICA_CHECK(!bias.defined() || bias.size(0) == outputs, "bilinear(): bias size does not match weight size: got ",
              bias.defined() ? bias.size(0) : 0, " but expected ", outputs);
+  const DType dtype = weight.dtype();
+  MICA_CHECK(input1.dtype() == dtype && input2.dtype() == dtype && (!bias.defined() || bias.dtype() == dtype),
+             "All tensors must have the same dtype, got input1: ", input1.dtype(), ", input2: ", input2.dtype(),
+             ", weight: ", dtype, bias.defined() ? mica::cat(", bias: ", bias.dtype()) : std::string());
 
   DimVector sizes(input1.sizes());
   sizes.back() = outputs;

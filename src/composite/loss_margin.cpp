@@ -135,7 +135,8 @@ Tensor functional_multilabel_soft_margin_loss(const Tensor& input, const Tensor&
   const int64_t how = reduction_of(size_average, reduce, reduction);
   Tensor loss = -(target * log_sigmoid(input) + (Scalar(1) - target) * log_sigmoid(-input));
   if (weight.defined()) loss = loss * weight;
-  return reduced(mean(loss, input.dim() - 1), how);
+  const int64_t classes = input.dim() - 1;
+  return reduced(sum(loss, classes) / Scalar(input.size(classes)), how);
 }
 
 Tensor soft_margin_loss(const Tensor& self, const Tensor& target, int64_t reduction) {

@@ -78,7 +78,8 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
     MICA_CHECK(!t.defined() || t.numel() == channels, name, " should contain ", channels * batch, " elements not ",
                t.defined() ? t.numel() * batch : 0);
   // Every channel of every sample is a group of its own.
-  if (use_input_stats && !running_mean.defined()) return mica::group_norm(input, channels, weight, bias, eps);
+  if (use_input_stats && !running_mean.defined())
+    return mica::group_norm(input, std::max<int64_t>(channels, 1), weight, bias, eps);
   // Otherwise a batch of one in which the samples' channels stand side by side; its running statistics are averaged.
   DimVector sizes(input.sizes());
   sizes[0] = 1;
