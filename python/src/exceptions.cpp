@@ -62,7 +62,8 @@ void PythonError::restore() const {
   PyErr_Restore(Py_XNewRef(held_->type), Py_XNewRef(held_->value), Py_XNewRef(held_->traceback));
 }
 
-PyObject* raise_current_exception() {
+// A forced unwind has no object behind its reference, which UndefinedBehaviorSanitizer would report.
+[[gnu::no_sanitize_undefined]] PyObject* raise_current_exception() {
   try {
     throw;
   } catch (const abi::__forced_unwind&) {

@@ -71,7 +71,12 @@ def children():
     ("fail", "error", "message"),
     [
         (kill, RuntimeError, r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly: .*SIGKILL"),
-        (crash, RuntimeError, r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly: .*SIGSEGV"),
+        pytest.param(
+            crash,
+            RuntimeError,
+            r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly: .*SIGSEGV",
+            marks=pytest.mark.no_sanitizer("it reports the signal itself"),
+        ),
         (leave, RuntimeError, r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly with code 3"),
         (bad_value, ValueError, r"Caught ValueError in DataLoader worker process 1\.\nOriginal Traceback"),
         (bad_key, KeyError, r"Caught KeyError in DataLoader worker process 1\.\nOriginal Traceback"),
@@ -242,6 +247,7 @@ print(sum(map(proportional, pids)))
 """
 
 
+@pytest.mark.no_sanitizer("it measures memory")
 def test_workers_share_the_dataset():
     program = run_program(MEMORY)
     out, err = program.communicate(timeout=60)

@@ -6,6 +6,7 @@ import io
 import mmap
 import os
 import pickle
+import re
 import stat
 import subprocess
 import sys
@@ -83,7 +84,12 @@ def test_without_checksums():
 # ---- back and forth
 
 
-DTYPES = [value for value in vars(mica).values() if isinstance(value, mica.dtype)]
+# Integers below a byte are names only: no tensor can be of such a dtype.
+DTYPES = [
+    value
+    for value in vars(mica).values()
+    if isinstance(value, mica.dtype) and not re.fullmatch(r"torch\.u?int[1-7]", str(value))
+]
 
 
 @pytest.mark.parametrize("zipped", [True, False])
