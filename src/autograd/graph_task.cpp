@@ -38,12 +38,16 @@ GraphTask* GraphTask::current() { return current_task; }
 uint32_t GraphTask::slot_for(Node* node) {
   void* owner = node->task_.load(std::memory_order_relaxed);
   if (owner == this) return node->task_slot_;
+  // A node that another task held when it was first met stays contested, also when that task has let go of it since.
+  if (!contested_.empty()) [[unlikely]] {
+    const auto at = contested_.find(node);
+    if (at != contested_.end()) return at->second;
+  }
   const auto slot = static_cast<uint32_t>(slots_.size());
   if (owner == nullptr && node->task_.compare_exchange_strong(owner, this, std::memory_order_acquire)) {
     node->task_slot_ = slot;
   } else {
-    const auto [at, is_new] = contested_.try_emplace(node, slot);
-    if (!is_new) return at->second;
+    contested_.emplace(node, slot);
   }
   slots_.emplace_back().node = node;
   return slot;
