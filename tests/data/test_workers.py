@@ -166,8 +166,10 @@ def run_program(text, *arguments, **options):
 
 
 PROGRAM = """
-import sys, time, mica
+import signal, sys, time, mica
 from mica.utils.data import DataLoader, Dataset
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started deaf to it
 
 class Slow(Dataset):
     def __len__(self):
