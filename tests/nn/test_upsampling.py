@@ -253,3 +253,13 @@ def test_modules():
     assert nn.UpsamplingNearest2d(scale_factor=3)(x).shape == (1, 2, 9, 12)
     assert repr(nn.Upsample(scale_factor=(2, 3))) == "Upsample(scale_factor=(2.0, 3.0), mode='nearest')"
     assert repr(nn.Upsample((4, 5), mode="bicubic")) == "Upsample(size=(4, 5), mode='bicubic')"
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [(5, 2), (7, 2), (2, 4), (1, 1)])
+def test_gradients_of_halved_axes(size, channels):
+    """Every input has one tap, whose weight is a half."""
+    x = mica.randn(2, channels, 4, 4, dtype=mica.float64, requires_grad=True)
+    assert gradcheck(lambda t: F.interpolate(t, size, mode="bilinear"), (x,))
+    last = x.detach().contiguous(memory_format=mica.channels_last).requires_grad_()
+    assert gradcheck(lambda t: F.interpolate(t, size, mode="bilinear"), (last,))

@@ -109,7 +109,7 @@ void resample_width(const C* row, const Resampling<C>& r, C* out) {
   if constexpr (std::is_same_v<C, int32_t>) return resample_lists(row, r.lists, n, out);
   const int64_t* index = taps.index.data();
   const C* weight = taps.weight.data();
-  if (taps.uniform == 1) {
+  if (taps.copies) {
     for (int64_t o = 0; o < n; ++o) out[o] = row[index[o]];
   } else if (taps.uniform == 2) {
     for (int64_t o = 0; o < n; ++o)
