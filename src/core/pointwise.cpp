@@ -333,6 +333,11 @@ void PointwisePlan::prepare() {
     } else {
       if (const Scalar* number = operands_[k - nout].number) {
         write_scalar(*number, common_, values_[k]);
+        if (common_ == DType::Float16 || common_ == DType::BFloat16) {
+          // Their products and quotients are computed with the number itself: it stands behind its element.
+          const float exact = number->is_complex() ? 0.0f : static_cast<float>(number->to_double());
+          std::memcpy(values_[k] + 8, &exact, sizeof(exact));
+        }
         loop.dtypes[k] = common_;
       }
       views[k] = nullptr;
