@@ -270,20 +270,20 @@ def test_a_result_has_the_order_of_its_operands():
         assert y.stride() == (5, 1)
 
 
-@pytest.mark.parametrize("dtype", [mica.float16, mica.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_16_bit_floats_and_numbers(dtype):
     """Products, quotients and lerp take the number itself; a scaled sum has its factor and its product in 16 bits."""
     number = 0.8772267236891091
-    x = mica.linspace(0.5, 3, 37).to(dtype)
+    x = torch.linspace(0.5, 3, 37).to(dtype)
     wide = x.float()
 
     def rounded(t):
         return t.to(dtype).float()
 
-    assert mica.equal(x * number, (wide * number).to(dtype)) and mica.equal(number * x, (wide * number).to(dtype))
-    assert mica.equal(x / number, (wide / number).to(dtype)) and mica.equal(number / x, (number / wide).to(dtype))
-    assert mica.equal(x.clone().div_(number), (wide / number).to(dtype))
-    assert mica.equal(mica.lerp(x, x * 2, number), mica.lerp(wide, wide * 2, number).to(dtype))
-    product = rounded(wide * rounded(mica.tensor(number)))
-    assert mica.equal(mica.add(x, x, alpha=number), (wide + product).to(dtype))
-    assert mica.equal(mica.sub(x, x, alpha=number), (wide - product).to(dtype))
+    assert torch.equal(x * number, (wide * number).to(dtype)) and torch.equal(number * x, (wide * number).to(dtype))
+    assert torch.equal(x / number, (wide / number).to(dtype)) and torch.equal(number / x, (number / wide).to(dtype))
+    assert torch.equal(x.clone().div_(number), (wide / number).to(dtype))
+    assert torch.equal(torch.lerp(x, x * 2, number), torch.lerp(wide, wide * 2, number).to(dtype))
+    product = rounded(wide * rounded(torch.tensor(number)))
+    assert torch.equal(torch.add(x, x, alpha=number), (wide + product).to(dtype))
+    assert torch.equal(torch.sub(x, x, alpha=number), (wide - product).to(dtype))
