@@ -190,8 +190,10 @@ Tensor functional_binary_cross_entropy(const Tensor& input, const Tensor& target
 
 Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target, const Tensor& weight,
                                         const Tensor& pos_weight, int64_t reduction) {
+  // The loss has the target's dtype, as in torch.
+  const auto like_target = [&](const Tensor& t) { return target.is_floating_point() ? t.to(target.dtype()) : t; };
   if (!pos_weight.defined() && !weight.defined())
-    return mica::_binary_cross_entropy_with_logits(self, target, reduction);
+    return like_target(mica::_binary_cross_entropy_with_logits(self, target, reduction));
   Tensor loss;
   if (pos_weight.defined()) {
     // -(w t log(s) + (1 - t) log(1 - s)) with log(1 - s) = log(s) - x.
@@ -200,7 +202,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target
   } else {
     loss = mica::_binary_cross_entropy_with_logits(self, target, kNone);
   }
-  return reduced(weight.defined() ? loss * weight : loss, reduction);
+  return reduced(like_target(weight.defined() ? loss * weight : loss), reduction);
 }
 
 Tensor functional_binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight,

@@ -120,10 +120,6 @@ Tensor adaptive_avg_pool(const char* op, const Tensor& self, IntArrayRef output_
     whole = whole && s == 1;
   }
   if (!whole) return pool();
-  for (size_t d = ndim - n - (n == 3); d < ndim; ++d)
-    MICA_CHECK(self.sizes()[d] != 0, op,
-               "(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes(),
-               " with dimension ", d, " being empty");
   DimVector dims;
   for (size_t d = ndim - n; d < ndim; ++d) dims.push_back(static_cast<int64_t>(d));
   const Tensor mean = mica::mean(self, dims.ref(), true);

@@ -36,7 +36,7 @@ DimVector with_spatial(const Tensor& self, IntArrayRef spatial) {
 
 void run_adaptive_avg(Out& out, const char* op, const Tensor& self, IntArrayRef output_size, int64_t n) {
   const DimVector sizes = with_spatial(self, output_size);
-  for (int64_t d = self.dim() - n - (n == 3); d < self.dim(); ++d)
+  for (int64_t d = n == 3 ? 1 : self.dim() - n; d < self.dim(); ++d)
     MICA_CHECK(self.sizes()[d] != 0, op,
                "(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes(),
                " with dimension ", d, " being empty");

@@ -100,3 +100,20 @@ def test_arguments_that_do_not_belong_together():
         F.bilinear(ones(2, 3), ones(2, 4).double(), ones(5, 3, 4))
     with pytest.raises(RuntimeError, match="same device, but found at least two devices, cpu and meta"):
         F.layer_norm(ones(2, 3), (3,), mica.ones(3, device="meta"))
+
+
+def test_averages_of_nothing():
+    assert F.adaptive_avg_pool2d(ones(3, 4, 0), 1).isnan().all()
+    assert F.adaptive_avg_pool3d(ones(0, 2, 4, 5), 1).shape == (0, 1, 1, 1)
+    assert F.adaptive_avg_pool3d(ones(0, 2, 4, 5), 2).shape == (0, 2, 2, 2)
+    with pytest.raises(RuntimeError, match="non-zero size for non-batch dimensions"):
+        F.adaptive_avg_pool2d(ones(2, 3, 0, 3), 2)
+
+
+@pytest.mark.parametrize("dtypes", [(mica.float64, mica.float32), (mica.float32, mica.bfloat16)])
+@pytest.mark.parametrize("weight", [None, 1.0])
+def test_the_loss_of_logits_has_the_dtype_of_the_target(dtypes, weight):
+    logits, target = (mica.full((3,), 0.5, dtype=d) for d in dtypes)
+    weight = None if weight is None else mica.ones(3, dtype=dtypes[0])
+    for reduction in ("none", "mean"):
+        assert F.binary_cross_entropy_with_logits(logits, target, weight, reduction=reduction).dtype == dtypes[1]
