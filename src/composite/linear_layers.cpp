@@ -38,7 +38,8 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
   sizes.back() = outputs;
   // x1 meets every output's matrix in one product; x2 then meets the rows that come of it.
   const Tensor rows = matmul(input1.reshape({-1, n1}), weight.transpose(0, 1).reshape({n1, outputs * n2}));
-  const Tensor result = mul(rows.view({-1, outputs, n2}), input2.reshape({-1, 1, n2})).sum(-1).view(sizes);
+  const Tensor products = mul(rows.view({-1, outputs, n2}), input2.reshape({-1, 1, n2}));
+  const Tensor result = products.sum({-1}, false, products.dtype()).view(sizes);  // integers stay of their width
   return bias.defined() ? add(result, bias) : result;
 }
 

@@ -52,6 +52,7 @@ bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 // torch's kernels and what they take, under the names its errors have.
 void check_dtype(const Tensor& input, const ConvolutionArguments& args) {
   const DType t = input.dtype();
+  if (input.numel() == 0) return;  // of an empty batch nothing is computed
   if ((is_floating(t) && !is_float8(t)) || mica::is_complex(t) || t == DType::Int64) return;
   const bool dilated = any(args.dilation, [](int64_t d) { return d != 1; });
   const bool small = t == DType::Int8 || t == DType::UInt8 || t == DType::Int16 || t == DType::Int32;
