@@ -26,6 +26,7 @@ static Tensor mean_square(const Tensor& t, int64_t dim) {
 
 static void prepare(AdafactorItem& item) {
   MICA_CHECK(!item.param.is_complex(), "Adafactor does not support complex parameters");
+  check_alike({&item.param, &item.grad});
   if (!item.step.defined()) item.step = new_counter(item.param, false);
   if (item.grad.dim() > 1) {
     DimVector rows(item.grad.sizes()), columns = rows;
@@ -33,16 +34,22 @@ static void prepare(AdafactorItem& item) {
     columns[columns.size() - 2] = 1;
     if (!item.row_var.defined()) item.row_var = item.grad.new_zeros(rows);
     if (!item.col_var.defined()) item.col_var = item.grad.new_zeros(columns);
-  } else if (!item.variance.defined()) {
-    item.variance = new_state(item.grad);
+    const Device device = item.param.device();
+    MICA_CHECK(item.row_var.sizes() == rows.ref() && item.col_var.sizes() == columns.ref() &&
+                   item.row_var.device() == device && item.col_var.device() == device,
+               "Adafactor needs row_var and col_var of ", rows.ref(), " and ", columns.ref(), ", but got ",
+               item.row_var, " and ", item.col_var);
+  } else {
+    if (!item.variance.defined()) item.variance = new_state(item.grad);
+    check_alike({&item.grad, &item.variance});
   }
 }
 
 void adafactor_step(std::span<AdafactorItem> items, const AdafactorOptions& o) {
   NoGradGuard no_grad;
   const double lr = o.lr.value();
+  for (AdafactorItem& item : items) prepare(item);
   for (AdafactorItem& item : items) {
-    prepare(item);
     const Tensor& param = item.param;
     const Tensor grad = o.maximize ? -item.grad : item.grad;
     const double eps1 = o.eps1 ? *o.eps1 : epsilon_of(param.dtype());

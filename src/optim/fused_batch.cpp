@@ -33,7 +33,16 @@ static bool same_layout(const Tensor& a, const Tensor& b) {
   return (a.impl()->contiguous && b.impl()->contiguous) || a.strides() == b.strides();
 }
 
+void check_alike(std::initializer_list<const Tensor*> tensors) {
+  const Tensor& param = **tensors.begin();
+  for (const Tensor* t : tensors)
+    MICA_CHECK(!t->defined() || (t->sizes() == param.sizes() && t->device() == param.device()),
+               "a step needs gradients and states of their parameter's shape and device, but a parameter is ", param,
+               " on ", param.device(), " and beside it is ", *t, " on ", t->device());
+}
+
 FusedParameter* FusedBatch::add(std::initializer_list<const Tensor*> tensors, uint32_t flags) {
+  check_alike(tensors);
   const Tensor& param = **tensors.begin();
   if (!plain(param)) return nullptr;
   const DType dtype = fused_dtype(param.dtype());

@@ -10,6 +10,9 @@
 
 namespace mica::optim {
 
+// Refuses, before anything is changed, a gradient or state that is not of the parameter's shape and device.
+void check_alike(std::initializer_list<const Tensor*> tensors);
+
 class FusedBatch {
  public:
   using Kernel = void (*LayerKernelTable::*)(const FusedStep&);

@@ -28,10 +28,13 @@ void muon_step(std::span<MuonItem> items, const MuonOptions& o) {
   NoGradGuard no_grad;
   MICA_CHECK_KIND(o.ns_steps < 100, Value, "Number of steps must be less than 100 for computational efficiency");
   const double lr = o.lr.value();
-  for (MuonItem& item : items) {
+  for (MuonItem& item : items) {  // all are checked before one is changed
     MICA_CHECK(!item.param.is_complex(), "Muon does not support complex parameters");
     MICA_CHECK_KIND(item.grad.dim() == 2, Value, "Param gradient must be a 2D matrix");
     if (!item.momentum_buffer.defined()) item.momentum_buffer = new_state(item.grad);
+    check_alike({&item.param, &item.grad, &item.momentum_buffer});
+  }
+  for (MuonItem& item : items) {
     item.momentum_buffer.lerp_(item.grad, 1 - o.momentum);
     const Tensor direction = o.nesterov ? item.grad.lerp(item.momentum_buffer, o.momentum) : item.momentum_buffer;
     const Tensor update = orthogonalized(direction, o);
