@@ -19,7 +19,8 @@ constexpr int64_t kMaxExtent = 4096;
 constexpr int64_t kBlockRowPanels = 16;
 constexpr int64_t kBlockBytes = 1 << 20;
 constexpr int64_t kSumsBytes = 1 << 18;
-constexpr int64_t kPackGroup = 8;  // panels packed by one task
+constexpr int64_t kBlocksPerThread = 8;  // so that the last one to end is not far behind
+constexpr int64_t kPackGroup = 8;        // panels packed by one task, at most
 constexpr int64_t kPackDepth = 8;
 constexpr int64_t kNearRowBytes = 512;
 constexpr int64_t kLine = 64;
@@ -59,7 +60,9 @@ class PackedProduct {
     unit_ = s.format ? s.format->k_unit : 1;
     a_in_place_ = can_use_a();
     b_in_place_ = can_use_b();
-    b_local_ = !b_in_place_ && divide_up(p.m, panel_rows_) <= kBlockRowPanels;
+    // A stays in the second cache while one panel of B after the other is packed and used.
+    b_local_ = !b_in_place_ && (divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
+                                (a_in_place_ && p.m * p.k * s.element_size <= kBlockBytes / 2));
     max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
     max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
     max_cols_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
@@ -133,17 +136,19 @@ class PackedProduct {
   void pack() const {
     const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
     const int64_t b_panels = b_in_place_ || b_local_ ? 0 : divide_up(span_.cols, panel_cols_);
-    const int64_t a_groups = divide_up(a_panels, kPackGroup), groups = a_groups + divide_up(b_panels, kPackGroup);
-    if (groups == 0) return;
+    if (a_panels + b_panels == 0) return;
+    const int64_t share = divide_up(a_panels + b_panels, 2 * threads_);
+    const int64_t group_size = threads_ > 1 ? std::min(share, kPackGroup) : kPackGroup;
+    const int64_t a_groups = divide_up(a_panels, group_size), groups = a_groups + divide_up(b_panels, group_size);
     run_tasks(threads_, groups * blocks_, [&](int64_t task) {
       const int64_t block = task / groups, group = task % groups;
       const int64_t depth = std::min(block_depth_, span_.depth - block * block_depth_);
       if (group < a_groups) {
-        const int64_t first = group * kPackGroup, last = std::min(a_panels, first + kPackGroup);
+        const int64_t first = group * group_size, last = std::min(a_panels, first + group_size);
         for (int64_t i = first; i < last; ++i)
           pack_a_panel(i, block, depth, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
       } else {
-        const int64_t first = (group - a_groups) * kPackGroup, last = std::min(b_panels, first + kPackGroup);
+        const int64_t first = (group - a_groups) * group_size, last = std::min(b_panels, first + group_size);
         // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited
         // once.
         const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
@@ -194,9 +199,10 @@ class PackedProduct {
     }
     if (b_local_) block.rows = row_panels;
     const auto count = [&] { return divide_up(row_panels, block.rows) * divide_up(col_panels, block.cols); };
-    while (threads_ > 1 && count() < 3 * threads_ && block.rows * block.cols > (b_local_ ? block.rows : 4)) {
+    while (threads_ > 1 && count() < kBlocksPerThread * threads_ &&
+           block.rows * block.cols > (b_local_ ? block.rows : 4)) {
       // Narrow blocks read A more often, so rows are cut first.
-      int64_t& cut = !b_local_ && (block.rows > 2 || block.cols == 1) ? block.rows : block.cols;
+      int64_t& cut = !b_local_ && (block.rows > 1 || block.cols == 1) ? block.rows : block.cols;
       cut = divide_up(cut, 2);
     }
     return block;
