@@ -26,7 +26,17 @@ HWY_INLINE V between(D d, V x, double low, double high) {
 }
 
 MICA_LANES_1(SiluLanes, silu(d, x))
-MICA_LANES_1(GeluLanes, gelu(d, x))
+struct GeluLanes {
+  static constexpr size_t kGroup = HWY_MAX_BYTES == 64 ? 4 : 2;  // as many as have registers
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return gelu(d, x);
+  }
+  template <class D, class V>
+  HWY_INLINE void group(D d, V (&x)[kGroup]) const {
+    gelu(d, x);
+  }
+};
 MICA_LANES_1(GeluTanhLanes, gelu_tanh(d, x))
 MICA_LANES_1(MishLanes, mish(d, x))
 MICA_LANES_1(LogSigmoidLanes, log_sigmoid(d, x))

@@ -74,8 +74,8 @@ struct Element<BFloat16> : ShortFloat<BFloat16, BFloat16Bits> {};
 template <class T>
 using LanesOf = hn::ScalableTag<typename Element<T>::Lane>;
 
-// out[i] = f(d, a[i], ...) where f maps vectors to a vector. An input of one value is read from a vector full of it:
-// its index is masked to zero.
+// out[i] = f(d, a[i], ...) where f maps vectors to a vector, or f.group(d, x) maps kGroup of them in place. An input of
+// one value is read from a vector full of it: its index is masked to zero.
 template <class T, class F, size_t... I>
 HWY_ATTR HWY_INLINE void map_lanes(char* const* data, const int64_t* strides, int64_t n, const F& f,
                                    std::index_sequence<I...>) {
@@ -95,6 +95,14 @@ HWY_ATTR HWY_INLINE void map_lanes(char* const* data, const int64_t* strides, in
   }
   T* out = reinterpret_cast<T*>(data[0]);
   size_t i = 0;
+  if constexpr (requires { F::kGroup; }) {
+    for (; i + F::kGroup * lanes <= count; i += F::kGroup * lanes) {
+      hn::VFromD<D> group[F::kGroup];
+      for (size_t k = 0; k < F::kGroup; ++k) group[k] = Element<T>::load(d, in[0] + ((i + k * lanes) & mask[0]));
+      f.group(d, group);
+      for (size_t k = 0; k < F::kGroup; ++k) Element<T>::store(group[k], d, out + i + k * lanes);
+    }
+  }
   for (; i + lanes <= count; i += lanes)
     Element<T>::store(f(d, Element<T>::load(d, in[I] + (i & mask[I]))...), d, out + i);
   if (i < count) {

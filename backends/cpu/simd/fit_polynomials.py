@@ -293,6 +293,24 @@ def gaussians(ctype, short):
             6 if short else 13,
         ),
     )
+    if short:
+        coefficients, error = fit(
+            ctype,
+            lambda t: mp.log(mp.erfc(t / mp.sqrt(2)) / 2, 2) + t * t / mp.log(2) / 2,
+            lambda t: mp.log(2),
+            0,
+            4,
+            11,
+        )
+        print(
+            "  // the Gaussian's upper tail from t on is 2^(-1 + t (c + t (E(t^2) + t O(t^2))) - t^2 log2(e) / 2), t up to 4:"
+            f" 2^{float(mp.log(error, 2)):.1f}"
+        )
+        scalar(ctype, "kHalfLog2E", round_to(ctype, 1 / mp.log(2) / 2))
+        scalar(ctype, "kLogTailSlope", coefficients[1])
+        for name, first in (("kLogTailEven", 2), ("kLogTailOdd", 3)):
+            print(f"  static constexpr {ctype} {name}[] = {{")
+            print(wrapped(ctype, coefficients[first::2], "      ") + "};")
     show(
         ctype,
         "kErfcx",

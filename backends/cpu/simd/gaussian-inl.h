@@ -19,9 +19,33 @@ HWY_INLINE V erf_near_zero(D d, V x) {
 }
 
 // gelu(x) = max(x, 0) - |x| Q(|x|), where Q(t) = erfc(t / sqrt(2)) / 2 is the Gaussian's upper tail. Taking the tail
-// itself instead of 1 + erf keeps the relative accuracy for negative x. -inf gives NaN, as 0 * inf does in torch.
+// itself instead of 1 + erf keeps the relative accuracy for negative x.
+
+// For |x| below kShortTail, where the tail is a power of two whose exponent is a polynomial: half the work, and nearly
+// all inputs of a network.
+inline constexpr float kShortTail = 4;
+
 template <class D, class V>
-HWY_INLINE V gelu(D d, V x) {
+HWY_INLINE V gelu_with_short_tail(D d, V x) {
+  using P = Polynomials<float>;
+  using Format = FloatFormat<float>;
+  const hn::RebindToSigned<D> di;
+  const V t = hn::Abs(x), square = hn::Mul(t, t), factor = hn::Set(d, P::kHalfLog2E);
+  const V curvature = hn::MulAdd(polynomial(d, square, P::kLogTailOdd), t, polynomial(d, square, P::kLogTailEven));
+  const V p = hn::MulAdd(hn::MulAdd(curvature, t, hn::Set(d, P::kLogTailSlope)), t, hn::Set(d, -1.0f));
+  // The low bits of `shifted` hold the exponent's whole part n, which is added to the exponent field of 2^f.
+  const V magic = hn::Set(d, Format::kRoundingMagic);
+  const V shifted = hn::Add(hn::NegMulAdd(square, factor, p), magic);
+  // The large parts of the exponent cancel in one operation, before the rest is added.
+  const V f = hn::Sub(p, hn::MulAdd(square, factor, hn::Sub(shifted, magic)));
+  const V power = hn::MulAdd(polynomial(d, f, P::kExp2), f, hn::Set(d, 1.0f));
+  const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  return hn::NegMulAdd(t, tail, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
+}
+
+// -inf gives NaN, as 0 * inf does in torch.
+template <class D, class V>
+HWY_INLINE V gelu_with_long_tail(D d, V x) {
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   constexpr T kSqrt2 = T(1.4142135623730950488016887242097);
@@ -44,6 +68,37 @@ HWY_INLINE V gelu(D d, V x) {
   const V tail = hn::IfThenElse(hn::Lt(t, hn::Set(d, T(1))), hn::Mul(t, near_q), hn::Mul(ratio, decay));
   const V step = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, T(1)));
   return hn::MulSub(x, step, hn::IfThenElseZero(has_tail, tail));
+}
+
+// Several vectors at once: one test of their range, and enough independent work to keep the processor busy.
+template <class D, class V, size_t kCount>
+HWY_INLINE void gelu(D d, V (&x)[kCount]) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    V largest = hn::Abs(x[0]);
+    for (size_t i = 1; i < kCount; ++i) largest = hn::Max(largest, hn::Abs(x[i]));
+    // A NaN may pass unseen: it goes through either formula.
+    if (hn::AllTrue(d, hn::Lt(largest, hn::Set(d, kShortTail)))) {
+      for (V& v : x) v = gelu_with_short_tail(d, v);
+      return;
+    }
+  }
+  for (V& v : x) {
+    const V anywhere = gelu_with_long_tail(d, v);
+    if constexpr (sizeof(hn::TFromD<D>) == 4) {
+      // An element's result must not depend on its neighbours.
+      const auto is_short = hn::Lt(hn::Abs(v), hn::Set(d, kShortTail));
+      v = hn::IfThenElse(is_short, gelu_with_short_tail(d, v), anywhere);
+    } else {
+      v = anywhere;
+    }
+  }
+}
+
+template <class D, class V>
+HWY_INLINE V gelu(D d, V x) {
+  V one[] = {x};
+  gelu(d, one);
+  return one[0];
 }
 
 // erfc(t) = exp(-t^2) P(z) / (t + pole) for t >= 0, with the roundings of all but P(z) carried along.

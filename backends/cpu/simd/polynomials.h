@@ -55,6 +55,13 @@ struct Polynomials<float> {
   // the Gaussian's integral from 0 to t is t P(t^2), t up to 1
   static constexpr float kGaussian[] = {  // 2^-28.0
       3.989423e-01f, -6.6490486e-02f, 9.973794e-03f, -1.1871211e-03f, 1.14103575e-04f, -7.836259e-06f};
+  // the Gaussian's upper tail from t on is 2^(-1 + t (c + t (E(t^2) + t O(t^2))) - t^2 log2(e) / 2), t up to 4: 2^-27.0
+  static constexpr float kHalfLog2E = 7.213475e-01f;
+  static constexpr float kLogTailSlope = -1.1511045e+00f;
+  static constexpr float kLogTailEven[] = {
+      2.6212728e-01f, 6.9224727e-03f, -3.077570e-04f, -1.3841013e-05f, -4.777421e-08f};
+  static constexpr float kLogTailOdd[] = {
+      -5.2435327e-02f, 3.6752685e-05f, 8.842247e-05f, 1.2229393e-06f};
   static constexpr float kErfcx[] = {  // 2^-26.9
       1.0740069e+00f, -8.833945e-01f, 5.9022814e-01f, -3.1046614e-01f, 1.19529925e-01f, -2.6838936e-02f,
       -1.2276532e-03f, 3.078524e-03f, -4.836863e-04f, -3.2532687e-04f};

@@ -87,7 +87,9 @@ TEST(SimdMath, ActivationsAreAccurate) {
   EXPECT_ACCURATE(gelu_tanh, 3.0, 3.0,
                   x / (1 + std::exp(-2 * std::sqrt(2 / kRealPi) * (x + Real(0.044715) * x * x * x))), near, {0, 10})
   EXPECT_ACCURATE(gelu, 2.5, 3.5, x * std::erfc(-x / std::sqrt(Real(2))) / 2, near, {0, 20}, tiny)
-  EXPECT_ACCURATE(gelu, 6.0, 7.0, x * std::erfc(-x / std::sqrt(Real(2))) / 2, {-5, -1}, {-12, -5})
+  // Torch's 1 + erf loses the tail: 38 ulp from -2 on, 63,000 from -4 on.
+  EXPECT_ACCURATE(gelu, 13.0, 7.0, x * std::erfc(-x / std::sqrt(Real(2))) / 2, {-5, -1})
+  EXPECT_ACCURATE(gelu, 6.0, 7.0, x * std::erfc(-x / std::sqrt(Real(2))) / 2, {-12, -5})
 }
 
 TEST(SimdMath, SpecialFunctionsAreAccurate) {
