@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/pointwise/numbers.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
@@ -78,7 +79,26 @@ struct First {
 
 bool is_one(const Scalar& s) { return s == Scalar(1) || s == Scalar(true); }
 
+// x + alpha y of 16-bit floats: torch has the factor and the product in 16 bits too.
+template <class Format>
+struct AddScaledShortLanes {
+  float alpha;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V y) const {
+    const V factor = rounded(d, hn::Set(d, alpha));
+    return hn::Add(x, rounded(d, hn::Mul(factor, y)));
+  }
+  template <class D, class V>
+  static HWY_INLINE V rounded(D d, V v) {
+    return Format::to_float(d, Format::from_float(d, v));
+  }
+};
+
 void add_scaled(const PointwiseLoop& loop, const Scalar& alpha) {
+  if (loop.dtype == DType::Float16)
+    return run_lanes<Half, 2>(loop, AddScaledShortLanes<HalfBits>{alpha.to<float>()}, kMemoryGrain);
+  if (loop.dtype == DType::BFloat16)
+    return run_lanes<BFloat16, 2>(loop, AddScaledShortLanes<BFloat16Bits>{alpha.to<float>()}, kMemoryGrain);
   if (is_floating(loop.dtype))
     return run_floating<2>("add_stub", loop, AddScaledLanes{alpha.to_double()}, kMemoryGrain);
   visit_integral_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) {
@@ -107,13 +127,50 @@ void rsub_kernel(const PointwiseLoop& loop, Scalar alpha) {
   });
 }
 
+// Products and quotients of 16-bit floats and a number, which is not rounded to 16 bits before, as in torch.
+struct TimesNumberLanes {
+  float number;
+  bool second;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V y) const {
+    return hn::Mul(second ? x : y, hn::Set(d, number));
+  }
+};
+struct OverNumberLanes {
+  float number;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V) const {
+    return hn::Div(x, hn::Set(d, number));
+  }
+};
+struct NumberOverLanes {
+  float number;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V, V y) const {
+    return hn::Div(hn::Set(d, number), y);
+  }
+};
+
+template <class F>
+void run_short(const PointwiseLoop& loop, const F& f) {
+  if (loop.dtype == DType::Float16) return run_lanes<Half, 2>(loop, f, kMemoryGrain);
+  run_lanes<BFloat16, 2>(loop, f, kMemoryGrain);
+}
+
 void mul_kernel(const PointwiseLoop& loop) {
+  for (int k : {1, 2})
+    if (is_short_float(loop.dtype) && is_number(loop, k))
+      return run_short(loop, TimesNumberLanes{exact_number(loop, k), k == 2});
   if (is_floating(loop.dtype)) return run_floating<2>("mul_cpu", loop, MulLanes{}, kMemoryGrain);
   if (loop.dtype == DType::Bool) return run_binary<bool>(loop, And{});
   visit_integral_complex("mul_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Mul<compute_t<T>>{}); });
 }
 
 void div_kernel(const PointwiseLoop& loop) {
+  if (is_short_float(loop.dtype)) {
+    if (is_number(loop, 2)) return run_short(loop, OverNumberLanes{exact_number(loop, 2)});
+    if (is_number(loop, 1)) return run_short(loop, NumberOverLanes{exact_number(loop, 1)});
+  }
   if (is_floating(loop.dtype)) return run_floating<2>("div_cpu", loop, DivLanes{}, kMemoryGrain);
   visit_complex("div_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Div<T>{}); });
 }

@@ -6,6 +6,7 @@
 
 #include <complex>
 
+#include "backends/cpu/pointwise/numbers.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
@@ -70,7 +71,20 @@ struct Lerp {
     return std::abs(weight) < R(0.5) ? start + weight * (end - start) : end - (end - start) * (C(1) - weight);
   }
 };
+struct LerpByNumberLanes {
+  float weight;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V y, V) const {
+    return LerpLanes{}(d, x, y, hn::Set(d, weight));
+  }
+};
+
 void lerp_kernel(const PointwiseLoop& loop) {
+  if (is_short_float(loop.dtype) && is_number(loop, 3)) {
+    const LerpByNumberLanes lerp{exact_number(loop, 3)};
+    if (loop.dtype == DType::Float16) return run_lanes<Half, 3>(loop, lerp, kMemoryGrain);
+    return run_lanes<BFloat16, 3>(loop, lerp, kMemoryGrain);
+  }
   if (is_floating(loop.dtype)) return run_floating<3>("lerp_kernel_scalar", loop, LerpLanes{}, kMemoryGrain);
   visit_complex("lerp_kernel_scalar", loop.dtype, [&]<class T>(Tag<T>) { run_ternary<T>(loop, Lerp<T>{}); });
 }
