@@ -27,7 +27,6 @@ DTYPES = sorted(
     for name in {str(value).removeprefix("torch.") for value in vars(mica).values() if isinstance(value, mica.dtype)}
     if not re.fullmatch("u?int[1-7]", name)
 )
-DTYPES = [name for name in DTYPES if not re.fullmatch("u?int[1-7]", name)]  # names only: there are no such tensors
 WITHOUT_STORAGE_CLASS = {"complex32", "uint16", "uint32", "uint64"} | {name for name in DTYPES if "float8" in name}
 
 
