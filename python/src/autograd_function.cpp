@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "entry.h"
+#include "hooks.h"
 #include "mica/custom_function.h"
 #include "node_object.h"
 
@@ -51,6 +52,11 @@ class PythonFunctionNode final : public CustomNode {
  private:
   PyObject* context_;
 };
+
+PyObject* context_of(Node* node) {
+  auto* function = dynamic_cast<PythonFunctionNode*>(node);
+  return function ? static_cast<PyObject*>(function->python_object) : nullptr;
+}
 
 // `backward`, or `vjp`, its other name; looked up at every call, for programs may replace it.
 static Owned backward_of(PyObject* function) {
@@ -159,8 +165,10 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
   Owned tuple(checked(PyTuple_New(count)));
   for (Py_ssize_t i = 0; i < count; ++i) {
     Tensor& output = outputs[static_cast<size_t>(i)];
+    const bool tracked = needs && output.defined();  // the context may refer to its output: a cycle
     PyObject* item =
         output.defined() ? checked(wrap(std::move(output))) : Py_NewRef(PyTuple_GET_ITEM(returned.get(), i));
+    if (tracked && !PyObject_GC_IsTracked(item)) PyObject_GC_Track(item);
     PyTuple_SET_ITEM(tuple.get(), i, item);
   }
   if (PyTuple_Check(result)) return tuple;

@@ -5,14 +5,11 @@
 
 #include "autograd/metadata.h"
 #include "entry.h"
+#include "hooks.h"
 
 namespace mica::python {
 
-struct HandleObject {
-  PyObject_HEAD HookHandle handle;
-};
 PyTypeObject* node_type;
-static PyTypeObject* handle_type;
 static PyObject* types_by_name;  // "AddBackward0" -> its type
 
 static NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o); }
@@ -110,92 +107,17 @@ static PyObject* get_variable(PyObject* self, void*) {
   return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", Py_TYPE(self)->tp_name);
 }
 
-// ---- hooks
-
-std::string callable_name(PyObject* callable) {
-  Owned name(PyObject_GetAttrString(callable, "__name__"));
-  PyErr_Clear();
-  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
-  return text ? text : Py_TYPE(callable)->tp_name;
-}
-
-GradHook grad_hook(PyObject* callable) {
-  return [kept = keep(callable)](const Tensor& grad) -> Tensor {
-    Locked locked;
-    Owned argument(checked(wrap(grad)));
-    Owned result(checked(PyObject_CallOneArg(kept.get(), argument.get())));
-    if (result.get() == Py_None) return Tensor();
-    if (!is_tensor(result.get()))
-      fail(ErrorKind::Type, cat("expected Variable, but hook returned '", Py_TYPE(result.get())->tp_name, "'"));
-    return unwrap(result.get());
-  };
-}
-
-// What a hook of a node returned, in place of the gradients it was given; None leaves them.
-static void replace(TensorVec& grads, PyObject* result) {
-  if (result == Py_None) return;
-  Owned list;
-  if (is_tensor(result)) {
-    list = Owned(PyTuple_Pack(1, result));
-  } else {
-    list = Owned(PySequence_Fast(result, "hook must return None, a tensor or a tuple of tensors"));
-  }
-  if (!list) throw PythonError();
-  auto n = static_cast<size_t>(PySequence_Fast_GET_SIZE(list.get()));
-  MICA_CHECK(n == grads.size(), "hook has returned an incorrect number of values (got ", n, ", but expected ",
-             grads.size(), ")");
-  for (size_t i = 0; i < n; ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(list.get(), static_cast<Py_ssize_t>(i));
-    MICA_CHECK_KIND(item == Py_None || is_tensor(item), Type, "expected Tensor, but hook returned '",
-                    Py_TYPE(item)->tp_name, "'");
-    grads[i] = item == Py_None ? Tensor() : unwrap(item);
-  }
-}
-
 static PyObject* node_register_hook(PyObject* self, PyObject* callable) try {
-  return hook_handle_object(autograd::register_posthook(
-      *node_of_object(self), [kept = keep(callable)](TensorVec& grad_inputs, const TensorVec& grad_outputs) {
-        Locked locked;
-        Owned ins(checked(to_python(grad_inputs))), outs(checked(to_python(grad_outputs)));
-        PyObject* call[] = {ins.get(), outs.get()};
-        Owned result(checked(PyObject_Vectorcall(kept.get(), call, 2, nullptr)));
-        replace(grad_inputs, result.get());
-      }));
+  return add_node_posthook(*node_of_object(self), callable);
 } catch (...) {
   return raise_current_exception();
 }
 
 static PyObject* node_register_prehook(PyObject* self, PyObject* callable) try {
-  return hook_handle_object(
-      autograd::register_prehook(*node_of_object(self), [kept = keep(callable)](TensorVec& grads) {
-        Locked locked;
-        Owned outs(checked(to_python(grads)));
-        Owned result(checked(PyObject_CallOneArg(kept.get(), outs.get())));
-        replace(grads, result.get());
-      }));
+  return add_node_prehook(*node_of_object(self), callable);
 } catch (...) {
   return raise_current_exception();
 }
-
-PyObject* hook_handle_object(HookHandle handle) {
-  PyObject* o = handle_type->tp_alloc(handle_type, 0);
-  if (o) new (&reinterpret_cast<HandleObject*>(o)->handle) HookHandle(std::move(handle));
-  return o;
-}
-
-static void handle_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  reinterpret_cast<HandleObject*>(self)->handle.~HookHandle();
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-static PyObject* handle_remove(PyObject* self, PyObject*) {
-  reinterpret_cast<HandleObject*>(self)->handle.remove();
-  Py_RETURN_NONE;
-}
-static PyObject* handle_enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
-static PyObject* handle_exit(PyObject* self, PyObject*) { return handle_remove(self, nullptr); }
-static PyObject* handle_id(PyObject* self, void*) { return PyLong_FromVoidPtr(self); }
 
 bool add_node(PyObject* module) {
   static PyMethodDef methods[] = {
@@ -219,22 +141,9 @@ bool add_node(PyObject* module) {
   static PyType_Spec spec = {"torch.autograd.graph.Node", sizeof(NodeObject), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   node_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  static PyMethodDef handle_methods[] = {{"remove", handle_remove, METH_NOARGS, "Takes the hook off."},
-                                         {"__enter__", handle_enter, METH_NOARGS, nullptr},
-                                         {"__exit__", handle_exit, METH_VARARGS, nullptr},
-                                         {}};
-  static PyGetSetDef handle_attributes[] = {{"id", handle_id, nullptr, nullptr, nullptr}, {}};
-  static PyType_Slot handle_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
-                                       {Py_tp_methods, handle_methods},
-                                       {Py_tp_getset, handle_attributes},
-                                       {0, nullptr}};
-  static PyType_Spec handle_spec = {"torch.utils.hooks.RemovableHandle", sizeof(HandleObject), 0,
-                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
-  handle_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&handle_spec));
   types_by_name = PyDict_New();
-  return node_type && handle_type && types_by_name &&
-         PyModule_AddObjectRef(module, "_Node", reinterpret_cast<PyObject*>(node_type)) == 0 &&
-         PyModule_AddObjectRef(module, "_RemovableHandle", reinterpret_cast<PyObject*>(handle_type)) == 0 &&
+  return node_type && types_by_name &&
+         PyModule_AddObjectRef(module, "_Node", reinterpret_cast<PyObject*>(node_type)) == 0 && add_hooks(module) &&
          add_function(module) && add_autograd_modes(module);
 }
 

@@ -25,11 +25,6 @@ PyObject* node_object(Node* node);  // a new reference; one object per node; Non
 bool is_node(PyObject* o);
 Node* node_of_object(PyObject* o);  // of an is_node(); torch's error if a context has none
 void node_dealloc(PyObject* self);
-PyObject* hook_handle_object(HookHandle handle);
-
-// The callable as a hook on a gradient.
-GradHook grad_hook(PyObject* callable);
-std::string callable_name(PyObject* callable);
 
 bool add_node(PyObject* module);
 bool add_function(PyObject* module);        // autograd_function.cpp

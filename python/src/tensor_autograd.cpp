@@ -1,5 +1,6 @@
 // Tensor's methods that have to do with gradients, and the functions behind torch.autograd.
 #include "entry.h"
+#include "hooks.h"
 #include "node_object.h"
 #include "tensor_autograd.h"
 
@@ -48,21 +49,24 @@ MICA_METHOD(requires_grad_) {
 }
 MICA_METHOD_END
 
+// A tensor with a hook may be part of a cycle.
+static void track(PyObject* tensor) {
+  if (!PyObject_GC_IsTracked(tensor)) PyObject_GC_Track(tensor);
+}
+
 static PyObject* register_hook(PyObject* self, PyObject* hook) try {
   MICA_CHECK(unwrap(self).requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
-  return hook_handle_object(autograd::register_hook(unwrap(self), grad_hook(hook), callable_name(hook)));
+  PyObject* handle = add_gradient_hook(unwrap(self), hook);
+  track(self);
+  return handle;
 } catch (...) {
   return raise_current_exception();
 }
 
 static PyObject* register_post_accumulate_grad_hook(PyObject* self, PyObject* hook) try {
-  return hook_handle_object(
-      autograd::register_post_accumulate_grad_hook(unwrap(self), [kept = keep(hook)](const Tensor& leaf) {
-        Locked locked;
-        Owned argument(checked(wrap(leaf)));
-        Owned result(checked(PyObject_CallOneArg(kept.get(), argument.get())));
-        MICA_CHECK(result.get() == Py_None, "Tensor post accumulate grad hooks should return None.");
-      }));
+  PyObject* handle = add_post_accumulate_hook(unwrap(self), hook);
+  track(self);
+  return handle;
 } catch (...) {
   return raise_current_exception();
 }

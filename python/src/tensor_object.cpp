@@ -6,6 +6,8 @@
 // plain object is let go and made anew on demand.
 #include "tensor_object.h"
 
+#include "hooks.h"
+
 namespace mica::python {
 
 static constexpr int kMaxFree = 128;
@@ -75,7 +77,7 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
 static bool should_outlive_python(TensorObject* self) {
   TensorImpl* impl = self->tensor.impl();
   if (!impl || impl->python_owned || impl->use_count() == 1) return false;
-  return self->dict || self->weakrefs || Py_TYPE(self) != tensor_type;
+  return self->dict || self->weakrefs || Py_TYPE(self) != tensor_type || PyObject_GC_IsTracked(&self->ob_base);
 }
 
 // Hands the object to its impl; the caller has provided the reference that the impl now owns. Another thread may drop
@@ -151,14 +153,20 @@ static void forget_finalized(PyObject* o) {
 #endif
 }
 
+// Whether what the tensor keeps alive is kept alive by its object alone.
+static bool is_sole_owner(const TensorImpl* impl) { return impl && !impl->python_owned && impl->use_count() == 1; }
+
 int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(o));
   Py_VISIT(as_tensor_object(o)->dict);
-  return 0;
+  const TensorImpl* impl = as_tensor_object(o)->tensor.impl();
+  return is_sole_owner(impl) ? visit_hooks(impl, visit, arg) : 0;
 }
 
 int tensor_clear(PyObject* o) {
   Py_CLEAR(as_tensor_object(o)->dict);
+  const TensorImpl* impl = as_tensor_object(o)->tensor.impl();
+  if (is_sole_owner(impl)) clear_hooks(impl);
   return 0;
 }
 
