@@ -60,6 +60,20 @@ def out_signature(schema: Schema, defaults: bool) -> str:
     return f"{returned} {schema.name}_out({outs}{', ' + rest if rest else ''})"
 
 
+def factory_signatures(schema: Schema) -> list[str]:
+    """The declaration; a random factory can be called without its generator as well: randn({2, 3}, DType::Float64)."""
+    generator = next((a for a in schema.arguments if a.type.base == "Generator"), None)
+    if generator is None or not is_factory(schema):
+        return [signature(schema, schema.name, True) + ";"]
+    named = tuple(replace(a, default=None) if a is generator else a for a in schema.arguments)
+    plain = replace(schema, arguments=tuple(a for a in schema.arguments if a is not generator))
+    values = ", ".join("std::nullopt" if a is generator else a.name for a in schema.arguments)
+    return [
+        signature(replace(schema, arguments=named), schema.name, True) + ";",
+        f"inline {signature(plain, schema.name, True)} {{ return {schema.name}({values}); }}",
+    ]
+
+
 def wants_inplace(op: Op, schema: Schema) -> bool:
     first = schema.arguments[0] if schema.arguments else None
     return (op.has("inplace") or op.has("inplace_function")) and first is not None and first.type.is_tensor
@@ -90,7 +104,7 @@ def ops_header(ops: list[Op], source: str = "ops/*.toml") -> str:
             if op.kind == "inplace":
                 lines.append(inplace_signature(schema, True) + ";")
                 continue
-            lines.append(signature(schema, schema.name, True) + ";")
+            lines += factory_signatures(schema)
             if wants_inplace(op, schema):
                 lines.append(inplace_signature(schema, True) + ";")
             if wants_out(op, schema):

@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {{"steps", "300"}, {"images", "6000"}, {"batch", "64"}, {"workers", "0"}, {"seed", "0"}, {"save", ""}});
   const int64_t steps = options.number("steps"), images = options.number("images"), batch = options.number("batch");
-  mica::manual_seed_all(options.number("seed"));
+  mica::manual_seed(options.number("seed"));
 
   const Tensor digits = mica::randint(10, {images});
   const auto drawn = std::make_shared<data::TensorDataset>(data::Example{draw(digits), digits});

@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
                            {"text", TALES},
                            {"save", ""}});
   const int64_t steps = options.number("steps"), batch = options.number("batch"), context = options.number("context");
-  mica::manual_seed_all(options.number("seed"));
+  mica::manual_seed(options.number("seed"));
 
   const Text text(options.text("text"));
   GPT model(static_cast<int64_t>(text.characters.size()), context, options.number("width"), 4,

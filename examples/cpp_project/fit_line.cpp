@@ -7,8 +7,8 @@
 int main() {
   const mica::Tensor x = mica::linspace(-1, 1, 101);
   const mica::Tensor y = 3 * x + 2;
-  mica::Tensor slope = mica::zeros({}).set_requires_grad();
-  mica::Tensor offset = mica::zeros({}).set_requires_grad();
+  mica::Tensor slope = mica::zeros({}).requires_grad_();
+  mica::Tensor offset = mica::zeros({}).requires_grad_();
 
   for (int step = 0; step < 200; ++step) {
     const mica::Tensor error = slope * x + offset - y;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -130,6 +131,18 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulate
 HookHandle register_prehook(Node& node, NodePreHook hook);
 HookHandle register_posthook(Node& node, NodePostHook hook);
 }  // namespace autograd
+
+template <class Hook>
+HookHandle Tensor::register_hook(Hook hook) const {
+  if constexpr (std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>) {
+    return autograd::register_hook(*this, [hook = std::move(hook)](const Tensor& grad) mutable {
+      hook(grad);
+      return Tensor();
+    });
+  } else {
+    return autograd::register_hook(*this, std::move(hook));
+  }
+}
 
 // ---- what a tensor remembers -------------------------------------------------------------------------------------
 

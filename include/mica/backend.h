@@ -110,7 +110,7 @@ DeviceType open_backend(std::string_view library_path);  // opens a shared libra
 // The device with its index filled in: the current one where it has none. Throws where there is no such device.
 Device with_index(Device device);
 Generator& default_generator(Device device);
-void manual_seed_all(uint64_t seed);  // every default generator, those of backends opened later too
+void manual_seed(uint64_t seed);  // every default generator, those of backends opened later too
 
 [[noreturn]] void missing_hook(const Backend& backend, const char* hook);
 

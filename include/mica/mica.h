@@ -11,5 +11,6 @@
 #include "mica/layers.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
+#include "mica/print.h"
 #include "mica/tensor.h"
 #include "mica/values.h"

@@ -1,4 +1,4 @@
-// Every operation, as a free function and as operators.
+// Every operation, as a free function and as an operator.
 #pragma once
 
 #include "mica/generated/ops.h"
@@ -17,6 +17,9 @@ inline Tensor operator*(const Scalar& a, const Tensor& b) { return mul(b, a); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, const Scalar& b) { return div(a, b); }
 inline Tensor operator/(const Scalar& a, const Tensor& b) { return mul(reciprocal(b), a); }
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+inline Tensor operator%(const Tensor& a, const Scalar& b) { return remainder(a, b); }
+inline Tensor operator%(const Scalar& a, const Tensor& b) { return remainder(a, b); }
 
 #define MICA_COMPARISON(symbol, name, swapped)                                           \
   inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return name(a, b); } \
@@ -33,6 +36,15 @@ MICA_COMPARISON(>=, ge, le)
 inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
 inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
 inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
+inline Tensor operator&(const Tensor& a, const Scalar& b) { return bitwise_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Scalar& b) { return bitwise_or(a, b); }
+inline Tensor operator^(const Tensor& a, const Scalar& b) { return bitwise_xor(a, b); }
 inline Tensor operator~(const Tensor& a) { return bitwise_not(a); }
+
+// The shorter calls that Python has.
+inline Tensor arange(const Scalar& end, const TensorOptions& options = {}) { return arange(0, end, 1, options); }
+inline Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options) {
+  return arange(start, end, 1, options);
+}
 
 }  // namespace mica

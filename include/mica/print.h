@@ -29,5 +29,8 @@ void set_print_options(const PrintOptions& options);
 std::string print(const Tensor& t, std::string_view name, std::optional<std::string_view> contents = std::nullopt);
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
+std::ostream& operator<<(std::ostream& out, DType dtype);
+std::ostream& operator<<(std::ostream& out, Device device);
+std::ostream& operator<<(std::ostream& out, IntArrayRef dims);  // [2, 3]
 
 }  // namespace mica

@@ -17,6 +17,7 @@ namespace mica {
 
 class Tensor;
 class Node;
+class HookHandle;
 using TensorList = ArrayRef<Tensor>;
 using OptionalIntArrayRef = std::optional<IntArrayRef>;
 
@@ -32,6 +33,14 @@ class Tensor {
   Tensor() = default;  // undefined: also how an absent optional tensor is passed
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
   static Tensor adopt(TensorImpl* impl) { return Tensor(Ref<TensorImpl>::adopt(impl)); }
+
+  // A variable is made to refer to another tensor; what an expression yields is filled: x[0] = y writes into x.
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  void operator=(const Tensor& value) &&;
+  void operator=(const Scalar& value) &&;
 
   bool defined() const { return static_cast<bool>(impl_); }
   explicit operator bool() const = delete;  // ambiguous between defined() and item<bool>()
@@ -99,7 +108,7 @@ class Tensor {
   bool requires_grad() const {
     return impl_->requires_grad_leaf || impl_->has_grad_fn || (impl_->autograd && view_requires_grad(impl_.get()));
   }
-  const Tensor& set_requires_grad(bool value = true) const;
+  const Tensor& requires_grad_(bool value = true) const;
   Tensor grad() const;
   void set_grad(const Tensor& g) const;
   Node* grad_fn() const;
@@ -109,6 +118,9 @@ class Tensor {
                 TensorList inputs = {}) const;
   void retain_grad() const;
   bool retains_grad() const;
+  // `hook` takes the gradient and may return another; what is returned here takes it off (mica/autograd.h).
+  template <class Hook>
+  HookHandle register_hook(Hook hook) const;
   Tensor tensor_data() const;  // shares memory, no history, its own version counter: torch's x.data
   bool is_view() const;
   Tensor base() const;
@@ -119,7 +131,7 @@ class Tensor {
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value);
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value);
   Tensor operator[](int64_t i) const;
-  Tensor operator[](const Tensor& i) const;
+  const Tensor operator[](const Tensor& i) const;  // a copy: const, so that it is not assigned to in vain
 
   std::string str() const;  // as Python prints it
 

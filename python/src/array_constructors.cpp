@@ -103,7 +103,7 @@ static PyObject* frombuffer(PyObject*, PyObject* args, PyObject* kwargs) try {
   if (!dtype || !is_dtype_like(dtype))
     return PyErr_Format(PyExc_TypeError, "frombuffer() missing 1 required positional arguments: \"dtype\"");
   Tensor t = tensor_over_buffer(buffer, dtype_from_object(dtype), count, offset);
-  if (requires_grad) t.set_requires_grad(true);
+  if (requires_grad) t.requires_grad_(true);
   return wrap(std::move(t));
 } catch (...) {
   return raise_current_exception();
@@ -125,7 +125,7 @@ static PyObject* from_file(PyObject*, PyObject* args, PyObject* kwargs) try {
   Storage storage = map_file(PyBytes_AS_STRING(path), static_cast<size_t>(count * element_size(type)),
                              shared != Py_None && PyObject_IsTrue(shared));
   Tensor t = Tensor::adopt(TensorImpl::create(std::move(storage), type, kCPU, {count}, {1}, 0));
-  if (requires_grad) t.set_requires_grad(true);
+  if (requires_grad) t.requires_grad_(true);
   return wrap(std::move(t));
 } catch (...) {
   return raise_current_exception();
@@ -164,7 +164,7 @@ static PyObject* asarray(PyObject*, PyObject* args, PyObject* kwargs) try {
   const bool wanted = requires_grad != Py_None && PyObject_IsTrue(requires_grad);
   if (requires_grad == Py_None || wanted == x.requires_grad()) return wrap(std::move(x));
   if (!wanted || is_tensor(o)) x = mica::detach(x);
-  if (wanted) x.set_requires_grad(true);
+  if (wanted) x.requires_grad_(true);
   return wrap(std::move(x));
 } catch (...) {
   return raise_current_exception();

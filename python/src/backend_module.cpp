@@ -107,7 +107,7 @@ static PyObject* device_name(PyObject*, PyObject* o) try {
 static PyObject* seed_devices(PyObject*, PyObject* seed) try {
   const unsigned long long value = PyLong_AsUnsignedLongLong(seed);
   if (PyErr_Occurred()) return nullptr;
-  manual_seed_all(value);
+  manual_seed(value);
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();

@@ -46,7 +46,7 @@ PyObject* tuple_of(Tensor* tensors, size_t count, ReturnType* type) {
 }
 
 PyObject* new_result(const TensorOptions& options, Tensor result) {
-  if (options.requires_grad && !result.requires_grad()) result.set_requires_grad(true);
+  if (options.requires_grad && !result.requires_grad()) result.requires_grad_(true);
   return wrap(std::move(result));
 }
 
@@ -59,7 +59,7 @@ void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void(
              device_type_name(options.device->type), " does not match device type of out parameter (",
              device_type_name(out.device().type), ")");
   fill();
-  if (options.requires_grad) out.set_requires_grad(true);
+  if (options.requires_grad) out.requires_grad_(true);
 }
 
 int64_t count_of(IntArrayRef sizes) {

@@ -248,7 +248,7 @@ static void clear_gradient(const Tensor& param, bool set_to_none) {
   if (grad.grad_fn()) {
     autograd::detach_in_place(grad);
   } else {
-    grad.set_requires_grad(false);
+    grad.requires_grad_(false);
   }
   NoGradGuard no_grad;
   grad.zero_();

@@ -122,7 +122,7 @@ static void set_imag(const Tensor& x, PyObject* value) { copy_from(mica::imag(x)
 static PyObject* get_requires_grad(const Tensor& x) { return PyBool_FromLong(x.requires_grad()); }
 static void set_requires_grad(const Tensor& x, PyObject* value) {
   MICA_CHECK(value && PyBool_Check(value), "requires_grad must be a bool");
-  x.set_requires_grad(value == Py_True);
+  x.requires_grad_(value == Py_True);
 }
 static PyObject* get_grad(const Tensor& x) { return wrap(x.grad()); }
 static void set_grad(const Tensor& x, PyObject* value) {

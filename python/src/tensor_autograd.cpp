@@ -44,7 +44,7 @@ MICA_METHOD(requires_grad_) {
   static constinit Parser parser("requires_grad_", texts);
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
-  a.tensor(0).set_requires_grad(a.flag(1));
+  a.tensor(0).requires_grad_(a.flag(1));
   return Py_NewRef(self);
 }
 MICA_METHOD_END

@@ -132,7 +132,7 @@ static PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) try 
     NoGradGuard bare;
     t = mica::detach(unwrap(data));
   }
-  if (require_grad) t.set_requires_grad(true);
+  if (require_grad) t.requires_grad_(true);
   return wrap_as(reinterpret_cast<PyTypeObject*>(cls), std::move(t));
 } catch (...) {
   return raise_current_exception();

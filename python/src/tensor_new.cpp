@@ -185,7 +185,7 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   Tensor t = tensor_from_data(data, dtype, device);
   MICA_CHECK(!a.flag(4) || t.is_floating_point() || t.is_complex(),
              "Only Tensors of floating point and complex dtype can require gradients, not of ", t.dtype());
-  if (a.flag(4)) t.set_requires_grad(true);
+  if (a.flag(4)) t.requires_grad_(true);
   return wrap(std::move(t));
 } catch (...) {
   return raise_current_exception();

@@ -3,7 +3,7 @@
 
 namespace mica {
 
-const Tensor& Tensor::set_requires_grad(bool value) const {
+const Tensor& Tensor::requires_grad_(bool value) const {
   if (value) {
     MICA_CHECK(is_floating_point() || is_complex(), "only Tensors of floating point dtype can require gradients");
     MICA_CHECK(!is_inference() || inference_mode_enabled(),

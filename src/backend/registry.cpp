@@ -119,7 +119,7 @@ Generator& default_generator(Device device) {
   return MICA_HOOK(b, default_generator)(with_index(device).index);
 }
 
-void manual_seed_all(uint64_t seed) {
+void manual_seed(uint64_t seed) {
   default_generator().manual_seed(seed);
   std::lock_guard lock(mutex);
   seed_of_all = seed;

@@ -11,7 +11,7 @@ namespace mica::composite {
 namespace {
 
 Tensor finished(Tensor t, const TensorOptions& o) {
-  if (o.requires_grad) t.set_requires_grad(true);
+  if (o.requires_grad) t.requires_grad_(true);
   return t;
 }
 

@@ -25,7 +25,7 @@ TensorOptions integral(TensorOptions o) {
 }
 
 Tensor finished(const Tensor& t, const TensorOptions& o) {
-  if (o.requires_grad) t.set_requires_grad(true);
+  if (o.requires_grad) t.requires_grad_(true);
   return t;
 }
 

@@ -220,6 +220,6 @@ Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
   return *this;
 }
 
-Tensor Tensor::operator[](const Tensor& i) const { return index({indexing::TensorIndex(i)}); }
+const Tensor Tensor::operator[](const Tensor& i) const { return index({indexing::TensorIndex(i)}); }
 
 }  // namespace mica

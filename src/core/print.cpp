@@ -210,5 +210,8 @@ std::string print(const Tensor& t, std::string_view name, std::optional<std::str
 std::string Tensor::str() const { return print(*this, "tensor"); }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << device.str(); }
+std::ostream& operator<<(std::ostream& out, IntArrayRef dims) { return out << cat(dims); }
 
 }  // namespace mica

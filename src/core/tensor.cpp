@@ -36,6 +36,8 @@ Scalar Tensor::item() const {
   return value;
 }
 
+void Tensor::operator=(const Tensor& value) && { copy_(value); }
+void Tensor::operator=(const Scalar& value) && { fill_(value); }
 Tensor Tensor::operator-() const { return neg(); }
 Tensor& Tensor::operator+=(const Tensor& o) { return add_(o), *this; }
 Tensor& Tensor::operator+=(const Scalar& o) { return add_(o), *this; }

@@ -221,7 +221,7 @@ class PickleReader {
       return rebuild_tensor(name, arguments);
     if (name == "torch._utils._rebuild_parameter" || name == "torch._utils._rebuild_parameter_with_state") {
       Tensor data = argument(arguments, 0).as_tensor().detach();
-      data.set_requires_grad(argument(arguments, 1).as_bool());
+      data.requires_grad_(argument(arguments, 1).as_bool());
       return data;
     }
     if (name == "torch._tensor._rebuild_from_type_v2")
@@ -267,7 +267,7 @@ class PickleReader {
       if (arguments[metadata].find("conj")) t = t.conj();
       if (arguments[metadata].find("neg")) t = _neg_view(t);
     }
-    if (arguments.size() > 4 && arguments[4].as_bool()) t.set_requires_grad(true);
+    if (arguments.size() > 4 && arguments[4].as_bool()) t.requires_grad_(true);
     return t;
   }
 

@@ -38,7 +38,7 @@ Tensor Module::register_parameter(std::string name, const Tensor& tensor, bool r
   if (tensor.defined()) {
     MICA_CHECK_KIND(tensor.is_leaf(), Value, "Cannot assign non-leaf Tensor to parameter '", name,
                     "'. Model parameters must be created explicitly.");
-    tensor.set_requires_grad(requires_grad);
+    tensor.requires_grad_(requires_grad);
   }
   parameters_.push_back({std::move(name), tensor});
   return tensor;
@@ -215,7 +215,7 @@ void Module::copy_own_state(const Module& other) {
       const Tensor &to = (this->*kind)[i].tensor, &from = (other.*kind)[i].tensor;
       if (!to.defined()) continue;
       autograd::set_data(to, from.detach().clone());
-      to.set_requires_grad(from.requires_grad());
+      to.requires_grad_(from.requires_grad());
     }
   training_ = other.training_;
 }
@@ -242,7 +242,7 @@ void Module::zero_grad(bool set_to_none) {
 }
 
 void Module::requires_grad_(bool on) {
-  for (const Tensor& p : parameters()) p.set_requires_grad(on);
+  for (const Tensor& p : parameters()) p.requires_grad_(on);
 }
 
 // Replaces what tensors hold, so that all who share them see it.

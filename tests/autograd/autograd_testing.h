@@ -15,7 +15,7 @@ namespace mica::testing {
 inline Tensor values(std::vector<double> data, bool requires_grad = false) {
   Tensor t = empty({static_cast<int64_t>(data.size())}, DType::Float64);
   std::copy(data.begin(), data.end(), t.data_ptr<double>());
-  if (requires_grad) t.set_requires_grad();
+  if (requires_grad) t.requires_grad_();
   return t;
 }
 

@@ -17,29 +17,29 @@ TEST(Leaves, Gradients) {
                        a.set_grad(values({1, 2}).to(DType::Float32));
                      }),
                      "attempting to assign a gradient");
-  EXPECT_EQ(error_of([] { zeros({2}, DType::Int64).set_requires_grad(); }),
+  EXPECT_EQ(error_of([] { zeros({2}, DType::Int64).requires_grad_(); }),
             "only Tensors of floating point dtype can require gradients");
-  EXPECT_STARTS_WITH(error_of([&] { (a * 2).set_requires_grad(false); }),
+  EXPECT_STARTS_WITH(error_of([&] { (a * 2).requires_grad_(false); }),
                      "you can only change requires_grad flags of leaf variables.");
 }
 
 // A gradient that somebody else can see is copied, so that later accumulation changes nothing of theirs.
 TEST(Leaves, OwnTheirGradients) {
-  Tensor x = ones({2, 3}, DType::Float64).set_requires_grad();
+  Tensor x = ones({2, 3}, DType::Float64).requires_grad_();
   Tensor g = ones({6}, DType::Float64);
   x.view({6}).backward(g);
   EXPECT_NE(x.grad().data_ptr(), g.data_ptr());
-  Tensor p = ones({2, 3}, DType::Float64).set_requires_grad(), q = ones({2, 3}, DType::Float64).set_requires_grad();
+  Tensor p = ones({2, 3}, DType::Float64).requires_grad_(), q = ones({2, 3}, DType::Float64).requires_grad_();
   (p.view({6}) + q.view({6})).backward(g);
   EXPECT_NE(p.grad().data_ptr(), q.grad().data_ptr());
   EXPECT_FALSE(p.grad().is_view());
 }
 
 TEST(Leaves, GradientsHaveTheirLayout) {
-  Tensor x = ones({3, 4}, DType::Float64).t().detach().set_requires_grad();
+  Tensor x = ones({3, 4}, DType::Float64).t().detach().requires_grad_();
   (x * 2).sum().backward();
   EXPECT_EQ(x.grad().strides(), x.strides());
-  Tensor y = ones({4, 3}, DType::Float64).set_requires_grad();
+  Tensor y = ones({4, 3}, DType::Float64).requires_grad_();
   y.t().backward(ones({3, 4}, DType::Float64));
   EXPECT_EQ(y.grad().strides(), y.strides());
 }
@@ -135,7 +135,7 @@ TEST(Views, OfAPlainTensorJoinTheGraphLater) {
 }
 
 TEST(Views, ChainOfViewsAndChanges) {
-  Tensor a = ones({2, 3, 2}, DType::Float64).set_requires_grad();
+  Tensor a = ones({2, 3, 2}, DType::Float64).requires_grad_();
   Tensor b = a * 1;
   Tensor v = b.transpose(0, 2).select(0, 1);  // [3, 2]
   EXPECT_TRUE(v.base().is_same(b));
@@ -170,7 +170,7 @@ TEST(Views, SecondDerivativeOfAnOutputSavedInAView) {
 
 // A view of another dtype cannot be made again by as_strided: it is replayed, and so are views of it.
 TEST(Views, OfAnotherDtype) {
-  Tensor c = full({2}, complex128(1, 2), DType::Complex128).set_requires_grad();
+  Tensor c = full({2}, complex128(1, 2), DType::Complex128).requires_grad_();
   Tensor d = c * 1;
   Tensor real_parts = view_as_real(d).select(1, 0);
   real_parts.mul_(3);

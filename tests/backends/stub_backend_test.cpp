@@ -108,9 +108,9 @@ TEST_F(StubBackend, AZeroDimensionalCpuTensorMeetsTensorsOfTheDevice) {
 
 TEST_F(StubBackend, Gradients) {
   auto gradients = [&](bool stub) {
-    const Tensor a = (stub ? on_stub(numbers({2, 3})) : numbers({2, 3})).set_requires_grad();
-    const Tensor b = (stub ? on_stub(numbers({3, 2}, 1)) : numbers({3, 2}, 1)).set_requires_grad();
-    const Tensor c = full({}, 2.0, TensorOptions(DType::Float32)).set_requires_grad();
+    const Tensor a = (stub ? on_stub(numbers({2, 3})) : numbers({2, 3})).requires_grad_();
+    const Tensor b = (stub ? on_stub(numbers({3, 2}, 1)) : numbers({3, 2}, 1)).requires_grad_();
+    const Tensor c = full({}, 2.0, TensorOptions(DType::Float32)).requires_grad_();
     const Tensor y = (a.mm(b) * c + a.sum()) * a.mm(b);
     y.sum().backward();
     EXPECT_TRUE(c.grad().is_cpu());

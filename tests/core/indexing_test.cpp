@@ -73,7 +73,7 @@ TEST(Indexing, WrongIndicesAreNamed) {
 }
 
 TEST(Indexing, GradientsFlowThroughViewsAndTensors) {
-  const Tensor x = counted({2, 3}).set_requires_grad();
+  const Tensor x = counted({2, 3}).requires_grad_();
   const Tensor y = x.index({Slice(None, None, -1), integers({0, 0, 2})});
   y.sum().backward();
   EXPECT_EQ(values(x.grad()), (std::vector<float>{2, 0, 1, 2, 0, 1}));

@@ -85,7 +85,7 @@ TEST(Tensor, ConjugationIsLazy) {
 }
 
 TEST(Tensor, GradientsFlow) {
-  const Tensor w = ones({3}).set_requires_grad();
+  const Tensor w = ones({3}).requires_grad_();
   const Tensor y = (w * w * 2.0 + 1).sum();
   y.backward();
   EXPECT_EQ(values(w.grad()), (V{4, 4, 4}));

@@ -87,7 +87,7 @@ TEST_F(Checkpoint, KeepsEveryDtypeAndRequiresGrad) {
     EXPECT_EQ(std::memcmp(y.data_ptr(), x.data_ptr(), static_cast<size_t>(x.nbytes())), 0);
   }
   const Tensor x = ones({2});
-  x.set_requires_grad(true);
+  x.requires_grad_(true);
   EXPECT_TRUE(saved_and_loaded(x).as_tensor().requires_grad());
   Tensor t;
   save(x, path);

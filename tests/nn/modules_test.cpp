@@ -74,7 +74,7 @@ TEST(Modules, NamesAreChecked) {
   EXPECT_THROW(module.register_parameter("", zeros({2})), Error);
   EXPECT_THROW(module.register_module("weight", nn::ReLU()), Error);
   EXPECT_THROW(module.register_module("absent", nn::Linear(nullptr)), Error);
-  EXPECT_THROW(module.register_parameter("computed", ones({2}).set_requires_grad() * 2), Error);
+  EXPECT_THROW(module.register_parameter("computed", ones({2}).requires_grad_() * 2), Error);
   module.register_parameter("none", {});
   EXPECT_EQ(module.parameters().size(), 1u);
 }
@@ -254,7 +254,7 @@ TEST(Modules, ClonesOfContainers) {
   s->push_back(nn::BatchNorm1d(3));
   s->push_back("inner", nn::Sequential(nn::Dropout(0.5)));
   s->eval();
-  s->parameters()[0].set_requires_grad(false);
+  s->parameters()[0].requires_grad_(false);
   const nn::Sequential copy = nn::clone(s);
   EXPECT_EQ(copy->repr(), s->repr());
   EXPECT_EQ(names_of(copy->state_dict()), names_of(s->state_dict()));
@@ -305,7 +305,7 @@ TEST(Modules, ClonesOfOnesOwn) {
 // ---- training
 
 TEST(Modules, TrainingLowersTheLoss) {
-  manual_seed_all(0);
+  manual_seed(0);
   Net net;
   optim::AdamW optimizer(net.parameters(), {.lr = 1e-2});
   const Tensor x = randn({64, 4});
@@ -324,8 +324,8 @@ TEST(Modules, TrainingLowersTheLoss) {
 }
 
 TEST(Utils, Clipping) {
-  const std::vector<Tensor> p{zeros({2}).set_requires_grad(), zeros({1}).set_requires_grad(),
-                              zeros({1}).set_requires_grad()};
+  const std::vector<Tensor> p{zeros({2}).requires_grad_(), zeros({1}).requires_grad_(),
+                              zeros({1}).requires_grad_()};
   p[0].set_grad(tensor({3.0, 0.0}));
   p[1].set_grad(tensor({-4.0}));
   EXPECT_EQ(nn::utils::clip_grad_norm_(p, 1).item<double>(), 5);

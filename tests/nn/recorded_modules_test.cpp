@@ -26,10 +26,10 @@ static void expect_same_state(const NamedTensors& ours, const NamedTensors& thei
 }
 
 static void expect_independent_clone(const nn::Module& module) {
-  manual_seed_all(3);
+  manual_seed(3);
   const std::shared_ptr<nn::Module> copy = module.clone();
   const Tensor next = rand({2});
-  manual_seed_all(3);
+  manual_seed(3);
   EXPECT_TRUE(equal(next, rand({2}))) << "the clone has drawn random numbers";
   EXPECT_EQ(copy->repr(), module.repr());
   expect_same_state(copy->state_dict(), module.state_dict());
@@ -41,7 +41,7 @@ static void expect_independent_clone(const nn::Module& module) {
 void expect_as_recorded(const std::string& name, const std::function<Runnable()>& make) {
   SCOPED_TRACE(name);
   const Value& recorded = recordings().at(name);
-  manual_seed_all(0);
+  manual_seed(0);
   const Runnable made = make();
   const Tensor next = rand({2});
   EXPECT_EQ(made.module->repr(), recorded.at("repr").as_string());
@@ -52,8 +52,8 @@ void expect_as_recorded(const std::string& name, const std::function<Runnable()>
   Tensors inputs;
   for (const Tensor& t : recorded.at("inputs").as_tensors()) inputs.push_back(t.clone());
   const bool differentiable = inputs[0].is_floating_point();
-  if (differentiable) inputs[0].set_requires_grad();
-  manual_seed_all(1);
+  if (differentiable) inputs[0].requires_grad_();
+  manual_seed(1);
   const Tensors outputs = made.run(inputs), expected = recorded.at("outputs").as_tensors();
   ASSERT_EQ(outputs.size(), expected.size());
   Tensor loss;

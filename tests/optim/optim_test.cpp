@@ -78,7 +78,7 @@ TEST(Optim, AllFindAMinimum) {
 }
 
 TEST(Optim, MatricesHaveOptimizersOfTheirOwn) {
-  Tensor p = zeros({4, 3}).set_requires_grad();
+  Tensor p = zeros({4, 3}).requires_grad_();
   const Tensor goal = arange(0, 12, 1, DType::Float32).reshape({4, 3}) / 10;
   const auto distance = [&] { return (p.detach() - goal).norm().item<float>(); };
   for (int kind = 0; kind < 2; ++kind) {
