@@ -28,6 +28,9 @@ def test_right_gradients(fast_mode):
     assert gradcheck(lambda x, n: x * n, (double(3), 4), fast_mode=fast_mode)
     assert gradcheck(lambda x: x.t() @ x, double(3, 2), fast_mode=fast_mode)
     assert gradcheck(lambda x: x.sum(), double(0), fast_mode=fast_mode)
+    # The function runs as it does outside: it may differentiate, and choose its outputs by requires_grad.
+    assert gradcheck(lambda x: torch.autograd.grad(x.sin().sum(), x, create_graph=True), double(2), fast_mode=fast_mode)
+    assert gradcheck(lambda x: [y for y in (x * 2, x * 3) if y.requires_grad], double(2), fast_mode=fast_mode)
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])

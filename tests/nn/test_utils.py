@@ -314,6 +314,9 @@ def test_functional_calls():
         mica.func.functional_call(net, {"0.weight": weight, "1.weight": mica.ones(2, 2)}, x)
     with pytest.warns(FutureWarning, match="stateless.functional_call` is deprecated"):
         utils.stateless.functional_call(net, {"unknown": weight}, (x,))
+    lookup = nn.Module()
+    lookup.forward = lambda name: getattr(lookup, name)
+    assert mica.func.functional_call(lookup, {"extra": weight}, "extra") is weight and not hasattr(lookup, "extra")
 
     class Counter(nn.Module):
         def __init__(self):
@@ -328,3 +331,23 @@ def test_functional_calls():
     counter = Counter()
     mica.func.functional_call(counter, state, x)
     assert state["count"].item() == 5 and counter.count.item() == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"weight": 3}, TypeError, "3 is not an instance of torch.Tensor"),
+        ({"in_features": mica.ones(1)}, TypeError, "attribute `in_features`: 2 is not an instance of torch.Tensor"),
+        ({"absent.weight": mica.ones(1)}, AttributeError, "Linear has no attribute `absent`"),
+        ({"weight.weight": mica.ones(1)}, TypeError, "is not an instance of torch.nn.Module"),
+        ({"": mica.ones(1)}, KeyError, "empty string"),
+        (3, ValueError, "to be a dict, or a list/tuple of dicts, but got <class 'int'>"),
+        ([{}, 3], ValueError, "Expected all elements of parameter_and_buffer_dicts to be dictionaries"),
+    ],
+)
+def test_functional_calls_with_what_is_no_state(given, error, words):
+    net = nn.Linear(2, 2)
+    before = dict(net.named_parameters())
+    with pytest.raises(error, match=words):
+        mica.func.functional_call(net, given, mica.ones(1, 2))
+    assert all(tensor is before[name] for name, tensor in net.named_parameters())

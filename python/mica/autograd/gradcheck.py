@@ -9,7 +9,7 @@ import warnings
 
 from mica import _C
 from mica.autograd.function import Function
-from mica.autograd.grad_mode import enable_grad, no_grad
+from mica.autograd.grad_mode import enable_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -48,8 +48,7 @@ def _units(tensor):
 
 
 def _values(func, inputs):
-    with no_grad():
-        return [_real_list(y) for y in _as_tuple(func(*inputs)) if _is_number_tensor(y)]
+    return [_real_list(y) for y in _as_tuple(func(*inputs)) if _is_number_tensor(y)]
 
 
 def _is_number_tensor(y):

@@ -11,6 +11,8 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     from mica.nn.utils.stateless import _functional_call as call
 
     if isinstance(parameter_and_buffer_dicts, (list, tuple)):
+        if not all(isinstance(part, dict) for part in parameter_and_buffer_dicts):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
         merged = {}
         for part in parameter_and_buffer_dicts:
             repeated = merged.keys() & part.keys()
@@ -20,6 +22,11 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
                 )
             merged |= part
         parameter_and_buffer_dicts = merged
+    elif not isinstance(parameter_and_buffer_dicts, dict):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(parameter_and_buffer_dicts)}"
+        )
     return call(module, parameter_and_buffer_dicts, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 

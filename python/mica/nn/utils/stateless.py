@@ -3,26 +3,48 @@
 import contextlib
 import warnings
 
+from mica._C import Tensor
+from mica.nn.modules.module import Module
+
 __all__ = ["functional_call"]
 
 
+_NOTHING = object()
+
+
 class _Place:
-    """Where a parameter or buffer of a full name is kept."""
+    """Where a parameter or buffer of a full name is kept, or would be."""
 
     def __init__(self, module, full_name):
         path, _, self.name = full_name.rpartition(".")
-        self.module = module.get_submodule(path)
-        getattr(self.module, self.name)
+        if not self.name:
+            raise KeyError('tensor name can\'t be empty string ""')
+        for part in path.split(".") if path else ():
+            if not hasattr(module, part):
+                raise AttributeError(f"{module._get_name()} has no attribute `{part}`")
+            module = getattr(module, part)
+            if not isinstance(module, Module):
+                raise TypeError(f"submodule `{path}`: {module} is not an instance of torch.nn.Module")
+        self.module = module
 
     def swap(self, value):
         """Put a tensor there, past the checks of assignment; returns the one that was there."""
         module, name = self.module, self.name
+        if not (value is None or value is _NOTHING or isinstance(value, Tensor)):
+            raise TypeError(f"{value} is not an instance of torch.Tensor")
         for members in (module._parameters, module._buffers):
             if name in members:
                 before, members[name] = members[name], value
+                if value is _NOTHING:
+                    del members[name]
                 return before
-        before = getattr(module, name)  # a tensor that is a plain attribute
-        setattr(module, name, value)
+        before = getattr(module, name, _NOTHING)  # a tensor that is a plain attribute, or one the module does not have
+        if not (before is None or before is _NOTHING or isinstance(before, Tensor)):
+            raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
+        if value is not _NOTHING:
+            setattr(module, name, value)
+        elif before is not _NOTHING:
+            delattr(module, name)
         return before
 
 
@@ -71,17 +93,14 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
     swapped = []
     try:
         for name, value in given.items():
-            try:
-                place = _Place(module, name)
-            except AttributeError:  # a name that the module does not know: strict would have said so
-                continue
+            place = _Place(module, name)
             swapped.append((name, place, place.swap(value)))
         yield
     finally:
         # What the module has put in the place of a given tensor meanwhile, such as a buffer that counts, is given back.
         for name, place, before in reversed(swapped):
             after = place.swap(before)
-            if name in parameters_and_buffers:
+            if name in parameters_and_buffers and after is not _NOTHING:
                 parameters_and_buffers[name] = after
 
 
