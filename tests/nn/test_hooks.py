@@ -64,6 +64,13 @@ def test_handles_are_context_managers():
     assert calls == [1] and not net._forward_hooks
 
 
+def test_handles_know_their_dicts():
+    net = nn.ReLU()
+    handle = net.register_forward_hook(lambda *_: None, with_kwargs=True)
+    assert handle.hooks_dict_ref() is net._forward_hooks
+    assert handle.extra_dict_ref[0]() is net._forward_hooks_with_kwargs
+
+
 def test_full_backward_hooks_see_and_change_gradients():
     net, seen = nn.Linear(2, 3), []
     net.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go)))

@@ -1,5 +1,6 @@
 """state_dict and load_state_dict: keys, metadata, hooks, and everything that can be wrong with what is loaded."""
 
+import gc
 from collections import OrderedDict
 
 import mica
@@ -34,6 +35,13 @@ def test_loading_copies_in_place():
     result = target.load_state_dict(source.state_dict())
     assert repr(result) == "<All keys matched successfully>" and result.missing_keys == []
     assert target[0].weight is weight and mica.equal(weight, source[0].weight)
+
+
+def test_loading_leaves_nothing_to_the_collector():
+    target, state = net(), net().state_dict()
+    gc.collect()
+    target.load_state_dict(state)
+    assert gc.collect() == 0
 
 
 def test_loading_by_assignment():

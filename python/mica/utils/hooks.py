@@ -21,24 +21,24 @@ class RemovableHandle(metaclass=_HandleMeta):
 
     def __init__(self, hooks_dict, *, extra_dict=None):
         extra = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
-        self._dicts = [weakref.ref(each) for each in (hooks_dict, *extra)]
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.extra_dict_ref = tuple(weakref.ref(each) for each in extra)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
 
     def remove(self):
-        for reference in self._dicts:
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = reference()
             if hooks is not None:
                 hooks.pop(self.id, None)
 
     def __getstate__(self):
-        hooks, *extra = (reference() for reference in self._dicts)
-        return hooks, self.id, tuple(extra)
+        return self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref)
 
     def __setstate__(self, state):
         hooks, self.id, *extra = state
-        dicts = (OrderedDict() if hooks is None else hooks, *(extra[0] if extra and extra[0] else ()))
-        self._dicts = [weakref.ref(each) for each in dicts]
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
+        self.extra_dict_ref = tuple(weakref.ref(each) for each in (extra[0] if extra and extra[0] else ()))
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self):

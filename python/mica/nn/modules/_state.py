@@ -27,6 +27,27 @@ def _quoted(keys):
     return ", ".join(f'"{key}"' for key in keys)
 
 
+def _load_tree(module, part, prefix, metadata, assign, keys, error_msgs):
+    """Load a module and all below it from the part of a state dict whose keys begin with the prefix."""
+    local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
+    if assign:
+        local_metadata["assign_to_params_buffers"] = assign
+    module._load_from_state_dict(
+        part, prefix, local_metadata, True, keys.missing_keys, keys.unexpected_keys, error_msgs
+    )
+    for name, child in module._modules.items():
+        if child is not None:
+            child_prefix = f"{prefix}{name}."
+            child_part = {key: part[key] for key in part if key.startswith(child_prefix)}
+            _load_tree(child, child_part, child_prefix, metadata, assign, keys, error_msgs)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, keys) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if "
+                "incompatible_keys need to be modified, it should be done inplace."
+            )
+
+
 class ModuleState:
     """The part of Module that saves and loads."""
 
@@ -183,26 +204,7 @@ class ModuleState:
             state_dict._metadata = metadata
         keys = _IncompatibleKeys([], [])
         error_msgs = []
-
-        def load(module, part, prefix):
-            local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
-            if assign:
-                local_metadata["assign_to_params_buffers"] = assign
-            module._load_from_state_dict(
-                part, prefix, local_metadata, True, keys.missing_keys, keys.unexpected_keys, error_msgs
-            )
-            for name, child in module._modules.items():
-                if child is not None:
-                    child_prefix = f"{prefix}{name}."
-                    load(child, {key: part[key] for key in part if key.startswith(child_prefix)}, child_prefix)
-            for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, keys) is not None:
-                    raise AssertionError(
-                        "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
-                        "values, if incompatible_keys need to be modified, it should be done inplace."
-                    )
-
-        load(self, state_dict, "")
+        _load_tree(self, state_dict, "", metadata, assign, keys, error_msgs)
         if strict:
             if keys.unexpected_keys:
                 error_msgs.insert(0, f"Unexpected key(s) in state_dict: {_quoted(keys.unexpected_keys)}. ")
