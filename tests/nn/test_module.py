@@ -192,6 +192,11 @@ def test_registration_hooks_see_everything():
 def test_lazy_modules():
     lazy = nn.LazyLinear(3)
     assert repr(lazy.weight) == "<UninitializedParameter>" and lazy.has_uninitialized_params()
+    for name in ("numel", "dim", "item", "__len__", "abs"):
+        with pytest.raises(ValueError, match="uninitialized parameter"):
+            getattr(lazy.weight, name)()
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        mica.optim.Adagrad(lazy.parameters())
     with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized parameter"):
         _ = lazy.weight.shape
     with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter"):

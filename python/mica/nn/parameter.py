@@ -130,6 +130,21 @@ class UninitializedTensorMixin:
             "to initialize the parameters before accessing their attributes."
         )
 
+    def _refuse(name):
+        def method(self, *args):
+            return type(self).__torch_function__(getattr(Tensor, name), (type(self),), (self, *args))
+
+        return method
+
+    # Methods that ask no __torch_function__.
+    dim = _refuse("dim")
+    ndimension = _refuse("ndimension")
+    numel = _refuse("numel")
+    nelement = _refuse("nelement")
+    item = _refuse("item")
+    __len__ = _refuse("__len__")
+    del _refuse
+
     def share_memory_(self):
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "

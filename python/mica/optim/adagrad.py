@@ -46,6 +46,9 @@ class Adagrad(Optimizer):
         }
         super().__init__(params, defaults)
         _check_fused(self, foreach, differentiable, fused)
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.dim()  # refused by a parameter that has no shape yet, and so can have no sums
         _C._adagrad_init(self.param_groups, self.state)
 
     def __setstate__(self, state):
