@@ -120,7 +120,8 @@ def _make_tensor(*args):
 def _rebuild_from_type(func, new_type, args, state):
     if func not in _REBUILD.values() or not (isinstance(new_type, type) and issubclass(new_type, _C.Tensor)):
         refuse(f"_rebuild_from_type_v2 with {func} and {new_type}")
-    for part in state if isinstance(state, tuple) else (state,):
+    parts = () if hasattr(new_type, "__setstate__") else state if isinstance(state, tuple) else (state,)
+    for part in parts:
         if any(not isinstance(name, str) or name.startswith("__") for name in part or {}):
             refuse("a tensor's state with names of Python's own")
     return _utils._rebuild_from_type_v2(func, new_type, args, state)

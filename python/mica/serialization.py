@@ -243,6 +243,12 @@ def _resolve_weights_only(weights_only, pickle_module):
         weights_only = True
     elif weights_only is None:
         weights_only = pickle_module is None and not forbid
+        if forbid and pickle_module is None:
+            warnings.warn(
+                "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the `weights_only` argument was "
+                "not explicitly passed to `torch.load`, forcing weights_only=False.",
+                stacklevel=3,
+            )
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     return weights_only

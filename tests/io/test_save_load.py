@@ -142,6 +142,14 @@ class Point:
         self.x = x
 
 
+class Keeping(mica.Tensor):
+    def __getstate__(self):
+        return "kept", mica.arange(2)
+
+    def __setstate__(self, state):
+        self.kept = state
+
+
 class Tagged(mica.Tensor):
     pass
 
@@ -173,6 +181,9 @@ def test_subclasses_and_attributes():
     with serialization.safe_globals([Tagged]):
         back = round_trip(x)
     assert type(back) is Tagged and back.note == [1]
+    with serialization.safe_globals([Keeping]):
+        word, tensor = round_trip(mica.ones(2).as_subclass(Keeping)).kept
+    assert word == "kept" and tensor.tolist() == [0, 1]
     y = mica.ones(2)
     y.note = "plain"
     assert round_trip(y).note == "plain"
@@ -335,7 +346,8 @@ def test_environment_decides(monkeypatch):
         round_trip(Point(1), {"weights_only": False})
     monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    assert round_trip(Point(1)).x == 1
+    with pytest.warns(UserWarning, match="forcing weights_only=False"):
+        assert round_trip(Point(1)).x == 1
 
 
 def test_import_mica_leaves_files_alone():
