@@ -61,12 +61,41 @@ def test_strict_mode_names_what_is_independent():
     assert jacobian(lambda x, y: x * 2, (X, V))[1].tolist() == [[0, 0], [0, 0]]
 
 
+@pytest.mark.parametrize("function", [hessian, vhp, hvp])
+def test_strict_second_derivatives_need_slopes_that_vary(function):
+    v = () if function is hessian else (V,)
+    with pytest.raises(RuntimeError, match="jacobian of the user-provided function with respect to input 0 is"):
+        function(lambda x: (3 * x).sum(), X, *v, strict=True)
+    with pytest.raises(RuntimeError, match="Output 0 of the user-provided function does not require gradients"):
+        function(lambda x: x.detach().sum(), X, *v, strict=True)
+    result = function(lambda x: (3 * x).sum(), X, *v)
+    assert not (result if function is hessian else result[1]).any()
+
+
+@pytest.mark.parametrize("function", [jacobian, jvp, vjp])
+def test_strict_with_create_graph_needs_a_jacobian_that_varies(function):
+    x, v = X.clone().requires_grad_(), () if function is jacobian else (V,)
+    with pytest.raises(RuntimeError, match="The jacobian of the user-provided function is independent of input 0"):
+        function(torch.clone, x, *v, create_graph=True, strict=True)
+    function(torch.clone, x, *v, create_graph=True)
+    function(torch.exp, x, *v, create_graph=True, strict=True)
+
+
 def test_arguments_are_checked():
     with pytest.raises(TypeError, match="must be either a Tensor or a tuple of Tensors"):
         jacobian(lambda x: x, 3)
-    with pytest.raises(RuntimeError, match="v is a tuple of invalid length"):
+    with pytest.raises(RuntimeError, match="The given v should contain a single Tensor"):
         vjp(lambda x: x, X, (V, V))
-    with pytest.raises(RuntimeError, match="has invalid size"):
+    with pytest.raises(RuntimeError, match="v is a tuple of invalid length: should be 2 but got 1"):
+        jvp(lambda x, y: x, (X, X), V)
+    with pytest.raises(RuntimeError, match="^v has invalid size"):
         vjp(lambda x: x, X, torch.ones(3))
+    with pytest.raises(RuntimeError, match="^Entry 1 in v has invalid size"):
+        jvp(lambda x, y: x, (X, X), (V, torch.ones(3)))
+    with pytest.raises(RuntimeError, match="v can only be None if the input to the user-provided function is a single"):
+        jvp(lambda x: x, X)
+    for function in (jacobian, hessian):
+        with pytest.raises(RuntimeError, match="not supported together"):
+            function(cubes, X, strict=True, vectorize=True)
     with pytest.raises(RuntimeError, match="single element"):
         hessian(lambda x: x, X)

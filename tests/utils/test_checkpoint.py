@@ -1,9 +1,11 @@
 """Checkpointed functions give the same gradients, and keep nothing in between."""
 
+import contextlib
+
 import mica as torch
 import pytest
 from mica.autograd.graph import saved_tensors_hooks
-from mica.utils.checkpoint import checkpoint, checkpoint_sequential
+from mica.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 
 def block(x, w):
@@ -59,3 +61,73 @@ def test_sequential():
 def test_use_reentrant_should_be_given():
     with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
         checkpoint(torch.sin, torch.ones(1, requires_grad=True))
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("enabled", [False, True])
+def test_the_second_run_has_the_autocast_of_the_first(enabled, use_reentrant):
+    dtypes = []
+
+    def product(x, y):
+        z = x @ y
+        dtypes.append(z.dtype)
+        return z.sin()
+
+    x, y = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+        z = checkpoint(product, x, y, use_reentrant=use_reentrant)
+    with torch.autocast("cpu", dtype=torch.float16, enabled=not enabled):
+        z.sum().backward()
+    assert dtypes == [torch.bfloat16 if enabled else torch.float32] * 2
+    assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize(
+    ("told", "around", "runs"), [(True, None, 1), (False, None, 2), (True, False, 2), (False, True, 1)]
+)
+def test_early_stop_is_settled_by_the_first_run(told, around, runs):
+    calls = []
+
+    def end(x):
+        calls.append(1)
+        return x.clone()  # keeps nothing
+
+    x = torch.tensor(1.0, requires_grad=True)
+    with contextlib.nullcontext() if around is None else set_checkpoint_early_stop(around):
+        y = checkpoint(lambda v: end(v.sin().cos()), x, use_reentrant=False, early_stop=told)
+    y.backward()
+    assert len(calls) == runs
+
+
+@pytest.mark.parametrize("early_stop", [False, True])
+def test_gradients_taken_within(early_stop):
+    def slope(f):
+        def of(x):
+            with torch.enable_grad():
+                return torch.autograd.grad(f(x), x, create_graph=True)[0]
+
+        return of
+
+    def kept(f):
+        return lambda x: checkpoint(f, x, use_reentrant=False, early_stop=early_stop)
+
+    def f(x):
+        return x.sin().exp().sin()
+
+    x = torch.tensor(0.7, requires_grad=True)
+    expected = slope(slope(slope(f)))(x).item()
+    assert slope(kept(slope(kept(slope(kept(f))))))(x).item() == expected
+
+
+def test_a_second_run_that_keeps_something_else_is_an_error():
+    def changing(first, second):
+        runs = iter((first, second))
+        return lambda x: next(runs)(x)
+
+    short, long = lambda x: x.sin().exp(), lambda x: x.sin().exp().sin()
+    x = torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match="A different number of tensors was saved"):
+        checkpoint(changing(long, short), x, use_reentrant=False).backward()
+    with pytest.raises(RuntimeError, match="trying to save more tensors during recomputation"):
+        checkpoint(changing(short, long), x, use_reentrant=False, early_stop=False).backward()
+    checkpoint(changing(short, long), x, use_reentrant=False).backward()

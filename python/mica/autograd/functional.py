@@ -62,37 +62,60 @@ def _grad(outputs, inputs, weights, create_graph):
     return tuple(result)
 
 
-def _or_zeros(grads, references, strict, message):
-    """Zeros in place of missing gradients; in strict mode an error that message(i) words."""
+_NOT_STRICT = "This is not allowed in strict mode"
+
+
+def _or_zeros(grads, references, strict, missing, create_graph=False, what="jacobian"):
+    """Zeros in place of missing gradients. In strict mode they are errors, which missing(i) words, and with create_graph
+    so are gradients that are constant."""
     filled = []
     for i, (each, reference) in enumerate(zip(grads, references, strict=True)):
         if each is None:
             if strict:
-                raise RuntimeError(message(i))
+                raise RuntimeError(f"{missing(i)} {_NOT_STRICT}.")
             each = _C.zeros_like(reference)
+        elif strict and create_graph and not each.requires_grad:
+            raise RuntimeError(
+                f"The {what} of the user-provided function is independent of input {i}. {_NOT_STRICT} when "
+                "create_graph=True."
+            )
         filled.append(each)
     return tuple(filled)
 
 
 def _independent(i):
-    return f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
+    return f"The output of the user-provided function is independent of input {i}."
 
 
-def _vector(v, references, what, function):
+def _check_varies(gradients, strict):
+    """In strict mode, what is differentiated once more must depend on the inputs."""
+    for i, each in enumerate(gradients):
+        if strict and not (each is not None and each.requires_grad):
+            raise RuntimeError(
+                f"The jacobian of the user-provided function with respect to input {i} is independent of the input. "
+                f"{_NOT_STRICT} when create_graph=True."
+            )
+
+
+def _vector(v, references, in_tuple, what, function):
     """The vector of a product; ones may be left out for a single number."""
     if v is None:
         if len(references) != 1 or references[0].numel() != 1:
-            raise RuntimeError(
-                f"The vector v can only be None if the {what} of the user-provided function is a single real number."
-            )
+            raise RuntimeError(f"The vector v can only be None if {what} a single Tensor with a single element.")
         return (_C.ones_like(references[0]),)
     v, _ = _as_tuple(v, "v", function)
     if len(v) != len(references):
+        if not in_tuple:
+            raise RuntimeError("The given v should contain a single Tensor.")
         raise RuntimeError(f"v is a tuple of invalid length: should be {len(references)} but got {len(v)}.")
     for i, (each, reference) in enumerate(zip(v, references, strict=True)):
         if each.shape != reference.shape:
-            raise RuntimeError(f"Entry {i} in v has invalid size: should be {reference.size()} but got {each.size()}.")
+            entry = f"Entry {i} in " if in_tuple else ""
+            raise RuntimeError(f"{entry}v has invalid size: should be {reference.size()} but got {each.size()}.")
     return v
+
+
+_INPUT_IS = "the input to the user-provided function is"
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
@@ -102,10 +125,10 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
         inputs = _prepared(inputs, create_graph)
         outputs, outputs_tuple = _evaluate(func, inputs, "vjp")
         _check_outputs(outputs, strict)
-        v = _vector(v, outputs, "output", "vjp")
+        v = _vector(v, outputs, outputs_tuple, "the user-provided function returns", "vjp")
     with enable_grad() if create_graph else _same_mode():
         products = _grad(outputs, inputs, v, create_graph)
-        products = _or_zeros(products, inputs, strict, _independent)
+        products = _or_zeros(products, inputs, strict, _independent, create_graph)
     return (
         _unpacked(_finished(outputs, create_graph), outputs_tuple),
         _unpacked(_finished(products, create_graph), was_tuple),
@@ -115,8 +138,8 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
     """func(*inputs), and the product of func's Jacobian with the vector v, by differentiating a vjp once more."""
     with enable_grad():
-        inputs, _ = _as_tuple(inputs, "inputs", "jvp")
-        v = _vector(v, inputs, "input", "jvp")
+        inputs, was_tuple = _as_tuple(inputs, "inputs", "jvp")
+        v = _vector(v, inputs, was_tuple, _INPUT_IS, "jvp")
         inputs = _prepared(inputs, create_graph)
         outputs, outputs_tuple = _evaluate(func, inputs, "jvp")
         _check_outputs(outputs, strict)
@@ -130,6 +153,7 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
             outputs,
             strict,
             lambda i: f"Output {i} of the user-provided function is independent of the inputs.",
+            create_graph,
         )
     return (
         _unpacked(_finished(outputs, create_graph), outputs_tuple),
@@ -154,6 +178,11 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         raise AssertionError(f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}')
     if strategy == "forward-mode" and create_graph:
         raise NotImplementedError('create_graph=True is not supported with strategy="forward-mode"')
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. "
+            "Please either set `strict=False` or `vectorize=False`."
+        )
     with enable_grad():
         inputs, was_tuple = _as_tuple(inputs, "inputs", "jacobian")
         inputs = _prepared(inputs, create_graph)
@@ -166,12 +195,9 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
                 grads = _grad([element], inputs, [None], create_graph)
 
                 def independent(j, i=i):
-                    return (
-                        f"Output {i} of the user-provided function is independent of input {j}. This is not allowed "
-                        "in strict mode."
-                    )
+                    return f"Output {i} of the user-provided function is independent of input {j}."
 
-                rows.append(_or_zeros(grads, inputs, strict, independent))
+                rows.append(_or_zeros(grads, inputs, strict, independent, create_graph))
             blocks = []
             for j, x in enumerate(inputs):
                 size = tuple(output.shape) + tuple(x.shape)
@@ -194,29 +220,23 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
 
     def checked(*given):
         outputs, outputs_tuple = _evaluate(func, given, "hessian")
+        _check_outputs(outputs, strict)
         _check_scalar(outputs, outputs_tuple)
         return outputs[0].squeeze()
 
     def gradient(*given):
-        if strict:
-            jac = jacobian(checked, given, create_graph=True, strict=True)
-            for i, each in enumerate(jac):
-                if not each.requires_grad:
-                    raise RuntimeError(
-                        f"The jacobian of the user-provided function with respect to input {i} is independent of the "
-                        "input. This is not allowed in strict mode."
-                    )
-            return jac
-        return jacobian(checked, given, create_graph=True)
+        gradients = jacobian(checked, given, create_graph=True)
+        _check_varies(gradients, strict)
+        return gradients
 
-    result = jacobian(gradient, inputs, create_graph=create_graph, strict=strict, strategy=outer_jacobian_strategy)
+    result = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return result if was_tuple else result[0][0]
 
 
 def _hessian_product(function, func, inputs, v, create_graph, strict):
     with enable_grad():
         inputs, was_tuple = _as_tuple(inputs, "inputs", function)
-        v = _vector(v, inputs, "input", function)
+        v = _vector(v, inputs, was_tuple, _INPUT_IS, function)
         inputs = _prepared(inputs, create_graph)
         outputs, outputs_tuple = _evaluate(func, inputs, function)
         _check_outputs(outputs, strict)
@@ -225,8 +245,10 @@ def _hessian_product(function, func, inputs, v, create_graph, strict):
                 f"The Tensor returned by the function given to {function} should contain a single element"
             )
         gradients = _or_zeros(_grad(outputs, inputs, [None], True), inputs, strict, _independent)
+        _check_varies(gradients, strict)
     with enable_grad() if create_graph else _same_mode():
-        products = _or_zeros(_grad(gradients, inputs, v, create_graph), inputs, strict, _independent)
+        products = _grad(gradients, inputs, v, create_graph)
+        products = _or_zeros(products, inputs, strict, _independent, create_graph, "hessian")
     return outputs[0] if create_graph else outputs[0].detach(), _unpacked(_finished(products, create_graph), was_tuple)
 
 

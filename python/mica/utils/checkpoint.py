@@ -4,6 +4,7 @@ import contextlib
 import warnings
 
 from mica import _C
+from mica.amp.autocast_mode import autocast
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
@@ -24,12 +25,12 @@ def noop_context_fn():
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
-_early_stop = True
+_early_stop = None  # as checkpoint() is told
 
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Whether a second run stops as soon as it has made the last tensor that is needed."""
+    """Whether the second runs of calls made here stop as soon as they have made the last tensor that is needed."""
     global _early_stop
     before, _early_stop = _early_stop, enable
     try:
@@ -38,23 +39,31 @@ def set_checkpoint_early_stop(enable):
         _early_stop = before
 
 
-class _RandomState:
-    """The random stream as it was, to be set again for the second run."""
+class _Surroundings:
+    """The random stream and the autocast modes as they were, to be set again for the second run."""
 
-    def __init__(self, preserve):
-        self.state = _C.default_generator.get_state() if preserve else None
+    def __init__(self, preserve_rng_state):
+        self.random_state = _C.default_generator.get_state() if preserve_rng_state else None
+        cached = _C.is_autocast_cache_enabled()
+        self.autocast = [
+            (device, _C.get_autocast_dtype(device), _C.is_autocast_enabled(device), cached)
+            for device in ("cpu", "cuda")
+        ]
 
     @contextlib.contextmanager
     def again(self):
-        if self.state is None:
-            yield
-            return
-        now = _C.default_generator.get_state()
-        _C.default_generator.set_state(self.state)
-        try:
-            yield
-        finally:
-            _C.default_generator.set_state(now)
+        now = _C.default_generator.get_state() if self.random_state is not None else None
+        with contextlib.ExitStack() as modes:
+            for device, dtype, enabled, cached in self.autocast:
+                if enabled or _C.is_autocast_enabled(device):
+                    modes.enter_context(autocast(device, dtype, enabled, cached))
+            try:
+                if now is not None:
+                    _C.default_generator.set_state(self.random_state)
+                yield
+            finally:
+                if now is not None:
+                    _C.default_generator.set_state(now)
 
 
 # ---- without reentrance: saved tensors are placeholders
@@ -67,10 +76,12 @@ def _description(tensor):
 class _Recomputation:
     """One checkpointed call: what it would have kept, counted, and how to make it again."""
 
-    def __init__(self, run, context, determinism_check):
+    def __init__(self, run, context, determinism_check, early_stop):
         self.run = run
         self.context = context
         self.check = determinism_check
+        self.early_stop = early_stop
+        self.forward_ended = False
         self.descriptions = []
         self.kept = {}  # number -> tensor, for the running pass
         self.task = None
@@ -93,44 +104,54 @@ class _Recomputation:
     def recompute(self):
         self.kept = {}
         count = 0
+        expected = len(self.descriptions)
+        # Gradients taken within the function need what it has kept so far; it will go on to keep more.
+        complete = self.forward_ended
 
         def pack_again(tensor):
             nonlocal count
-            if count < len(self.descriptions):
+            if count < expected:
                 if self.check != "none" and _description(tensor) != self.descriptions[count]:
                     raise CheckpointError(
                         "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata "
                         f"than during the forward pass.\ntensor at position {count}:\nsaved metadata: "
                         f"{self.descriptions[count]}\nrecomputed metadata: {_description(tensor)}"
                     )
-                self.kept[count] = tensor.detach()
+                self.kept[count] = tensor.detach() if tensor.requires_grad else tensor
+            elif complete and self.check != "none":
+                raise CheckpointError(
+                    "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original "
+                    f"forward pass, which saved {expected}."
+                )
             count += 1
-            if _early_stop and count == len(self.descriptions):
+            if self.early_stop and count == expected:
                 raise _EnoughRecomputed
             return tensor
 
         keep = saved_tensors_hooks(pack_again, lambda tensor: tensor)
         with contextlib.suppress(_EnoughRecomputed), self.context, keep, enable_grad():
             self.run()
-        if count != len(self.descriptions) and self.check != "none":
+        if (count < expected or (count > expected and complete)) and self.check != "none":
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
-                f"recomputation.\nNumber of tensors saved during forward: {len(self.descriptions)}\n"
+                f"recomputation.\nNumber of tensors saved during forward: {expected}\n"
                 f"Number of tensors saved during recomputation: {count}"
             )
 
 
-def _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check):
+def _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop):
     forward_context, again_context = context_fn()
-    random_state = _RandomState(preserve_rng_state)
+    surroundings = _Surroundings(preserve_rng_state)
 
     def run():
-        with random_state.again():
+        with surroundings.again():
             function(*args, **kwargs)
 
-    recomputation = _Recomputation(run, again_context, determinism_check)
+    recomputation = _Recomputation(run, again_context, determinism_check, early_stop)
     with saved_tensors_hooks(recomputation.pack, recomputation.unpack), forward_context:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    recomputation.forward_ended = True
+    return result
 
 
 # ---- with reentrance: a node that runs forward and backward within backward
@@ -148,7 +169,7 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx, function, preserve_rng_state, *args):
         ctx.function = function
-        ctx.random_state = _RandomState(preserve_rng_state)
+        ctx.surroundings = _Surroundings(preserve_rng_state)
         ctx.places = [i for i, arg in enumerate(args) if isinstance(arg, _C.Tensor)]
         ctx.others = [None if isinstance(arg, _C.Tensor) else arg for arg in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -160,7 +181,7 @@ class CheckpointFunction(Function):
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[place] = _detached(tensor)
-        with ctx.random_state.again(), enable_grad():
+        with ctx.surroundings.again(), enable_grad():
             outputs = ctx.function(*args)
         outputs = (outputs,) if isinstance(outputs, _C.Tensor) else outputs
         pairs = [
@@ -196,7 +217,8 @@ def checkpoint(
     """function(*args, **kwargs), keeping nothing of its inside for backward but running it again there.
 
     use_reentrant=False (the better choice) keeps placeholders that are filled by the second run; True runs forward and
-    backward of the function as one node. The random stream is as in the first run unless preserve_rng_state=False.
+    backward of the function as one node. The second run has autocast as the first had it, and the same random numbers
+    unless preserve_rng_state=False. It stops at the last tensor that is needed unless early_stop=False.
     """
     preserve_rng_state = kwargs.pop("preserve_rng_state", True)
     if use_reentrant is None:
@@ -207,7 +229,10 @@ def checkpoint(
             stacklevel=2,
         )
     if not use_reentrant:
-        return _checkpoint_with_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check)
+        early_stop = early_stop if _early_stop is None else _early_stop
+        return _checkpoint_with_hooks(
+            function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop
+        )
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn:
