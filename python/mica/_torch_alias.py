@@ -6,6 +6,8 @@ import importlib.machinery
 import importlib.util
 import sys
 
+from mica.torch_version import TorchVersion
+
 
 class _Loader(importlib.abc.Loader):
     def create_module(self, spec):
@@ -16,6 +18,7 @@ class _Loader(importlib.abc.Loader):
     def exec_module(self, module):
         # The import system has put torch's spec on a module that has long had its own.
         module.__spec__ = self._own_spec
+        _name_loaded()
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -30,6 +33,14 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(name, _Loader())
 
 
+def _name_loaded():
+    """Give what is loaded its second name. Python would bind a module that it believes to load to its name in the package
+    once more, over what the package has bound there: autograd.gradcheck is a function."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mica.") and not name.startswith("mica._torch_alias"):
+            sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
+
+
 def install():
     """Make torch another name of mica in this process. Fails if another torch has been imported."""
     import mica
@@ -40,6 +51,6 @@ def install():
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = mica
-    for name, module in list(sys.modules.items()):
-        if name.startswith("mica.") and not name.startswith("mica._torch_alias"):
-            sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
+    # Programs compare torch.__version__ with the versions of torch that brought what they use.
+    mica.__version__ = mica.version.__version__ = TorchVersion(f"2.13.0+mica.{mica.version.mica}")
+    _name_loaded()

@@ -40,6 +40,8 @@ import mica, mica.nn.functional, sys
 assert torch is mica and F is mica.nn.functional is functional and nn is mica.nn and Tensor is mica.Tensor
 assert torch.utils.dlpack is mica.utils.dlpack and mica.nn.__spec__.name == 'mica.nn'
 print(torch.ones(2) + 1)
+from torch.autograd.gradcheck import GradcheckError
+assert callable(torch.autograd.gradcheck)  # the function, not the module of that name
 """
     assert succeed(tmp_path, program) == "tensor([2., 2.])\n"
 

@@ -128,3 +128,42 @@ def test_a_mode_sees_every_call():
     assert seen == [torch.add, torch.Tensor.add]
     torch.add(x, x)
     assert len(seen) == 2
+
+
+def test_modes_see_every_call_and_stack():
+    from mica.overrides import BaseTorchFunctionMode, TorchFunctionMode
+
+    seen = []
+
+    class Seeing(TorchFunctionMode):
+        def __init__(self, name):
+            self.name = name
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((self.name, torch.overrides.resolve_name(func)))
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    with Seeing("outer"), BaseTorchFunctionMode(), Seeing("inner"):
+        torch.exp(x)
+        x.sum()
+    assert seen == [(mode, name) for name in ("torch.exp", "torch.Tensor.sum") for mode in ("inner", "outer")]
+    torch.exp(x)
+    assert len(seen) == 4
+
+
+def test_functions_written_in_python():
+    from mica import overrides
+
+    @overrides.wrap_torch_function(lambda x, y: (x, y))
+    def twice(x, y):
+        return x + y
+
+    r, x = Recorder(), torch.ones(2)
+    assert twice(x, x).tolist() == [2, 2]
+    func, types, args, _ = twice(x, r)
+    assert func is twice and types == (Recorder,) and args == (x, r)
+    assert overrides.is_tensor_like(r) and overrides.is_tensor_like(x) and not overrides.is_tensor_like(1)
+    assert overrides.has_torch_function_unary(r) and not overrides.has_torch_function_variadic(x, 1)
+    assert overrides.is_tensor_method_or_property(torch.Tensor.add)
+    assert not overrides.is_tensor_method_or_property(torch.add)

@@ -111,6 +111,7 @@ def test_make_tensor(dtype):
     x = make_tensor(4, 5, dtype=dtype, device="cpu")
     assert x.shape == (4, 5)
     assert x.dtype == dtype
+    assert not x._is_view()
     assert not make_tensor((4, 5), dtype=dtype, noncontiguous=True).is_contiguous()
     if dtype is not torch.bool:
         bounded = make_tensor(100, dtype=dtype, low=2, high=4)

@@ -62,12 +62,10 @@ def make_tensor(
         part = dtype.to_real() if dtype.is_complex else dtype
         limits = _C.finfo(part)
         low, high = _bounds(low, high, limits.min, limits.max, -9, 9)
-        exact = part if part in (_C.float32, _C.float64) else _C.float32
-        if dtype.is_complex:
-            parts = _C.empty((*made, 2), dtype=exact, device=device).uniform_(low, high)
-            result = _C.view_as_complex(parts).to(dtype)
-        else:
-            result = _C.empty(made, dtype=exact, device=device).uniform_(low, high).to(dtype)
+        exact = dtype if part in (_C.float32, _C.float64) else _C.complex64 if dtype.is_complex else _C.float32
+        result = _C.empty(made, dtype=exact, device=device)
+        (_C.view_as_real(result) if dtype.is_complex else result).uniform_(low, high)
+        result = result.to(dtype)
     else:
         limits = _C.iinfo(dtype)
         low, high = _bounds(low, high, limits.min, limits.max, 0 if _unsigned(dtype) else -9, 10)
