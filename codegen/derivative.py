@@ -37,6 +37,7 @@ class Saved:
     is_output: bool = False
     is_tensor: bool = False
     is_list: bool = False
+    edges: list[int] | None = None  # it is saved for the gradients of these inputs only
 
 
 @dataclass
@@ -82,7 +83,7 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
             text = text.replace(f"dtypes_of({match})", f"{match}_dtypes")
         rewritten.append((names, text))
     everything = " ".join(text for _, text in rewritten)
-    identifiers = set(re.findall(r"(?<![\w.:])([A-Za-z_]\w*)", everything))
+    identifiers = identifiers_in(everything)
     for argument in schema.arguments:
         if argument.name in identifiers and argument.name not in saved:
             t = argument.type
@@ -92,6 +93,7 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
                 saved[argument.name] = Saved(argument.name, "std::vector<SavedTensor>", argument.name, is_list=True)
             else:
                 saved[argument.name] = Saved(argument.name, t.cpp_value(), argument.name)
+    guard_inputs(saved, rewritten, inputs)
     outputs = len(schema.returns)
     for i in range(outputs):
         name = "result" if outputs == 1 else f"result{i}"
@@ -105,6 +107,21 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
         inputs=inputs,
         uses_self_value="self" in saved,
     )
+
+
+def identifiers_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w.:])([A-Za-z_]\w*)", text))
+
+
+def guard_inputs(saved: dict[str, Saved], targets: list[tuple[tuple[str, ...], str]], inputs: list[Argument]) -> None:
+    """A tensor that only some of the gradients need is not kept, nor guarded against changes, without them."""
+    if any(a.type.is_list for a in inputs):
+        return
+    edge = {a.name: i for i, a in enumerate(inputs)}
+    for s in saved.values():
+        users = {n for names, text in targets if s.member in identifiers_in(text) for n in names if n in edge}
+        if s.is_tensor and len(users) < len(inputs):
+            s.edges = sorted(edge[n] for n in users)
 
 
 def node_class(d: Derivative, schema: Schema) -> str:
@@ -194,7 +211,8 @@ def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
             lines.append(f"made->{s.member}_ = save_list({s.fill});")
         elif s.is_tensor:
             value = f"{s.fill}.clone()" if in_place and s.fill == "self" else s.fill
-            lines.append(f"made->{s.member}_ = SavedTensor({value});")
+            guard = f"if ({' || '.join(f'made->needs({i})' for i in s.edges)}) " if s.edges else ""
+            lines.append(f"{guard}made->{s.member}_ = SavedTensor({value});")
         elif s.ctype.startswith("std::optional<DimVector>"):
             lines.append(f"if ({s.fill}) made->{s.member}_ = DimVector(*{s.fill});")
         elif s.ctype.startswith("std::optional<std::vector"):

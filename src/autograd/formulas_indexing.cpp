@@ -131,6 +131,9 @@ ReduceGrads product_grads(const Tensor& grad, const Tensor& self, const Tensor& 
   const Tensor by_self = grad * nonzero_self.scatter_reduce(dim, index, src, "prod", include_self) / nonzero_self;
   const Tensor is_zero = src == 0;
   const Tensor zeros_there = zeros_like(self).scatter_add(dim, index, is_zero.to(self.dtype())).gather(dim, index);
+  MICA_CHECK(!grad_enabled() || !(zeros_there > 1).any().item<bool>(),
+             "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
+             "position in self");
   const Tensor only_zero = logical_and(is_zero, zeros_there == 1);
   const Tensor without_it = self.scatter_reduce(dim, index, src.masked_fill(only_zero, 1), "prod", include_self);
   const Tensor by_src = where(only_zero, (grad * without_it).gather(dim, index),

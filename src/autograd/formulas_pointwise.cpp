@@ -46,7 +46,8 @@ Tensor pow_self_backward(const Tensor& grad, const Tensor& self, const Tensor& e
 // 0 ** exponent has slope zero for exponents that are not negative, although its logarithm is infinite.
 Tensor pow_exponent_backward(const Tensor& grad, const Tensor& self, const Tensor& exponent, const Tensor& result) {
   const Tensor flat = logical_and(self == 0, real_part(exponent) >= 0);
-  return _masked(grad * conj_of(result * self.log()), logical_not(flat));
+  const Tensor base = self.is_complex() || !result.is_complex() ? self : self.to(result.dtype());
+  return _masked(grad * conj_of(result * base.log()), logical_not(flat));
 }
 Tensor pow_exponent_backward(const Tensor& grad, const Scalar& self, const Tensor& exponent, const Tensor& result) {
   if (is_zero(self)) return _masked(grad * (result * -INFINITY), real_part(exponent) < 0);

@@ -19,9 +19,9 @@ Tensor restore_dim(const Tensor& t, const Tensor& self, int64_t dim, bool keepdi
   return keepdim || self.dim() == 0 ? t : t.unsqueeze(wrap_dim(dim, self.dim()));
 }
 
-// Grad for the places where mask holds, shared among them.
+// Grad for the places where mask holds, shared among them; NaN if it holds nowhere, as for the extremum of a NaN.
 Tensor shared_among(const Tensor& grad, const Tensor& mask, OptionalIntArrayRef dim) {
-  return where(mask, grad / sum(mask, dim, true).to(grad.dtype()), Scalar(0));
+  return grad * mask / sum(mask, dim, true);
 }
 
 Tensor backwards(const Tensor& t, int64_t dim) { return slice(t, dim, std::nullopt, std::nullopt, -1); }

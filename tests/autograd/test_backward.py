@@ -72,6 +72,61 @@ def test_changed_values_are_noticed():
         x.add_(1)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, other: x * other,
+        lambda x, other: x @ other,
+        lambda x, other: torch.mm(other, x),
+        lambda x, other: torch.addcmul(other, x, other),
+        lambda x, other: torch.lerp(x, other, 0.5 * torch.ones(2, 2)),
+        lambda x, other: torch.addmm(other, x, other),
+    ],
+)
+def test_what_no_gradient_needs_is_neither_kept_nor_guarded(call):
+    leaf, other = torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)
+    kept = []
+    x = leaf * 1
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        call(x, other)
+    assert not any(t is x for t in kept)
+    y = call(x, other)
+    x.add_(1)
+    y.sum().backward()
+    assert leaf.grad is not None
+
+
+def test_ties_of_a_median_share_its_gradient():
+    for median in (torch.median, torch.nanmedian):
+        x = leaf(1.0, 0.0, 1.0, 0.0)
+        median(x).backward()
+        assert x.grad.tolist() == [0, 0.5, 0, 0.5]
+    x = leaf(1.0, torch.nan)
+    torch.median(x).backward()
+    assert x.grad.tolist() == [0, 1]
+
+
+def test_the_extremum_of_a_nan_has_no_slope():
+    x = leaf(1.0, torch.nan)
+    torch.amax(x).backward()
+    assert x.grad.isnan().all()
+
+
+def test_negative_numbers_to_complex_powers():
+    exponent = torch.tensor([0.5 - 1j, 2j], requires_grad=True, dtype=torch.complex128)
+    for base in (torch.tensor([-1.0, -2.0], dtype=torch.float64), -2):
+        assert torch.autograd.gradcheck(lambda e, base=base: torch.pow(base, e), (exponent,))
+
+
+@pytest.mark.parametrize("reduce", [torch.scatter_reduce, torch.index_reduce])
+def test_second_derivatives_of_a_product_with_two_zeros_are_refused(reduce):
+    x, source = leaf(1.0), leaf(0.0, 0.0)
+    y = reduce(x, 0, torch.tensor([0, 0]), source, "prod")
+    assert [g.tolist() for g in torch.autograd.grad(y, (x, source), retain_graph=True)] == [[0], [0, 0]]
+    with pytest.raises(RuntimeError, match="Double backward is unsupported for src when >1 zeros"):
+        torch.autograd.grad(y, (x, source), create_graph=True)
+
+
 def test_in_place_through_views():
     x = torch.zeros(4, requires_grad=True)
     y = x * 1
