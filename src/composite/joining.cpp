@@ -58,7 +58,8 @@ std::vector<Tensor> tensor_split_by(const Tensor& self, const Tensor& tensor_ind
   const Tensor& by = tensor_indices_or_sections;
   MICA_CHECK(by.is_cpu(), "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on ", by.device());
   MICA_CHECK(by.dtype() == DType::Int64,
-             "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ", by.dtype());
+             "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ",
+             info(by.dtype()).legacy);
   MICA_CHECK(by.dim() <= 1,
              "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but "
              "got a tensor with ",

@@ -64,7 +64,7 @@ Tensor flag_index(bool value, Device device) {
   return value ? zeros({1}, options) : empty({0}, options);
 }
 
-// Leading dimensions of size one that the target does not have are dropped.
+// Leading dimensions of size one beyond `ndim` are dropped: the target may not have them.
 Tensor without_leading_ones(const Tensor& value, int64_t ndim) {
   Tensor v = value;
   while (v.dim() > ndim && v.sizes()[0] == 1) v = v.select(0, 0);
@@ -185,7 +185,7 @@ void assign(const Indexed& target, const Tensor& value) {
       return;
     }
   }
-  target.self.index_put_(target.indices, without_leading_ones(value, target.self.dim()));
+  target.self.index_put_(target.indices, without_leading_ones(value, 0));
 }
 
 void assign(const Indexed& target, const Scalar& value) {

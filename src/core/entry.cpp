@@ -53,6 +53,20 @@ std::vector<Tensor> plain(TensorList list) {
   return result;
 }
 
+// Writes values into a tensor that is read conjugated or negated, by way of a view that is not.
+static void write_below(const Tensor& self, const Tensor& value) {
+  Tensor target = self, stored = value;
+  if (self.is_conj()) {
+    target = mica::_conj(target);
+    stored = mica::conj_physical(stored);
+  }
+  if (self.is_neg()) {
+    target = mica::_neg_view(target);
+    stored = mica::neg(stored);
+  }
+  target.copy_(stored);
+}
+
 const Tensor& through_plain(const Tensor& self, FunctionRef<void(const Tensor&)> body) {
   if (!(bits(self) & tensor_bit::kSpecial)) {
     body(self);
@@ -60,7 +74,7 @@ const Tensor& through_plain(const Tensor& self, FunctionRef<void(const Tensor&)>
   }
   Tensor copy = plain(self);
   body(copy);
-  self.copy_(copy);
+  write_below(self, copy);
   return self;
 }
 

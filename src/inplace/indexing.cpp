@@ -29,18 +29,22 @@ int64_t size_at(const Tensor& t, int64_t dim) { return t.dim() ? t.sizes()[dim] 
 // ---- x[...] = values
 
 void index_put_(const Tensor& self, TensorList indices, const Tensor& given, bool accumulate) {
-  MICA_CHECK(given.dtype() == self.dtype(), "Index put requires the source and destination dtypes match, got ",
-             info(self.dtype()).legacy, " for the destination and ", info(given.dtype()).legacy, " for the source.");
+  auto check_dtype = [&] {
+    MICA_CHECK(given.dtype() == self.dtype(), "Index put requires the source and destination dtypes match, got ",
+               info(self.dtype()).legacy, " for the destination and ", info(given.dtype()).legacy, " for the source.");
+  };
   const bool expanded = warn_if_expanded("index_put_", self);
   if (const Tensor* mask = whole_mask(self, indices); mask && !accumulate && given.dim() <= 1 && !expanded) {
     check_mask_shape(self, *mask, 0);
     const Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
     if (values.numel() == 1) {
+      check_dtype();
       self.masked_fill_(*mask, values.view(IntArrayRef()));
     } else {
       const int64_t count = NonzeroCount("index_put_", *mask).total;
       MICA_CHECK(values.numel() == count, "shape mismatch: value tensor of shape ", given.sizes(),
                  " cannot be broadcast to indexing result of shape [", count, "]");
+      check_dtype();
       self.masked_scatter_(*mask, values);
     }
     return;
@@ -52,6 +56,7 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& given, boo
   Tensor values = apart_from(given.to(self.device(), self.dtype()), self);
   MICA_CHECK(mica::is_expandable_to(values.sizes(), at.result_sizes), "shape mismatch: value tensor of shape ",
              given.sizes(), " cannot be broadcast to indexing result of shape ", at.result_sizes.ref());
+  check_dtype();
   values = values.expand(at.result_sizes);
   if (values.numel() == 0 || self.is_meta()) return;
   const auto views = at.views();

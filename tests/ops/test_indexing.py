@@ -208,6 +208,7 @@ ERRORS = [
      r"shape mismatch: value tensor of shape \[7\] cannot be broadcast to indexing result of shape \[1, 3, 4\]"),
     (lambda x: x.index_put_((mica.tensor([0]),), mica.tensor([1])), RuntimeError, "source and destination dtypes match"),
     (lambda x: x.__setitem__(x > 5, mica.ones(2)), RuntimeError, r"\[2\] cannot be broadcast to indexing result of shape \[18\]"),
+    (lambda x: x.__setitem__(x > 5, mica.tensor([1, 2])), RuntimeError, "shape mismatch"),
     (lambda x: x.__setitem__(0, "a"), TypeError, "can't assign a str to a torch.FloatTensor"),
     (lambda x: x.__setitem__(mica.tensor([0]), 1j), RuntimeError, "value cannot be converted to type float"),
 ]  # fmt: skip
@@ -220,6 +221,16 @@ def test_errors(call, kind, words):
     with pytest.raises(kind, match=words):
         call(x)
     assert x.tolist() == before
+
+
+def test_leading_ones_of_a_value_do_not_count():
+    x = mica.zeros(3, 3)
+    x[range(3), range(3)] = mica.tensor([[[1.0, 2, 3]]])
+    assert x.tolist() == [[1, 0, 0], [0, 2, 0], [0, 0, 3]]
+    x[mica.tensor([0, 2])] = mica.tensor([[4.0, 5, 6]])
+    assert x.tolist() == [[4, 5, 6], [0, 2, 0], [4, 5, 6]]
+    x[mica.tensor([1, 1])] = mica.tensor([[7.0]])
+    assert x[1].tolist() == [7, 7, 7]
 
 
 def test_a_failing_assignment_writes_nothing():
