@@ -112,6 +112,18 @@ bool spin_until(Ready ready, std::chrono::nanoseconds limit) {
   return false;
 }
 
+// Where no CPU is idle, the scheduler may wake a worker on its caller's CPU and leave it there: the two take turns
+// while the other CPUs serve other processes. The worker then moves, and may return once `occupied` is free.
+void leave_cpu(int occupied) {
+  cpu_set_t usual;
+  if (sched_getcpu() != occupied || sched_getaffinity(0, sizeof usual, &usual) != 0) return;
+  cpu_set_t others = usual;
+  CPU_CLR(occupied, &others);
+  if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) {
+    sched_setaffinity(0, sizeof usual, &usual);
+  }
+}
+
 // ---- the pool -------------------------------------------------------------------------------------------------
 
 struct Range {
@@ -158,7 +170,7 @@ class Pool {
 
  private:
   void publish(const Chunks& chunks, const Body& body) {
-    job_ = {chunks, &body};
+    job_ = {chunks, &body, sched_getcpu()};
     pending_.store(static_cast<uint32_t>(chunks.count), std::memory_order_relaxed);
     for (int word = 0; word * 64 < chunks.count; ++word) {
       const int bits = std::min(chunks.count - word * 64, 64);
@@ -189,6 +201,7 @@ class Pool {
 
   void work() {
     for (int chunk; (chunk = claim()) >= 0;) {
+      if (t_index > 0 && threads_ <= usable_cpus()) leave_cpu(job_.caller_cpu);
       t_in_region = true;
       try {
         const Range range = job_.chunks[chunk];
@@ -260,6 +273,7 @@ class Pool {
   struct Job {
     Chunks chunks;
     const Body* body;
+    int caller_cpu;
   };
 
   alignas(64) std::atomic<uint32_t> epoch_{0};  // changes with every job; workers sleep on it
