@@ -296,6 +296,25 @@ TYPED_TEST(GemmTest, DeepProducts) {
   ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 3000, .n = 1, .k = 300, .a = Layout::Columns, .bias = true}));
 }
 
+TYPED_TEST(GemmTest, ThinProducts) {
+  for (const Layout a : {Layout::Rows, Layout::Columns}) {
+    for (const Layout c : {Layout::Rows, Layout::Columns}) {
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 8, .n = 700, .k = 130, .a = a, .c = c, .beta = 1, .bias = true}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 700, .n = 8, .k = 130, .a = a, .c = c, .alpha = 2, .beta = 1}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 700, .n = 2, .k = 130, .a = a, .c = c}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 9000, .n = 16, .k = 9, .a = a, .c = c, .bias = true}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 16, .n = 9000, .k = 9, .a = a, .c = c}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 120, .n = 330, .k = 1, .a = a, .c = c, .beta = 2, .bias = true}));
+    }
+  }
+}
+
+TYPED_TEST(GemmTest, ManySmallProducts) {
+  for (const int64_t size : {1, 3, 8}) {
+    ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.batch = 1200, .m = size, .n = size, .k = size + 1, .alpha = 2}));
+  }
+}
+
 template <class T>
 std::vector<T> multiply(const std::vector<T>& a, const std::vector<T>& b, int64_t m, int64_t n, int64_t k) {
   std::vector<T> c(static_cast<size_t>(m * n));
@@ -419,7 +438,7 @@ TEST(Gemm, ManyCallersAndTrim) {
     });
   }
   for (std::thread& caller : callers) caller.join();
-  check<float>({.m = 150, .n = 150, .k = 150});
+  check<float>({.m = 150, .n = 150, .k = 150, .b = Layout::Columns});
   EXPECT_GT(gemm_trim(), 0);
   EXPECT_EQ(gemm_trim(), 0);
 }

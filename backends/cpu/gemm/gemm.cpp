@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/cpu/gemm/product.h"
+#include "backends/cpu/share_runs.h"
 #include "mica/error.h"
 #include "mica/parallel.h"
 
@@ -17,7 +18,9 @@ namespace {
 constexpr double kWorkPerThread = 1 << 18;
 constexpr double kVectorWorkPerThread = 1 << 15;
 constexpr double kFormattedWorkPerThread = 1 << 21;  // such kernels are several times faster
+constexpr double kLeastWork = 1 << 11;               // what the smallest product of a batch costs
 constexpr int64_t kThinExtent = 16;
+constexpr int64_t kThinDepth = 64;
 constexpr int64_t kThinMatrix = 1 << 16;
 // A batch is split between threads whole when that keeps them busy at least this part of the time.
 constexpr double kBatchBalance = 0.8;
@@ -45,7 +48,10 @@ void put_scalar(DType dtype, const GemmScalar& scalar, char* to) {
 }
 
 // A few rows or columns against a large matrix: copying the matrix into panels would cost as much as the product.
-bool is_thin(const Product& p) { return std::min(p.m, p.n) <= kThinExtent && std::max(p.m, p.n) * p.k >= kThinMatrix; }
+bool is_thin(const Product& p) {
+  const int64_t few = std::min(p.m, p.n), many = std::max(p.m, p.n);
+  return few <= kThinExtent && 4 * few <= many && p.k >= kThinDepth && many * p.k >= kThinMatrix;
+}
 
 // alpha * 0 + beta * C + bias.
 void run_without_depth(const Scheme& s, const Product& p) {
@@ -59,12 +65,33 @@ void run_without_depth(const Scheme& s, const Product& p) {
   }
 }
 
+Product transposed(const Product& p) {
+  Product t = p;
+  std::swap(t.m, t.n);
+  t.a = {p.b.data, p.b.col_stride, p.b.row_stride, 0};
+  t.b = {p.a.data, p.a.col_stride, p.a.row_stride, 0};
+  std::swap(t.c_row_stride, t.c_col_stride);
+  return t;
+}
+
+// Reads the large matrix in place: along its long side where that is adjacent, else along the depth.
+bool run_thin(const Scheme& s, const Product& p, int threads) {
+  const bool tall = p.m > p.n;
+  const int64_t stride = tall ? p.a.row_stride : p.b.col_stride;
+  if (!s.sums_are_elements || stride != 1 || std::min(p.m, p.n) <= 2 || (tall && p.epilogue.bias))
+    return run_vector(s, p, threads);
+  run_packed(s, tall ? transposed(p) : p, threads);
+  return true;
+}
+
 void run(const Scheme& s, const Product& p, int threads) {
   if (p.k == 0) return run_without_depth(s, p);
   const bool vector = p.m == 1 || p.n == 1;
   if (vector && run_vector(s, p, threads)) return;
   if (fits_small(s, p)) return run_small(s, p);
-  if (!vector && is_thin(p) && run_vector(s, p, threads)) return;
+  if (!vector && is_thin(p) && run_thin(s, p, threads)) return;
+  if (p.k == 1 && run_outer(s, p, threads)) return;
+  if (threads > 1 && run_deep(s, p, threads)) return;
   run_packed(s, p, threads);
 }
 
@@ -127,7 +154,8 @@ void gemm(const GemmCall& original) {
 
   const bool vector = call.m == 1 || call.n == 1;
   const double per_thread = vector ? kVectorWorkPerThread : s.format ? kFormattedWorkPerThread : kWorkPerThread;
-  const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  const double work =
+      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) * s.parts * s.parts;
   if (call.batch == 1) return run(s, p, threads_for(work, per_thread));
 
   const auto run_batch = [&](int64_t begin, int64_t end, int threads) {
@@ -139,13 +167,14 @@ void gemm(const GemmCall& original) {
       run(s, one, threads);
     }
   };
-  const int threads = threads_for(work * static_cast<double>(call.batch), per_thread);
+  const double work_each = std::max(work, kLeastWork);
+  const int threads = threads_for(work_each * static_cast<double>(call.batch), per_thread);
   if (threads == 1) return run_batch(0, call.batch, 1);
   const int64_t rounds = (call.batch + threads - 1) / threads;
   const double balance = static_cast<double>(call.batch) / static_cast<double>(rounds * threads);
   if (balance >= kBatchBalance || work < 2 * threads * per_thread) {
-    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(per_thread / std::max(work, 1.0)));
-    parallel_for(0, call.batch, grain, [&](int64_t begin, int64_t end) { run_batch(begin, end, 1); });
+    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(per_thread / work_each));
+    share_runs(threads, call.batch, grain, call.batch, [&](int64_t begin, int64_t end) { run_batch(begin, end, 1); });
   } else {
     run_batch(0, call.batch, threads_for(work, per_thread));
   }

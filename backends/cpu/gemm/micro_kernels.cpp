@@ -67,7 +67,8 @@ void tile(const MicroTile& t) {
       for (int v = 0; v < V; ++v) __builtin_prefetch(static_cast<T*>(t.c) + i * t.c_row_stride + v * lanes, 1);
     }
   }
-  const int64_t ahead = kPrefetchAhead * b_step;
+  // Behind the last depth lies the next panel, or nothing where rows of B are far apart.
+  const int64_t ahead = t.k > kPrefetchAhead || b_step <= 2 * V * lanes ? kPrefetchAhead * b_step : 0;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
   for (int64_t k = t.k; k > 0; --k) {
     Vec row[V];
@@ -215,6 +216,7 @@ void run(const MicroTile& t) {
   const hn::ScalableTag<T> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   if (t.cols == kVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
+  if (t.cols <= lanes) return run_edge<T>(t);
   MicroTile part = t;
   Epilogue epilogue;
   if (t.store == Store::General) {

@@ -3,12 +3,11 @@
 // are copied with B's when several blocks need them, otherwise just before use. An operand whose strides suit the
 // micro-kernel already is used in place.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "backends/cpu/gemm/product.h"
 #include "backends/cpu/gemm/workspace.h"
-#include "mica/parallel.h"
+#include "backends/cpu/share_runs.h"
 
 namespace mica::cpu::gemm_impl {
 namespace {
@@ -19,28 +18,17 @@ constexpr int64_t kMaxExtent = 4096;
 constexpr int64_t kBlockRowPanels = 16;
 constexpr int64_t kBlockBytes = 1 << 20;
 constexpr int64_t kSumsBytes = 1 << 18;
-constexpr int64_t kBlocksPerThread = 8;  // so that the last one to end is not far behind
-constexpr int64_t kPackGroup = 8;        // panels packed by one task, at most
+constexpr int64_t kUnitsPerThread = 16;  // so that the last one to end is not far behind
+constexpr int64_t kNarrowBlock = 2;      // panels of B
+constexpr int64_t kPackGroup = 8;        // panels packed one after the other, at most
 constexpr int64_t kPackDepth = 8;
-constexpr int64_t kNearRowBytes = 512;
+constexpr int64_t kNearRowBytes = 1024;
 constexpr int64_t kLine = 64;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 // The least equal part when `total` is cut in parts of at most `limit`.
 int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
-
-template <class F>
-void run_tasks(int threads, int64_t count, const F& task) {
-  if (threads == 1 || count == 1) {
-    for (int64_t i = 0; i < count; ++i) task(i);
-    return;
-  }
-  std::atomic<int64_t> next{0};
-  parallel_for(0, std::min<int64_t>(threads, count), 1, [&](int64_t, int64_t) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) task(i);
-  });
-}
 
 // Where the micro-kernel finds B: panel j of depth block q starts at base + j * panel_step + q * block_step.
 struct PanelsOfB {
@@ -61,8 +49,9 @@ class PackedProduct {
     a_in_place_ = can_use_a();
     b_in_place_ = can_use_b();
     // A stays in the second cache while one panel of B after the other is packed and used.
-    b_local_ = !b_in_place_ && (divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
-                                (a_in_place_ && p.m * p.k * s.element_size <= kBlockBytes / 2));
+    const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
+                          (a_in_place_ && p.m * p.k * s.element_size <= kBlockBytes / 2);
+    b_local_ = !b_in_place_ && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
     max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
     max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
     max_cols_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
@@ -133,27 +122,28 @@ class PackedProduct {
     return p_.m <= 2 * s_.kernel.rows || std::abs(p_.b.row_stride) * s_.element_size <= kNearRowBytes;
   }
 
+  // Group by group of panels, so that a thread packs the part of B that it is the first to use.
   void pack() const {
     const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
     const int64_t b_panels = b_in_place_ || b_local_ ? 0 : divide_up(span_.cols, panel_cols_);
     if (a_panels + b_panels == 0) return;
-    const int64_t share = divide_up(a_panels + b_panels, 2 * threads_);
-    const int64_t group_size = threads_ > 1 ? std::min(share, kPackGroup) : kPackGroup;
-    const int64_t a_groups = divide_up(a_panels, group_size), groups = a_groups + divide_up(b_panels, group_size);
-    run_tasks(threads_, groups * blocks_, [&](int64_t task) {
-      const int64_t block = task / groups, group = task % groups;
-      const int64_t depth = std::min(block_depth_, span_.depth - block * block_depth_);
-      if (group < a_groups) {
-        const int64_t first = group * group_size, last = std::min(a_panels, first + group_size);
-        for (int64_t i = first; i < last; ++i)
-          pack_a_panel(i, block, depth, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
-      } else {
-        const int64_t first = (group - a_groups) * group_size, last = std::min(b_panels, first + group_size);
-        // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited
-        // once.
-        const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
-        for (int64_t k = 0; k < depth; k += step) {
-          for (int64_t j = first; j < last; ++j) pack_b_panel(j, block, k, std::min(step, depth - k), b_.at(j, block));
+    const int64_t groups =
+        std::min(std::max(a_panels, b_panels),
+                 std::max(4 * int64_t{threads_}, divide_up(std::max(a_panels, b_panels), kPackGroup)));
+    share_runs(threads_, groups, 1, groups, [&](int64_t begin, int64_t end) {
+      for (int64_t block = 0; block < blocks_; ++block) {
+        const int64_t depth = std::min(block_depth_, span_.depth - block * block_depth_);
+        for (int64_t group = begin; group < end; ++group) {
+          for (int64_t i = a_panels * group / groups; i < a_panels * (group + 1) / groups; ++i)
+            pack_a_panel(i, block, depth, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
+          const int64_t first = b_panels * group / groups, last = b_panels * (group + 1) / groups;
+          // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited
+          // once.
+          const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
+          for (int64_t k = 0; k < depth; k += step) {
+            for (int64_t j = first; j < last; ++j)
+              pack_b_panel(j, block, k, std::min(step, depth - k), b_.at(j, block));
+          }
         }
       }
     });
@@ -184,7 +174,7 @@ class PackedProduct {
     int64_t rows, cols;  // in panels
   };
 
-  // Cuts the span into blocks of whole panels, enough of them to keep every thread busy to the end.
+  // The columns of a block and the most panels of rows that are multiplied with them at once.
   BlockShape cut_blocks() const {
     const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
     // A block's panels of B stay in the second cache while A's pass by.
@@ -197,24 +187,36 @@ class PackedProduct {
       if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
       block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
     }
-    if (b_local_) block.rows = row_panels;
-    const auto count = [&] { return divide_up(row_panels, block.rows) * divide_up(col_panels, block.cols); };
-    while (threads_ > 1 && count() < kBlocksPerThread * threads_ &&
-           block.rows * block.cols > (b_local_ ? block.rows : 4)) {
-      // Narrow blocks read A more often, so rows are cut first.
-      int64_t& cut = !b_local_ && (block.rows > 1 || block.cols == 1) ? block.rows : block.cols;
-      cut = divide_up(cut, 2);
+    if (b_local_) {
+      block.rows = row_panels;
+    } else if (threads_ > 1) {
+      // Threads side by side read parts of B of their own; narrower blocks than these read A too often.
+      const int64_t wide = std::min<int64_t>(threads_, col_panels / kNarrowBlock);
+      if (wide > 1)
+        block.cols = std::min(block.cols, divide_up(col_panels, round_up(divide_up(col_panels, block.cols), wide)));
+      while (block.cols > kNarrowBlock && row_panels * divide_up(col_panels, block.cols) < kUnitsPerThread * threads_)
+        block.cols = divide_up(block.cols, 2);
     }
     return block;
   }
 
+  // A unit of work is a panel of A with a block's columns of B, or with b_local_ one panel of B with all of A.
   void multiply() {
     const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
     const BlockShape block = cut_blocks();
-    const int64_t tall = divide_up(row_panels, block.rows), wide = divide_up(col_panels, block.cols);
-    run_tasks(threads_, tall * wide, [&](int64_t task) {
-      const int64_t i = task % tall * block.rows, j = task / tall * block.cols;
-      multiply_block(i, std::min(row_panels, i + block.rows), j, std::min(col_panels, j + block.cols));
+    if (b_local_) {
+      share_runs(threads_, col_panels, 1, block.cols,
+                 [&](int64_t begin, int64_t end) { multiply_block(0, row_panels, begin, end); });
+      return;
+    }
+    const int64_t wide = divide_up(col_panels, block.cols);
+    share_runs(threads_, wide * row_panels, 1, block.rows, [&](int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t i = begin % row_panels, j = begin / row_panels * block.cols;
+        const int64_t rows = std::min(end - begin, row_panels - i);
+        multiply_block(i, i + rows, j, std::min(col_panels, j + block.cols));
+        begin += rows;
+      }
     });
   }
 

@@ -75,8 +75,17 @@ struct Product {
 bool fits_small(const Scheme& s, const Product& p);
 void run_small(const Scheme& s, const Product& p);
 
+// Adds `slices` blocks of `count` sums that follow each other into the first.
+void add_slices(const Scheme& s, char* sums, int64_t count, int slices);
+
 // A vector, or a few, times a matrix that has a unit stride; false when the operands do not suit.
 bool run_vector(const Scheme& s, const Product& p, int threads);
+
+// A column times a row (k == 1), row by row of C; false when the operands do not suit.
+bool run_outer(const Scheme& s, const Product& p, int threads);
+
+// Few sums of many products: each thread takes a slice of the depth. False when the sums are not few.
+bool run_deep(const Scheme& s, const Product& p, int threads);
 
 // Everything, through packed panels.
 void run_packed(const Scheme& s, const Product& p, int threads);

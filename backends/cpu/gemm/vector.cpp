@@ -15,21 +15,6 @@ constexpr int64_t kStackSums = 512;
 constexpr int64_t kRowsPerThread = 32;
 constexpr int64_t kElementsPerThread = 32768;
 
-template <class T>
-void add_slices(char* sums, int64_t count, int slices) {
-  T* total = reinterpret_cast<T*>(sums);
-  for (int slice = 1; slice < slices; ++slice) {
-    const T* part = total + slice * count;
-    for (int64_t i = 0; i < count; ++i) total[i] += part[i];
-  }
-}
-
-void add_slices(DType dtype, int64_t sum_size, char* sums, int64_t count, int slices) {
-  if (dtype == DType::Float64) return add_slices<double>(sums, count, slices);
-  if (is_floating(dtype)) return add_slices<float>(sums, count, slices);
-  return sum_size == 8 ? add_slices<uint64_t>(sums, count, slices) : add_slices<uint32_t>(sums, count, slices);
-}
-
 }  // namespace
 
 bool run_vector(const Scheme& s, const Product& p, int threads) {
@@ -52,15 +37,18 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
   const bool x_in_place = s.sums_are_elements && x_k_stride == 1;
   const int64_t x_source_stride = shape.x_stride;
   if (!x_in_place) shape.x_stride = shape.k;
-  shape.y_stride = shape.rows;
 
   // Least depth that is worth a thread of its own.
   const int64_t depth = shape.rows > kElementsPerThread ? 1 : (kElementsPerThread + shape.rows - 1) / shape.rows;
   threads = static_cast<int>(std::clamp<int64_t>(shape.k / depth, 1, threads));
   const bool by_rows = shape.rows >= threads * kRowsPerThread;
   const int slices = by_rows ? 1 : threads;
-  const int64_t count = shape.rows * shape.vectors;
   const int64_t x_elements = x_in_place ? 0 : shape.k * shape.vectors;
+  // Sums that lie as C does are made in C.
+  const int64_t c_stride = a_is_matrix ? p.c_row_stride : p.c_col_stride;
+  const bool direct_c = p.plain && s.sums_are_elements && slices == 1 && c_stride == 1;
+  shape.y_stride = direct_c ? (a_is_matrix ? p.c_col_stride : p.c_row_stride) : shape.rows;
+  const int64_t count = direct_c ? 0 : shape.rows * shape.vectors;
 
   const auto run = [&](char* y, char* x_copy) {
     const char* x = static_cast<const char*>(vectors.data);
@@ -87,8 +75,9 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
                  part);
         }
       });
-      add_slices(s.dtype, s.sum_size, y, count, slices);
+      add_slices(s, y, count, slices);
     }
+    if (direct_c) return;
     if (!a_is_matrix) {
       s.finish(y, p.c, {p.m, p.n, p.n, p.c_row_stride, p.c_col_stride}, p.epilogue);
     } else if (p.n == 1) {
@@ -99,11 +88,11 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
   };
   if (x_elements <= kStackSums && count * slices <= kStackSums) {
     alignas(64) char stack[2 * kStackSums * 8];
-    run(stack, stack + kStackSums * 8);
+    run(direct_c ? p.c : stack, stack + kStackSums * 8);
   } else {
     const int64_t y_bytes = (count * slices * s.sum_size + 63) / 64 * 64;
     const WorkBuffer buffer(Slot::Panels, static_cast<size_t>(y_bytes + x_elements * s.sum_size));
-    run(buffer.data(), buffer.data() + y_bytes);
+    run(direct_c ? p.c : buffer.data(), buffer.data() + y_bytes);
   }
   return true;
 }
