@@ -4,6 +4,7 @@ Little is imported with the package; the rest comes when a program asks for it.
 """
 
 import importlib as _importlib
+from math import e, inf, nan, pi  # noqa: F401
 
 from mica import _C, _einops, _tensor, random, storage  # noqa: F401 - _tensor gives Tensor its methods
 from mica._C import *  # noqa: F403
@@ -15,6 +16,7 @@ from mica.storage import *  # noqa: F403
 from mica.version import __version__  # noqa: F401
 
 globals().update(_tensor_types)
+newaxis = None
 
 # Names that arrive with their module when they are first used.
 _LAZY = {
@@ -22,6 +24,7 @@ _LAZY = {
     "inference_mode": "mica.autograd",
     "no_grad": "mica.autograd",
     "set_grad_enabled": "mica.autograd",
+    "GradScaler": "mica.amp",
     "autocast": "mica.amp",
     "is_autocast_cpu_enabled": "mica.amp.autocast_mode",
     "set_autocast_cpu_enabled": "mica.amp.autocast_mode",
@@ -29,6 +32,13 @@ _LAZY = {
     "set_autocast_cpu_dtype": "mica.amp.autocast_mode",
     "get_autocast_gpu_dtype": "mica.amp.autocast_mode",
     "set_autocast_gpu_dtype": "mica.amp.autocast_mode",
+    "_assert": "mica._conditions",
+    "_check": "mica._conditions",
+    "_check_index": "mica._conditions",
+    "_check_not_implemented": "mica._conditions",
+    "_check_tensor_all": "mica._conditions",
+    "_check_type": "mica._conditions",
+    "_check_value": "mica._conditions",
     "load": "mica.serialization",
     "save": "mica.serialization",
     "vmap": "mica.func",
@@ -38,8 +48,9 @@ _LAZY = {
     "get_printoptions": "mica._tensor_str",
 }
 _SUBMODULES = {
-    "amp", "autograd", "backends", "cpu", "cuda", "func", "multiprocessing", "nn", "optim", "overrides", "profiler",
-    "return_types", "serialization", "testing", "utils",
+    "__config__", "__future__", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "func", "hub", "jit", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
+    "serialization", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ __all__ = [
     "are_deterministic_algorithms_enabled",
     "compiled_with_cxx11_abi",
     "get_deterministic_debug_mode",
+    "get_device_module",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_deterministic_algorithms_warn_only_enabled",
@@ -133,3 +134,20 @@ def set_default_tensor_type(t):
     kind = _legacy_types.by_name(t) if isinstance(t, str) else t
     _C.set_default_dtype(kind.dtype)
     _C.set_default_device("cuda" if kind.is_cuda else "cpu")
+
+
+def get_device_module(device=None):
+    """The module of a device's functions: mica.cuda for "cuda"; without a device, that of the accelerator, or mica.cpu."""
+    import importlib
+
+    if device is None:
+        from mica import accelerator
+
+        device = accelerator.current_accelerator() or "cpu"
+    kind = _C.device(device).type
+    try:
+        return importlib.import_module(f"mica.{kind}")
+    except ModuleNotFoundError:
+        raise RuntimeError(
+            f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'."
+        ) from None

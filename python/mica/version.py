@@ -1,6 +1,7 @@
 """The version, in torch's terms."""
 
-__version__ = "0.1.0"
+mica = "0.1.0"
+__version__ = mica  # where torch is Mica: the version of torch whose behaviour it has
 debug = False
 cuda = None
 hip = None

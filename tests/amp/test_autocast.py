@@ -170,6 +170,6 @@ def test_bad_arguments():
 
 def test_older_names():
     assert not mica.is_autocast_cpu_enabled()
-    with mica.cpu.amp.autocast():
+    with pytest.warns(FutureWarning, match="deprecated"), mica.cpu.amp.autocast():
         assert mica.is_autocast_cpu_enabled()
         assert mica.get_autocast_cpu_dtype() == mica.bfloat16

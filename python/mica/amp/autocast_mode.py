@@ -40,14 +40,14 @@ class autocast:
 
     def _is_usable(self):
         if self.device == "cuda" and not _C._device_count("cuda"):
-            warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=4)
+            warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=3)
             return False
         if self.fast_dtype not in (_C.bfloat16, _C.float16):
             name = self.device.upper()
             warnings.warn(
                 f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
                 f"{name} Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
-                stacklevel=4,
+                stacklevel=3,
             )
             return False
         return True

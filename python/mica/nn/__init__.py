@@ -2,7 +2,8 @@
 
 from mica.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter  # noqa: F401, I001
 from mica.nn.modules import *  # noqa: F403
-from mica.nn import functional, init, modules, parameter, utils  # noqa: F401
+from mica.nn import attention, functional, init, modules, parallel, parameter, utils  # noqa: F401
+from mica.nn.parallel import DataParallel  # noqa: F401
 
 
 def factory_kwargs(kwargs):

@@ -4,7 +4,7 @@ import importlib
 
 from mica.utils import dlpack, hooks
 
-_SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter")
+_SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter", "model_zoo")
 
 __all__ = ["dlpack", "hooks", *_SUBMODULES]
 

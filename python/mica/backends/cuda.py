@@ -1,0 +1,85 @@
+"""torch's settings of CUDA's libraries: which kernels attention may use, how exact products are. They are kept; Mica has one
+kernel of each kind, and computes float32 products in float32."""
+
+import contextlib
+import types
+import warnings
+
+from mica import _C
+
+matmul = types.SimpleNamespace(
+    allow_tf32=False,
+    allow_fp16_reduced_precision_reduction=True,
+    allow_bf16_reduced_precision_reduction=True,
+    allow_fp16_accumulation=False,
+    fp32_precision="none",
+)
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+
+def is_built():
+    """Whether there is a CUDA backend and a device for it."""
+    return _C._device_count("cuda") > 0
+
+
+def flash_sdp_enabled():
+    """The setting."""
+    return _attention["flash"]
+
+
+def enable_flash_sdp(enabled):
+    """Keep the setting."""
+    _attention["flash"] = enabled
+
+
+def mem_efficient_sdp_enabled():
+    """The setting."""
+    return _attention["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled):
+    """Keep the setting."""
+    _attention["mem_efficient"] = enabled
+
+
+def math_sdp_enabled():
+    """The setting."""
+    return _attention["math"]
+
+
+def enable_math_sdp(enabled):
+    """Keep the setting."""
+    _attention["math"] = enabled
+
+
+def cudnn_sdp_enabled():
+    """The setting."""
+    return _attention["cudnn"]
+
+
+def enable_cudnn_sdp(enabled):
+    """Keep the setting."""
+    _attention["cudnn"] = enabled
+
+
+@contextlib.contextmanager
+def _attention_settings(**settings):
+    before = dict(_attention)
+    _attention.update(settings)
+    try:
+        yield {}
+    finally:
+        _attention.update(before)
+
+
+def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """The older form of nn.attention.sdpa_kernel."""
+    warnings.warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. "
+        "Please see `torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _attention_settings(
+        flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
+    )

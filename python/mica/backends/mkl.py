@@ -1,0 +1,6 @@
+"""Whether MKL computes."""
+
+
+def is_available():
+    """False: MKL is not used."""
+    return False

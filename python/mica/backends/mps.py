@@ -1,0 +1,11 @@
+"""Apple's GPUs."""
+
+
+def is_built():
+    """False: there is no backend for them."""
+    return False
+
+
+def is_available():
+    """False: there is no backend for them."""
+    return False

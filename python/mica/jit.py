@@ -1,0 +1,165 @@
+"""The marks that programs put on what TorchScript would compile.
+
+There is no TorchScript here: what is marked runs as the Python it is, as it does in torch when PYTORCH_JIT is 0.
+"""
+
+import builtins as _builtins
+import contextlib as _contextlib
+from typing import Any as _Any
+from typing import Final
+
+import mica as _mica
+
+__all__ = [
+    "Attribute", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "annotate",
+    "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
+    "optimized_execution", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module", "unused",
+    "wait",
+]  # fmt: skip
+
+
+class Error(RuntimeError):
+    """What a compiled program would raise."""
+
+
+class ScriptFunction:
+    """The type of a compiled function: nothing is one."""
+
+
+class RecursiveScriptModule:
+    """The type of a compiled module: nothing is one."""
+
+
+def is_scripting():
+    """False: nothing is compiled."""
+    return False
+
+
+def is_tracing():
+    """False: nothing is traced."""
+    return False
+
+
+def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+    """The object itself."""
+    return obj
+
+
+def trace(func, example_inputs=None, *args, **kwargs):
+    """The function or module itself."""
+    return func
+
+
+def trace_module(mod, inputs, *args, **kwargs):
+    """The module itself."""
+    return mod
+
+
+def script_method(fn):
+    """The method itself."""
+    return fn
+
+
+def script_if_tracing(fn):
+    """The function itself."""
+    return fn
+
+
+def export(fn):
+    """The method itself."""
+    return fn
+
+
+def interface(obj):
+    """The class itself."""
+    return obj
+
+
+def ignore(drop=False, **kwargs):
+    """The function itself, with arguments or without."""
+    return drop if callable(drop) else lambda fn: fn
+
+
+def unused(fn):
+    """The function itself."""
+    return fn
+
+
+def annotate(the_type, the_value):
+    """The value."""
+    return the_value
+
+
+def Attribute(value, type):
+    """The value."""
+    return value
+
+
+def isinstance(obj, target_type):
+    """Whether the object is of the type, or, for a type such as List[int], all of its elements are."""
+    import typing
+
+    origin, arguments = typing.get_origin(target_type), typing.get_args(target_type)
+    if _builtins.isinstance(target_type, tuple):
+        return any(isinstance(obj, each) for each in target_type)
+    if target_type is _Any:
+        return True
+    if origin is None:
+        return _builtins.isinstance(obj, target_type)
+    if origin is typing.Union:
+        return any(isinstance(obj, each) for each in arguments)
+    if not _builtins.isinstance(obj, origin):
+        return False
+    if origin is dict:
+        return all(isinstance(key, arguments[0]) and isinstance(value, arguments[1]) for key, value in obj.items())
+    if origin is tuple:
+        return len(obj) == len(arguments) and all(map(isinstance, obj, arguments))
+    return all(isinstance(each, arguments[0]) for each in obj)
+
+
+def fork(func, *args, **kwargs):
+    """Call the function; `wait` hands out its result."""
+    return _Done(func(*args, **kwargs))
+
+
+class _Done:
+    def __init__(self, result):
+        self._result = result
+
+    def wait(self):
+        return self._result
+
+    def done(self):
+        return True
+
+
+def wait(future):
+    """The result of what `fork` has called."""
+    return future.wait()
+
+
+@_contextlib.contextmanager
+def optimized_execution(should_optimize):
+    """Nothing is optimized, whatever is asked."""
+    yield
+
+
+def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+    raise RuntimeError(
+        "Freezing expects a ScriptModule as input. There is no TorchScript in Mica: use the module as it is"
+    )
+
+
+def save(m, f, _extra_files=None):
+    raise RuntimeError("There is no TorchScript in Mica, so none can be saved: save m.state_dict() with torch.save")
+
+
+def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
+    raise RuntimeError("There is no TorchScript in Mica, so none can be loaded: load a state_dict with torch.load")
+
+
+def __getattr__(name):
+    # A module comes with mica.nn, which programs that only mark functions do not need.
+    if name == "ScriptModule":
+        return _mica.nn.Module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

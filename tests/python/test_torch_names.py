@@ -1,0 +1,174 @@
+"""What programs for torch say before they compute: which devices there are, how libraries are set, what is compiled."""
+
+import subprocess
+import sys
+
+import mica
+import pytest
+
+NONE = not mica.cuda.is_available()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("backends.mps.is_available()", False),
+        ("backends.mps.is_built()", False),
+        ("backends.mkldnn.is_available()", False),
+        ("backends.cudnn.enabled", True),
+        ("backends.cudnn.benchmark", False),
+        ("backends.cudnn.version()", None),
+        ("backends.cuda.matmul.allow_tf32", False),
+        ("backends.cuda.flash_sdp_enabled()", True),
+        ("mps.is_available()", False),
+        ("xpu.device_count()", 0),
+        ("distributed.is_available()", False),
+        ("distributed.is_initialized()", False),
+        ("jit.is_scripting()", False),
+        ("compiler.is_compiling()", False),
+        ("get_device_module('cpu')", mica.cpu),
+        ("_assert(True, 'text')", None),
+        ("_check(True)", None),
+    ],
+)
+def test_answers(expression, value):
+    assert eval(f"mica.{expression}") is value or eval(f"mica.{expression}") == value
+
+
+@pytest.mark.skipif(not NONE, reason="there is a GPU")
+def test_answers_without_a_gpu():
+    assert mica.accelerator.is_available() is False
+    assert mica.accelerator.current_accelerator() is None
+    assert mica.accelerator.device_count() == 0
+    with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
+        mica.accelerator.synchronize()
+    assert mica.cuda.manual_seed_all(1) is None
+    assert mica.cuda.get_rng_state_all() == []
+    assert mica.cuda.memory_allocated() == mica.cuda.max_memory_reserved() == 0
+    assert issubclass(mica.cuda.OutOfMemoryError, RuntimeError)
+    with mica.cuda.device_of(mica.zeros(1)), mica.cuda.stream(None):
+        pass
+
+
+def test_settings_are_kept_and_given_back():
+    cudnn = mica.backends.cudnn
+    with cudnn.flags(enabled=False, benchmark=True):
+        assert (cudnn.enabled, cudnn.benchmark) == (False, True)
+    assert (cudnn.enabled, cudnn.benchmark) == (True, False)
+    from mica.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.MATH):
+        assert not mica.backends.cuda.flash_sdp_enabled()
+    assert mica.backends.cuda.flash_sdp_enabled()
+    with pytest.raises(AssertionError, match="Backend must be an instance of SDPBackend"):
+        sdpa_kernel(3)
+    with pytest.warns(FutureWarning, match="sdp_kernel"), mica.backends.cuda.sdp_kernel(enable_math=False):
+        assert not mica.backends.cuda.math_sdp_enabled()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mica.cuda.amp.autocast(enabled=False),
+        lambda: mica.cuda.amp.GradScaler(enabled=False),
+        lambda: mica.cuda.amp.custom_fwd(lambda ctx, x: x),
+        lambda: mica.cpu.amp.autocast(),
+    ],
+)
+def test_older_names_of_mixed_precision_warn_where_they_are_used(call):
+    with pytest.warns(FutureWarning, match=r"amp\.\w+\(args\.\.\.\)` is deprecated") as caught:
+        call()
+    assert caught[0].filename == __file__
+
+
+def test_marks_for_torchscript_leave_functions_as_they_are():
+    @mica.jit.script
+    def double(x):
+        return x * 2
+
+    @mica.jit.ignore(drop=True)
+    def triple(x):
+        return x * 3
+
+    layer = mica.nn.Linear(2, 2)
+    assert mica.jit.script(layer) is mica.jit.trace(layer, mica.zeros(1, 2)) is layer
+    assert double(2) == 4 and triple(2) == 6
+    assert mica.jit.wait(mica.jit.fork(double, 3)) == 6
+    assert mica.jit.isinstance([1, 2], list[int]) and not mica.jit.isinstance(["a"], list[int])
+    with pytest.raises(RuntimeError, match="no TorchScript"):
+        mica.jit.save(layer, "nowhere")
+
+
+@pytest.mark.skipif(not NONE, reason="there is a GPU")
+def test_data_parallel_without_gpus_calls_the_module():
+    layer = mica.nn.Linear(2, 3)
+    parallel = mica.nn.DataParallel(layer)
+    x = mica.ones(1, 2)
+    assert mica.equal(parallel(x), layer(x))
+    assert mica.equal(mica.nn.parallel.data_parallel(layer, x), layer(x))
+    assert list(parallel.state_dict()) == ["module.weight", "module.bias"] and parallel.device_ids == []
+    with pytest.raises(RuntimeError, match="process group"):
+        mica.nn.parallel.DistributedDataParallel(layer)
+
+
+def test_torch_version_compares_as_a_version():
+    version = mica.torch_version.TorchVersion("2.13.0+mica.0.1.0")
+    assert version >= "1.8" and version >= (2, 1) and version > "2.9" and version < "2.14.0.dev1" and version != "2.12"
+    assert mica.torch_version.TorchVersion("2.13.0a0") < "2.13"
+
+
+def test_torch_says_which_torch_it_is():
+    program = "import torch, torch.version; print(torch.__version__ >= (2, 13), torch.version.__version__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"from mica._torch_alias import install; install(); {program}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout == f"True 2.13.0+mica.{mica.version.mica}\n"
+
+
+def test_weights_from_a_url_are_fetched_once(tmp_path):
+    source = tmp_path / "there" / "weights-123.pt"
+    source.parent.mkdir()
+    mica.save({"w": mica.arange(3)}, source)
+    folder = tmp_path / "here"
+    load = mica.utils.model_zoo.load_url
+    assert load(source.as_uri(), model_dir=folder, progress=False)["w"].tolist() == [0, 1, 2]
+    source.unlink()
+    assert load(source.as_uri(), model_dir=folder, progress=False)["w"].tolist() == [0, 1, 2]
+    mica.save({}, source)
+    with pytest.raises(RuntimeError, match="invalid hash value"):
+        load(source.as_uri(), model_dir=tmp_path / "checked", progress=False, check_hash=True)
+    assert list((tmp_path / "checked").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda la, x: la.norm(x), 55**0.5),
+        (lambda la, x: la.vector_norm(x, 1, -1), [3.0, 12.0]),
+        (lambda la, x: la.vector_norm(x, float("inf"), keepdim=True), [[5.0]]),
+        (lambda la, x: la.matrix_norm(x, 1), 7.0),
+        (lambda la, x: la.matrix_norm(x, -float("inf")), 3.0),
+        (lambda la, x: la.norm(x, "fro"), 55**0.5),
+        (lambda la, x: la.vecdot(x, x), [5.0, 50.0]),
+        (lambda la, x: la.cross(x, x.flip(0))[0], [-3.0, 6.0, -3.0]),
+        (lambda la, x: la.multi_dot([x[0], x.T, x]), [42.0, 61.0, 80.0]),
+    ],
+)
+def test_norms_and_products_of_linalg(call, expected):
+    x = mica.arange(6.0).reshape(2, 3)
+    assert mica.allclose(call(mica.linalg, x), mica.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: mica.linalg.norm(mica.arange(3)), "Expected a floating point or complex tensor as input. Got Long"),
+        (lambda: mica.linalg.norm(mica.ones(2, 2), 2), "needs singular values"),
+        (lambda: mica.linalg.norm(mica.ones(2, 2, 2), 2), "the input must be 1D or 2D"),
+        (lambda: mica.linalg.cross(mica.ones(2, 3), mica.ones(3)), "must have the same number of dimensions"),
+    ],
+)
+def test_linalg_says_what_it_cannot(call, error):
+    with pytest.raises(RuntimeError, match=error):
+        call()
