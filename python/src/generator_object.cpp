@@ -105,6 +105,19 @@ static PyObject* clone_state(PyObject* self, PyObject*) try {
 } catch (...) {
   return raise_current_exception();
 }
+static PyObject* reduce(PyObject* self, PyObject*) {
+  Owned module(PyImport_ImportModule("mica._C"));
+  Owned restore(module ? PyObject_GetAttrString(module.get(), "_generator") : nullptr);
+  Owned seed(initial_seed(self, nullptr)), state(restore && seed ? get_state(self, nullptr) : nullptr);
+  return state ? Py_BuildValue("O(OO)", restore.get(), seed.get(), state.get()) : nullptr;
+}
+static PyObject* generator_of_state(PyObject*, PyObject* args) {
+  PyObject *seed, *state;
+  if (!PyArg_ParseTuple(args, "OO:_generator", &seed, &state)) return nullptr;
+  Owned generator(make(generator_type, Generator(Generator::kDefaultSeed)));
+  Owned seeded(generator ? manual_seed(generator.get(), seed) : nullptr);
+  return seeded ? set_state(generator.get(), state) : nullptr;
+}
 static PyObject* get_device(PyObject*, void*) { return device_object(kCPU); }
 
 bool add_generator(PyObject* module) {
@@ -117,6 +130,7 @@ bool add_generator(PyObject* module) {
       {"get_offset", get_offset, METH_NOARGS, nullptr},
       {"set_offset", set_offset, METH_O, nullptr},
       {"clone_state", clone_state, METH_NOARGS, "A generator of its own in the same state."},
+      {"__reduce__", reduce, METH_NOARGS, nullptr},
       {}};
   static PyGetSetDef attributes[] = {{"device", get_device, nullptr, nullptr, nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(generator_new)},
@@ -126,8 +140,9 @@ bool add_generator(PyObject* module) {
                                 {0, nullptr}};
   static PyType_Spec spec = {"torch.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                              slots};
+  static PyMethodDef functions[] = {{"_generator", generator_of_state, METH_VARARGS, nullptr}, {}};
   generator_type = add_type(module, &spec);
-  if (!generator_type) return false;
+  if (!generator_type || PyModule_AddFunctions(module, functions) < 0) return false;
   Owned shared(make(generator_type, default_generator()));
   return shared && PyModule_AddObjectRef(module, "default_generator", shared.get()) == 0;
 }

@@ -106,9 +106,21 @@ static PyObject* dim_order(PyObject* self, PyObject*) {
 
 // ---- subclasses
 
+static bool check_subclass(PyObject* cls) {
+  if (!PyType_Check(cls)) {
+    PyErr_Format(PyExc_TypeError, "cls must be a type (got %s)", Py_TYPE(cls)->tp_name);
+    return false;
+  }
+  if (PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type)) return true;
+  PyErr_Format(PyExc_TypeError,
+               "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure "
+               "your class inherits from Tensor. (got %s)",
+               reinterpret_cast<PyTypeObject*>(cls)->tp_name);
+  return false;
+}
+
 static PyObject* as_subclass(PyObject* self, PyObject* cls) try {
-  if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type))
-    return PyErr_Format(PyExc_TypeError, "cls must be a type (got %s)", Py_TYPE(cls)->tp_name);
+  if (!check_subclass(cls)) return nullptr;
   return wrap_as(reinterpret_cast<PyTypeObject*>(cls), mica::alias(unwrap(self)));
 } catch (...) {
   return raise_current_exception();
@@ -122,8 +134,7 @@ static PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) try 
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p:_make_subclass", const_cast<char**>(names), &cls, &data,
                                    &require_grad))
     return nullptr;
-  if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type))
-    return PyErr_Format(PyExc_TypeError, "cls must be a type (got %s)", Py_TYPE(cls)->tp_name);
+  if (!check_subclass(cls)) return nullptr;
   if (!is_tensor(data))
     return PyErr_Format(PyExc_TypeError, "_make_subclass(): argument 'data' (position 2) must be Tensor, not %s",
                         Py_TYPE(data)->tp_name);

@@ -1,6 +1,8 @@
 // Tensor's operators. Plain tensors and Python numbers go straight to the engine; whatever overrides __torch_function__
 // is asked first; anything else is not ours (NotImplemented), so that Python can ask the other operand.
 #include "entry.h"
+#include "foreign_memory.h"
+#include "tensor_new.h"
 #include "torch_function.h"
 
 namespace mica::python {
@@ -244,12 +246,22 @@ MICA_COMPARISON(Greater, gt, lt)
 MICA_COMPARISON(GreaterEqual, ge, le)
 #undef MICA_COMPARISON
 
+// NumPy leaves the comparison to us, and what nobody compares is just unequal to Python: an array counts as a tensor.
+template <class Op>
+static PyObject* equality(PyObject* a, PyObject* b) try {
+  if (is_tensor(b) || !is_numpy_array(b)) return binary<Op>(a, b);
+  Owned elements(wrap(tensor_from_data(b, std::nullopt, kCPU)));
+  return elements ? binary<Op>(a, elements.get()) : nullptr;
+} catch (...) {
+  return raise_current_exception();
+}
+
 PyObject* tensor_compare(PyObject* a, PyObject* b, int op) {
   switch (op) {
     case Py_EQ:
-      return binary<Equal>(a, b);
+      return equality<Equal>(a, b);
     case Py_NE:
-      return binary<NotEqual>(a, b);
+      return equality<NotEqual>(a, b);
     case Py_LT:
       return binary<Less>(a, b);
     case Py_LE:

@@ -171,6 +171,15 @@ def test_arithmetic_with_arrays():
     assert (mica.ones(3) * np.float64(2)).dtype == mica.float32
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64"])
+def test_equality_with_arrays(dtype):
+    array = np.array([[0, 1], [1, 0]]).astype(dtype)
+    x = mica.ones(2, 2, dtype=getattr(mica, dtype))
+    equal = [[False, True], [True, False]]
+    assert (x == array).tolist() == (array == x).tolist() == equal
+    assert (x != array).tolist() == [[not e for e in row] for row in equal]
+
+
 def test_numpy_is_not_imported_with_mica():
     program = "import sys, mica; mica.ones(2).tolist(); assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

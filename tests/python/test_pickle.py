@@ -63,6 +63,15 @@ def test_values_of_the_package(copied):
         assert copied(value) == value and type(copied(value)) is type(value)
 
 
+@pytest.mark.parametrize("copied", [round_trip, copy.copy, copy.deepcopy])
+def test_generators_go_on_where_they_were(copied):
+    generator = mica.Generator().manual_seed(7)
+    mica.rand(3, generator=generator)
+    other = copied(generator)
+    assert mica.equal(mica.rand(3, generator=other), mica.rand(3, generator=generator))
+    assert other.initial_seed() == 7
+
+
 def test_copy_shares_memory():
     x = mica.ones(2, requires_grad=True)
     y = copy.copy(x)
