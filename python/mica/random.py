@@ -1,8 +1,10 @@
 """The default random stream: seeding it, saving and restoring its state."""
 
+import contextlib
+
 from mica._C import _seed_devices, default_generator
 
-__all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 
 def manual_seed(seed):
@@ -30,3 +32,14 @@ def get_rng_state():
 def set_rng_state(new_state):
     """Continue the default stream from a state that get_rng_state() returned."""
     default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
+    """Draw random numbers in the block without moving the default stream; that of the CPU is the only one so far."""
+    state = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(state)

@@ -33,7 +33,9 @@ assert not heavy & set(sys.modules), heavy & set(sys.modules)
 
 def test_names():
     assert mica.__version__ == mica.version.__version__ == "0.1.0"
-    for name in ("autograd", "cuda", "nn", "testing", "utils", "backends", "random", "storage"):
+    assert (mica.inf, mica.pi, mica.e, mica.newaxis) == (float("inf"), 3.141592653589793, 2.718281828459045, None)
+    assert mica.nan != mica.nan
+    for name in ("autograd", "cuda", "nn", "overrides", "testing", "utils", "backends", "random", "storage"):
         assert getattr(mica, name).__name__ == f"mica.{name}"
     with pytest.raises(AttributeError, match="module 'mica' has no attribute 'nothing'"):
         mica.nothing  # noqa: B018
@@ -203,6 +205,12 @@ def test_random_state():
     assert mica.equal(a, mica.rand(3)) and state.dtype == mica.uint8
     mica.manual_seed(3)
     assert mica.initial_seed() == 3
+    with mica.random.fork_rng():
+        a = mica.rand(3)
+    assert mica.equal(a, mica.rand(3))
+    with mica.random.fork_rng(enabled=False):
+        a = mica.rand(3)
+    assert not mica.equal(a, mica.rand(3))
 
 
 @pytest.mark.parametrize("first", ["einops", "mica"])
