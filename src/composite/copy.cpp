@@ -74,8 +74,10 @@ Tensor cpu(const Tensor& self) { return composite::to_options(self, TensorOption
 Tensor reshape(const Tensor& self, IntArrayRef shape) {
   const DimVector sizes = infer_size(shape, self.numel());
   if (self.impl()->contiguous || view_strides(self.sizes(), self.strides(), sizes)) return self.view(sizes);
-  return self.clone(MemoryFormat::Contiguous).view(sizes);
+  return mica::_unsafe_view(self.clone(MemoryFormat::Contiguous), sizes);
 }
+
+Tensor _unsafe_view(const Tensor& self, IntArrayRef size) { return alias_of(self.view(size)); }
 
 // Every operation resolves its inputs through these two, so that they only use tensors with one bit less.
 Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? mica::conj_physical(mica::_conj(self)) : self; }

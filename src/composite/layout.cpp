@@ -21,6 +21,8 @@ Tensor narrow(const Tensor& self, int64_t dim, const Tensor& start, int64_t leng
   return composite::narrow(self, dim, start.item().to_int(), length);
 }
 
+Tensor swapaxes(const Tensor& self, int64_t axis0, int64_t axis1) { return self.transpose(axis0, axis1); }
+
 Tensor movedim(const Tensor& self, IntArrayRef source, IntArrayRef destination) {
   MICA_CHECK(source.size() == destination.size(), "movedim: Invalid source or destination dims: source (", source,
              " dims) should contain the same number of dims as destination (", destination, " dims)");

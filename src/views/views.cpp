@@ -91,7 +91,8 @@ Tensor expand(const Tensor& self, IntArrayRef size, bool) {
     if (at < 0) {
       MICA_CHECK(size[i] >= 0, "The expanded size of the tensor (", size[i],
                  ") isn't allowed in a leading, non-existing dimension ", i);
-      strides[i] = 0;
+      // A new dimension of size one has the stride that unsqueeze gives it.
+      strides[i] = size[i] == 1 && self.dim() > 0 ? sizes[i + 1] * strides[i + 1] : 0;
       continue;
     }
     const int64_t own = self.sizes()[at];
@@ -182,9 +183,12 @@ Tensor view(const Tensor& self, IntArrayRef size) {
 
 Tensor view_dtype(const Tensor& self, DType dtype) {
   const int64_t from = self.element_size(), to = element_size(dtype);
-  MICA_CHECK(!self.is_conj() && !self.is_neg(),
-             "torch.Tensor.view is not supported for conjugate or negative view tensors when converting to a different "
-             "dtype; call resolve_conj() or resolve_neg() first");
+  MICA_CHECK(!self.is_conj(),
+             "torch.Tensor.view is not supported for conjugate view tensors when converting to a different dtype; call "
+             "resolve_conj() first");
+  MICA_CHECK(!self.is_neg(),
+             "torch.Tensor.view is not supported for tensors with negative bit set when converting to a different "
+             "dtype; call resolve_neg() first");
   DimVector sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.storage_offset();
   if (from != to) {

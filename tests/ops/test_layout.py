@@ -82,6 +82,9 @@ def test_a_resized_storage_is_seen_by_its_views():
         (lambda: mica.zeros(2, 2).permute(0, 0), RuntimeError, "permute"),
         (lambda: mica.zeros(3).unfold(0, 5, 1), RuntimeError, "maximum size"),
         (lambda: mica.zeros(1).expand(3).add_(1), RuntimeError, "more than one element of the written-to tensor"),
+        (lambda: mica.tensor([1j]).conj().view(mica.float32), RuntimeError, "not supported for conjugate view tensors"),
+        (lambda: mica.tensor([1j]).conj().imag.view(mica.int32), RuntimeError, "tensors with negative bit set"),
+        (lambda: mica.zeros(4).tensor_split(mica.tensor(1.0)), RuntimeError, "dtype of long, but got Float"),
     ],
 )
 def test_bad_input_is_refused(call, error, words):
@@ -103,3 +106,54 @@ def test_squeeze_in_place_of_several_dimensions():
     x = mica.ones(1, 2, 1)
     assert x.squeeze_((0, 2)) is x and x.shape == (2,)
     assert mica.ones(1, 2, 1).squeeze_((0, 1)).shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "expanded", "strides"),
+    [
+        ((5,), (1, 1, 5), (5, 5, 1)),
+        ((5,), (2, 1, 5), (0, 5, 1)),
+        ((5, 1), (1, 5, 3), (5, 1, 0)),
+        ((5, 0), (1, 5, 0), (5, 1, 1)),
+        ((), (1, 1), (0, 0)),
+    ],
+)
+def test_dimensions_of_one_that_expand_adds_are_those_of_unsqueeze(size, expanded, strides):
+    assert mica.zeros(size).expand(expanded).stride() == strides
+
+
+def test_a_reshape_that_copies_is_no_view():
+    x = mica.zeros(2, 3, requires_grad=True)
+    assert x.reshape(3, 2)._is_view() and x.flatten()._is_view()
+    for copied in (x.t().reshape(6), x.t().flatten()):
+        assert not copied._is_view() and copied.data_ptr() != x.data_ptr()
+    copied = x.t().reshape(6)
+    copied.add_(1)
+    (copied * mica.arange(6)).sum().backward()
+    assert x.grad.tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_swapped_axes_by_name():
+    x = mica.zeros(2, 3)
+    assert mica.swapaxes(x, axis0=0, axis1=1).shape == x.swapaxes(axis0=1, axis1=0).shape == (3, 2)
+    assert x.swapdims(dim0=0, dim1=1).shape == (3, 2)
+
+
+def test_writing_to_a_conjugate_or_negative_view_changes_what_it_shows():
+    x = mica.tensor([1 + 2j, 3 - 4j])
+    c = x.conj()
+    c.mul_(2)
+    assert x.tolist() == [2 + 4j, 6 - 8j] and c.tolist() == [2 - 4j, 6 + 8j]
+    c[0] = 1j
+    assert x[0].item() == -1j
+    c.imag.copy_(mica.tensor([5.0, 6.0]))
+    assert x.imag.tolist() == [-5, -6]
+    c.copy_(x)
+    assert x.tolist() == [5j, 6 + 6j]
+    c.zero_()
+    assert x.tolist() == [0, 0]
+    z = mica.tensor([1 + 2j], requires_grad=True)
+    y = z * 1
+    y.conj().mul_(1j)
+    y.imag.sum().backward()
+    assert z.grad.tolist() == [-1]
