@@ -67,7 +67,9 @@ class Node {
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   bool retain_unless_dead();
   void release() {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(this);
+    // A leaf finds its accumulator without holding a reference (retain_unless_dead), so its last count must be seen.
+    const bool last = is_accumulator ? refs_.fetch_sub(1, std::memory_order_acq_rel) == 1 : drop_reference(refs_);
+    if (last) destroy(this);
   }
 
   static void* operator new(size_t size);  // from the allocator of small blocks
@@ -147,8 +149,7 @@ HookHandle Tensor::register_hook(Hook hook) const {
 // ---- what a tensor remembers -------------------------------------------------------------------------------------
 
 struct ViewInfo {
-  // What forbids a later in-place change through the view from being recorded.
-  enum class Creation : uint8_t { Normal, InNoGrad, InInference, MultiOutput, InCustomFunction };
+  using Creation = ViewCreation;
   using Replay = std::function<Tensor(const Tensor& base)>;
 };
 
@@ -157,13 +158,10 @@ struct AutogradExtras;  // replay of a view, hooks of a leaf: rare, so behind on
 struct AutogradMeta {
   Ref<Node> grad_fn;
   uint32_t output_nr = 0;
-  uint32_t view_version = 0;  // of a view: the version for which grad_fn is right
-  ViewInfo::Creation creation = ViewInfo::Creation::Normal;
   bool retains_grad = false;
   std::atomic_flag accumulator_lock = ATOMIC_FLAG_INIT;
   Node* accumulator = nullptr;  // AccumulateGrad of a leaf, borrowed: it lives as long as a graph uses it
   Tensor grad;
-  Tensor base;  // defined: this is a view, and never of another view
   std::unique_ptr<AutogradExtras> extras;
 
   ~AutogradMeta();
@@ -191,11 +189,11 @@ inline void check_inplace(const Tensor& self, bool requires_grad) {  // torch's 
 }
 inline void mark_changed(const Tensor& self) { self.impl()->bump_version(); }
 
-inline bool any_requires_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
+[[gnu::always_inline]] inline bool any_requires_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
 bool any_requires_grad(TensorList list);
 inline bool any_requires_grad(const Scalar&) { return false; }
 template <class... Ts>
-bool compute_requires_grad(const Ts&... ts) {
+[[gnu::always_inline]] inline bool compute_requires_grad(const Ts&... ts) {
   return grad_enabled() && (any_requires_grad(ts) || ...);
 }
 

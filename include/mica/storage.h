@@ -10,6 +10,12 @@
 
 namespace mica {
 
+// Gives up one of the references that `count` counts; true for the last one. Whoever holds the only reference has no
+// rival, since a new one is made from an old one: then no atomic write is needed.
+inline bool drop_reference(std::atomic<uint32_t>& count) {
+  return count.load(std::memory_order_acquire) == 1 || count.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
 // An intrusive, thread-safe reference. T has retain() and release().
 template <class T>
 class Ref {
@@ -73,7 +79,7 @@ class StorageImpl {
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+    if (drop_reference(refs_)) destroy();
   }
 
   void* python_object = nullptr;  // the UntypedStorage wrapper, borrowed; it clears this when it dies

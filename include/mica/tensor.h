@@ -106,13 +106,13 @@ class Tensor {
 
   // autograd (src/autograd)
   bool requires_grad() const {
-    return impl_->requires_grad_leaf || impl_->has_grad_fn || (impl_->autograd && view_requires_grad(impl_.get()));
+    return impl_->requires_grad_leaf || impl_->has_grad_fn || (impl_->base && view_requires_grad(impl_.get()));
   }
   const Tensor& requires_grad_(bool value = true) const;
   Tensor grad() const;
   void set_grad(const Tensor& g) const;
   Node* grad_fn() const;
-  bool is_leaf() const { return !impl_->has_grad_fn && (!impl_->autograd || !grad_fn()); }
+  bool is_leaf() const { return !impl_->has_grad_fn && (!impl_->base || !grad_fn()); }
   int64_t output_nr() const;
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
                 TensorList inputs = {}) const;
@@ -122,8 +122,8 @@ class Tensor {
   template <class Hook>
   HookHandle register_hook(Hook hook) const;
   Tensor tensor_data() const;  // shares memory, no history, its own version counter: torch's x.data
-  bool is_view() const;
-  Tensor base() const;
+  bool is_view() const { return static_cast<bool>(impl_->base); }
+  Tensor base() const { return Tensor(impl_->base); }
   uint32_t version() const { return impl_->version(); }
 
   // indexing

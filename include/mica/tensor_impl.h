@@ -28,6 +28,26 @@ inline constexpr uint32_t kLazyBits = kConj | kNeg;
 inline constexpr uint32_t kSpecial = kConj | kNeg | kNamed | kForeignLayout;
 }  // namespace tensor_bit
 
+// What forbids an in-place change through a view from being recorded.
+enum class ViewCreation : uint8_t { Normal, InNoGrad, InInference, MultiOutput, InCustomFunction };
+
+// Counts the changes of tensors that count them apart from their storage.
+class VersionCounter {
+ public:
+  explicit VersionCounter(uint32_t start) : value_(start) {}
+  uint32_t get() const { return value_.load(std::memory_order_relaxed); }
+  void bump() { value_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (drop_reference(refs_)) delete this;
+  }
+
+ private:
+  ~VersionCounter() = default;
+  std::atomic<uint32_t> refs_{1};
+  std::atomic<uint32_t> value_;
+};
+
 class TensorImpl {
  public:
   static constexpr int kInlineDims = 5;
@@ -35,18 +55,22 @@ class TensorImpl {
   // A tensor of `sizes` and `strides` over `storage`, beginning `offset` elements into it. Nothing is checked.
   static TensorImpl* create(Storage storage, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
                             int64_t offset);
+  static TensorImpl* create_contiguous(Storage storage, DType dtype, Device device, IntArrayRef sizes, int64_t offset);
 
   TensorView view;  // first: a kernel gets a pointer to it
   int64_t offset = 0;
   Storage storage;
-  AutogradMeta* autograd = nullptr;  // owned; null for a tensor that autograd has never touched
+  AutogradMeta* autograd = nullptr;  // owned; null for a tensor that autograd has nothing to remember of
   void* python_object = nullptr;     // the Python wrapper; owned only while python_owned
+  Ref<TensorImpl> base;              // not null: this is a view, and never of another view
+  Ref<VersionCounter> own_version;   // null: the storage counts
   bool python_owned = false;
   bool requires_grad_leaf = false;  // mirrors AutogradMeta for the one-load test of requires_grad()
   bool has_grad_fn = false;
   bool contiguous = true;  // row-major, computed whenever sizes or strides change
-  uint32_t bits = 0;
-  std::shared_ptr<std::atomic<uint32_t>> own_version;  // null: the storage counts
+  uint16_t bits = 0;
+  ViewCreation creation = ViewCreation::Normal;
+  uint32_t view_version = 0;  // of a view: the version for which its grad_fn is right
 
   // Replaces the geometry; recomputes numel, contiguity and the data pointer.
   void set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t new_offset);
@@ -61,14 +85,14 @@ class TensorImpl {
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+    if (drop_reference(refs_)) destroy();
   }
 
  private:
   TensorImpl() = default;
   ~TensorImpl();
   void destroy();
-  int64_t* allocate_dims(int ndim);
+  void set_large_geometry(IntArrayRef sizes, IntArrayRef strides);  // of more dimensions than fit inline
 
   std::atomic<uint32_t> refs_{1};
   int64_t inline_dims_[2 * kInlineDims];

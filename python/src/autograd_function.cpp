@@ -168,7 +168,7 @@ static Owned finish(ContextObject* context, const Ref<PythonFunctionNode>& node,
     const bool tracked = needs && output.defined();  // the context may refer to its output: a cycle
     PyObject* item =
         output.defined() ? checked(wrap(std::move(output))) : Py_NewRef(PyTuple_GET_ITEM(returned.get(), i));
-    if (tracked && !PyObject_GC_IsTracked(item)) PyObject_GC_Track(item);
+    if (tracked) track(item);
     PyTuple_SET_ITEM(tuple.get(), i, item);
   }
   if (PyTuple_Check(result)) return tuple;

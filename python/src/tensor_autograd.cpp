@@ -49,11 +49,6 @@ MICA_METHOD(requires_grad_) {
 }
 MICA_METHOD_END
 
-// A tensor with a hook may be part of a cycle.
-static void track(PyObject* tensor) {
-  if (!PyObject_GC_IsTracked(tensor)) PyObject_GC_Track(tensor);
-}
-
 static PyObject* register_hook(PyObject* self, PyObject* hook) try {
   MICA_CHECK(unwrap(self).requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
   PyObject* handle = add_gradient_hook(unwrap(self), hook);

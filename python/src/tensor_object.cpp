@@ -11,28 +11,28 @@
 namespace mica::python {
 
 static constexpr int kMaxFree = 128;
-static PyObject* free_objects[kMaxFree];  // of the base type, without a reference count of their own
+static PyObject* free_objects[kMaxFree];  // of the base type, which they hold on to; their own count is zero
 static int num_free = 0;
 
 static TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
-static PyObject* allocate(PyTypeObject* type) {
+// A new object of the base type for a tensor that has none. Not tracked by the collector until it has attributes: a
+// tensor alone is part of no cycle.
+static PyObject* new_object(Tensor&& tensor) {
   PyObject* o;
-  if (type == tensor_type) {
-    if (num_free > 0) {
-      o = PyObject_Init(free_objects[--num_free], type);
-    } else {
-      // Not tracked by the collector until it has attributes: a tensor alone is part of no cycle.
-      o = reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, type));
-    }
-    if (!o) return nullptr;
-    as_tensor_object(o)->dict = nullptr;
-    as_tensor_object(o)->weakrefs = nullptr;
+  if (num_free > 0) [[likely]] {
+    o = free_objects[--num_free];
+    _Py_NewReference(o);
   } else {
-    o = type->tp_alloc(type, 0);
+    o = reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, tensor_type));
     if (!o) return nullptr;
   }
-  new (&as_tensor_object(o)->tensor) Tensor();
+  TensorObject* self = as_tensor_object(o);
+  self->dict = nullptr;
+  self->weakrefs = nullptr;
+  self->tracked = false;
+  tensor->python_object = o;
+  new (&self->tensor) Tensor(std::move(tensor));
   return o;
 }
 
@@ -50,11 +50,7 @@ PyObject* wrap(Tensor tensor) {
     forget_finalized(o);
     return o;  // the reference that the impl held
   }
-  PyObject* o = allocate(tensor_type);
-  if (!o) return nullptr;
-  impl->python_object = o;
-  as_tensor_object(o)->tensor = std::move(tensor);
-  return o;
+  return new_object(std::move(tensor));
 }
 
 PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
@@ -66,10 +62,11 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
                  subclass->tp_name, Py_TYPE(static_cast<PyObject*>(impl->python_object))->tp_name);
     return nullptr;
   }
-  PyObject* o = allocate(subclass);
+  if (subclass == tensor_type) return new_object(std::move(tensor));
+  PyObject* o = subclass->tp_alloc(subclass, 0);
   if (!o) return nullptr;
   impl->python_object = o;
-  as_tensor_object(o)->tensor = std::move(tensor);
+  new (&as_tensor_object(o)->tensor) Tensor(std::move(tensor));
   return o;
 }
 
@@ -101,6 +98,9 @@ static void release_object(TensorImpl* impl) {
     TensorImpl* heir = TensorImpl::create(impl->storage, v.dtype, v.device, v.shape(),
                                           IntArrayRef(v.strides, static_cast<size_t>(v.ndim)), impl->offset);
     heir->autograd = std::exchange(impl->autograd, nullptr);
+    heir->base = std::move(impl->base);
+    heir->creation = impl->creation;
+    heir->view_version = impl->view_version;
     heir->requires_grad_leaf = impl->requires_grad_leaf;
     heir->has_grad_fn = impl->has_grad_fn;
     heir->bits = impl->bits;
@@ -113,25 +113,37 @@ static void release_object(TensorImpl* impl) {
 
 void install_release_hook() { TensorImpl::release_python_object = release_object; }
 
+// An object of the base type that nobody can miss.
+static void dealloc_plain(PyObject* o) {
+  TensorObject* self = as_tensor_object(o);
+  self->tensor->python_object = nullptr;
+  self->tensor.~Tensor();
+  if (num_free < kMaxFree) [[likely]] {
+    free_objects[num_free++] = o;
+  } else {
+    PyObject_GC_Del(o);
+    Py_DECREF(tensor_type);
+  }
+}
+
 void tensor_dealloc(PyObject* o) {
   TensorObject* self = as_tensor_object(o);
+  if (Py_TYPE(o) == tensor_type && !self->tracked && !self->dict && !self->weakrefs && self->tensor.defined())
+      [[likely]]
+    return dealloc_plain(o);
   if (should_outlive_python(self)) {
     Py_SET_REFCNT(o, 1);
     give_to_impl(self);
     return;
   }
   PyTypeObject* type = Py_TYPE(o);
-  // Not told from the dict, which the collector may have cleared: a tracked object must not reach the free list.
+  // Not told from the dict, which the collector may have cleared.
   if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   Py_CLEAR(self->dict);
   if (TensorImpl* impl = self->tensor.impl()) impl->python_object = nullptr;
   self->tensor.~Tensor();
-  if (type == tensor_type && num_free < kMaxFree) {
-    free_objects[num_free++] = o;
-  } else {
-    type->tp_free(o);
-  }
+  type->tp_free(o);
   Py_DECREF(type);
 }
 
@@ -170,8 +182,13 @@ int tensor_clear(PyObject* o) {
   return 0;
 }
 
+void track(PyObject* o) {
+  as_tensor_object(o)->tracked = true;
+  if (!PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+}
+
 static void track_if_it_has_attributes(PyObject* o) {
-  if (as_tensor_object(o)->dict && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+  if (as_tensor_object(o)->dict) track(o);
 }
 
 int tensor_setattr(PyObject* o, PyObject* name, PyObject* value) {

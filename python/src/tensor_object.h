@@ -15,6 +15,7 @@ struct TensorObject {
       Tensor tensor;
   PyObject* dict;  // attributes that a program has set; null until then
   PyObject* weakrefs;
+  bool tracked;  // of the base type: the collector has been told of it
 };
 
 extern PyTypeObject* tensor_type;
@@ -31,6 +32,9 @@ inline PyObject* wrap(const Tensor* tensor) { return wrap(*tensor); }
 
 // A new object of a subclass for a tensor that has no object yet.
 PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor);
+
+// Tells the collector of a tensor that may be part of a cycle: one with attributes, hooks or a graph of Python's.
+void track(PyObject* tensor);
 
 // Slots of the type that have to do with the object's life (tensor_object.cpp).
 void tensor_dealloc(PyObject* self);

@@ -44,7 +44,7 @@ Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references)
   const TensorImpl* impl = gradient.impl();
   if (impl->use_count() > expected_references || !has_layout_for(gradient, leaf)) return {};
   if (impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) return {};
-  if (!impl->autograd) {
+  if (!impl->autograd && !impl->base) {
     // One reference from each tensor that views the memory.
     if (impl->storage && impl->storage->use_count() > 1) return {};
     return expected_references == 1 ? std::move(gradient) : bare_alias(gradient);

@@ -44,15 +44,14 @@ void check_dirty(const CustomForward& forward, TensorList inputs, const TensorVe
 Tensor view_of_input(const Tensor& input) {
   Tensor view = bare_alias(input);
   set_view(view, input, ViewInfo::Creation::InCustomFunction);
-  autograd_meta(view).creation = ViewInfo::Creation::InCustomFunction;
+  view.impl()->creation = ViewInfo::Creation::InCustomFunction;
   return view;
 }
 
 // Outputs that are views of an input keep that history only as a prohibition of in-place changes.
 void forbid_rewriting(const Tensor& output, bool several) {
-  AutogradMeta* meta = output.impl()->autograd;
-  if (!meta || !meta->base.defined()) return;
-  meta->creation = several ? ViewInfo::Creation::MultiOutput : ViewInfo::Creation::InCustomFunction;
+  if (!output.is_view()) return;
+  output.impl()->creation = several ? ViewInfo::Creation::MultiOutput : ViewInfo::Creation::InCustomFunction;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class CurrentTaskGuard {
 // Whether a sum may be formed in the tensor's own memory: nobody else sees it.
 bool may_add_into(const Tensor& t) {
   const TensorImpl* impl = t.impl();
-  return impl->use_count() == 1 && !impl->autograd && impl->storage && impl->storage->use_count() == 1 &&
+  return impl->use_count() == 1 && !impl->autograd && !impl->base && impl->storage && impl->storage->use_count() == 1 &&
          !(impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) && t.is_non_overlapping_and_dense();
 }
 

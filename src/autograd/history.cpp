@@ -27,7 +27,8 @@ AutogradMeta& autograd_meta(const Tensor& t) {
 void delete_autograd_meta(AutogradMeta* meta) { delete meta; }
 
 bool view_requires_grad(const TensorImpl* t) {
-  return t->autograd && t->autograd->base.defined() && t->autograd->base.requires_grad();
+  const TensorImpl* base = t->base.get();
+  return base && (base->requires_grad_leaf || base->has_grad_fn);
 }
 
 bool any_requires_grad(TensorList list) {
@@ -73,21 +74,23 @@ constexpr const char* kMoveBoth =
     "the inplace either both inside the ";
 
 // A view whose history cannot be rewritten is not to be changed in place, by itself or through its base.
-void check_rewritable(const AutogradMeta& view, bool through_base) {
+void check_rewritable(const Tensor& t, bool through_base) {
   using Creation = ViewInfo::Creation;
-  if (view.creation == Creation::Normal) return;
+  const Creation creation = t.impl()->creation;
+  if (creation == Creation::Normal) return;
   const char* change =
       through_base ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
   std::string message;
-  if (view.grad_fn) {
-    message = cat("Output ", view.output_nr, " of ", forward_name(*view.grad_fn), " is a view and ", change, ".");
-  } else if (view.creation == Creation::InInference) {
+  const AutogradMeta* meta = t.impl()->autograd;
+  if (meta && meta->grad_fn) {
+    message = cat("Output ", meta->output_nr, " of ", forward_name(*meta->grad_fn), " is a view and ", change, ".");
+  } else if (creation == Creation::InInference) {
     message = cat("A view was created in inference mode and ", change, " in normal mode.");
   } else {
     message = cat("A view was created in no_grad mode and ", change, " with grad mode enabled.");
   }
-  const char* inside = view.creation == Creation::InInference ? "inference_mode" : "no_grad";
-  switch (view.creation) {
+  const char* inside = creation == Creation::InInference ? "inference_mode" : "no_grad";
+  switch (creation) {
     case Creation::Normal:
       break;
     case Creation::InNoGrad:
@@ -153,8 +156,8 @@ ViewInfo::Replay compose(const ViewInfo::Replay& outer, ViewInfo::Replay inner, 
     };
   }
   if (outer) return [outer, inner = std::move(inner)](const Tensor& base) { return inner(outer(base)); };
-  const Tensor& base = self.impl()->autograd->base;
-  return [inner = std::move(inner), geometry = Geometry(self), base_offset = base.storage_offset()](const Tensor& b) {
+  return [inner = std::move(inner), geometry = Geometry(self),
+          base_offset = self.impl()->base->offset](const Tensor& b) {
     return inner(as_strided(b, geometry.sizes, geometry.strides, geometry.offset - base_offset + b.storage_offset()));
   };
 }
@@ -164,7 +167,7 @@ ViewInfo::Replay compose(const ViewInfo::Replay& outer, ViewInfo::Replay inner, 
 Edge gradient_edge(const Tensor& t) {
   if (!t.defined()) return {};
   const TensorImpl* impl = t.impl();
-  if (!impl->autograd && !impl->requires_grad_leaf) return {};
+  if (!impl->autograd && !impl->base && !impl->requires_grad_leaf) return {};
   if (Node* fn = t.grad_fn()) return {Ref<Node>(fn), impl->autograd->output_nr};
   if (!impl->requires_grad_leaf) return {};
   return {accumulator_of(t, true), 0};
@@ -176,8 +179,34 @@ void set_history(const Tensor& result, const Ref<Node>& node) {
   if (result.defined()) set_edge(result, node, output_nr);
 }
 
+namespace {
+
+const ViewInfo::Replay* replay_of(const TensorImpl* view) {
+  const AutogradMeta* meta = view->autograd;
+  return meta && meta->extras && meta->extras->replay ? &meta->extras->replay : nullptr;
+}
+
+void remember_base(TensorImpl* view, const TensorImpl* self, ViewInfo::Creation creation) {
+  if (thread_modes & (mode_bit::kInference | mode_bit::kNoGrad)) [[unlikely]] {
+    creation = inference_mode_enabled() ? ViewInfo::Creation::InInference : ViewInfo::Creation::InNoGrad;
+  } else if (creation == ViewInfo::Creation::Normal) {
+    creation = self->creation;  // Normal, unless self is a view itself
+  }
+  view->base = self->base ? self->base : Ref<TensorImpl>(const_cast<TensorImpl*>(self));
+  view->creation = creation;
+  view->view_version = view->version();
+}
+
+}  // namespace
+
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation) {
-  set_view(view, self, creation, nullptr);
+  const TensorImpl *v = view.impl(), *s = self.impl();
+  // Usually as_strided reproduces the view: same dtype and lazy signs, here and all the way down to the base.
+  const bool plain = v->view.dtype == s->view.dtype && !((v->bits ^ s->bits) & tensor_bit::kLazyBits) &&
+                     !(s->base && replay_of(s)) && !(s->bits & tensor_bit::kInference) && v != s;
+  if (!plain) [[unlikely]]
+    return set_view(view, self, creation, nullptr);
+  remember_base(view.impl(), s, creation);
 }
 
 void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creation, ViewInfo::Replay replay) {
@@ -187,48 +216,35 @@ void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creatio
     if (how == Reinterpretation::Other) return;  // the bits as another type: no gradient can pass
     replay = reinterpreting_replay(self, view, how);
   }
-  AutogradMeta& meta = autograd_meta(view);
-  const AutogradMeta* parent = self.impl()->autograd;
-  const bool of_view = parent && parent->base.defined();
-  if (inference_mode_enabled()) {
-    creation = ViewInfo::Creation::InInference;
-  } else if (!grad_enabled()) {
-    creation = ViewInfo::Creation::InNoGrad;
+  if (self.is_view()) {
+    const ViewInfo::Replay* before = replay_of(self.impl());
+    if (before || replay) replay = compose(before ? *before : nullptr, std::move(replay), self, view);
   }
-  if (creation == ViewInfo::Creation::Normal && of_view) creation = parent->creation;
-  if (of_view) {
-    const bool replayed = parent->extras && parent->extras->replay;
-    if (replayed || replay) {
-      replay = compose(replayed ? parent->extras->replay : nullptr, std::move(replay), self, view);
-    }
-  }
-  if (replay) extras(meta).replay = std::move(replay);
-  meta.base = of_view ? parent->base : self;
-  meta.creation = creation;
-  meta.view_version = view.version();
+  if (replay) extras(autograd_meta(view)).replay = std::move(replay);
+  remember_base(view.impl(), self.impl(), creation);
 }
 
 Node* Tensor::grad_fn() const {
-  AutogradMeta* meta = impl_->autograd;
-  if (!meta) return nullptr;
-  if (!meta->base.defined() || impl_->version() == meta->view_version) return meta->grad_fn.get();
-  if (!meta->grad_fn && !meta->base.requires_grad()) return nullptr;
+  Node* known = impl_->autograd ? impl_->autograd->grad_fn.get() : nullptr;
+  if (!impl_->base || impl_->version() == impl_->view_version) return known;
+  if (!known && !view_requires_grad(impl_.get())) return nullptr;
   Ref<Node> function;  // the one replaced, in the end: it dies after the lock is released
   std::lock_guard lock(accumulation_mutex(impl_.get()));
+  AutogradMeta* meta = &autograd_meta(*this);
   const uint32_t version = impl_->version();
-  if (version == meta->view_version) return meta->grad_fn.get();
-  check_rewritable(*meta, true);
+  if (version == impl_->view_version) return meta->grad_fn.get();
+  check_rewritable(*this, true);
   // The base was changed since: what flows into the view now comes from the changed base.
   EnableGradGuard record;
   ModeGuard plain(mode_bit::kInference | mode_bit::kSavedTensorHooks, false);
-  const Tensor& base = meta->base;
+  const Tensor base = this->base();
   const Tensor again = meta->extras && meta->extras->replay ? meta->extras->replay(base)
                                                             : base.as_strided(sizes(), strides(), storage_offset());
   function = Ref<Node>(again.grad_fn());
   if (function) move_retained_grad(*meta, meta->grad_fn.get(), function.get(), 0);
   std::swap(meta->grad_fn, function);
   meta->output_nr = 0;
-  meta->view_version = version;
+  impl_->view_version = version;
   impl_->has_grad_fn = static_cast<bool>(meta->grad_fn);
   return meta->grad_fn.get();
 }
@@ -239,10 +255,9 @@ void check_inplace_slow(const Tensor& self, bool requires_grad) {
              "You can make a clone to get a normal tensor before doing inplace update."
              "See https://github.com/pytorch/rfcs/pull/17 for more details.");
   if (!requires_grad || !grad_enabled()) return;
-  const AutogradMeta* meta = self.impl()->autograd;
-  if (meta && meta->base.defined()) {
-    check_rewritable(*meta, false);
-    MICA_CHECK(!self.requires_grad() || meta->base.grad_fn(),
+  if (self.is_view()) {
+    check_rewritable(self, false);
+    MICA_CHECK(!self.requires_grad() || self.base().grad_fn(),
                "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   }
   MICA_CHECK(!self.requires_grad() || self.grad_fn(),
@@ -254,7 +269,7 @@ void rebase_history(const Tensor& self, const Ref<Node>& node) {
   if (!is_floating(dtype) && !is_complex(dtype)) return;
   if (node->topological == 0) note_depth(*node);
   AutogradMeta& meta = autograd_meta(self);
-  if (!meta.base.defined()) {
+  if (!self.is_view()) {
     const uint32_t output_nr = node->add_input(self);
     move_retained_grad(meta, meta.grad_fn.get(), node.get(), output_nr);
     set_edge(self, node, output_nr);
@@ -262,7 +277,7 @@ void rebase_history(const Tensor& self, const Ref<Node>& node) {
   }
   MICA_CHECK(node->inputs.empty(), "Functions which modify views in-place must return a single Variable");
   node->add_input(self);
-  const Tensor& base = meta.base;
+  const Tensor base = self.base();
   auto slices = Ref<Node>::adopt(new CopySlices(base, self, meta.extras ? meta.extras->replay : nullptr, node));
   note_depth(*slices);
   AutogradMeta& base_meta = autograd_meta(base);

@@ -43,9 +43,8 @@ void Tensor::set_grad(const Tensor& g) const {
 }
 
 int64_t Tensor::output_nr() const {
-  if (!impl_->autograd) return 0;
   grad_fn();
-  return impl_->autograd->output_nr;
+  return impl_->autograd ? impl_->autograd->output_nr : 0;
 }
 
 void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
@@ -55,13 +54,9 @@ void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, 
 
 Tensor Tensor::tensor_data() const {
   Tensor data = bare_alias(*this);
-  if (!is_inference()) data.impl()->own_version = std::make_shared<std::atomic<uint32_t>>(0);
+  if (!is_inference()) data.impl()->own_version = Ref<VersionCounter>::adopt(new VersionCounter(0));
   return data;
 }
-
-bool Tensor::is_view() const { return impl_->autograd && impl_->autograd->base.defined(); }
-
-Tensor Tensor::base() const { return impl_->autograd ? impl_->autograd->base : Tensor(); }
 
 namespace autograd {
 
@@ -99,7 +94,7 @@ void set_data(const Tensor& t, const Tensor& data) {
   // Assigning data is no change of the old memory: the tensor goes on counting its own versions.
   const uint32_t version = to->version();
   if (!to->own_version && from->storage != to->storage) {
-    to->own_version = std::make_shared<std::atomic<uint32_t>>(version);
+    to->own_version = Ref<VersionCounter>::adopt(new VersionCounter(version));
   }
   const DimVector sizes(data.sizes()), strides(data.strides());
   to->storage = from->storage;

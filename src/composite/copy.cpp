@@ -72,8 +72,9 @@ Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocki
 Tensor cpu(const Tensor& self) { return composite::to_options(self, TensorOptions(kCPU), false, false, std::nullopt); }
 
 Tensor reshape(const Tensor& self, IntArrayRef shape) {
+  if (self.impl()->contiguous) return self.view(shape);
   const DimVector sizes = infer_size(shape, self.numel());
-  if (self.impl()->contiguous || view_strides(self.sizes(), self.strides(), sizes)) return self.view(sizes);
+  if (view_strides(self.sizes(), self.strides(), sizes)) return self.view(sizes);
   return mica::_unsafe_view(self.clone(MemoryFormat::Contiguous), sizes);
 }
 

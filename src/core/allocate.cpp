@@ -17,26 +17,22 @@ Tensor finish(TensorImpl* impl) {
 }  // namespace
 
 Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device) {
-  int64_t strides[TensorImpl::kInlineDims];
-  if (sizes.size() <= TensorImpl::kInlineDims) [[likely]] {
-    int64_t next = 1;
-    bool overflow = false, empty = false;
-    for (size_t i = sizes.size(); i-- > 0;) {
-      strides[i] = next;
-      empty |= sizes[i] == 0;
-      overflow |= sizes[i] < 0 || __builtin_mul_overflow(next, sizes[i] > 0 ? sizes[i] : 1, &next);
-    }
-    int64_t nbytes = 0;
-    overflow |= __builtin_mul_overflow(next, element_size(dtype), &nbytes);
-    if (overflow) [[unlikely]] {
-      count_elements(sizes);
-      MICA_CHECK(empty, "Storage size calculation overflowed with sizes=", sizes);
-    }
-    if (!device.is_cpu()) device = with_index(device);
-    Storage storage = StorageImpl::allocate(empty ? 0 : static_cast<size_t>(nbytes), device);
-    return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, {strides, sizes.size()}, 0));
+  // Zeros are left out of the product: a shape may overflow its strides and have no elements at all.
+  int64_t nbytes = element_size(dtype);
+  bool overflow = false, empty = false;
+  for (const int64_t n : sizes) {
+    empty |= n == 0;
+    overflow |= n < 0 || __builtin_mul_overflow(nbytes, n | (n == 0), &nbytes);
   }
-  return empty_with_strides(sizes, contiguous_strides(sizes), dtype, device);
+  if (overflow) [[unlikely]] {
+    count_elements(sizes);
+    MICA_CHECK(empty, "Storage size calculation overflowed with sizes=", sizes);
+    return empty_with_strides(sizes, contiguous_strides(sizes), dtype, device);
+  }
+  if (!device.is_cpu()) [[unlikely]]
+    device = with_index(device);
+  Storage storage = StorageImpl::allocate(empty ? 0 : static_cast<size_t>(nbytes), device);
+  return finish(TensorImpl::create_contiguous(std::move(storage), dtype, device, sizes, 0));
 }
 
 Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device) {
@@ -55,14 +51,27 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
   return empty_with_strides(t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype, device);
 }
 
+namespace {
+
+Tensor finish_view(TensorImpl* view, const TensorImpl* from) {
+  view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
+  if (from->own_version) [[unlikely]]
+    view->own_version = from->own_version;
+  return Tensor::adopt(view);
+}
+
+}  // namespace
+
 Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
   const TensorImpl* from = self.impl();
-  TensorImpl* impl = TensorImpl::create(from->storage, from->view.dtype, from->view.device, sizes, strides, offset);
-  impl->bits |= from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
-  if (from->own_version) [[unlikely]] {
-    impl->own_version = from->own_version;
-  }
-  return Tensor::adopt(impl);
+  return finish_view(TensorImpl::create(from->storage, from->view.dtype, from->view.device, sizes, strides, offset),
+                     from);
+}
+
+Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offset) {
+  const TensorImpl* from = self.impl();
+  return finish_view(TensorImpl::create_contiguous(from->storage, from->view.dtype, from->view.device, sizes, offset),
+                     from);
 }
 
 Tensor alias_of(const Tensor& self) { return make_view(self, self.sizes(), self.strides(), self.storage_offset()); }

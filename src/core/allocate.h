@@ -11,6 +11,7 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device);  // keeps 
 
 // A tensor that shares `self`'s storage, and its lazy bits. Sizes and strides are taken as they are.
 Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset);
+Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offset);
 Tensor alias_of(const Tensor& self);  // the same geometry, no history
 
 }  // namespace mica

@@ -27,7 +27,7 @@ constexpr bool kCaching = true;
 #endif
 
 constexpr size_t kListBytes = size_t{512} << 10;  // what one thread keeps of one size
-constexpr uint64_t kUncountedBytes = uint64_t{256} << 10;
+constexpr int64_t kUncountedBytes = int64_t{256} << 10;
 
 // How many blocks of a class a thread keeps.
 constexpr auto kListLimit = [] {
@@ -57,16 +57,22 @@ struct Tally {
   Counter bytes;       // the change of allocated_bytes
   Counter most_bytes;  // the highest value of `bytes`
 
-  void grow(size_t nbytes) {
+  // True when the tally is due to be added to the totals.
+  bool grow(size_t nbytes) {
     allocations.add(1);
-    bytes.add(static_cast<int64_t>(nbytes));
-    most_bytes.set(std::max(most_bytes.get(), bytes.get()));
+    const int64_t now = bytes.get() + static_cast<int64_t>(nbytes);
+    bytes.set(now);
+    if (now <= most_bytes.get()) [[likely]]
+      return false;
+    most_bytes.set(now);
+    return now > kUncountedBytes;
   }
-  void shrink(size_t nbytes) {
+  bool shrink(size_t nbytes) {
     frees.add(1);
-    bytes.add(-static_cast<int64_t>(nbytes));
+    const int64_t now = bytes.get() - static_cast<int64_t>(nbytes);
+    bytes.set(now);
+    return now < -kUncountedBytes;
   }
-  bool is_due() const { return static_cast<uint64_t>(bytes.get()) + kUncountedBytes > 2 * kUncountedBytes; }
 };
 
 struct Totals {
@@ -163,14 +169,15 @@ ThreadCache* thread_cache() {
   heap().totals.absorb(tally);
 }
 
-// Calls f with the tally of this thread, or with one for this call alone; adds it to the totals when `now` or when due.
+// Calls f with the tally of this thread, or with one for this call alone; adds it to the totals when `now` or when f
+// finds it due.
 template <class F>
 void count(bool now, F f) {
   ThreadCache* cache = thread_cache();
   Tally single;
   Tally& tally = cache ? cache->tally : single;
-  f(tally);
-  if (!cache || now || tally.is_due()) settle(tally);
+  const bool due = f(tally);
+  if (!cache || now || due) settle(tally);
 }
 
 // ---- allocation off the fast path -----------------------------------------------------------------------------
@@ -215,8 +222,8 @@ void* allocate_from_class(size_t nbytes, bool& fresh) {
   }
   if (!memory) fail_out_of_memory(nbytes);
   count(nbytes > kClassLimit, [&](Tally& tally) {
-    tally.grow(nbytes);
     tally.fresh.add(fresh);
+    return tally.grow(nbytes);
   });
   return memory;
 }
@@ -238,7 +245,7 @@ void* allocate_from_class(size_t nbytes, bool& fresh) {
   } else {
     heap().large.free(memory);
   }
-  count(nbytes > kClassLimit, [&](Tally& tally) { tally.shrink(nbytes); });
+  count(nbytes > kClassLimit, [&](Tally& tally) { return tally.shrink(nbytes); });
 }
 
 }  // namespace
@@ -249,8 +256,7 @@ void* cpu_allocate(size_t nbytes) {
   if (kCaching && nbytes - 1 < kClassLimit && cache) [[likely]] {
     FreeList& list = cache->lists[class_of(nbytes)];
     if (list.head) [[likely]] {
-      cache->tally.grow(nbytes);
-      if (cache->tally.is_due()) [[unlikely]]
+      if (cache->tally.grow(nbytes)) [[unlikely]]
         settle(cache->tally);
       return list.pop();
     }
@@ -265,8 +271,7 @@ void cpu_free(void* memory, size_t nbytes) {
     FreeList& list = cache->lists[c];
     if (list.count < kListLimit[c]) [[likely]] {
       list.push(memory);
-      cache->tally.shrink(nbytes);
-      if (cache->tally.is_due()) [[unlikely]]
+      if (cache->tally.shrink(nbytes)) [[unlikely]]
         settle(cache->tally);
       return;
     }

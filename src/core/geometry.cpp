@@ -227,7 +227,7 @@ DimVector broadcast_sizes(IntArrayRef a, IntArrayRef b) {
   return result;
 }
 
-int64_t wrap_dim(int64_t dim, int64_t ndim, bool wrap_scalar) {
+int64_t wrap_unusual_dim(int64_t dim, int64_t ndim, bool wrap_scalar) {
   int64_t n = ndim;
   if (n == 0) {
     MICA_CHECK_KIND(wrap_scalar, Index, "Dimension specified as ", dim, " but tensor has no dimensions");

@@ -33,13 +33,25 @@ int64_t storage_bytes_needed(IntArrayRef sizes, IntArrayRef strides, int64_t off
 // The strides under which a tensor can be seen with other sizes without a copy, if there are any.
 std::optional<DimVector> view_strides(IntArrayRef sizes, IntArrayRef strides, IntArrayRef new_sizes);
 
+// Whether a shape says all its sizes and has that many elements.
+inline bool has_elements(IntArrayRef shape, int64_t numel) {
+  int64_t product = 1;
+  bool valid = true;
+  for (const int64_t n : shape) valid &= n >= 0 && !__builtin_mul_overflow(product, n, &product);
+  return valid && product == numel;
+}
+
 // Replaces a single -1 by what the number of elements implies; torch's error for impossible shapes.
 DimVector infer_size(IntArrayRef shape, int64_t numel);
 
 DimVector broadcast_sizes(IntArrayRef a, IntArrayRef b);  // torch's error for shapes that do not match
 
 // A dimension counted from the end when negative. A 0-dim tensor is taken as one-dimensional unless told otherwise.
-int64_t wrap_dim(int64_t dim, int64_t ndim, bool wrap_scalar = true);
+int64_t wrap_unusual_dim(int64_t dim, int64_t ndim, bool wrap_scalar);
+inline int64_t wrap_dim(int64_t dim, int64_t ndim, bool wrap_scalar = true) {
+  const int64_t at = dim < 0 ? dim + ndim : dim;
+  return static_cast<uint64_t>(at) < static_cast<uint64_t>(ndim) ? at : wrap_unusual_dim(dim, ndim, wrap_scalar);
+}
 DimVector wrap_dims(IntArrayRef dims, int64_t ndim);  // also refuses duplicates
 
 }  // namespace mica

@@ -60,9 +60,8 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
       return tensor_;
     }
   }
-  tensor_ = strides.empty() && !sizes.empty() ? empty_contiguous(sizes, dtype, device)
-            : sizes.empty()                   ? empty_contiguous(sizes, dtype, device)
-                                              : empty_with_strides(sizes, strides, dtype, device);
+  tensor_ =
+      strides.empty() ? empty_contiguous(sizes, dtype, device) : empty_with_strides(sizes, strides, dtype, device);
   return tensor_;
 }
 
@@ -76,9 +75,9 @@ Tensor Out::finish() {
     MICA_CHECK(!in_place_ || given_.sizes() == tensor_.sizes(), "output with shape ", given_.sizes(),
                " doesn't match the broadcast shape ", tensor_.sizes(), " (", op_, ")");
     write_out(op_, given_, tensor_);
-    return given_;
+    return std::move(given_);
   }
-  return tensor_;
+  return std::move(tensor_);
 }
 
 }  // namespace mica

@@ -25,7 +25,7 @@ class Out {
   std::optional<DType> given_dtype() const {
     return given_.defined() ? std::optional<DType>(given_.dtype()) : std::nullopt;
   }
-  Tensor finish();
+  Tensor finish();  // the result; ends the use of this object
 
  private:
   const char* op_ = "";

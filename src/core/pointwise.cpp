@@ -12,71 +12,22 @@
 
 namespace mica {
 
-// ---- promotion -----------------------------------------------------------------------------------------------------
+// ---- operands ------------------------------------------------------------------------------------------------------
 
 namespace {
 
-DType meet(DType a, DType b) {
-  if (a == DType::Undefined) return b;
-  if (b == DType::Undefined || a == b) return a;
-  return promote_types(a, b);
-}
-
-// The lower rank contributes only if its category is higher.
-DType combine_categories(DType higher, DType lower) {
-  if (higher == DType::Undefined) return lower;
-  if (lower == DType::Undefined) return higher;
-  if (is_complex(higher)) return higher;
-  if (is_floating(higher)) {
-    // A complex number of lower rank takes the precision of the floating tensor.
-    return is_complex(lower) ? to_complex(higher) : higher;
-  }
-  if (higher == DType::Bool || is_floating(lower) || is_complex(lower)) return promote_types(higher, lower);
-  return higher;
-}
-
-DType number_dtype(const Scalar& s) {
-  switch (s.category()) {
-    case Category::Floating:
-      return default_dtype();
-    case Category::Complex:
-      return default_complex_dtype();
-    default:
-      return s.dtype();
-  }
+// A tensor's view, with the address of its memory as it is now.
+const TensorView& view_of(const TensorImpl* t) {
+  if (t->storage && t->storage->moved()) [[unlikely]]
+    const_cast<TensorImpl*>(t)->refresh_data_pointer();
+  return t->view;
 }
 
 }  // namespace
 
-void ResultType::add(const Tensor& t) {
-  if (t.impl()->bits & tensor_bit::kWrappedNumber) {
-    DType d = t.dtype();
-    if (is_floating(d)) d = default_dtype();
-    if (is_complex(d)) d = default_complex_dtype();
-    numbers_ = meet(numbers_, d);
-  } else if (t.dim() == 0) {
-    zero_dim_ = meet(zero_dim_, t.dtype());
-  } else {
-    dims_ = meet(dims_, t.dtype());
-  }
+void PointwisePlan::refuse_undefined() const {
+  fail(cat(op_.name, "(): got an undefined tensor as operand ", ninputs_ + 1));
 }
-void ResultType::add(const Scalar& s) { numbers_ = meet(numbers_, number_dtype(s)); }
-DType ResultType::get() const { return combine_categories(dims_, combine_categories(zero_dim_, numbers_)); }
-
-DType result_type(TensorList tensors) {
-  ResultType r;
-  for (const Tensor& t : tensors) r.add(t);
-  return r.get();
-}
-
-// ---- operands ------------------------------------------------------------------------------------------------------
-
-void PointwisePlan::input(const Tensor& t) {
-  MICA_CHECK(t.defined(), op_.name, "(): got an undefined tensor as operand ", ninputs_ + 1);
-  operands_[ninputs_++] = {&t, nullptr};
-}
-
-void PointwisePlan::input(const Scalar& s) { operands_[ninputs_++] = {nullptr, &s}; }
 
 DType PointwisePlan::result_of(DType common) const {
   if (forced_result_ != DType::Undefined) return forced_result_;
@@ -93,9 +44,13 @@ DType PointwisePlan::result_of(DType common) const {
 
 bool PointwisePlan::resolve_alike() {
   const Tensor* lead = nullptr;
+  Category highest = Category::Bool;  // of the numbers
   for (int i = 0; i < ninputs_; ++i) {
     const Operand& o = operands_[i];
-    if (!o.tensor) continue;
+    if (!o.tensor) {
+      highest = std::max(highest, o.number->category());
+      continue;
+    }
     const TensorImpl* t = o.tensor->impl();
     if (!t->contiguous || (t->bits & tensor_bit::kWrappedNumber)) return false;
     if (!lead) {
@@ -111,8 +66,7 @@ bool PointwisePlan::resolve_alike() {
   if (!lead) return false;
   const DType dtype = lead->dtype();
   const Category kind = category(dtype);
-  for (int i = 0; i < ninputs_; ++i)
-    if (operands_[i].number && operands_[i].number->category() > kind) return false;
+  if (highest > kind) return false;
   const bool wants_float = op_.promotion == Promotion::Float || op_.promotion == Promotion::FloatReal;
   if (wants_float && kind < Category::Floating) return false;
   lead_ = lead;
@@ -145,18 +99,19 @@ void PointwisePlan::promote() {
 }
 
 void PointwisePlan::compute_shape() {
+  DimVector& shape = general_->shape;
   bool flat = true;
   for (int i = 0; i < ninputs_; ++i) {
     const Tensor* t = operands_[i].tensor;
     if (!t) continue;
     if (!lead_) {
       lead_ = t;
-      shape_.assign(t->sizes());
+      shape.assign(t->sizes());
       device_ = t->device();
     } else {
-      if (!(IntArrayRef(shape_) == t->sizes())) {
+      if (!(shape.ref() == t->sizes())) {
         flat = false;
-        shape_ = broadcast_sizes(shape_, t->sizes());
+        shape = broadcast_sizes(shape, t->sizes());
       }
       if (t->device() != device_) {
         // A 0-dim CPU tensor may meet tensors of another device.
@@ -187,9 +142,10 @@ void PointwisePlan::cast_inputs() {
       o = {nullptr, nullptr};
       continue;
     }
-    if (cast_.empty()) cast_.reserve(static_cast<size_t>(ninputs_));  // operands point into it
-    cast_.push_back(o.tensor->to(device_, wanted));
-    o.tensor = &cast_.back();
+    std::vector<Tensor>& cast = general_->cast;
+    if (cast.empty()) cast.reserve(static_cast<size_t>(ninputs_));  // operands point into it
+    cast.push_back(o.tensor->to(device_, wanted));
+    o.tensor = &cast.back();
     flat_ &= o.tensor->impl()->contiguous;
   }
 }
@@ -197,7 +153,9 @@ void PointwisePlan::cast_inputs() {
 void PointwisePlan::resolve() {
   if (resolved_) return;
   resolved_ = true;
-  if (resolve_alike()) return;
+  if (resolve_alike()) [[likely]]
+    return;
+  general_.emplace();
   promote();
   compute_shape();
   cast_inputs();
@@ -205,52 +163,59 @@ void PointwisePlan::resolve() {
 
 // ---- outputs -------------------------------------------------------------------------------------------------------
 
+// For an output that lies otherwise than the inputs, which are alike.
+void PointwisePlan::give_up_alike() {
+  if (alike_) general_.emplace().shape.assign(lead_->sizes());
+  flat_ = alike_ = false;
+}
+
 // Orders dimensions by the operands' strides, fastest first; the result of a permuted tensor is then permuted alike.
 void PointwisePlan::compute_permutation() {
-  const int64_t ndim = static_cast<int64_t>(shape_.size());
+  const DimVector& shape = general_->shape;
+  const int64_t ndim = static_cast<int64_t>(shape.size());
   if (flat_) {
-    permutation_ = fastest_first(ndim, [](int64_t, int64_t) { return -1; });
+    general_->permutation = fastest_first(ndim, [](int64_t, int64_t) { return -1; });
     return;
   }
-  auto stride_of = [&](const Tensor& t, int64_t d) -> int64_t {
-    const int64_t at = d - (ndim - t.dim());
+  auto stride_of = [&](const TensorView& v, int64_t d) -> int64_t {
+    const int64_t at = d - (ndim - v.ndim);
     if (at < 0) return 0;
-    const TensorView& v = t.view_of();
-    return v.sizes[at] == 1 && shape_[d] != 1 ? 0 : std::abs(v.strides[at]);
+    return v.sizes[at] == 1 && shape[d] != 1 ? 0 : std::abs(v.strides[at]);
   };
   const auto compare = [&](int64_t a, int64_t b) {
     for (int k = 0; k < op_.noutputs + ninputs_; ++k) {
-      const Tensor* t =
-          k < op_.noutputs ? (outputs_[k].defined() ? &outputs_[k] : nullptr) : operands_[k - op_.noutputs].tensor;
+      const Tensor* input = k < op_.noutputs ? nullptr : operands_[k - op_.noutputs].tensor;
+      const TensorImpl* t = k < op_.noutputs ? outputs_[k] : input ? input->impl() : nullptr;
       if (!t) continue;
-      const int64_t x = stride_of(*t, a), y = stride_of(*t, b);
+      const int64_t x = stride_of(t->view, a), y = stride_of(t->view, b);
       if (x == 0 || y == 0) continue;
       if (x < y) return -1;
       if (x > y) return 1;
-      if (shape_[a] > shape_[b]) return 1;
+      if (shape[a] > shape[b]) return 1;
     }
     return 0;
   };
-  permutation_ = fastest_first(ndim, compare);
+  general_->permutation = fastest_first(ndim, compare);
 }
 
 Tensor PointwisePlan::allocate_output(DType dtype) {
   if (flat_ || shape().empty()) return empty_contiguous(shape(), dtype, device_);
-  shape_.assign(shape());
-  if (permutation_.empty()) compute_permutation();
-  DimVector strides(shape_.size());
+  const DimVector& shape = general_->shape;
+  if (general_->permutation.empty()) compute_permutation();
+  DimVector strides(shape.size());
   int64_t next = 1;
-  for (int64_t d : permutation_) {
+  for (int64_t d : general_->permutation) {
     strides[d] = next;
-    next *= std::max<int64_t>(shape_[d], 1);
+    next *= std::max<int64_t>(shape[d], 1);
   }
-  return empty_with_strides(shape_, strides, dtype, device_);
+  return empty_with_strides(shape, strides, dtype, device_);
 }
 
 Tensor PointwisePlan::fresh(int output) {
   resolve();
-  outputs_[output] = allocate_output(output == 0 || forced_result_ == DType::Undefined ? result_ : forced_result_);
-  return outputs_[output];
+  Tensor made = allocate_output(output == 0 || forced_result_ == DType::Undefined ? result_ : forced_result_);
+  outputs_[output] = made.impl();
+  return made;
 }
 
 void PointwisePlan::in_place(const Tensor& self) {
@@ -266,7 +231,7 @@ void PointwisePlan::in_place(const Tensor& self) {
       apart &= !t || t->is_same(self) || !(t->storage() == self.storage());
     }
     if (apart) {
-      outputs_[0] = self;
+      outputs_[0] = self.impl();
       return;
     }
   }
@@ -275,7 +240,7 @@ void PointwisePlan::in_place(const Tensor& self) {
 
 void PointwisePlan::into(const Tensor& out, int output) {
   resolve();
-  given_[output] = out;
+  given_[output] = &out;
   MICA_CHECK(out.device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ",
              device_, " and ", out.device(), "! (out of ", op_.name, ")");
   MICA_CHECK(out.dtype() == result_ || can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
@@ -297,19 +262,17 @@ void PointwisePlan::into(const Tensor& out, int output) {
     }
   }
   if (direct) {
-    if (!out.impl()->contiguous) {
-      if (alike_) shape_.assign(shape());
-      flat_ = alike_ = false;
-    }
-    outputs_[output] = out;
+    if (!out.impl()->contiguous) give_up_alike();
+    outputs_[output] = out.impl();
   } else {
-    outputs_[output] = allocate_output(result_);
+    temporaries_[output] = allocate_output(result_);
+    outputs_[output] = temporaries_[output].impl();
   }
 }
 
 void PointwisePlan::finish() {
   for (int i = 0; i < op_.noutputs; ++i)
-    if (given_[i].defined() && !given_[i].is_same(outputs_[i])) write_out(op_.name, given_[i], outputs_[i]);
+    if (temporaries_[i].defined()) write_out(op_.name, *given_[i], temporaries_[i]);
 }
 
 // ---- the loop ------------------------------------------------------------------------------------------------------
@@ -322,15 +285,12 @@ void PointwisePlan::prepare() {
   loop.result_dtype = result_;
   loop.noutputs = nout;
   loop.noperands = n;
-  loop.numbers = 0;
-  loop.numel = outputs_[0].numel();
+  loop.numel = outputs_[0]->view.numel;
+  uint32_t numbers = 0;
   const TensorView* views[PointwiseLoop::kMaxOperands];
   for (int k = 0; k < n; ++k) {
-    if (k < nout) {
-      views[k] = &outputs_[k].view_of();
-    } else if (operands_[k - nout].tensor) {
-      views[k] = &operands_[k - nout].tensor->view_of();
-    } else {
+    const Tensor* input = k < nout ? nullptr : operands_[k - nout].tensor;
+    if (k >= nout && !input) {
       if (const Scalar* number = operands_[k - nout].number) {
         write_scalar(*number, common_, values_[k]);
         if (common_ == DType::Float16 || common_ == DType::BFloat16) {
@@ -341,26 +301,34 @@ void PointwisePlan::prepare() {
         loop.dtypes[k] = common_;
       }
       views[k] = nullptr;
-      loop.numbers |= 1u << k;
+      numbers |= 1u << k;
       loop.data[k] = reinterpret_cast<char*>(values_[k]);
+      loop.strides[0][k] = 0;
       continue;
     }
-    loop.data[k] = static_cast<char*>(views[k]->data);
-    loop.dtypes[k] = views[k]->dtype;
+    const TensorView& v = view_of(input ? input->impl() : outputs_[k]);
+    views[k] = &v;
+    loop.data[k] = static_cast<char*>(v.data);
+    loop.dtypes[k] = v.dtype;
+    loop.strides[0][k] = element_size(v.dtype);
   }
-  if (flat_) {
-    loop.ndim = 1;
-    loop.shape[0] = loop.numel;
-    for (int k = 0; k < n; ++k) loop.strides[0][k] = views[k] ? element_size(views[k]->dtype) : 0;
-    return;
-  }
-  const int64_t ndim = static_cast<int64_t>(shape_.size());
+  loop.numbers = numbers;
+  loop.ndim = 1;
+  loop.shape[0] = loop.numel;
+  if (!flat_) [[unlikely]]
+    nest(views);
+}
+
+// Dimensions in order, fastest first; those of size one vanish, and neighbours that continue each other merge.
+void PointwisePlan::nest(const TensorView* const* views) {
+  const DimVector& shape = general_->shape;
+  const int n = loop.noperands;
+  const int64_t ndim = static_cast<int64_t>(shape.size());
   compute_permutation();
-  // Dimensions in order, fastest first; those of size one vanish, and neighbours that continue each other merge.
   int out_dim = 0;
   for (int64_t p = 0; p < ndim; ++p) {
-    const int64_t d = permutation_[p];
-    if (shape_[d] == 1) continue;
+    const int64_t d = general_->permutation[p];
+    if (shape[d] == 1) continue;
     int64_t step[PointwiseLoop::kMaxOperands];
     for (int k = 0; k < n; ++k) {
       step[k] = 0;
@@ -371,19 +339,14 @@ void PointwisePlan::prepare() {
     bool merge = out_dim > 0;
     for (int k = 0; k < n && merge; ++k) merge = step[k] == loop.strides[out_dim - 1][k] * loop.shape[out_dim - 1];
     if (merge) {
-      loop.shape[out_dim - 1] *= shape_[d];
+      loop.shape[out_dim - 1] *= shape[d];
     } else {
-      loop.shape[out_dim] = shape_[d];
+      loop.shape[out_dim] = shape[d];
       for (int k = 0; k < n; ++k) loop.strides[out_dim][k] = step[k];
       ++out_dim;
     }
   }
-  if (out_dim == 0) {
-    loop.shape[0] = 1;
-    for (int k = 0; k < n; ++k) loop.strides[0][k] = views[k] ? element_size(views[k]->dtype) : 0;
-    out_dim = 1;
-  }
-  loop.ndim = out_dim;
+  if (out_dim > 0) loop.ndim = out_dim;  // else a single element, as it stands
 }
 
 }  // namespace mica

@@ -3,6 +3,8 @@
 // kernel.
 #pragma once
 
+#include <optional>
+
 #include "mica/pointwise_loop.h"
 #include "mica/tensor.h"
 
@@ -16,14 +18,18 @@ struct PointwiseOp {
   int noutputs = 1;
 };
 
-// Operands are kept by reference: a plan lives no longer than the call that makes it.
+// Operands are kept by reference: a plan lives no longer than the call that makes it and the outputs that it hands out.
 class PointwisePlan {
  public:
   explicit PointwisePlan(const PointwiseOp& op) : op_(op) {}
   PointwisePlan(const PointwisePlan&) = delete;
 
-  void input(const Tensor& t);
-  void input(const Scalar& s);
+  void input(const Tensor& t) {
+    if (!t.defined()) [[unlikely]]
+      refuse_undefined();
+    operands_[ninputs_++] = {&t, nullptr};
+  }
+  void input(const Scalar& s) { operands_[ninputs_++] = {nullptr, &s}; }
   // For Promotion::None: the dtype of the result, when it is not that of the first input.
   void set_result_dtype(DType t) { forced_result_ = t; }
 
@@ -34,9 +40,6 @@ class PointwisePlan {
   bool has_work() const { return loop.numel > 0 && !loop.device.is_meta(); }
   void finish();  // copies a temporary into the target where one was needed
 
-  const Tensor& output(int i = 0) const { return outputs_[i]; }
-  DType compute_dtype() const { return loop.dtype; }
-
   PointwiseLoop loop;
 
  private:
@@ -44,14 +47,23 @@ class PointwisePlan {
     const Tensor* tensor;  // null: a number
     const Scalar* number;  // null beside a null tensor: a 0-dim CPU tensor among another device's, already in values_
   };
+  // What only operands need that are not alike.
+  struct General {
+    std::vector<Tensor> cast;  // owns converted inputs
+    DimVector shape;
+    DimVector permutation;  // permutation[k]: the dimension that is k-th fastest
+  };
+  [[noreturn, gnu::cold]] void refuse_undefined() const;
   void resolve();        // what follows settles, once
   bool resolve_alike();  // the common case: contiguous operands of one shape, dtype and device
   void promote();
   void compute_shape();
   void cast_inputs();
   DType result_of(DType common) const;
-  IntArrayRef shape() const { return alike_ ? lead_->sizes() : shape_.ref(); }
+  IntArrayRef shape() const { return alike_ ? lead_->sizes() : general_->shape.ref(); }
+  void give_up_alike();
   void compute_permutation();
+  void nest(const TensorView* const* views);
   Tensor allocate_output(DType dtype);
 
   const PointwiseOp& op_;
@@ -66,11 +78,10 @@ class PointwisePlan {
   DType forced_result_ = DType::Undefined;
   Device device_;
   const Tensor* lead_ = nullptr;
-  Tensor outputs_[2];
-  Tensor given_[2];
-  std::vector<Tensor> cast_;  // owns converted inputs
-  DimVector shape_;
-  DimVector permutation_;  // permutation_[k]: the dimension that is k-th fastest
+  const TensorImpl* outputs_[2] = {};
+  const Tensor* given_[2] = {};  // out=
+  Tensor temporaries_[2];        // what is computed in place of a given output that cannot hold it
+  std::optional<General> general_;
 };
 
 // torch's rule for the dtype of a mix of tensors, 0-dim tensors and numbers.

@@ -10,12 +10,7 @@ namespace mica {
 
 void delete_autograd_meta(AutogradMeta* meta);  // src/autograd
 
-// Sizes and strides share one block: inline for up to kInlineDims dimensions, on the heap beyond.
-int64_t* TensorImpl::allocate_dims(int ndim) {
-  if (ndim <= kInlineDims) return inline_dims_;
-  if (!heap_dims_ || ndim > view.ndim) heap_dims_.reset(new int64_t[2 * ndim]);
-  return heap_dims_.get();
-}
+static_assert(sizeof(TensorImpl) == 192, "one of the commonest blocks: three cache lines");
 
 TensorImpl* TensorImpl::create(Storage storage, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
                                int64_t offset) {
@@ -27,55 +22,89 @@ TensorImpl* TensorImpl::create(Storage storage, DType dtype, Device device, IntA
   return t;
 }
 
+TensorImpl* TensorImpl::create_contiguous(Storage storage, DType dtype, Device device, IntArrayRef sizes,
+                                          int64_t offset) {
+  const int ndim = static_cast<int>(sizes.size());
+  if (ndim > kInlineDims) [[unlikely]]
+    return create(std::move(storage), dtype, device, sizes, contiguous_strides(sizes), offset);
+  auto* t = new (cpu_allocate(sizeof(TensorImpl))) TensorImpl;
+  t->storage = std::move(storage);
+  t->offset = offset;
+  TensorView& v = t->view;
+  v.dtype = dtype;
+  v.device = device;
+  v.ndim = ndim;
+  v.sizes = t->inline_dims_;
+  v.strides = t->inline_dims_ + kInlineDims;
+  int64_t count = 1, step = 1;
+  const int64_t* from = sizes.data();
+  for (int i = ndim - 1; i >= 0; --i) {
+    const int64_t n = from[i];
+    t->inline_dims_[i] = n;
+    t->inline_dims_[kInlineDims + i] = step;
+    // As in contiguous_strides; only where there are no elements can a product overflow.
+    if (__builtin_mul_overflow(step, n > 0 ? n : 1, &step)) [[unlikely]]
+      step = 0;
+    __builtin_mul_overflow(count, n, &count);
+  }
+  v.numel = count;
+  t->refresh_data_pointer();
+  return t;
+}
+
 void TensorImpl::set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t new_offset) {
   const int ndim = static_cast<int>(sizes.size());
-  if (ndim <= kInlineDims) {
-    int64_t* dims = inline_dims_;
+  if (ndim <= kInlineDims) [[likely]] {
+    const int64_t *size = sizes.data(), *stride = strides.data();
     int64_t count = 1, expected = 1;
     bool row_major = true;
-    // Copied through locals: `sizes` or `strides` may be this tensor's own.
-    int64_t s[kInlineDims], st[kInlineDims];
+    // Element by element: `sizes` and `strides` may be this tensor's own.
     for (int i = ndim - 1; i >= 0; --i) {
-      s[i] = sizes[i];
-      st[i] = strides[i];
-      count *= s[i];
-      if (s[i] != 1) {
-        row_major &= st[i] == expected;
-        expected *= s[i];
-      }
+      const int64_t n = size[i], step = stride[i];
+      inline_dims_[i] = n;
+      inline_dims_[kInlineDims + i] = step;
+      row_major &= step == expected || n == 1;
+      count *= n;
+      expected *= n;
     }
-    for (int i = 0; i < ndim; ++i) dims[i] = s[i], dims[kInlineDims + i] = st[i];
-    view.sizes = dims;
-    view.strides = dims + kInlineDims;
+    view.sizes = inline_dims_;
+    view.strides = inline_dims_ + kInlineDims;
     view.numel = count;
     contiguous = row_major || count == 0;
   } else {
-    DimVector s(sizes), st(strides);
-    int64_t* dims = allocate_dims(ndim);
-    for (int i = 0; i < ndim; ++i) dims[i] = s[i], dims[ndim + i] = st[i];
-    view.sizes = dims;
-    view.strides = dims + ndim;
-    view.numel = count_elements(s);
-    contiguous = is_row_major(s, st);
+    set_large_geometry(sizes, strides);
   }
   view.ndim = ndim;
   offset = new_offset;
   refresh_data_pointer();
 }
 
+// Sizes and strides share one block on the heap.
+void TensorImpl::set_large_geometry(IntArrayRef sizes, IntArrayRef strides) {
+  const size_t ndim = sizes.size();
+  std::unique_ptr<int64_t[]> dims(new int64_t[2 * ndim]);
+  for (size_t i = 0; i < ndim; ++i) dims[i] = sizes[i], dims[ndim + i] = strides[i];
+  heap_dims_ = std::move(dims);
+  view.sizes = heap_dims_.get();
+  view.strides = heap_dims_.get() + ndim;
+  const IntArrayRef new_sizes(view.sizes, ndim), new_strides(view.strides, ndim);
+  view.numel = count_elements(new_sizes);
+  contiguous = is_row_major(new_sizes, new_strides);
+}
+
 void TensorImpl::refresh_data_pointer() {
-  void* base = storage ? storage->data() : nullptr;
-  view.data = base ? static_cast<char*>(base) + offset * element_size(view.dtype) : nullptr;
+  void* base_address = storage ? storage->data() : nullptr;
+  view.data = base_address ? static_cast<char*>(base_address) + offset * element_size(view.dtype) : nullptr;
 }
 
 uint32_t TensorImpl::version() const {
-  if (own_version) return own_version->load(std::memory_order_relaxed);
+  if (own_version) return own_version->get();
   return storage ? storage->version() : 0;
 }
 
 void TensorImpl::bump_version() {
   if (own_version) {
-    own_version->fetch_add(1, std::memory_order_relaxed);
+    own_version->bump();
   } else if (storage) {
     storage->bump_version();
   }

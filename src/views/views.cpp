@@ -171,8 +171,10 @@ Tensor squeeze_dims(const Tensor& self, IntArrayRef dim) {
 }
 
 Tensor view(const Tensor& self, IntArrayRef size) {
+  const bool contiguous = self.impl()->contiguous;
+  if (contiguous && has_elements(size, self.numel())) return make_contiguous_view(self, size, self.storage_offset());
   const DimVector sizes = infer_size(size, self.numel());
-  if (self.impl()->contiguous) return make_view(self, sizes, contiguous_strides(sizes), self.storage_offset());
+  if (contiguous) return make_contiguous_view(self, sizes, self.storage_offset());
   const auto strides = view_strides(self.sizes(), self.strides(), sizes);
   MICA_CHECK(strides,
              "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "

@@ -19,7 +19,7 @@ struct Task {
   InnerLoop inner;
   const void* context;
   int64_t grain;
-  int64_t size[kOperands];
+  int64_t size[kOperands];  // of an element
 
   bool is_input(int k) const { return k >= loop.noutputs; }
   bool dense_stride(int k, int64_t stride) const { return stride == size[k] || (stride == 0 && is_input(k)); }
@@ -201,12 +201,14 @@ bool is_constant(const PointwiseLoop& loop, int operand) {
 
 void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
   Task t{loop, inner, context, grain, {}};
-  for (int k = 0; k < loop.noperands; ++k) t.size[k] = element_size(loop.dtypes[k]);
-  if (loop.ndim == 1 && rows_are_dense(t)) {
-    if (loop.numel <= grain) return inner(loop.data, loop.strides[0], loop.numel, context);
-    return run_flat(t);
+  bool dense = loop.ndim == 1;
+  for (int k = 0; k < loop.noperands; ++k) {
+    t.size[k] = element_size(loop.dtypes[k]);
+    dense &= t.dense_stride(k, loop.strides[0][k]);
   }
-  run_nested(t);
+  if (!dense) return run_nested(t);
+  if (loop.numel > grain) return run_flat(t);
+  inner(loop.data, loop.strides[0], loop.numel, context);
 }
 
 }  // namespace mica::cpu
