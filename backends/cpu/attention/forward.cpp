@@ -160,17 +160,30 @@ bool run_forward(const ForwardCall& call) {
   return complete;
 }
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+template <int64_t kLeft, int64_t kRight>
+bool run_split(const ForwardCall& call) {
+  using Tiles = SplitTiles<kLeft, kRight>;
+  return Tiles::suit(call.length(), call.source(), call.depth(), call.width()) && has_split_tiles() &&
+         run_forward<Tiles>(call);
+}
+#endif
+
 void attention_forward_kernel(const TensorView& out, const TensorView& logsumexp, const TensorView& query,
                               const TensorView& key, const TensorView& value, const TensorView& mask, bool is_causal,
                               double scale) {
   const ForwardCall call{out, logsumexp, query, key, value, mask, is_causal, scale};
-  if (query.dtype == DType::Float64) {
+  const bool wide = query.dtype == DType::Float64;
+  if (call.length() <= InPlaceTiles<float>::kMostQueries) {
+    wide ? run_forward<InPlaceTiles<double>>(call) : run_forward<InPlaceTiles<float>>(call);
+    return;
+  }
+  if (wide) {
     run_forward<VectorTiles<double>>(call);
     return;
   }
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  const bool suit = SplitTiles::suit(call.length(), call.source(), call.depth(), call.width());
-  if (suit && has_split_tiles() && run_forward<SplitTiles>(call)) return;
+  if (query.dtype == DType::BFloat16 ? run_split<2, 1>(call) : run_split<3, 3>(call)) return;
 #endif
   run_forward<VectorTiles<float>>(call);
 }

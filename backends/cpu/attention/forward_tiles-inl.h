@@ -100,20 +100,79 @@ class VectorTiles {
   Scratch<T> query_, sums_, keys_, values_, scores_;
 };
 
+// For a few queries: keys and values are read once, where they lie.
+template <class T>
+class InPlaceTiles {
+ public:
+  using Element = T;
+  static constexpr int64_t kKeys = 256, kMostQueries = 8;
+
+  InPlaceTiles(DType dtype, int64_t depth, int64_t width, int64_t queries)
+      : multiply_(gemm_impl::gemv_kernel(dtype)),
+        packer_(dtype),
+        depth_(depth),
+        width_(width),
+        query_(queries * depth),
+        sums_(queries * width),
+        scores_(kMostQueries * kStride),
+        added_(kMostQueries * width) {}
+
+  bool fits() const { return true; }
+  static int64_t rows() { return kMostQueries; }
+  T* scores(int64_t i) const { return scores_.data() + i * kStride; }
+  T* sums(int64_t r) const { return sums_.data() + r * width_; }
+
+  void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
+    packer_.rows(query, first, count, depth_, query_.data(), depth_);
+    scale_run(query_.data(), count * depth_, factor);
+  }
+  void read_keys(const Head& key, const Head& value, int64_t begin, int64_t) {
+    keys_ = key.row(begin);
+    key_stride_ = key.row_stride;
+    values_ = value.row(begin);
+    value_stride_ = value.row_stride;
+  }
+  void score(int64_t r, int64_t rows, int64_t seen) const {
+    multiply_(keys_, query_.data() + r * depth_, scores_.data(), {seen, depth_, rows, key_stride_, 1, depth_, kStride});
+  }
+  hn::VFromD<hn::ScalableTag<T>> weigh(int64_t i, int64_t n, int64_t seen, T shift) const {
+    return powers_and_sums(scores(i), n, seen, shift);
+  }
+  void add_values(int64_t r, int64_t rows, int64_t seen, bool first) const {
+    T* to = first ? sums(r) : added_.data();
+    multiply_(values_, scores_.data(), to, {width_, seen, rows, 1, value_stride_, kStride, width_});
+    if (first) return;
+    for (int64_t i = 0; i < rows * width_; ++i) sums(r)[i] += to[i];
+  }
+
+ private:
+  static constexpr int64_t kStride = kKeys + 16;
+
+  gemm_impl::GemvFn multiply_;
+  Packer<T> packer_;
+  int64_t depth_, width_;
+  const char *keys_ = nullptr, *values_ = nullptr;
+  int64_t key_stride_ = 0, value_stride_ = 0;
+  Scratch<T> query_, sums_, scores_, added_;
+};
+
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 
 using Floats = hn::FixedTag<float, 16>;
 using Words = hn::FixedTag<uint32_t, 16>;
 
 // Two vectors of floats as pairs of bfloat16 parts: element i of the first beside element i of the second. The parts
-// lie `part_stride` words apart.
+// lie `part_stride` words apart. Three are exact; the last of two is rounded.
+template <int64_t kParts>
 HWY_INLINE void split_pairs(hn::VFromD<Floats> x, hn::VFromD<Floats> y, uint32_t* to, int64_t part_stride) {
   const Floats d;
   const Words w;
-  const auto high = hn::Set(w, 0xffff0000u);
+  const auto high = hn::Set(w, 0xffff0000u), half = hn::Set(w, 0x8000u);
 #pragma GCC unroll 3
-  for (int64_t p = 0; p < kSplitParts; ++p) {
-    const auto a = hn::And(hn::BitCast(w, x), high), b = hn::And(hn::BitCast(w, y), high);
+  for (int64_t p = 0; p < kParts; ++p) {
+    auto a = hn::BitCast(w, x), b = hn::BitCast(w, y);
+    if (kParts == 2 && p == 1) a = hn::Add(a, half), b = hn::Add(b, half);
+    a = hn::And(a, high), b = hn::And(b, high);
     hn::StoreU(hn::Or(hn::ShiftRight<16>(a), b), w, to + p * part_stride);
     x = hn::Sub(x, hn::BitCast(d, a));
     y = hn::Sub(y, hn::BitCast(d, b));
@@ -153,6 +212,9 @@ HWY_INLINE void transpose_words(const uint32_t* from, int64_t from_stride, uint3
   for (int i = 0; i < 16; ++i) hn::StoreU(s[i], w, to + i * to_stride);
 }
 
+// Queries and weights are sums of kLeft bfloat16, keys and values of kRight: three for floats; two and one where the
+// inputs are bfloat16.
+template <int64_t kLeft, int64_t kRight>
 class SplitTiles {
  public:
   using Element = float;
@@ -164,10 +226,10 @@ class SplitTiles {
         units_(blocks(depth)),
         panels_(blocks(width)),
         width_(width),
-        query_(blocks(queries) * units_ * kSplitUnit),
-        keys_(blocks(kKeys) * units_ * kSplitUnit),
-        values_(panels_ * blocks(kKeys) * kSplitUnit),
-        weights_(blocks(kKeys) * kSplitUnit),
+        query_(blocks(queries) * units_ * kLeftUnit),
+        keys_(blocks(kKeys) * units_ * kRightUnit),
+        values_(panels_ * blocks(kKeys) * kRightUnit),
+        weights_(blocks(kKeys) * kLeftUnit),
         sums_(blocks(queries) * kSplitBlock * panels_ * kSplitBlock),
         scores_(kSplitBlock * kStride),
         rows_(kKeys * std::max(units_, panels_) * kSplitBlock) {}
@@ -175,7 +237,8 @@ class SplitTiles {
   // Splitting pays when every element is used often and few columns are padding.
   static bool suit(int64_t length, int64_t source, int64_t depth, int64_t width) {
     const int64_t columns = depth + width, padded_columns = (blocks(depth) + blocks(width)) * kSplitBlock;
-    return length >= 192 && source >= 192 && columns >= 96 && 3 * padded_columns <= 4 * columns;
+    const int64_t least = kRight == 1 ? 48 : 192;
+    return length >= least && source >= least && columns >= 96 && 3 * padded_columns <= 4 * columns;
   }
 
   bool fits() const { return fits_; }  // whether all that was read could be split
@@ -188,11 +251,11 @@ class SplitTiles {
     for (int64_t r = 0; r < count; r += kSplitBlock) {
       const Rows rows = read_rows(query, first + r, std::min(kSplitBlock, count - r), kSplitBlock, depth_);
       for (int64_t u = 0; u < units_; ++u) {
-        uint32_t* to = pairs(query_.data() + (r / kSplitBlock * units_ + u) * kSplitUnit);
+        uint32_t* to = pairs(query_.data() + (r / kSplitBlock * units_ + u) * kLeftUnit);
         for (int64_t i = 0; i < kSplitBlock; ++i) {
           const float* at = rows.data + i * rows.stride + u * kSplitBlock;
           const auto x = hn::Mul(hn::LoadU(Floats(), at), scale), y = hn::Mul(hn::LoadU(Floats(), at + 16), scale);
-          split_input(x, y, to + i * 16, kSplitPart / 2);
+          split_input<kLeft>(x, y, to + i * 16, kSplitPart / 2);
         }
       }
     }
@@ -200,15 +263,15 @@ class SplitTiles {
   void read_keys(const Head& key, const Head& value, int64_t begin, int64_t count) {
     const int64_t used = padded(count);
     Rows rows = read_rows(key, begin, count, used, depth_);
-    alignas(64) uint32_t words[kSplitParts][16 * 16];
+    alignas(64) uint32_t words[kRight][16 * 16];
     for (int64_t k = 0; k < used; k += 16) {
       for (int64_t u = 0; u < units_; ++u) {
         for (int64_t i = 0; i < 16; ++i) {
           const float* at = rows.data + (k + i) * rows.stride + u * kSplitBlock;
-          split_input(hn::LoadU(Floats(), at), hn::LoadU(Floats(), at + 16), words[0] + i * 16, 16 * 16);
+          split_input<kRight>(hn::LoadU(Floats(), at), hn::LoadU(Floats(), at + 16), words[0] + i * 16, 16 * 16);
         }
-        uint32_t* to = pairs(keys_.data() + (k / kSplitBlock * units_ + u) * kSplitUnit) + k % kSplitBlock;
-        for (int64_t p = 0; p < kSplitParts; ++p) transpose_words(words[p], 16, to + p * kSplitPart / 2, kSplitBlock);
+        uint32_t* to = pairs(keys_.data() + (k / kSplitBlock * units_ + u) * kRightUnit) + k % kSplitBlock;
+        for (int64_t p = 0; p < kRight; ++p) transpose_words(words[p], 16, to + p * kSplitPart / 2, kSplitBlock);
       }
     }
     rows = read_rows(value, begin, count, used, width_);
@@ -216,19 +279,18 @@ class SplitTiles {
       for (int64_t i = 0; i < 16; ++i) {
         const float* at = rows.data + (k + i) * rows.stride;
         for (int64_t c = 0; c < panels_ * kSplitBlock; c += 16) {
-          uint32_t* to = pairs(values_.data() + (c / kSplitBlock * blocks(kKeys) + k / kSplitBlock) * kSplitUnit);
-          split_input(hn::LoadU(Floats(), at + c), hn::LoadU(Floats(), at + 16 * rows.stride + c),
-                      to + i * kSplitBlock + c % kSplitBlock, kSplitPart / 2);
+          uint32_t* to = pairs(values_.data() + (c / kSplitBlock * blocks(kKeys) + k / kSplitBlock) * kRightUnit);
+          split_input<kRight>(hn::LoadU(Floats(), at + c), hn::LoadU(Floats(), at + 16 * rows.stride + c),
+                              to + i * kSplitBlock + c % kSplitBlock, kSplitPart / 2);
         }
       }
     }
   }
 
   void score(int64_t r, int64_t, int64_t seen) const {
-    const uint16_t* query = query_.data() + r / kSplitBlock * units_ * kSplitUnit;
+    const uint16_t* query = query_.data() + r / kSplitBlock * units_ * kLeftUnit;
     for (int64_t c = 0; c < seen; c += kSplitBlock)
-      multiply_split_tiles(query, keys_.data() + c / kSplitBlock * units_ * kSplitUnit, units_, scores_.data() + c,
-                           kStride, false);
+      multiply(query, keys_.data() + c / kSplitBlock * units_ * kRightUnit, units_, scores_.data() + c, kStride, false);
   }
   hn::VFromD<Floats> weigh(int64_t i, int64_t n, int64_t seen, float shift) const {
     const Floats d;
@@ -236,7 +298,7 @@ class SplitTiles {
     auto sums = hn::Zero(d);
     const float* row = scores(i);
     uint32_t* to = pairs(weights_.data()) + i * 16;
-    for (int64_t k = 0; k < seen; k += kSplitBlock, row += kSplitBlock, to += kSplitUnit / 2) {
+    for (int64_t k = 0; k < seen; k += kSplitBlock, row += kSplitBlock, to += kLeftUnit / 2) {
       auto x = hn::Zero(d), y = x;
       if (k < n) {
         x = power_of_two(d, hn::Sub(hn::LoadU(d, row), vshift));
@@ -247,18 +309,20 @@ class SplitTiles {
         y = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(std::clamp<int64_t>(n - k - 16, 0, 16))), y);
       }
       sums = hn::Add(sums, hn::Add(x, y));
-      split_pairs(x, y, to, kSplitPart / 2);
+      split_pairs<kLeft>(x, y, to, kSplitPart / 2);
     }
     return sums;
   }
   void add_values(int64_t r, int64_t, int64_t seen, bool first) const {
     for (int64_t c = 0; c < panels_; ++c)
-      multiply_split_tiles(weights_.data(), values_.data() + c * blocks(kKeys) * kSplitUnit, blocks(seen),
-                           sums(r) + c * kSplitBlock, panels_ * kSplitBlock, !first);
+      multiply(weights_.data(), values_.data() + c * blocks(kKeys) * kRightUnit, blocks(seen),
+               sums(r) + c * kSplitBlock, panels_ * kSplitBlock, !first);
   }
 
  private:
   static constexpr int64_t kStride = kKeys + 16;
+  static constexpr int64_t kLeftUnit = kLeft * kSplitPart, kRightUnit = kRight * kSplitPart;
+  static constexpr auto multiply = kRight == 1 ? multiply_two_by_one : multiply_split_tiles;
 
   static int64_t blocks(int64_t n) { return (n + kSplitBlock - 1) / kSplitBlock; }
   static int64_t padded(int64_t n) { return blocks(n) * kSplitBlock; }
@@ -278,9 +342,10 @@ class SplitTiles {
     return {rows_.data(), stride};
   }
   // Parts of an infinity do not add up to it.
+  template <int64_t kParts>
   void split_input(hn::VFromD<Floats> x, hn::VFromD<Floats> y, uint32_t* to, int64_t part_stride) {
     const auto largest = hn::Set(Floats(), std::numeric_limits<float>::max());
-    split_pairs(x, y, to, part_stride);
+    split_pairs<kParts>(x, y, to, part_stride);
     fits_ &= hn::AllFalse(Floats(), hn::Gt(hn::Max(hn::Abs(x), hn::Abs(y)), largest));
   }
 

@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#define MICA_AMX __attribute__((target("amx-tile,amx-bf16")))
+
 namespace mica::cpu {
 
 bool has_split_tiles() {
@@ -23,9 +25,11 @@ bool has_split_tiles() {
   _tile_loadd(4, a + (a_part)*kSplitPart, 64); \
   _tile_loadd(5, a + (a_part)*kSplitPart + kSplitPart / 2, 64)
 
-__attribute__((target("amx-tile,amx-bf16"))) void multiply_split_tiles(const uint16_t* a, const uint16_t* b,
-                                                                       int64_t units, float* c, int64_t c_stride,
-                                                                       bool accumulate) {
+namespace {
+
+constexpr int64_t kFloatUnit = 3 * kSplitPart, kPairUnit = 2 * kSplitPart;
+
+MICA_AMX inline void open_sums(const float* c, int64_t c_stride, bool accumulate) {
   const int64_t stride = c_stride * static_cast<int64_t>(sizeof(float));
   if (accumulate) {
     _tile_loadd(0, c, stride);
@@ -38,7 +42,22 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_split_tiles(const uin
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t u = 0; u < units; ++u, a += kSplitUnit, b += kSplitUnit) {
+}
+
+MICA_AMX inline void close_sums(float* c, int64_t c_stride) {
+  const int64_t stride = c_stride * static_cast<int64_t>(sizeof(float));
+  _tile_stored(0, c, stride);
+  _tile_stored(1, c + 16, stride);
+  _tile_stored(2, c + 16 * c_stride, stride);
+  _tile_stored(3, c + 16 * c_stride + 16, stride);
+}
+
+}  // namespace
+
+MICA_AMX void multiply_split_tiles(const uint16_t* a, const uint16_t* b, int64_t units, float* c, int64_t c_stride,
+                                   bool accumulate) {
+  open_sums(c, c_stride, accumulate);
+  for (int64_t u = 0; u < units; ++u, a += kFloatUnit, b += kFloatUnit) {
     MICA_LOAD_PART(2);
     MICA_MULTIPLY_PARTS(0);
     MICA_LOAD_PART(1);
@@ -49,14 +68,24 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_split_tiles(const uin
     MICA_MULTIPLY_PARTS(1);
     MICA_MULTIPLY_PARTS(0);
   }
-  _tile_stored(0, c, stride);
-  _tile_stored(1, c + 16, stride);
-  _tile_stored(2, c + 16 * c_stride, stride);
-  _tile_stored(3, c + 16 * c_stride + 16, stride);
+  close_sums(c, c_stride);
+}
+
+MICA_AMX void multiply_two_by_one(const uint16_t* a, const uint16_t* b, int64_t units, float* c, int64_t c_stride,
+                                  bool accumulate) {
+  open_sums(c, c_stride, accumulate);
+  for (int64_t u = 0; u < units; ++u, a += kPairUnit, b += kSplitPart) {
+    MICA_LOAD_PART(1);
+    MICA_MULTIPLY_PARTS(0);
+    MICA_LOAD_PART(0);
+    MICA_MULTIPLY_PARTS(0);
+  }
+  close_sums(c, c_stride);
 }
 
 #undef MICA_MULTIPLY_PARTS
 #undef MICA_LOAD_PART
+#undef MICA_AMX
 
 }  // namespace mica::cpu
 
@@ -66,6 +95,7 @@ namespace mica::cpu {
 
 bool has_split_tiles() { return false; }
 void multiply_split_tiles(const uint16_t*, const uint16_t*, int64_t, float*, int64_t, bool) {}
+void multiply_two_by_one(const uint16_t*, const uint16_t*, int64_t, float*, int64_t, bool) {}
 
 }  // namespace mica::cpu
 
