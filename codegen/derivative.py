@@ -211,7 +211,7 @@ def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
             lines.append(f"made->{s.member}_ = save_list({s.fill});")
         elif s.is_tensor:
             value = f"{s.fill}.clone()" if in_place and s.fill == "self" else s.fill
-            guard = f"if ({' || '.join(f'made->needs({i})' for i in s.edges)}) " if s.edges else ""
+            guard = f"if ({' || '.join(f'made->leads_on({i})' for i in s.edges)}) " if s.edges else ""
             lines.append(f"{guard}made->{s.member}_ = SavedTensor({value});")
         elif s.ctype.startswith("std::optional<DimVector>"):
             lines.append(f"if ({s.fill}) made->{s.member}_ = DimVector(*{s.fill});")

@@ -35,6 +35,9 @@ struct InputMetadata {
 struct NodeHooks;
 struct ForwardTrace;
 
+// In a pass towards some inputs only: a bit for each gradient of the node being evaluated that leads to none of them.
+extern constinit thread_local uint64_t unwanted_gradients __attribute__((tls_model("initial-exec")));
+
 // A function of the backward graph. Subclasses are generated from ops/*.toml, or written by hand for a few.
 class Node {
  public:
@@ -50,7 +53,9 @@ class Node {
   virtual void apply(TensorVec& grads, TensorVec& out) = 0;
   virtual void release_saved() {}  // frees saved tensors after a backward that does not retain the graph
 
-  bool needs(size_t i) const { return i < next_edges.size() && next_edges[i].function; }
+  bool leads_on(size_t i) const { return i < next_edges.size() && next_edges[i].function; }
+  // For apply: whether this pass asks for the gradient of edge i.
+  bool needs(size_t i) const { return leads_on(i) && (i >= 64 || !(unwanted_gradients >> i & 1)); }
   uint32_t add_input(const Tensor& forward_output);  // describes one more output of the forward; returns its number
 
   InlineList<Edge, 2> next_edges;       // one per differentiable input of the forward

@@ -24,6 +24,17 @@ class CurrentTaskGuard {
   GraphTask* before_;
 };
 
+class UnwantedGuard {
+ public:
+  explicit UnwantedGuard(uint64_t mask) : saved_(std::exchange(unwanted_gradients, mask)) {}
+  ~UnwantedGuard() { unwanted_gradients = saved_; }
+  UnwantedGuard(const UnwantedGuard&) = delete;
+  UnwantedGuard& operator=(const UnwantedGuard&) = delete;
+
+ private:
+  uint64_t saved_;
+};
+
 // Whether a sum may be formed in the tensor's own memory: nobody else sees it.
 bool may_add_into(const Tensor& t) {
   const TensorImpl* impl = t.impl();
@@ -126,7 +137,6 @@ void GraphTask::mark_needed() {
     uint32_t edge = 0;
   };
   std::vector<Step> path;
-  const auto wanted = [&](const Slot& s) { return s.needed || s.first_capture >= 0; };
   for (const Ref<Node>& root : roots_) {
     path.push_back({static_cast<uint32_t>(find(root.get()) - slots_.data())});
     while (!path.empty()) {
@@ -144,7 +154,7 @@ void GraphTask::mark_needed() {
         continue;  // this edge is looked at again once what lies below it is known
       }
       ++step.edge;
-      if (below && wanted(*below)) slot.needed = true;
+      if (below && below->wanted()) slot.needed = true;
     }
   }
 }
@@ -222,7 +232,18 @@ void GraphTask::evaluate(Slot& slot) {
   send(fn);
 }
 
+uint64_t GraphTask::unwanted_edges(const Node& fn) {
+  uint64_t mask = 0;
+  for (size_t i = 0; i < std::min<size_t>(fn.next_edges.size(), 64); ++i) {
+    const Node* next = fn.next_edges[i].function.get();
+    const Slot* slot = next ? find(next) : nullptr;
+    if (!(slot && slot->wanted())) mask |= uint64_t{1} << i;
+  }
+  return mask;
+}
+
 void GraphTask::call(Node& fn) {
+  const UnwantedGuard unwanted(selective_ ? unwanted_edges(fn) : 0);
   try {
     if (!fn.hooks && !fn.is_accumulator) [[likely]] {
       fn.apply(grads_, out_);
@@ -260,7 +281,7 @@ void GraphTask::send(Node& fn) {
     const Edge& edge = fn.next_edges[i];
     if (!edge.function) continue;
     Slot* next = find(edge.function.get());
-    if (selective_ && (!next || (!next->needed && next->first_capture < 0))) continue;
+    if (selective_ && !(next && next->wanted())) continue;
     if (out_[i].defined()) {
       validate_gradient(fn.name(), i, out_[i], edge.function->inputs[edge.input_nr]);
       add_gradient(*next, edge.input_nr, std::move(out_[i]));

@@ -45,6 +45,7 @@ class GraphTask {
     bool expanded = false;  // while searching for what is needed
     Tensor first;           // the gradient of the node's first input,
     TensorVec others;       // and those of the others
+    bool wanted() const { return needed || first_capture >= 0; }
   };
   struct Capture {
     uint32_t input_nr, result;
@@ -64,6 +65,7 @@ class GraphTask {
   void push_ready(uint32_t slot);
   void gather(Slot& slot);
   void evaluate(Slot& slot);
+  uint64_t unwanted_edges(const Node& fn);
   void call(Node& fn);
   void send(Node& fn);
 
