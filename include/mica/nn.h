@@ -10,6 +10,7 @@
 #include "mica/nn/distance.h"
 #include "mica/nn/embedding.h"
 #include "mica/nn/init.h"
+#include "mica/nn/lazy.h"
 #include "mica/nn/linear.h"
 #include "mica/nn/loss.h"
 #include "mica/nn/normalization.h"

@@ -7,14 +7,28 @@ namespace mica::nn {
 
 // ---- Sequential
 
-void SequentialImpl::add(std::string name, std::shared_ptr<Module> module, Step step) {
+SequentialImpl::SequentialImpl(std::initializer_list<detail::NamedStep> steps) {
+  for (const detail::NamedStep& step : steps) add(step);
+}
+
+void SequentialImpl::add(detail::NamedStep s) { add(std::move(s.name), std::move(s.module), s.step); }
+
+void SequentialImpl::extend(const SequentialImpl& other) {
+  const size_t count = other.size();  // it may be this one
+  for (size_t i = 0; i < count; ++i) add(std::to_string(size()), other[i], other.steps_[i]);
+}
+
+void SequentialImpl::add(std::string name, std::shared_ptr<Module> module, detail::Step step) {
   register_module(std::move(name), std::move(module));
   steps_.push_back(step);
 }
 
 Tensor SequentialImpl::forward(const Tensor& x) {
   Tensor y = x;
-  for (size_t i = 0; i < steps_.size(); ++i) y = steps_[i](*named_children()[i].second, y);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Module& module = *named_children()[i].second;
+    y = module.is_hooked() ? detail::call_with_hooks(module, y, steps_[i]) : steps_[i](module, y);
+  }
   return y;
 }
 

@@ -49,16 +49,40 @@ ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const
   make_parameters(o.bias);
 }
 
-void ConvBase::make_parameters(bool with_bias) {
-  MICA_CHECK_KIND(groups > 0, Value, "groups must be a positive integer");
+DimVector ConvBase::weight_sizes() const {
   MICA_CHECK_KIND(in_channels % groups == 0, Value, "in_channels must be divisible by groups");
-  MICA_CHECK_KIND(out_channels % groups == 0, Value, "out_channels must be divisible by groups");
   DimVector sizes =
       transposed ? DimVector{in_channels, out_channels / groups} : DimVector{out_channels, in_channels / groups};
   for (const int64_t k : kernel_size) sizes.push_back(k);
-  weight = register_parameter("weight", empty(sizes));
+  return sizes;
+}
+
+void ConvBase::make_parameters(bool with_bias) {
+  MICA_CHECK_KIND(groups > 0, Value, "groups must be a positive integer");
+  MICA_CHECK_KIND(out_channels % groups == 0, Value, "out_channels must be divisible by groups");
+  if (in_channels == kOpen) {
+    in_channels = 0;
+    weight = register_uninitialized_parameter("weight");
+    bias = with_bias ? register_uninitialized_parameter("bias") : register_parameter("bias", {});
+    return;
+  }
+  weight = register_parameter("weight", empty(weight_sizes()));
   bias = register_parameter("bias", with_bias ? empty({out_channels}) : Tensor());
   reset_parameters();
+}
+
+void ConvBase::take_input(const Tensor& x) {
+  if (!has_uninitialized_params()) return;
+  const auto without_batch = static_cast<int64_t>(kernel_size.size()) + 1;
+  MICA_CHECK(x.dim() == without_batch || x.dim() == without_batch + 1, "Expected ", without_batch, "D (unbatched) or ",
+             without_batch + 1, "D (batched) input to ", name(), ", but got input of size: ", x.sizes());
+  in_channels = x.size(-without_batch);
+  materialize(weight, weight_sizes());
+  materialize(bias, {out_channels});
+  reset_parameters();
+}
+void ConvBase::members_replaced() {
+  if (in_channels == 0 && weight.dim() > 1) in_channels = transposed ? weight.size(0) : weight.size(1) * groups;
 }
 
 void ConvBase::reset_parameters() {

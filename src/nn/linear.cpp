@@ -13,6 +13,22 @@ LinearImpl::LinearImpl(int64_t in_features, int64_t out_features, Options option
       bias(register_parameter("bias", options.bias ? empty({out_features}) : Tensor())) {
   reset_parameters();
 }
+LinearImpl::LinearImpl(Lazy, int64_t out_features, const Options& options)
+    : in_features(0),
+      out_features(out_features),
+      weight(register_uninitialized_parameter("weight")),
+      bias(options.bias ? register_uninitialized_parameter("bias") : register_parameter("bias", {})) {}
+void LinearImpl::take_input(const Tensor& x) {
+  if (!has_uninitialized_params()) return;
+  MICA_CHECK_KIND(x.dim() > 0, Index, "LazyLinear takes its size from the last dimension of its input, which has none");
+  in_features = x.size(-1);
+  materialize(weight, {out_features, in_features});
+  materialize(bias, {out_features});
+  reset_parameters();
+}
+void LinearImpl::members_replaced() {
+  if (in_features == 0 && weight.dim() == 2) in_features = weight.size(1);
+}
 void LinearImpl::reset_parameters() {
   init_kaiming_uniform_(weight, std::sqrt(5.0));
   if (!bias.defined()) return;

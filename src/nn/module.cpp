@@ -6,11 +6,8 @@
 #include <cstdlib>
 #include <ostream>
 #include <typeinfo>
-#include <unordered_map>
 #include <unordered_set>
 
-#include "mica/autograd.h"
-#include "mica/generator.h"
 #include "mica/ops.h"
 #include "nn/text.h"
 
@@ -48,6 +45,30 @@ Tensor Module::register_buffer(std::string name, const Tensor& tensor, bool pers
   check_name(name);
   buffers_.push_back({std::move(name), tensor, persistent});
   return tensor;
+}
+
+Tensor Module::register_uninitialized_parameter(std::string name) {
+  Tensor tensor = register_parameter(std::move(name), empty({0}));
+  parameters_.back().is_lazy = true;
+  return tensor;
+}
+Tensor Module::register_uninitialized_buffer(std::string name) {
+  Tensor tensor = register_buffer(std::move(name), empty({0}));
+  buffers_.back().is_lazy = true;
+  return tensor;
+}
+bool Module::has_uninitialized_params() const {
+  const auto is_lazy = [](const Entry& e) { return e.is_lazy; };
+  return std::any_of(parameters_.begin(), parameters_.end(), is_lazy) ||
+         std::any_of(buffers_.begin(), buffers_.end(), is_lazy);
+}
+void Module::materialize(const Tensor& member, IntArrayRef sizes) {
+  for (const auto kind : {&Module::parameters_, &Module::buffers_})
+    for (Entry& e : this->*kind)
+      if (e.is_lazy && e.tensor.is_same(member)) {
+        autograd::set_data(e.tensor, empty(sizes, e.tensor.options()));
+        e.is_lazy = false;
+      }
 }
 
 void Module::add_module(std::string name, std::shared_ptr<Module> module) {
@@ -111,118 +132,36 @@ Module::Named Module::named_modules() const {
   return found;
 }
 
-// ---- state
-
-NamedTensors Module::state_dict() const {
-  NamedTensors state;
-  const auto walk = [&](const auto& self, const std::string& path, const Module& module) -> void {
-    for (const Entry& e : module.parameters_)
-      if (e.tensor.defined()) state.emplace_back(path + e.name, e.tensor.detach());
-    for (const Entry& e : module.buffers_)
-      if (e.tensor.defined() && e.persistent) state.emplace_back(path + e.name, e.tensor.detach());
-    for (const auto& [name, child] : module.modules_) self(self, path + name + ".", *child);
-  };
-  walk(walk, "", *this);
-  return state;
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> found{this};
+  for (const auto& [path, module] : named_modules()) found.push_back(module.get());
+  return found;
 }
 
-static std::string quoted_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  return text;
-}
-
-void Module::load_state_dict(const NamedTensors& state, bool strict) {
-  std::unordered_map<std::string, Tensor> given;
-  for (const auto& [name, tensor] : state) given[name] = tensor;
-  std::vector<std::string> missing, unexpected, problems;
-  const NamedTensors own = state_dict();
-  std::vector<std::pair<Tensor, Tensor>> copies;
-  std::unordered_set<std::string> known;
-  for (const auto& [name, tensor] : own) {
-    known.insert(name);
-    const auto found = given.find(name);
-    if (found == given.end()) {
-      missing.push_back(name);
-    } else if (!(found->second.sizes() == tensor.sizes())) {
-      problems.push_back(cat("size mismatch for ", name, ": copying a param with shape torch.Size(",
-                             found->second.sizes(), ") from checkpoint, the shape in current model is torch.Size(",
-                             tensor.sizes(), ")."));
-    } else {
-      copies.emplace_back(tensor, found->second);
-    }
+Module& Module::get_submodule(const std::string& path) {
+  Module* at = this;
+  for (size_t start = 0; start < path.size();) {
+    const size_t dot = std::min(path.find('.', start), path.size());
+    const std::string name = path.substr(start, dot - start);
+    const auto child =
+        std::find_if(at->modules_.begin(), at->modules_.end(), [&](const auto& entry) { return entry.first == name; });
+    MICA_CHECK_KIND(child != at->modules_.end(), Attribute, at->name(), " has no attribute `", name, "`");
+    at = child->second.get();
+    start = dot + 1;
   }
-  for (const auto& [name, tensor] : state)
-    if (!known.contains(name)) unexpected.push_back(name);
-  if (strict && !unexpected.empty())
-    problems.insert(problems.begin(), cat("Unexpected key(s) in state_dict: ", quoted_list(unexpected), ". "));
-  if (strict && !missing.empty())
-    problems.insert(problems.begin(), cat("Missing key(s) in state_dict: ", quoted_list(missing), ". "));
-  if (!problems.empty()) {
-    std::string text = cat("Error(s) in loading state_dict for ", name(), ":");
-    for (const std::string& problem : problems) text += "\n\t" + problem;
-    fail(text);
-  }
-  NoGradGuard no_grad;
-  for (const auto& [to, from] : copies) to.copy_(from);
+  return *at;
 }
 
-void Module::save(const std::string& path) const { mica::save(Value(state_dict()), path); }
-void Module::load(const std::string& path, bool strict) {
-  load_state_dict(mica::load(path).as_named_tensors(), strict);
+Tensor Module::get_tensor(const std::string& path, std::vector<Entry> Module::*kind, const char* what) {
+  const size_t dot = path.rfind('.');
+  Module& owner = get_submodule(dot == std::string::npos ? "" : path.substr(0, dot));
+  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+  for (const Entry& e : owner.*kind)
+    if (e.name == name && e.tensor.defined()) return e.tensor;
+  fail(ErrorKind::Attribute, cat(owner.name(), " has no ", what, " `", name, "`"));
 }
-
-// ---- clones
-
-// Puts the stream of random numbers back where it was.
-struct KeptStream {
-  std::vector<uint8_t> state = default_generator().get_state();
-  ~KeptStream() { default_generator().set_state(state.data(), state.size()); }
-};
-
-Tensor detail::argument_of_clone(const Tensor& tensor) { return tensor.defined() ? tensor.detach() : tensor; }
-
-std::shared_ptr<Module> Module::clone() const {
-  MICA_CHECK_KIND(make_again_, NotImplemented, name(), " cannot be cloned, since it was not made through a handle ",
-                  "(MICA_MODULE), or from arguments that cannot be copied: override clone()");
-  std::shared_ptr<Module> copy;
-  {
-    KeptStream kept;
-    copy = make_again_();
-  }
-  copy->make_again_ = make_again_;
-  copy->copy_state(*this);
-  return copy;
-}
-
-template <class List>
-static bool same_names(const List& a, const List& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    if constexpr (requires { x.first; })
-      return x.first == y.first;
-    else
-      return x.name == y.name && x.tensor.defined() == y.tensor.defined();
-  });
-}
-
-void Module::copy_own_state(const Module& other) {
-  MICA_CHECK_KIND(same_names(parameters_, other.parameters_) && same_names(buffers_, other.buffers_) &&
-                      same_names(modules_, other.modules_),
-                  NotImplemented, name(),
-                  " cannot be cloned, since it got members after it was constructed: ", "override clone()");
-  for (const auto kind : {&Module::parameters_, &Module::buffers_})
-    for (size_t i = 0; i < (this->*kind).size(); ++i) {
-      const Tensor &to = (this->*kind)[i].tensor, &from = (other.*kind)[i].tensor;
-      if (!to.defined()) continue;
-      autograd::set_data(to, from.detach().clone());
-      to.requires_grad_(from.requires_grad());
-    }
-  training_ = other.training_;
-}
-void Module::copy_state(const Module& other) {
-  copy_own_state(other);
-  for (size_t i = 0; i < modules_.size(); ++i) modules_[i].second->copy_state(*other.modules_[i].second);
-}
+Tensor Module::get_parameter(const std::string& path) { return get_tensor(path, &Module::parameters_, "parameter"); }
+Tensor Module::get_buffer(const std::string& path) { return get_tensor(path, &Module::buffers_, "buffer"); }
 
 // ---- everything at once
 
@@ -259,10 +198,18 @@ void Module::convert(const F& function) {
 void Module::to(Device device) {
   convert([&](const Tensor& t) { return t.to(device); });
 }
-void Module::to(DType dtype) {
+static void check_target(DType dtype) {
   MICA_CHECK_KIND(is_floating(dtype) || is_complex(dtype), Type,
                   "nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=", dtype);
+}
+void Module::to(DType dtype) {
+  check_target(dtype);
   convert([&](const Tensor& t) { return t.is_floating_point() || t.is_complex() ? t.to(dtype) : t; });
+}
+void Module::to(Device device, DType dtype) {
+  check_target(dtype);
+  convert(
+      [&](const Tensor& t) { return t.is_floating_point() || t.is_complex() ? t.to(device, dtype) : t.to(device); });
 }
 
 void Module::apply(const std::function<void(Module&)>& function) {

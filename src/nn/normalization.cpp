@@ -18,6 +18,42 @@ ChannelNorm::ChannelNorm(int64_t num_features, const BatchNormOptions& o)
       num_batches_tracked(register_buffer("num_batches_tracked",
                                           track_running_stats ? zeros({}, TensorOptions(DType::Int64)) : Tensor())) {}
 
+ChannelNorm::ChannelNorm(Lazy, const BatchNormOptions& o)
+    : num_features(0), eps(o.eps), momentum(o.momentum), affine(o.affine), track_running_stats(o.track_running_stats) {
+  const auto parameter = [&](const char* name, bool wanted) {
+    return wanted ? register_uninitialized_parameter(name) : register_parameter(name, {});
+  };
+  const auto buffer = [&](const char* name) {
+    return track_running_stats ? register_uninitialized_buffer(name) : register_buffer(name, {});
+  };
+  weight = parameter("weight", affine);
+  bias = parameter("bias", affine && o.bias);
+  running_mean = buffer("running_mean");
+  running_var = buffer("running_var");
+  num_batches_tracked =
+      register_buffer("num_batches_tracked", track_running_stats ? zeros({}, TensorOptions(DType::Int64)) : Tensor());
+}
+void ChannelNorm::take_input(const Tensor& x) {
+  if (num_features != 0) return;
+  const int64_t channels = x.size(1);
+  num_features = channels;
+  for (const Tensor& member : {weight, bias, running_mean, running_var}) materialize(member, {channels});
+  reset_parameters();
+}
+void ChannelNorm::members_replaced() {
+  const Tensor& member = affine ? weight : running_mean;
+  if (num_features == 0 && member.defined()) num_features = member.numel();
+}
+// Files that are older than the count of batches have none.
+void ChannelNorm::prepare_load(NamedTensors& state, const std::string& prefix) {
+  if (!track_running_stats) return;
+  const std::string name = prefix + "num_batches_tracked";
+  for (const auto& [known, tensor] : state)
+    if (known == name) return;
+  state.emplace_back(name,
+                     num_batches_tracked.is_meta() ? zeros({}, TensorOptions(DType::Int64)) : num_batches_tracked);
+}
+
 void ChannelNorm::reset_running_stats() {
   if (!track_running_stats) return;
   running_mean.zero_();
@@ -37,12 +73,12 @@ std::string ChannelNorm::extra_repr() const {
 
 Tensor ChannelNorm::normalize_batch(const Tensor& x) {
   double factor = momentum.value_or(0);
-  if (is_training() && track_running_stats) {
-    num_batches_tracked.add_(1);
-    if (!momentum) factor = 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>());
-  }
+  const bool counts = is_training() && track_running_stats;
+  if (counts && !momentum) factor = 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>() + 1);
   const bool uses_batch = is_training() || !track_running_stats;
-  return functional_batch_norm(x, running_mean, running_var, weight, bias, uses_batch, factor, eps);
+  Tensor y = functional_batch_norm(x, running_mean, running_var, weight, bias, uses_batch, factor, eps);
+  if (counts) num_batches_tracked.add_(1);  // now that nothing has failed
+  return y;
 }
 Tensor ChannelNorm::normalize_instances(const Tensor& x) {
   return functional_instance_norm(x, running_mean, running_var, weight, bias, is_training() || !track_running_stats,

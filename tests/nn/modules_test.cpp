@@ -54,6 +54,21 @@ TEST(Modules, NamesInTheOrderOfRegistration) {
   EXPECT_EQ(net.named_modules()[1].first, "norm");
 }
 
+TEST(Modules, ByPath) {
+  Net net;
+  EXPECT_EQ(&net.get_submodule("norm"), &*net.norm);
+  EXPECT_EQ(&net.get_submodule(""), &net);
+  EXPECT_TRUE(net.get_parameter("hidden.weight").is_same(net.hidden->weight));
+  EXPECT_TRUE(net.get_parameter("scale").is_same(net.scale));
+  EXPECT_TRUE(net.get_buffer("norm.running_var").is_same(net.norm->running_var));
+  EXPECT_EQ(net.get_submodule("out").as<nn::Linear>()->out_features, 2);
+  EXPECT_EQ(net.get_submodule("norm").as<nn::Linear>(), nullptr);
+  EXPECT_EQ(net.modules().size(), 4u);
+  EXPECT_EQ(net.modules()[0], &net);
+  EXPECT_EQ(error_of([&] { net.get_submodule("hidden.first"); }), "Linear has no attribute `first`");
+  EXPECT_EQ(error_of([&] { net.get_parameter("norm.running_var"); }), "BatchNorm1d has no parameter `running_var`");
+}
+
 TEST(Modules, SharedMembersAreListedOnce) {
   struct Tied : nn::Module {
     nn::Linear first = register_module("first", nn::Linear(3, 3));
@@ -92,7 +107,7 @@ TEST(Modules, LoadingReportsEverythingAndChangesNothing) {
       error,
       "Error(s) in loading state_dict for Net:\n"
       "\tMissing key(s) in state_dict: \"out.weight\". \n"
-      "\tUnexpected key(s) in state_dict: \"out.wait\", \"extra\". \n"
+      "\tUnexpected key(s) in state_dict: \"extra\", \"out.wait\". \n"
       "\tsize mismatch for scale: copying a param with shape torch.Size([3]) from checkpoint, the shape in current "
       "model is torch.Size([]).");
   EXPECT_TRUE(equal(net.hidden->weight, before));
@@ -102,6 +117,25 @@ TEST(Modules, LoadingReportsEverythingAndChangesNothing) {
   net.load_state_dict(state, false);
   EXPECT_EQ(net.scale.item<double>(), 7);
   EXPECT_TRUE(equal(net.hidden->weight, ones({8, 4})));
+}
+
+TEST(Modules, LoadsFilesOfOld) {
+  const nn::BatchNorm1d norm(2);
+  norm(ones({3, 2}));
+  norm->load_state_dict({{"weight", ones({2})},
+                         {"bias", ones({2})},
+                         {"running_mean", ones({2})},
+                         {"running_var", ones({2})}});  // from before there was num_batches_tracked
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
+  EXPECT_TRUE(equal(norm->bias, ones({2})));
+  Net net;
+  NamedTensors state = net.state_dict();
+  state[0].second = full({1}, 3.0);  // a number as a tensor of one element
+  const nn::IncompatibleKeys keys = net.load_state_dict(state);
+  EXPECT_TRUE(keys.missing_keys.empty() && keys.unexpected_keys.empty());
+  EXPECT_EQ(net.scale.item<double>(), 3);
+  EXPECT_THROW(norm(ones({1, 2})), Error);  // one value per channel
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
 }
 
 TEST(Modules, SaveAndLoad) {
@@ -151,6 +185,9 @@ TEST(Modules, To) {
   EXPECT_EQ(net.norm->num_batches_tracked.dtype(), DType::Int64);
   EXPECT_EQ(net.forward(randn({5, 4}).to(DType::Float64)).dtype(), DType::Float64);
   EXPECT_THROW(net.to(DType::Int64), Error);
+  net.to(kCPU, DType::Float32);
+  EXPECT_EQ(weight.dtype(), DType::Float32);
+  EXPECT_EQ(net.norm->num_batches_tracked.dtype(), DType::Int64);
   net.to(kMeta);
   EXPECT_TRUE(weight.is_meta());
   EXPECT_TRUE(net.norm->num_batches_tracked.is_meta());
@@ -222,6 +259,23 @@ TEST(Modules, Handles) {
   const nn::Sequential nested(s, nn::Flatten(0));
   EXPECT_EQ(nested(ones({2, 3})).sizes().vec(), (std::vector<int64_t>{2}));
   EXPECT_FALSE(nn::Linear(nullptr));
+}
+
+TEST(Modules, Sequences) {
+  const nn::Sequential named({{"project", nn::Linear(3, 2)}, {"bend", nn::ReLU()}});
+  EXPECT_EQ(names_of(named->named_parameters()), (Names{"project.weight", "project.bias"}));
+  const nn::Sequential all{nn::Flatten(), nn::Functional(relu),
+                           nn::Functional([](const Tensor& x) { return x.mean(1); })};
+  EXPECT_TRUE(equal(all(tensor({-1.0, 3.0}).view({1, 2, 1})), tensor({1.5})));
+  const nn::Sequential both;
+  EXPECT_TRUE(both->is_empty());
+  both->extend(*named);
+  both->extend(*nn::Sequential{nn::Linear(2, 1)});
+  both->push_back(std::make_shared<nn::TanhImpl>());
+  EXPECT_EQ(names_of(both->named_parameters()), (Names{"0.weight", "0.bias", "2.weight", "2.bias"}));
+  EXPECT_EQ(both->at<nn::Linear>(2).in_features, 2);
+  EXPECT_THROW(both->at<nn::Linear>(1), Error);
+  EXPECT_EQ(both(ones({4, 3})).sizes().vec(), (std::vector<int64_t>{4, 1}));
 }
 
 TEST(Modules, ListsAndDicts) {
@@ -324,8 +378,7 @@ TEST(Modules, TrainingLowersTheLoss) {
 }
 
 TEST(Utils, Clipping) {
-  const std::vector<Tensor> p{zeros({2}).requires_grad_(), zeros({1}).requires_grad_(),
-                              zeros({1}).requires_grad_()};
+  const std::vector<Tensor> p{zeros({2}).requires_grad_(), zeros({1}).requires_grad_(), zeros({1}).requires_grad_()};
   p[0].set_grad(tensor({3.0, 0.0}));
   p[1].set_grad(tensor({-4.0}));
   EXPECT_EQ(nn::utils::clip_grad_norm_(p, 1).item<double>(), 5);

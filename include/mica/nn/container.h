@@ -5,12 +5,33 @@
 
 namespace mica::nn {
 
+namespace detail {
+
+// A module of a Sequential, by name.
+struct NamedStep {
+  template <Holder H>
+  NamedStep(std::string name, const H& holder)
+      : name(std::move(name)), module(holder.shared()), step(step_of<typename H::Impl>) {}
+
+  template <class M>
+  static Tensor step_of(Module& m, const Tensor& x) {
+    return static_cast<M&>(m).forward(x);
+  }
+
+  std::string name;
+  std::shared_ptr<Module> module;
+  Step step;
+};
+
+}  // namespace detail
+
 // Modules that run one after the other; each takes a tensor and returns one. Written in braces, Sequential{Linear(4,
 // 3), ReLU()}, they are made from first to last and draw their initial values as in Python; in parentheses, compilers
-// may take another order.
+// may take another order. With names: Sequential({{"project", Linear(4, 3)}, {"bend", ReLU()}}).
 class SequentialImpl : public Module {
  public:
   SequentialImpl() = default;
+  explicit SequentialImpl(std::initializer_list<detail::NamedStep> steps);
   template <Holder... Modules>
   requires(sizeof...(Modules) > 0) explicit SequentialImpl(const Modules&... modules) { (push_back(modules), ...); }
 
@@ -20,21 +41,56 @@ class SequentialImpl : public Module {
   }
   template <Holder H>
   void push_back(std::string name, const H& module) {
-    add(std::move(name), module.shared(),
-        [](Module& m, const Tensor& x) -> Tensor { return static_cast<typename H::Impl&>(m).forward(x); });
+    add({std::move(name), module});
   }
+  // Modules that were not made through a handle: push_back(std::make_shared<Block>(64)).
+  template <std::derived_from<Module> M>
+  void push_back(std::shared_ptr<M> module) {
+    push_back(ModuleHolder<M>(std::move(module)));
+  }
+  void extend(const SequentialImpl& other);  // shares its modules, which get the numbers that follow
   Tensor forward(const Tensor& x);
   size_t size() const { return steps_.size(); }
-  std::shared_ptr<Module> operator[](size_t i) const { return named_children().at(i).second; }
+  bool is_empty() const { return steps_.empty(); }
+  const std::shared_ptr<Module>& operator[](size_t i) const { return named_children().at(i).second; }
+  // The module as what it is: net->at<nn::Linear>(0).weight. Throws if it is something else.
+  template <class M>
+  auto& at(size_t i) const {
+    auto* module = (*this)[i]->template as<M>();
+    MICA_CHECK_KIND(module, Type, "module ", i, " of the Sequential is a ", (*this)[i]->name(),
+                    ", not what is asked for");
+    return *module;
+  }
   std::shared_ptr<Module> clone() const override;
 
  private:
-  using Step = Tensor (*)(Module& module, const Tensor& x);
-  void add(std::string name, std::shared_ptr<Module> module, Step step);
+  void add(detail::NamedStep step);
+  void add(std::string name, std::shared_ptr<Module> module, detail::Step step);
 
-  std::vector<Step> steps_;  // as the children
+  std::vector<detail::Step> steps_;  // as the children
 };
-MICA_MODULE(Sequential);
+class Sequential : public ModuleHolder<SequentialImpl> {
+ public:
+  using ModuleHolder<SequentialImpl>::ModuleHolder;
+  Sequential(std::initializer_list<detail::NamedStep> steps)
+      : ModuleHolder<SequentialImpl>(std::make_shared<SequentialImpl>(steps)) {}
+};
+
+// A function as a module, for a Sequential: Functional(relu), Functional([](const Tensor& x) { return x.mean(1); }).
+class FunctionalImpl : public Module {
+ public:
+  explicit FunctionalImpl(std::function<Tensor(const Tensor&)> function) : function_(std::move(function)) {}
+  Tensor forward(const Tensor& x) { return function_(x); }
+
+ private:
+  std::function<Tensor(const Tensor&)> function_;
+};
+class Functional : public ModuleHolder<FunctionalImpl> {
+ public:
+  using ModuleHolder<FunctionalImpl>::ModuleHolder;
+  Functional(Tensor (*function)(const Tensor&))
+      : ModuleHolder<FunctionalImpl>(std::function<Tensor(const Tensor&)>(function)) {}
+};
 
 // Prints equal neighbours once, with their number.
 class ModuleListBase : public Module {
@@ -52,6 +108,10 @@ class ModuleListImpl : public ModuleListBase {
     for (const H& m : modules) push_back(m);
   }
   void push_back(const H& module) { list_.push_back(register_module(std::to_string(size()), module)); }
+  template <class List>
+  void extend(const List& modules) {
+    for (const H& m : modules) push_back(m);
+  }
   const H& operator[](size_t i) const { return list_.at(i); }
   size_t size() const { return list_.size(); }
   auto begin() const { return list_.begin(); }

@@ -32,7 +32,8 @@ class ConvBase : public Module {
   void reset_parameters();
   std::string extra_repr() const override;
 
-  const int64_t in_channels, out_channels;
+  int64_t in_channels;  // 0 as long as it is open
+  const int64_t out_channels;
   const DimVector kernel_size, stride, padding, dilation, output_padding;
   const int64_t groups;
   const std::string padding_word, padding_mode;
@@ -43,9 +44,16 @@ class ConvBase : public Module {
   ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options);
   ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const Dims& kernel_size,
            const ConvTransposeOptions& options);
+  template <class Options>
+  ConvBase(Lazy, size_t ndim, int64_t out_channels, const Dims& kernel_size, const Options& options)
+      : ConvBase(ndim, kOpen, out_channels, kernel_size, options) {}
+  void take_input(const Tensor& x);
+  void members_replaced() override;
 
  private:
+  static constexpr int64_t kOpen = -1;
   void make_parameters(bool bias);
+  DimVector weight_sizes() const;
 };
 
 #define MICA_CONVOLUTION(Name, ndim)                                                              \
@@ -55,6 +63,10 @@ class ConvBase : public Module {
     Name##Impl(int64_t in_channels, int64_t out_channels, Dims kernel_size, Options options = {}) \
         : ConvBase(ndim, in_channels, out_channels, kernel_size, options) {}                      \
     Tensor forward(const Tensor& x);                                                              \
+                                                                                                  \
+   protected:                                                                                     \
+    Name##Impl(Lazy lazy, int64_t out_channels, const Dims& kernel_size, const Options& options)  \
+        : ConvBase(lazy, ndim, out_channels, kernel_size, options) {}                             \
   };                                                                                              \
   MICA_MODULE(Name);
 #define MICA_TRANSPOSED_CONVOLUTION(Name, ndim)                                                   \
@@ -64,6 +76,10 @@ class ConvBase : public Module {
     Name##Impl(int64_t in_channels, int64_t out_channels, Dims kernel_size, Options options = {}) \
         : ConvBase(ndim, in_channels, out_channels, kernel_size, options) {}                      \
     Tensor forward(const Tensor& x, const std::optional<Dims>& output_size = {});                 \
+                                                                                                  \
+   protected:                                                                                     \
+    Name##Impl(Lazy lazy, int64_t out_channels, const Dims& kernel_size, const Options& options)  \
+        : ConvBase(lazy, ndim, out_channels, kernel_size, options) {}                             \
   };                                                                                              \
   MICA_MODULE(Name);
 MICA_CONVOLUTION(Conv1d, 1)

@@ -22,8 +22,14 @@ class LinearImpl : public Module {
   void reset_parameters();
   std::string extra_repr() const override;
 
-  const int64_t in_features, out_features;
+  int64_t in_features;  // 0 as long as it is open
+  const int64_t out_features;
   Tensor weight, bias;
+
+ protected:
+  LinearImpl(Lazy, int64_t out_features, const Options& options);
+  void take_input(const Tensor& x);
+  void members_replaced() override;
 };
 MICA_MODULE(Linear);
 

@@ -2,9 +2,8 @@
 //
 //   struct Net : nn::Module {
 //     nn::Linear hidden = register_module("hidden", nn::Linear(784, 128));
-//     nn::Linear out = register_module("out", nn::Linear(128, 10, {.bias =
-//     false})); Tensor forward(const Tensor& x) { return out(relu(hidden(x)));
-//     }
+//     nn::Linear out = register_module("out", nn::Linear(128, 10, {.bias = false}));
+//     Tensor forward(const Tensor& x) { return out(relu(hidden(x))); }
 //   };
 //
 // Names, shapes and initial values are those of the Python package, so that checkpoints move between the languages and
@@ -20,7 +19,7 @@
 #include <vector>
 
 #include "mica/nn/dims.h"
-#include "mica/serialize.h"
+#include "mica/nn/hooks.h"
 #include "mica/tensor.h"
 
 namespace mica::nn {
@@ -31,6 +30,9 @@ concept Holder = requires(const H& holder) {
   holder.shared();
 };
 
+// For constructors of modules that take their size from the first input.
+struct Lazy {};
+
 class Module {
  public:
   using Named = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
@@ -39,12 +41,17 @@ class Module {
   explicit Module(std::string name) : name_(std::move(name)) {}
   Module(const Module&) = delete;  // a copy would share its parameters; see clone()
   Module& operator=(const Module&) = delete;
-  virtual ~Module() = default;
+  virtual ~Module();
 
   // ---- members. A name must be new and may not contain a dot; an undefined
   // tensor keeps its place but is not listed.
   Tensor register_parameter(std::string name, const Tensor& tensor, bool requires_grad = true);
   Tensor register_buffer(std::string name, const Tensor& tensor, bool persistent = true);
+  // Members whose shape is known later, by the first input or the state that is loaded (mica/nn/lazy.h). Until then
+  // they are empty; the tensor stays the same, so that optimizers and other modules may have it already.
+  Tensor register_uninitialized_parameter(std::string name);
+  Tensor register_uninitialized_buffer(std::string name);
+  bool has_uninitialized_params() const;  // of the module itself
   template <std::derived_from<Module> M>
   std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
     add_module(std::move(name), module);
@@ -63,19 +70,44 @@ class Module {
   NamedTensors named_buffers(bool recurse = true) const;
   std::vector<std::shared_ptr<Module>> children() const;
   const Named& named_children() const { return modules_; }
-  Named named_modules() const;  // those below, by their paths; not the module itself
-
+  Named named_modules() const;     // those below, by their paths; not the module itself
+  std::vector<Module*> modules();  // this one, then those below
+  // By path: "layer1.0.weight". They throw if there is none; the empty path is the module itself.
+  Module& get_submodule(const std::string& path);
+  Tensor get_parameter(const std::string& path);
+  Tensor get_buffer(const std::string& path);
+  // The module as what it is, or null: m.as<nn::Linear>()->weight.
+  template <class M>
+  auto as() {
+    if constexpr (Holder<M>)
+      return dynamic_cast<typename M::Impl*>(this);
+    else
+      return dynamic_cast<M*>(this);
+  }
   // ---- state
   NamedTensors state_dict() const;
   // Copies values into parameters and buffers. Everything is checked first: names that are missing or not expected
   // (unless !strict) and shapes that differ are reported together, and then nothing is changed.
-  void load_state_dict(const NamedTensors& state, bool strict = true);
+  IncompatibleKeys load_state_dict(const NamedTensors& state, bool strict = true);
   void save(const std::string& path) const;
-  void load(const std::string& path, bool strict = true);
+  IncompatibleKeys load(const std::string& path, bool strict = true);
 
   // A module like this one with values of its own, for modules made through a handle (nn::clone keeps the handle's
   // type). It is constructed from the same arguments, and the random stream stays where it is.
   virtual std::shared_ptr<Module> clone() const;
+
+  // ---- hooks (mica/nn/hooks.h)
+  HookHandle register_forward_pre_hook(ForwardPreHook hook, HookPlace place = {});
+  HookHandle register_forward_hook(ForwardHook hook, ForwardHookPlace place = {});
+  HookHandle register_full_backward_pre_hook(BackwardPreHook hook, HookPlace place = {});
+  HookHandle register_full_backward_hook(BackwardHook hook, HookPlace place = {});
+  HookHandle register_state_dict_pre_hook(StateDictPreHook hook);  // before the module's part is written
+  HookHandle register_state_dict_post_hook(StateDictHook hook);    // when it and all below it are
+  // Before a module's part is loaded, to change what is there; what belongs to others is not seen. With a post-hook,
+  // missing and unexpected names are reported after it ran, since it may forgive them: values are in place by then.
+  HookHandle register_load_state_dict_pre_hook(LoadStateDictPreHook hook);
+  HookHandle register_load_state_dict_post_hook(LoadStateDictPostHook hook);
+  bool is_hooked() const { return hooks_ || detail::all_modules_are_hooked.load(std::memory_order_relaxed); }
 
   // ---- everything at once
   virtual void train(bool on = true);
@@ -85,6 +117,7 @@ class Module {
   void requires_grad_(bool on = true);
   void to(Device device);
   void to(DType dtype);  // of floating-point and complex parameters and buffers
+  void to(Device device, DType dtype);
   void apply(const std::function<void(Module&)>& function);
 
   // ---- printing, as Python does
@@ -97,20 +130,31 @@ class Module {
   // Values of a module with the same members, whether they require gradients, and whether it trains; not of those
   // below.
   void copy_own_state(const Module& other);
+  // Gives a member its shape, and memory without values; nothing for one that has a shape.
+  void materialize(const Tensor& member, IntArrayRef sizes);
+  // For modules that know more than their members: before a state is loaded, and when members may have got shapes.
+  virtual void prepare_load(NamedTensors& /*state*/, const std::string& /*prefix*/) {}
+  virtual void members_replaced() {}
 
  private:
   template <class M>
   friend class ModuleHolder;
+  friend struct detail::ModuleHooks;
+  struct Loading;
   struct Entry {
     std::string name;
     Tensor tensor;
     bool persistent = true;
+    bool is_lazy = false;  // has no shape yet
   };
   void add_module(std::string name, std::shared_ptr<Module> module);
   void check_name(const std::string& name) const;
   void copy_state(const Module& other);
+  void save_part(NamedTensors& state, const std::string& prefix) const;
+  void load_part(NamedTensors part, const std::string& prefix, Loading& loading);
   template <class F>
   void visit(const F& function) const;  // (path, module), this one first, each once
+  Tensor get_tensor(const std::string& path, std::vector<Entry> Module::*kind, const char* what);
   NamedTensors named_tensors(std::vector<Entry> Module::*kind, bool recurse) const;
   template <class F>
   void convert(const F& function);
@@ -120,7 +164,16 @@ class Module {
   Named modules_;
   bool training_ = true;
   std::function<std::shared_ptr<Module>()> make_again_;
+  std::shared_ptr<detail::ModuleHooks> hooks_;  // null: none was ever registered
 };
+
+// Runs forward, and the hooks if there are any: what a handle does, for modules without one.
+template <std::derived_from<Module> M, class... Args>
+auto call(M& module, Args&&... args) {
+  if (!module.Module::is_hooked()) [[likely]]
+    return module.forward(std::forward<Args>(args)...);
+  return detail::call_hooked(module, std::forward<Args>(args)...);
+}
 
 // A handle of the same type to a clone.
 template <Holder H>
@@ -161,7 +214,7 @@ std::vector<H> argument_of_clone(const std::vector<H>& modules) {
 }  // namespace detail
 
 // A module that is shared, not copied: nn::Linear is a ModuleHolder<LinearImpl>. Called like a function, it runs
-// forward.
+// forward and the module's hooks.
 template <class M>
 class ModuleHolder {
  public:
@@ -189,6 +242,8 @@ class ModuleHolder {
   ModuleHolder(int64_t a, int64_t b, int64_t c,
                Options options) requires std::constructible_from<M, int64_t, int64_t, int64_t, Options>
       : module_(make(a, b, c, options)) {}
+  ModuleHolder(int64_t a, Dims b, Options options = {}) requires std::constructible_from<M, int64_t, Dims, Options>
+      : module_(make(a, b, options)) {}
   ModuleHolder(int64_t a, int64_t b, Dims c,
                Options options = {}) requires std::constructible_from<M, int64_t, int64_t, Dims, Options>
       : module_(make(a, b, c, options)) {}
@@ -200,8 +255,8 @@ class ModuleHolder {
   operator std::shared_ptr<Module>() const { return module_; }
 
   template <class... Args>
-  decltype(auto) operator()(Args&&... args) const {
-    return module_->forward(std::forward<Args>(args)...);
+  auto operator()(Args&&... args) const {
+    return nn::call(*module_, std::forward<Args>(args)...);
   }
 
  private:

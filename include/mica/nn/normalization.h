@@ -29,7 +29,7 @@ class ChannelNorm : public Module {
   void reset_parameters();
   std::string extra_repr() const override;
 
-  const int64_t num_features;
+  int64_t num_features;  // 0 as long as it is open
   const double eps;
   const std::optional<double> momentum;
   const bool affine, track_running_stats;
@@ -37,6 +37,10 @@ class ChannelNorm : public Module {
 
  protected:
   ChannelNorm(int64_t num_features, const BatchNormOptions& options);
+  ChannelNorm(Lazy, const BatchNormOptions& options);
+  void take_input(const Tensor& x);
+  void prepare_load(NamedTensors& state, const std::string& prefix) override;
+  void members_replaced() override;
   Tensor normalize_batch(const Tensor& x);
   Tensor normalize_instances(const Tensor& x);
 };
@@ -48,6 +52,10 @@ class ChannelNorm : public Module {
     explicit Name##Impl(int64_t num_features, Options o = {})                                        \
         : ChannelNorm(num_features, {o.eps, o.momentum, o.affine, o.track_running_stats, o.bias}) {} \
     Tensor forward(const Tensor& x);                                                                 \
+                                                                                                     \
+   protected:                                                                                        \
+    Name##Impl(Lazy lazy, const Options& o)                                                          \
+        : ChannelNorm(lazy, {o.eps, o.momentum, o.affine, o.track_running_stats, o.bias}) {}         \
   };                                                                                                 \
   MICA_MODULE(Name);
 MICA_CHANNEL_NORM(BatchNorm1d, BatchNormOptions)

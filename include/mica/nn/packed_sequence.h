@@ -12,6 +12,12 @@ namespace mica::nn::utils::rnn {
 struct PackedSequence {
   Tensor data, batch_sizes;
   Tensor sorted_indices = {}, unsorted_indices = {};  // undefined: the sequences came in the order of their lengths
+
+  // What hooks of modules see of it.
+  template <class F>
+  void visit_tensors(const F& visit) {
+    visit(data);
+  }
 };
 
 Tensor invert_permutation(const Tensor& permutation);

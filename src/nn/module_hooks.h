@@ -1,0 +1,49 @@
+// The hooks of one module, or of all.
+#pragma once
+
+#include "mica/nn/module.h"
+
+namespace mica::nn::detail {
+
+template <class Callable>
+struct Hook final : HookRecord {
+  Callable call;
+  bool always_call = false;
+};
+template <class Callable>
+using Hooks = std::vector<std::shared_ptr<Hook<Callable>>>;
+
+struct ModuleHooks {
+  explicit ModuleHooks(Module* module) : module(module) {}
+
+  Module* module;  // null when it is gone: the graph may keep this longer
+  Hooks<ForwardPreHook> forward_pre;
+  Hooks<ForwardHook> forward;
+  Hooks<BackwardPreHook> backward_pre;
+  Hooks<BackwardHook> backward;
+  Hooks<StateDictPreHook> state_dict_pre;
+  Hooks<StateDictHook> state_dict;
+  Hooks<LoadStateDictPreHook> load_state_dict_pre;
+  Hooks<LoadStateDictPostHook> load_state_dict_post;
+
+  static ModuleHooks& of(Module& module) { return *shared(module); }
+  static const std::shared_ptr<ModuleHooks>& shared(Module& module);  // made if there is none
+  static const ModuleHooks* find(const Module& module) { return module.hooks_.get(); }
+  std::shared_ptr<ModuleHooks> copy_for(Module* other) const;
+};
+
+// Those that have not been taken off.
+template <class Callable>
+void add_live(Hooks<Callable>& to, const Hooks<Callable>& from) {
+  for (const auto& hook : from)
+    if (!hook->removed) to.push_back(hook);
+}
+// A module's own hooks of one kind: a list of its own, since a hook may change the module's.
+template <class Callable>
+Hooks<Callable> own_hooks(const Module& module, Hooks<Callable> ModuleHooks::*kind) {
+  Hooks<Callable> found;
+  if (const ModuleHooks* own = ModuleHooks::find(module)) add_live(found, own->*kind);
+  return found;
+}
+
+}  // namespace mica::nn::detail
