@@ -5,6 +5,8 @@
 #include <limits>
 #include <numbers>
 
+#include "optim/fields.h"
+
 namespace mica::optim {
 
 using std::numbers::pi;
@@ -15,14 +17,45 @@ static std::vector<double> rates(const Optimizer& optimizer) {
   return result;
 }
 
-LRScheduler::LRScheduler(Optimizer& optimizer) : optimizer_(optimizer), base_lrs_(rates(optimizer)) {}
+LRScheduler::LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {
+  for (size_t g = 0; g < optimizer.num_groups(); ++g) base_lrs_.push_back(optimizer.initial_lr(g));
+}
 
 void LRScheduler::step() {
   ++last_epoch_;
   for (size_t g = 0; g < base_lrs_.size(); ++g) optimizer_.set_lr(g, next_lr(g, optimizer_.lr(g)));
 }
 
+void LRScheduler::restart() {
+  last_epoch_ = 0;
+  for (size_t g = 0; g < base_lrs_.size(); ++g) optimizer_.set_lr(g, closed_form(g));
+}
+
 std::vector<double> LRScheduler::get_last_lr() const { return rates(optimizer_); }
+
+Value LRScheduler::state_dict() const {
+  Fields fields = Fields::writer();
+  auto& self = const_cast<LRScheduler&>(*this);  // a writer leaves it as it is
+  self.visit_fields(fields);
+  fields("base_lrs", self.base_lrs_);
+  fields("last_epoch", self.last_epoch_);
+  const Value& state = fields.dict();
+  state.set("_step_count", last_epoch_ + 1);
+  state.set("_is_initial", false);
+  state.set("_get_lr_called_within_step", false);
+  std::vector<Value> last;
+  for (const double rate : get_last_lr()) last.emplace_back(rate);
+  state.set("_last_lr", Value::list(std::move(last)));
+  return state;
+}
+void LRScheduler::load_state_dict(const Value& state) {
+  Fields fields = Fields::reader(state);
+  visit_fields(fields);
+  fields("base_lrs", base_lrs_);
+  fields("last_epoch", last_epoch_);
+  MICA_CHECK_KIND(base_lrs_.size() == optimizer_.num_groups(), Value, "the state has the rates of ", base_lrs_.size(),
+                  " groups of parameters, but the optimizer has ", optimizer_.num_groups());
+}
 
 StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
     : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
@@ -31,6 +64,14 @@ StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
 }
 double StepLR::next_lr(size_t, double lr) const {
   return last_epoch_ == 0 || last_epoch_ % step_size_ != 0 ? lr : lr * gamma_;
+}
+
+double StepLR::closed_form(size_t group) const {
+  return base_lr(group) * std::pow(gamma_, static_cast<double>(last_epoch_ / step_size_));
+}
+void StepLR::visit_fields(Fields& fields) {
+  fields("step_size", step_size_);
+  fields("gamma", gamma_);
 }
 
 MultiStepLR::MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma)
@@ -42,8 +83,37 @@ double MultiStepLR::next_lr(size_t, double lr) const {
   return passed ? lr * std::pow(gamma_, static_cast<double>(passed)) : lr;
 }
 
+double MultiStepLR::closed_form(size_t group) const {
+  const auto passed =
+      std::count_if(milestones_.begin(), milestones_.end(), [&](int64_t m) { return m <= last_epoch_; });
+  return base_lr(group) * std::pow(gamma_, static_cast<double>(passed));
+}
+void MultiStepLR::visit_fields(Fields& fields) { fields("gamma", gamma_); }
+
+ConstantLR::ConstantLR(Optimizer& optimizer, double factor, int64_t total_iters)
+    : LRScheduler(optimizer), factor_(factor), total_iters_(total_iters) {
+  MICA_CHECK_KIND(factor >= 0 && factor <= 1, Value, "Constant multiplicative factor expected to be between 0 and 1.");
+  begin();
+}
+double ConstantLR::next_lr(size_t, double lr) const {
+  if (last_epoch_ == 0) return lr * factor_;
+  return last_epoch_ != total_iters_ ? lr : lr * (1.0 / factor_);
+}
+double ConstantLR::closed_form(size_t group) const {
+  return base_lr(group) * (last_epoch_ >= total_iters_ ? 1 : factor_);
+}
+void ConstantLR::visit_fields(Fields& fields) {
+  fields("factor", factor_);
+  fields("total_iters", total_iters_);
+}
+
 ExponentialLR::ExponentialLR(Optimizer& optimizer, double gamma) : LRScheduler(optimizer), gamma_(gamma) { begin(); }
 double ExponentialLR::next_lr(size_t, double lr) const { return last_epoch_ == 0 ? lr : lr * gamma_; }
+
+double ExponentialLR::closed_form(size_t group) const {
+  return base_lr(group) * std::pow(gamma_, static_cast<double>(last_epoch_));
+}
+void ExponentialLR::visit_fields(Fields& fields) { fields("gamma", gamma_); }
 
 LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor, int64_t total_iters)
     : LRScheduler(optimizer), start_(start_factor), end_(end_factor), total_iters_(total_iters) {
@@ -60,6 +130,34 @@ double LinearLR::next_lr(size_t, double lr) const {
   return lr * (1 + rise / (static_cast<double>(total_iters_) * start_ + before * rise));
 }
 
+double LinearLR::closed_form(size_t group) const {
+  const double share = static_cast<double>(std::min(total_iters_, last_epoch_)) / static_cast<double>(total_iters_);
+  return base_lr(group) * (start_ + (end_ - start_) * share);
+}
+void LinearLR::visit_fields(Fields& fields) {
+  fields("start_factor", start_);
+  fields("end_factor", end_);
+  fields("total_iters", total_iters_);
+}
+
+PolynomialLR::PolynomialLR(Optimizer& optimizer, int64_t total_iters, double power)
+    : LRScheduler(optimizer), total_iters_(total_iters), power_(power) {
+  begin();
+}
+double PolynomialLR::next_lr(size_t, double lr) const {
+  if (last_epoch_ == 0 || last_epoch_ > total_iters_) return lr;
+  const double total = static_cast<double>(total_iters_), epoch = static_cast<double>(last_epoch_);
+  return lr * std::pow((1 - epoch / total) / (1 - (epoch - 1) / total), power_);
+}
+double PolynomialLR::closed_form(size_t group) const {
+  const double share = static_cast<double>(std::min(total_iters_, last_epoch_)) / static_cast<double>(total_iters_);
+  return base_lr(group) * std::pow(1 - share, power_);
+}
+void PolynomialLR::visit_fields(Fields& fields) {
+  fields("total_iters", total_iters_);
+  fields("power", power_);
+}
+
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min)
     : LRScheduler(optimizer), t_max_(t_max), eta_min_(eta_min) {
   MICA_CHECK_KIND(t_max > 0, Value, "t_max must be positive, got ", t_max);
@@ -74,88 +172,108 @@ double CosineAnnealingLR::next_lr(size_t group, double lr) const {
   return (1 + std::cos(pi * epoch / length)) / (1 + std::cos(pi * (epoch - 1) / length)) * (lr - eta_min_) + eta_min_;
 }
 
+double CosineAnnealingLR::closed_form(size_t group) const {
+  const double wave = 1 + std::cos(pi * static_cast<double>(last_epoch_) / static_cast<double>(t_max_));
+  return eta_min_ + (base_lr(group) - eta_min_) * wave / 2;
+}
+void CosineAnnealingLR::visit_fields(Fields& fields) {
+  fields("T_max", t_max_);
+  fields("eta_min", eta_min_);
+}
+
 LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> lr_lambda)
     : LRScheduler(optimizer), lr_lambda_(std::move(lr_lambda)) {
   begin();
 }
 double LambdaLR::next_lr(size_t group, double) const { return base_lr(group) * lr_lambda_(last_epoch_); }
 
-OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleOptions options) : LRScheduler(optimizer), options_(options) {
-  const OneCycleOptions& o = options_;
-  MICA_CHECK_KIND(o.total_steps > 0, Value, "Expected positive integer total_steps, but got ", o.total_steps);
-  MICA_CHECK_KIND(o.pct_start >= 0 && o.pct_start <= 1, Value, "Expected float between 0 and 1 pct_start, but got ",
-                  o.pct_start);
-  const double steps = static_cast<double>(o.total_steps);
-  const double initial = o.max_lr / o.div_factor, least = initial / o.final_div_factor;
-  const double low = o.base_momentum, high = o.max_momentum;
-  phases_.push_back({o.pct_start * steps - 1, initial, o.max_lr, high, low});
-  if (o.three_phase) {
-    phases_.push_back({2 * o.pct_start * steps - 2, o.max_lr, initial, low, high});
-    phases_.push_back({steps - 1, initial, least, high, high});
-  } else {
-    phases_.push_back({steps - 1, o.max_lr, least, low, high});
-  }
+MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> lr_lambda)
+    : LRScheduler(optimizer), lr_lambda_(std::move(lr_lambda)) {
   begin();
 }
-double OneCycleLR::anneal(double start, double end, double share) const {
-  if (options_.linear) return (end - start) * share + start;
-  return end + (start - end) / 2 * (std::cos(pi * share) + 1);
-}
-std::pair<const OneCycleLR::Phase*, double> OneCycleLR::phase() const {
-  const double step = static_cast<double>(last_epoch_);
-  double start = 0;
-  for (const Phase& p : phases_) {
-    if (step <= p.end_step || &p == &phases_.back()) return {&p, (step - start) / (p.end_step - start)};
-    start = p.end_step;
-  }
-  return {&phases_.back(), 1};
-}
-double OneCycleLR::next_lr(size_t, double) const {
-  const auto [p, share] = phase();
-  return anneal(p->start_lr, p->end_lr, share);
-}
-void OneCycleLR::step() {
-  MICA_CHECK_KIND(last_epoch_ + 1 <= options_.total_steps, Value, "Tried to step ", last_epoch_ + 1,
-                  " times. The specified number of total steps is ", options_.total_steps);
-  LRScheduler::step();
-  if (!options_.cycle_momentum) return;
-  const auto [p, share] = phase();
-  const double momentum = anneal(p->start_momentum, p->end_momentum, share);
-  for (size_t g = 0; g < optimizer_.num_groups(); ++g)
-    MICA_CHECK_KIND(optimizer_.set_momentum(g, momentum), Value,
-                    "optimizer must support momentum or beta1 with `cycle_momentum` option enabled");
+double MultiplicativeLR::next_lr(size_t, double lr) const {
+  return last_epoch_ == 0 ? lr : lr * lr_lambda_(last_epoch_);
 }
 
-ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options)
-    : optimizer_(optimizer),
-      options_(options),
-      best_(options.maximize ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity()) {
-  MICA_CHECK_KIND(options.factor < 1, Value, "Factor should be < 1.0.");
+// ---- schedules of schedules
+
+static Value states_of(const std::vector<std::reference_wrapper<LRScheduler>>& schedulers) {
+  Value states = Value::list();
+  for (const LRScheduler& each : schedulers) states.push_back(each.state_dict());
+  return states;
 }
-bool ReduceLROnPlateau::better(double metric) const {
-  const double by = options_.threshold;
-  if (options_.maximize) return metric > (options_.relative ? best_ * (1 + by) : best_ + by);
-  return metric < (options_.relative ? best_ * (1 - by) : best_ - by);
+static void load_states(const std::vector<std::reference_wrapper<LRScheduler>>& schedulers, const Value& states) {
+  MICA_CHECK_KIND(states.size() == schedulers.size(), Value, "the state is of ", states.size(),
+                  " schedules, but there are ", schedulers.size());
+  for (size_t i = 0; i < schedulers.size(); ++i) schedulers[i].get().load_state_dict(states[i]);
 }
-void ReduceLROnPlateau::step(double metric) {
-  if (better(metric)) {
-    best_ = metric;
-    bad_epochs_ = 0;
-  } else {
-    ++bad_epochs_;
-  }
-  if (cooldown_ > 0) {
-    --cooldown_;
-    bad_epochs_ = 0;
-  }
-  if (bad_epochs_ <= options_.patience) return;
-  for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    const double old = optimizer_.lr(g), lower = std::max(old * options_.factor, options_.min_lr);
-    if (old - lower > options_.eps) optimizer_.set_lr(g, lower);
-  }
-  cooldown_ = options_.cooldown;
-  bad_epochs_ = 0;
+SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<std::reference_wrapper<LRScheduler>> schedulers,
+                           std::vector<int64_t> milestones)
+    : LRScheduler(optimizer), schedulers_(std::move(schedulers)), milestones_(std::move(milestones)) {
+  MICA_CHECK_KIND(!schedulers_.empty(), Value, "SequentialLR expects at least one scheduler, but got no scheduler.");
+  MICA_CHECK_KIND(milestones_.size() + 1 == schedulers_.size(), Value,
+                  "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                  "milestone points, but got number of schedulers ",
+                  schedulers_.size(), " and the number of milestones to be equal to ", milestones_.size());
+  for (const LRScheduler& each : schedulers_)
+    MICA_CHECK_KIND(&each.optimizer_ == &optimizer, Value,
+                    "SequentialLR expects all schedulers to belong to the same optimizer");
+  // Each has taken its first step as it was made: undo them all, then let the first one begin.
+  last_epoch_ = 0;
+  for (size_t g = 0; g < optimizer.num_groups(); ++g) optimizer.set_lr(g, base_lr(g));
+  for (LRScheduler& each : schedulers_) each.take_back();
+  schedulers_[current()].get().step();
 }
-std::vector<double> ReduceLROnPlateau::get_last_lr() const { return rates(optimizer_); }
+size_t SequentialLR::current() const {
+  return static_cast<size_t>(std::upper_bound(milestones_.begin(), milestones_.end(), last_epoch_) -
+                             milestones_.begin());
+}
+void SequentialLR::step() {
+  ++last_epoch_;
+  const size_t i = current();
+  if (i > 0 && milestones_[i - 1] == last_epoch_)
+    schedulers_[i].get().restart();
+  else
+    schedulers_[i].get().step();
+}
+double SequentialLR::next_lr(size_t, double lr) const { return lr; }
+void SequentialLR::take_back() {
+  for (LRScheduler& each : schedulers_) each.take_back();
+}
+Value SequentialLR::state_dict() const {
+  Value state = LRScheduler::state_dict();
+  std::vector<Value> milestones;
+  for (const int64_t m : milestones_) milestones.emplace_back(m);
+  state.set("_milestones", Value::list(std::move(milestones)));
+  state.set("_schedulers", states_of(schedulers_));
+  return state;
+}
+void SequentialLR::load_state_dict(const Value& state) {
+  LRScheduler::load_state_dict(state);
+  load_states(schedulers_, state.at("_schedulers"));
+}
+
+ChainedScheduler::ChainedScheduler(std::vector<std::reference_wrapper<LRScheduler>> schedulers)
+    : LRScheduler(first_optimizer(schedulers)), schedulers_(std::move(schedulers)) {
+  for (const LRScheduler& each : schedulers_)
+    MICA_CHECK_KIND(&each.optimizer_ == &optimizer_, Value,
+                    "ChainedScheduler expects all schedulers to belong to the same optimizer");
+}
+Optimizer& ChainedScheduler::first_optimizer(const std::vector<std::reference_wrapper<LRScheduler>>& schedulers) {
+  MICA_CHECK_KIND(!schedulers.empty(), Value,
+                  "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.");
+  return schedulers[0].get().optimizer_;
+}
+void ChainedScheduler::step() {
+  for (LRScheduler& each : schedulers_) each.step();
+}
+double ChainedScheduler::next_lr(size_t, double lr) const { return lr; }
+void ChainedScheduler::take_back() {
+  for (LRScheduler& each : schedulers_) each.take_back();
+}
+Value ChainedScheduler::state_dict() const {
+  return Value::dict({{"_last_lr", LRScheduler::state_dict().at("_last_lr")}, {"_schedulers", states_of(schedulers_)}});
+}
+void ChainedScheduler::load_state_dict(const Value& state) { load_states(schedulers_, state.at("_schedulers")); }
 
 }  // namespace mica::optim

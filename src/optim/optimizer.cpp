@@ -145,47 +145,4 @@ Tensor LBFGS::step(const Closure& closure) {
   return first;
 }
 
-std::map<std::string, Tensor> LBFGS::state_dict() const {
-  std::map<std::string, Tensor> states;
-  if (!state_.d.defined()) return states;
-  const auto number = [](double value) { return full({}, value, DType::Float64); };
-  states["0.d"] = state_.d;
-  states["0.prev_flat_grad"] = state_.prev_flat_grad;
-  states["0.t"] = state_.t.is_tensor() ? state_.t.tensor() : number(state_.t.value());
-  states["0.H_diag"] = state_.h_diag.is_tensor() ? state_.h_diag.tensor() : number(state_.h_diag.value());
-  states["0.prev_loss"] = number(state_.prev_loss);
-  states["0.func_evals"] = full({}, state_.func_evals, DType::Int64);
-  states["0.n_iter"] = full({}, state_.n_iter, DType::Int64);
-  for (size_t i = 0; i < state_.old_dirs.size(); ++i) {
-    const std::string at = "." + std::to_string(i);
-    states["0.old_dirs" + at] = state_.old_dirs[i];
-    states["0.old_stps" + at] = state_.old_stps[i];
-    states["0.ro" + at] = state_.ro[i].tensor();
-  }
-  return states;
-}
-
-void LBFGS::load_state_dict(const std::map<std::string, Tensor>& states) {
-  LBFGSState s;
-  if (states.count("0.d")) {
-    const auto real = [](const Tensor& t) {
-      return t.dtype() == DType::Float64 ? Real(t.item().to_double()) : Real(t);
-    };
-    s.d = states.at("0.d").clone();
-    s.prev_flat_grad = states.at("0.prev_flat_grad").clone();
-    s.t = real(states.at("0.t"));
-    s.h_diag = real(states.at("0.H_diag"));
-    s.prev_loss = states.at("0.prev_loss").item().to_double();
-    s.func_evals = states.at("0.func_evals").item().to_int();
-    s.n_iter = states.at("0.n_iter").item().to_int();
-    for (size_t i = 0; states.count("0.old_dirs." + std::to_string(i)); ++i) {
-      const std::string at = "." + std::to_string(i);
-      s.old_dirs.push_back(states.at("0.old_dirs" + at).clone());
-      s.old_stps.push_back(states.at("0.old_stps" + at).clone());
-      s.ro.emplace_back(states.at("0.ro" + at));
-    }
-  }
-  state_ = std::move(s);
-}
-
 }  // namespace mica::optim

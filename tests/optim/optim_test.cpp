@@ -150,7 +150,94 @@ TEST(Optim, GoesOnFromASavedState) {
   adam.step();
   other.step();
   EXPECT_EQ(list(p), list(q));
-  EXPECT_EQ(adam.state_dict().at("0.step").item<float>(), 2);
+  EXPECT_EQ(adam.state_dict().at("state").at(0).at("step").as_tensor().item<float>(), 2);
+  EXPECT_TRUE(Adam({q}).state_dict().at("state").size() == 0);
+}
+
+TEST(Optim, StatesCarryOptionsAndGroups) {
+  Tensor a = leaf({1}), b = leaf({1, 2}), c = leaf({3});
+  AdamW adamw(
+      std::vector<AdamW::Group>{{{a, b}, {.lr = 0.1}}, {{c}, {.lr = 0.2, .betas = {0.5, 0.6}, .amsgrad = true}}});
+  set_gradient(b, {1, 2});
+  set_gradient(c, {1});
+  adamw.step();
+  const Value state = adamw.state_dict();
+  const Value& group = state.at("param_groups")[1];
+  EXPECT_EQ(group.at("lr").as_double(), 0.2);
+  EXPECT_EQ(group.at("betas")[0].as_double(), 0.5);
+  EXPECT_EQ(group.at("params")[0].as_int(), 2);
+  EXPECT_TRUE(group.at("fused").is_none() && group.at("foreach").is_none());
+  EXPECT_EQ(state.at("state").find(0), nullptr);
+  EXPECT_EQ(list(state.at("state").at(1).at("exp_avg").as_tensor()).size(), 2u);
+  EXPECT_NE(state.at("state").at(2).find("max_exp_avg_sq"), nullptr);
+
+  Tensor p = leaf({1}), q = leaf({1, 2}), r = leaf({3});
+  AdamW other(std::vector<AdamW::Group>{{{p, q}, {}}, {{r}, {}}});
+  other.load_state_dict(state);
+  EXPECT_EQ(other.lr(1), 0.2);
+  EXPECT_TRUE(other.param_groups()[1].options.amsgrad);
+  EXPECT_THROW(AdamW({a}).load_state_dict(state), Error);
+  EXPECT_THROW(AdamW(std::vector<AdamW::Group>{{{p}, {}}, {{q, r}, {}}}).load_state_dict(state), Error);
+}
+
+template <class Optimizer>
+void expect_resumes(typename Optimizer::Options options) {
+  const auto gradient = [](const Tensor& p) { p.set_grad((p.detach() * 3 - 1).sin()); };
+  Tensor p = values({0.5, -1, 2, 0.25}).reshape({2, 2}).requires_grad_();
+  Optimizer first({p}, options);
+  for (int i = 0; i < 3; ++i) {
+    gradient(p);
+    first.step();
+  }
+  Tensor q = p.detach().clone().requires_grad_();
+  Optimizer second({q});
+  const std::string path = ::testing::TempDir() + "mica_optimizer.pt";
+  first.save(path);
+  second.load(path);
+  std::remove(path.c_str());
+  for (int i = 0; i < 3; ++i) {
+    gradient(p);
+    gradient(q);
+    first.step();
+    second.step();
+  }
+  EXPECT_EQ(list(p), list(q)) << typeid(Optimizer).name();
+}
+
+TEST(Optim, AllGoOnFromAFile) {
+  expect_resumes<SGD>({.lr = 0.1, .momentum = 0.9, .nesterov = true});
+  expect_resumes<Adam>({.lr = 0.1, .weight_decay = 0.1, .amsgrad = true});
+  expect_resumes<AdamW>({.lr = 0.1});
+  expect_resumes<Adamax>({.lr = 0.1});
+  expect_resumes<NAdam>({.lr = 0.1, .decoupled_weight_decay = true});
+  expect_resumes<RAdam>({.lr = 0.1});
+  expect_resumes<RMSprop>({.lr = 0.1, .momentum = 0.5, .centered = true});
+  expect_resumes<Adagrad>({.lr = 0.1, .lr_decay = 0.1});
+  expect_resumes<Adadelta>({.lr = 0.5, .rho = 0.8});
+  expect_resumes<Rprop>({.lr = 0.1, .etas = {0.4, 1.3}});
+  expect_resumes<ASGD>({.lr = 0.1, .t0 = 2});
+  expect_resumes<Adafactor>({.lr = 0.1, .eps1 = 1e-5});
+  expect_resumes<Muon>({.lr = 0.1, .adjust_lr_fn = "match_rms_adamw"});
+}
+
+TEST(Optim, LbfgsGoesOnFromAState) {
+  const auto closure_of = [](LBFGS& lbfgs, const Tensor& p) {
+    return [&lbfgs, p] {
+      lbfgs.zero_grad();
+      Tensor loss = (1 - p[0]).pow(2) + 100 * (p[1] - p[0] * p[0]).pow(2);
+      loss.backward();
+      return loss;
+    };
+  };
+  Tensor p = leaf({-1.2, 1});
+  LBFGS first({p}, {.max_iter = 5, .history_size = 4, .strong_wolfe = true});
+  first.step(closure_of(first, p));
+  Tensor q = p.detach().clone().requires_grad_();
+  LBFGS second({q});
+  second.load_state_dict(first.state_dict());
+  first.step(closure_of(first, p));
+  second.step(closure_of(second, q));
+  EXPECT_EQ(list(p), list(q));
 }
 
 TEST(Optim, RefusesWhatMakesNoSense) {
@@ -210,6 +297,101 @@ TEST(LrScheduler, LambdaAndOneCycle) {
   EXPECT_DOUBLE_EQ(adam.param_groups()[0].options.betas[0].value(), 0.85);
   for (int i = 0; i < 8; ++i) cycle.step();
   EXPECT_THROW(cycle.step(), Error);
+}
+
+std::vector<double> rates_of(SGD& sgd, LRScheduler& schedule, int steps) {
+  std::vector<double> seen{sgd.lr(0)};
+  for (int i = 1; i < steps; ++i) {
+    schedule.step();
+    seen.push_back(sgd.lr(0));
+  }
+  return seen;
+}
+void expect_rates(const std::vector<double>& seen, const std::vector<double>& expected) {
+  ASSERT_EQ(seen.size(), expected.size());
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i], expected[i], 1e-12) << i;
+}
+
+// What torch's schedules set for a rate of 1.
+TEST(LrScheduler, AsTorch) {
+  const Tensor p = leaf({1});
+  {
+    SGD sgd({p}, {.lr = 1});
+    ConstantLR constant(sgd, 0.25, 3);
+    expect_rates(rates_of(sgd, constant, 5), {0.25, 0.25, 0.25, 1, 1});
+  }
+  {
+    SGD sgd({p}, {.lr = 1});
+    PolynomialLR polynomial(sgd, 4, 2);
+    expect_rates(rates_of(sgd, polynomial, 6), {1, 0.5625, 0.25, 0.0625, 0, 0});
+  }
+  {
+    SGD sgd({p}, {.lr = 1});
+    MultiplicativeLR halved(sgd, [](int64_t) { return 0.5; });
+    expect_rates(rates_of(sgd, halved, 3), {1, 0.5, 0.25});
+  }
+  {
+    SGD sgd({p}, {.lr = 1});
+    CosineAnnealingWarmRestarts restarts(sgd, 2, 2, 0.1);
+    const double r = std::sqrt(0.5);
+    expect_rates(rates_of(sgd, restarts, 8), {1, 0.55, 1, 0.1 + 0.45 * (1 + r), 0.55, 0.1 + 0.45 * (1 - r), 1,
+                                              0.1 + 0.45 * (1 + std::cos(M_PI / 8))});
+    restarts.step(0.5);
+    EXPECT_NEAR(sgd.lr(0), 0.1 + 0.45 * (1 + r), 1e-12);
+    restarts.step(4.0);
+    EXPECT_NEAR(sgd.lr(0), 0.55, 1e-12);
+  }
+  {
+    SGD sgd({p}, {.lr = 1, .momentum = 0.5});
+    CyclicLR cyclic(sgd, {.base_lr = 0.1, .max_lr = 0.5, .step_size_up = 2, .mode = "triangular2"});
+    expect_rates(rates_of(sgd, cyclic, 8), {0.1, 0.3, 0.5, 0.3, 0.1, 0.2, 0.3, 0.2});
+    EXPECT_NEAR(sgd.param_groups()[0].options.momentum, 0.875, 1e-12);
+    EXPECT_THROW(CyclicLR(sgd, {.mode = "round"}), Error);
+  }
+  {
+    SGD sgd({p}, {.lr = 1});
+    LinearLR warmup(sgd, 0.5, 1, 2);
+    ExponentialLR decay(sgd, 0.9);
+    SequentialLR schedule(sgd, {warmup, decay}, {3});
+    expect_rates(rates_of(sgd, schedule, 6), {0.5, 0.75, 1, 1, 0.9, 0.81});
+    EXPECT_THROW(SequentialLR(sgd, {warmup, decay}, {}), Error);
+  }
+  {
+    SGD sgd({p}, {.lr = 1});
+    ConstantLR constant(sgd, 0.1, 2);
+    ExponentialLR decay(sgd, 0.9);
+    ChainedScheduler both({constant, decay});
+    expect_rates(rates_of(sgd, both, 4), {0.1, 0.09, 0.81, 0.729});
+  }
+}
+
+TEST(LrScheduler, GoesOnFromAState) {
+  const Tensor p = leaf({1});
+  SGD sgd({p}, {.lr = 1}), other({p}, {.lr = 0.3});
+  LinearLR warmup(sgd, 0.5, 1, 2), warmup_too(other, 0.1);
+  CosineAnnealingLR cosine(sgd, 5), cosine_too(other, 9);
+  SequentialLR schedule(sgd, {warmup, cosine}, {3}), schedule_too(other, {warmup_too, cosine_too}, {3});
+  for (int i = 0; i < 4; ++i) schedule.step();
+  other.load_state_dict(sgd.state_dict());
+  schedule_too.load_state_dict(schedule.state_dict());
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(sgd.lr(0), other.lr(0));
+    schedule.step();
+    schedule_too.step();
+  }
+  EXPECT_EQ(schedule.state_dict().at("last_epoch").as_int(), 8);
+  EXPECT_EQ(cosine_too.state_dict().at("T_max").as_int(), 5);
+
+  ReduceLROnPlateau plateau(sgd, {.factor = 0.5, .patience = 1}), plateau_too(other);
+  plateau.step(1);
+  plateau.step(2);
+  plateau_too.load_state_dict(plateau.state_dict());
+  sgd.set_lr(0, 1);
+  other.set_lr(0, 1);
+  plateau.step(3);
+  plateau_too.step(3);
+  EXPECT_EQ(sgd.lr(0), 0.5);
+  EXPECT_EQ(other.lr(0), 0.5);
 }
 
 TEST(LrScheduler, PlateauWaitsForProgress) {

@@ -10,24 +10,41 @@
 
 namespace mica::optim {
 
+class Fields;
+
 class LRScheduler {
  public:
   virtual ~LRScheduler() = default;
+  LRScheduler(const LRScheduler&) = delete;
+  LRScheduler& operator=(const LRScheduler&) = delete;
+
   virtual void step();
   std::vector<double> get_last_lr() const;
   int64_t last_epoch() const { return last_epoch_; }
+
+  // As Python's schedule of that name has it, functions left out. Loading does not set the optimizer's rates: its own
+  // state has them.
+  virtual Value state_dict() const;
+  virtual void load_state_dict(const Value& state);
 
  protected:
   explicit LRScheduler(Optimizer& optimizer);
   void begin() { step(); }  // for the end of a subclass's constructor
   virtual double next_lr(size_t group, double lr) const = 0;
+  // The rate of the epoch whatever it was before, where the schedule knows it: the next rate otherwise.
+  virtual double closed_form(size_t group) const { return next_lr(group, optimizer_.lr(group)); }
+  virtual void visit_fields(Fields&) {}
   double base_lr(size_t group) const { return base_lrs_[group]; }
 
   Optimizer& optimizer_;
   int64_t last_epoch_ = -1;
+  std::vector<double> base_lrs_;
 
  private:
-  std::vector<double> base_lrs_;
+  friend class SequentialLR;
+  friend class ChainedScheduler;
+  virtual void take_back() { --last_epoch_; }  // the epoch that the constructor counted
+  virtual void restart();                      // at epoch 0
 };
 
 class StepLR final : public LRScheduler {  // times gamma every step_size epochs
@@ -36,6 +53,8 @@ class StepLR final : public LRScheduler {  // times gamma every step_size epochs
 
  private:
   double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
   int64_t step_size_;
   double gamma_;
 };
@@ -46,6 +65,8 @@ class MultiStepLR final : public LRScheduler {  // times gamma at each milestone
 
  private:
   double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
   std::vector<int64_t> milestones_;
   double gamma_;
 };
@@ -56,17 +77,46 @@ class ExponentialLR final : public LRScheduler {  // times gamma every epoch
 
  private:
   double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
   double gamma_;
+};
+
+class ConstantLR final : public LRScheduler {  // times a factor for the first total_iters epochs
+ public:
+  explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
+
+ private:
+  double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
+  double factor_;
+  int64_t total_iters_;
 };
 
 class LinearLR final : public LRScheduler {  // a factor that goes from start to end in total_iters epochs
  public:
-  LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1.0, int64_t total_iters = 5);
+  explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1.0,
+                    int64_t total_iters = 5);
 
  private:
   double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
   double start_, end_;
   int64_t total_iters_;
+};
+
+class PolynomialLR final : public LRScheduler {  // down to zero in total_iters epochs, along a power of what is left
+ public:
+  explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1);
+
+ private:
+  double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
+  int64_t total_iters_;
+  double power_;
 };
 
 class CosineAnnealingLR final : public LRScheduler {  // down to eta_min in t_max epochs along half a cosine
@@ -75,6 +125,8 @@ class CosineAnnealingLR final : public LRScheduler {  // down to eta_min in t_ma
 
  private:
   double next_lr(size_t group, double lr) const override;
+  double closed_form(size_t group) const override;
+  void visit_fields(Fields& fields) override;
   int64_t t_max_;
   double eta_min_;
 };
@@ -86,6 +138,86 @@ class LambdaLR final : public LRScheduler {  // the initial rate times a functio
  private:
   double next_lr(size_t group, double lr) const override;
   std::function<double(int64_t)> lr_lambda_;
+};
+
+class MultiplicativeLR final : public LRScheduler {  // the rate before times a function of the epoch
+ public:
+  MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> lr_lambda);
+
+ private:
+  double next_lr(size_t group, double lr) const override;
+  std::function<double(int64_t)> lr_lambda_;
+};
+
+// Half a cosine down to eta_min, again and again, each t_mult times as long as the one before.
+class CosineAnnealingWarmRestarts final : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0);
+  void step() override;
+  void step(double epoch);  // the rates of an epoch, which may be a fraction
+
+ private:
+  double next_lr(size_t group, double lr) const override;
+  void visit_fields(Fields& fields) override;
+  int64_t t_0_, t_i_, t_mult_;
+  double eta_min_, t_cur_ = -1;
+};
+
+struct CyclicOptions {
+  double base_lr = 1e-3, max_lr = 1e-2;
+  int64_t step_size_up = 2000;
+  int64_t step_size_down = 0;       // 0: as long as up
+  std::string mode = "triangular";  // "triangular2": half as high each time, "exp_range": times gamma each step
+  double gamma = 1;
+  bool cycle_momentum = true;
+  double base_momentum = 0.8, max_momentum = 0.9;
+};
+
+class CyclicLR final : public LRScheduler {  // up and down between two rates, momentum the other way round
+ public:
+  CyclicLR(Optimizer& optimizer, CyclicOptions options);
+  void step() override;
+
+ private:
+  double next_lr(size_t group, double lr) const override;
+  double height() const;
+  void visit_fields(Fields& fields) override;
+  CyclicOptions options_;
+};
+
+// One schedule after another: the next one begins at each milestone. All were made for this optimizer.
+//
+//   LinearLR warmup(optimizer, 0.1, 1, 5);
+//   CosineAnnealingLR cosine(optimizer, 95);
+//   SequentialLR schedule(optimizer, {warmup, cosine}, {5});
+class SequentialLR final : public LRScheduler {
+ public:
+  SequentialLR(Optimizer& optimizer, std::vector<std::reference_wrapper<LRScheduler>> schedulers,
+               std::vector<int64_t> milestones);
+  void step() override;
+  Value state_dict() const override;
+  void load_state_dict(const Value& state) override;
+
+ private:
+  double next_lr(size_t group, double lr) const override;
+  void take_back() override;
+  size_t current() const;
+  std::vector<std::reference_wrapper<LRScheduler>> schedulers_;
+  std::vector<int64_t> milestones_;
+};
+
+class ChainedScheduler final : public LRScheduler {  // several at once: each changes what the one before it has set
+ public:
+  explicit ChainedScheduler(std::vector<std::reference_wrapper<LRScheduler>> schedulers);
+  void step() override;
+  Value state_dict() const override;
+  void load_state_dict(const Value& state) override;
+
+ private:
+  static Optimizer& first_optimizer(const std::vector<std::reference_wrapper<LRScheduler>>& schedulers);
+  double next_lr(size_t group, double lr) const override;
+  void take_back() override;
+  std::vector<std::reference_wrapper<LRScheduler>> schedulers_;
 };
 
 struct OneCycleOptions {
@@ -106,6 +238,7 @@ class OneCycleLR final : public LRScheduler {  // up to max_lr, then far below t
 
  private:
   double next_lr(size_t group, double lr) const override;
+  void visit_fields(Fields& fields) override;
   double anneal(double start, double end, double share) const;
   struct Phase {
     double end_step, start_lr, end_lr, start_momentum, end_momentum;
@@ -132,13 +265,16 @@ class ReduceLROnPlateau {  // times factor when a metric has not improved for pa
   explicit ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options = {});
   void step(double metric);
   std::vector<double> get_last_lr() const;
+  Value state_dict() const;
+  void load_state_dict(const Value& state);
 
  private:
+  void visit_fields(Fields& fields);
   bool better(double metric) const;
   Optimizer& optimizer_;
   PlateauOptions options_;
   double best_;
-  int64_t bad_epochs_ = 0, cooldown_ = 0;
+  int64_t bad_epochs_ = 0, cooldown_ = 0, last_epoch_ = 0;
 };
 
 }  // namespace mica::optim

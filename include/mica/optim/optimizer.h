@@ -4,17 +4,19 @@
 //   adamw.zero_grad();
 //   loss.backward();
 //   adamw.step();
+//   save(Value::dict({{"model", model.state_dict()}, {"optimizer", adamw.state_dict()}}), "checkpoint.pt");
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mica/autograd.h"
 #include "mica/optim/lbfgs.h"
 #include "mica/optim/states.h"
+#include "mica/serialize.h"
 
 namespace mica::optim {
 
@@ -36,14 +38,37 @@ class Optimizer {
   // Momentum, or the first beta; whether there is one.
   virtual bool set_momentum(size_t group, double momentum) = 0;
 
-  // States by "<number of the parameter>.<torch's name>"; parameters count through all groups.
-  virtual std::map<std::string, Tensor> state_dict() const = 0;
-  virtual void load_state_dict(const std::map<std::string, Tensor>& states) = 0;
+  // The rate from which schedules compute theirs: what it was when the first of them was made.
+  double initial_lr(size_t group);
+  void set_initial_lr(size_t group, double lr);
+
+  // States and options as Python's optimizer of that name has them, in whichever language they are loaded. Whether they
+  // fit is checked before anything is changed.
+  Value state_dict() const;
+  void load_state_dict(const Value& state);
+  void save(const std::string& path) const { mica::save(state_dict(), path); }
+  void load(const std::string& path) { load_state_dict(mica::load(path)); }
 
  protected:
+  // A dict of the states of a parameter, and of the options of its group.
+  virtual Value states_of(size_t group, size_t param) const = 0;
+  virtual void set_states(size_t group, size_t param, const Value& states) = 0;
+  virtual Value options_of(size_t group) const = 0;
+  virtual void set_options(size_t group, const Value& options) = 0;
   Tensor loss_of(const Closure& closure) const;  // undefined without a closure
   void check_new_params(TensorList params) const;
+
+ private:
+  std::vector<std::optional<double>> initial_lrs_;
 };
+
+// The options of a group by torch's names; loading changes those that are there.
+template <class Options>
+Value options_dict(const Options& options);
+template <class Options>
+void load_options(Options& options, const Value& dict);
+// A saved state as one of this parameter: of its device and, if floating, its dtype; counters stay as they are.
+Tensor loaded_state(const Tensor& param, const char* name, const Value& states);
 
 template <class OptionsType, class ItemType, void (*kStep)(std::span<ItemType>, const OptionsType&)>
 class OptimizerOf : public Optimizer {
@@ -111,30 +136,21 @@ class OptimizerOf : public Optimizer {
     return false;
   }
 
-  std::map<std::string, Tensor> state_dict() const override {
-    std::map<std::string, Tensor> states;
-    size_t number = 0;
-    for (const auto& items : items_)
-      for (const Item& item : items) {
-        for (const auto& field : state_fields<Item>())
-          if ((item.*field.member).defined()) states[std::to_string(number) + "." + field.name] = item.*field.member;
-        ++number;
-      }
+ private:
+  Value states_of(size_t group, size_t param) const override {
+    const Item& item = items_[group][param];
+    Value states = Value::dict();
+    for (const auto& field : state_fields<Item>())
+      if (const Tensor& state = item.*field.member; state.defined()) states.set(field.name, state);
     return states;
   }
-  void load_state_dict(const std::map<std::string, Tensor>& states) override {
-    size_t number = 0;
-    for (auto& items : items_)
-      for (Item& item : items) {
-        for (const auto& field : state_fields<Item>()) {
-          const auto found = states.find(std::to_string(number) + "." + field.name);
-          item.*field.member = found == states.end() ? Tensor() : found->second.clone();
-        }
-        ++number;
-      }
+  void set_states(size_t group, size_t param, const Value& states) override {
+    Item& item = items_[group][param];
+    for (const auto& field : state_fields<Item>()) item.*field.member = loaded_state(item.param, field.name, states);
   }
+  Value options_of(size_t group) const override { return options_dict(groups_[group].options); }
+  void set_options(size_t group, const Value& options) override { load_options(groups_[group].options, options); }
 
- private:
   std::vector<Group> groups_;
   std::vector<std::vector<Item>> items_;  // as the groups' parameters
 };
@@ -195,10 +211,12 @@ class LBFGS final : public Optimizer {
   double lr(size_t) const override { return options_.lr.value(); }
   void set_lr(size_t, double lr) override { options_.lr = lr; }
   bool set_momentum(size_t, double) override { return false; }
-  std::map<std::string, Tensor> state_dict() const override;
-  void load_state_dict(const std::map<std::string, Tensor>& states) override;
 
  private:
+  Value states_of(size_t group, size_t param) const override;
+  void set_states(size_t group, size_t param, const Value& states) override;
+  Value options_of(size_t group) const override;
+  void set_options(size_t group, const Value& options) override;
   std::vector<Tensor> params_;
   LBFGSOptions options_;
   LBFGSState state_;
