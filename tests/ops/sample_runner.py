@@ -151,13 +151,18 @@ class Evaluator:
         args = [self.value(a) for a in positional]
         return args, {k.arg: self.value(k.value) for k in call.keywords}
 
+    def function(self, text: str, op: str):
+        """What the sample's outer call calls, as a function: a function of a submodule, or that of the operation."""
+        called = ast.parse(text, mode="eval").body.func
+        return self.value(called) if is_module_path(called) else getattr(self.module, op)
+
     def value(self, tree):
         code, scope = self.compile(tree)
         return eval(code, scope)
 
 
 def is_module_path(node) -> bool:
-    return ast.unparse(node).startswith("nn.")
+    return ast.unparse(node).startswith(("nn.", "linalg.", "special."))
 
 
 def tensors_of(result) -> list:
