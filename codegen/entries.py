@@ -310,7 +310,15 @@ class Writer:
                 self.put(f"{o}_.finish();")
         else:
             call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
-            if is_factory(schema):
+            if is_factory(schema) and schema.has_argument("start"):
+                # A sequence takes any shape that has room for it.
+                o = outs[0]
+                self.put(
+                    f"const Tensor sequence = {call};",
+                    f"const bool fits = {o}.numel() == sequence.numel();",
+                    f"entry::write_new({o}, fits ? sequence.view({o}.sizes()) : sequence);",
+                )
+            elif is_factory(schema):
                 self.put(f"entry::write_new({outs[0]}, {call});")
             elif len(outs) == 1:
                 self.put(f'write_out("{schema.name}", {outs[0]}, {call});')

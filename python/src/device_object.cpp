@@ -54,10 +54,16 @@ static Device device_from_string(PyObject* o) {
 
 bool is_device_like(PyObject* o) { return is_device(o) || PyUnicode_Check(o) || (PyLong_Check(o) && !PyBool_Check(o)); }
 
-Device device_from_object(PyObject* o) {
+static Device device_as_named(PyObject* o) {
   if (is_device(o)) return device_of(o);
   if (PyUnicode_Check(o)) return device_from_string(o);
   return device_from_index(o);
+}
+
+// "cpu:0" is where "cpu" is: of the host there is one, whatever number it is called by, and of meta there is none.
+Device device_from_object(PyObject* o) {
+  const Device device = device_as_named(o);
+  return device.is_cpu() || device.is_meta() ? Device(device.type) : device;
 }
 
 static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try {
@@ -66,7 +72,7 @@ static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try
   Arguments a;
   switch (parser.parse(a, args, kwargs)) {
     case 0:
-      return is_device(a.object(0)) ? Py_NewRef(a.object(0)) : device_object(a.device(0));
+      return is_device(a.object(0)) ? Py_NewRef(a.object(0)) : device_object(device_as_named(a.object(0)));
     case 1: {
       Device device{a.text(0)};
       if (!a.has(1)) return device_object(device);
@@ -121,7 +127,7 @@ static thread_local std::vector<Device> entered;  // what to restore, innermost 
 
 static PyObject* device_enter(PyObject* self, PyObject*) {
   entered.push_back(default_device());
-  set_default_device(device_of(self));
+  set_default_device(device_from_object(self));
   return Py_NewRef(self);
 }
 static PyObject* device_exit(PyObject*, PyObject*) {

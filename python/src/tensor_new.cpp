@@ -55,8 +55,9 @@ static DType dtype_of_number(PyObject* o) {
 
 static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t depth = 0) {
   MICA_CHECK_KIND(depth <= kMaxNesting, Value, "too many dimensions '", Py_TYPE(o)->tp_name, "'");
-  if (!is_sequence(o) || PyUnicode_Check(o)) {
-    DType t = dtype_of_number(o);
+  const bool array = is_numpy_array(o);
+  if (array || !is_sequence(o) || PyUnicode_Check(o)) {
+    DType t = array ? tensor_from_numpy(o).dtype() : dtype_of_number(o);
     return so_far == DType::Undefined || so_far == t ? t : promote_types(so_far, t);
   }
   Owned items(checked(PySequence_Fast(o, "a sequence was expected")));
@@ -83,8 +84,8 @@ static void store(char* p, DType dtype, const Scalar& s) {
 // The number that `o` is, with torch's errors for what is none.
 static Scalar number_for(PyObject* o, DType dtype) {
   const bool integral = is_integral(dtype);
-  if (is_tensor(o)) {
-    const Tensor& t = unwrap(o);
+  if (is_tensor(o) || is_numpy_array(o)) {
+    const Tensor t = is_tensor(o) ? unwrap(o) : tensor_from_numpy(o);
     if (t.numel() == 1) return t.item();
     if (integral)
       fail(ErrorKind::Type,
@@ -97,9 +98,13 @@ static Scalar number_for(PyObject* o, DType dtype) {
     fail(ErrorKind::Type, integral ? cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as an integer")
                                    : cat("must be real number, not ", Py_TYPE(o)->tp_name));
   int overflow = 0;
-  if (PyLong_Check(o) && integral && dtype != DType::UInt64) PyLong_AsLongLongAndOverflow(o, &overflow);
-  MICA_CHECK_KIND(!overflow, Value, "Overflow when unpacking long long");
-  return scalar_from_object(o);
+  if (PyLong_Check(o) && dtype != DType::UInt64) PyLong_AsLongLongAndOverflow(o, &overflow);
+  if (!overflow) return scalar_from_object(o);
+  MICA_CHECK_KIND(!integral, Value, "Overflow when unpacking long long");
+  if (dtype == DType::Bool) return Scalar(true);
+  const double value = PyLong_AsDouble(o);
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
+  return Scalar(value);
 }
 
 // Writes the numbers of `o` in row-major order from `p` on; returns where the next one goes.

@@ -25,6 +25,7 @@ TensorOptions integral(TensorOptions o) {
 }
 
 Tensor finished(const Tensor& t, const TensorOptions& o) {
+  if (t.storage()) t.storage()->set_version(0);  // its first numbers are no change
   if (o.requires_grad) t.requires_grad_(true);
   return t;
 }
@@ -70,6 +71,12 @@ Tensor randperm(int64_t n, const MaybeGenerator& generator, const TensorOptions&
   return finished(t, options);
 }
 
+static void check_deviations(const Tensor& std) {
+  MICA_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  MICA_CHECK(std.numel() == 0 || std.is_meta() || std.min().item().to_double() >= 0,
+             "normal expects all elements of std >= 0.0");
+}
+
 Tensor normal(const Tensor& mean, double std, const MaybeGenerator& generator) {
   MICA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   NoGradGuard below;
@@ -77,10 +84,12 @@ Tensor normal(const Tensor& mean, double std, const MaybeGenerator& generator) {
 }
 Tensor normal(double mean, const Tensor& std, const MaybeGenerator& generator) {
   NoGradGuard below;
+  check_deviations(std);
   return mica::empty_like(std, {}, MemoryFormat::Contiguous).normal_(0, 1, generator).mul_(std).add_(mean);
 }
 Tensor normal(const Tensor& mean, const Tensor& std, const MaybeGenerator& generator) {
   NoGradGuard below;
+  check_deviations(std);
   const DimVector shape = broadcast_sizes(mean.sizes(), std.sizes());
   return mica::empty(shape, mean.options()).normal_(0, 1, generator).mul_(std).add_(mean);
 }

@@ -40,6 +40,38 @@ def test_out(name):
             assert name == "empty" or torch.equal(out, expected)
 
 
+@pytest.mark.parametrize(
+    ("make", "values"),
+    [
+        (lambda out: torch.arange(4, out=out), [0, 1, 2, 3]),
+        (lambda out: torch.range(1, 4, out=out), [1, 2, 3, 4]),
+        (lambda out: torch.linspace(0, 6, 4, out=out), [0, 2, 4, 6]),
+        (lambda out: torch.logspace(0, 3, 4, base=2, out=out), [1, 2, 4, 8]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+def test_sequences_fill_a_view_of_their_length(make, values):
+    x = torch.zeros(2, 3)
+    make(x[:, 1:])
+    assert x.tolist() == [[0, *values[:2]], [0, *values[2:]]]
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "cpu:1", torch.device("cpu", 0)])
+def test_the_host_is_one_device_by_any_number(device):
+    x = torch.ones(2)
+    made = (
+        torch.ones(2, device=device), torch.tensor([1.0, 1.0], device=device), torch.rand(2, device=device),
+        torch.zeros_like(x, device=device), x.to(device), torch.as_tensor(x, device=device), x.new_ones(2, device=device),
+    )  # fmt: skip
+    for y in made:
+        assert y.device == torch.device("cpu")
+        assert (x + y).shape == (2,)
+    with torch.device(device):
+        assert torch.ones(2).device == torch.device("cpu")
+    assert torch.device("cpu:0").index == 0 and torch.device("cpu:0") != torch.device("cpu")
+    assert torch.ones(2, device="meta:0").device == torch.device("meta")
+
+
 def test_options_must_be_those_of_out():
     with pytest.raises(RuntimeError, match=r"dtype Double does not match dtype of out parameter \(Float\)"):
         torch.zeros(2, out=torch.ones(2), dtype=torch.float64)
@@ -81,6 +113,8 @@ def test_strides_are_kept_by_factories_in_the_form_of_another():
         (lambda: torch.eye(-1), "n must be greater or equal to 0, got -1"),
         (lambda: torch.zeros(-1), "Trying to create tensor with negative dimension -1"),
         (lambda: torch.empty(2**62), "Storage size calculation overflowed"),
+        (lambda: torch.normal(0.0, T([1.0, -1.0])), "normal expects all elements of std >= 0.0"),
+        (lambda: torch.normal(T([0.0]), T([torch.nan])), "normal expects all elements of std >= 0.0"),
     ],
 )
 def test_refusals(call, words):

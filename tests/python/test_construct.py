@@ -28,6 +28,8 @@ np = pytest.importorskip("numpy")
         (np.arange(3)[::-1], mica.int64, [2, 1, 0]),
         ([np.array([1, 2]), np.array([3, 4])], mica.int64, [[1, 2], [3, 4]]),
         ([mica.tensor(1), mica.tensor(2.5)], mica.float32, [1, 2.5]),
+        ([[7, np.array(5)], [np.array(9), 5.0]], mica.float32, [[7, 5], [9, 5]]),
+        ([mica.tensor(5), np.array(6.0)], mica.float64, [5, 6]),
         ([mica.tensor([1]), mica.tensor([2])], mica.int64, [1, 2]),
     ],
 )
@@ -39,6 +41,8 @@ def test_dtype_follows_the_data(data, dtype, values):
 def test_asked_for_dtype():
     assert mica.tensor([1.5], dtype=mica.int32).tolist() == [1]
     assert mica.tensor([-1], dtype=mica.uint8).tolist() == [255]
+    assert mica.tensor([2**70, -(2**70)], dtype=mica.float64).tolist() == [2.0**70, -(2.0**70)]
+    assert mica.tensor([2**70, 0], dtype=mica.bool).tolist() == [True, False]
     assert mica.tensor(np.ones(2), dtype=mica.bfloat16).dtype == mica.bfloat16
     assert mica.tensor([1.0], requires_grad=True).requires_grad
 
