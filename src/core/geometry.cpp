@@ -111,6 +111,25 @@ DimVector dense_strides_like(IntArrayRef sizes, IntArrayRef strides) {
   return result;
 }
 
+// Visits every element; for strides that interleave, of which the order of their sizes says nothing.
+static bool reaches_twice(IntArrayRef sizes, IntArrayRef strides, int64_t numel) {
+  const Extent e = extent(sizes, strides);
+  if (numel > e.high - e.low) return true;
+  std::vector<bool> seen(static_cast<size_t>(e.high - e.low));
+  DimVector index(sizes.size(), 0);
+  for (int64_t at = -e.low, n = 0; n < numel; ++n) {
+    if (seen[static_cast<size_t>(at)]) return true;
+    seen[static_cast<size_t>(at)] = true;
+    for (size_t d = sizes.size(); d-- > 0;) {
+      at += strides[d];
+      if (++index[d] < sizes[d]) break;
+      at -= sizes[d] * strides[d];
+      index[d] = 0;
+    }
+  }
+  return false;
+}
+
 bool has_internal_overlap(IntArrayRef sizes, IntArrayRef strides) {
   DimVector order;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -125,7 +144,7 @@ bool has_internal_overlap(IntArrayRef sizes, IntArrayRef strides) {
   // Disjoint for certain when every stride steps over all that the faster dimensions reach.
   int64_t reach = 0;
   for (int64_t d : order) {
-    if (std::abs(strides[d]) <= reach) return true;
+    if (std::abs(strides[d]) <= reach) return reaches_twice(sizes, strides, count_elements(sizes));
     reach += (sizes[d] - 1) * std::abs(strides[d]);
   }
   return false;

@@ -11,6 +11,18 @@ namespace {
 // torch lets a one-dimensional empty tensor stand among tensors of any shape.
 bool is_skipped(const Tensor& t) { return t.dim() == 1 && t.sizes()[0] == 0; }
 
+// Channels come last in the result if they do in all of its pieces.
+MemoryFormat common_format(TensorList tensors) {
+  std::optional<MemoryFormat> common;
+  for (const Tensor& t : tensors) {
+    if (is_skipped(t)) continue;
+    const MemoryFormat format = t.suggest_memory_format();
+    if (format == MemoryFormat::Contiguous || format != common.value_or(format)) return MemoryFormat::Contiguous;
+    common = format;
+  }
+  return common.value_or(MemoryFormat::Contiguous);
+}
+
 }  // namespace
 
 void cat(Out& out, TensorList tensors, int64_t dim) {
@@ -26,7 +38,6 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   const DType dtype = result_type(tensors);
   const Device device = (lead ? *lead : tensors[0]).device();
   if (!lead) {
-    wrap_dim(dim, 1);
     out.set({0}, dtype, device);
     return;
   }
@@ -46,7 +57,11 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
                  " in the list.");
     sizes[d] += t.sizes()[d];
   }
-  const Tensor& result = out.set(sizes, dtype, device);
+  DimVector strides;
+  if (lead->dim() >= 4)
+    if (const MemoryFormat format = common_format(tensors); format != MemoryFormat::Contiguous)
+      strides = memory_format_strides(sizes, format);
+  const Tensor& result = out.set(sizes, dtype, device, strides);
   if (!out.needs_kernel()) return;
   // Contiguous pieces are moved by one kernel; others, and conversions, one at a time.
   bool alike = result.is_contiguous() && kernel_table(device).cat;

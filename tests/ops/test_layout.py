@@ -40,6 +40,33 @@ def test_channels_last_is_kept():
         assert y.is_contiguous(memory_format=mica.channels_last)
 
 
+@pytest.mark.parametrize("dim", range(4))
+def test_cat_keeps_channels_last_where_all_pieces_have_it(dim):
+    x = mica.arange(240.0).view(2, 4, 6, 5)
+    last = x.to(memory_format=mica.channels_last)
+    halves = (last.narrow(dim, 0, 1), last.narrow(dim, 1, x.size(dim) - 1))
+    for pieces in ((last, last), halves, (mica.empty(0), *halves)):
+        joined = mica.cat(pieces, dim)
+        assert joined.is_contiguous(memory_format=mica.channels_last)
+        assert mica.equal(joined, mica.cat([p.contiguous() for p in pieces], dim))
+    assert mica.cat((last, x), dim).is_contiguous() and mica.cat((x, last), dim).is_contiguous()
+
+
+def test_cat_of_nothing_but_empty_lists_has_any_dimension():
+    assert mica.cat([mica.empty(0), mica.empty(0)], dim=1).shape == (0,)
+
+
+def test_writing_through_strides_that_interleave_or_overlap():
+    x = mica.zeros(8)
+    x.as_strided((3, 2), (2, 3)).add_(1)  # interleaved, but each element once
+    assert x.tolist() == [1, 0, 1, 1, 1, 1, 0, 1]
+    windows = mica.zeros(5).unfold(0, 2, 1)
+    assert windows.fill_(3).tolist() == [[3, 3]] * 4
+    assert windows.zero_().sum() == 0
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        windows.add_(1)
+
+
 def test_negative_strides_are_views():
     x = mica.arange(10)
     y = x[::-1]
