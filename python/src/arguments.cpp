@@ -159,9 +159,6 @@ DType Arguments::dtype(int i) const {
 }
 
 int64_t Arguments::element(int i, PyObject* item, Py_ssize_t position) const {
-  int64_t value;
-  if (small_int(item, value)) [[likely]]
-    return value;
   if (!is_int_like(item)) {
     const char* got = Py_TYPE(item)->tp_name;
     PyErr_Format(
@@ -179,11 +176,16 @@ DimVector Arguments::ints(int i) const {
   DimVector values;
   if (!o) {
     values.assign(param(i).default_ints);
-  } else if (i == varargs_index_) {
-    for (Py_ssize_t k = 0; k < num_varargs_; ++k) values.push_back(element(i, varargs_[k], k));
+    return values;
+  }
+  auto append = [&](PyObject* item, Py_ssize_t position) {
+    int64_t value;
+    values.push_back(small_int(item, value) ? value : element(i, item, position));
+  };
+  if (i == varargs_index_) {
+    for (Py_ssize_t k = 0; k < num_varargs_; ++k) append(varargs_[k], k);
   } else if (PyTuple_Check(o) || PyList_Check(o)) {
-    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-      values.push_back(element(i, PySequence_Fast_GET_ITEM(o, k), k));
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) append(PySequence_Fast_GET_ITEM(o, k), k);
   } else {
     values.resize(param(i).list_size, int_from_object(o));
   }

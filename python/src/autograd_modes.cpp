@@ -4,6 +4,8 @@
 #include "modes.h"
 #include "node_object.h"
 
+#include <structmember.h>
+
 namespace mica::python {
 
 // ---- saved tensors
@@ -60,6 +62,64 @@ static PyObject* disable_saved_tensor_hooks(PyObject*, PyObject* message) try {
 // ---- modes
 
 static constexpr uint32_t kGradientModes = mode_bit::kNoGrad | mode_bit::kInference;
+
+// The bases of no_grad and enable_grad: around every step of many loops, so that entering and leaving are not Python.
+struct GradModeObject {
+  PyObject_HEAD bool prev;  // what was set when the block was entered
+};
+
+// no_grad() is a context manager, no_grad(function) the function in one.
+static PyObject* new_grad_mode(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  if (!kwargs && PyTuple_GET_SIZE(args) == 0) return type->tp_alloc(type, 0);
+  PyObject* function = Py_None;
+  static const char* names[] = {"orig_func", nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &function)) return nullptr;
+  if (function == Py_None) return type->tp_alloc(type, 0);
+  Owned context(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(type)));
+  return context ? PyObject_CallOneArg(context.get(), function) : nullptr;
+}
+
+template <bool records>
+static PyObject* enter_grad_mode(PyObject* self, PyObject*) {
+  reinterpret_cast<GradModeObject*>(self)->prev = !(thread_modes & mode_bit::kNoGrad);
+  set_modes(mode_bit::kNoGrad, !records);
+  Py_RETURN_NONE;
+}
+
+static PyObject* exit_grad_mode(PyObject* self, PyObject* const*, Py_ssize_t) {
+  set_modes(mode_bit::kNoGrad, !reinterpret_cast<GradModeObject*>(self)->prev);
+  Py_RETURN_NONE;
+}
+
+// For copies and pickles: another context of the type, with the attributes that a program has given this one.
+static PyObject* reduce_grad_mode(PyObject* self, PyObject*) {
+  Owned copyreg(PyImport_ImportModule("copyreg"));
+  Owned make(copyreg ? PyObject_GetAttrString(copyreg.get(), "__newobj__") : nullptr);
+  Owned attributes(make ? PyObject_GetAttrString(self, "__dict__") : nullptr);
+  return attributes ? Py_BuildValue("O(O)O", make.get(), Py_TYPE(self), attributes.get()) : nullptr;
+}
+
+static void dealloc_grad_mode(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+template <bool records>
+static bool add_grad_mode(PyObject* module, const char* name) {
+  static PyMethodDef methods[] = {{"__enter__", enter_grad_mode<records>, METH_NOARGS, nullptr},
+                                  {"__exit__", as_cfunction(exit_grad_mode), METH_FASTCALL, nullptr},
+                                  {"__reduce__", reduce_grad_mode, METH_NOARGS, nullptr},
+                                  {}};
+  static PyMemberDef members[] = {{"prev", T_BOOL, offsetof(GradModeObject, prev), 0, nullptr}, {}};
+  static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_grad_mode)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_grad_mode)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_members, members},
+                                {0, nullptr}};
+  static PyType_Spec spec = {name, sizeof(GradModeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  return add_type(module, &spec) != nullptr;
+}
 
 // Sets whether autograd records, inference mode apart; returns what was set before.
 static PyObject* exchange_grad_enabled(PyObject*, PyObject* on) {
@@ -159,7 +219,8 @@ bool add_autograd_modes(PyObject* module) {
       {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
       {}};
   describe_forward_call = describe_python_stack;
-  return PyModule_AddFunctions(module, functions) == 0;
+  return PyModule_AddFunctions(module, functions) == 0 && add_grad_mode<false>(module, "mica._C._NoGrad") &&
+         add_grad_mode<true>(module, "mica._C._EnableGrad");
 }
 
 }  // namespace mica::python

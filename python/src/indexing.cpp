@@ -17,6 +17,7 @@ using indexing::TensorIndex;
 
 static std::optional<int64_t> slice_bound(PyObject* o) {
   if (o == Py_None) return std::nullopt;
+  if (int64_t small; small_int(o, small)) return small;
   Py_ssize_t value;
   if (!_PyEval_SliceIndex(o, &value)) throw PythonError();
   return value;
@@ -29,6 +30,7 @@ static Slice slice_entry(PyObject* slice) {
 }
 
 static int64_t integer_entry(PyObject* o) {
+  if (int64_t small; small_int(o, small)) return small;
   int overflow;
   Owned number(checked(PyNumber_Index(o)));
   const int64_t value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);

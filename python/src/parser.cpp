@@ -60,7 +60,7 @@ struct Matcher {
     return PySequence_Fast_GET_SIZE(list) == 0 || check(PySequence_Fast_GET_ITEM(list, 0));
   }
 
-  bool value(const Param& p, PyObject* o) {
+  [[gnu::noinline]] bool value(const Slot& p, PyObject* o) {
     switch (p.kind) {
       case Kind::Tensor:
         return tensor(o) || (p.allow_numbers && (a.numbers_used_ = is_number_like(o)));
@@ -102,11 +102,30 @@ struct Matcher {
     return false;
   }
 
-  bool check(const Param& p, PyObject* o) {
+  bool check(const Slot& p, PyObject* o) {
+    if (p.kind == Kind::Tensor && is_exact_tensor(o)) {
+      a.elements_ += unwrap(o).numel();
+      return true;
+    }
+    if (p.kind == Kind::Int && PyLong_CheckExact(o)) return true;
     failure.reason = Failure::WrongType;
     if (value(p, o)) [[likely]]
       return true;
     return !is_tensor(o) && overrides_torch_function(o) && note_overload(o);
+  }
+
+  bool take_keywords(const Slot* p, const Slot* last, PyObject* const* values, PyObject* kwnames, Py_ssize_t count);
+
+  // Puts the argument where it belongs; None stands for an argument that is not given.
+  bool take(const Slot& p, PyObject* o) {
+    if (o == Py_None && p.allow_none) return true;
+    if (check(p, o)) [[likely]] {
+      a.values_[p.index] = o;
+      return true;
+    }
+    failure.param = p.index;
+    if (failure.reason != Failure::WrongElement) failure.object = o;
+    return false;
   }
 };
 
@@ -114,7 +133,19 @@ static bool same_name(PyObject* keyword, PyObject* name) {
   return keyword == name || (!PyUnicode_CHECK_INTERNED(keyword) && PyUnicode_Compare(keyword, name) == 0);
 }
 
-static PyObject* find_keyword(const Param& p, PyObject* const* values, PyObject* kwnames) {
+// The usual case: keywords under their own names, all of which fit.
+bool Matcher::take_keywords(const Slot* p, const Slot* last, PyObject* const* values, PyObject* kwnames,
+                            Py_ssize_t count) {
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, k);
+    const Slot* at = p;
+    while (at < last && at->name != name) ++at;
+    if (at == last || !take(*at, values[k])) return false;
+  }
+  return true;
+}
+
+static PyObject* find_keyword(const Slot& p, PyObject* const* values, PyObject* kwnames) {
   const Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
   for (Py_ssize_t i = 0; i < n; ++i)
     if (same_name(PyTuple_GET_ITEM(kwnames, i), p.name)) return values[i];
@@ -134,59 +165,51 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
     return false;
   }
   Matcher matcher{a, failure};
+  a.clear_values(s.params.size());
   a.signature_ = &s;
   a.elements_ = 0;
   a.varargs_index_ = -1;
   a.num_overloaded_ = 0;
   a.numbers_used_ = false;
-  const Py_ssize_t num_keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  Py_ssize_t position = 0, keywords_used = 0;
-  const int count = static_cast<int>(s.params.size());
-  const Param* params = s.params.data();
-  for (int i = 0; i < count; ++i) {
-    if (position == nargs && keywords_used == num_keywords && i >= s.optional_from[method]) {
-      for (; i < count; ++i) a.values_[i] = nullptr;
-      return true;
-    }
-    const Param& p = params[i];
-    if (method && i == s.self_index) {
-      matcher.tensor(self);
-      a.values_[i] = self;
-      continue;
-    }
-    a.values_[i] = nullptr;
-    if (method && p.function_only) continue;
-    PyObject* o = nullptr;
-    failure.position = -1;
-    if (position < nargs && !p.keyword_only) {
-      if (varargs) {
-        a.varargs_index_ = i;
-        a.varargs_ = args;
-        a.num_varargs_ = position = nargs;
-        a.values_[i] = args[0];
-        continue;
-      }
-      failure.position = static_cast<int>(position);
-      o = args[position++];
-    } else if (keywords_used < num_keywords) {
-      o = find_keyword(p, args + nargs, kwnames);
-      if (o) ++keywords_used;
-    }
-    if (!o) {
-      if (p.optional) continue;
-      failure.reason = Failure::Missing;
-      failure.param = i;
-      return false;
-    }
-    if (o == Py_None && p.allow_none) continue;
-    if (!matcher.check(p, o)) {
-      failure.param = i;
-      if (failure.reason != Failure::WrongElement) failure.object = o;
-      return false;
-    }
-    a.values_[i] = o;
+  if (method && s.self_index >= 0) {
+    matcher.tensor(self);
+    a.values_[s.self_index] = self;
   }
-  if (keywords_used == num_keywords) return true;
+
+  const Slot* const first = s.slots[method].data();
+  const Slot* const last = first + s.slots[method].size();
+  const Slot* p = first;
+  if (varargs) {
+    a.varargs_index_ = p->index;
+    a.varargs_ = args;
+    a.num_varargs_ = nargs;
+    a.values_[p->index] = args[0];
+    ++p;
+  } else {
+    for (Py_ssize_t position = 0; position < nargs; ++position, ++p) {
+      failure.position = static_cast<int>(position);
+      if (!matcher.take(*p, args[position])) return false;
+    }
+  }
+
+  failure.position = -1;
+  const Slot* const required = first + s.required[method];
+  if (!kwnames && p >= required) [[likely]]
+    return true;
+  Py_ssize_t unused = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (p >= required && matcher.take_keywords(p, last, args + nargs, kwnames, unused)) return true;
+  for (; p < last && (unused || p < required); ++p) {
+    PyObject* o = unused ? find_keyword(*p, args + nargs, kwnames) : nullptr;
+    if (o) {
+      if (!matcher.take(*p, o)) return false;
+      --unused;
+    } else if (!p->optional) {
+      failure.reason = Failure::Missing;
+      failure.param = p->index;
+      return false;
+    }
+  }
+  if (!unused) return true;
   failure.reason = Failure::UnexpectedKeyword;
   return false;
 }
@@ -200,36 +223,39 @@ void Parser::warn_deprecated(const Signature& used, bool method) const {
   warn(text);
 }
 
-int Parser::choose(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) const {
+// An overload for the number itself is better than a tensor made of it.
+int Parser::choose_number(int chosen, Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                          PyObject* kwnames) const {
   Failure failure{Failure::Missing};
-  const uint8_t form = self ? kMethod : kFunction;
-  const int count = static_cast<int>(count_);
-  auto fits = [&](int i) {
-    return (signatures_[i].flags & form) && match(signatures_[i], self, args, nargs, kwnames, a, failure);
-  };
-  for (int i = 0; i < count; ++i) {
-    if (!fits(i)) continue;
-    if (!a.numbers_used_) return i;
-    // An overload for the number itself is better than a tensor made of it.
-    for (int k = i + 1; k < count; ++k)
-      if ((signatures_[k].flags & kHidden) && fits(k)) return k;
-    fits(i);
-    return i;
-  }
-  return -1;
+  const uint8_t wanted = kHidden | (self ? kMethod : kFunction);
+  for (int i = chosen + 1; i < static_cast<int>(count_); ++i)
+    if ((signatures_[i].flags & wanted) == wanted && match(signatures_[i], self, args, nargs, kwnames, a, failure))
+      return i;
+  match(signatures_[chosen], self, args, nargs, kwnames, a, failure);
+  return chosen;
 }
 
 int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!signatures_) [[unlikely]]
     build();
   a.parser_ = this;
-  const int chosen = choose(a, self, args, nargs, kwnames);
-  if (chosen < 0) [[unlikely]] {
+  Failure failure{Failure::Missing};
+  const bool method = self != nullptr;
+  const uint8_t form = method ? kMethod : kFunction;
+  const int count = static_cast<int>(count_);
+  int chosen = 0;
+  for (; chosen < count; ++chosen) {
+    const Signature& s = signatures_[chosen];
+    if (!(s.flags & form) || (nargs > s.max_positional[method] && !s.varargs[method])) continue;
+    if (match(s, self, args, nargs, kwnames, a, failure)) break;
+  }
+  if (chosen == count) [[unlikely]] {
     raise_mismatch(*this, self, args, nargs, kwnames);
     return -1;
   }
+  if (a.numbers_used_) chosen = choose_number(chosen, a, self, args, nargs, kwnames);
   if (signatures_[chosen].flags & kDeprecated) [[unlikely]]
-    warn_deprecated(signatures_[chosen], self != nullptr);
+    warn_deprecated(signatures_[chosen], method);
   if (!a.num_overloaded_ && !(thread_modes & mode_bit::kFunctionMode)) [[likely]]
     return chosen;
   if (!torch_function_wanted(a.num_overloaded_)) return chosen;

@@ -4,6 +4,7 @@
 // the first signature that fits and leaves the arguments in an Arguments object, whose accessors convert them.
 #pragma once
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +47,7 @@ struct Param {
   bool plain_numbers = false;  // a number for which no tensor may stand
   bool function_only = false;  // out=: methods do not have it
   uint8_t list_size = 0;       // int[N]: one integer stands for N equal ones
+  bool has_value = false;      // a default other than None
   PyObject* name = nullptr;    // interned, kept for ever, like the signature
   const char* const* numpy_names = nullptr;
   std::string default_text;  // as torch prints it
@@ -68,16 +70,28 @@ struct SignatureText {
   const char* text;  // "Tensor self, int[1]? dim=None, *, bool keepdim=False, Tensor out=None"
 };
 
+// What a call reads of a parameter while it looks for a signature that fits.
+struct Slot {
+  PyObject* name;
+  Kind kind;
+  uint8_t index;  // of the parameter
+  uint8_t list_size;
+  bool optional : 1, allow_none : 1, allow_numbers : 1, plain_numbers : 1;
+  const char* const* numpy_names;
+};
+
 struct Signature {
   std::vector<Param> params;
   uint8_t flags = 0;
   int self_index = -1;
-  // Indexed by whether the call is of a method, whose self is no parameter.
+  // Indexed by whether the call is of a method, whose self is no parameter, nor is out=.
+  std::vector<Slot> slots[2];  // positional ones first
   int max_positional[2] = {0, 0};
   int min_args[2] = {0, 0};
   int max_args[2] = {0, 0};
-  int optional_from[2] = {0, 0};       // no parameter from here on has to be given
+  int required[2] = {0, 0};            // no slot from here on has to be filled
   bool varargs[2] = {false, false};    // f(2, 3) for f((2, 3))
+  void derive();                       // all of these, from the parameters
   std::string str(bool method) const;  // "(Tensor input, Tensor other, *, Number alpha = 1)"
 };
 
@@ -188,10 +202,15 @@ class Arguments {
   friend bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                     Arguments& a, Failure& failure);
   const Param& param(int i) const { return signature_->params[static_cast<size_t>(i)]; }
-  bool given_or_default(int i) const { return values_[i] || (param(i).optional && param(i).default_text != "None"); }
+  bool given_or_default(int i) const { return values_[i] || param(i).has_value; }
   static bool truth(PyObject* o) { return o == Py_True || (o != Py_False && PyObject_IsTrue(o)); }
+  // Nothing is given yet of the first `count` arguments, or of some more: eight are cleared as fast as one.
+  void clear_values(size_t count) {
+    static_assert(kMaxParams % 8 == 0);
+    for (size_t i = 0; i < count; i += 8) std::memset(values_ + i, 0, 8 * sizeof(PyObject*));
+  }
   const Tensor& tensor_slow(PyObject* o);
-  int64_t element(int i, PyObject* item, Py_ssize_t position) const;
+  int64_t element(int i, PyObject* item, Py_ssize_t position) const;  // of a list of integers
 
   const Signature* signature_;
   const Parser* parser_;
@@ -226,7 +245,8 @@ class Parser {
 
  private:
   void build();
-  int choose(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) const;
+  int choose_number(int chosen, Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                    PyObject* kwnames) const;
   void warn_deprecated(const Signature& used, bool method) const;
   const char* name_;
   const char* space_;

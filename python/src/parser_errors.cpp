@@ -118,7 +118,7 @@ static std::string marked_types(const Signature& s, bool method, PyObject* const
     Signature one;
     one.params.push_back(p);
     one.params[0].keyword_only = false;
-    one.max_positional[0] = 1;
+    one.derive();
     bool fits = match(one, nullptr, &o, 1, nullptr, scratch, failure);
     if (text.size() > 1) text += ", ";
     text += prefix + (fits ? detailed_type(o) : "!" + detailed_type(o) + "!");

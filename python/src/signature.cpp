@@ -96,6 +96,7 @@ static void set_default(Param& p, std::string_view text) {
     p.allow_none = true;
     return;
   }
+  p.has_value = true;
   switch (p.kind) {
     case Kind::Bool:
       p.default_int = text == "True";
@@ -173,21 +174,24 @@ Signature parse_signature(const SignatureText& text) {
   }
   MICA_CHECK(s.params.size() <= static_cast<size_t>(kMaxParams), "a signature has more than ", kMaxParams,
              " parameters");
-  for (int method = 0; method < 2; ++method) {
-    const Param* first = nullptr;
-    for (size_t i = 0; i < s.params.size(); ++i) {
-      const Param& p = s.params[i];
-      if (method && (static_cast<int>(i) == s.self_index || p.function_only)) continue;
-      if (!first) first = &p;
-      s.max_positional[method] += !p.keyword_only;
-      s.min_args[method] += !p.optional;
-      s.max_args[method] += 1;
-      if (!p.optional) s.optional_from[method] = static_cast<int>(i) + 1;
-    }
-    if (method) s.optional_from[1] = std::max(s.optional_from[1], s.self_index + 1);
-    s.varargs[method] = s.max_positional[method] == 1 && first->kind == Kind::Ints && !first->keyword_only;
-  }
+  s.derive();
   return s;
+}
+
+void Signature::derive() {
+  for (int method = 0; method < 2; ++method) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Param& p = params[i];
+      if (method && (static_cast<int>(i) == self_index || p.function_only)) continue;
+      slots[method].push_back({p.name, p.kind, static_cast<uint8_t>(i), p.list_size, p.optional, p.allow_none,
+                               p.allow_numbers, p.plain_numbers, p.numpy_names});
+      max_positional[method] += !p.keyword_only;
+      min_args[method] += !p.optional;
+      max_args[method] += 1;
+      if (!p.optional) required[method] = max_args[method];
+    }
+    varargs[method] = max_positional[method] == 1 && slots[method][0].kind == Kind::Ints;
+  }
 }
 
 std::string type_text(const Param& p) {

@@ -5,8 +5,46 @@ namespace mica::python {
 
 PyTypeObject* size_type = nullptr;
 
+// Objects whose life has ended, by length: they hold on to their type, their own count is zero.
+static constexpr Py_ssize_t kLengths = 7;
+static constexpr int kMaxFree = 16;
+static PyObject* free_sizes[kLengths][kMaxFree];
+static int num_free[kLengths];
+
+// A Size whose items are yet to be set. It is unknown to the collector: integers are part of no cycle.
+static PyObject* allocate(Py_ssize_t length) {
+  PyObject* o;
+  if (length < kLengths && num_free[length] > 0) [[likely]] {
+    o = free_sizes[length][--num_free[length]];
+    _Py_NewReference(o);
+  } else {
+    o = reinterpret_cast<PyObject*>(PyObject_GC_NewVar(PyTupleObject, size_type, length));
+    if (!o) return nullptr;
+    for (Py_ssize_t i = 0; i < length; ++i) PyTuple_SET_ITEM(o, i, nullptr);
+  }
+#if PY_VERSION_HEX >= 0x030E0000
+  reinterpret_cast<PyTupleObject*>(o)->ob_hash = -1;  // not computed yet
+#endif
+  return o;
+}
+
+static void size_dealloc(PyObject* o) {
+  if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
+  const Py_ssize_t length = PyTuple_GET_SIZE(o);
+  for (Py_ssize_t i = 0; i < length; ++i) {
+    Py_XDECREF(PyTuple_GET_ITEM(o, i));
+    PyTuple_SET_ITEM(o, i, nullptr);
+  }
+  if (length < kLengths && num_free[length] < kMaxFree) [[likely]] {
+    free_sizes[length][num_free[length]++] = o;
+    return;
+  }
+  PyObject_GC_Del(o);
+  Py_DECREF(size_type);
+}
+
 PyObject* size_object(IntArrayRef sizes) {
-  PyObject* o = size_type->tp_alloc(size_type, static_cast<Py_ssize_t>(sizes.size()));
+  PyObject* o = allocate(static_cast<Py_ssize_t>(sizes.size()));
   if (!o) return nullptr;
   for (size_t i = 0; i < sizes.size(); ++i) {
     PyObject* item = PyLong_FromLongLong(sizes[i]);
@@ -24,9 +62,10 @@ static PyObject* as_size(PyObject* tuple) {
   Owned owner(tuple);
   if (!tuple || !PyTuple_Check(tuple)) return owner.release();  // NotImplemented, or an error
   Py_ssize_t n = PyTuple_GET_SIZE(tuple);
-  PyObject* o = size_type->tp_alloc(size_type, n);
+  PyObject* o = allocate(n);
   if (!o) return nullptr;
   for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(o, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
+  PyObject_GC_Track(o);  // what was joined may hold anything
   return o;
 }
 
@@ -95,6 +134,7 @@ bool add_size(PyObject* module) {
                                   {"__reduce__", size_reduce, METH_NOARGS, nullptr},
                                   {}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(size_dealloc)},
                                 {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                                 {Py_tp_methods, methods},
                                 {Py_sq_concat, reinterpret_cast<void*>(size_concat)},

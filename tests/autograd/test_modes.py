@@ -1,5 +1,7 @@
 """no_grad and its kin: as context managers, as decorators, around generators."""
 
+import copy
+import pickle
 import warnings
 
 import mica as torch
@@ -127,3 +129,26 @@ def test_grad_mode_is_kept_apart_from_inference_mode():
         with torch.inference_mode(False):
             assert torch.is_grad_enabled()
     assert torch.is_grad_enabled()
+
+
+def test_contexts_are_objects_like_others():
+    context = torch.no_grad()
+    assert context.prev is False
+    context.note = 1
+    with context as entered:
+        assert entered is None and context.prev is True
+        again = copy.copy(context)
+        assert type(again) is torch.no_grad and again.note == 1
+        assert type(pickle.loads(pickle.dumps(torch.enable_grad()))) is torch.enable_grad
+
+    class Counting(torch.no_grad):
+        entries = 0
+
+        def __enter__(self):
+            Counting.entries += 1
+            super().__enter__()
+
+    with Counting():
+        assert not torch.is_grad_enabled()
+    assert Counting.entries == 1 and torch.is_grad_enabled()
+    assert not torch.no_grad(orig_func=torch.is_grad_enabled)()

@@ -58,6 +58,15 @@ def test_size():
         torch.Size(["a"])
 
 
+def test_sizes_do_not_mix_with_those_before_them():
+    kept = [torch.empty(2, 300).shape for _ in range(40)]
+    hashes = {hash(torch.empty(n, 300).shape) for n in range(40)}
+    assert len(hashes) == 40 and all(size == (2, 300) for size in kept)
+    del kept
+    assert [tuple(torch.empty(tuple(range(n))).shape) for n in range(10)] == [tuple(range(n)) for n in range(10)]
+    assert torch.Size([]) + (1,) == torch.empty(1).shape and hash(torch.Size((1,))) == hash((1,))
+
+
 def test_limits():
     assert repr(torch.iinfo(torch.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
     assert torch.iinfo(torch.int64).min == -(2**63) and torch.iinfo(torch.uint64).max == 2**64 - 1

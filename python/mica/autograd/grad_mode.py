@@ -9,24 +9,12 @@ from mica.utils._contextlib import (
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
 
 
-class no_grad(_NoParamDecoratorContextManager):
+class no_grad(_C._NoGrad, _NoParamDecoratorContextManager):
     """Record nothing: results do not require grad."""
 
-    def __enter__(self):
-        self.prev = _C._exchange_grad_enabled(False)
 
-    def __exit__(self, *exception):
-        _C._set_grad_enabled(self.prev)
-
-
-class enable_grad(_NoParamDecoratorContextManager):
+class enable_grad(_C._EnableGrad, _NoParamDecoratorContextManager):
     """Record again, within no_grad."""
-
-    def __enter__(self):
-        self.prev = _C._exchange_grad_enabled(True)
-
-    def __exit__(self, *exception):
-        _C._set_grad_enabled(self.prev)
 
 
 class set_grad_enabled(_DecoratorContextManager):
