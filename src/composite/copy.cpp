@@ -25,8 +25,8 @@ namespace shapes {
 
 void clone(Out& out, const Tensor& self, std::optional<MemoryFormat> memory_format) {
   Tensor copy = empty_in_format(self, self.dtype(), self.device(), memory_format.value_or(MemoryFormat::Preserve));
-  copy.copy_(self);
-  out.take(copy);
+  inplace::copy_(copy, self, false);  // not an operation on the copy: its version stays 0
+  out.take(std::move(copy));
 }
 
 }  // namespace shapes
@@ -44,7 +44,7 @@ Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocki
   const DType dtype = options.dtype.value_or(self.dtype());
   const Device device = options.device.value_or(self.device());
   Tensor copy = empty_in_format(self, dtype, device, memory_format.value_or(MemoryFormat::Preserve));
-  copy.copy_(self, non_blocking);
+  inplace::copy_(copy, self, non_blocking);
   return copy;
 }
 

@@ -73,8 +73,8 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
   check_layout("full", options);
   const DType dtype = options.dtype ? *options.dtype : dtype_of_number(fill_value);
   Tensor t = empty_contiguous(size, dtype, options.device_or_default());
-  t.fill_(fill_value);
-  return finished(t, options);
+  inplace::fill_(t, fill_value);  // not an operation on the tensor: its version stays 0
+  return finished(std::move(t), options);
 }
 
 Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options,
@@ -82,15 +82,15 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptio
   TensorOptions plain = options;
   plain.requires_grad = false;
   Tensor t = composite::empty_like(self, plain, memory_format);
-  t.fill_(fill_value);
-  return finished(t, options);
+  inplace::fill_(t, fill_value);
+  return finished(std::move(t), options);
 }
 
 Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   check_layout("zeros", options);
   Tensor t = empty_contiguous(size, options.dtype_or_default(), options.device_or_default());
-  t.zero_();
-  return finished(t, options);
+  inplace::zero_(t);
+  return finished(std::move(t), options);
 }
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return composite::full_like(self, 0, options, memory_format);
@@ -135,7 +135,7 @@ Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
   TensorOptions plain = options;
   plain.requires_grad = false;
   const Tensor t = composite::zeros({n, m}, plain);
-  t.diagonal().fill_(1);
+  inplace::fill_(views::diagonal(t, 0, 0, 1), 1);
   return finished(t, options);
 }
 Tensor eye(int64_t n, const TensorOptions& options) { return composite::eye(n, n, options); }

@@ -1,5 +1,9 @@
 #include "core/out.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "mica/ops.h"
@@ -7,13 +11,56 @@
 
 namespace mica {
 
+namespace {
+
+struct Step {
+  int64_t stride, size;
+};
+
+// Whether elements of two tensors with these steps, the second `distance` behind the first, can be one: whether there
+// are k with |k| < size whose k * stride sum up to the distance. `reach` is the longest such sum. Steps go from the
+// longest stride to the shortest; where more than two k are left for one, the answer is yes.
+bool meet(const Step* step, const Step* end, int64_t distance, int64_t reach) {
+  if (distance < -reach || distance > reach) return false;
+  if (step == end) return true;
+  const int64_t rest = reach - (step->size - 1) * step->stride;
+  const auto floor_div = [](int64_t a, int64_t b) { return a / b - (a % b < 0); };
+  const int64_t first = std::max(-floor_div(rest - distance, step->stride), 1 - step->size);
+  const int64_t last = std::min(floor_div(rest + distance, step->stride), step->size - 1);
+  if (last - first > 1) return true;
+  for (int64_t k = first; k <= last; ++k)
+    if (meet(step + 1, end, distance - k * step->stride, rest)) return true;
+  return false;
+}
+
+// Whether tensors of the same sizes, strides and dtype have an element in common. Columns of a matrix have none, though
+// their ranges of memory lie in each other.
+bool share_an_element(const Tensor& a, const Tensor& b) {
+  const int64_t bytes = static_cast<const char*>(b.data_ptr()) - static_cast<const char*>(a.data_ptr());
+  const int64_t element = static_cast<int64_t>(a.element_size());
+  if (bytes % element) return true;
+  std::vector<Step> steps;
+  int64_t reach = 0;
+  for (int64_t d = 0; d < a.dim(); ++d) {
+    if (a.size(d) < 2 || a.stride(d) == 0) continue;
+    steps.push_back({std::abs(a.stride(d)), a.size(d)});
+    reach += (a.size(d) - 1) * steps.back().stride;
+  }
+  std::sort(steps.begin(), steps.end(), [](const Step& x, const Step& y) { return x.stride > y.stride; });
+  return meet(steps.data(), steps.data() + steps.size(), bytes / element, reach);
+}
+
+}  // namespace
+
 bool may_share_memory(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || !(a.storage() == b.storage()) || !a.data_ptr()) return false;
   const Extent x = extent(a.sizes(), a.strides()), y = extent(b.sizes(), b.strides());
   const char* pa = static_cast<const char*>(a.data_ptr());
   const char* pb = static_cast<const char*>(b.data_ptr());
-  return pa + x.low * a.element_size() < pb + y.high * b.element_size() &&
-         pb + y.low * b.element_size() < pa + x.high * a.element_size();
+  if (pa + x.low * a.element_size() >= pb + y.high * b.element_size() ||
+      pb + y.low * b.element_size() >= pa + x.high * a.element_size())
+    return false;
+  return a.dtype() != b.dtype() || !(a.sizes() == b.sizes()) || !(a.strides() == b.strides()) || share_an_element(a, b);
 }
 
 void check_no_internal_overlap(const char* op, const Tensor& target) {
@@ -65,8 +112,8 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
   return tensor_;
 }
 
-const Tensor& Out::take(const Tensor& computed) {
-  tensor_ = computed;
+const Tensor& Out::take(Tensor computed) {
+  tensor_ = std::move(computed);
   return tensor_;
 }
 

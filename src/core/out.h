@@ -17,7 +17,7 @@ class Out {
   const Tensor& set_like(const Tensor& t) { return set(t.sizes(), t.dtype(), t.device()); }
   const Tensor& set_like(const Tensor& t, DType dtype) { return set(t.sizes(), dtype, t.device()); }
   // Takes an already computed tensor as the result (a rule written in terms of other operations).
-  const Tensor& take(const Tensor& computed);
+  const Tensor& take(Tensor computed);
 
   const Tensor& tensor() const { return tensor_; }
   bool needs_kernel() const { return tensor_.numel() > 0 && !tensor_.is_meta(); }

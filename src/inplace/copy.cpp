@@ -70,7 +70,7 @@ void fill_(const Tensor& self, const Scalar& value) {
   }
   PointwisePlan plan(kCopy);
   plan.input(target);
-  plan.into(target);
+  plan.in_place(target);
   plan.prepare();
   MICA_KERNEL(plan.loop.device, fill)(plan.loop, value);
 }

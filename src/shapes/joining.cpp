@@ -2,6 +2,7 @@
 #include "core/pointwise.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
+#include "mica/inline_list.h"
 #include "mica/ops.h"
 
 namespace mica::shapes {
@@ -67,10 +68,11 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   bool alike = result.is_contiguous() && kernel_table(device).cat;
   for (const Tensor& t : tensors) alike = alike && (is_skipped(t) || (t.dtype() == dtype && t.is_contiguous()));
   if (alike) {
-    std::vector<const TensorView*> pieces;
+    InlineList<const TensorView*, 8> pieces;
+    pieces.reserve(tensors.size());
     for (const Tensor& t : tensors)
       if (t.numel() > 0) pieces.push_back(&t.view_of());
-    MICA_KERNEL(device, cat)(result.view_of(), TensorViewList(pieces.data(), pieces.size()), d);
+    MICA_KERNEL(device, cat)(result.view_of(), TensorViewList(pieces.begin(), pieces.size()), d);
     return;
   }
   int64_t at = 0;

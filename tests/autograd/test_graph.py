@@ -83,3 +83,36 @@ def test_increment_version():
     graph.increment_version(x)
     graph.increment_version([x, x])
     assert x._version == version + 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.zeros(2),
+        lambda x: torch.full((2,), 3.0),
+        lambda x: torch.ones_like(x),
+        lambda x: torch.eye(2),
+        lambda x: torch.rand(2),
+        lambda x: torch.randint_like(x, 5),
+        lambda x: x.clone(),
+        lambda x: x.to(torch.float64),
+        lambda x: torch.cat([x, x]),
+    ],
+)
+def test_new_tensors_have_not_been_changed(make):
+    made = make(torch.tensor([1.0, 2.0]))
+    assert made._version == 0
+    made.view(-1).zero_()
+    assert made._version == 1
+
+
+def test_views_find_their_base_through_views_and_data():
+    base = torch.zeros(2, 3)
+    row = base[0].view(3, 1)
+    assert row._base is base and not row.requires_grad and row.is_leaf and row.grad_fn is None
+    other = torch.zeros(3)
+    part = other[1:]
+    other.data = torch.ones(3)
+    assert part._base is other and part.tolist() == [0, 0]
+    row.mul_(torch.ones(3, 1, requires_grad=True))
+    assert base.requires_grad and row.grad_fn is not None and row.output_nr == 0 and base[1].requires_grad

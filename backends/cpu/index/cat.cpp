@@ -1,7 +1,6 @@
 // cat: the output as one run of bytes, cut evenly among the threads.
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "backends/cpu/register.h"
 #include "mica/kernel_types.h"
@@ -18,7 +17,7 @@ constexpr int64_t kBytesPerTask = 1 << 16;
 void cat_kernel(const TensorView& out, TensorViewList inputs, int64_t dim) {
   int64_t inner = element_size(out.dtype);
   for (int d = static_cast<int>(dim) + 1; d < out.ndim; ++d) inner *= out.sizes[d];
-  std::vector<int64_t> starts{0};  // where each input's piece begins in a row, and where the row ends
+  DimVector starts{0};  // where each input's piece begins in a row, and where the row ends
   for (const TensorView* t : inputs) starts.push_back(starts.back() + t->sizes[dim] * inner);
   const int64_t row = starts.back(), total = out.numel * element_size(out.dtype);
   auto* to = static_cast<char*>(out.data);
