@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "mica/autograd.h"
 #include "mica/tensor.h"
 
 namespace mica::formulas {
@@ -19,5 +20,10 @@ Tensor pad_edges_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef str
 std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor& grad, const Tensor& input, const Tensor& grid,
                                                  int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
                                                  const std::array<bool, 2>& wanted);
+std::tuple<Tensor, Tensor, Tensor> grid_sampler_double_backward(const TensorVec& grads, const Tensor& grad_output,
+                                                                const Tensor& input, const Tensor& grid,
+                                                                int64_t interpolation_mode, int64_t padding_mode,
+                                                                bool align_corners, bool input_wanted, bool grid_wanted,
+                                                                const std::array<bool, 3>& wanted);
 
 }  // namespace mica::formulas

@@ -158,6 +158,30 @@ def test_gradients_of_points(mode, padding, align_corners, dims):
 
 
 @pytest.mark.parametrize("mode,padding,align_corners", GRIDS)
+@pytest.mark.parametrize("dims", [2, 3])
+def test_second_gradients_of_points(mode, padding, align_corners, dims):
+    if dims == 3 and mode == "bicubic":
+        return
+    image = mica.randn(1, 2, *(4, 3, 2)[:dims], dtype=mica.float64, requires_grad=True)
+    grid = (mica.rand(1, *(2, 2, 1)[:dims], dims, dtype=mica.float64) * 2.6 - 1.3).requires_grad_()
+    assert gradgradcheck(
+        lambda x, g: F.grid_sample(x, g, mode, padding, align_corners), (image, grid), fast_mode=True, atol=1e-4
+    )
+
+
+def test_gradient_penalty_on_points():
+    """Corners of the image lie where the border begins; the gradient there is that of outside."""
+    image = mica.arange(12.0).reshape(1, 1, 3, 4).requires_grad_()
+    grid = mica.tensor([[[[-1.0, -1.0], [0.5, 0.25], [1.0, 0.0]]]], requires_grad=True)
+    read = F.grid_sample(image.square(), grid, padding_mode="border", align_corners=True)
+    (slope,) = mica.autograd.grad(read.sum(), grid, create_graph=True)
+    slope.square().sum().backward()
+    assert slope.tolist() == [[[[0.0, 0.0], [22.5, 66.0], [0.0, 72.0]]]]
+    assert grid.grad.tolist() == [[[[0.0, 0.0], [1584.0, 540.0], [0.0, 0.0]]]]
+    assert image.grad[0, 0, 1:].tolist() == [[0.0, 0.0, -1795.5, -1769.25], [0.0, 0.0, 1642.5, 4265.25]]
+
+
+@pytest.mark.parametrize("mode,padding,align_corners", GRIDS)
 def test_short_floats_are_computed_in_float(mode, padding, align_corners):
     x, grid = mica.randn(2, 3, 5, 6).bfloat16(), (mica.rand(2, 4, 4, 2) * 3 - 1.5).bfloat16()
     out = F.grid_sample(x, grid, mode, padding, align_corners)
