@@ -176,19 +176,6 @@ Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tens
   return result;
 }
 
-Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets, IntArrayRef input_lengths,
-                         IntArrayRef target_lengths, const Tensor& loss, const Tensor& alpha, int64_t blank,
-                         bool zero_infinity) {
-  if (!grad.defined()) return {};
-  MICA_CHECK(!grad_enabled(), "derivative for aten::_ctc_loss_backward is not implemented");
-  const Tensor result = zeros(log_probs.sizes(), log_probs.options());
-  if (!has_work(result)) return result;
-  const shapes::CtcTargets labels(targets, target_lengths);
-  const Tensor g = grad.contiguous();
-  MICA_LAYER_KERNEL(result.device(), ctc_loss_backward)
-  (result.view_of(), g.view_of(), log_probs.view_of(), labels.flat.view_of(), loss.view_of(), alpha.view_of(),
-   labels.begins, input_lengths, target_lengths, blank, zero_infinity);
-  return result;
-}
+Tensor ctc_loss_double_backward() { fail("derivative for aten::_ctc_loss_backward is not implemented"); }
 
 }  // namespace mica::formulas

@@ -24,8 +24,6 @@ Tensor nll_loss_backward(const Tensor& grad, IntArrayRef sizes, const TensorOpti
 Tensor cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                               const Tensor& statistics, int64_t reduction, int64_t ignore_index,
                               double label_smoothing);
-Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets, IntArrayRef input_lengths,
-                         IntArrayRef target_lengths, const Tensor& loss, const Tensor& alpha, int64_t blank,
-                         bool zero_infinity);
+[[noreturn]] Tensor ctc_loss_double_backward();
 
 }  // namespace mica::formulas

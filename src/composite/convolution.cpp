@@ -32,6 +32,9 @@ struct SamePadding {
   SamePadding(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArrayRef dilation) : padded(input) {
     MICA_CHECK(weight.dim() > 2, "weight should have at least three dimensions");
     for (int64_t s : stride) MICA_CHECK(s == 1, "padding='same' is not supported for strided convolutions");
+    MICA_CHECK(input.dim() == weight.dim() || input.dim() + 1 == weight.dim(), "Expected ", weight.dim(),
+               "-dimensional input for ", weight.dim(), "-dimensional weight", weight.sizes(), ", but got ",
+               input.dim(), "-dimensional input of size ", input.sizes(), " instead");
     const size_t dims = static_cast<size_t>(weight.dim()) - 2;
     MICA_CHECK(dilation.size() == 1 || dilation.size() == dims,
                "expected dilation to be a single integer value or a list of ", dims,

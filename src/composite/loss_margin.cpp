@@ -61,10 +61,17 @@ Tensor functional_margin_ranking_loss(const Tensor& input1, const Tensor& input2
 
 namespace {
 
-// A vector or a matrix of rows, and as many rows of targets.
+// A number, a vector or a matrix of rows, and as many rows of targets.
 void check_rows(const Tensor& self) {
-  MICA_CHECK((self.dim() == 1 && self.size(0) > 0) || (self.dim() == 2 && self.size(1) > 0),
+  MICA_CHECK(self.dim() == 0 || (self.dim() == 1 && self.size(0) > 0) || (self.dim() == 2 && self.size(1) > 0),
              "Expected non-empty vector or matrix with optional 0-dim batch size, but got: ", self.sizes());
+}
+
+int64_t classes_of(const Tensor& self) { return self.dim() == 0 ? 1 : self.size(-1); }
+
+void check_labels(const Tensor& target) {
+  MICA_CHECK(target.dtype() == DType::Int64, "expected scalar type Long but found ", info(target.dtype()).legacy,
+             ": the target numbers classes; convert it with .long()");
 }
 
 }  // namespace
@@ -74,7 +81,7 @@ Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar&
   check_rows(self);
   const double power = p.to<double>();
   MICA_CHECK(power == 1 || power == 2, "only p == 1 and p == 2 supported");
-  const int64_t rows = self.dim() == 2 ? self.size(0) : 1, classes = self.size(-1);
+  const int64_t rows = self.dim() == 2 ? self.size(0) : 1, classes = classes_of(self);
   MICA_CHECK(target.dim() <= 1 && target.numel() == rows,
              "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
              "size). Expected target size [",
@@ -82,6 +89,7 @@ Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar&
   MICA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == classes),
              "inconsistent weight size, expected ", classes, " but got ",
              weight.defined() ? weight.sizes() : IntArrayRef());
+  check_labels(target);
   const Tensor labels = target.reshape({rows, 1}), x = self.reshape({rows, classes});
   const Tensor outside = labels.lt(Scalar(0)).logical_or(labels.ge(Scalar(classes)));
   MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(), "target out of range");
@@ -104,9 +112,11 @@ Tensor functional_multi_margin_loss(const Tensor& input, const Tensor& target, i
 
 Tensor multilabel_margin_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
   check_rows(self);
-  const int64_t rows = self.dim() == 2 ? self.size(0) : 1, classes = self.size(-1);
-  MICA_CHECK(target.sizes() == self.sizes(), "inconsistent target size: ", target.sizes(),
+  const int64_t rows = self.dim() == 2 ? self.size(0) : 1, classes = classes_of(self);
+  const bool one_each = self.dim() <= 1 && target.dim() <= 1 && target.numel() == classes;
+  MICA_CHECK(one_each || target.sizes() == self.sizes(), "inconsistent target size: ", target.sizes(),
              " for input of size: ", self.sizes());
+  check_labels(target);
   const Tensor x = self.reshape({rows, classes}), labels = target.reshape({rows, classes});
   const Tensor outside = labels.lt(Scalar(-1)).logical_or(labels.ge(Scalar(classes)));
   MICA_CHECK(labels.is_meta() || !any(outside).item<bool>(), "argument #2 'target' is out of range");
@@ -140,7 +150,7 @@ Tensor functional_multilabel_soft_margin_loss(const Tensor& input, const Tensor&
 }
 
 Tensor soft_margin_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
-  return reduced(log1p(exp(-target * self)).to(self.dtype()), reduction);
+  return reduced(log1p(exp(-self * target)).to(self.dtype()), reduction);
 }
 
 Tensor functional_soft_margin_loss(const Tensor& input, const Tensor& target, std::optional<bool> size_average,

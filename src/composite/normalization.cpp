@@ -77,9 +77,9 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
                                 {"running_var", running_var}})
     MICA_CHECK(!t.defined() || t.numel() == channels, name, " should contain ", channels * batch, " elements not ",
                t.defined() ? t.numel() * batch : 0);
-  // Every channel of every sample is a group of its own.
+  // Every channel of every sample is a group of its own. Results are contiguous, whatever the input's layout.
   if (use_input_stats && !running_mean.defined())
-    return mica::group_norm(input, std::max<int64_t>(channels, 1), weight, bias, eps);
+    return mica::group_norm(input.contiguous(), std::max<int64_t>(channels, 1), weight, bias, eps);
   // Otherwise a batch of one in which the samples' channels stand side by side; its running statistics are averaged.
   DimVector sizes(input.sizes());
   sizes[0] = 1;

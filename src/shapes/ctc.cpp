@@ -73,4 +73,17 @@ void _ctc_loss(Out& loss, Out& alpha, const Tensor& log_probs, const Tensor& tar
    target_lengths, blank);
 }
 
+void _ctc_loss_backward(Out& out, const Tensor& grad, const Tensor& log_probs, const Tensor& targets,
+                        IntArrayRef input_lengths, IntArrayRef target_lengths, const Tensor& loss, const Tensor& alpha,
+                        int64_t blank, bool zero_infinity) {
+  const Tensor& result = out.set(log_probs.sizes(), log_probs.dtype(), log_probs.device());
+  if (!out.needs_kernel()) return;
+  result.zero_();
+  const CtcTargets labels(targets, target_lengths);
+  const Tensor g = grad.contiguous();
+  MICA_LAYER_KERNEL(result.device(), ctc_loss_backward)
+  (result.view_of(), g.view_of(), log_probs.view_of(), labels.flat.view_of(), loss.view_of(), alpha.view_of(),
+   labels.begins, input_lengths, target_lengths, blank, zero_infinity);
+}
+
 }  // namespace mica::shapes

@@ -244,6 +244,10 @@ def test_a_failed_call_says_why():
         (lambda: F.conv2d(x, w, mica.zeros(3)), "expected bias to be 1-dimensional with 4 elements"),
         (lambda: F.conv2d(x, w.double()), r"Input type \(.*\) and weight type \(.*\) should be the same"),
         (lambda: F.conv2d(x, w, padding="other"), "Invalid padding string: 'other'"),
+        (
+            lambda: F.conv2d(x, w[0], padding="same"),
+            r"Expected 3-dimensional input for 3-dimensional weight\[3, 3, 3\]",
+        ),
     ):
         with pytest.raises(RuntimeError, match=words):
             call()

@@ -117,6 +117,34 @@ def test_ctc_refuses_labels_outside_the_classes():
         F.ctc_loss(mica.randn(4, 1, 3).log_softmax(2), mica.tensor([[9]]), (4,), (1,))
 
 
+def test_ctc_can_be_differentiated_once():
+    x = mica.randn(8, 2, 5, dtype=F64, requires_grad=True)
+    loss = F.ctc_loss(x.log_softmax(2), mica.tensor([[1, 2], [3, 1]]), (8, 6), (2, 2))
+    (gradient,) = mica.autograd.grad(loss, x, create_graph=True)
+    assert gradient.requires_grad
+    with pytest.raises(RuntimeError, match="derivative for aten::_ctc_loss_backward is not implemented"):
+        gradient.sum().backward()
+
+
+MARGINS = {"one label": F.multi_margin_loss, "several labels": F.multilabel_margin_loss}
+
+
+@pytest.mark.parametrize("loss", MARGINS.values(), ids=MARGINS)
+def test_margins_of_one_number(loss):
+    x = mica.tensor(0.5, requires_grad=True)
+    for target in (mica.tensor(0), mica.tensor([0])):
+        assert loss(x, target, reduction="sum").tolist() == 0
+    loss(x, mica.tensor(0)).backward()
+    assert x.grad.item() == 0
+    with pytest.raises(RuntimeError, match="expected scalar type Long but found Float"):
+        loss(mica.randn(2, 1), mica.zeros((2,) if loss is F.multi_margin_loss else (2, 1)))
+
+
+def test_soft_margin_names_its_input_first():
+    with pytest.raises(RuntimeError, match=r"tensor a \(4\) must match the size of tensor b \(5\)"):
+        F.soft_margin_loss(mica.randn(5, 4), mica.randn(5, 5))
+
+
 def test_large_logits_lose_no_digits():
     x = mica.tensor([[1e4, 1e4 + 1, 1e4 - 2]], requires_grad=True)
     loss = F.cross_entropy(x, mica.tensor([0]))

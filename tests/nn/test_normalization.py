@@ -143,6 +143,15 @@ def test_channels_last_stays(norm):
     mica.testing.assert_close(y, norm(x.contiguous()))
 
 
+@pytest.mark.parametrize("track", [False, True])
+def test_instance_norm_is_contiguous(track):
+    x = mica.randn(2, 3, 4, 5).to(memory_format=mica.channels_last)
+    norm = nn.InstanceNorm2d(3, affine=True, track_running_stats=track)
+    assert norm(x).is_contiguous()
+    assert mica.allclose(norm(x), norm(x.contiguous()))
+    assert norm.eval()(x).is_contiguous()
+
+
 def test_convert_sync_batchnorm():
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Sequential(nn.BatchNorm2d(2, affine=False)))
     inner = net[1]
