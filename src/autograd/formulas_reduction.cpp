@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "autograd/formulas.h"
 #include "core/geometry.h"
@@ -172,6 +173,19 @@ Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 
 namespace {
 
+Scalar lowest_of(DType dtype) {
+  switch (dtype) {
+    case DType::Float64:
+      return std::numeric_limits<double>::lowest();
+    case DType::Float16:
+      return -65504.0;
+    case DType::BFloat16:
+      return -0x1.fep127;
+    default:
+      return static_cast<double>(std::numeric_limits<float>::lowest());
+  }
+}
+
 Tensor reverse_cumsum(const Tensor& t, int64_t dim) { return backwards(backwards(t, dim).cumsum(dim), dim); }
 Tensor reverse_logcumsumexp(const Tensor& t, int64_t dim) {
   return backwards(backwards(t, dim).logcumsumexp(dim), dim);
@@ -208,7 +222,8 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
   if (self.is_complex()) return exp(reverse_logcumsumexp(log(grad) - conj_of(result), dim) + conj_of(self));
   // Logarithms keep the products of large and small factors in range; positive and negative gradients go apart.
   const Tensor size = log(abs(grad));
-  const Scalar none = -INFINITY;
+  // Finite, so that no difference of two of them is NaN when this is differentiated once more.
+  const Scalar none = lowest_of(grad.dtype());
   const Tensor positive = where(gt(grad, Scalar(0)), size, none), negative = where(lt(grad, Scalar(0)), size, none);
   return exp(reverse_logcumsumexp(positive - result, dim) + self) -
          exp(reverse_logcumsumexp(negative - result, dim) + self);

@@ -70,7 +70,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
   const Tensor starts = mica::cat(TensorList(parts, 2), 0);
   const Tensor group = starts.to(DType::Int64).cumsum(0) - 1;
   const Tensor first = mica::nonzero(starts).view({-1});
-  const Tensor values = moved.index_select(0, order.index_select(0, first)).movedim(0, d).contiguous();
+  const Tensor values = moved.index_select(0, order.index_select(0, first)).movedim(0, d);
   const Tensor none = mica::empty(0, longs);
   const Tensor inverse = return_inverse ? mica::empty(n, longs).index_copy(0, order, group) : none;
   const Tensor counts =
@@ -139,6 +139,7 @@ std::pair<double, double> histogram_range(const char* op, const Tensor& self, do
   MICA_CHECK(std::isfinite(low) && std::isfinite(high), op, ": range of [", low, ", ", high, "] is not finite");
   MICA_CHECK(low <= high, op, ": max must be larger than min");
   if (low == high) {
+    if (!given && self.numel() == 0) return {0, 1};
     const double half = std::string_view(op) == "torch.histc" ? 1 : 0.5;
     low -= half, high += half;
   }
@@ -156,7 +157,8 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
   const Tensor values = self.reshape({-1});
   const Tensor inside = mica::logical_and(values >= low, values <= high);
   const Tensor kept = values.masked_select(inside);
-  Tensor bin = ((kept - low) * (static_cast<double>(bins) / (high - low))).to(DType::Int64);
+  // In this order and in the dtype of the values, which decides where those at the edges of bins fall.
+  Tensor bin = ((kept - low) * static_cast<double>(bins) / (high - low)).to(DType::Int64);
   bin = mica::clamp(bin, Scalar(0), Scalar(bins - 1));
   return mica::zeros(bins, self.options()).index_add(0, bin, mica::ones(bin.numel(), self.options()));
 }
@@ -207,8 +209,9 @@ std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, IntArray
                                                     bool density) {
   MICA_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions");
   const int64_t n = self.size(-1);
-  MICA_CHECK(static_cast<int64_t>(bins.size()) == n, "torch.histogramdd: expected ", n, " bin counts for a ", n,
-             "-dimensional histogram but got ", bins.size());
+  MICA_CHECK(static_cast<int64_t>(bins.size()) == n,
+             "histogramdd: The size of bins must be equal to the innermost dimension of the input. (", bins.size(),
+             " bin counts, ", n, " coordinates)");
   MICA_CHECK(!range || static_cast<int64_t>(range->size()) == 2 * n, "torch.histogramdd: for a ", n,
              "-dimensional histogram range should have ", 2 * n, " elements, but got ", range ? range->size() : 0);
   std::vector<Tensor> edges;

@@ -1,9 +1,12 @@
 // Factories.
+#include <algorithm>
+
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "shapes/indexing.h"
 #include "mica/warning.h"
 
 namespace mica::composite {
@@ -117,8 +120,9 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
              "upper bound and lower bound inconsistent with step sign");
   double count;
-  if (integral && is_integral(dtype)) {
-    const int64_t a = start.to_int(), b = end.to_int(), s = step.to_int(), sign = s > 0 ? 1 : -1;
+  if (dtype == DType::Int64 || (integral && is_integral(dtype))) {  // bounds and step of int64 lose their fractions
+    const int64_t a = start.cast<int64_t>(), b = end.cast<int64_t>(), s = step.cast<int64_t>(), sign = s > 0 ? 1 : -1;
+    MICA_CHECK_KIND(s != 0, Value, "step must be nonzero; ", step, " is 0 as int64");
     count = static_cast<double>((b - a + s - sign) / s);
   } else {
     count = std::ceil((to - from) / by);
@@ -142,9 +146,19 @@ Tensor eye(int64_t n, const TensorOptions& options) { return composite::eye(n, n
 
 namespace {
 
-DType sequence_dtype(const Scalar& start, const Scalar& end, const TensorOptions& options) {
-  if (options.dtype) return *options.dtype;
-  return start.is_complex() || end.is_complex() ? default_complex_dtype() : default_dtype();
+DType sequence_dtype(const char* op, const Scalar& start, const Scalar& end, const TensorOptions& options) {
+  const bool complex_bounds = start.is_complex() || end.is_complex();
+  if (!options.dtype) return complex_bounds ? default_complex_dtype() : default_dtype();
+  MICA_CHECK(!complex_bounds || is_complex(*options.dtype), "torch.", op,
+             "(): inferred dtype c10::complex<float> can't be safely cast to passed dtype ",
+             info(*options.dtype).legacy);
+  return *options.dtype;
+}
+
+// A bound as an element of the result holds it.
+Scalar as_element(const Scalar& bound, DType dtype) {
+  check_number_fits(bound, dtype);
+  return mica::scalar_tensor(bound, TensorOptions(dtype)).item();
 }
 
 }  // namespace
@@ -152,7 +166,10 @@ DType sequence_dtype(const Scalar& start, const Scalar& end, const TensorOptions
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const TensorOptions& options) {
   check_layout("linspace", options);
   MICA_CHECK(steps >= 0, "number of steps must be non-negative");
-  const Tensor t = empty_contiguous({steps}, sequence_dtype(start, end, options), options.device_or_default());
+  const DType dtype = sequence_dtype("linspace", start, end, options);
+  check_number_fits(start, dtype);
+  check_number_fits(end, dtype);
+  const Tensor t = empty_contiguous({steps}, dtype, options.device_or_default());
   if (steps > 0 && !t.is_meta()) MICA_KERNEL(t.device(), linspace)(t.view_of(), start, end);
   return finished(t, options);
 }
@@ -160,10 +177,11 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Ten
 Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base, const TensorOptions& options) {
   check_layout("logspace", options);
   MICA_CHECK(steps >= 0, "number of steps must be non-negative");
-  const DType dtype = sequence_dtype(start, end, options);
+  const DType dtype = sequence_dtype("logspace", start, end, options);
+  MICA_CHECK_KIND(dtype != DType::Bool, NotImplemented, "\"logspace\" not implemented for 'Bool'");
   TensorOptions plain = options.with_dtype(is_complex(dtype) ? DType::Complex128 : DType::Float64);
   plain.requires_grad = false;
-  const Tensor exponents = composite::linspace(start, end, steps, plain);
+  const Tensor exponents = composite::linspace(as_element(start, dtype), as_element(end, dtype), steps, plain);
   return finished(mica::pow(Scalar(base), exponents).to(dtype), options);
 }
 
@@ -240,8 +258,14 @@ Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const Tenso
   MICA_CHECK(size.size() == physical_layout.size(),
              "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
              size.size(), " is not equal to len(physical_layout) = ", physical_layout.size());
-  const DimVector order = wrap_dims(physical_layout, static_cast<int64_t>(size.size()));
-  DimVector physical;
+  DimVector order, physical;
+  for (size_t i = 0; i < size.size(); ++i) {
+    const int64_t d = physical_layout[i];
+    MICA_CHECK(d >= 0 && d < static_cast<int64_t>(size.size()), "Dimension out of range (expected to be between 0 and ",
+               size.size() - 1, ", but got ", d, " at index ", i, ").");
+    MICA_CHECK(std::find(order.begin(), order.end(), d) == order.end(), "Duplicate dim not allowed: ", d);
+    order.push_back(d);
+  }
   for (int64_t d : order) physical.push_back(size[d]);
   const DimVector dense = contiguous_strides(physical);
   DimVector strides(size.size());

@@ -121,6 +121,7 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
   Labels keep_a = needed_later, keep_b = needed_later;
   keep_a.insert(keep_a.end(), b.labels.begin(), b.labels.end());
   keep_b.insert(keep_b.end(), a.labels.begin(), a.labels.end());
+  const bool alike = a.tensor.dtype() == b.tensor.dtype();
   a = sum_out(std::move(a), keep_a);
   b = sum_out(std::move(b), keep_b);
   Labels batch, rows, columns, summed;
@@ -143,6 +144,10 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
   }
   for (int label : b.labels)
     if (!contains(a.labels, label)) columns.push_back(label);
+  if (alike && a.tensor.dtype() != b.tensor.dtype()) {  // one was summed, which makes small integers int64
+    a.tensor = a.tensor.to(DType::Int64);
+    b.tensor = b.tensor.to(DType::Int64);
+  }
   Labels labels = batch;
   labels.insert(labels.end(), rows.begin(), rows.end());
   labels.insert(labels.end(), columns.begin(), columns.end());

@@ -143,7 +143,7 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntArrayRef shape) {
                   indices.dtype());
   for (int64_t s : shape) MICA_CHECK_KIND(s >= 0, Value, "'shape' cannot have negative values, but got ", shape);
   std::vector<Tensor> result(shape.size());
-  Tensor rest = indices;
+  Tensor rest = indices.to(DType::Int64);
   for (size_t d = shape.size(); d-- > 0;) {
     result[d] = rest.remainder(shape[d]);
     if (d > 0) rest = rest.floor_divide(shape[d]);

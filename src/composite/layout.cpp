@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/geometry.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -27,7 +29,17 @@ Tensor movedim(const Tensor& self, IntArrayRef source, IntArrayRef destination) 
   MICA_CHECK(source.size() == destination.size(), "movedim: Invalid source or destination dims: source (", source,
              " dims) should contain the same number of dims as destination (", destination, " dims)");
   const int64_t n = self.dim();
-  const DimVector from = wrap_dims(source, n), to = wrap_dims(destination, n);
+  const auto wrapped = [n](const char* which, IntArrayRef dims) {
+    DimVector result;
+    for (int64_t dim : dims) {
+      const int64_t d = wrap_dim(dim, n);
+      MICA_CHECK(std::find(result.begin(), result.end(), d) == result.end(), "movedim: repeated dim in `", which, "` (",
+                 dims, ")");
+      result.push_back(d);
+    }
+    return result;
+  };
+  const DimVector from = wrapped("source", source), to = wrapped("destination", destination);
   if (n == 0) return self.alias();
   DimVector order(n, -1);
   uint64_t moved = 0;

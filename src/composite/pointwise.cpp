@@ -3,6 +3,7 @@
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "shapes/indexing.h"
 
 namespace mica {
 
@@ -12,6 +13,15 @@ void require_bound(bool any) { MICA_CHECK(any, "torch.clamp: At least one of 'mi
 
 void refuse_complex_clamp(bool is_complex) {
   MICA_CHECK_KIND(!is_complex, NotImplemented, "clamp is not supported for complex types");
+}
+
+// A bound is converted to the dtype of the result, which a wider kind of number makes wider.
+void check_bound(const Tensor& self, const Scalar& bound) {
+  refuse_complex_clamp(self.is_complex() || bound.is_complex());
+  ResultType type;
+  type.add(self);
+  type.add(bound);
+  check_number_fits(bound, type.get());
 }
 
 }  // namespace
@@ -30,6 +40,8 @@ Tensor clamp(const Tensor& self, const std::optional<Scalar>& min, const std::op
   refuse_complex_clamp(self.is_complex());
   if (!max) return mica::clamp_min(self, *min);
   if (!min) return mica::clamp_max(self, *max);
+  check_bound(self, *min);
+  check_bound(self, *max);
   return _clamp(self, *min, *max);
 }
 
@@ -51,6 +63,15 @@ Tensor conj_physical(const Tensor& self) { return self.is_complex() ? _conj_phys
 std::tuple<Tensor, Tensor> frexp(const Tensor& self) {
   MICA_CHECK(is_floating(self.dtype()), "torch.frexp() only supports floating-point dtypes");
   return {_frexp_mantissa(self), _frexp_exponent(self)};
+}
+
+Tensor mvlgamma(const Tensor& self, int64_t p) {
+  MICA_CHECK(p >= 1, "p has to be greater than or equal to 1");
+  MICA_CHECK(!self.is_complex() && self.dtype() != DType::Bool, "mvlgamma is not implemented for ", self.dtype());
+  const Tensor x = self.is_floating_point() ? self : self.to(default_dtype());
+  const Tensor steps = mica::arange(0, p, 1, x.options()) * -0.5;  // 0, -1/2, ..., -(p - 1) / 2
+  const double scale = 0.25 * static_cast<double>(p) * static_cast<double>(p - 1) * 1.14472988584940017414;  // log(pi)
+  return mica::lgamma(x.unsqueeze(-1) + steps).sum(-1) + scale;
 }
 
 Tensor isreal(const Tensor& self) {
@@ -97,6 +118,8 @@ void clamp_(const Tensor& self, const std::optional<Scalar>& min, const std::opt
   } else if (!min) {
     mica::clamp_max_(self, *max);
   } else {
+    check_bound(self, *min);
+    check_bound(self, *max);
     _clamp_(self, *min, *max);
   }
 }
@@ -118,9 +141,9 @@ void minimum(const Tensor& self, const Tensor& other) { refuse_complex("minimum"
 void fmax(const Tensor& self, const Tensor& other) { refuse_complex("fmax", self, other); }
 void fmin(const Tensor& self, const Tensor& other) { refuse_complex("fmin", self, other); }
 
-void clamp_min(const Tensor& self, const Scalar& min) { refuse_complex_clamp(self.is_complex() || min.is_complex()); }
+void clamp_min(const Tensor& self, const Scalar& min) { check_bound(self, min); }
 void clamp_min(const Tensor&, const Tensor&) {}
-void clamp_max(const Tensor& self, const Scalar& max) { refuse_complex_clamp(self.is_complex() || max.is_complex()); }
+void clamp_max(const Tensor& self, const Scalar& max) { check_bound(self, max); }
 void clamp_max(const Tensor&, const Tensor&) {}
 
 void heaviside(const Tensor& self, const Tensor& values) {

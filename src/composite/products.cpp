@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/geometry.h"
+#include "core/pointwise.h"
 #include "mica/generated/implementations.h"
 #include "mica/generated/layers/linear_layers.h"
 #include "mica/ops.h"
@@ -94,9 +95,18 @@ Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Sc
   MICA_CHECK(vec1.dim() == 1 && vec2.dim() == 1, "addr: Expected 1-D argument ", vec1.dim() != 1 ? "vec1" : "vec2",
              ", but got ", vec1.dim() != 1 ? vec1.dim() : vec2.dim(), "-D");
   const int64_t sizes[2] = {vec1.size(0), vec2.size(0)};
-  // A factor of one is left out, so that bool stays bool.
-  const auto scaled = [](const Tensor& t, const Scalar& factor) {
-    return factor.to_complex() == complex128(1) ? t : t * factor;
+  ResultType type;
+  for (const Tensor* t : {&self, &vec1, &vec2}) type.add(*t);
+  const DType dtype = type.get();
+  for (const auto& [name, factor] : {std::pair("beta", &beta), std::pair("alpha", &alpha)}) {
+    const bool whole = !factor->is_floating() && !factor->is_complex();
+    MICA_CHECK(whole || is_floating(dtype) || is_complex(dtype), "For integral input tensors, argument ", name,
+               " must not be a floating point number.");
+  }
+  // Factors of bool matrices are true or false.
+  const auto scaled = [dtype](const Tensor& t, const Scalar& factor) {
+    if (factor.to_complex() == complex128(1)) return t;
+    return t * (dtype == DType::Bool ? Scalar(factor.to<bool>()) : factor);
   };
   const Tensor product = scaled(mica::outer(vec1, vec2), alpha);
   const Tensor addend = self.expand(sizes);
@@ -124,8 +134,8 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self,
       MICA_CHECK(x == 1 || y == 1, "contracted dimensions need to match, but first has size ", x, " in dim ",
                  dims_self[i], " and second has size ", y, " in dim ", dims_other[i]);
       // A broadcast dimension is summed on the side that has it.
-      if (x == 1) b = b.sum(summed_b[i], true);
-      if (y == 1) a = a.sum(summed_a[i], true);
+      if (x == 1) b = b.sum(summed_b[i], true, b.dtype());
+      if (y == 1) a = a.sum(summed_a[i], true, a.dtype());
     } else {
       inner *= x;
     }

@@ -29,9 +29,9 @@ Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
   if (dims.empty() && shifts.size() == 1) return mica::roll(self.reshape({-1}), shifts, 0).view(self.sizes());
   MICA_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
              ", dims:", dims.size());
+  MICA_CHECK_KIND(self.dim() > 0, Index, "Dimension specified as ", dims[0], " but tensor has no dimensions");
   Tensor result = self;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (self.dim() == 0) break;
     const int64_t d = wrap_dim(dims[i], self.dim()), n = self.size(d);
     if (n == 0) continue;
     const int64_t shift = ((shifts[i] % n) + n) % n;

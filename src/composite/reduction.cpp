@@ -11,6 +11,7 @@ namespace mica::composite {
 // ---- sums
 
 Tensor sum_to_size(const Tensor& self, IntArrayRef size) {
+  if (size.empty()) return self.sum();
   if (self.sizes() == size) return self;
   const int64_t lead = self.dim() - static_cast<int64_t>(size.size());
   MICA_CHECK(lead >= 0, "size {", size, "} is not expandable to size {", self.sizes(), "}.");
@@ -111,16 +112,16 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   const int64_t observations = in.size(1);
   Tensor weights;
   if (fweights.defined()) {
+    check_weights("fweights", fweights, observations);
     MICA_CHECK(is_integral(fweights.dtype()), "cov(): expected fweights to have integral dtype but got fweights with ",
                info(fweights.dtype()).legacy, " dtype");
-    check_weights("fweights", fweights, observations);
     weights = fweights;
   }
   if (aweights.defined()) {
+    check_weights("aweights", aweights, observations);
     MICA_CHECK(is_floating(aweights.dtype()),
                "cov(): expected aweights to have floating point dtype but got aweights with ",
                info(aweights.dtype()).legacy, " dtype");
-    check_weights("aweights", aweights, observations);
     weights = weights.defined() ? weights * aweights : aweights;
   }
   if (!weights.defined()) {

@@ -8,6 +8,7 @@
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "shapes/indexing.h"
 
 namespace mica::inplace {
 
@@ -62,6 +63,7 @@ static Tensor each_element_once(const Tensor& self) {
 
 void fill_(const Tensor& self, const Scalar& value) {
   if (self.numel() == 0 || self.is_meta()) return;
+  check_number_fits(value, self.dtype());
   const Tensor target = each_element_once(self);
   if (!target.impl()->contiguous && has_internal_overlap(target.sizes(), target.strides())) {
     // Windows that overlap get the same value twice.

@@ -26,7 +26,7 @@ struct Scatter {
 
 Scatter::Scatter(const Tensor& target, int64_t along, const Tensor& given, const Tensor& source)
     : self(at_least_1d(target)), index(at_least_1d(given)), dim(wrap_dim(along, target.dim())) {
-  MICA_CHECK(given.dtype() == DType::Int64 || given.dtype() == DType::Int32,
+  MICA_CHECK(given.dtype() == DType::Int64 || given.dtype() == DType::Int32 || given.numel() == 0,
              "scatter(): Expected dtype int32/int64 for index, but got ", given.dtype());
   if (source.defined()) {
     MICA_CHECK(source.dtype() == self.dtype(), "scatter(): Expected self.dtype to be equal to src.dtype, but got ",

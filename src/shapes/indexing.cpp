@@ -276,7 +276,7 @@ void index_select(Out& out, const Tensor& self, int64_t dim, const Tensor& index
 void gather(Out& out, const Tensor& self, int64_t dim, const Tensor& index, bool) {
   check_out_dtype("gather", out, self.dtype());
   const int64_t d = wrap_dim(dim, self.dim());
-  MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64,
+  MICA_CHECK(index.dtype() == DType::Int32 || index.dtype() == DType::Int64 || index.numel() == 0,
              "gather(): Expected dtype int32/int64 for index, but got ", index.dtype());
   if (index.numel() > 0) {
     const Tensor a = at_least_1d(self), b = at_least_1d(index);

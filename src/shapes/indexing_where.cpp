@@ -19,7 +19,10 @@ void check_same_device(const Tensor&, const Scalar&) {}
 
 // An operand in the dtype of the result. A number is converted by the plan.
 Tensor operand(const Tensor& t, DType dtype) { return t.to(dtype); }
-const Scalar& operand(const Scalar& s, DType) { return s; }
+const Scalar& operand(const Scalar& s, DType dtype) {
+  check_number_fits(s, dtype);
+  return s;
+}
 
 // The plan takes its dtype from the first tensor: with two numbers, one of them is made a tensor.
 template <class A, class B>
@@ -94,6 +97,7 @@ void masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) {
   check_masked_fill(self, mask);
   MICA_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
              value.dim(), " dimension(s).");
+  if (value.is_cpu() && value.dtype() != self.dtype()) check_number_fits(value.item(), self.dtype());
 }
 
 }  // namespace checks

@@ -120,3 +120,51 @@ def test_strides_are_kept_by_factories_in_the_form_of_another():
 def test_refusals(call, words):
     with pytest.raises(RuntimeError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        # Bounds and step of int64 lose their fractions first; other integers count the steps as they are given.
+        (lambda: torch.arange(0.0, -8.000001, -4.0, dtype=torch.int64), [0, -4]),
+        (lambda: torch.arange(0.0, 5.0, 1.5, dtype=torch.int64), [0, 1, 2, 3, 4]),
+        (lambda: torch.arange(0, 5, 2.5, out=torch.empty(0, dtype=torch.int64)), [0, 2, 4]),
+        (lambda: torch.arange(0.5, 3.2, 0.9, dtype=torch.int32), [0, 0, 0]),
+        (lambda: torch.linspace(1.7, 9.9, 4, dtype=torch.int64), [1, 3, 6, 9]),
+        (lambda: torch.linspace(4.3, 0, 5, dtype=torch.uint8), [4, 3, 2, 1, 0]),
+        (lambda: torch.logspace(0, 3.7, 5, dtype=torch.int64), [1, 5, 31, 177, 1000]),
+        (lambda: torch.logspace(0, 3.7, 5, dtype=torch.int32), [1, 5, 31, 177, 1000]),
+        (lambda: torch.logspace(4.3, -3, 2, dtype=torch.bfloat16), [20480.0, 0.00099945068359375]),
+    ],
+)
+def test_sequences_of_integers_begin_with_integers(call, expected):
+    assert call().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: torch.arange(0, 5, 0.5, dtype=torch.int64), ValueError, "step must be nonzero"),
+        (lambda: torch.linspace(0, 300, 5, dtype=torch.uint8), RuntimeError, "type uint8_t without overflow"),
+        (lambda: torch.logspace(0, 300, 5, dtype=torch.uint8), RuntimeError, "type uint8_t without overflow"),
+        (lambda: torch.logspace(0, 5, 5, dtype=torch.bool), NotImplementedError, "not implemented for 'Bool'"),
+        (lambda: torch.linspace(0, 5j, 3, dtype=torch.float32), RuntimeError, "can't be safely cast to passed dtype"),
+        (lambda: torch.full((2,), 300, dtype=torch.uint8), RuntimeError, "type uint8_t without overflow"),
+        (lambda: torch.full((2,), float("nan"), dtype=torch.int32), RuntimeError, "type int without overflow"),
+        (lambda: torch.full((2,), 1e39, dtype=torch.float32), RuntimeError, "type float without overflow"),
+        (lambda: torch.full_like(torch.zeros(2), 1j), RuntimeError, "type float without overflow"),
+        (lambda: torch.zeros(2, dtype=torch.int8).fill_(200), RuntimeError, "type int8_t without overflow"),
+        (lambda: torch.empty_permuted((2,), (3,)), RuntimeError, "Dimension out of range"),
+        (lambda: torch.empty_permuted((2, 3), (0, -1)), RuntimeError, "Dimension out of range"),
+        (lambda: torch.empty_permuted((2, 3), (0, 0)), RuntimeError, "Duplicate dim not allowed"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(call, kind, words):
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_numbers_that_wrap_where_torch_wraps_them():
+    assert torch.full((1,), -1, dtype=torch.uint8).item() == 255
+    assert torch.zeros(1, dtype=torch.int8).fill_(torch.tensor(200)).item() == -56
+    assert torch.full((1,), float("inf"), dtype=torch.float16).item() == float("inf")

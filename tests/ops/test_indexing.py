@@ -313,3 +313,21 @@ def test_nothing_warns_without_cause():
         x = arange(3, 4)
         x[[0, 1]] = x[mica.tensor([1, 2])]
         x[x > 2] = 0
+
+
+def test_an_empty_index_may_have_any_dtype():
+    nothing = mica.empty(0)
+    assert mica.gather(mica.zeros(3), 0, nothing).shape == (0,)
+    assert mica.zeros(3).scatter(0, nothing, mica.zeros(0)).tolist() == [0.0, 0.0, 0.0]
+    assert mica.zeros(3).scatter_add(0, nothing.bool(), mica.zeros(0)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_places_are_int64():
+    rows, columns = mica.unravel_index(mica.tensor([3, 8], dtype=mica.int16), (4, 1 << 30))
+    assert rows.dtype == mica.int64 and (rows.tolist(), columns.tolist()) == ([0, 0], [3, 8])
+
+
+def test_a_place_that_is_filled_twice_counts_once():
+    value = mica.tensor(1.0, requires_grad=True)
+    mica.zeros(3).index_fill(0, mica.tensor([1, 1, 2]), value).sum().backward()
+    assert value.grad.item() == 2.0

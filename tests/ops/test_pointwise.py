@@ -288,3 +288,35 @@ def test_16_bit_floats_and_numbers(dtype):
     product = rounded(wide * rounded(torch.tensor(number)))
     assert torch.equal(torch.add(x, x, alpha=number), (wide + product).to(dtype))
     assert torch.equal(torch.sub(x, x, alpha=number), (wide - product).to(dtype))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: torch.zeros(2, dtype=torch.uint8).clamp(0, 300), "uint8_t"),
+        (lambda: torch.zeros(2, dtype=torch.uint8).clamp_(0, 300), "uint8_t"),
+        (lambda: torch.zeros(2, dtype=torch.uint8).clamp_max(300), "uint8_t"),
+        (lambda: torch.zeros(2, dtype=torch.float16).clamp(min=1e6), "c10::Half"),
+        (lambda: torch.where(T(True), torch.zeros(2, dtype=torch.uint8), 300), "uint8_t"),
+        (lambda: torch.zeros(2).masked_fill(T(False), T(1j)), "float"),
+        (lambda: torch.zeros(2, dtype=torch.uint8).masked_fill(T(False), T(300)), "uint8_t"),
+    ],
+)
+def test_numbers_that_a_dtype_does_not_hold(call, words):
+    with pytest.raises(RuntimeError, match=f"value cannot be converted to type {words} without overflow"):
+        call()
+
+
+def test_bounds_that_widen_the_result_fit():
+    same(torch.full((2,), 7, dtype=torch.uint8).clamp_max(300.0), [7.0, 7.0], torch.float32)
+    same(torch.full((2,), 7, dtype=torch.uint8).clamp(-1, 200), [200, 200], torch.uint8)  # -1 is 255
+
+
+def test_gradients_that_are_zero_or_all():
+    x, y = T([1.0, 2.0], requires_grad=True), T([2.0, 1.0], requires_grad=True)
+    torch.nextafter(x, y).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0] and y.grad.tolist() == [0.0, 0.0]
+    for draw in (torch.bernoulli, torch.poisson, lambda p: torch.normal(p, 1.0), lambda p: torch.normal(0.0, p)):
+        p = T([0.25, 0.5], requires_grad=True)
+        draw(p).sum().backward()
+        assert p.grad.tolist() == [0.0, 0.0]

@@ -114,3 +114,17 @@ def test_errors_say_what_is_wrong(call, words):
     with pytest.raises(RuntimeError) as e:
         call()
     assert words in str(e.value)
+
+
+def test_small_integers_and_bools_keep_their_dtype():
+    a, v = mica.ones(2, 3, dtype=mica.int32), mica.ones(3, dtype=mica.int32)
+    assert mica.tensordot(a[:, :1], a, dims=([1], [1])).dtype == mica.int32
+    # A sum over an index that one operand has alone makes them int64.
+    assert mica.einsum("ik,j->ij", a, v).tolist() == [[3, 3, 3], [3, 3, 3]]
+    assert mica.einsum("ik,j->ij", a, v).dtype == mica.int64
+    assert mica.einsum("ij,ij->", a, a).dtype == mica.int32
+    assert mica.einsum("ij,jk->ik", a[:, :1], a).dtype == mica.int64
+    matrix, row, column = (mica.ones(*n, dtype=mica.bool) for n in ((2, 3), (2,), (3,)))
+    assert mica.addr(matrix, row, column, beta=2).dtype == mica.bool
+    with pytest.raises(RuntimeError, match="For integral input tensors, argument alpha must not be a floating point"):
+        mica.addr(matrix, row, column, alpha=2.0)

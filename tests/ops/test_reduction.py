@@ -377,3 +377,16 @@ def test_second_derivatives():
         lambda x: x.std(),
     ):
         assert mica.autograd.gradgradcheck(f, (x,))
+
+
+def test_counts_and_sums_of_nothing_and_of_little():
+    assert mica.ones(2, dtype=mica.int32).sum_to_size(()).dtype == mica.int64
+    assert mica.ones(2, dtype=mica.int32).sum_to_size(2).dtype == mica.int32
+    assert mica.histogram(mica.zeros(0), 2).bin_edges.tolist() == [0.0, 0.5, 1.0]
+    # Bins are reckoned in the dtype of the values: times 100, then by 10.
+    values = mica.tensor([-8.5, -1.765625, -4.3125, -2.40625, -7.9375], dtype=mica.bfloat16)
+    assert mica.histc(values, 100, -10, 0).nonzero().flatten().tolist() == [15, 20, 56, 76, 82]
+    with pytest.raises(RuntimeError, match="cov..: expected fweights to have one or fewer dimensions"):
+        mica.cov(mica.zeros(5), fweights=mica.zeros(2, 2))
+    with pytest.raises(RuntimeError, match="histogramdd: The size of bins must be equal to the innermost dimension"):
+        mica.histogramdd(mica.zeros(4, 3), [2, 2])

@@ -108,3 +108,9 @@ def test_gradients_at_zeros_and_of_extrema():
     t = mica.tensor([1.0, 3.0, 2.0, 3.0], requires_grad=True)
     t.cummax(0).values.sum().backward()
     assert t.grad.tolist() == [1, 2, 0, 1]
+
+
+def test_second_derivative_of_logcumsumexp():
+    x = mica.tensor([0.0, 0.5, -1.0, 0.0], dtype=mica.float64, requires_grad=True)
+    weights = mica.tensor([0.3, -1.2, 0.7, 0.4], dtype=mica.float64)
+    assert mica.autograd.gradgradcheck(lambda x: mica.logcumsumexp(x, 0) * weights, (x,))

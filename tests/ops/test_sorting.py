@@ -82,3 +82,8 @@ def test_results_go_to_out():
     member = mica.empty(0, dtype=mica.bool)
     assert mica.isin(x, 2, out=member).tolist() == [False, False, True]
     assert mica.isin(2, x, out=mica.empty(0, dtype=mica.bool)).item() is True
+
+
+def test_distinct_slices_stand_as_they_were_gathered():
+    distinct = mica.unique(mica.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), dim=1)
+    assert distinct.tolist() == [[0.0, 1.0], [1.0, 0.0]] and distinct.stride() == (1, 2)

@@ -17,7 +17,8 @@ void linspace_kernel(const TensorView& out, Scalar start, Scalar end) {
       for (int64_t i = 0; i < n; ++i)
         o[i * stride] = T(i < n / 2 ? from + step * static_cast<float>(i) : to - step * static_cast<float>(n - 1 - i));
     } else {
-      const Step from = start.cast<Step>(), to = end.cast<Step>(),
+      // Bounds of integers lose their fractions before the step is worked out.
+      const Step from = static_cast<Step>(start.cast<T>()), to = static_cast<Step>(end.cast<T>()),
                  step = n > 1 ? (to - from) / Step(static_cast<double>(n - 1)) : Step(0);
       parallel_for(0, n, 32768, [&](int64_t begin, int64_t stop) {
         for (int64_t i = begin; i < stop; ++i)
