@@ -49,8 +49,8 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "func", "hub", "jit", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
-    "serialization", "testing", "torch_version", "types", "utils", "xpu",
+    "func", "fx", "hub", "jit", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
+    "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
 

@@ -33,4 +33,33 @@ Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Te
   return result;
 }
 
+Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& distances) {
+  const Tensor apart = distances.ne(Scalar(0));
+  if (p == 2) {
+    // (a - b) / |a - b|, summed over b with its weights: no difference is written down.
+    const Tensor weights = where(apart, grad / where(apart, distances, ones_like(distances)), zeros_like(distances));
+    return x1 * weights.sum(2, true) - bmm(weights, x2);
+  }
+  if (grad_enabled()) {
+    // The same distances as operations, whose gradient is recorded.
+    const Tensor difference = x1.unsqueeze(2) - x2.unsqueeze(1), d = distances.unsqueeze(3);
+    const Tensor far = apart.unsqueeze(3), divisor = where(far, d, ones_like(d));
+    Tensor slope;
+    if (p == 0) {
+      slope = zeros_like(difference);
+    } else if (std::isinf(p)) {
+      slope = sgn(difference) * difference.abs().eq(d).to(x1.dtype());
+    } else {
+      slope = sgn(difference) * pow(difference.abs() / divisor, Scalar(p - 1));
+    }
+    return (where(far, slope, zeros_like(slope)) * grad.unsqueeze(3)).sum(2);
+  }
+  const Tensor result = zeros(x1.sizes(), x1.options());
+  if (result.numel() == 0 || distances.numel() == 0 || result.is_meta()) return result;
+  const Tensor g = grad.contiguous(), a = x1.contiguous(), b = x2.contiguous(), d = distances.contiguous();
+  MICA_LAYER_KERNEL(x1.device(), cdist_backward)
+  (result.view_of(), g.view_of(), a.view_of(), b.view_of(), d.view_of(), p);
+  return result;
+}
+
 }  // namespace mica::formulas

@@ -71,6 +71,31 @@ Tensor xlogy_self_backward(const Tensor& grad, const Tensor& self, const Scalar&
   return other.to_double() > 0 ? result : _masked(result, self != 0);
 }
 
+Tensor xlog1py_self_backward(const Tensor& grad, const Tensor& self, const Tensor& other) {
+  return _masked(special_xlog1py(grad, other), logical_not(logical_and(self == 0, other <= -1)));
+}
+Tensor xlog1py_self_backward(const Tensor& grad, const Tensor& self, const Scalar& other) {
+  const Tensor result = special_xlog1py(grad, other);
+  return other.to_double() > -1 ? result : _masked(result, self != 0);
+}
+
+Tensor zeta_other_backward(const Tensor& grad, const Tensor& self, const Tensor& other) {
+  return grad * -self * special_zeta(self + 1, other);
+}
+Tensor zeta_other_backward(const Tensor& grad, const Scalar& self, const Tensor& other) {
+  return grad * -self * special_zeta(Scalar(self.to_double() + 1), other);
+}
+
+// I1' = I0 - I1 / x, whose limit at zero is a half.
+Tensor i1_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {
+  const Tensor at_zero = self == 0, x = where(at_zero, Scalar(1.0), self);
+  return grad * where(at_zero, Scalar(0.5), i0(x) - result / x);
+}
+Tensor i1e_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {
+  const Tensor at_zero = self == 0, x = where(at_zero, Scalar(1.0), self);
+  return grad * where(at_zero, Scalar(0.5), special_i0e(x) - result * (sgn(x) + reciprocal(x)));
+}
+
 // ---- the larger, the smaller, bounds -------------------------------------------------------------------------------
 
 Tensor larger_backward(const Tensor& grad, const Tensor& larger, const Tensor& smaller) {

@@ -20,6 +20,12 @@ Tensor lerp_self_backward(const Tensor& grad, const Tensor& weight);
 Tensor copysign_self_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
 Tensor xlogy_self_backward(const Tensor& grad, const Tensor& self, const Tensor& other);
 Tensor xlogy_self_backward(const Tensor& grad, const Tensor& self, const Scalar& other);
+Tensor xlog1py_self_backward(const Tensor& grad, const Tensor& self, const Tensor& other);
+Tensor xlog1py_self_backward(const Tensor& grad, const Tensor& self, const Scalar& other);
+Tensor zeta_other_backward(const Tensor& grad, const Tensor& self, const Tensor& other);
+Tensor zeta_other_backward(const Tensor& grad, const Scalar& self, const Tensor& other);
+Tensor i1_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
+Tensor i1e_backward(const Tensor& grad, const Tensor& self, const Tensor& result);
 
 // What `larger` receives from max(larger, smaller): all where it is greater, half where they are equal.
 Tensor larger_backward(const Tensor& grad, const Tensor& larger, const Tensor& smaller);

@@ -184,3 +184,44 @@ def test_writing_to_a_conjugate_or_negative_view_changes_what_it_shows():
     y.conj().mul_(1j)
     y.imag.sum().backward()
     assert z.grad.tolist() == [-1]
+
+
+def test_dimensions_that_do_not_exist_or_come_twice():
+    with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
+        mica.zeros(()).roll(0, 0)
+    with pytest.raises(RuntimeError, match=r"movedim: repeated dim in `source` \(\[0, -3\]\)"):
+        mica.movedim(mica.zeros(2, 3, 4), (0, -3), (1, 2))
+    with pytest.raises(RuntimeError, match=r"movedim: repeated dim in `destination` \(\[1, 1\]\)"):
+        mica.movedim(mica.zeros(2, 3, 4), (0, 1), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("copy", "view"),
+    [
+        (lambda x: mica.alias_copy(x), lambda x: x),
+        (lambda x: mica.as_strided_copy(x, (2, 2), (4, 1), 1), lambda x: x.as_strided((2, 2), (4, 1), 1)),
+        (lambda x: mica.diagonal_copy(x, 1), lambda x: x.diagonal(1)),
+        (lambda x: mica.expand_copy(x, (2, 3, 4)), lambda x: x.expand(2, 3, 4)),
+        (lambda x: mica.permute_copy(x, (1, 0)), lambda x: x.permute(1, 0)),
+        (lambda x: mica.select_copy(x, 1, 2), lambda x: x.select(1, 2)),
+        (lambda x: mica.slice_copy(x, 1, 1, 4, 2), lambda x: x[:, 1:4:2]),
+        (lambda x: mica.squeeze_copy(x[:, :1]), lambda x: x[:, :1].squeeze()),
+        (lambda x: mica.t_copy(x), lambda x: x.t()),
+        (lambda x: mica.transpose_copy(x, 0, 1), lambda x: x.transpose(0, 1)),
+        (lambda x: mica.unfold_copy(x, 1, 2, 1), lambda x: x.unfold(1, 2, 1)),
+        (lambda x: mica.unsqueeze_copy(x, 0), lambda x: x.unsqueeze(0)),
+        (lambda x: mica.view_copy(x, (2, 6)), lambda x: x.view(2, 6)),
+        (lambda x: mica.split_with_sizes_copy(x, (1, 2))[1], lambda x: x[1:]),
+        (lambda x: mica.unbind_copy(x, 1)[1], lambda x: x[:, 1]),
+        (lambda x: mica.unsafe_chunk(x, 2)[0], lambda x: x[:2]),
+        (lambda x: x.unsafe_split(2)[1], lambda x: x[2:]),
+    ],
+)
+def test_copies_of_views(copy, view):
+    x = mica.arange(12.0).view(3, 4).requires_grad_()
+    y = copy(x)
+    assert y.tolist() == view(x).tolist() and y.is_contiguous() and not y._is_view()
+    y.square_().sum().backward()  # a piece is changed without harm
+    copied, x.grad = x.grad, None
+    view(x).square().sum().backward()
+    assert copied.tolist() == x.grad.tolist()

@@ -99,8 +99,48 @@ void pdist_backward_kernel(const TensorView& grad_self, const TensorView& grad, 
   });
 }
 
+void cdist_kernel(const TensorView& out, const TensorView& x1, const TensorView& x2, double p) {
+  const int64_t rows1 = x1.sizes[1], rows2 = x2.sizes[1], width = x1.sizes[2];
+  visit_wide(x1.dtype, [&]<class T>(Tag<T>) {
+    const int64_t grain = std::max<int64_t>(1, 16384 / (rows2 * width + 1));
+    parallel_for(0, x1.sizes[0] * rows1, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* a = x1.ptr<const T>() + i * width;
+        const T* b = x2.ptr<const T>() + i / rows1 * rows2 * width;
+        for (int64_t j = 0; j < rows2; ++j) out.ptr<T>()[i * rows2 + j] = distance(a, b + j * width, width, p);
+      }
+    });
+  });
+}
+
+void cdist_backward_kernel(const TensorView& grad_x1, const TensorView& grad, const TensorView& x1,
+                           const TensorView& x2, const TensorView& distances, double p) {
+  const int64_t rows1 = x1.sizes[1], rows2 = x2.sizes[1], width = x1.sizes[2];
+  visit_wide(x1.dtype, [&]<class T>(Tag<T>) {
+    const int64_t grain = std::max<int64_t>(1, 16384 / (rows2 * width + 1));
+    parallel_for(0, x1.sizes[0] * rows1, grain, [&](int64_t begin, int64_t end) {
+      std::vector<double> sums(static_cast<size_t>(width));
+      for (int64_t i = begin; i < end; ++i) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        const T* a = x1.ptr<const T>() + i * width;
+        for (int64_t j = 0; j < rows2; ++j) {
+          const T* b = x2.ptr<const T>() + (i / rows1 * rows2 + j) * width;
+          const double g = static_cast<double>(grad.ptr<const T>()[i * rows2 + j]);
+          const double d = static_cast<double>(distances.ptr<const T>()[i * rows2 + j]);
+          for (int64_t k = 0; k < width; ++k)
+            sums[static_cast<size_t>(k)] += g * slope(static_cast<double>(a[k]) - static_cast<double>(b[k]), d, p);
+        }
+        for (int64_t k = 0; k < width; ++k)
+          grad_x1.ptr<T>()[i * width + k] = static_cast<T>(sums[static_cast<size_t>(k)]);
+      }
+    });
+  });
+}
+
 MICA_REGISTER_CPU(pdist, pdist_kernel);
 MICA_REGISTER_CPU(pdist_backward, pdist_backward_kernel);
+MICA_REGISTER_CPU(cdist, cdist_kernel);
+MICA_REGISTER_CPU(cdist_backward, cdist_backward_kernel);
 
 }  // namespace
 }  // namespace mica::cpu
