@@ -48,9 +48,11 @@ Tensor view_of_input(const Tensor& input) {
   return view;
 }
 
-// Outputs that are views of an input keep that history only as a prohibition of in-place changes.
+// Outputs that are views of an input keep that history only as a prohibition of in-place changes from now on: what the
+// forward itself has changed is part of its result.
 void forbid_rewriting(const Tensor& output, bool several) {
   if (!output.is_view()) return;
+  output.impl()->view_version = output.impl()->version();
   output.impl()->creation = several ? ViewInfo::Creation::MultiOutput : ViewInfo::Creation::InCustomFunction;
 }
 

@@ -147,8 +147,8 @@ Tensor sgn_backward(const Tensor& grad, const Tensor& self, const Tensor& result
 
 Tensor sinc_backward(const Tensor& grad, const Tensor& self) {
   const Tensor angle = self * kPi;
-  const Tensor slope = (angle * angle.cos() - angle.sin()) / (angle * self);
-  return _masked(grad * conj_of(slope), self != 0);
+  const Tensor below = angle * self;  // zero not only at zero
+  return _masked(grad * conj_of((angle * angle.cos() - angle.sin()) / below), below != 0);
 }
 
 Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,

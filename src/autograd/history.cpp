@@ -84,6 +84,8 @@ void check_rewritable(const Tensor& t, bool through_base) {
   const AutogradMeta* meta = t.impl()->autograd;
   if (meta && meta->grad_fn) {
     message = cat("Output ", meta->output_nr, " of ", forward_name(*meta->grad_fn), " is a view and ", change, ".");
+  } else if (creation == Creation::InCustomFunction || creation == Creation::MultiOutput) {
+    message = cat("A view ", change, ".");
   } else if (creation == Creation::InInference) {
     message = cat("A view was created in inference mode and ", change, " in normal mode.");
   } else {

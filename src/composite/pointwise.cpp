@@ -46,9 +46,13 @@ Tensor clamp(const Tensor& self, const std::optional<Scalar>& min, const std::op
 }
 
 Tensor ldexp(const Tensor& self, const Tensor& other) {
-  const Tensor product = self * mica::pow(Scalar(2.0), other);
-  // The powers of integers are float32, which a 16-bit input does not become.
-  return self.is_floating_point() && !other.is_floating_point() ? product.to(self.dtype()) : product;
+  if (other.is_floating_point() || other.is_complex()) return self * mica::pow(Scalar(2.0), other);
+  // A power may be out of range where the product is not: two of half the exponent are in range.
+  const Tensor whole = other.to(DType::Int64), half = mica::bitwise_right_shift(whole, Scalar(1)), rest = whole - half;
+  const DType dtype = self.is_floating_point() || self.is_complex() ? self.dtype() : default_dtype();
+  const Tensor wide = self.to(self.is_complex() ? DType::Complex128 : DType::Float64);
+  const auto power = [](const Tensor& exponent) { return mica::pow(Scalar(2.0), exponent.to(DType::Float64)); };
+  return (wide * power(half) * power(rest)).to(dtype);
 }
 
 Tensor square(const Tensor& self) { return mica::pow(self, 2); }

@@ -1,4 +1,5 @@
 // Operations that change a tensor's geometry or storage, not its data.
+#include "autograd/metadata.h"
 #include "core/geometry.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -37,6 +38,8 @@ void set_(const Tensor& self, const Tensor& source) {
   MICA_CHECK(self.device() == source.device(), "Attempted to set the storage of a tensor on device \"", self.device(),
              "\" to a storage on different device \"", source.device(),
              "\". This is no longer allowed; the devices must match.");
+  // Graphs made before go on adding up gradients of what the tensor was.
+  if (AutogradMeta* meta = self.impl()->autograd) meta->accumulator = nullptr;
   self.impl()->storage = source.storage();
   self.impl()->own_version = source.impl()->own_version;
   become(self, source);

@@ -26,12 +26,16 @@ def test_grad_arguments():
         grad(torch.ones(1), x)
     with pytest.raises(RuntimeError, match="Mismatch in shape"):
         grad(x * y, x, grad_outputs=torch.ones(3))
+    with pytest.raises(ValueError, match="grad requires non-empty inputs"):
+        grad(x.sum(), [])
 
 
 def test_batched_grad_outputs():
     x = leaf(1.0, 2.0, 3.0)
     (rows,) = grad(x * x, x, grad_outputs=torch.eye(3), is_grads_batched=True)
     assert rows.tolist() == [[2, 0, 0], [0, 4, 0], [0, 0, 6]]
+    with pytest.raises(RuntimeError, match="we interpret the first dimension of each grad_output as the batch"):
+        grad(x * x, x, grad_outputs=torch.ones(3), is_grads_batched=True)
 
 
 def test_backward_accumulates_into_inputs_alone():
@@ -110,6 +114,24 @@ def test_the_extremum_of_a_nan_has_no_slope():
     x = leaf(1.0, torch.nan)
     torch.amax(x).backward()
     assert x.grad.isnan().all()
+
+
+def test_sinc_is_flat_where_the_square_of_its_argument_is_zero():
+    x = torch.tensor([0.0, 1e-200, 1.0], dtype=torch.float64, requires_grad=True)
+    torch.sinc(x).sum().backward()
+    assert x.grad.tolist() == [0, 0, pytest.approx(-1)]
+
+
+def test_gradients_follow_a_leaf_that_is_set_anew():
+    x = leaf(1.0, 2.0, 3.0)
+    before = x * 2
+    with torch.no_grad():
+        x.set_(x[1:])
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        grad(before.sum(), x)
+    y = torch.cat((x, x))
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2]
 
 
 def test_negative_numbers_to_complex_powers():

@@ -171,6 +171,27 @@ def test_mark_dirty_and_non_differentiable():
     assert not sign.requires_grad
 
 
+def test_a_view_of_what_forward_made_may_have_been_changed_there():
+    class Part(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            part = x.clone()[:2]
+            part += 2
+            return part
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.cat((grad, torch.zeros(1)))
+
+    x = torch.ones(3, requires_grad=True)
+    y = Part.apply(x)
+    assert y.grad_fn.name() == "PartBackward"
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1, 0]
+    with pytest.raises(RuntimeError, match="This view was created inside a custom Function"):
+        y.mul_(2)
+
+
 def test_an_input_returned_as_it_is():
     class Same(Function):
         @staticmethod

@@ -75,6 +75,10 @@ def test_gradient_edges_stand_for_tensors():
     assert x.grad.item() == 6
     with pytest.raises(RuntimeError, match="does not require gradients"):
         graph.get_gradient_edge(torch.ones(1))
+    unused = graph.get_gradient_edge(torch.ones(1, requires_grad=True))
+    assert torch.autograd.grad(x * 2, leaf_edge, materialize_grads=True)[0].item() == 2
+    with pytest.raises(RuntimeError, match="materialize_grads cannot be used when the given input is a GradientEdge"):
+        torch.autograd.grad(x * 2, unused, materialize_grads=True)
 
 
 def test_increment_version():
@@ -83,6 +87,8 @@ def test_increment_version():
     graph.increment_version(x)
     graph.increment_version([x, x])
     assert x._version == version + 3
+    with torch.inference_mode():
+        graph.increment_version(torch.ones(2))
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,8 @@ def test_functions_of_two_numbers():
     same(torch.copysign(T([1.0, 2.0]), T([-0.0, 3.0])), [-1.0, 2.0])
     same(torch.hypot(T([3.0, inf]), T([4.0, nan])), [5.0, inf])
     same(torch.ldexp(T([1.0]), T([3])), [8.0])
+    same(torch.ldexp(T([2.0**-100, 2.0]), T([200, -150])), [2.0**100, 2.0**-149])
+    same(torch.ldexp(T([3.0], dtype=torch.float64), T([1000])), [3 * 2.0**1000])
     same(torch.gcd(T([12, -18, 0]), T([18, 12, 0])), [6, 6, 0])
     same(torch.lcm(T([4, 0]), T([6, 5])), [12, 0])
 

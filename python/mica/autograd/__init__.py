@@ -43,10 +43,22 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     _C._autograd_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
 
 
+def _listed(given):
+    """One tensor or edge, or several, as a tuple."""
+    return (given,) if isinstance(given, (_C.Tensor, graph.GradientEdge)) else tuple(given)
+
+
 def _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):
     """The gradients for each of a batch of grad_outputs, stacked."""
-    single = isinstance(grad_outputs, _C.Tensor)
-    batches = (grad_outputs,) if single else tuple(grad_outputs)
+    batches = _listed(grad_outputs)
+    for i, (batch, output) in enumerate(zip(batches, _listed(outputs), strict=True)):
+        if batch is not None and isinstance(output, _C.Tensor) and batch.shape[1:] != output.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: grad_output[{i}] has a shape of {batch.shape} and output[{i}] "
+                f"has a shape of {output.shape}."
+            )
     size = next(batch.shape[0] for batch in batches if batch is not None)
     rows = []
     for i in range(size):
@@ -73,6 +85,8 @@ def grad(
     materialize_grads (zeros). With is_grads_batched, grad_outputs have one dimension more, in front, and so has the
     result. `inputs` and `outputs` may be gradient edges.
     """
+    if isinstance(inputs, (list, tuple)) and not inputs:
+        raise ValueError("grad requires non-empty inputs.")
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -84,7 +98,9 @@ def grad(
     else:
         result = _C._autograd_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     if materialize_grads:
-        sources = (inputs,) if isinstance(inputs, _C.Tensor) else tuple(inputs)
+        sources = _listed(inputs)
+        if any(each is None and not isinstance(x, _C.Tensor) for each, x in zip(result, sources, strict=True)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         result = tuple(
             _C.zeros_like(source, requires_grad=create_graph) if each is None else each
             for each, source in zip(result, sources, strict=True)

@@ -39,7 +39,8 @@ def get_gradient_edge(tensor):
 def increment_version(tensor):
     """Tell autograd that the memory of a tensor, or of several, was changed behind its back."""
     for each in [tensor] if isinstance(tensor, _C.Tensor) or not isinstance(tensor, Iterable) else tensor:
-        _C._increment_version(each)
+        if not each.is_inference():  # which counts no versions
+            _C._increment_version(each)
 
 
 class saved_tensors_hooks:
