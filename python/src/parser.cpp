@@ -115,6 +115,7 @@ struct Matcher {
   }
 
   bool take_keywords(const Slot* p, const Slot* last, PyObject* const* values, PyObject* kwnames, Py_ssize_t count);
+  bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
   // Puts the argument where it belongs; None stands for an argument that is not given.
   bool take(const Slot& p, PyObject* o) {
@@ -156,15 +157,14 @@ static PyObject* find_keyword(const Slot& p, PyObject* const* values, PyObject* 
   return nullptr;
 }
 
-bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments& a,
-           Failure& failure) {
+[[gnu::always_inline]] inline bool Matcher::match(const Signature& s, PyObject* self, PyObject* const* args,
+                                                  Py_ssize_t nargs, PyObject* kwnames) {
   const bool method = self != nullptr;
   const bool varargs = s.varargs[method] && nargs > 0 && is_int_like(args[0]);
   if (nargs > s.max_positional[method] && !varargs) {
     failure.reason = Failure::TooManyPositional;
     return false;
   }
-  Matcher matcher{a, failure};
   a.clear_values(s.params.size());
   a.signature_ = &s;
   a.elements_ = 0;
@@ -172,7 +172,7 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   a.num_overloaded_ = 0;
   a.numbers_used_ = false;
   if (method && s.self_index >= 0) {
-    matcher.tensor(self);
+    tensor(self);
     a.values_[s.self_index] = self;
   }
 
@@ -188,7 +188,7 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   } else {
     for (Py_ssize_t position = 0; position < nargs; ++position, ++p) {
       failure.position = static_cast<int>(position);
-      if (!matcher.take(*p, args[position])) return false;
+      if (!take(*p, args[position])) return false;
     }
   }
 
@@ -197,11 +197,11 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   if (!kwnames && p >= required) [[likely]]
     return true;
   Py_ssize_t unused = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  if (p >= required && matcher.take_keywords(p, last, args + nargs, kwnames, unused)) return true;
+  if (p >= required && take_keywords(p, last, args + nargs, kwnames, unused)) return true;
   for (; p < last && (unused || p < required); ++p) {
     PyObject* o = unused ? find_keyword(*p, args + nargs, kwnames) : nullptr;
     if (o) {
-      if (!matcher.take(*p, o)) return false;
+      if (!take(*p, o)) return false;
       --unused;
     } else if (!p->optional) {
       failure.reason = Failure::Missing;
@@ -212,6 +212,11 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
   if (!unused) return true;
   failure.reason = Failure::UnexpectedKeyword;
   return false;
+}
+
+bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments& a,
+           Failure& failure) {
+  return Matcher{a, failure}.match(s, self, args, nargs, kwnames);
 }
 
 void Parser::warn_deprecated(const Signature& used, bool method) const {
@@ -240,6 +245,7 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
     build();
   a.parser_ = this;
   Failure failure{Failure::Missing};
+  Matcher matcher{a, failure};
   const bool method = self != nullptr;
   const uint8_t form = method ? kMethod : kFunction;
   const int count = static_cast<int>(count_);
@@ -247,7 +253,7 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
   for (; chosen < count; ++chosen) {
     const Signature& s = signatures_[chosen];
     if (!(s.flags & form) || (nargs > s.max_positional[method] && !s.varargs[method])) continue;
-    if (match(s, self, args, nargs, kwnames, a, failure)) break;
+    if (matcher.match(s, self, args, nargs, kwnames)) break;
   }
   if (chosen == count) [[unlikely]] {
     raise_mismatch(*this, self, args, nargs, kwnames);

@@ -199,8 +199,6 @@ class Arguments {
  private:
   friend class Parser;
   friend struct Matcher;
-  friend bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                    Arguments& a, Failure& failure);
   const Param& param(int i) const { return signature_->params[static_cast<size_t>(i)]; }
   bool given_or_default(int i) const { return values_[i] || param(i).has_value; }
   static bool truth(PyObject* o) { return o == Py_True || (o != Py_False && PyObject_IsTrue(o)); }

@@ -133,13 +133,27 @@ static PyObject* item(PyObject* self, PyObject*) try { return to_python(unwrap(s
   return raise_current_exception();
 }
 
+template <class T>
+static PyObject* number_object(const T& value) {
+  if constexpr (std::is_same_v<T, bool>)
+    return PyBool_FromLong(value);
+  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+    return PyLong_FromLongLong(value);
+  else if constexpr (std::is_integral_v<T>)
+    return PyLong_FromUnsignedLongLong(value);
+  else if constexpr (std::is_convertible_v<T, double>)
+    return PyFloat_FromDouble(static_cast<double>(value));
+  else
+    return to_python(Scalar(value));
+}
+
 static PyObject* element_object(DType dtype, const char* p) {
   switch (dtype) {
 #define MICA_ELEMENT(T, Name)                                 \
   case DType::Name: {                                         \
     T value;                                                  \
     std::memcpy(static_cast<void*>(&value), p, sizeof value); \
-    return to_python(Scalar(value));                          \
+    return number_object(value);                              \
   }
     MICA_FORALL_DTYPES(MICA_ELEMENT)
 #undef MICA_ELEMENT

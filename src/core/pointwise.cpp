@@ -213,7 +213,8 @@ Tensor PointwisePlan::allocate_output(DType dtype) {
 
 Tensor PointwisePlan::fresh(int output) {
   resolve();
-  Tensor made = allocate_output(output == 0 || forced_result_ == DType::Undefined ? result_ : forced_result_);
+  const DType dtype = output == 0 || forced_result_ == DType::Undefined ? result_ : forced_result_;
+  Tensor made = alike_ ? empty_contiguous(lead_->sizes(), dtype, device_) : allocate_output(dtype);
   outputs_[output] = made.impl();
   return made;
 }

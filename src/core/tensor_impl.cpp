@@ -15,7 +15,7 @@ static_assert(sizeof(TensorImpl) == 192, "one of the commonest blocks: three cac
 TensorImpl* TensorImpl::create(Storage storage, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
                                int64_t offset) {
   auto* t = new (cpu_allocate(sizeof(TensorImpl))) TensorImpl;
-  t->storage = std::move(storage);
+  new (&t->storage) Storage(std::move(storage));  // over an empty one: nothing to let go of
   t->view.dtype = dtype;
   t->view.device = device;
   t->set_geometry(sizes, strides, offset);
@@ -28,7 +28,7 @@ TensorImpl* TensorImpl::create_contiguous(Storage storage, DType dtype, Device d
   if (ndim > kInlineDims) [[unlikely]]
     return create(std::move(storage), dtype, device, sizes, contiguous_strides(sizes), offset);
   auto* t = new (cpu_allocate(sizeof(TensorImpl))) TensorImpl;
-  t->storage = std::move(storage);
+  new (&t->storage) Storage(std::move(storage));  // over an empty one: nothing to let go of
   t->offset = offset;
   TensorView& v = t->view;
   v.dtype = dtype;
