@@ -65,6 +65,16 @@ struct Direct {
   // A panel of filters: for every factor, in the order of the runs, one weight of each.
   void pack_panel(int64_t group, int64_t index, float* to) const {
     const int64_t width = kernel.width, first = index * width, count = std::min(width, c.filters - first);
+    const int64_t taps = c.kernel_y * c.kernel_x;
+    if (c.weight_x == 1 && c.weight_y == c.kernel_x && c.weight_channel == taps) {  // taps within channels
+      if (count < width) std::fill_n(to, panel_size, 0.0f);
+      return band_last ? turn_taps(c.weight_at(group, first, 0), count, to)
+                       : transpose_floats(c.weight_at(group, first, 0), c.weight_filter, to, width, count, c.depth());
+    }
+    if (band_last && c.weight_channel == 1 && c.weight_x == c.channels && c.weight_y == c.kernel_x * c.channels) {
+      if (count < width) std::fill_n(to, panel_size, 0.0f);
+      return transpose_floats(c.weight_at(group, first, 0), c.weight_filter, to, width, count, c.depth());
+    }
     const auto put = [&](int64_t ch, int64_t y, int64_t x) {
       const float* from = c.weight_at(group, first, ch) + y * c.weight_y + x * c.weight_x;
       for (int64_t f = 0; f < count; ++f) to[f] = from[f * c.weight_filter];
@@ -79,6 +89,21 @@ struct Direct {
       for (int64_t ch = 0; ch < c.channels; ++ch)
         for (int64_t y = 0; y < c.kernel_y; ++y)
           for (int64_t x = 0; x < c.kernel_x; ++x) put(ch, y, x);
+    }
+  }
+
+  // Some channels at a time are transposed in the nearest cache, then each tap goes to its place.
+  void turn_taps(const float* filters, int64_t count, float* to) const {
+    constexpr int64_t kFloats = 4096;
+    const int64_t width = kernel.width, taps = c.kernel_y * c.kernel_x;
+    const int64_t together = std::max<int64_t>(1, kFloats / (taps * width));
+    const Scratch turned(bytes_of_floats(together * taps * width));
+    for (int64_t ch = 0; ch < c.channels; ch += together) {
+      const int64_t n = std::min(together, c.channels - ch);
+      transpose_floats(filters + ch * taps, c.weight_filter, turned.as<float>(), width, count, n * taps);
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t tap = 0; tap < taps; ++tap)
+          std::copy_n(turned.as<float>() + (i * taps + tap) * width, count, to + (tap * c.channels + ch + i) * width);
     }
   }
 

@@ -75,29 +75,6 @@ GemmOperand position_rows(const Images& images, const char* data) {
   return {data, images.position_stride(), images.channel_stride, images.batch_stride};
 }
 
-constexpr int64_t kTallRows = 224;    // rows of a product that are worth a thread's own copy of its panels
-constexpr int64_t kRowMultiple = 56;  // whole register tiles
-
-// A product whose rows go on from image to image, cut in one equal part for every thread.
-void multiply_tall(GemmCall call) {
-  const int64_t size = element_size(call.dtype), threads = get_num_threads();
-  const bool continues = call.a.batch_stride == call.m * call.a.row_stride &&
-                         call.c_batch_stride == call.m * call.c_row_stride && call.b.batch_stride == 0;
-  const int64_t rows = call.batch * call.m;
-  if ((!continues && call.batch > 1) || rows < threads * kTallRows) return gemm(call);
-  call.batch = 1;
-  const int64_t part = round_up(divide_up(rows, threads), kRowMultiple);
-  parallel_for(0, divide_up(rows, part), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      GemmCall one = call;
-      one.m = std::min(part, rows - i * part);
-      one.a.data = static_cast<const char*>(call.a.data) + i * part * call.a.row_stride * size;
-      one.c = static_cast<char*>(call.c) + i * part * call.c_row_stride * size;
-      gemm(one);
-    }
-  });
-}
-
 bool is_plane_product(const Problem& p) {
   return p.dtype == DType::Float32 && p.groups == 1 && !p.input.channels_last() && !p.output.channels_last();
 }
@@ -133,7 +110,7 @@ void convolve_pointwise(const Problem& p) {
       call.c_row_stride = p.output.position_stride();
       call.c_col_stride = p.output.channel_stride;
       call.bias = p.bias_at(g);
-      multiply_tall(call);
+      gemm(call);
     } else {
       call.m = p.filters;
       call.n = positions;
@@ -179,7 +156,7 @@ void input_gradient_pointwise(const Problem& p) {
       call.b = filters.rows(g);
       call.c_row_stride = p.input.position_stride();
       call.c_col_stride = p.input.channel_stride;
-      multiply_tall(call);
+      gemm(call);
     } else {
       call.m = p.channels;
       call.n = p.input.positions();

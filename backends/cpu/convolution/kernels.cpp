@@ -30,7 +30,15 @@ bool all_finite(const Plane& images, int64_t batch, int64_t channels) {
   return finite;
 }
 
+// So few positions that arranging the filters would cost more than the product with them as they are.
+bool is_short(const Correlation& c) {
+  constexpr int64_t kFewPositions = 64, kLargeFilters = 1 << 18;
+  return c.batch * c.target.height * c.target.width <= kFewPositions && c.groups == 1 &&
+         c.depth() * c.filters >= kLargeFilters;
+}
+
 bool correlate(const Correlation& original) {
+  if (is_short(original)) return false;
   const MergedGroups groups(original, true);
   const Correlation& c = groups.correlation();
   if (suits_winograd(c)) {

@@ -2,10 +2,12 @@
 // image to image, so that small images leave no partly filled ones.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "backends/cpu/convolution/parts.h"
 #include "backends/cpu/convolution/pointwise.h"
 #include "backends/cpu/gemm/kernels.h"
+#include "backends/cpu/share_runs.h"
 
 namespace mica::cpu::convolution {
 
@@ -14,12 +16,14 @@ namespace {
 using gemm_impl::MicroKernel;
 using gemm_impl::MicroTile;
 
-constexpr int64_t kNearMatrix = 1 << 20;  // bytes of a matrix that stays in the second cache
-constexpr int64_t kFarPanels = 4;         // panels that share one reading of a matrix that does not
+constexpr int64_t kPackedBytes = 1 << 24;  // of panels that are held at a time
+constexpr int64_t kGroupBytes = 1 << 19;
 constexpr int64_t kLeastWork = 1 << 18;
 
 struct Panels {
   const PlaneProduct& p;
+  const float* matrix;
+  int64_t row_stride;
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   int64_t width = kernel.cols, positions = p.source.positions(), total = p.batch * positions;
 
@@ -48,14 +52,15 @@ struct Panels {
     });
   }
 
-  // Rows [row, row + rows) of a panel.
-  void multiply(int64_t panel, const float* packed, int64_t row, int64_t rows, float* block) const {
+  // Rows [row, row + rows) of a panel, while what `soon` says is fetched.
+  void multiply(int64_t panel, const float* packed, int64_t row, int64_t rows, float* block, const float* soon,
+                int64_t soon_step) const {
     const int64_t image = panel * width / positions, position = panel * width % positions;
     const bool whole = !p.bias && position + width <= positions;
     MicroTile tile;
-    tile.a = p.matrix + row * p.row_stride;
-    tile.a_row_stride = p.row_stride;
-    tile.a_k_stride = p.depth_stride;
+    tile.a = matrix + row * row_stride;
+    tile.a_row_stride = row_stride;
+    tile.a_k_stride = 1;
     tile.b = packed;
     tile.b_k_stride = width;
     tile.c = whole ? target(image) + row * p.target.channel_stride + position : block;
@@ -65,6 +70,8 @@ struct Panels {
     tile.cols = static_cast<int>(width);
     tile.store = gemm_impl::Store::Overwrite;
     tile.epilogue = nullptr;
+    tile.soon = reinterpret_cast<const char*>(soon);
+    tile.soon_step = soon_step;
     kernel.run(tile);
     if (whole) return;
     for_each_piece(panel, [&](int64_t part, int64_t from, int64_t column, int64_t n) {
@@ -78,31 +85,69 @@ struct Panels {
   }
 };
 
+// The matrix with adjacent factors in rows that spread over the sets of the cache: as it is, or copied.
+class SpreadMatrix {
+ public:
+  explicit SpreadMatrix(const PlaneProduct& p) : data_(p.matrix), row_stride_(p.row_stride) {
+    if (p.depth_stride == 1 && p.row_stride % 512 != 0) return;
+    row_stride_ = round_up(p.depth, kLineFloats) + kLineFloats;
+    copy_.emplace(bytes_of_floats(p.rows * row_stride_));
+    data_ = copy_->as<float>();
+    const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(DType::Float32);
+    parallel_for(0, divide_up(p.rows, kLineFloats), divide_up(kCopyGrain, kLineFloats * p.depth),
+                 [&](int64_t begin, int64_t end) {
+                   const int64_t first = begin * kLineFloats, last = std::min(p.rows, end * kLineFloats);
+                   copy(p.matrix + first * p.row_stride, copy_->as<float>() + first * row_stride_,
+                        {last - first, p.depth, p.row_stride, p.depth_stride, row_stride_, 1});
+                 });
+  }
+  const float* row(int64_t r) const { return data_ + r * row_stride_; }
+  int64_t row_stride() const { return row_stride_; }
+
+ private:
+  static constexpr int64_t kLineFloats = 16, kCopyGrain = 1 << 14;
+  std::optional<Scratch> copy_;
+  const float* data_;
+  int64_t row_stride_;
+};
+
 }  // namespace
 
 bool suits_planes(const PlaneProduct& p) {
-  // Large images fill their panels; rows of a matrix a power of two apart meet in one set of the cache.
-  const bool spread = p.depth_stride != 1 || p.row_stride % 512 != 0;
-  return p.rows >= 8 && p.source.positions() < 1024 && spread &&
-         p.batch * p.source.positions() * p.rows * p.depth >= kLeastWork;
+  // Large images fill their panels.
+  return p.rows >= 8 && p.source.positions() < 1024 && p.batch * p.source.positions() * p.rows * p.depth >= kLeastWork;
 }
 
 void multiply_planes(const PlaneProduct& p) {
-  const Panels panels{p};
-  const int64_t count = divide_up(panels.total, panels.width);
-  const int64_t together = p.rows * p.depth * static_cast<int64_t>(sizeof(float)) > kNearMatrix ? kFarPanels : 1;
-  const int64_t step = equal_part(p.rows, panels.kernel.rows), size = p.depth * panels.width;
-  share_tasks(divide_up(count, together), [&](const auto& tasks) {
-    const Scratch packed(bytes_of_floats(together * size)), block(bytes_of_floats(step * panels.width));
-    tasks([&](int64_t task) {
-      const int64_t first = task * together, last = std::min(count, first + together);
-      for (int64_t i = first; i < last; ++i) panels.pack(i, packed.as<float>() + (i - first) * size);
-      for (int64_t row = 0; row < p.rows; row += step)
-        for (int64_t i = first; i < last; ++i)
-          panels.multiply(i, packed.as<float>() + (i - first) * size, row, std::min(step, p.rows - row),
-                          block.as<float>());
+  const SpreadMatrix matrix(p);
+  const Panels panels{p, matrix.row(0), matrix.row_stride()};
+  const int threads = get_num_threads();
+  const int64_t count = divide_up(panels.total, panels.width), size = p.depth * panels.width;
+  const int64_t step = equal_part(p.rows, panels.kernel.rows), row_panels = divide_up(p.rows, step);
+  const int64_t bytes = size * static_cast<int64_t>(sizeof(float));
+  const int64_t held = equal_part(count, std::max<int64_t>(1, kPackedBytes / bytes));
+  const Scratch packed(bytes_of_floats(held * size));
+  for (int64_t base = 0; base < count; base += held) {
+    const int64_t here = std::min(held, count - base);
+    share_runs(threads, here, 1, here, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) panels.pack(base + i, packed.as<float>() + i * size);
     });
-  });
+    // A unit is some rows of the matrix with a group of panels, which stays in the second cache meanwhile.
+    const int64_t group = equal_part(here, std::max<int64_t>(1, kGroupBytes / bytes));
+    share_runs(threads, divide_up(here, group) * row_panels, 1, row_panels, [&](int64_t begin, int64_t end) {
+      const Scratch block(bytes_of_floats(step * panels.width));
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t row = unit % row_panels * step, first = unit / row_panels * group;
+        const int64_t last = std::min(here, first + group);
+        // Floats of the next rows that are fetched with one panel, and bytes with one depth.
+        const int64_t part = divide_up(step * matrix.row_stride(), last - first);
+        const int64_t fetched = divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth);
+        for (int64_t i = first; i < last; ++i)
+          panels.multiply(base + i, packed.as<float>() + i * size, row, std::min(step, p.rows - row), block.as<float>(),
+                          matrix.row(row + step) + (i - first) * part, row + step < p.rows ? fetched : 0);
+      }
+    });
+  }
 }
 
 }  // namespace mica::cpu::convolution

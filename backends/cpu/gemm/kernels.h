@@ -29,7 +29,9 @@ struct MicroTile {
   int64_t k;
   int rows, cols;
   Store store;
-  const Epilogue* epilogue;  // for Store::General, its bias already at the tile's first column
+  const Epilogue* epilogue;    // for Store::General, its bias already at the tile's first column
+  const char* soon = nullptr;  // what later tiles read, fetched ahead: `soon_step` bytes with every depth
+  int64_t soon_step = 0;
 };
 
 // A micro-kernel takes any tile up to rows x cols.

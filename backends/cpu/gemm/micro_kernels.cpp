@@ -69,6 +69,8 @@ void tile(const MicroTile& t) {
   }
   // Behind the last depth lies the next panel, or nothing where rows of B are far apart.
   const int64_t ahead = t.k > kPrefetchAhead || b_step <= 2 * V * lanes ? kPrefetchAhead * b_step : 0;
+  const char* soon = t.soon ? t.soon : static_cast<const char*>(t.a);
+  const int64_t soon_step = t.soon_step;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
   for (int64_t k = t.k; k > 0; --k) {
     Vec row[V];
@@ -86,6 +88,10 @@ void tile(const MicroTile& t) {
                                             : base[stride3]);
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
+    }
+    if constexpr (!kEdge) {
+      __builtin_prefetch(soon, 0, 2);  // into the second cache
+      soon += soon_step;
     }
     a0 += a_step;
     b += b_step;

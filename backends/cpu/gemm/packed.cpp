@@ -259,10 +259,12 @@ class PackedProduct {
     t.epilogue = &epilogue;
     const bool plain = !direct_c_ || p_.plain;
     const bool scales = direct_c_ && !p_.unit_alpha;
+    const bool a_follows = !b_local_ && (a_shared_ || (a_in_place_ && blocks_ == 1 && p_.a.row_stride == p_.k));
     for (int64_t q = 0; q < blocks_; ++q) {
       t.k = std::min(block_depth_, span_.depth - q * block_depth_);
       const bool opens = first && q == 0;
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
+      const char* next_a = nullptr;
       const auto take_a = [&](int64_t i) {
         const int64_t row = i * panel_rows_;
         t.rows = static_cast<int>(std::min(panel_rows_, span_.rows - row)) * s_.parts;
@@ -273,6 +275,11 @@ class PackedProduct {
         } else {
           pack_a_panel(i, q, t.k, panel.data());
           t.a = panel.data();
+        }
+        if (a_follows) {  // the next panel is fetched while this one is used
+          const int64_t bytes = a_in_place_ ? panel_rows_ * p_.k * s_.element_size : a_panel_bytes_;
+          next_a = static_cast<const char*>(t.a) + (i + 1 < i1 ? bytes : 0);
+          t.soon_step = divide_up(bytes, (j1 - j0) * t.k);
         }
       };
       const auto take_b = [&](int64_t j) {
@@ -291,6 +298,7 @@ class PackedProduct {
       };
       const auto run_tile = [&](int64_t i, int64_t j) {
         t.c = c + ((i - i0) * panel_rows_ * c_stride + (j - j0) * panel_cols_) * s_.parts * s_.sum_size;
+        t.soon = next_a ? next_a + (j - j0) * t.k * t.soon_step : nullptr;
         s_.kernel.run(t);
       };
       if (b_local_) {
