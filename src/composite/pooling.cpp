@@ -124,7 +124,7 @@ Tensor adaptive_avg_pool(const char* op, const Tensor& self, IntArrayRef output_
   for (size_t d = ndim - n; d < ndim; ++d) dims.push_back(static_cast<int64_t>(d));
   const Tensor mean = mica::mean(self, dims.ref(), true);
   const MemoryFormat format = self.suggest_memory_format();
-  return format == MemoryFormat::Contiguous ? mean : mean.contiguous(format);
+  return format == MemoryFormat::Contiguous ? mean : mean.clone(format);  // for its strides: one pixel fits either way
 }
 
 }  // namespace
@@ -152,9 +152,15 @@ struct Fractional {
   Tensor samples;
 };
 
-Fractional prepare_fractional(const char* op, const Tensor& input, OptionalIntArrayRef output_size,
-                              std::optional<ArrayRef<double>> ratio, const Tensor& samples, int64_t n) {
+Fractional prepare_fractional(const char* op, const Tensor& input, IntArrayRef kernel_size,
+                              OptionalIntArrayRef output_size, std::optional<ArrayRef<double>> ratio,
+                              const Tensor& samples, int64_t n) {
   MICA_CHECK_KIND(output_size || ratio, Value, op, " requires specifying either an output_size or an output_ratio");
+  const char* ints = n == 2 ? "Ints" : "three Ints";
+  MICA_CHECK(static_cast<int64_t>(kernel_size.size()) == n, op,
+             ": kernel_size must either be a single Int or tuple of ", ints, ", but got ", kernel_size);
+  MICA_CHECK(!output_size || static_cast<int64_t>(output_size->size()) == n, op,
+             ": output_size must either be a single Int or tuple of ", ints, ", but got ", *output_size);
   Fractional f{output_size ? DimVector(*output_size) : DimVector(), samples};
   if (!output_size) {
     MICA_CHECK_KIND(ratio->size() == 1 || static_cast<int64_t>(ratio->size()) == n, Value, op,
@@ -178,7 +184,7 @@ std::tuple<Tensor, Tensor> functional_fractional_max_pool2d(const Tensor& input,
                                                             std::optional<ArrayRef<double>> output_ratio, bool,
                                                             const Tensor& _random_samples) {
   const Fractional f =
-      prepare_fractional("fractional_max_pool2d", input, output_size, output_ratio, _random_samples, 2);
+      prepare_fractional("fractional_max_pool2d", input, kernel_size, output_size, output_ratio, _random_samples, 2);
   return mica::fractional_max_pool2d(input, kernel_size, f.sizes, f.samples);
 }
 std::tuple<Tensor, Tensor> functional_fractional_max_pool3d(const Tensor& input, IntArrayRef kernel_size,
@@ -186,7 +192,7 @@ std::tuple<Tensor, Tensor> functional_fractional_max_pool3d(const Tensor& input,
                                                             std::optional<ArrayRef<double>> output_ratio, bool,
                                                             const Tensor& _random_samples) {
   const Fractional f =
-      prepare_fractional("fractional_max_pool3d", input, output_size, output_ratio, _random_samples, 3);
+      prepare_fractional("fractional_max_pool3d", input, kernel_size, output_size, output_ratio, _random_samples, 3);
   return mica::fractional_max_pool3d(input, kernel_size, f.sizes, f.samples);
 }
 

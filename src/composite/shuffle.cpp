@@ -24,7 +24,8 @@ Tensor regrouped(const Tensor& self, std::initializer_list<int64_t> split, std::
   const Tensor moved = self.reshape(sizes).permute(permutation).reshape(result);
   const Tensor fresh = moved.storage() == self.storage() ? moved.clone() : moved;
   const MemoryFormat format = self.suggest_memory_format();
-  return format == MemoryFormat::ChannelsLast ? fresh.contiguous(format) : fresh;
+  // A single channel fits either way: a copy has the strides of its format.
+  return format == MemoryFormat::ChannelsLast ? fresh.clone(format) : fresh;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "mica/tensor.h"
 
+#include "core/channels_last.h"
 #include "core/geometry.h"
 #include "core/scalar_bytes.h"
 #include "mica/ops.h"
@@ -19,11 +20,22 @@ bool Tensor::is_non_overlapping_and_dense() const {
   return impl_->contiguous || mica::is_non_overlapping_and_dense(sizes(), strides());
 }
 
+bool has_channels_last_strides(IntArrayRef sizes, IntArrayRef strides) {
+  const size_t n = sizes.size();
+  if ((n != 4 && n != 5) || strides[1] == 0) return false;
+  int64_t least = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t d = i == 0 ? 1 : i == n - 1 ? 0 : n - i;
+    if (sizes[d] == 0 || strides[d] < least) return false;
+    if (d == 0 && least == strides[1]) return false;  // images of one channel and one pixel: either layout fits
+    least = strides[d] * sizes[d];
+  }
+  return true;
+}
+
 MemoryFormat Tensor::suggest_memory_format() const {
-  if (impl_->contiguous) return MemoryFormat::Contiguous;
-  if (is_channels_last(sizes(), strides(), MemoryFormat::ChannelsLast)) return MemoryFormat::ChannelsLast;
-  if (is_channels_last(sizes(), strides(), MemoryFormat::ChannelsLast3d)) return MemoryFormat::ChannelsLast3d;
-  return MemoryFormat::Contiguous;
+  if (!has_channels_last_strides(sizes(), strides())) return MemoryFormat::Contiguous;
+  return dim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
 }
 
 Scalar Tensor::item() const {

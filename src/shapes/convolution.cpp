@@ -33,20 +33,6 @@ std::string times(IntArrayRef list) {
   return text + ")";
 }
 
-// Whether walking channels, then the last dimensions backwards, then the batch never steps down in memory.
-bool has_channels_last_strides(const Tensor& t) {
-  const int64_t n = t.dim();
-  int64_t least = 1;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t d = i == 0 ? 1 : i == n - 1 ? 0 : n - i;
-    const int64_t size = t.sizes()[d], stride = t.strides()[d];
-    if (size == 0 || stride < least) return false;
-    if (d == 0 && stride == t.strides()[1]) return false;  // one image of one pixel: either layout fits
-    least = stride * std::max<int64_t>(size, 1);
-  }
-  return true;
-}
-
 bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
 // torch's kernels and what they take, under the names its errors have.
@@ -160,7 +146,9 @@ MemoryFormat convolution_format(const Tensor& input, const Tensor& weight) {
   // Like torch's, volumes keep their layout only in the dtypes that networks use.
   const bool takes_volumes = t == DType::Float32 || is_narrow(t);
   if (input.numel() == 0 || dims < 2 || (dims == 3 && !takes_volumes)) return MemoryFormat::Contiguous;
-  if (!has_channels_last_strides(input) && !has_channels_last_strides(weight)) return MemoryFormat::Contiguous;
+  const bool plain = input.suggest_memory_format() == MemoryFormat::Contiguous &&
+                     weight.suggest_memory_format() == MemoryFormat::Contiguous;
+  if (plain) return MemoryFormat::Contiguous;
   return dims == 2 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
 }
 

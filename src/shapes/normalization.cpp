@@ -60,13 +60,12 @@ class InPlace {
 
 ChannelLayout::ChannelLayout(const Tensor& input) : channels(input.size(1)) {
   format = input.suggest_memory_format();
-  const bool last = format != MemoryFormat::Contiguous && input.is_contiguous(format) && !input.is_contiguous();
-  if (!last) format = MemoryFormat::Contiguous;
+  const bool last = format != MemoryFormat::Contiguous;
   int64_t places = 1;
   for (int64_t d = 2; d < input.dim(); ++d) places *= input.size(d);
   outer = last ? input.size(0) * places : input.size(0);
   inner = last ? 1 : places;
-  strides = last ? DimVector(input.strides()) : contiguous_strides(input.sizes());
+  strides = memory_format_strides(input.sizes(), format);
 }
 
 Tensor ChannelLayout::of(const Tensor& t) const {

@@ -2,6 +2,7 @@
 // depth, height, width), dense, with the channels innermost in memory or the width.
 #pragma once
 
+#include "core/channels_last.h"
 #include "core/geometry.h"
 #include "core/out.h"
 #include "mica/tensor.h"
@@ -18,8 +19,7 @@ inline MemoryFormat channels_last_format(int64_t ndim, int64_t spatial_dims) {
 // Whether a tensor's order in memory asks for results with the channels innermost.
 inline bool prefers_channels_last(IntArrayRef sizes, IntArrayRef strides, int64_t spatial_dims) {
   const MemoryFormat format = channels_last_format(static_cast<int64_t>(sizes.size()), spatial_dims);
-  return format != MemoryFormat::Contiguous && !is_row_major(sizes, strides) &&
-         is_channels_last(sizes, strides, format);
+  return format != MemoryFormat::Contiguous && has_channels_last_strides(sizes, strides);
 }
 inline bool prefers_channels_last(const Tensor& t, int64_t spatial_dims) {
   return prefers_channels_last(t.sizes(), t.strides(), spatial_dims);

@@ -1,0 +1,12 @@
+// Which memory format a tensor asks its results to have.
+#pragma once
+
+#include "mica/array_ref.h"
+
+namespace mica {
+
+// Whether walking channels, then the last dimensions backwards, then the batch never steps down in memory: the order of
+// channels-last tensors, and of slices of them.
+bool has_channels_last_strides(IntArrayRef sizes, IntArrayRef strides);
+
+}  // namespace mica

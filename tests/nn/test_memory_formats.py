@@ -1,0 +1,44 @@
+"""Which memory format layers give their results: that of the input's order in memory, also where the input has gaps."""
+
+import mica
+import pytest
+from mica.nn import functional as F
+
+ROWS = mica.arange(2 * 4 * 6 * 6.0).view(2, 4, 6, 6)
+DENSE = ROWS.contiguous(memory_format=mica.channels_last)
+GAPS = mica.cat([ROWS, ROWS], 1).contiguous(memory_format=mica.channels_last)[:, ::2]
+ONE_CHANNEL = ROWS[:, :1].contiguous(memory_format=mica.channels_last)
+
+LAYERS = {
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 3),
+    "adaptive_avg_pool2d of all": lambda x: F.adaptive_avg_pool2d(x, 1),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 3),
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "max_unpool2d": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "group_norm": lambda x: F.group_norm(x, 1),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "pad": lambda x: F.pad(x, (1, 1)),
+    "pad reflect": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 2),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("x", [DENSE, GAPS, ONE_CHANNEL], ids=["dense", "gaps", "one channel"])
+def test_results_of_channels_last_inputs(layer, x):
+    result, plain = layer(x), layer(x.contiguous().clone(memory_format=mica.contiguous_format))
+    channels, height, width = result.shape[1:]
+    if height > 1:
+        assert result.stride() == (channels * height * width, 1, channels * width, channels)
+    assert plain.is_contiguous() and mica.allclose(result, plain)
+
+
+def test_strides_of_one_pixel_and_one_channel():
+    assert F.adaptive_avg_pool2d(DENSE, 1).stride() == (4, 1, 4, 4)
+    assert F.adaptive_avg_pool2d(ROWS, 1).stride() == (4, 1, 1, 1)
+    assert F.pixel_shuffle(DENSE, 2).stride() == (144, 1, 12, 1)
+    assert F.adaptive_avg_pool3d(mica.ones(2, 3, 2, 2, 2).to(memory_format=mica.channels_last_3d), 1).stride() == (
+        3, 1, 3, 3, 3,
+    )  # fmt: skip
