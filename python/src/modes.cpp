@@ -10,48 +10,63 @@ namespace mica::python {
 // ---- autocast
 
 // A device type by name; torch means CUDA where none is given.
-static DeviceType device_type_from(PyObject* name) {
+static DeviceType device_type_from(PyObject* name, const char* function) {
   if (!name) return DeviceType::CUDA;
   if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "argument 'device_type' (position 1) must be str, not %s", Py_TYPE(name)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): argument 'device_type' (position 1) must be str, not %s", function,
+                 Py_TYPE(name)->tp_name);
     throw PythonError();
   }
   return device_from_object(name).type;
 }
 
-static PyObject* is_autocast_enabled(PyObject*, PyObject* args) try {
+static PyObject* is_autocast_enabled(PyObject*, PyObject* args, PyObject* named) try {
+  static const char* names[] = {"device_type", nullptr};
   PyObject* type = nullptr;
-  if (!PyArg_UnpackTuple(args, "is_autocast_enabled", 0, 1, &type)) return nullptr;
-  return PyBool_FromLong(autocast::is_enabled(device_type_from(type)));
+  if (!PyArg_ParseTupleAndKeywords(args, named, "|O:is_autocast_enabled", const_cast<char**>(names), &type))
+    return nullptr;
+  return PyBool_FromLong(autocast::is_enabled(device_type_from(type, "is_autocast_enabled")));
 } catch (...) {
   return raise_current_exception();
 }
 
-static PyObject* set_autocast_enabled(PyObject*, PyObject* args) try {
-  PyObject *first, *second = nullptr;
-  if (!PyArg_UnpackTuple(args, "set_autocast_enabled", 1, 2, &first, &second)) return nullptr;
-  const int enabled = PyObject_IsTrue(second ? second : first);
+static PyObject* set_autocast_enabled(PyObject*, PyObject* args, PyObject* named) try {
+  static const char* names[] = {"device_type", "enabled", nullptr};
+  PyObject *type = nullptr, *on = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "|OO:set_autocast_enabled", const_cast<char**>(names), &type, &on))
+    return nullptr;
+  if (!on) std::swap(type, on);  // a single argument says whether
+  if (!on)
+    return PyErr_Format(PyExc_TypeError,
+                        "set_autocast_enabled() missing 2 required positional arguments: \"device_type\", \"enabled\"");
+  const int enabled = PyObject_IsTrue(on);
   if (enabled < 0) return nullptr;
-  autocast::set_enabled(device_type_from(second ? first : nullptr), enabled);
+  autocast::set_enabled(device_type_from(type, "set_autocast_enabled"), enabled);
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
 }
 
-static PyObject* get_autocast_dtype(PyObject*, PyObject* type) try {
-  return dtype_object(autocast::dtype(device_type_from(type)));
+static PyObject* get_autocast_dtype(PyObject*, PyObject* args, PyObject* named) try {
+  static const char* names[] = {"device_type", nullptr};
+  PyObject* type = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "O:get_autocast_dtype", const_cast<char**>(names), &type))
+    return nullptr;
+  return dtype_object(autocast::dtype(device_type_from(type, "get_autocast_dtype")));
 } catch (...) {
   return raise_current_exception();
 }
 
-static PyObject* set_autocast_dtype(PyObject*, PyObject* args) try {
+static PyObject* set_autocast_dtype(PyObject*, PyObject* args, PyObject* named) try {
+  static const char* names[] = {"device_type", "dtype", nullptr};
   PyObject *type, *dtype;
-  if (!PyArg_UnpackTuple(args, "set_autocast_dtype", 2, 2, &type, &dtype)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "OO:set_autocast_dtype", const_cast<char**>(names), &type, &dtype))
+    return nullptr;
   if (!is_dtype_like(dtype))
     return PyErr_Format(PyExc_TypeError,
                         "set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not %s",
                         Py_TYPE(dtype)->tp_name);
-  autocast::set_dtype(device_type_from(type), dtype_from_object(dtype));
+  autocast::set_dtype(device_type_from(type, "set_autocast_dtype"), dtype_from_object(dtype));
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
@@ -149,10 +164,12 @@ static PyObject* profiler_end(PyObject*, PyObject*) {
 
 bool add_modes(PyObject* module) {
   static PyMethodDef functions[] = {
-      {"is_autocast_enabled", is_autocast_enabled, METH_VARARGS, "Whether autocast is on for a type of device."},
-      {"set_autocast_enabled", set_autocast_enabled, METH_VARARGS, nullptr},
-      {"get_autocast_dtype", get_autocast_dtype, METH_O, "The dtype that autocast casts to."},
-      {"set_autocast_dtype", set_autocast_dtype, METH_VARARGS, nullptr},
+      {"is_autocast_enabled", as_cfunction(is_autocast_enabled), METH_VARARGS | METH_KEYWORDS,
+       "Whether autocast is on for a type of device."},
+      {"set_autocast_enabled", as_cfunction(set_autocast_enabled), METH_VARARGS | METH_KEYWORDS, nullptr},
+      {"get_autocast_dtype", as_cfunction(get_autocast_dtype), METH_VARARGS | METH_KEYWORDS,
+       "The dtype that autocast casts to."},
+      {"set_autocast_dtype", as_cfunction(set_autocast_dtype), METH_VARARGS | METH_KEYWORDS, nullptr},
       {"is_autocast_cache_enabled", is_autocast_cache_enabled, METH_NOARGS, nullptr},
       {"set_autocast_cache_enabled", set_autocast_cache_enabled, METH_O, nullptr},
       {"clear_autocast_cache", clear_autocast_cache, METH_NOARGS, nullptr},

@@ -172,11 +172,11 @@ Tensor functional_dropout2d(const Tensor& self, double p, bool training, bool in
   check_probability(p);
   if (self.dim() == 3) {
     warn(
-        "dropout2d: Received a 3-D input to dropout2d and assuming that channel-wise 1-D dropout behavior is desired - "
+        "dropout2d: Received a 3-D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
         "input is "
         "interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
         "interpret the "
-        "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1-D channel-wise dropout "
+        "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout "
         "behavior, please "
         "switch to using dropout1d instead.");
   } else if (self.dim() != 4) {

@@ -60,6 +60,8 @@ Device::Device(std::string_view text) {
       return;
     }
   }
+  for (char c : kind)
+    MICA_CHECK(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "Invalid device string: '", text, "'");
   std::string known;
   for (int i = 0; i < n; ++i) known += (i ? ", " : "") + r.names[i];
   fail(cat("Expected one of ", known, " device type at start of device string: ", kind));

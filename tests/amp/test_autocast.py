@@ -58,6 +58,19 @@ def test_nesting_and_switching_off():
         assert mica.get_autocast_dtype("cpu") == mica.bfloat16
 
 
+def test_arguments_by_name():
+    mica.set_autocast_enabled(device_type="cpu", enabled=True)
+    assert mica.is_autocast_enabled(device_type="cpu") and not mica.is_autocast_enabled()
+    mica.set_autocast_enabled("cpu", False)
+    mica.set_autocast_dtype(device_type="cpu", dtype=mica.float16)
+    assert mica.get_autocast_dtype(device_type="cpu") == mica.float16
+    mica.set_autocast_dtype("cpu", mica.bfloat16)
+    with pytest.raises(TypeError, match="get_autocast_dtype\\(\\): argument 'device_type' .* must be str, not int"):
+        mica.get_autocast_dtype(3)
+    with pytest.raises(RuntimeError, match="Invalid device string: 'no device'"):
+        mica.is_autocast_enabled("no device")
+
+
 def test_an_exception_restores_the_mode():
     with pytest.raises(KeyError), autocast("cpu"):
         raise KeyError

@@ -100,6 +100,16 @@ def test_arguments_that_do_not_belong_together():
         F.bilinear(ones(2, 3), ones(2, 4).double(), ones(5, 3, 4))
     with pytest.raises(RuntimeError, match="same device, but found at least two devices, cpu and meta"):
         F.layer_norm(ones(2, 3), (3,), mica.ones(3, device="meta"))
+    with pytest.raises(RuntimeError, match="array of sliding blocks as \\(-4, -3\\), which is too small"):
+        F.fold(ones(1, 12, 12), (4, 5), 2, dilation=8)
+    for kernel_size, output_size in (((1,), (3, 3)), ((2, 2), (3,))):
+        with pytest.raises(RuntimeError, match="must either be a single Int or tuple of Ints"):
+            F.fractional_max_pool2d(ones(1, 2, 7, 7), kernel_size, output_size)
+    for mode in ("sum", "max"):
+        with pytest.raises(RuntimeError, match="idx < num_embeddings.*Index 1 of input takes value 4"):
+            F.embedding_bag(mica.tensor([0, 4]), ones(4, 3), mica.tensor([0]), mode=mode)
+    with pytest.warns(UserWarning, match="assuming that channel-wise 1D dropout behavior is desired"):
+        F.dropout2d(ones(2, 3, 4))
 
 
 def test_averages_of_nothing():
