@@ -30,7 +30,22 @@ def test_right_gradients(fast_mode):
     assert gradcheck(lambda x: x.sum(), double(0), fast_mode=fast_mode)
     # The function runs as it does outside: it may differentiate, and choose its outputs by requires_grad.
     assert gradcheck(lambda x: torch.autograd.grad(x.sin().sum(), x, create_graph=True), double(2), fast_mode=fast_mode)
+    noisy = torch.nn.RReLU()
+
+    def with_noise_of_now(x):
+        state = torch.get_rng_state()
+        result = noisy(x)
+        torch.set_rng_state(state)
+        return result
+
+    assert gradcheck(with_noise_of_now, double(4, 4), fast_mode=fast_mode)
     assert gradcheck(lambda x: [y for y in (x * 2, x * 3) if y.requires_grad], double(2), fast_mode=fast_mode)
+
+
+def test_the_tolerance_of_fast_mode_grows_with_the_size():
+    x = torch.linspace(-2, 2, 4000).requires_grad_()  # of single precision: differences are coarse
+    with pytest.warns(UserWarning, match="not a double precision"):
+        assert gradcheck(torch.sin, x, eps=1e-4, rtol=0, fast_mode=True)
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
