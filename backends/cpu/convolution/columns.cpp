@@ -89,7 +89,7 @@ void gather_rows(const Problem& p, const T* images, int64_t begin, int64_t end, 
     for (int64_t kz = 0; kz < p.kernel[0]; ++kz) {
       for (int64_t ky = 0; ky < p.kernel[1]; ++ky) {
         for (int64_t kx = 0; kx < p.kernel[2]; ++kx, ++element) {
-          T* row = reinterpret_cast<T*>(columns.data) + element * columns.count;
+          T* row = reinterpret_cast<T*>(columns.data) + element * columns.element_stride();
           const Range width = meeting(p, 2, kx);
           const int64_t shift = (kx * p.dilation[2] - p.padding[2]) * p.input.strides[2];
           for_each_run(p, {kz, ky, kx}, columns, [&](int64_t at, int64_t x, int64_t n, bool meets, int64_t offset) {
@@ -120,7 +120,7 @@ void scatter_rows(const Problem& p, T* images, int64_t begin, int64_t end, const
     for (int64_t kz = 0; kz < p.kernel[0]; ++kz) {
       for (int64_t ky = 0; ky < p.kernel[1]; ++ky) {
         for (int64_t kx = 0; kx < p.kernel[2]; ++kx, ++element) {
-          const T* row = reinterpret_cast<const T*>(columns.data) + element * columns.count;
+          const T* row = reinterpret_cast<const T*>(columns.data) + element * columns.element_stride();
           const Range width = meeting(p, 2, kx);
           const int64_t shift = (kx * p.dilation[2] - p.padding[2]) * p.input.strides[2];
           for_each_run(p, {kz, ky, kx}, columns, [&](int64_t at, int64_t x, int64_t n, bool meets, int64_t offset) {

@@ -10,9 +10,10 @@ struct Columns {
   char* data;
   int64_t first, count;  // positions of the output
   bool channels_last;    // rows are positions
+  int64_t row = 0;       // of an element, where columns of several images lie side by side in it; 0: `count`
 
-  int64_t block_stride(int64_t depth) const { return channels_last ? depth : 1; }  // from one position to the next
-  int64_t element_stride() const { return channels_last ? 1 : count; }             // from one element to the next
+  int64_t block_stride(int64_t depth) const { return channels_last ? depth : 1; }   // from one position to the next
+  int64_t element_stride() const { return channels_last ? 1 : row ? row : count; }  // from one element to the next
 };
 
 // Copies the blocks of channels [begin, end) of `images` (one image of one group) around the positions of `columns`.

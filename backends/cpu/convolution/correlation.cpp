@@ -65,6 +65,8 @@ bool is_planar(const Problem& p) {
          p.padding[0] == 0;
 }
 
+bool is_volume(const Problem& p) { return p.dtype == DType::Float32 && !is_planar(p); }
+
 Correlation forward_correlation(const Problem& p) {
   Correlation c;
   c.batch = p.batch;
@@ -83,6 +85,10 @@ Correlation forward_correlation(const Problem& p) {
   c.weight_channel = p.weight_channel_stride;
   c.weight_y = p.tap_strides[1], c.weight_x = p.tap_strides[2];
   c.bias = static_cast<const float*>(p.bias);
+  c.source_planes = p.input.sizes[0], c.target_planes = p.output.sizes[0];
+  c.source_plane_stride = p.input.strides[0], c.target_plane_stride = p.output.strides[0];
+  c.kernel_z = p.kernel[0], c.stride_z = p.stride[0], c.pad_z = p.padding[0], c.dilation_z = p.dilation[0];
+  c.weight_z = p.tap_strides[0];
   return c;
 }
 
@@ -91,9 +97,13 @@ Correlation input_gradient_correlation(const Problem& p) {
   std::swap(c.source, c.target);
   std::swap(c.channels, c.filters);
   std::swap(c.weight_channel, c.weight_filter);
+  std::swap(c.source_planes, c.target_planes);
+  std::swap(c.source_plane_stride, c.target_plane_stride);
   c.pad_y = c.dilation_y * (c.kernel_y - 1) - c.pad_y;
   c.pad_x = c.dilation_x * (c.kernel_x - 1) - c.pad_x;
-  c.weight += (c.kernel_y - 1) * c.weight_y + (c.kernel_x - 1) * c.weight_x;
+  c.pad_z = c.dilation_z * (c.kernel_z - 1) - c.pad_z;
+  c.weight += (c.kernel_z - 1) * c.weight_z + (c.kernel_y - 1) * c.weight_y + (c.kernel_x - 1) * c.weight_x;
+  c.weight_z = -c.weight_z;
   c.weight_y = -c.weight_y;
   c.weight_x = -c.weight_x;
   return c;

@@ -1,6 +1,6 @@
 // What the float32 kernels compute: target(y, x) = sum over taps of weight times source(y * stride + tap), over images
 // of two spatial dimensions. Convolutions are that as they are; so are their input gradients where the stride is one,
-// with the filters turned round.
+// with the filters turned round. Volumes are stacks of images: a plane of the target sums over planes of the source.
 #pragma once
 
 #include "backends/cpu/convolution/problem.h"
@@ -23,8 +23,11 @@ struct Correlation {
   const float* weight;  // the tap at (0, 0) of the first filter's first channel; strides of any sign
   int64_t weight_group, weight_filter, weight_channel, weight_y, weight_x;
   const float* bias;
+  int64_t source_planes = 1, target_planes = 1;
+  int64_t source_plane_stride = 0, target_plane_stride = 0;
+  int64_t kernel_z = 1, stride_z = 1, pad_z = 0, dilation_z = 1, weight_z = 0;
 
-  int64_t depth() const { return channels * kernel_y * kernel_x; }
+  int64_t depth() const { return channels * kernel_z * kernel_y * kernel_x; }
   const float* weight_at(int64_t group, int64_t filter, int64_t channel) const {
     return weight + group * weight_group + filter * weight_filter + channel * weight_channel;
   }
@@ -32,6 +35,7 @@ struct Correlation {
 
 // Whether the float32 kernels take the problem: images of at most two dimensions.
 bool is_planar(const Problem& p);
+bool is_volume(const Problem& p);  // of three, which only the direct ways take, forward and for weights
 Correlation forward_correlation(const Problem& p);
 Correlation input_gradient_correlation(const Problem& p);  // needs a stride of one
 

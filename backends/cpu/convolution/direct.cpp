@@ -22,7 +22,7 @@ struct Direct {
   bool band_last;  // channels of the band are last
   int64_t run_count, run_length;
   int64_t panels, panel_size;
-  int64_t rows, band_rows, band_cols;
+  int64_t rows, band_rows, band_cols, band_size;
   std::vector<int64_t> runs;
 
   explicit Direct(const Correlation& correlation) : c(correlation) {
@@ -35,67 +35,59 @@ struct Direct {
     panel_size = c.depth() * kernel.width;
     band_cols = (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1;
     const auto rows_for = [&](int64_t r) { return (r - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1; };
-    const int64_t wanted = divide_up(c.batch * c.groups * c.target.height, kTasksPerThread * get_num_threads());
-    rows = std::clamp<int64_t>(wanted, 1, c.target.height);
+    const int64_t all_rows = c.batch * c.groups * c.target_planes * c.target.height;
+    rows = std::clamp<int64_t>(divide_up(all_rows, kTasksPerThread * get_num_threads()), 1, c.target.height);
     while (rows > 1 &&
-           std::max(rows_for(rows) * band_cols * c.channels, rows * c.target.width * c.filters) * 4 > kBandBytes)
+           std::max(c.kernel_z * rows_for(rows) * band_cols * c.channels, rows * c.target.width * c.filters) * 4 >
+               kBandBytes)
       rows = divide_up(rows, 2);
     rows = equal_part(c.target.height, rows);
     band_rows = rows_for(rows);
+    band_size = band_rows * band_cols * c.channels;
     find_runs();
   }
 
   void find_runs() {
     const Band band{nullptr, 0, band_rows, 0, band_cols, band_last};
     const int64_t row = band.row_step(c.channels), col = band.col_step(c.channels), channel = band.channel_step();
-    const auto at = [&](int64_t ch, int64_t y, int64_t x) {
-      return ch * channel + y * c.dilation_y * row + x * c.dilation_x * col;
-    };
-    const bool whole_rows = c.dilation_x == 1;
-    if (band_last) {
-      for (int64_t y = 0; y < c.kernel_y; ++y)
-        for (int64_t x = 0; x < (whole_rows ? 1 : c.kernel_x); ++x) runs.push_back(at(0, y, x));
-    } else {
-      for (int64_t ch = 0; ch < c.channels; ++ch)
+    const int64_t channels = band_last ? 1 : c.channels, columns = c.dilation_x == 1 ? 1 : c.kernel_x;
+    for (int64_t z = 0; z < c.kernel_z; ++z)
+      for (int64_t ch = 0; ch < channels; ++ch)
         for (int64_t y = 0; y < c.kernel_y; ++y)
-          for (int64_t x = 0; x < (whole_rows ? 1 : c.kernel_x); ++x) runs.push_back(at(ch, y, x));
-    }
+          for (int64_t x = 0; x < columns; ++x)
+            runs.push_back(z * band_size + ch * channel + y * c.dilation_y * row + x * c.dilation_x * col);
   }
 
   // A panel of filters: for every factor, in the order of the runs, one weight of each.
   void pack_panel(int64_t group, int64_t index, float* to) const {
     const int64_t width = kernel.width, first = index * width, count = std::min(width, c.filters - first);
-    const int64_t taps = c.kernel_y * c.kernel_x;
-    if (c.weight_x == 1 && c.weight_y == c.kernel_x && c.weight_channel == taps) {  // taps within channels
-      if (count < width) std::fill_n(to, panel_size, 0.0f);
-      return band_last ? turn_taps(c.weight_at(group, first, 0), count, to)
-                       : transpose_floats(c.weight_at(group, first, 0), c.weight_filter, to, width, count, c.depth());
-    }
-    if (band_last && c.weight_channel == 1 && c.weight_x == c.channels && c.weight_y == c.kernel_x * c.channels) {
-      if (count < width) std::fill_n(to, panel_size, 0.0f);
-      return transpose_floats(c.weight_at(group, first, 0), c.weight_filter, to, width, count, c.depth());
-    }
-    const auto put = [&](int64_t ch, int64_t y, int64_t x) {
-      const float* from = c.weight_at(group, first, ch) + y * c.weight_y + x * c.weight_x;
+    const float* filters = c.weight_at(group, first, 0);
+    const int64_t row = c.kernel_x, plane = c.kernel_y * row, taps = c.kernel_z * plane;
+    const auto stacked = [&](int64_t step) { return c.kernel_z == 1 || c.weight_z == step; };
+    const bool taps_inside = c.weight_x == 1 && c.weight_y == row && stacked(plane) && c.weight_channel == taps;
+    const bool taps_outside = c.weight_channel == 1 && c.weight_x == c.channels && c.weight_y == row * c.channels &&
+                              stacked(plane * c.channels);
+    const bool ordered = band_last ? taps_outside : taps_inside && c.kernel_z == 1;
+    if (count < width) std::fill_n(to, panel_size, 0.0f);
+    if (ordered) return transpose_floats(filters, c.weight_filter, to, width, count, c.depth());
+    if (band_last && taps_inside) return turn_taps(filters, count, to);
+    const auto put = [&](int64_t ch, int64_t z, int64_t y, int64_t x) {
+      const float* from = filters + ch * c.weight_channel + z * c.weight_z + y * c.weight_y + x * c.weight_x;
       for (int64_t f = 0; f < count; ++f) to[f] = from[f * c.weight_filter];
-      std::fill(to + count, to + width, 0.0f);
       to += width;
     };
-    if (band_last) {
-      for (int64_t y = 0; y < c.kernel_y; ++y)
-        for (int64_t x = 0; x < c.kernel_x; ++x)
-          for (int64_t ch = 0; ch < c.channels; ++ch) put(ch, y, x);
-    } else {
-      for (int64_t ch = 0; ch < c.channels; ++ch)
+    const int64_t outer = band_last ? 1 : c.channels, inner = band_last ? c.channels : 1;
+    for (int64_t z = 0; z < c.kernel_z; ++z)
+      for (int64_t o = 0; o < outer; ++o)
         for (int64_t y = 0; y < c.kernel_y; ++y)
-          for (int64_t x = 0; x < c.kernel_x; ++x) put(ch, y, x);
-    }
+          for (int64_t x = 0; x < c.kernel_x; ++x)
+            for (int64_t i = 0; i < inner; ++i) put(o + i, z, y, x);
   }
 
   // Some channels at a time are transposed in the nearest cache, then each tap goes to its place.
   void turn_taps(const float* filters, int64_t count, float* to) const {
     constexpr int64_t kFloats = 4096;
-    const int64_t width = kernel.width, taps = c.kernel_y * c.kernel_x;
+    const int64_t width = kernel.width, taps = c.kernel_z * c.kernel_y * c.kernel_x;
     const int64_t together = std::max<int64_t>(1, kFloats / (taps * width));
     const Scratch turned(bytes_of_floats(together * taps * width));
     for (int64_t ch = 0; ch < c.channels; ch += together) {
@@ -120,12 +112,14 @@ struct Direct {
     });
     const int64_t blocks = divide_up(c.target.height, rows);
     const bool direct = c.target.channels_last();
-    share_tasks(c.batch * c.groups * blocks, [&](const auto& tasks) {
-      const Scratch band(bytes_of_floats(band_rows * band_cols * c.channels));
+    share_tasks(c.batch * c.groups * c.target_planes * blocks, [&](const auto& tasks) {
+      const Scratch band(bytes_of_floats(c.kernel_z * band_size));
       const Scratch sums(direct ? 0 : bytes_of_floats(rows * c.target.width * c.filters));
       tasks([&](int64_t task) {
-        const int64_t image = task / blocks / c.groups, group = task / blocks % c.groups, first = task % blocks * rows;
-        run_rows(image, group, first, std::min(rows, c.target.height - first),
+        const int64_t first = task % blocks * rows, plane = task / blocks % c.target_planes;
+        const int64_t group = task / blocks / c.target_planes % c.groups;
+        const int64_t image = task / blocks / c.target_planes / c.groups;
+        run_rows(image, group, plane, first, std::min(rows, c.target.height - first),
                  packed.as<float>() + group * panels * panel_size,
                  c.bias ? biases.as<float>() + group * panels * kernel.width : nullptr, band.as<float>(),
                  sums.as<float>());
@@ -133,14 +127,30 @@ struct Direct {
     });
   }
 
-  void run_rows(int64_t image, int64_t group, int64_t first, int64_t count, const float* packed, const float* bias,
-                float* band_data, float* sums) const {
-    const Band band{band_data, first * c.stride_y - c.pad_y, band_rows, -c.pad_x, band_cols, band_last};
-    load_band(c.source, image, group * c.channels, c.channels, band);
+  // The rows of the source that rows from `first` of a plane of the target read, one band for each of its planes.
+  void load_bands(int64_t image, int64_t group, int64_t plane, int64_t first, float* bands) const {
+    for (int64_t k = 0; k < c.kernel_z; ++k, bands += band_size) {
+      const int64_t z = plane * c.stride_z - c.pad_z + k * c.dilation_z;
+      if (z < 0 || z >= c.source_planes) {
+        std::fill_n(bands, band_size, 0.0f);
+        continue;
+      }
+      Plane source = c.source;
+      source.data += z * c.source_plane_stride;
+      load_band(source, image, group * c.channels, c.channels,
+                {bands, first * c.stride_y - c.pad_y, band_rows, -c.pad_x, band_cols, band_last});
+    }
+  }
+
+  void run_rows(int64_t image, int64_t group, int64_t plane, int64_t first, int64_t count, const float* packed,
+                const float* bias, float* bands, float* sums) const {
+    load_bands(image, group, plane, first, bands);
+    const Band band{bands, 0, band_rows, 0, band_cols, band_last};
+    Plane to = c.target;
+    to.data += plane * c.target_plane_stride;
     const bool direct = c.target.channels_last();
     const int64_t stride = direct ? c.target.col_stride : c.filters, width = c.target.width;
-    float* target =
-        direct ? c.target.data + image * c.target.batch_stride + group * c.filters + first * c.target.row_stride : sums;
+    float* target = direct ? to.data + image * to.batch_stride + group * c.filters + first * to.row_stride : sums;
     const int64_t step = equal_part(width, kernel.rows);
     DirectTile tile;
     tile.position_stride = c.stride_x * band.col_step(c.channels);
@@ -162,7 +172,7 @@ struct Direct {
         }
       }
     }
-    if (!direct) store_positions(c.target, image, group * c.filters, c.filters, first * width, count * width, sums);
+    if (!direct) store_positions(to, image, group * c.filters, c.filters, first * width, count * width, sums);
   }
 };
 
@@ -170,7 +180,8 @@ struct Direct {
 
 bool suits_direct(const Correlation& c) {
   // Padding beyond the kernel is left to the general way, as are groups too narrow for vectors of filters.
-  return c.pad_y >= 0 && c.pad_x >= 0 && c.filters >= 8 && c.target.height > 0 && c.target.width > 0;
+  return c.pad_y >= 0 && c.pad_x >= 0 && c.filters >= 8 && c.target_planes > 0 && c.target.height > 0 &&
+         c.target.width > 0;
 }
 
 void convolve_direct(const Correlation& c) { Direct(c).run(); }

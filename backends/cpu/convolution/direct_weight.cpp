@@ -32,8 +32,8 @@ struct WeightGradient {
     plane = c.depth() * c.filters;
     band_cols = (c.target.width - 1) * c.stride_x + (c.kernel_x - 1) * c.dilation_x + 1;
     const auto rows_for = [&](int64_t r) { return (r - 1) * c.stride_y + (c.kernel_y - 1) * c.dilation_y + 1; };
-    rows = std::clamp<int64_t>(divide_up(c.batch * c.target.height, kTasksPerThread * get_num_threads()), 1,
-                               c.target.height);
+    const int64_t all_rows = c.batch * c.target_planes * c.target.height;
+    rows = std::clamp<int64_t>(divide_up(all_rows, kTasksPerThread * get_num_threads()), 1, c.target.height);
     while (rows > 1 && rows_for(rows) * band_cols * c.channels * static_cast<int64_t>(sizeof(float)) > kBandBytes)
       rows = divide_up(rows, 2);
     rows = equal_part(c.target.height, rows);
@@ -41,30 +41,42 @@ struct WeightGradient {
     blocks = divide_up(c.target.height, rows);
   }
 
-  // Adds one block of rows of one group to `sums`: [tap row][tap, channel][filter].
-  void add_rows(int64_t image, int64_t group, int64_t first, float* band_data, float* grad_data, float* sums) const {
+  // Adds one block of rows of one group to `sums`: [tap plane][tap row][tap, channel][filter].
+  void add_rows(int64_t image, int64_t group, int64_t plane_index, int64_t first, float* band_data, float* grad_data,
+                float* sums) const {
     const int64_t count = std::min(rows, c.target.height - first), width = c.target.width;
-    const Band band{band_data, first * c.stride_y - c.pad_y, band_rows, -c.pad_x, band_cols, true};
-    load_band(c.source, image, group * c.channels, c.channels, band);
-    const bool direct = c.target.channels_last();
+    Plane target = c.target;
+    target.data += plane_index * c.target_plane_stride;
+    const bool direct = target.channels_last();
     const float* grad =
-        direct ? c.target.data + image * c.target.batch_stride + group * c.filters + first * c.target.row_stride
-               : grad_data;
-    if (!direct) load_positions(c.target, image, group * c.filters, c.filters, first * width, count * width, grad_data);
-    const int64_t step = equal_part(run, kernel.rows), row_step = band.row_step(c.channels);
+        direct ? target.data + image * target.batch_stride + group * c.filters + first * target.row_stride : grad_data;
+    if (!direct) load_positions(target, image, group * c.filters, c.filters, first * width, count * width, grad_data);
+    for (int64_t kz = 0; kz < c.kernel_z; ++kz, sums += plane / c.kernel_z) {
+      const int64_t z = plane_index * c.stride_z - c.pad_z + kz * c.dilation_z;
+      if (z < 0 || z >= c.source_planes) continue;
+      Plane source = c.source;
+      source.data += z * c.source_plane_stride;
+      load_band(source, image, group * c.channels, c.channels,
+                {band_data, first * c.stride_y - c.pad_y, band_rows, -c.pad_x, band_cols, true});
+      add_products(band_data, grad, direct ? target.col_stride : c.filters, count, sums);
+    }
+  }
+
+  void add_products(const float* band, const float* grad, int64_t grad_stride, int64_t count, float* sums) const {
+    const int64_t step = equal_part(run, kernel.rows), row_step = band_cols * c.channels, width = c.target.width;
     MicroTile tile;
     tile.a_row_stride = 1;
     tile.a_k_stride = c.stride_x * c.channels;
-    tile.b_k_stride = direct ? c.target.col_stride : c.filters;
+    tile.b_k_stride = grad_stride;
     tile.c_row_stride = c.filters;
     tile.k = width;
     tile.store = gemm_impl::Store::Accumulate;
     tile.epilogue = nullptr;
     for (int64_t y = 0; y < count; ++y) {
       for (int64_t ky = 0; ky < c.kernel_y; ++ky) {
-        const float* row = band_data + (y * c.stride_y + ky * c.dilation_y) * row_step;
+        const float* row = band + (y * c.stride_y + ky * c.dilation_y) * row_step;
         for (int64_t f = 0; f < c.filters; f += kernel.cols) {
-          tile.b = grad + y * width * tile.b_k_stride + f;
+          tile.b = grad + y * width * grad_stride + f;
           tile.cols = static_cast<int>(std::min<int64_t>(kernel.cols, c.filters - f));
           for (int64_t r = 0; r < runs; ++r) {
             for (int64_t i = 0; i < run; i += step) {
@@ -80,7 +92,7 @@ struct WeightGradient {
   }
 
   void compute(float* weight) const {
-    const int64_t tasks = c.batch * blocks, shares = std::min<int64_t>(tasks, get_num_threads());
+    const int64_t tasks = c.batch * c.target_planes * blocks, shares = std::min<int64_t>(tasks, get_num_threads());
     const int64_t size = c.groups * plane;
     const Scratch all(bytes_of_floats(shares * size));
     parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
@@ -91,20 +103,20 @@ struct WeightGradient {
         std::fill_n(sums, size, 0.0f);
         for (int64_t task = share * tasks / shares; task < (share + 1) * tasks / shares; ++task)
           for (int64_t g = 0; g < c.groups; ++g)
-            add_rows(task / blocks, g, task % blocks * rows, band.as<float>(), grad.as<float>(), sums + g * plane);
+            add_rows(task / blocks / c.target_planes, g, task / blocks % c.target_planes, task % blocks * rows,
+                     band.as<float>(), grad.as<float>(), sums + g * plane);
       }
     });
     parallel_for(0, c.groups * c.filters, std::max<int64_t>(1, (1 << 14) / c.depth()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const float* from = all.as<float>() + i / c.filters * plane + i % c.filters;
-        for (int64_t y = 0; y < c.kernel_y; ++y) {
-          for (int64_t x = 0; x < c.kernel_x; ++x) {
-            float* to = weight + i * c.weight_filter + y * c.weight_y + x * c.weight_x;
-            for (int64_t ch = 0; ch < c.channels; ++ch, from += c.filters) {
-              float sum = *from;
-              for (int64_t s = 1; s < shares; ++s) sum += from[s * size];
-              to[ch * c.weight_channel] = sum;
-            }
+        for (int64_t tap = 0; tap < c.kernel_z * c.kernel_y * c.kernel_x; ++tap) {
+          const int64_t x = tap % c.kernel_x, y = tap / c.kernel_x % c.kernel_y, z = tap / c.kernel_x / c.kernel_y;
+          float* to = weight + i * c.weight_filter + z * c.weight_z + y * c.weight_y + x * c.weight_x;
+          for (int64_t ch = 0; ch < c.channels; ++ch, from += c.filters) {
+            float sum = *from;
+            for (int64_t s = 1; s < shares; ++s) sum += from[s * size];
+            to[ch * c.weight_channel] = sum;
           }
         }
       }

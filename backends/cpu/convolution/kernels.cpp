@@ -33,7 +33,7 @@ bool all_finite(const Plane& images, int64_t batch, int64_t channels) {
 // So few positions that arranging the filters would cost more than the product with them as they are.
 bool is_short(const Correlation& c) {
   constexpr int64_t kFewPositions = 64, kLargeFilters = 1 << 18;
-  return c.batch * c.target.height * c.target.width <= kFewPositions && c.groups == 1 &&
+  return c.batch * c.target_planes * c.target.height * c.target.width <= kFewPositions && c.groups == 1 &&
          c.depth() * c.filters >= kLargeFilters;
 }
 
@@ -51,8 +51,15 @@ bool correlate(const Correlation& original) {
   return !groups.any() || all_finite(c.target, c.batch, c.groups * c.filters);
 }
 
+bool correlate_volume(const Correlation& c) {
+  if (is_short(c) || !suits_direct(c)) return false;
+  convolve_direct(c);
+  return true;
+}
+
 // float32 images have kernels of their own; false where none of them suits.
 bool convolve_planar(const Problem& p) {
+  if (is_volume(p) && !p.is_pointwise()) return correlate_volume(forward_correlation(p));
   if (!is_planar(p)) return false;
   if (is_depthwise(p)) return convolve_depthwise(p), true;
   if (p.is_pointwise() && p.groups == 1) return false;
@@ -60,10 +67,17 @@ bool convolve_planar(const Problem& p) {
 }
 
 bool input_gradient_planar(const Problem& p) {
+  const bool plain = p.stride[0] == 1 && p.stride[1] == 1 && p.stride[2] == 1;
+  if (is_volume(p) && !p.is_pointwise() && plain) return correlate_volume(input_gradient_correlation(p));
   if (!is_planar(p)) return false;
   if (is_depthwise(p)) return input_gradient_depthwise(p), true;
   if (p.is_pointwise() && p.groups == 1) return false;
-  if (p.stride[1] == 1 && p.stride[2] == 1) return correlate(input_gradient_correlation(p));
+  if (p.stride[1] == 1 && p.stride[2] == 1) {
+    // Few outputs reach most of the image only through taps: a correlation would mostly meet the padding.
+    constexpr int64_t kMostlyPadding = 4;
+    if (p.output.positions() * kMostlyPadding <= p.input.positions()) return false;
+    return correlate(input_gradient_correlation(p));
+  }
   const MergedGroups groups(forward_correlation(p), true);
   const Correlation& c = groups.correlation();
   if (!suits_direct_strided(c)) return false;
@@ -72,6 +86,12 @@ bool input_gradient_planar(const Problem& p) {
 }
 
 bool weight_gradient_planar(const Problem& p) {
+  if (is_volume(p) && !p.is_pointwise()) {
+    const Correlation c = forward_correlation(p);
+    if (!suits_direct_weight(c)) return false;
+    weight_gradient_direct(c, reinterpret_cast<float*>(p.weight));
+    return true;
+  }
   if (!is_planar(p)) return false;
   if (is_depthwise(p)) return weight_gradient_depthwise(p), true;
   if (p.is_pointwise() && p.groups == 1) return false;
@@ -89,20 +109,25 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
                         const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                         int64_t groups) {
   const Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
-  if (!convolve_planar(p)) convolve_columns(p);
+  if (is_whole(p)) return convolve_whole(p);
+  if (convolve_planar(p) || (!p.is_pointwise() && convolve_together(p))) return;
+  convolve_columns(p);
 }
 
 void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad, const TensorView& weight,
                            const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                            int64_t groups) {
   const Problem p = make_problem(grad_input, grad, weight, bias, stride, padding, dilation, groups);
-  if (!input_gradient_planar(p)) input_gradient_columns(p);
+  if (is_whole(p)) return input_gradient_whole(p);
+  if (input_gradient_planar(p) || (!p.is_pointwise() && input_gradient_together(p))) return;
+  input_gradient_columns(p);
 }
 
 void weight_gradient_kernel(const TensorView& grad_weight, const TensorView& grad, const TensorView& input,
                             IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
-  if (!weight_gradient_planar(p)) weight_gradient_columns(p);
+  if (is_whole(p)) return weight_gradient_whole(p);
+  if (!weight_gradient_planar(p) && !weight_gradient_together(p)) weight_gradient_columns(p);
 }
 
 // Sliding blocks of whole images: a problem without filters.

@@ -74,4 +74,16 @@ void convolve_columns(const Problem& p);
 void input_gradient_columns(const Problem& p);   // fills the input
 void weight_gradient_columns(const Problem& p);  // fills the weight
 
+// The same for small images, float32, channels first: columns of many images make one product. False where they do not
+// suit.
+bool convolve_together(const Problem& p);
+bool input_gradient_together(const Problem& p);
+bool weight_gradient_together(const Problem& p);
+
+// A kernel as large as the image, which it meets once: images and filters are the rows of matrices as they are.
+bool is_whole(const Problem& p);
+void convolve_whole(const Problem& p);
+void input_gradient_whole(const Problem& p);
+void weight_gradient_whole(const Problem& p);
+
 }  // namespace mica::cpu::convolution
