@@ -178,6 +178,19 @@ def test_first_and_second_derivatives(dims, keywords, transposed):
     assert mica.autograd.gradgradcheck(lambda x, w, b: function(x, w, b, **keywords), inputs)
 
 
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_as_functions(dims):
+    x = mica.randn(2, 4, *(6, 5, 7)[:dims], requires_grad=True)
+    weight = mica.randn(6, 2, *(2, 3, 1)[:dims], requires_grad=True)
+    y = getattr(F, f"conv{dims}d")(x, weight, None, 2, 1, 1, 2)
+    grad = mica.randn_like(y)
+    by_input, by_weight = (getattr(nn.grad, f"conv{dims}d_{part}") for part in ("input", "weight"))
+    ours = by_input(x.shape, weight, grad, 2, 1, 1, 2), by_weight(x.detach(), weight.shape, grad, 2, 1, 1, 2)
+    for a, b in zip(ours, mica.autograd.grad(y, (x, weight), grad), strict=True):
+        mica.testing.assert_close(a.detach(), b)
+    assert [a.requires_grad for a in ours] == [True, False]
+
+
 def test_complex_derivatives():
     x, w = (mica.randn(s, dtype=mica.complex128).requires_grad_() for s in ((1, 2, 4, 3), (2, 2, 2, 2)))
     assert mica.autograd.gradcheck(lambda x, w: F.conv2d(x, w, stride=(1, 2)), (x, w))

@@ -2,8 +2,10 @@
 
 from mica.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter  # noqa: F401, I001
 from mica.nn.modules import *  # noqa: F403
-from mica.nn import attention, functional, init, modules, parallel, parameter, utils  # noqa: F401
+from mica.nn import attention, functional, grad, init, modules, parallel, parameter, utils  # noqa: F401
 from mica.nn.parallel import DataParallel  # noqa: F401
+
+functional.grad = grad
 
 
 def factory_kwargs(kwargs):

@@ -15,6 +15,7 @@ from .flatten import *
 from .fold import *
 from .instancenorm import *
 from .linear import *
+from .linear_cross_entropy import *
 from .loss import *
 from .normalization import *
 from .padding import *
