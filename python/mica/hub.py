@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
-_HASH_IN_NAME = re.compile(r"-([a-f0-9]*)\.")
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _folder = None
 
 
@@ -66,6 +66,6 @@ def load_state_dict_from_url(
     path = os.path.join(model_dir, name)
     if not os.path.exists(path):
         sys.stderr.write(f'Downloading: "{url}" to {path}\n')
-        found = _HASH_IN_NAME.search(name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found.group(1) if found else None, progress=progress)
     return load(path, map_location=map_location, weights_only=weights_only)

@@ -255,7 +255,8 @@ void PointwisePlan::into(const Tensor& out, int output) {
       if (!t || !direct || !may_share_memory(*t, out)) continue;
       const bool same = t->data_ptr() == out.data_ptr() && t->sizes() == out.sizes() && t->strides() == out.strides();
       if (same) continue;
-      MICA_CHECK(t->is_same(out),
+      // Memory that both cover without gaps is shared by mistake; a part of a larger tensor may well be meant.
+      MICA_CHECK(!t->is_non_overlapping_and_dense() || !out.is_non_overlapping_and_dense(),
                  "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                  "memory location. "
                  "Please clone() the tensor before performing the operation.");

@@ -93,6 +93,7 @@ def test_marks_for_torchscript_leave_functions_as_they_are():
     layer = mica.nn.Linear(2, 2)
     assert mica.jit.script(layer) is mica.jit.trace(layer, mica.zeros(1, 2)) is layer
     assert double(2) == 4 and triple(2) == 6
+    assert not isinstance(layer, mica.jit.ScriptModule) and issubclass(mica.jit.ScriptModule, mica.nn.Module)
     assert mica.jit.wait(mica.jit.fork(double, 3)) == 6
     assert mica.jit.isinstance([1, 2], list[int]) and not mica.jit.isinstance(["a"], list[int])
     with pytest.raises(RuntimeError, match="no TorchScript"):

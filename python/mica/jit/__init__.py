@@ -85,6 +85,16 @@ def unused(fn):
     return fn
 
 
+def _overload(fn):
+    """The function itself."""
+    return fn
+
+
+def _overload_method(fn):
+    """The method itself."""
+    return fn
+
+
 def annotate(the_type, the_value):
     """The value."""
     return the_value
@@ -161,5 +171,9 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
 def __getattr__(name):
     # A module comes with mica.nn, which programs that only mark functions do not need.
     if name == "ScriptModule":
-        return _mica.nn.Module
+
+        class ScriptModule(_mica.nn.Module):
+            """A module, as long as nothing is compiled."""
+
+        return globals().setdefault(name, ScriptModule)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
