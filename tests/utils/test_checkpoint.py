@@ -1,6 +1,8 @@
 """Checkpointed functions give the same gradients, and keep nothing in between."""
 
 import contextlib
+import gc
+import weakref
 
 import mica as torch
 import pytest
@@ -131,3 +133,22 @@ def test_a_second_run_that_keeps_something_else_is_an_error():
     with pytest.raises(RuntimeError, match="trying to save more tensors during recomputation"):
         checkpoint(changing(short, long), x, use_reentrant=False, early_stop=False).backward()
     checkpoint(changing(short, long), x, use_reentrant=False).backward()
+
+
+def test_nothing_stays_alive_after_backward():
+    class Mark:
+        pass
+
+    def call(mark):
+        def function(x):
+            assert mark is not None
+            return (x * 2).relu().sigmoid()  # both keep their results
+
+        return checkpoint(function, torch.ones(2, requires_grad=True), use_reentrant=False)
+
+    mark = Mark()
+    alive = weakref.ref(mark)
+    call(mark).sum().backward()
+    del mark
+    gc.collect()
+    assert alive() is None

@@ -126,7 +126,7 @@ class _Recomputation:
             count += 1
             if self.early_stop and count == expected:
                 raise _EnoughRecomputed
-            return tensor
+            return tensor.detach()  # a node that kept its own output would never be freed
 
         keep = saved_tensors_hooks(pack_again, lambda tensor: tensor)
         with contextlib.suppress(_EnoughRecomputed), self.context, keep, enable_grad():
