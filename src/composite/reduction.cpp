@@ -59,6 +59,7 @@ bool equal(const Tensor& self, const Tensor& other) {
     a = a.to(common);
     b = b.to(common);
   }
+  if (is_float8(a.dtype())) return mica::eq(a, b).all().item<bool>();
   bool result = false;
   MICA_KERNEL(a.device(), equal)(a.view_of(), b.view_of(), &result);
   return result;
@@ -92,9 +93,11 @@ MICA_MOMENT(std_mean, TensorPair)
 
 namespace {
 
-void check_weights(const char* name, const Tensor& weights, int64_t observations) {
+void check_weights(const char* name, const Tensor& weights, const char* kind, bool is_kind, int64_t observations) {
   MICA_CHECK(weights.dim() <= 1, "cov(): expected ", name, " to have one or fewer dimensions but got ", name, " with ",
              weights.dim(), " dimensions");
+  MICA_CHECK(is_kind, "cov(): expected ", name, " to have ", kind, " dtype but got ", name, " with ",
+             info(weights.dtype()).legacy, " dtype");
   MICA_CHECK(weights.numel() == observations, "cov(): expected ", name,
              " to have the same numel as there are observations in the input but got ", weights.numel(),
              " != ", observations);
@@ -112,16 +115,11 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   const int64_t observations = in.size(1);
   Tensor weights;
   if (fweights.defined()) {
-    check_weights("fweights", fweights, observations);
-    MICA_CHECK(is_integral(fweights.dtype()), "cov(): expected fweights to have integral dtype but got fweights with ",
-               info(fweights.dtype()).legacy, " dtype");
+    check_weights("fweights", fweights, "integral", is_integral(fweights.dtype()), observations);
     weights = fweights;
   }
   if (aweights.defined()) {
-    check_weights("aweights", aweights, observations);
-    MICA_CHECK(is_floating(aweights.dtype()),
-               "cov(): expected aweights to have floating point dtype but got aweights with ",
-               info(aweights.dtype()).legacy, " dtype");
+    check_weights("aweights", aweights, "floating point", is_floating(aweights.dtype()), observations);
     weights = weights.defined() ? weights * aweights : aweights;
   }
   if (!weights.defined()) {

@@ -309,6 +309,10 @@ def test_numbers_that_a_dtype_does_not_hold(call, words):
         call()
 
 
+def test_division_has_its_old_names():
+    assert T(3.0).__div__(2).item() == 1.5 and T(2.0).__rdiv__(3).item() == 1.5 and T(3.0).__idiv__(2).item() == 1.5
+
+
 def test_bounds_that_widen_the_result_fit():
     same(torch.full((2,), 7, dtype=torch.uint8).clamp_max(300.0), [7.0, 7.0], torch.float32)
     same(torch.full((2,), 7, dtype=torch.uint8).clamp(-1, 200), [200, 200], torch.uint8)  # -1 is 255
@@ -322,3 +326,12 @@ def test_gradients_that_are_zero_or_all():
         p = T([0.25, 0.5], requires_grad=True)
         draw(p).sum().backward()
         assert p.grad.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+)
+def test_equality_of_the_shortest_floats(dtype):
+    x, y = T([1.0, -2.0, nan]).to(dtype), T([1.0, 2.0, nan]).to(dtype)
+    assert (x == y).tolist() == [True, False, False] and (x != y).tolist() == [False, True, True]
+    assert torch.equal(x[:2], x[:2].clone()) and not torch.equal(x, x.clone())

@@ -18,6 +18,10 @@ void compare(const char* name, const PointwiseLoop& loop, bool ordered) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
   };
+  if (!ordered && is_float8(loop.dtype))
+    return visit_any(name, loop.dtype, [&]<class T>(Tag<T>) {
+      if constexpr (std::is_same_v<compute_t<T>, float> && sizeof(T) == 1) run(Tag<T>{});
+    });
   if (ordered || !is_complex(loop.dtype)) return visit_real_bool(name, loop.dtype, run);
   visit_any_complex(name, loop.dtype, [&]<class T>(Tag<T>) {
     // Written apart: complex numbers have no order, so that their functors exist for == and != alone.
