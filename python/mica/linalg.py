@@ -2,9 +2,11 @@
 
 from mica import _C
 
-globals().update({name: value for name, value in vars(_C._linalg).items() if not name.startswith("__")})
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mica._linalg import *  # noqa: F403
 
-__all__ = ["LinAlgError", "cross", "diagonal", "matmul", "matrix_norm", "multi_dot", "norm", "vecdot", "vector_norm"]
+globals().update({name: value for name, value in vars(_C._linalg).items() if not name.startswith("__")})
 
 
 class LinAlgError(RuntimeError):
@@ -12,3 +14,4 @@ class LinAlgError(RuntimeError):
 
 
 LinAlgError.__module__ = "torch.linalg"
+__all__ = ["LinAlgError", *(name for name in vars(_C._linalg) if not name.startswith("_"))]
