@@ -159,26 +159,26 @@ static PyObject* find_keyword(const Slot& p, PyObject* const* values, PyObject* 
 
 [[gnu::always_inline]] inline bool Matcher::match(const Signature& s, PyObject* self, PyObject* const* args,
                                                   Py_ssize_t nargs, PyObject* kwnames) {
-  const bool method = self != nullptr;
-  const bool varargs = s.varargs[method] && nargs > 0 && is_int_like(args[0]);
-  if (nargs > s.max_positional[method] && !varargs) {
+  const Form& form = s.forms[self != nullptr];
+  const bool varargs = form.varargs && nargs > 0 && is_int_like(args[0]);
+  if (nargs > form.max_positional && !varargs) {
     failure.reason = Failure::TooManyPositional;
     return false;
   }
-  a.clear_values(s.params.size());
+  a.clear_values(s.num_params);
   a.signature_ = &s;
   a.elements_ = 0;
   a.varargs_index_ = -1;
   a.num_overloaded_ = 0;
   a.numbers_used_ = false;
-  if (method && s.self_index >= 0) {
+  if (self && s.self_index >= 0) {
     tensor(self);
     a.values_[s.self_index] = self;
   }
 
-  const Slot* const first = s.slots[method].data();
-  const Slot* const last = first + s.slots[method].size();
-  const Slot* p = first;
+  const Slot* p = form.slots.data();
+  const Slot* const last = p + form.slots.size();
+  const Slot* const required = p + form.required;
   if (varargs) {
     a.varargs_index_ = p->index;
     a.varargs_ = args;
@@ -193,7 +193,6 @@ static PyObject* find_keyword(const Slot& p, PyObject* const* values, PyObject* 
   }
 
   failure.position = -1;
-  const Slot* const required = first + s.required[method];
   if (!kwnames && p >= required) [[likely]]
     return true;
   Py_ssize_t unused = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
@@ -252,7 +251,7 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
   int chosen = 0;
   for (; chosen < count; ++chosen) {
     const Signature& s = signatures_[chosen];
-    if (!(s.flags & form) || (nargs > s.max_positional[method] && !s.varargs[method])) continue;
+    if (!(s.flags & form) || (nargs > s.forms[method].max_positional && !s.forms[method].varargs)) continue;
     if (matcher.match(s, self, args, nargs, kwnames)) break;
   }
   if (chosen == count) [[unlikely]] {

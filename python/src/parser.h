@@ -80,18 +80,23 @@ struct Slot {
   const char* const* numpy_names;
 };
 
+// A signature as functions are called, or methods, whose self is no parameter, nor is out=.
+struct Form {
+  std::vector<Slot> slots;  // positional ones first
+  int max_positional = 0;
+  int min_args = 0;
+  int max_args = 0;
+  int required = 0;      // no slot from here on has to be filled
+  bool varargs = false;  // f(2, 3) for f((2, 3))
+};
+
 struct Signature {
   std::vector<Param> params;
-  uint8_t flags = 0;
+  int num_params = 0;
   int self_index = -1;
-  // Indexed by whether the call is of a method, whose self is no parameter, nor is out=.
-  std::vector<Slot> slots[2];  // positional ones first
-  int max_positional[2] = {0, 0};
-  int min_args[2] = {0, 0};
-  int max_args[2] = {0, 0};
-  int required[2] = {0, 0};            // no slot from here on has to be filled
-  bool varargs[2] = {false, false};    // f(2, 3) for f((2, 3))
-  void derive();                       // all of these, from the parameters
+  uint8_t flags = 0;
+  Form forms[2];                       // of functions, of methods
+  void derive();                       // the forms, from the parameters
   std::string str(bool method) const;  // "(Tensor input, Tensor other, *, Number alpha = 1)"
 };
 
@@ -203,9 +208,9 @@ class Arguments {
   bool given_or_default(int i) const { return values_[i] || param(i).has_value; }
   static bool truth(PyObject* o) { return o == Py_True || (o != Py_False && PyObject_IsTrue(o)); }
   // Nothing is given yet of the first `count` arguments, or of some more: eight are cleared as fast as one.
-  void clear_values(size_t count) {
+  void clear_values(int count) {
     static_assert(kMaxParams % 8 == 0);
-    for (size_t i = 0; i < count; i += 8) std::memset(values_ + i, 0, 8 * sizeof(PyObject*));
+    for (int i = 0; i < count; i += 8) std::memset(values_ + i, 0, 8 * sizeof(PyObject*));
   }
   const Tensor& tensor_slow(PyObject* o);
   int64_t element(int i, PyObject* item, Py_ssize_t position) const;  // of a list of integers

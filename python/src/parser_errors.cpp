@@ -55,9 +55,9 @@ static std::string explain(const Parser& parser, const Signature& s, const Failu
   const Param& p = s.params.empty() ? Param() : s.params[static_cast<size_t>(f.param)];
   switch (f.reason) {
     case Failure::TooManyPositional: {
-      if (method && s.max_args[1] == 0)
+      if (method && s.forms[1].max_args == 0)
         return cat("Tensor.", parser.name(), "() takes no arguments (", nargs, " given)");
-      int most = s.max_positional[method], least = std::min(s.min_args[method], most);
+      int most = s.forms[method].max_positional, least = std::min(s.forms[method].min_args, most);
       if (least != most)
         return cat(call, " takes from ", least, " to ", most, " positional arguments but ", nargs, " were given");
       return cat(call, " takes ", most, " positional argument", most == 1 ? "" : "s", " but ", nargs, " were given");
@@ -142,7 +142,8 @@ static void list_signatures(const Parser& parser, const std::vector<const Signat
     text += "one of:\n";
     for (const Signature* s : visible) {
       text += " * " + s->str(method);
-      if (s->max_args[method] == s->max_positional[method] && s->max_args[method] == nargs + num_keywords)
+      if (s->forms[method].max_args == s->forms[method].max_positional &&
+          s->forms[method].max_args == nargs + num_keywords)
         text += marked_types(*s, method, args, nargs, kwnames);
       text += "\n";
     }
@@ -162,7 +163,7 @@ void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args,
     in_this_form += !(s.flags & kHidden);
     if (s.flags & (kHidden | kDeprecated)) continue;
     visible.push_back(&s);
-    if (given >= s.min_args[method] && given <= s.max_args[method]) plausible.push_back(&s);
+    if (given >= s.forms[method].min_args && given <= s.forms[method].max_args) plausible.push_back(&s);
   }
   const Signature* chosen = in_this_form == 1 ? visible[0] : plausible.size() == 1 ? plausible[0] : nullptr;
   if (!chosen) return list_signatures(parser, visible, method, args, nargs, kwnames);

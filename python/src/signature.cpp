@@ -179,18 +179,20 @@ Signature parse_signature(const SignatureText& text) {
 }
 
 void Signature::derive() {
+  num_params = static_cast<int>(params.size());
   for (int method = 0; method < 2; ++method) {
-    for (size_t i = 0; i < params.size(); ++i) {
-      const Param& p = params[i];
-      if (method && (static_cast<int>(i) == self_index || p.function_only)) continue;
-      slots[method].push_back({p.name, p.kind, static_cast<uint8_t>(i), p.list_size, p.optional, p.allow_none,
-                               p.allow_numbers, p.plain_numbers, p.numpy_names});
-      max_positional[method] += !p.keyword_only;
-      min_args[method] += !p.optional;
-      max_args[method] += 1;
-      if (!p.optional) required[method] = max_args[method];
+    Form& form = forms[method];
+    for (int i = 0; i < num_params; ++i) {
+      const Param& p = params[static_cast<size_t>(i)];
+      if (method && (i == self_index || p.function_only)) continue;
+      form.slots.push_back({p.name, p.kind, static_cast<uint8_t>(i), p.list_size, p.optional, p.allow_none,
+                            p.allow_numbers, p.plain_numbers, p.numpy_names});
+      form.max_positional += !p.keyword_only;
+      form.min_args += !p.optional;
+      form.max_args += 1;
+      if (!p.optional) form.required = form.max_args;
     }
-    varargs[method] = max_positional[method] == 1 && slots[method][0].kind == Kind::Ints;
+    form.varargs = form.max_positional == 1 && form.slots[0].kind == Kind::Ints;
   }
 }
 
