@@ -181,7 +181,10 @@ Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double ba
   MICA_CHECK_KIND(dtype != DType::Bool, NotImplemented, "\"logspace\" not implemented for 'Bool'");
   TensorOptions plain = options.with_dtype(is_complex(dtype) ? DType::Complex128 : DType::Float64);
   plain.requires_grad = false;
-  const Tensor exponents = composite::linspace(as_element(start, dtype), as_element(end, dtype), steps, plain);
+  // A single element is the power of `start` as it was given.
+  const Tensor exponents = steps == 1
+                               ? composite::linspace(start, end, steps, plain)
+                               : composite::linspace(as_element(start, dtype), as_element(end, dtype), steps, plain);
   return finished(mica::pow(Scalar(base), exponents).to(dtype), options);
 }
 

@@ -72,14 +72,14 @@ std::vector<Tensor> tensor_split_by(const Tensor& self, const Tensor& tensor_ind
 namespace {
 
 void check_split(const char* op, const Tensor& self, int64_t least, int64_t dim, int64_t sections) {
-  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least, " dimension",
-             least > 1 ? "s" : "", ", but got a tensor with ", self.dim(), " dimensions!");
+  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least,
+             " dimension, but got a tensor with ", self.dim(), " dimensions!");
   MICA_CHECK(sections > 0 && self.size(dim) % sections == 0, "torch.", op, " attempted to split along dimension ", dim,
              ", but the size of the dimension ", self.size(dim), " is not divisible by the split_size ", sections, "!");
 }
 void check_split(const char* op, const Tensor& self, int64_t least) {
-  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least, " dimension",
-             least > 1 ? "s" : "", ", but got a tensor with ", self.dim(), " dimensions!");
+  MICA_CHECK(self.dim() >= least, "torch.", op, " requires a tensor with at least ", least,
+             " dimension, but got a tensor with ", self.dim(), " dimensions!");
 }
 
 }  // namespace

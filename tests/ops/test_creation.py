@@ -134,6 +134,7 @@ def test_refusals(call, words):
         (lambda: torch.linspace(4.3, 0, 5, dtype=torch.uint8), [4, 3, 2, 1, 0]),
         (lambda: torch.logspace(0, 3.7, 5, dtype=torch.int64), [1, 5, 31, 177, 1000]),
         (lambda: torch.logspace(0, 3.7, 5, dtype=torch.int32), [1, 5, 31, 177, 1000]),
+        (lambda: torch.logspace(4.3, 0, 1, dtype=torch.int64), [19952]),
         (lambda: torch.logspace(4.3, -3, 2, dtype=torch.bfloat16), [20480.0, 0.00099945068359375]),
     ],
 )

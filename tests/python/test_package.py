@@ -240,7 +240,11 @@ def test_type_stubs_know_the_functions_and_methods():
     methods = {node.name for node in tensor.body if isinstance(node, ast.FunctionDef)}
     assert len(functions) > 400 and all(hasattr(mica._C, name) for name in functions)
     assert len(methods) > 500 and all(hasattr(mica.Tensor, name) for name in methods)
-    for stub, space in (("_nn_functional.pyi", "_nn_functional"), ("_nn_init.pyi", "_nn_init"), ("_special.pyi", "_special")):
+    for stub, space in (
+        ("_nn_functional.pyi", "_nn_functional"),
+        ("_nn_init.pyi", "_nn_init"),
+        ("_special.pyi", "_special"),
+    ):
         names = {
             node.name for node in ast.parse((package / stub).read_text()).body if isinstance(node, ast.FunctionDef)
         }
