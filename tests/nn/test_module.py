@@ -1,6 +1,7 @@
 """nn.Module: walking, conversion, modes, text, copies."""
 
 import copy
+import inspect
 import pickle
 
 import mica
@@ -210,3 +211,13 @@ def test_lazy_modules():
     assert loaded.weight.shape == (3, 4) and loaded(mica.ones(1, 4)).shape == (1, 3)
     assert type(copy.deepcopy(nn.LazyLinear(2)).weight) is nn.UninitializedParameter
     assert type(pickle.loads(pickle.dumps(nn.LazyLinear(2))).weight) is nn.UninitializedParameter
+
+
+def test_signatures_of_modules_and_their_classes():
+    class Called(nn.Module):
+        def __call__(self, x, y=2):
+            return x
+
+    assert str(inspect.signature(nn.ReLU())) == "(*args, **kwargs)"
+    assert str(inspect.signature(nn.ReLU)) == "(inplace=False)"
+    assert str(inspect.signature(Called())) == "(x, y=2)"

@@ -97,6 +97,17 @@ def _forward_unimplemented(self, *input):
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
+class _CallSignature:
+    """What inspect finds of a module that is called, whose __call__ is the engine's. Classes have their constructor's."""
+
+    def __get__(self, module, owner):
+        if module is None or owner.__call__ is not Module.__call__:
+            raise AttributeError("__signature__")
+        import inspect
+
+        return inspect.signature(module._call_impl)
+
+
 class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleBase):
     """Base class of all parts of networks.
 
@@ -144,6 +155,7 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
         return HookedCall(self, args, kwargs).run()
 
     _wrapped_call_impl = _call_impl
+    __signature__ = _CallSignature()
 
     def compile(self, *args, **kwargs):
         """Refused: Mica does not compile modules yet."""
