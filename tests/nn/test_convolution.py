@@ -341,3 +341,34 @@ def test_wrong_arguments_of_classes():
     ):
         with pytest.raises(ValueError, match=words):
             make()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "groups"),
+    [
+        (4, 4, 1, 0, 1),  # the kernel is as large as the image
+        (4, 4, 1, 0, 2),
+        (1, 3, 1, 1, 1),  # one tap meets the image
+        (1, 3, 2, 1, 1),
+        (2, 3, 2, 1, 1),
+        (4, 3, 2, 1, 2),
+        (5, 4, 1, 0, 1),  # few outputs
+        (2, 1, 1, 0, 1),
+    ],
+)
+def test_small_images_together_are_as_each_in_float64(size, kernel, stride, padding, groups, transposed):
+    mica.manual_seed(0)
+    x, weight, bias = mica.randn(6, 8, size, size), mica.randn(12, 8 // groups, kernel, kernel), mica.randn(12)
+    convolve = mica.nn.functional.conv2d
+    if transposed:
+        convolve = mica.nn.functional.conv_transpose2d
+        weight = mica.randn(8, 12 // groups, kernel, kernel)
+
+    def results(dtype):
+        inputs = [t.to(dtype).requires_grad_() for t in (x, weight, bias)]
+        out = convolve(*inputs, stride=stride, padding=padding, groups=groups)
+        return [out, *mica.autograd.grad(out.square().sum(), inputs)]
+
+    for found, expected in zip(results(mica.float32), results(mica.float64), strict=True):
+        mica.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-3)

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 
 #include "backends/cpu/convolution/columns.h"
 #include "backends/cpu/convolution/depthwise.h"
@@ -108,7 +109,8 @@ bool weight_gradient_planar(const Problem& p) {
 void convolution_kernel(const TensorView& out, const TensorView& input, const TensorView& weight,
                         const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                         int64_t groups) {
-  const Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
+  Problem p = make_problem(input, out, weight, bias, stride, padding, dilation, groups);
+  drop_unmet_taps(p);
   if (is_whole(p)) return convolve_whole(p);
   if (convolve_planar(p) || (!p.is_pointwise() && convolve_together(p))) return;
   convolve_columns(p);
@@ -117,7 +119,8 @@ void convolution_kernel(const TensorView& out, const TensorView& input, const Te
 void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad, const TensorView& weight,
                            const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                            int64_t groups) {
-  const Problem p = make_problem(grad_input, grad, weight, bias, stride, padding, dilation, groups);
+  Problem p = make_problem(grad_input, grad, weight, bias, stride, padding, dilation, groups);
+  drop_unmet_taps(p);
   if (is_whole(p)) return input_gradient_whole(p);
   if (input_gradient_planar(p) || (!p.is_pointwise() && input_gradient_together(p))) return;
   input_gradient_columns(p);
@@ -125,7 +128,8 @@ void input_gradient_kernel(const TensorView& grad_input, const TensorView& grad,
 
 void weight_gradient_kernel(const TensorView& grad_weight, const TensorView& grad, const TensorView& input,
                             IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
-  const Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
+  Problem p = make_problem(input, grad, grad_weight, TensorView(), stride, padding, dilation, groups);
+  if (drop_unmet_taps(p)) std::memset(grad_weight.data, 0, static_cast<size_t>(grad_weight.numel * p.element_size));
   if (is_whole(p)) return weight_gradient_whole(p);
   if (!weight_gradient_planar(p) && !weight_gradient_together(p)) weight_gradient_columns(p);
 }

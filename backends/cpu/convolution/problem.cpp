@@ -52,6 +52,21 @@ Problem make_problem(const TensorView& input, const TensorView& output, const Te
   return p;
 }
 
+bool drop_unmet_taps(Problem& p) {
+  if (p.input.positions() != 1 || p.output.positions() != 1 || p.taps() == 1 || p.groups != 1) return false;
+  int64_t offset = 0;
+  for (int d = 0; d < 3; ++d) {
+    if (p.padding[d] % p.dilation[d] || p.padding[d] / p.dilation[d] >= p.kernel[d]) return false;  // none meets it
+    offset += p.padding[d] / p.dilation[d] * p.tap_strides[d];
+  }
+  p.weight += offset * p.element_size;
+  for (int d = 0; d < 3; ++d) {
+    p.kernel[d] = p.stride[d] = p.dilation[d] = 1;
+    p.padding[d] = 0;
+  }
+  return true;
+}
+
 bool Problem::is_pointwise() const {
   for (int d = 0; d < 3; ++d)
     if (kernel[d] != 1 || stride[d] != 1 || padding[d] != 0) return false;

@@ -47,6 +47,10 @@ struct Problem {
   bool is_pointwise() const;
 };
 
+// The same problem without the taps of a padded kernel that never meet an image of one position: a pointwise one. True
+// where it has become one.
+bool drop_unmet_taps(Problem& p);
+
 Problem make_problem(const TensorView& input, const TensorView& output, const TensorView& weight,
                      const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                      int64_t groups);

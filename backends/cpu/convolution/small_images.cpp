@@ -17,13 +17,13 @@ constexpr int64_t kColumnBytes = 1 << 22;  // of the images that are taken toget
 constexpr int64_t kCopyGrain = 1 << 14;
 
 bool has_dense_planes(const Images& images) {
+  if (images.positions() == 1) return images.channel_stride == 1;
   return !images.channels_last() && images.strides[2] == 1 && images.strides[1] == images.sizes[2] &&
          images.strides[0] == images.sizes[1] * images.sizes[2] && images.channel_stride == images.positions();
 }
 
 bool is_plain(const Problem& p) {
-  return p.dtype == DType::Float32 && has_dense_planes(p.input) && has_dense_planes(p.output) &&
-         filters_are_ordered(p, false);
+  return p.dtype == DType::Float32 && has_dense_planes(p.input) && has_dense_planes(p.output);
 }
 
 bool suits_together(const Problem& p) { return is_plain(p) && p.batch > 1 && p.output.positions() < kSmallImage; }
@@ -103,7 +103,7 @@ GemmCall product(const Problem& p, int64_t m, int64_t n, int64_t k) {
 }  // namespace
 
 bool convolve_together(const Problem& p) {
-  if (!suits_together(p)) return false;
+  if (!suits_together(p) || !filters_are_ordered(p, false)) return false;
   for_each_together(p, [&](const Together& part, char* columns, float* output) {
     part.gather(columns);
     GemmCall call = product(p, p.filters, part.columns, p.depth());
@@ -118,7 +118,7 @@ bool convolve_together(const Problem& p) {
 }
 
 bool input_gradient_together(const Problem& p) {
-  if (!suits_together(p)) return false;
+  if (!suits_together(p) || !filters_are_ordered(p, false)) return false;
   for_each_together(p, [&](const Together& part, char* columns, float* output) {
     part.gather_output(output);
     GemmCall call = product(p, p.depth(), part.columns, p.filters);
@@ -134,22 +134,27 @@ bool input_gradient_together(const Problem& p) {
 
 bool weight_gradient_together(const Problem& p) {
   if (!suits_together(p)) return false;
+  const bool ordered = filters_are_ordered(p, false);
+  const int64_t row = ordered ? p.filter_stride : p.depth(), size = p.filters * row * p.element_size;
+  const Scratch sums(ordered ? 0 : static_cast<size_t>(p.groups * size));
+  char* weight = ordered ? p.weight : sums.data();
   for_each_together(p, [&](const Together& part, char* columns, float* output) {
     part.gather(columns);
     part.gather_output(output);
     GemmCall call = product(p, p.filters, p.depth(), part.columns);
     call.a = {output, part.columns, 1, 0};
     call.b = {columns, 1, part.columns, 0};
-    call.c = p.weight_at(part.group);
-    call.c_row_stride = p.filter_stride;
+    call.c = weight + part.group * size;
+    call.c_row_stride = row;
     call.beta = part.first > 0 ? 1 : 0;
     gemm(call);
   });
+  if (!ordered) restore_filters(p, false, sums.data());
   return true;
 }
 
 bool is_whole(const Problem& p) {
-  if (!is_plain(p)) return false;
+  if (!is_plain(p) || !filters_are_ordered(p, false)) return false;
   for (int d = 0; d < 3; ++d)
     if (p.kernel[d] != p.input.sizes[d] || p.padding[d] != 0 || p.output.sizes[d] != 1 || p.dilation[d] != 1)
       return false;
