@@ -276,6 +276,17 @@ MICA_HD inline double gamma_density(double a, double x) {
   return ::exp(a * spread - correction) / ::sqrt(2.0 * kPi * a);
 }
 
+// The upper incomplete gamma function for large a: Temme's uniform expansion, of which two terms do from 1e6 on.
+MICA_HD inline double gamma_share_above(double a, double x) {
+  const double d = (x - a) / a;
+  const bool near = ::fabs(d) < 1e-3;
+  const double fall =
+      near ? d * d * (0.5 - d * (1.0 / 3.0 - d * (0.25 - d * (0.2 - d * (1.0 / 6.0))))) : d - ::log1p(d);
+  const double eta = ::copysign(::sqrt(2.0 * fall), d);
+  const double slope = near ? d / 12.0 - 1.0 / 3.0 : 1.0 / d - 1.0 / eta;
+  return 0.5 * ::erfc(eta * ::sqrt(0.5 * a)) + slope * ::exp(-a * fall) / ::sqrt(2.0 * kPi * a);
+}
+
 // The regularised incomplete gamma functions: the power series gives the lower one below a + 1, the continued fraction
 // (Lentz's way) the upper one above.
 MICA_HD inline double gamma_share(double a, double x, bool upper) {
@@ -284,7 +295,8 @@ MICA_HD inline double gamma_share(double a, double x, bool upper) {
   if (x == 0.0) return upper ? 1.0 : 0.0;
   if (a == infinity()) return x == infinity() ? not_a_number() : upper ? 1.0 : 0.0;
   if (x == infinity()) return upper ? 0.0 : 1.0;
-  const int steps = 2000 + int(::fmin(10.0 * ::sqrt(a), 1e6));
+  if (a > 1e6) return upper ? gamma_share_above(a, x) : 1.0 - gamma_share_above(a, x);
+  const int steps = 2000 + int(10.0 * ::sqrt(a));
   if (x < a + 1.0) {
     double term = 1.0;
     double sum = 1.0;
