@@ -78,10 +78,7 @@ class BlockImpl : public nn::Module {
   nn::LayerNorm norm2;
   nn::Sequential think;
 };
-class Block : public nn::ModuleHolder<BlockImpl> {
- public:
-  using ModuleHolder::ModuleHolder;
-};
+MICA_MODULE(Block);
 
 class GPT : public nn::Module {
  public:

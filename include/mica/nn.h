@@ -9,6 +9,7 @@
 #include "mica/nn/conv.h"
 #include "mica/nn/distance.h"
 #include "mica/nn/embedding.h"
+#include "mica/nn/functional.h"
 #include "mica/nn/init.h"
 #include "mica/nn/lazy.h"
 #include "mica/nn/linear.h"

@@ -8,6 +8,7 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include "mica/autograd.h"
 #include "mica/ops.h"
 #include "nn/text.h"
 

@@ -1,6 +1,7 @@
 // The hooks of one module, or of all.
 #pragma once
 
+#include "mica/autograd.h"
 #include "mica/nn/module.h"
 
 namespace mica::nn::detail {

@@ -1,6 +1,7 @@
 // Hooks around the calls of modules, and around the states that they write and load.
 #include <gtest/gtest.h>
 
+#include "mica/autograd.h"
 #include "mica/nn.h"
 #include "mica/values.h"
 

@@ -335,10 +335,7 @@ class ResidualImpl : public nn::Module {
   const double factor;
   nn::Sequential inner;
 };
-class Residual : public nn::ModuleHolder<ResidualImpl> {
- public:
-  using ModuleHolder::ModuleHolder;
-};
+MICA_MODULE(Residual);
 
 TEST(Modules, ClonesOfOnesOwn) {
   const Residual one(nn::Sequential(nn::Linear(3, 3), nn::Tanh()), 0.5, "Residual");
@@ -354,6 +351,35 @@ TEST(Modules, ClonesOfOnesOwn) {
   EXPECT_THROW(Net().clone(), Error);  // was not made through a handle
   one->register_parameter("late", ones({1}));
   EXPECT_THROW(one->clone(), Error);
+}
+
+// ---- functions
+
+TEST(Functional, AreWhatModulesCompute) {
+  namespace F = nn::functional;
+  manual_seed(0);
+  const Tensor image = randn({2, 3, 6, 6});
+  EXPECT_TRUE(equal(F::relu(image), nn::ReLU()(image)));
+  EXPECT_TRUE(equal(F::logsigmoid(image), nn::LogSigmoid()(image)));
+  EXPECT_TRUE(equal(F::softmax(image, 1), nn::Softmax(1)(image)));
+  EXPECT_TRUE(equal(F::max_pool2d(image, 2), nn::MaxPool2d(2)(image)));
+  const auto [largest, places] = F::max_pool2d_with_indices(image, 2);
+  EXPECT_TRUE(equal(largest, F::max_pool2d(image, 2)));
+  EXPECT_TRUE(equal(F::max_unpool2d(largest, places, 2).sum(), largest.sum()));
+  EXPECT_TRUE(equal(F::adaptive_max_pool2d(image, 2), nn::AdaptiveMaxPool2d(2)(image)));
+  EXPECT_TRUE(equal(F::adaptive_avg_pool2d(image, 1), nn::AdaptiveAvgPool2d(1)(image)));
+  EXPECT_TRUE(equal(F::layer_norm(image, {6, 6}), nn::LayerNorm({6, 6})(image)));
+  EXPECT_TRUE(equal(F::batch_norm(image, {}, {}, {}, {}, true), nn::BatchNorm2d(3)(image)));
+  EXPECT_TRUE(equal(F::group_norm(image, 3), nn::GroupNorm(3, 3)(image)));
+  EXPECT_TRUE(equal(F::instance_norm(image), nn::InstanceNorm2d(3)(image)));
+  EXPECT_TRUE(equal(F::unfold(image, 2), nn::Unfold(2)(image)));
+  EXPECT_TRUE(equal(F::fold(F::unfold(image, 2, 1, 0, 2), 6, 2, 1, 0, 2), image));
+  EXPECT_TRUE(equal(F::dropout(image, 0.5, false), image));
+  EXPECT_TRUE(equal(F::dropout(image, 1), zeros({2, 3, 6, 6})));
+  const nn::Embedding table(5, 2);
+  EXPECT_TRUE(equal(F::embedding(tensor({1, 4}), table->weight), table(tensor({1, 4}))));
+  const nn::Linear linear(6, 2);
+  EXPECT_TRUE(equal(F::linear(image, linear->weight, linear->bias), linear(image)));
 }
 
 // ---- training

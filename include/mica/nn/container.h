@@ -11,7 +11,7 @@ namespace detail {
 struct NamedStep {
   template <Holder H>
   NamedStep(std::string name, const H& holder)
-      : name(std::move(name)), module(holder.shared()), step(step_of<typename H::Impl>) {}
+      : name(std::move(name)), module(holder), step(step_of<typename H::Impl>) {}
 
   template <class M>
   static Tensor step_of(Module& m, const Tensor& x) {

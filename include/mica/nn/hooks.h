@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,8 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include "mica/autograd.h"
 #include "mica/serialize.h"
+
+namespace mica {
+using TensorVec = std::vector<Tensor>;
+class HookHandle;  // what is returned here takes a hook off (mica/autograd.h)
+}  // namespace mica
 
 namespace mica::nn {
 

@@ -19,19 +19,24 @@ class LazyLinearImpl : public LinearImpl {
 };
 MICA_MODULE(LazyLinear);
 
-#define MICA_LAZY_CONVOLUTION(Name)                                                       \
-  class Lazy##Name##Impl : public Name##Impl {                                            \
-   public:                                                                                \
-    Lazy##Name##Impl(int64_t out_channels, Dims kernel_size, Options options = {})        \
-        : Name##Impl(Lazy(), out_channels, kernel_size, options) {}                       \
-    template <class... Args>                                                              \
-    Tensor forward(const Tensor& x, const Args&... args) {                                \
-      take_input(x);                                                                      \
-      return Name##Impl::forward(x, args...);                                             \
-    }                                                                                     \
-    std::string name() const override { return in_channels == 0 ? "Lazy" #Name : #Name; } \
-  };                                                                                      \
-  MICA_MODULE(Lazy##Name);
+#define MICA_LAZY_CONVOLUTION(Name)                                                        \
+  class Lazy##Name##Impl : public Name##Impl {                                             \
+   public:                                                                                 \
+    Lazy##Name##Impl(int64_t out_channels, Dims kernel_size, Options options = {})         \
+        : Name##Impl(Lazy(), out_channels, kernel_size, options) {}                        \
+    template <class... Args>                                                               \
+    Tensor forward(const Tensor& x, const Args&... args) {                                 \
+      take_input(x);                                                                       \
+      return Name##Impl::forward(x, args...);                                              \
+    }                                                                                      \
+    std::string name() const override { return in_channels == 0 ? "Lazy" #Name : #Name; }  \
+  };                                                                                       \
+  class Lazy##Name : public ModuleHolder<Lazy##Name##Impl> {                               \
+   public:                                                                                 \
+    using ModuleHolder<Lazy##Name##Impl>::ModuleHolder;                                    \
+    Lazy##Name(int64_t out_channels, const Dims& kernel_size, const Options& options = {}) \
+        : ModuleHolder<Lazy##Name##Impl>(out_channels, kernel_size, options) {}            \
+  };
 MICA_LAZY_CONVOLUTION(Conv1d)
 MICA_LAZY_CONVOLUTION(Conv2d)
 MICA_LAZY_CONVOLUTION(Conv3d)

@@ -59,7 +59,7 @@ class Module {
   }
   template <Holder H>
   H register_module(std::string name, H holder) {
-    add_module(std::move(name), holder.shared());
+    add_module(std::move(name), std::shared_ptr<Module>(holder));
     return holder;
   }
 
@@ -242,21 +242,19 @@ class ModuleHolder {
   ModuleHolder(int64_t a, int64_t b, int64_t c,
                Options options) requires std::constructible_from<M, int64_t, int64_t, int64_t, Options>
       : module_(make(a, b, c, options)) {}
-  ModuleHolder(int64_t a, Dims b, Options options = {}) requires std::constructible_from<M, int64_t, Dims, Options>
-      : module_(make(a, b, options)) {}
   ModuleHolder(int64_t a, int64_t b, Dims c,
                Options options = {}) requires std::constructible_from<M, int64_t, int64_t, Dims, Options>
       : module_(make(a, b, c, options)) {}
 
-  M* operator->() const { return module_.get(); }
-  M& operator*() const { return *module_; }
-  const std::shared_ptr<M>& shared() const { return module_; }
+  M* operator->() const { return static_cast<M*>(module_.get()); }
+  M& operator*() const { return static_cast<M&>(*module_); }
+  std::shared_ptr<M> shared() const { return std::static_pointer_cast<M>(module_); }
   explicit operator bool() const { return module_ != nullptr; }
   operator std::shared_ptr<Module>() const { return module_; }
 
   template <class... Args>
   auto operator()(Args&&... args) const {
-    return nn::call(*module_, std::forward<Args>(args)...);
+    return nn::call(**this, std::forward<Args>(args)...);
   }
 
  private:
@@ -271,7 +269,7 @@ class ModuleHolder {
     return module;
   }
 
-  std::shared_ptr<M> module_;
+  std::shared_ptr<Module> module_;  // an M: a pointer type of its own for each would cost all programs time to compile
 };
 
 template <class M>
@@ -279,11 +277,11 @@ std::ostream& operator<<(std::ostream& out, const ModuleHolder<M>& holder) {
   return out << static_cast<const Module&>(*holder);
 }
 
-// Makes nn::Name a handle to an nn::NameImpl.
-#define MICA_MODULE(Name)                         \
-  class Name : public ModuleHolder<Name##Impl> {  \
-   public:                                        \
-    using ModuleHolder<Name##Impl>::ModuleHolder; \
+// Makes Name a handle to a NameImpl, in any namespace.
+#define MICA_MODULE(Name)                                     \
+  class Name : public ::mica::nn::ModuleHolder<Name##Impl> {  \
+   public:                                                    \
+    using ::mica::nn::ModuleHolder<Name##Impl>::ModuleHolder; \
   }
 
 }  // namespace mica::nn
