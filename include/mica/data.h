@@ -16,14 +16,16 @@ namespace mica::data {
 // A sample or a batch: tensors side by side, say an image and its label.
 using Example = std::vector<Tensor>;
 
+// One batch of samples that have equally many tensors: each is stacked along a new first dimension.
+Example collate(const std::vector<Example>& samples);
+
 // Samples by index. get() may be called from several threads.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual Example get(int64_t index) const = 0;
-  // Many samples as one batch; by default each tensor is stacked along a new first dimension.
-  virtual Example get_batch(IntArrayRef indices) const;
+  virtual Example get_batch(IntArrayRef indices) const;  // many samples as one batch; by default they are collated
 };
 
 // Rows of tensors, which have equally many.
@@ -53,10 +55,39 @@ class Subset : public Dataset {
   std::vector<int64_t> indices_;
 };
 
+// The samples of several datasets, one after the other.
+class ConcatDataset : public Dataset {
+ public:
+  explicit ConcatDataset(std::vector<std::shared_ptr<Dataset>> datasets);
+  int64_t size() const override { return ends_.back(); }
+  Example get(int64_t index) const override;
+
+ private:
+  std::vector<std::shared_ptr<Dataset>> datasets_;
+  std::vector<int64_t> ends_;  // of each one's samples among all
+};
+
+// The samples of another dataset, each changed by a function.
+class MappedDataset : public Dataset {
+ public:
+  MappedDataset(std::shared_ptr<Dataset> dataset, std::function<Example(Example)> function)
+      : dataset_(std::move(dataset)), function_(std::move(function)) {}
+  int64_t size() const override { return dataset_->size(); }
+  Example get(int64_t index) const override { return function_(dataset_->get(index)); }
+
+ private:
+  std::shared_ptr<Dataset> dataset_;
+  std::function<Example(Example)> function_;
+};
+
 // Random parts that share nothing; the lengths sum to the dataset's.
 std::vector<std::shared_ptr<Subset>> random_split(const std::shared_ptr<Dataset>& dataset,
                                                   const std::vector<int64_t>& lengths,
                                                   std::optional<Generator> generator = {});
+// The same by shares that sum to 1, say {0.8, 0.2}.
+std::vector<std::shared_ptr<Subset>> random_split_by_share(const std::shared_ptr<Dataset>& dataset,
+                                                           const std::vector<double>& shares,
+                                                           std::optional<Generator> generator = {});
 
 // The order of one epoch.
 class Sampler {
@@ -92,6 +123,51 @@ class RandomSampler : public Sampler {
   std::optional<Generator> generator_;
 };
 
+// Some indices in random order.
+class SubsetRandomSampler : public Sampler {
+ public:
+  explicit SubsetRandomSampler(std::vector<int64_t> indices, std::optional<Generator> generator = {})
+      : indices_(std::move(indices)), generator_(std::move(generator)) {}
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  std::vector<int64_t> order() override;
+
+ private:
+  std::vector<int64_t> indices_;
+  std::optional<Generator> generator_;
+};
+
+// Indices, each as likely as its weight says.
+class WeightedRandomSampler : public Sampler {
+ public:
+  WeightedRandomSampler(std::vector<double> weights, int64_t num_samples, bool replacement = true,
+                        std::optional<Generator> generator = {});
+  int64_t size() const override { return num_samples_; }
+  std::vector<int64_t> order() override;
+
+ private:
+  Tensor weights_;
+  int64_t num_samples_;
+  bool replacement_;
+  std::optional<Generator> generator_;
+};
+
+// The batches of one epoch, by the indices of their samples: those of a sampler, so many at a time.
+class BatchSampler {
+ public:
+  BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size, bool drop_last = false);
+  virtual ~BatchSampler() = default;
+  virtual int64_t size() const;
+  virtual std::vector<std::vector<int64_t>> batches();
+
+ protected:
+  BatchSampler() = default;  // for samplers that make batches their own way
+
+ private:
+  std::shared_ptr<Sampler> sampler_;
+  int64_t batch_size_ = 1;
+  bool drop_last_ = false;
+};
+
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
@@ -99,7 +175,10 @@ struct DataLoaderOptions {
   int workers = 0;   // threads; 0: batches are made when they are asked for
   int prefetch = 2;  // batches ahead, for each worker
   std::optional<Generator> generator = std::nullopt;
-  std::shared_ptr<Sampler> sampler = nullptr;  // instead of shuffle
+  std::shared_ptr<Sampler> sampler = nullptr;             // instead of shuffle
+  std::shared_ptr<BatchSampler> batch_sampler = nullptr;  // instead of batch_size, shuffle, drop_last and sampler
+  // Makes a batch of samples, where the dataset's get_batch is not wanted: say, pads them to one length.
+  std::function<Example(const std::vector<Example>& samples)> collate = nullptr;
 };
 
 // Batches of a dataset, in order whoever makes them: `for (auto& batch : loader) { auto& x = batch[0]; ... }`. An

@@ -12,6 +12,7 @@ namespace mica::data {
 // One pass over the dataset. Workers take the next indices in turn and put their batch under its number.
 struct DataLoader::Iterator::Epoch {
   std::shared_ptr<Dataset> dataset;
+  std::function<Example(const std::vector<Example>&)> collate;
   std::vector<std::vector<int64_t>> batches;  // indices
   Example current;
   size_t delivered = 0;
@@ -43,7 +44,13 @@ struct DataLoader::Iterator::Epoch {
   Result make(size_t number) const {
     Result result;
     try {
-      result.batch = dataset->get_batch(batches[number]);
+      if (collate) {
+        std::vector<Example> samples;
+        for (const int64_t index : batches[number]) samples.push_back(dataset->get(index));
+        result.batch = collate(samples);
+      } else {
+        result.batch = dataset->get_batch(batches[number]);
+      }
     } catch (...) {
       result.error = std::current_exception();
     }
@@ -86,37 +93,29 @@ struct DataLoader::Iterator::Epoch {
 
 DataLoader::DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
-  MICA_CHECK_KIND(options_.batch_size > 0, Value,
-                  "batch_size should be a positive integer value, but got batch_size=", options_.batch_size);
   MICA_CHECK_KIND(options_.workers >= 0, Value, "num_workers option should be non-negative");
   MICA_CHECK_KIND(options_.prefetch > 0, Value, "prefetch should be positive");
   MICA_CHECK_KIND(!options_.sampler || !options_.shuffle, Value, "sampler option is mutually exclusive with shuffle");
-  if (options_.sampler) return;
-  if (options_.shuffle) {
-    options_.sampler =
-        std::make_shared<RandomSampler>(dataset_->size(), false, std::optional<int64_t>(), options_.generator);
-  } else {
-    options_.sampler = std::make_shared<SequentialSampler>(dataset_->size());
+  if (options_.batch_sampler) {
+    MICA_CHECK_KIND(options_.batch_size == 1 && !options_.shuffle && !options_.sampler && !options_.drop_last, Value,
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last");
+    return;
   }
+  std::shared_ptr<Sampler> sampler = options_.sampler;
+  if (!sampler && options_.shuffle)
+    sampler = std::make_shared<RandomSampler>(dataset_->size(), false, std::optional<int64_t>(), options_.generator);
+  if (!sampler) sampler = std::make_shared<SequentialSampler>(dataset_->size());
+  options_.batch_sampler = std::make_shared<BatchSampler>(std::move(sampler), options_.batch_size, options_.drop_last);
 }
 
-int64_t DataLoader::size() const {
-  const int64_t n = options_.sampler->size(), b = options_.batch_size;
-  return options_.drop_last ? n / b : (n + b - 1) / b;
-}
+int64_t DataLoader::size() const { return options_.batch_sampler->size(); }
 
 DataLoader::Iterator DataLoader::begin() {
   random_seed(options_.generator);  // Python draws one for its workers: the stream stays in step
-  const std::vector<int64_t> order = options_.sampler->order();
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
-  const auto step = static_cast<size_t>(options_.batch_size);
-  for (size_t begin = 0; begin < order.size(); begin += step) {
-    const size_t end = std::min(begin + step, order.size());
-    if (options_.drop_last && end - begin < step) break;
-    epoch->batches.emplace_back(order.begin() + static_cast<ptrdiff_t>(begin),
-                                order.begin() + static_cast<ptrdiff_t>(end));
-  }
+  epoch->collate = options_.collate;
+  epoch->batches = options_.batch_sampler->batches();
   epoch->most_ahead = static_cast<size_t>(options_.workers) * static_cast<size_t>(options_.prefetch);
   for (int i = 0; i < options_.workers; ++i)
     epoch->threads.emplace_back([state = epoch.get()] { state->work(); });  // joined before the epoch dies

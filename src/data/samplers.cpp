@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "data/random_seed.h"
 #include "mica/data.h"
 #include "mica/ops.h"
+#include "mica/values.h"
 
 namespace mica::data {
 
@@ -22,9 +24,7 @@ std::vector<int64_t> permutation(int64_t n, const std::optional<Generator>& gene
 
 // ---- datasets
 
-Example Dataset::get_batch(IntArrayRef indices) const {
-  std::vector<Example> samples;
-  for (const int64_t index : indices) samples.push_back(get(index));
+Example collate(const std::vector<Example>& samples) {
   Example batch;
   for (size_t part = 0; !samples.empty() && part < samples[0].size(); ++part) {
     std::vector<Tensor> column;
@@ -36,6 +36,12 @@ Example Dataset::get_batch(IntArrayRef indices) const {
     batch.push_back(stack(column));
   }
   return batch;
+}
+
+Example Dataset::get_batch(IntArrayRef indices) const {
+  std::vector<Example> samples;
+  for (const int64_t index : indices) samples.push_back(get(index));
+  return collate(samples);
 }
 
 TensorDataset::TensorDataset(Example tensors) : tensors_(std::move(tensors)) {
@@ -66,6 +72,34 @@ Example Subset::get_batch(IntArrayRef indices) const {
   std::vector<int64_t> mapped;
   for (const int64_t index : indices) mapped.push_back(indices_.at(static_cast<size_t>(index)));
   return dataset_->get_batch(mapped);
+}
+
+ConcatDataset::ConcatDataset(std::vector<std::shared_ptr<Dataset>> datasets) : datasets_(std::move(datasets)) {
+  MICA_CHECK_KIND(!datasets_.empty(), Value, "datasets should not be an empty iterable");
+  int64_t end = 0;
+  for (const auto& dataset : datasets_) ends_.push_back(end += dataset->size());
+}
+Example ConcatDataset::get(int64_t index) const {
+  MICA_CHECK_KIND(index >= 0 && index < size(), Index, "sample ", index, " of a dataset that has ", size());
+  const auto which = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+  return datasets_[which]->get(which == 0 ? index : index - ends_[which - 1]);
+}
+
+// The lengths are rounded down, and what is missing is dealt out from the first on, as in Python.
+std::vector<std::shared_ptr<Subset>> random_split_by_share(const std::shared_ptr<Dataset>& dataset,
+                                                           const std::vector<double>& shares,
+                                                           std::optional<Generator> generator) {
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  MICA_CHECK_KIND(std::abs(sum - 1) < 1e-9, Value, "the shares of a dataset must sum to 1, but sum to ", sum);
+  std::vector<int64_t> lengths;
+  int64_t left = dataset->size();
+  for (size_t i = 0; i < shares.size(); ++i) {
+    MICA_CHECK_KIND(shares[i] >= 0 && shares[i] <= 1, Value, "Fraction at index ", i, " is not between 0 and 1");
+    lengths.push_back(static_cast<int64_t>(std::floor(static_cast<double>(dataset->size()) * shares[i])));
+    left -= lengths.back();
+  }
+  for (int64_t i = 0; i < left; ++i) ++lengths[static_cast<size_t>(i) % lengths.size()];
+  return random_split(dataset, lengths, std::move(generator));
 }
 
 std::vector<std::shared_ptr<Subset>> random_split(const std::shared_ptr<Dataset>& dataset,
@@ -128,6 +162,47 @@ std::vector<int64_t> RandomSampler::order() {
     all.insert(all.end(), drawn.begin(), drawn.end());
   }
   all.resize(wanted);
+  return all;
+}
+
+std::vector<int64_t> SubsetRandomSampler::order() {
+  std::vector<int64_t> all;
+  for (const int64_t i : permutation(size(), generator_)) all.push_back(indices_[static_cast<size_t>(i)]);
+  return all;
+}
+
+WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_t num_samples, bool replacement,
+                                             std::optional<Generator> generator)
+    : weights_(tensor(weights, DType::Float64)),
+      num_samples_(num_samples),
+      replacement_(replacement),
+      generator_(std::move(generator)) {
+  MICA_CHECK_KIND(num_samples > 0, Value,
+                  "num_samples should be a positive integer value, but got num_samples=", num_samples);
+}
+std::vector<int64_t> WeightedRandomSampler::order() {
+  return values(multinomial(weights_, num_samples_, replacement_, generator_));
+}
+
+BatchSampler::BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size, bool drop_last)
+    : sampler_(std::move(sampler)), batch_size_(batch_size), drop_last_(drop_last) {
+  MICA_CHECK_KIND(sampler_ != nullptr, Value, "a BatchSampler needs a sampler");
+  MICA_CHECK_KIND(batch_size > 0, Value,
+                  "batch_size should be a positive integer value, but got batch_size=", batch_size);
+}
+int64_t BatchSampler::size() const {
+  const int64_t n = sampler_->size();
+  return drop_last_ ? n / batch_size_ : (n + batch_size_ - 1) / batch_size_;
+}
+std::vector<std::vector<int64_t>> BatchSampler::batches() {
+  const std::vector<int64_t> order = sampler_->order();
+  std::vector<std::vector<int64_t>> all;
+  const auto step = static_cast<size_t>(batch_size_);
+  for (size_t begin = 0; begin < order.size(); begin += step) {
+    const size_t end = std::min(begin + step, order.size());
+    if (drop_last_ && end - begin < step) break;
+    all.emplace_back(order.begin() + static_cast<ptrdiff_t>(begin), order.begin() + static_cast<ptrdiff_t>(end));
+  }
   return all;
 }
 

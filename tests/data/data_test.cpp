@@ -76,6 +76,55 @@ TEST(RandomSplit, PartsShareNothing) {
   EXPECT_THROW(random_split(counting(10), {3, 3}), Error);
 }
 
+TEST(RandomSplit, ByShare) {
+  const auto parts = random_split_by_share(counting(10), {0.5, 0.25, 0.25}, Generator(1));
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0]->size(), 6);  // what rounding leaves over goes to the first ones
+  EXPECT_EQ(parts[1]->size() + parts[2]->size(), 4);
+  EXPECT_THROW(random_split_by_share(counting(10), {0.5, 0.2}), Error);
+}
+
+TEST(Datasets, OneAfterTheOtherAndMapped) {
+  const auto both = std::make_shared<ConcatDataset>(std::vector<std::shared_ptr<Dataset>>{counting(2), counting(3)});
+  DataLoader loader(both, {.batch_size = 5});
+  EXPECT_EQ(all_of(loader), (std::vector<int64_t>{0, 1, 0, 1, 2}));
+  EXPECT_THROW(both->get(5), Error);
+  EXPECT_THROW(ConcatDataset({}), Error);
+  DataLoader doubled(std::make_shared<MappedDataset>(counting(3), [](Example e) { return Example{e[0] * 2}; }),
+                     {.batch_size = 2});
+  EXPECT_EQ(all_of(doubled), (std::vector<int64_t>{0, 2, 4}));
+}
+
+TEST(Samplers, OfSubsetsAndByWeight) {
+  manual_seed(0);  // as torch.manual_seed(0), list(SubsetRandomSampler(...)), list(WeightedRandomSampler(...))
+  EXPECT_EQ(SubsetRandomSampler({10, 20, 30, 40, 50}).order(), (std::vector<int64_t>{50, 10, 20, 40, 30}));
+  EXPECT_EQ(WeightedRandomSampler({1, 0, 2, 0, 5}, 8).order(), (std::vector<int64_t>{4, 4, 4, 4, 2, 2, 4, 2}));
+  EXPECT_EQ(WeightedRandomSampler({1, 0, 2}, 2, false).order().size(), 2u);
+  EXPECT_THROW(WeightedRandomSampler({1}, 0), Error);
+}
+
+// Samples of one length together.
+class ByLength : public BatchSampler {
+ public:
+  int64_t size() const override { return 2; }
+  std::vector<std::vector<int64_t>> batches() override { return {{0, 2, 4}, {1, 3}}; }
+};
+
+TEST(DataLoader, BatchesAndCollationOfOnesOwn) {
+  DataLoader loader(counting(5), {.batch_sampler = std::make_shared<ByLength>()});
+  EXPECT_EQ(all_of(loader), (std::vector<int64_t>{0, 2, 4, 1, 3}));
+  EXPECT_EQ(loader.size(), 2);
+  EXPECT_THROW(DataLoader(counting(5), {.batch_size = 2, .batch_sampler = std::make_shared<ByLength>()}), Error);
+  for (const int workers : {0, 2}) {
+    DataLoader summed(
+        counting(5),
+        {.batch_size = 2, .drop_last = true, .workers = workers, .collate = [](const std::vector<Example>& samples) {
+           return Example{(samples[0][0] + samples[1][0]).view({1})};
+         }});
+    EXPECT_EQ(all_of(summed), (std::vector<int64_t>{1, 5}));
+  }
+}
+
 class Failing : public Dataset {
  public:
   mutable std::atomic<int> calls{0};
