@@ -25,6 +25,7 @@ constexpr int kFloatRows = 8, kVectors = 3;
 constexpr int kFloatRows = 4, kVectors = 2;
 #endif
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
+constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
 constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
 constexpr int kIntegerRows = 4;         // bound by the multiplier, not by loads
 
@@ -68,7 +69,8 @@ void tile(const MicroTile& t) {
     }
   }
   // Behind the last depth lies the next panel, or nothing where rows of B are far apart.
-  const int64_t ahead = t.k > kPrefetchAhead || b_step <= 2 * V * lanes ? kPrefetchAhead * b_step : 0;
+  const int64_t depths = b_step * static_cast<int64_t>(sizeof(T)) > kSpreadRows ? kPrefetchAhead / 2 : kPrefetchAhead;
+  const int64_t ahead = t.k > kPrefetchAhead || b_step <= 2 * V * lanes ? depths * b_step : 0;
   const char* soon = t.soon ? t.soon : static_cast<const char*>(t.a);
   const int64_t soon_step = t.soon_step;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride

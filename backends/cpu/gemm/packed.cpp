@@ -22,8 +22,9 @@ constexpr int64_t kUnitsPerThread = 16;  // so that the last one to end is not f
 constexpr int64_t kNarrowBlock = 2;      // panels of B
 constexpr int64_t kPackGroup = 8;        // panels packed one after the other, at most
 constexpr int64_t kPackDepth = 8;
-constexpr int64_t kNearRowBytes = 1024;
+constexpr int64_t kShortRowBytes = 512, kNearRowBytes = 2048;
 constexpr int64_t kLine = 64;
+constexpr int64_t kPage = 4096;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
@@ -112,14 +113,17 @@ class PackedProduct {
 
   bool can_use_a() const {
     if (!s_.sums_are_elements) return false;
-    // A power-of-two row stride puts the rows of a tile in one cache set.
+    // Whole pages between rows put those of a tile in one cache set.
     const int64_t row_bytes = std::abs(p_.a.row_stride) * s_.element_size;
-    return p_.n <= 4 * panel_cols_ || (p_.a.col_stride == 1 && row_bytes % 2048 != 0 && p_.n <= 1024);
+    return p_.n <= 4 * panel_cols_ || (p_.a.col_stride == 1 && row_bytes % kPage != 0 && p_.n <= 1024);
   }
   bool can_use_b() const {
     if (!s_.sums_are_elements || p_.b.col_stride != 1) return false;
-    // Rows close together are as good as a panel; rows far apart pay only when they are used a few times.
-    return p_.m <= 2 * s_.kernel.rows || std::abs(p_.b.row_stride) * s_.element_size <= kNearRowBytes;
+    // Rows close together are as good as a panel while all of them stay in the second cache; rows far apart pay only
+    // when they are used a few times.
+    const int64_t row_bytes = std::abs(p_.b.row_stride) * s_.element_size;
+    const bool near = row_bytes <= kNearRowBytes && (row_bytes <= kShortRowBytes || p_.k * row_bytes <= kBlockBytes);
+    return p_.m <= 2 * s_.kernel.rows || near;
   }
 
   // Group by group of panels, so that a thread packs the part of B that it is the first to use.

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/gemm/product.h"
 #include "backends/cpu/gemm/workspace.h"
-#include "mica/parallel.h"
+#include "backends/cpu/share_runs.h"
 
 namespace mica::cpu::gemm_impl {
 namespace {
@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMaxVectors = 16;
 constexpr int64_t kStackSums = 512;
 constexpr int64_t kRowsPerThread = 32;
+constexpr int64_t kAdjacentRows = 512;
 constexpr int64_t kElementsPerThread = 32768;
 
 }  // namespace
@@ -60,10 +61,13 @@ bool run_vector(const Scheme& s, const Product& p, int threads) {
     if (threads == 1) {
       s.gemv(data, x, y, shape);
     } else if (by_rows) {
-      parallel_for(0, shape.rows, kRowsPerThread, [&](int64_t begin, int64_t end) {
+      const int64_t blocks = (shape.rows + kRowsPerThread - 1) / kRowsPerThread;
+      const int64_t least = shape.k_stride == 1 ? 1 : kAdjacentRows / kRowsPerThread;  // long runs of memory
+      share_runs(threads, blocks, least, blocks, [&](int64_t begin, int64_t end) {
+        const int64_t first = begin * kRowsPerThread;
         GemvShape part = shape;
-        part.rows = end - begin;
-        s.gemv(data + begin * shape.row_stride * s.element_size, x, y + begin * s.sum_size, part);
+        part.rows = std::min(shape.rows, end * kRowsPerThread) - first;
+        s.gemv(data + first * shape.row_stride * s.element_size, x, y + first * s.sum_size, part);
       });
     } else {
       parallel_for(0, slices, 1, [&](int64_t begin, int64_t end) {
