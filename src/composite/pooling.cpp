@@ -56,8 +56,8 @@ void check_max_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef s
   MICA_CHECK(p <= k / 2, "max_pool1d() padding should be at most half of kernel size, but got padding=", p,
              " and kernel_size=", k);
   MICA_CHECK(d > 0, "max_pool1d() dilation must be greater than zero, but got ", d);
-  const int64_t reach = self.size(-1) + 2 * p - d * (k - 1) - 1;
-  MICA_CHECK(reach + (ceil_mode ? s - 1 : 0) >= 0, "max_pool1d() Invalid computed output size: 0");
+  const int64_t reach = self.size(-1) + 2 * p - d * (k - 1) - 1 + (ceil_mode ? s - 1 : 0);
+  MICA_CHECK(reach >= 0, "max_pool1d() Invalid computed output size: ", (reach - s + 1) / s + 1);
 }
 
 }  // namespace

@@ -53,8 +53,9 @@ void check_dtype(const Tensor& input, const ConvolutionArguments& args) {
 
 void check_same_type(const Tensor& input, const Tensor& other, const char* what) {
   if (other.dtype() == input.dtype()) return;
-  MICA_CHECK(input.dtype() != DType::Float64, "expected scalar type Double but found ", info(other.dtype()).legacy,
-             " (input and ", what, " of a convolution)");
+  MICA_CHECK(input.dtype() != DType::Float64 || what == std::string_view("bias"),
+             "expected scalar type Double but found ", info(other.dtype()).legacy, " (input and ", what,
+             " of a convolution)");
   fail(mica::cat("Input type (", input.dtype(), ") and ", what, " type (", other.dtype(),
                  ") should be the same: convert one with .to(dtype)"));
 }

@@ -94,8 +94,13 @@ void check_classes(const Tensor& self, const Tensor& target, const Tensor& weigh
     DimVector expected(self.sizes());
     for (size_t d = 1; d + 1 < expected.size(); ++d) expected[d] = expected[d + 1];
     expected.resize(expected.size() - 1);
-    MICA_CHECK(target.sizes() == expected.ref(), "size mismatch (got input: ", self.sizes(),
+    const bool images = self.dim() == 4;  // for which torch has other words
+    MICA_CHECK(!images || target.dim() == 3,
+               "only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim(),
+               "; expected a target of size ", expected.ref());
+    MICA_CHECK(!images || target.sizes() == expected.ref(), "size mismatch (got input: ", self.sizes(),
                " , target: ", target.sizes(), "; expected a target of size ", expected.ref(), ")");
+    MICA_CHECK(target.sizes() == expected.ref(), "Expected target size ", expected.ref(), ", got ", target.sizes());
   }
   const int64_t classes = self.size(self.dim() > 1 ? 1 : 0);
   if (!weight.defined()) return;

@@ -260,6 +260,7 @@ def test_a_failed_call_says_why():
         (lambda: F.conv2d(x, w, groups=0), "non-positive groups is not supported"),
         (lambda: F.conv2d(x, w, mica.zeros(3)), "expected bias to be 1-dimensional with 4 elements"),
         (lambda: F.conv2d(x, w.double()), r"Input type \(.*\) and weight type \(.*\) should be the same"),
+        (lambda: F.conv2d(x.double(), w.double(), w[:, 0, 0, 0]), "Input type .* and bias type .* should be the same"),
         (lambda: F.conv2d(x, w, padding="other"), "Invalid padding string: 'other'"),
         (
             lambda: F.conv2d(x, w[0], padding="same"),

@@ -140,6 +140,21 @@ def test_margins_of_one_number(loss):
         loss(mica.randn(2, 1), mica.zeros((2,) if loss is F.multi_margin_loss else (2, 1)))
 
 
+@pytest.mark.parametrize(
+    "shape,target,words",
+    [
+        ((2, 3, 5), (2, 4), r"Expected target size \[2, 5\], got \[2, 4\]"),
+        ((2, 3, 5, 6), (2, 5), "only batches of spatial targets supported .* targets of dimension: 2"),
+        ((2, 3, 5, 6), (2, 5, 5), r"size mismatch \(got input: \[2, 3, 5, 6\] , target: \[2, 5, 5\]"),
+        ((2, 3, 5, 6, 7), (2, 5, 6), r"Expected target size \[2, 5, 6, 7\], got \[2, 5, 6\]"),
+    ],
+)
+def test_targets_of_other_sizes(shape, target, words):
+    for loss in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(RuntimeError, match=words):
+            loss(mica.randn(shape), mica.zeros(target, dtype=mica.int64))
+
+
 def test_soft_margin_names_its_input_first():
     with pytest.raises(RuntimeError, match=r"tensor a \(4\) must match the size of tensor b \(5\)"):
         F.soft_margin_loss(mica.randn(5, 4), mica.randn(5, 5))

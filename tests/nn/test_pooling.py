@@ -242,3 +242,11 @@ def test_modules_call_their_functions():
         nn.FractionalMaxPool3d(2, output_ratio=1.5)
     with pytest.raises(ValueError, match="CrossMapLRN2d: Expected input to be 4D"):
         nn.CrossMapLRN2d(3)(x[0])
+
+
+@pytest.mark.parametrize(
+    "kernel,stride,dilation,ceil,size", [(5, 1, 1, False, -2), (3, 2, 2, False, -1), (3, 2, 2, True, 0)]
+)
+def test_windows_larger_than_the_line_say_by_how_much(kernel, stride, dilation, ceil, size):
+    with pytest.raises(RuntimeError, match=rf"max_pool1d\(\) Invalid computed output size: {size}$"):
+        F.max_pool1d(mica.zeros(1, 2, 2), kernel, stride, 0, dilation, ceil)
