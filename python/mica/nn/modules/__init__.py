@@ -16,6 +16,7 @@ from .fold import *
 from .instancenorm import *
 from .linear import *
 from .linear_cross_entropy import *
+from .linear_cross_entropy_options import *
 from .loss import *
 from .normalization import *
 from .padding import *
@@ -28,12 +29,13 @@ from .sparse_bag import *
 from .transformer import *
 from .upsampling import *
 
-from . import activation, container, normalization, rnn, sparse  # isort: skip
+from . import activation, container, loss, normalization, rnn, sparse  # isort: skip
 
 # Classes that torch has in other files than we do: programs import them from there, and pickles name them so.
 for _home, _names in {
     activation: ("MultiheadAttention",),
     container: ("ParameterDict", "ParameterList"),
+    loss: ("LinearCrossEntropyLoss",),
     normalization: ("CrossMapLRN2d", "LocalResponseNorm"),
     rnn: ("GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"),
     sparse: ("EmbeddingBag",),
