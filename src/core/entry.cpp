@@ -94,12 +94,14 @@ void write_new(const Tensor& out, const Tensor& result) {
 }
 
 void check_out(const char* op, TensorList inputs, std::initializer_list<Tensor> outs) {
-  if (!grad_enabled()) return;
-  bool requires_grad = any_requires_grad(inputs);
-  for (const Tensor& t : outs) requires_grad = requires_grad || any_requires_grad(t);
-  MICA_CHECK(!requires_grad, op,
-             "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-             "requires grad.");
+  if (grad_enabled()) {
+    bool requires_grad = any_requires_grad(inputs);
+    for (const Tensor& t : outs) requires_grad = requires_grad || any_requires_grad(t);
+    MICA_CHECK(!requires_grad, op,
+               "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+               "requires grad.");
+  }
+  for (const Tensor& t : outs) check_inplace(t, false);
 }
 
 }  // namespace entry

@@ -100,6 +100,7 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
                  sizes, " (", op_, ")");
     }
     bool direct = given_.dtype() == dtype && given_.sizes() == sizes &&
+                  !(given_.impl()->bits & tensor_bit::kLazyBits) &&
                   (given_.impl()->contiguous || !has_internal_overlap(given_.sizes(), given_.strides()));
     for (const Tensor& t : inputs_) direct = direct && !may_share_memory(t, given_);
     if (direct) {

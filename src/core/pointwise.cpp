@@ -247,7 +247,7 @@ void PointwisePlan::into(const Tensor& out, int output) {
   MICA_CHECK(out.dtype() == result_ || can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
              " can't be cast to the desired output type ", info(out.dtype()).legacy);
   const bool fits = shape() == out.sizes();
-  bool direct = out.dtype() == result_ && fits;
+  bool direct = out.dtype() == result_ && fits && !(out.impl()->bits & tensor_bit::kLazyBits);
   if (fits && out.numel() > 1) {
     check_no_internal_overlap(op_.name, out);
     for (int i = 0; i < ninputs_; ++i) {

@@ -114,6 +114,13 @@ def test_inference_mode(x):
     assert not torch.is_inference_mode_enabled()
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         x * y
+    for change in (
+        lambda: y.add_(1),
+        lambda: torch.add(y.clone(), 1, out=y),
+        lambda: torch.cumsum(y.clone(), 0, out=y),
+    ):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            change()
     with torch.inference_mode(mode=False):
         assert not torch.is_inference_mode_enabled()
 

@@ -179,6 +179,14 @@ def test_writing_to_a_conjugate_or_negative_view_changes_what_it_shows():
     assert x.tolist() == [5j, 6 + 6j]
     c.zero_()
     assert x.tolist() == [0, 0]
+    for fill in (
+        lambda: mica.mul(mica.tensor([1j, 2 + 2j]), 1, out=c),
+        lambda: mica.sum(mica.tensor([[1j, 2 + 2j]]), 0, out=c),
+        lambda: mica.cat((mica.tensor([1j]), mica.tensor([2 + 2j])), out=c),
+        lambda: mica.add(x.zero_(), mica.tensor([1j, 2 + 2j]), out=c),
+    ):
+        fill()
+        assert c.tolist() == [1j, 2 + 2j] and x.tolist() == [-1j, 2 - 2j]
     z = mica.tensor([1 + 2j], requires_grad=True)
     y = z * 1
     y.conj().mul_(1j)
