@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // A braced list bound to a parameter of these types lives as long as the call.
@@ -48,41 +49,47 @@ class ArrayRef {
 };
 
 // A list of integers as schemas take it: a single integer counts as a list of one, and is kept by value so that it may
-// be a temporary.
+// be a temporary. Two words, so that it is passed in registers.
 class IntArrayRef {
  public:
-  constexpr IntArrayRef() = default;
+  constexpr IntArrayRef() : data_(nullptr) {}
   constexpr IntArrayRef(const int64_t* data, size_t size) : data_(data), size_(size) {}
   constexpr IntArrayRef(std::initializer_list<int64_t> list) : data_(list.begin()), size_(list.size()) {}
   constexpr IntArrayRef(ArrayRef<int64_t> a) : data_(a.data()), size_(a.size()) {}
   IntArrayRef(const std::vector<int64_t>& v) : data_(v.data()), size_(v.size()) {}
   template <size_t N>
   constexpr IntArrayRef(const int64_t (&a)[N]) : data_(a), size_(N) {}
-  constexpr IntArrayRef(int64_t one) : size_(1), one_(one) {}
-  constexpr IntArrayRef(int one) : size_(1), one_(one) {}
-  constexpr const int64_t* data() const { return data_ ? data_ : &one_; }
+  constexpr IntArrayRef(int64_t one) : one_(one), size_(kByValue | 1) {}
+  constexpr IntArrayRef(int one) : one_(one), size_(kByValue | 1) {}
+  constexpr const int64_t* data() const { return by_value() ? &one_ : data_; }
   constexpr const int64_t* begin() const { return data(); }
-  constexpr const int64_t* end() const { return data() + size_; }
-  constexpr size_t size() const { return size_; }
+  constexpr const int64_t* end() const { return data() + size(); }
+  constexpr size_t size() const { return size_ & ~kByValue; }
   constexpr bool empty() const { return size_ == 0; }
-  constexpr int64_t operator[](size_t i) const { return data_ ? data_[i] : one_; }
+  constexpr int64_t operator[](size_t i) const { return by_value() ? one_ : data_[i]; }
   constexpr int64_t front() const { return data()[0]; }
-  constexpr int64_t back() const { return data()[size_ - 1]; }
+  constexpr int64_t back() const { return data()[size() - 1]; }
   std::vector<int64_t> vec() const { return std::vector<int64_t>(begin(), end()); }
   IntArrayRef slice(size_t from, size_t count) const { return {data() + from, count}; }
   friend bool operator==(const IntArrayRef& a, const IntArrayRef& b) {
-    if (a.size_ != b.size_) return false;
+    if (a.size() != b.size()) return false;
     const int64_t *x = a.data(), *y = b.data();
-    for (size_t i = 0; i < a.size_; ++i)
+    for (size_t i = 0, n = a.size(); i < n; ++i)
       if (x[i] != y[i]) return false;
     return true;
   }
 
  private:
-  const int64_t* data_ = nullptr;  // null: the list is {one_} or empty
+  static constexpr size_t kByValue = size_t{1} << 63;
+  constexpr bool by_value() const { return size_ & kByValue; }
+
+  union {
+    const int64_t* data_;
+    int64_t one_;  // in a list that is kept by value
+  };
   size_t size_ = 0;
-  int64_t one_ = 0;
 };
+static_assert(sizeof(IntArrayRef) == 16 && std::is_trivially_copyable_v<IntArrayRef>);
 
 // An owning, growable list of dimensions. No heap up to kInlineDims entries.
 class DimVector {

@@ -105,7 +105,7 @@ class Tensor {
   }
 
   // autograd (src/autograd)
-  bool requires_grad() const {
+  [[gnu::always_inline]] bool requires_grad() const {
     return impl_->requires_grad_leaf || impl_->has_grad_fn || (impl_->base && view_requires_grad(impl_.get()));
   }
   const Tensor& requires_grad_(bool value = true) const;

@@ -28,7 +28,7 @@ Tensor safe_softmax(const Tensor& scores) {
   return mica::softmax(scores.masked_fill(empty_rows, Scalar(0)), -1).masked_fill(empty_rows, Scalar(0));
 }
 
-IntArrayRef batch_of(const Tensor& t) { return t.sizes().slice(0, static_cast<size_t>(t.dim() - 2)); }
+IntArrayRef batch_of(const Tensor& t) { return {t.impl()->view.sizes, static_cast<size_t>(t.dim() - 2)}; }
 
 void check_arguments(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, bool is_causal) {
   MICA_CHECK(query.dtype() == key.dtype() && query.dtype() == value.dtype(),
