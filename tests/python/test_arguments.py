@@ -1,5 +1,8 @@
 """How calls are understood, and torch's words when they are not."""
 
+import subprocess
+import sys
+
 import mica as torch
 import pytest
 
@@ -139,9 +142,11 @@ def test_tensor_refuses_ragged_data():
         torch.tensor([300], dtype=torch.uint8)
 
 
-def test_the_order_of_old_is_taken_with_a_warning():
-    with pytest.warns(UserWarning, match="This overload of add is deprecated"):
-        assert torch.add(x, 2, x).tolist() == [[3.0] * 3] * 2
+def test_the_order_of_old_is_taken_with_one_warning_in_a_process():
+    program = "import mica; x = mica.ones(2); print(mica.add(x, 2, x).tolist())\nprint(x.addcmul_(1, x, x).tolist())"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[3.0, 3.0]\n[2.0, 2.0]\n"
+    assert ran.stderr.count("This overload of") == 1 and "This overload of add is deprecated" in ran.stderr
 
 
 def test_none_stands_for_an_empty_list_and_for_an_optional_that_has_to_be_given():

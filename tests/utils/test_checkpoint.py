@@ -152,3 +152,28 @@ def test_nothing_stays_alive_after_backward():
     del mark
     gc.collect()
     assert alive() is None
+
+
+def test_parts_that_other_implementations_of_checkpoints_use():
+    from mica.utils.checkpoint import check_backward_validity, detach_variable, get_device_states, set_device_states
+
+    x = torch.ones(2, requires_grad=True)
+    leaf, number = detach_variable((x * 2, 3))
+    assert leaf.is_leaf and leaf.requires_grad and number == 3
+    assert get_device_states(x) == ([], []) and set_device_states([], []) is None
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity([torch.ones(1)])
+
+
+def test_a_checkpoint_says_that_it_wants_to_be_told_its_variant():
+    with pytest.warns(UserWarning, match="calling checkpoint without use_reentrant will raise an exception"):
+        checkpoint(lambda v: v.exp(), torch.ones(1, requires_grad=True))
+
+
+def test_a_reentrant_checkpoint_refuses_a_pass_for_some_gradients():
+    x, w = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    for run in (lambda y: torch.autograd.grad(y, x), lambda y: y.backward(inputs=[x])):
+        with pytest.raises(RuntimeError, match="torch.utils.checkpoint is incompatible with .grad()"):
+            run(checkpoint(lambda v: (v * w).sum(), x, use_reentrant=True))
+        run(checkpoint(lambda v: (v * w).sum(), x, use_reentrant=False))
+    assert w.grad is None and x.grad.tolist() == [1, 1]

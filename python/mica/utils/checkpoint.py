@@ -9,7 +9,10 @@ from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointError", "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable",
+    "get_device_states", "noop_context_fn", "set_checkpoint_early_stop", "set_device_states",
+]  # fmt: skip
 
 
 class CheckpointError(RuntimeError):
@@ -18,6 +21,34 @@ class CheckpointError(RuntimeError):
 
 class _EnoughRecomputed(Exception):
     """All tensors that were kept in the first run have come again."""
+
+
+def check_backward_validity(inputs):
+    """Warn where none of the inputs requires a gradient."""
+    if not any(each.requires_grad for each in inputs if isinstance(each, _C.Tensor)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def detach_variable(inputs):
+    """The inputs as leaves of their own, which require gradients where the inputs do."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(map(_detached, inputs))
+
+
+def get_device_states(*args):
+    """The devices of tensors that are not on the CPU, and the states of their random streams."""
+    from mica import cuda
+
+    devices = sorted({each.get_device() for each in args if isinstance(each, _C.Tensor) and each.is_cuda})
+    return devices, cuda.get_rng_state_all() if devices else []
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Set the random streams of devices as `get_device_states` has found them."""
+    from mica import cuda
+
+    cuda.set_rng_state_all(states)
 
 
 def noop_context_fn():
@@ -178,6 +209,11 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx, *grads):
+        if _C._current_graph_task_is_selective():  # the pass within would give gradients to all leaves that it reaches
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). Set use_reentrant=False, or call .backward() without `inputs`."
+            )
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             args[place] = _detached(tensor)
@@ -224,8 +260,10 @@ def checkpoint(
     if use_reentrant is None:
         use_reentrant = True
         warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
-            "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch 2.9, "
+            "calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but "
+            "if you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for "
+            "more details on the differences between the two variants.",
             stacklevel=2,
         )
     if not use_reentrant:
