@@ -1,5 +1,6 @@
 // Hooks on saved tensors, inference mode, anomaly traces, callbacks of a backward pass: what torch.autograd's Python
 // side is made of.
+#include "autograd/graph_task.h"
 #include "entry.h"
 #include "modes.h"
 #include "node_object.h"
@@ -177,6 +178,10 @@ static PyObject* queue_callback(PyObject*, PyObject* callback) try {
 static PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromLongLong(autograd::current_graph_task());
 }
+static PyObject* current_graph_task_is_selective(PyObject*, PyObject*) {
+  const GraphTask* task = GraphTask::current();
+  return PyBool_FromLong(task && task->selective());
+}
 static PyObject* current_graph_task_keeps_graph(PyObject*, PyObject*) {
   return PyBool_FromLong(autograd::current_graph_task_keeps_graph());
 }
@@ -213,6 +218,8 @@ bool add_autograd_modes(PyObject* module) {
       {"_leave_inference_mode", leave_inference_mode, METH_O, nullptr},
       {"_queue_callback", queue_callback, METH_O, "Calls back when the running backward pass has ended."},
       {"_current_graph_task_id", current_graph_task_id, METH_NOARGS, "The running backward pass, or -1."},
+      {"_current_graph_task_is_selective", current_graph_task_is_selective, METH_NOARGS,
+       "Whether the running pass computes the gradients of some tensors only."},
       {"_current_graph_task_keeps_graph", current_graph_task_keeps_graph, METH_NOARGS, nullptr},
       {"_current_autograd_node", current_autograd_node, METH_NOARGS, "The node being evaluated, or None."},
       {"_increment_version", increment_version, METH_O, nullptr},

@@ -33,6 +33,7 @@ class GraphTask {
   Node* evaluating() const { return evaluating_; }
   int64_t number() const { return number_; }
   bool keeps_graph() const { return options_.keep_graph; }
+  bool selective() const { return selective_; }
   std::vector<std::function<void()>> callbacks;
 
  private:
