@@ -372,6 +372,13 @@ TEST(Gemm, LowPrecisionRoundsOnce) {
   }
 }
 
+TEST(Gemm, LongSumsAreMadeOfShorterOnes) {
+  constexpr int64_t kDepth = 1024;
+  const std::vector<float> a(20 * kDepth, 1.0f), b(kDepth * 40, 0.1f);
+  const double exact = kDepth * static_cast<double>(0.1f);
+  for (const float sum : multiply(a, b, 20, 40, kDepth)) ASSERT_NEAR(sum, exact, 4e-6 * exact);
+}
+
 TEST(Gemm, ComplexFactors) {
   const Case t{.m = 20,
                .n = 21,

@@ -1,5 +1,6 @@
-// Register-tiled inner products for float32, float64, int32 and int64. A is broadcast element by element through two
-// strides, so packed and unpacked operands run through the same code; B is read by whole vectors.
+// Register-tiled inner products for float32, float64, int32 and int64. A is
+// broadcast element by element through two strides, so packed and unpacked
+// operands run through the same code; B is read by whole vectors.
 #include "backends/cpu/gemm/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,7 +15,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The tile of sums, its vectors of B and one broadcast of A must fit the register file.
+// The tile of sums, its vectors of B and one broadcast of A must fit the
+// register file.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kFloatRows = 14, kVectors = 2;
 #elif HWY_TARGET == HWY_AVX2
@@ -24,6 +26,7 @@ constexpr int kFloatRows = 8, kVectors = 3;
 #else
 constexpr int kFloatRows = 4, kVectors = 2;
 #endif
+constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
 constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
 constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
@@ -38,7 +41,8 @@ HWY_INLINE V multiply_add(D, V a, V b, V sum) {
   }
 }
 
-// M rows by V whole vectors; with kEdge (V == 1) only the first t.cols columns exist in memory.
+// M rows by V whole vectors; with kEdge (V == 1) only the first t.cols columns
+// exist in memory.
 template <class T, int M, int V, bool kEdge>
 void tile(const MicroTile& t) {
   const hn::ScalableTag<T> d;
@@ -53,7 +57,8 @@ void tile(const MicroTile& t) {
     for (int v = 0; v < V; ++v) sums[i][v] = hn::Zero(d);
   }
 
-  // Four rows share a base pointer, so that fourteen rows need four pointers and two indices.
+  // Four rows share a base pointer, so that fourteen rows need four pointers
+  // and two indices.
   int64_t stride3 = 3 * t.a_row_stride;
   const int64_t stride = t.a_row_stride, a_step = t.a_k_stride, b_step = t.b_k_stride;
   const T* a0 = static_cast<const T*>(t.a);
@@ -68,43 +73,62 @@ void tile(const MicroTile& t) {
       for (int v = 0; v < V; ++v) __builtin_prefetch(static_cast<T*>(t.c) + i * t.c_row_stride + v * lanes, 1);
     }
   }
-  // Behind the last depth lies the next panel, or nothing where rows of B are far apart.
+  // Behind the last depth lies the next panel, or nothing where rows of B are
+  // far apart.
   const int64_t depths = b_step * static_cast<int64_t>(sizeof(T)) > kSpreadRows ? kPrefetchAhead / 2 : kPrefetchAhead;
   const int64_t ahead = t.k > kPrefetchAhead || b_step <= 2 * V * lanes ? depths * b_step : 0;
   const char* soon = t.soon ? t.soon : static_cast<const char*>(t.a);
   const int64_t soon_step = t.soon_step;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
-  for (int64_t k = t.k; k > 0; --k) {
-    Vec row[V];
+  // Long sums are made of shorter ones, whose errors are smaller.
+  HWY_ALIGN T done[M * V * hn::MaxLanes(d)];
+  for (int64_t left = t.k; left > 0; left -= kSumDepth) {
+    for (int64_t k = HWY_MIN(left, kSumDepth); k > 0; --k) {
+      Vec row[V];
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      row[v] = kEdge ? hn::MaskedLoad(mask, d, b) : hn::LoadU(d, b + v * lanes);
-      __builtin_prefetch(b + ahead + v * lanes);
+      for (int v = 0; v < V; ++v) {
+        row[v] = kEdge ? hn::MaskedLoad(mask, d, b) : hn::LoadU(d, b + v * lanes);
+        __builtin_prefetch(b + ahead + v * lanes);
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i) {
+        const T* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
+        const Vec a = hn::Set(d, i % 4 == 0   ? base[0]
+                                 : i % 4 == 1 ? base[stride]
+                                 : i % 4 == 2 ? base[2 * stride]
+                                              : base[stride3]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
+      }
+      if constexpr (!kEdge) {
+        __builtin_prefetch(soon, 0, 2);  // into the second cache
+        soon += soon_step;
+      }
+      a0 += a_step;
+      b += b_step;
+      if (M > 4) a4 += a_step;
+      if (M > 8) a8 += a_step;
+      if (M > 12) a12 += a_step;
+      asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12),
+               "+r"(b));  // keeps one pointer per four rows
     }
+    const bool opens = left == t.k, closes = left <= kSumDepth;
+    if (opens && closes) break;
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
-      const T* base = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
-      const Vec a = hn::Set(d, i % 4 == 0   ? base[0]
-                               : i % 4 == 1 ? base[stride]
-                               : i % 4 == 2 ? base[2 * stride]
-                                            : base[stride3]);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sums[i][v] = multiply_add(d, a, row[v], sums[i][v]);
+      for (int v = 0; v < V; ++v) {
+        T* at = done + (i * V + v) * lanes;
+        if (!opens) sums[i][v] = hn::Add(sums[i][v], hn::Load(d, at));
+        if (closes) continue;
+        hn::Store(sums[i][v], d, at);
+        sums[i][v] = hn::Zero(d);
+      }
     }
-    if constexpr (!kEdge) {
-      __builtin_prefetch(soon, 0, 2);  // into the second cache
-      soon += soon_step;
-    }
-    a0 += a_step;
-    b += b_step;
-    if (M > 4) a4 += a_step;
-    if (M > 8) a8 += a_step;
-    if (M > 12) a12 += a_step;
-    asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12), "+r"(b));  // keeps one pointer per four rows
   }
 
-  // All of C is read before any of it is written: with a power-of-two row stride a load would otherwise wait for the
-  // store before it.
+  // All of C is read before any of it is written: with a power-of-two row
+  // stride a load would otherwise wait for the store before it.
   T* c = static_cast<T*>(t.c);
   const auto load = [&](const T* from) HWY_ATTR { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
   const auto update = [&](const auto& change) HWY_ATTR {
@@ -158,7 +182,8 @@ template <class T>
 constexpr Tiles<T> kTiles{std::make_integer_sequence<int, Tiles<T>::kRows>{}};
 
 #if HWY_MEM_OPS_MIGHT_FAULT
-// Where masked accesses touch the whole vector, an edge runs on copies of its columns.
+// Where masked accesses touch the whole vector, an edge runs on copies of its
+// columns.
 template <class T>
 void run_edge(const MicroTile& t) {
   const hn::ScalableTag<T> d;
