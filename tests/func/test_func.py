@@ -91,3 +91,13 @@ def test_modules_with_other_parameters():
     x = mica.randn(5, 2)
     out = vmap(lambda p: functional_call(model, p, (x,)))(parameters)
     mica.testing.assert_close(out, mica.stack([m(x) for m in models]))
+
+
+def test_a_vector_product_has_a_graph_only_where_something_can_be_differentiated():
+    from mica.func import grad, vjp
+
+    x = mica.tensor([1.0, 2.0])
+    _, product = vjp(lambda y: y**3, x)
+    assert not product(mica.ones(2))[0].requires_grad
+    assert product(mica.ones(2, requires_grad=True))[0].requires_grad
+    assert grad(lambda y: vjp(lambda z: z**3, y)[1](mica.ones(2))[0].sum())(x).tolist() == [6.0, 12.0]

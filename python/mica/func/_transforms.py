@@ -83,7 +83,11 @@ def vjp(func, *primals, has_aux=False):
         vectors, spec = tree_flatten(cotangents)
         if spec != out_spec:
             raise RuntimeError(f"Expected pytree structure of cotangents to be {out_spec}, got {spec}")
-        create = mica.is_grad_enabled() if create_graph is None else create_graph
+        create = create_graph
+        if create is None:
+            # A graph of the product is of use only to who differentiates through what it is made of.
+            attached = any(leaf.grad_fn is not None for leaf in leaves) or any(v.requires_grad for v in vectors)
+            create = mica.is_grad_enabled() and attached
         found = mica.autograd.grad(
             outputs, leaves, vectors, retain_graph=retain_graph, create_graph=create, allow_unused=True
         )
