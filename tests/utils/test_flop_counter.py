@@ -70,3 +70,8 @@ def test_an_exception_leaves_nothing_behind():
         model(mica.ones(2))
     assert not mica._C._profiler_recording()
     assert model(mica.ones(3)).shape == (3,)
+
+
+def test_modules_need_not_be_given():
+    with pytest.warns(UserWarning, match="mods argument is not needed"):
+        FlopCounterMode(nn.Linear(2, 2))

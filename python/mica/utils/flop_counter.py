@@ -3,6 +3,7 @@
 Products, convolutions and attention are counted, a multiplication and an addition as two; the rest is left out, as in torch.
 """
 
+import warnings
 from collections import defaultdict
 
 from mica import _C
@@ -41,6 +42,8 @@ class FlopCounterMode:
     """
 
     def __init__(self, mods=None, depth=2, display=True, custom_mapping=None):
+        if mods is not None:
+            warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
         self.depth = depth
         self.display = display
         self.custom_mapping = custom_mapping or {}
