@@ -111,6 +111,7 @@ for _name, _function in {
     "is_cuda": property(lambda self: self.device.type == "cuda"),
     "get_device": lambda self: self.device.index if self.device.index is not None else -1,
     "type": lambda self: "torch.storage.UntypedStorage",
+    "__sizeof__": lambda self: object.__sizeof__(self) + self.nbytes(),
 }.items():
     setattr(UntypedStorage, _name, _function)
     if hasattr(_function, "__name__") and _function.__name__ != _name:
@@ -244,6 +245,9 @@ class TypedStorage:
 
     def nbytes(self):
         return self._untyped_storage.nbytes()
+
+    def __sizeof__(self):
+        return super().__sizeof__() + self.nbytes()
 
     def element_size(self):
         return self.dtype.itemsize

@@ -181,3 +181,11 @@ def test_storages_without_numpy():
         "assert list(x.storage()) == [0, 1, 2]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_getsizeof_counts_the_elements():
+    import sys
+
+    x = mica.zeros(1000)
+    for storage in (x.untyped_storage(), x.storage()):
+        assert 4000 <= sys.getsizeof(storage) < 4200
