@@ -259,6 +259,7 @@ bool add_storage(PyObject* module) {
                                 {Py_tp_traverse, reinterpret_cast<void*>(storage_traverse)},
                                 {Py_tp_clear, reinterpret_cast<void*>(storage_clear)},
                                 {Py_mp_length, reinterpret_cast<void*>(storage_length)},
+                                {Py_sq_length, reinterpret_cast<void*>(storage_length)},  // safetensors asks for it
                                 {Py_tp_methods, methods},
                                 {Py_tp_getset, attributes},
                                 {Py_tp_members, members},

@@ -86,8 +86,8 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
     if (const auto bad = index_outside(bags.indices, 0, rows)) {
       int64_t at = 0;
       while (bags.indices.data_ptr<int64_t>()[at] != *bad) ++at;
-      fail(mica::cat("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ", *bad, ": Index ",
-                     at, " of input takes value ", *bad, " which is not in the valid range [0, ", rows, ")"));
+      fail(mica::cat("Index ", at, " of input takes value ", *bad, " which is not in the valid range [0, ", rows,
+                     "). embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ", *bad));
     }
   }
   const DType index_dtype = indices.dtype() == offsets.dtype() ? indices.dtype() : DType::Int64;

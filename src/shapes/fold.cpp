@@ -100,10 +100,6 @@ void col2im(Out& out, const Tensor& self, IntArrayRef output_size, IntArrayRef k
              "input.size(1)=",
              self.size(n - 2), " and kernel_size=", pair(kernel_size), ".");
   const int64_t rows = blocks.count(0, output_size[0]), cols = blocks.count(1, output_size[1]);
-  MICA_CHECK(rows >= 1 && cols >= 1, "Given output_size=", pair(output_size), ", kernel_size=", pair(kernel_size),
-             ", dilation=", pair(dilation), ", padding=", pair(padding), ", stride=", pair(stride),
-             ", calculated shape of the array of sliding blocks as (", rows, ", ", cols,
-             "), which is too small (non-positive)");
   int64_t count = 0;
   MICA_CHECK(!__builtin_mul_overflow(rows, cols, &count) && self.size(n - 1) == count,
              "Given output_size=", pair(output_size), ", kernel_size=", pair(kernel_size),
@@ -111,6 +107,10 @@ void col2im(Out& out, const Tensor& self, IntArrayRef output_size, IntArrayRef k
              ", expected size of input's dimension 2 to match the calculated number of "
              "sliding blocks ",
              rows, " * ", cols, " = ", count, ", but got input.size(2)=", self.size(n - 1), ".");
+  MICA_CHECK(rows >= 1 && cols >= 1, "Given output_size=", pair(output_size), ", kernel_size=", pair(kernel_size),
+             ", dilation=", pair(dilation), ", padding=", pair(padding), ", stride=", pair(stride),
+             ", calculated shape of the array of sliding blocks as (", rows, ", ", cols,
+             "), which is too small (non-positive)");
   check_dtype("col2im_out_cpu", self);
   DimVector sizes;
   if (n == 3) sizes.push_back(self.size(0));

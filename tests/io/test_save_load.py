@@ -377,3 +377,18 @@ def test_a_safetensors_file_that_lies(tmp_path):
     path.write_bytes(b"\xff" * 20)
     with pytest.raises(RuntimeError, match="x.safetensors"):
         mica.load(path)
+
+
+def test_safetensors_of_a_program_that_imports_torch(tmp_path):
+    pytest.importorskip("safetensors")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, torch\n"
+        "from safetensors.torch import load_file, save_file\n"
+        "save_file({'a': torch.arange(6.).reshape(2, 3), 'b': torch.ones(2, dtype=torch.bfloat16)}, sys.argv[1])\n"
+        "loaded = load_file(sys.argv[1])\n"
+        "print(loaded['a'].tolist(), loaded['b'].tolist(), loaded['b'].dtype)\n"
+    )
+    command = [sys.executable, "-m", "mica", "run", program, tmp_path / "x.safetensors"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] [1.0, 1.0] torch.bfloat16", done.stderr

@@ -106,7 +106,7 @@ def test_arguments_that_do_not_belong_together():
         with pytest.raises(RuntimeError, match="must either be a single Int or tuple of Ints"):
             F.fractional_max_pool2d(ones(1, 2, 7, 7), kernel_size, output_size)
     for mode in ("sum", "max"):
-        with pytest.raises(RuntimeError, match="idx < num_embeddings.*Index 1 of input takes value 4"):
+        with pytest.raises(RuntimeError, match="Index 1 of input takes value 4 .*idx < num_embeddings"):
             F.embedding_bag(mica.tensor([0, 4]), ones(4, 3), mica.tensor([0]), mode=mode)
     with pytest.warns(UserWarning, match="assuming that channel-wise 1D dropout behavior is desired"):
         F.dropout2d(ones(2, 3, 4))
