@@ -1,18 +1,8 @@
 #include "foreign_memory.h"
 
-#include "core/geometry.h"
 #include "tensor_object.h"
 
 namespace mica::python {
-
-Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
-                   StorageImpl::Deleter deleter, void* context) {
-  const Extent reach = extent(sizes, strides);
-  const int64_t width = element_size(dtype);
-  Storage storage = StorageImpl::wrap(static_cast<char*>(first) + reach.low * width,
-                                      static_cast<size_t>((reach.high - reach.low) * width), device, deleter, context);
-  return Tensor::adopt(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, -reach.low));
-}
 
 void drop_object(void* object, void*, size_t) {
   if (!Py_IsInitialized()) return;

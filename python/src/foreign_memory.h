@@ -1,15 +1,11 @@
 // Tensors over memory that somebody else owns: NumPy arrays, buffers, DLPack capsules, mapped files.
 #pragma once
 
+#include "core/allocate.h"
 #include "mica/tensor.h"
 #include "object.h"
 
 namespace mica::python {
-
-// A tensor whose element at index zero is `first`; strides in elements, of either sign. The deleter gets the context
-// when the last reference to the memory goes.
-Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
-                   StorageImpl::Deleter deleter, void* context);
 
 // A deleter whose context is a Python object, a reference to which it drops, on whatever thread.
 void drop_object(void* object, void* data, size_t nbytes);

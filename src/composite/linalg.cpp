@@ -10,6 +10,7 @@ namespace mica::composite {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kMatrix[] = {0, 1};  // the dimensions of an input that is one
 
 void check_floating(const Tensor& x, const char* operation) {
   MICA_CHECK(x.is_floating_point() || x.is_complex(), operation,
@@ -31,10 +32,8 @@ Tensor converted(const Tensor& x, std::optional<DType> dtype, const char* operat
 // Without elements there is no least and no greatest one, so that these norms have no value.
 void check_identity(const Tensor& x, double ord, IntArrayRef dims) {
   if (x.numel() > 0 || (ord >= 0 && ord != kInfinity)) return;
-  if (dims.empty()) {
-    MICA_CHECK(false, "linalg.vector_norm cannot compute the ", ord,
-               " norm on an empty tensor because the operation does not have an identity");
-  }
+  MICA_CHECK(!dims.empty(), "linalg.vector_norm cannot compute the ", ord,
+             " norm on an empty tensor because the operation does not have an identity");
   for (const int64_t d : dims)
     MICA_CHECK(x.size(d) > 0, "linalg.vector_norm cannot compute the ", ord, " norm on the dimension ", d,
                " because this dimension is empty and the operation does not have an identity");
@@ -106,17 +105,13 @@ Tensor linalg_named_matrix_norm(const Tensor& self, std::string_view ord, IntArr
 
 Tensor linalg_norm(const Tensor& self, const std::optional<Scalar>& ord, OptionalIntArrayRef dim, bool keepdim,
                    std::optional<DType> dtype) {
-  constexpr int64_t kMatrix[] = {0, 1};
-  if (dim || ord) {
-    if (of_matrices(self, dim) && ord)
-      return mica::linalg_matrix_norm(self, *ord, dim.value_or(IntArrayRef(kMatrix)), keepdim, dtype);
-  }
+  const bool matrices = (dim || ord) && of_matrices(self, dim);
+  if (matrices && ord) return mica::linalg_matrix_norm(self, *ord, dim.value_or(IntArrayRef(kMatrix)), keepdim, dtype);
   return composite::linalg_vector_norm(self, ord.value_or(2), dim, keepdim, dtype);
 }
 
 Tensor linalg_named_norm(const Tensor& self, std::string_view ord, OptionalIntArrayRef dim, bool keepdim,
                          std::optional<DType> dtype) {
-  constexpr int64_t kMatrix[] = {0, 1};
   if (!dim) of_matrices(self, dim);
   return mica::linalg_matrix_norm(self, ord, dim.value_or(IntArrayRef(kMatrix)), keepdim, dtype);
 }

@@ -76,4 +76,13 @@ Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offse
 
 Tensor alias_of(const Tensor& self) { return make_view(self, self.sizes(), self.strides(), self.storage_offset()); }
 
+Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
+                   StorageImpl::Deleter deleter, void* context) {
+  const Extent reach = extent(sizes, strides);
+  const int64_t width = element_size(dtype);
+  Storage storage = StorageImpl::wrap(static_cast<char*>(first) + reach.low * width,
+                                      static_cast<size_t>((reach.high - reach.low) * width), device, deleter, context);
+  return Tensor::adopt(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, -reach.low));
+}
+
 }  // namespace mica

@@ -14,4 +14,9 @@ Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int
 Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offset);
 Tensor alias_of(const Tensor& self);  // the same geometry, no history
 
+// A tensor over memory that somebody else owns, whose element at index zero is `first`; strides of either sign. The
+// deleter gets the context when the last reference to the memory goes.
+Tensor tensor_over(void* first, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
+                   StorageImpl::Deleter deleter, void* context);
+
 }  // namespace mica

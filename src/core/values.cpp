@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/allocate.h"
 #include "core/geometry.h"
 #include "mica/ops.h"
 
@@ -32,18 +33,12 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, Deleter del
                   " strides, one for each dimension of ", sizes, ", but got ", strides);
   MICA_CHECK_KIND(data || count_elements(sizes) == 0, Value, "from_blob: the memory is null, but the shape ", sizes,
                   " has elements");
-  const DType dtype = options.dtype_or_default();
-  const Device device = options.device.value_or(Device());
-  const Extent reach = extent(sizes, strides);
-  const int64_t width = element_size(dtype);
-  const auto bytes = static_cast<size_t>((reach.high - reach.low) * width);
-  char* lowest = static_cast<char*>(data) + reach.low * width;
-  Storage storage = StorageImpl::wrap(lowest, bytes, device, call_deleter, new std::function<void()>([deleter, data] {
-                                        if (deleter) deleter(data);
-                                      }));
-  const Tensor result =
-      Tensor::adopt(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, -reach.low));
-  return result.requires_grad_(options.requires_grad);
+  auto* release = new std::function<void()>([deleter = std::move(deleter), data] {
+    if (deleter) deleter(data);
+  });
+  return tensor_over(data, options.dtype_or_default(), options.device.value_or(Device()), sizes, strides, call_deleter,
+                     release)
+      .requires_grad_(options.requires_grad);
 }
 
 Tensor from_blob(void* data, IntArrayRef sizes, Deleter deleter, const TensorOptions& options) {
