@@ -13,15 +13,23 @@ TORCH_PYTHON ?= $(TORCH_VENV)/bin/python
 PYTEST_ARGS ?=
 # `make build NINJA_ARGS="-k 0"` goes on after an error.
 NINJA_ARGS ?=
+# CI treats warnings as errors. So does a developer who says PRESET=strict; a user's other compiler may warn.
+PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
         compile-times clean
 
-# The lock lets several shells build in one directory, one after the other.
+# The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
+# after the other.
 build: build/build.ninja
-	@flock build cmake --build build --parallel $(JOBS) -- --quiet $(NINJA_ARGS)
+	@test -f build/lib/libmica.so || echo "Building Mica: about 10 minutes on two cores the first time."
+	@flock build cmake --build build --parallel $(JOBS) --target mica_extension -- $(NINJA_ARGS)
+
+# The same with the C++ tests and examples.
+build-all: build
+	@flock build cmake --build build --parallel $(JOBS) -- $(NINJA_ARGS)
 
 # The environment imports the package that the build directory holds, and has the `mica` command.
 $(VENV)/.installed: requirements-dev.txt
@@ -37,7 +45,7 @@ $(VENV)/.installed: requirements-dev.txt
 build/build.ninja: $(VENV)/.installed CMakePresets.json
 	@scripts/install_prerequisites $(PYTHON)
 	@rm -f build/CMakeCache.txt
-	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
+	cmake --preset $(PRESET) -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
 	@touch $@
 
 # A tour of tensors, then a GPT that trains for a minute.
@@ -47,7 +55,7 @@ demo: build
 
 test: lint test-cpp test-python
 
-test-cpp: build
+test-cpp: build-all
 	ctest --test-dir build --output-on-failure
 
 test-python: build

@@ -4,7 +4,7 @@ file(RELATIVE_PATH MICA_SOURCE_FROM_BUILD ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE
 string(REGEX REPLACE "/$" "" MICA_SOURCE_FROM_BUILD "${MICA_SOURCE_FROM_BUILD}")
 
 add_library(mica_warning_flags INTERFACE)
-target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra
+target_compile_options(mica_warning_flags INTERFACE -Wall -Wextra -Wno-psabi
                                                     $<$<BOOL:${MICA_WERROR}>:-Werror>)
 
 add_library(mica_common_flags INTERFACE)
@@ -63,6 +63,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_link_options(mica_link_flags INTERFACE -Wl,-z,x86-64-v3)
   endif()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # Highway's NEON functions are compiled for +crypto. Code around them that has no target of its own, like the implicit
+  # constructor of a struct of vectors, must be compiled for the same, or nothing can be inlined into it.
+  target_compile_options(mica_kernel_flags INTERFACE -march=armv8-a+crypto)
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFFF8000)
 endif()
 

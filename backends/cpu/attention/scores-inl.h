@@ -36,15 +36,15 @@ HWY_INLINE T largest(const T* row, int64_t n) {
   auto m0 = hn::Set(d, -std::numeric_limits<T>::infinity()), m1 = m0;
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    m0 = hn::Max(m0, hn::LoadU(d, row + i));
-    m1 = hn::Max(m1, hn::LoadU(d, row + i + lanes));
+    m0 = larger_or_nan(m0, hn::LoadU(d, row + i));
+    m1 = larger_or_nan(m1, hn::LoadU(d, row + i + lanes));
   }
   for (; i < n; i += lanes) {
     const size_t rest = static_cast<size_t>(std::min(lanes, n - i));
     const auto x = load_first(d, row + i, rest);
-    m0 = hn::IfThenElse(hn::FirstN(d, rest), hn::Max(m0, x), m0);
+    m0 = hn::IfThenElse(hn::FirstN(d, rest), larger_or_nan(m0, x), m0);
   }
-  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
+  return hn::GetLane(hn::MaxOfLanes(d, larger_or_nan(m0, m1)));
 }
 
 // row[i] = 2^(row[i] - shift) for i < n, zero from there to `end`; returns the sums by lanes.

@@ -22,7 +22,7 @@ HWY_INLINE hn::VFromD<D> lanes_of(D d, double value) {
 }
 template <class D, class V>
 HWY_INLINE V between(D d, V x, double low, double high) {
-  return hn::Min(lanes_of(d, high), hn::Max(lanes_of(d, low), x));
+  return smaller_or_nan(lanes_of(d, high), larger_or_nan(lanes_of(d, low), x));
 }
 
 MICA_LANES_1(SiluLanes, silu(d, x))

@@ -181,7 +181,7 @@ struct MishBackwardLanes {
   HWY_INLINE V operator()([[maybe_unused]] D d, V grad, V x) const {
     // t = tanh(softplus(x)) = n / (n + 2) with n = e^x (e^x + 2); the derivative is t + x sigmoid(x) (1 - t^2).
     const V two = lanes_of(d, 2);
-    const V e = exp(d, hn::Min(lanes_of(d, 22), x));
+    const V e = exp(d, smaller_or_nan(lanes_of(d, 22), x));
     const V n = hn::Mul(e, hn::Add(e, two));
     const V t = hn::Div(n, hn::Add(n, two));
     const V slope = hn::Mul(hn::Mul(x, sigmoid(d, x)), hn::NegMulAdd(t, t, lanes_of(d, 1)));

@@ -10,20 +10,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// NaN on either side is the result. (Max and Min give their second operand, or the NaN, when one is NaN.)
+// NaN on either side is the result.
 template <class V>
 HWY_INLINE V larger(V x, V y) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Max(x, y));
+  return hn::IfThenElse(hn::IsNaN(x), x, larger_or_nan(x, y));
 }
 template <class V>
 HWY_INLINE V smaller(V x, V y) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Min(x, y));
+  return hn::IfThenElse(hn::IsNaN(x), x, smaller_or_nan(x, y));
 }
 MICA_LANES_2(MaximumLanes, larger(x, y))
 MICA_LANES_2(MinimumLanes, smaller(x, y))
 MICA_LANES_2(FmaxLanes, hn::IfThenElse(hn::IsNaN(y), x, larger(y, hn::IfThenElse(hn::IsNaN(x), y, x))))
 MICA_LANES_2(FminLanes, hn::IfThenElse(hn::IsNaN(y), x, smaller(y, hn::IfThenElse(hn::IsNaN(x), y, x))))
-MICA_LANES_1(ReluLanes, hn::Max(hn::Zero(d), x))
+MICA_LANES_1(ReluLanes, larger_or_nan(hn::Zero(d), x))
 struct ClampLanes {
   template <class D, class V>
   HWY_INLINE V operator()(D, V x, V low, V high) const {
@@ -35,7 +35,7 @@ struct HardtanhLanes {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     using T = hn::TFromD<D>;
-    return hn::Min(hn::Set(d, static_cast<T>(high)), hn::Max(hn::Set(d, static_cast<T>(low)), x));
+    return smaller_or_nan(hn::Set(d, static_cast<T>(high)), larger_or_nan(hn::Set(d, static_cast<T>(low)), x));
   }
 };
 

@@ -41,10 +41,10 @@ HWY_INLINE bool more_extreme(T x, T best) {
   }
 }
 
-// x86 min and max return their second operand when one is NaN, NEON's the NaN: a NaN in `best` stays either way.
+// A NaN in `best` stays.
 template <Extreme E, class V>
 HWY_INLINE V extreme_lanes(V best, V x) {
-  const V chosen = E == Extreme::Max ? hn::Max(x, best) : hn::Min(x, best);
+  const V chosen = E == Extreme::Max ? larger_or_nan(x, best) : smaller_or_nan(x, best);
   return hn::IfThenElse(hn::IsNaN(x), x, chosen);
 }
 

@@ -132,12 +132,12 @@ HWY_INLINE V log1p_exp_neg_abs(D d, V x) {
 // log(1 + exp(x)) without overflow.
 template <class D, class V>
 HWY_INLINE V log1p_exp(D d, V x) {
-  return hn::Add(hn::Max(hn::Zero(d), x), log1p_exp_neg_abs(d, x));
+  return hn::Add(larger_or_nan(hn::Zero(d), x), log1p_exp_neg_abs(d, x));
 }
 
 template <class D, class V>
 HWY_INLINE V log_sigmoid(D d, V x) {
-  return hn::Sub(hn::Min(hn::Zero(d), x), log1p_exp_neg_abs(d, x));
+  return hn::Sub(smaller_or_nan(hn::Zero(d), x), log1p_exp_neg_abs(d, x));
 }
 
 // log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold.

@@ -78,15 +78,46 @@ HWY_INLINE V polynomial(D d, V x, const hn::TFromD<D> (&c)[N]) {
   }
 }
 
-// Bounds that let a NaN through: x86 min and max return their second operand when one is NaN, NEON's return the NaN.
+// The smaller and the larger of two floats. The result is NaN where y is NaN. Where only x is NaN, x86 gives y and NEON
+// gives NaN. Highway's own Min and Max do not serve on NEON: they give the number where one of the two is NaN.
+#if HWY_ARCH_ARM_A64
+#define MICA_SIMD_NAN_EXTREME(NAME, INSTRUCTION)                                                                    \
+  HWY_INLINE hn::Vec128<float> NAME(hn::Vec128<float> x, hn::Vec128<float> y) {                                     \
+    return hn::Vec128<float>(v##INSTRUCTION##q_f32(x.raw, y.raw));                                                  \
+  }                                                                                                                 \
+  HWY_INLINE hn::Vec128<double> NAME(hn::Vec128<double> x, hn::Vec128<double> y) {                                  \
+    return hn::Vec128<double>(v##INSTRUCTION##q_f64(x.raw, y.raw));                                                 \
+  }                                                                                                                 \
+  template <size_t N, HWY_IF_LE64(float, N)>                                                                        \
+  HWY_INLINE hn::Vec128<float, N> NAME(hn::Vec128<float, N> x, hn::Vec128<float, N> y) {                            \
+    return hn::Vec128<float, N>(v##INSTRUCTION##_f32(x.raw, y.raw));                                                \
+  }                                                                                                                 \
+  HWY_INLINE hn::Vec128<double, 1> NAME(hn::Vec128<double, 1> x, hn::Vec128<double, 1> y) {                         \
+    return hn::Vec128<double, 1>(v##INSTRUCTION##_f64(x.raw, y.raw));                                               \
+  }
+MICA_SIMD_NAN_EXTREME(smaller_or_nan, min)
+MICA_SIMD_NAN_EXTREME(larger_or_nan, max)
+#undef MICA_SIMD_NAN_EXTREME
+#else
+template <class V>
+HWY_INLINE V smaller_or_nan(V x, V y) {
+  return hn::Min(x, y);
+}
+template <class V>
+HWY_INLINE V larger_or_nan(V x, V y) {
+  return hn::Max(x, y);
+}
+#endif
+
+// Bounds that let a NaN through.
 template <class D, class V>
 HWY_INLINE V at_most(D d, V x, hn::TFromD<D> bound) {
-  return hn::Min(hn::Set(d, bound), x);
+  return smaller_or_nan(hn::Set(d, bound), x);
 }
 
 template <class D, class V>
 HWY_INLINE V at_least(D d, V x, hn::TFromD<D> bound) {
-  return hn::Max(hn::Set(d, bound), x);
+  return larger_or_nan(hn::Set(d, bound), x);
 }
 
 template <class D, class V>
