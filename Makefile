@@ -104,6 +104,7 @@ sanitize: $(VENV)/.installed
 
 wheel: $(VENV)/.installed
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) scripts/build_mica_torch.py dist
 	@ls -l dist/*.whl
 
 # Seconds that the slowest source files take.

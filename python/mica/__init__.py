@@ -41,6 +41,8 @@ _LAZY = {
     "_check_value": "mica._conditions",
     "load": "mica.serialization",
     "save": "mica.serialization",
+    "compile": "mica._dynamo",
+    "ops": "mica._ops",
     "vmap": "mica.func",
     "_weight_norm": "mica._C",
     "printoptions": "mica._tensor_str",
@@ -48,8 +50,8 @@ _LAZY = {
     "get_printoptions": "mica._tensor_str",
 }
 _SUBMODULES = {
-    "__config__", "__future__", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "func", "fx", "hub", "jit", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
+    "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "func", "fx", "hub", "jit", "library", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
     "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 

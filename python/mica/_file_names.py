@@ -11,7 +11,6 @@ _HERE = {
     ("torch._C", "_VariableFunctionsClass"): ("mica", None),  # torch's functions are methods of this class
     ("torch._C", "TensorBase"): ("mica", "Tensor"),
     ("torch._C", "_TensorBase"): ("mica", "Tensor"),
-    ("torch.storage", "_load_from_bytes"): ("mica.serialization", "_load_from_bytes"),
     ("torch.nn.functional", "_threshold"): ("mica.nn.functional", "threshold"),
 }
 _THERE = {here: there for there, here in _HERE.items() if here[1] not in (None, "Tensor")}
@@ -21,6 +20,7 @@ _HERE_MODULES = {"torch.tensor": "mica._tensor", "torch._C._nn": "mica.nn.functi
 # it is the package around them.
 _THERE_MODULES = {
     "mica._settings": "torch",
+    "mica._conditions": "torch",
     "mica.nn.modules._parameter_containers": "torch.nn.modules.container",
     "mica.nn.modules._rnn_cells": "torch.nn.modules.rnn",
     "mica.nn.modules.attention": "torch.nn.modules.activation",
@@ -64,12 +64,13 @@ def full_name(obj):
 
 def _pair(obj):
     module, name = obj.__module__, obj.__qualname__
-    if (module, name) in _THERE:
-        return _THERE[module, name]
-    return _torch_module(module), name
+    # Where torch is Mica the module itself goes by torch's name.
+    here = "mica" + module.removeprefix("torch") if module.startswith("torch.") else module
+    return _THERE.get((here, name)) or (torch_module_name(module), name)
 
 
-def _torch_module(module):
+def torch_module_name(module):
+    """What torch calls the module that has what Mica's module of this name has."""
     if module in _THERE_MODULES:
         return _THERE_MODULES[module]
     package, _, last = module.rpartition(".")
@@ -78,7 +79,7 @@ def _torch_module(module):
     if last.startswith("functional_") and package == "mica.nn":
         return "torch.nn.functional"
     if last.startswith("_") and package.startswith("mica."):
-        return _torch_module(package)
+        return torch_module_name(package)
     return "torch" + module.removeprefix("mica") if module.partition(".")[0] == "mica" else module
 
 

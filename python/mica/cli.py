@@ -4,6 +4,7 @@ import os
 import sys
 
 _USAGE = """usage: mica run [-m] script.py [arguments...]   run a program with torch meaning Mica
+       mica alias on | off | status             let torch mean Mica in the whole environment
        mica demo                                a short tour in the terminal
        mica --version"""
 
@@ -46,6 +47,8 @@ def run(argv, as_module=False):
     _torch_alias.install()
     target, *arguments = argv
     path_of_torch = os.path.join(os.path.dirname(__file__), "_torch_path")
+    # For the processes that the program starts.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [path_of_torch, os.environ.get("PYTHONPATH")]))
     if as_module:
         import runpy
 
@@ -81,6 +84,10 @@ def main(argv=None):
         if len(rest) <= as_module:
             raise SystemExit(_USAGE)
         run(rest[as_module:], as_module)
+    elif command == "alias":
+        from mica._cli import alias
+
+        alias.main(rest)
     elif command == "demo" and not rest:
         from mica import demo
 

@@ -324,7 +324,3 @@ def get_unsafe_globals_in_checkpoint(f):
 def _get_layout(name):
     """The layout of this name: what a pickled layout is in a file."""
     return getattr(_C, name.removeprefix("torch."))
-
-
-def _load_from_bytes(data):
-    return load(io.BytesIO(data), weights_only=False)

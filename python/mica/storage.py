@@ -353,3 +353,28 @@ def is_storage(obj):
 def storage_class(dtype):
     """FloatStorage for float32, and so on."""
     return _CLASSES[_NAME_OF_DTYPE[dtype]]
+
+
+# ---- pickles that torch reads
+
+
+def _load_from_bytes(b):
+    """The storage that a plain pickle of torch's holds: as a file of its own."""
+    import io
+
+    from mica.serialization import load
+
+    return load(io.BytesIO(b), weights_only=False)
+
+
+def _reduce_as_torch(self, protocol=2):
+    """What plain pickles hold where torch is Mica: a file of the storage, as torch's pickles do."""
+    import io
+
+    from mica.serialization import save
+
+    if self.device.type == "meta":
+        return _untyped_reduce(self, protocol)
+    file = io.BytesIO()
+    save(self, file, _use_new_zipfile_serialization=False)
+    return _load_from_bytes, (file.getvalue(),)

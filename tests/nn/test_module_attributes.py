@@ -110,7 +110,6 @@ def test_assignment_before_init():
         (lambda m: m.train("yes"), ValueError, "training mode is expected to be boolean"),
         (lambda m: m.to(mica.int32), TypeError, "only accepts floating point or complex dtypes"),
         (lambda m: m.to(), TypeError, "to\\(\\) received an invalid combination"),
-        (lambda m: m.compile(), NotImplementedError, "compile"),
         (lambda m: nn.Module()(1), NotImplementedError, 'Module \\[Module\\] is missing the required "forward"'),
     ],
 )

@@ -38,7 +38,7 @@ from torch import nn, Tensor
 from torch.nn import functional
 import mica, mica.nn.functional, sys
 assert torch is mica and F is mica.nn.functional is functional and nn is mica.nn and Tensor is mica.Tensor
-assert torch.utils.dlpack is mica.utils.dlpack and mica.nn.__spec__.name == 'mica.nn'
+assert torch.utils.dlpack is mica.utils.dlpack and mica.nn.__spec__.name == 'mica.nn' and torch.torch is torch
 print(torch.ones(2) + 1)
 from torch.autograd.gradcheck import GradcheckError
 assert callable(torch.autograd.gradcheck)  # the function, not the module of that name
@@ -84,7 +84,7 @@ def test_modules(tmp_path):
     (package / "__init__.py").write_text("")
     (package / "__main__.py").write_text("import sys, torch; print(torch.__name__, sys.argv[1:])")
     done = mica_command("run", "-m", "pack", "-v", cwd=tmp_path)
-    assert done.stdout == "mica ['-v']\n", done.stderr
+    assert done.stdout == "torch ['-v']\n", done.stderr
 
 
 def test_a_file_that_is_not_there():

@@ -81,19 +81,19 @@ HWY_INLINE V polynomial(D d, V x, const hn::TFromD<D> (&c)[N]) {
 // The smaller and the larger of two floats. The result is NaN where y is NaN. Where only x is NaN, x86 gives y and NEON
 // gives NaN. Highway's own Min and Max do not serve on NEON: they give the number where one of the two is NaN.
 #if HWY_ARCH_ARM_A64
-#define MICA_SIMD_NAN_EXTREME(NAME, INSTRUCTION)                                                                    \
-  HWY_INLINE hn::Vec128<float> NAME(hn::Vec128<float> x, hn::Vec128<float> y) {                                     \
-    return hn::Vec128<float>(v##INSTRUCTION##q_f32(x.raw, y.raw));                                                  \
-  }                                                                                                                 \
-  HWY_INLINE hn::Vec128<double> NAME(hn::Vec128<double> x, hn::Vec128<double> y) {                                  \
-    return hn::Vec128<double>(v##INSTRUCTION##q_f64(x.raw, y.raw));                                                 \
-  }                                                                                                                 \
-  template <size_t N, HWY_IF_LE64(float, N)>                                                                        \
-  HWY_INLINE hn::Vec128<float, N> NAME(hn::Vec128<float, N> x, hn::Vec128<float, N> y) {                            \
-    return hn::Vec128<float, N>(v##INSTRUCTION##_f32(x.raw, y.raw));                                                \
-  }                                                                                                                 \
-  HWY_INLINE hn::Vec128<double, 1> NAME(hn::Vec128<double, 1> x, hn::Vec128<double, 1> y) {                         \
-    return hn::Vec128<double, 1>(v##INSTRUCTION##_f64(x.raw, y.raw));                                               \
+#define MICA_SIMD_NAN_EXTREME(NAME, INSTRUCTION)                                            \
+  HWY_INLINE hn::Vec128<float> NAME(hn::Vec128<float> x, hn::Vec128<float> y) {             \
+    return hn::Vec128<float>(v##INSTRUCTION##q_f32(x.raw, y.raw));                          \
+  }                                                                                         \
+  HWY_INLINE hn::Vec128<double> NAME(hn::Vec128<double> x, hn::Vec128<double> y) {          \
+    return hn::Vec128<double>(v##INSTRUCTION##q_f64(x.raw, y.raw));                         \
+  }                                                                                         \
+  template <size_t N, HWY_IF_LE64(float, N)>                                                \
+  HWY_INLINE hn::Vec128<float, N> NAME(hn::Vec128<float, N> x, hn::Vec128<float, N> y) {    \
+    return hn::Vec128<float, N>(v##INSTRUCTION##_f32(x.raw, y.raw));                        \
+  }                                                                                         \
+  HWY_INLINE hn::Vec128<double, 1> NAME(hn::Vec128<double, 1> x, hn::Vec128<double, 1> y) { \
+    return hn::Vec128<double, 1>(v##INSTRUCTION##_f64(x.raw, y.raw));                       \
   }
 MICA_SIMD_NAN_EXTREME(smaller_or_nan, min)
 MICA_SIMD_NAN_EXTREME(larger_or_nan, max)

@@ -8,7 +8,7 @@ work too. It saves writing the loop, not running it.
 import functools
 
 from mica import _C
-from mica.utils._pytree import broadcast_to_spec, tree_flatten, tree_unflatten
+from mica.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
 
@@ -46,7 +46,7 @@ def _inputs(func, in_dims, args):
             "over a function with no inputs. The latter is unsupported."
         )
     leaves, spec = tree_flatten(args)
-    dims = broadcast_to_spec(in_dims, spec)
+    dims = _broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
             f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
@@ -109,7 +109,7 @@ def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
             "randomness flags on vmap or perform the randomness operation out of vmap"
         )
     out_spec = results[0][1]
-    out = broadcast_to_spec(out_dims, out_spec)
+    out = _broadcast_to_and_flatten(out_dims, out_spec)
     if out is None:
         raise ValueError(
             f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "

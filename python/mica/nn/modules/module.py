@@ -158,8 +158,10 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
     __signature__ = _CallSignature()
 
     def compile(self, *args, **kwargs):
-        """Refused: Mica does not compile modules yet."""
-        raise NotImplementedError("Module.compile: Mica has no compiler yet; the module runs without it")
+        """Have the module compiled as torch.compile would: it runs as it is, which is said once."""
+        from mica import _dynamo
+
+        _dynamo.compile(self.forward, *args, **kwargs)
 
     # ---- the modes of training
 

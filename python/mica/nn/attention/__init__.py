@@ -4,7 +4,9 @@ import enum
 
 from mica.backends import cuda as _settings
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+__all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
+
+WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):
@@ -36,3 +38,22 @@ def sdpa_kernel(backends, set_priority=False):
         math=SDPBackend.MATH in backends,
         cudnn=SDPBackend.CUDNN_ATTENTION in backends,
     )
+
+
+def _cur_sdpa_kernel_backends(with_priority=False):
+    """The kernels that attention may use now."""
+    enabled = [
+        (SDPBackend.FLASH_ATTENTION, _settings.flash_sdp_enabled()),
+        (SDPBackend.EFFICIENT_ATTENTION, _settings.mem_efficient_sdp_enabled()),
+        (SDPBackend.MATH, _settings.math_sdp_enabled()),
+        (SDPBackend.CUDNN_ATTENTION, _settings.cudnn_sdp_enabled()),
+    ]
+    return [backend for backend, on in enabled if on]
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in ("bias", "flex_attention"):
+        return importlib.import_module(f"mica.nn.attention.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

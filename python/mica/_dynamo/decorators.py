@@ -1,0 +1,15 @@
+"""Marks on functions and tensors for a compiler; they stay as they are."""
+
+from mica._dynamo import (  # noqa: F401
+    allow_in_graph,
+    disable,
+    disallow_in_graph,
+    forbid_in_graph,
+    graph_break,
+    mark_dynamic,
+    mark_static,
+    mark_static_address,
+    maybe_mark_dynamic,
+    set_stance,
+    substitute_in_graph,
+)

@@ -1,0 +1,3 @@
+"""Questions about compilation that programs ask here."""
+
+from mica.compiler import is_compiling  # noqa: F401

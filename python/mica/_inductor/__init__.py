@@ -1,0 +1,1 @@
+"""Torch's compiler of graphs: there is none here, only its settings."""

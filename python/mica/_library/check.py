@@ -1,0 +1,63 @@
+"""Checks of operators on examples: torch.library.opcheck."""
+
+import mica
+
+
+def _leaves(value):
+    from mica.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, mica.Tensor)]
+
+
+def _schema_holds(op, args, kwargs):
+    """What the schema does not call changed stays the same."""
+    before = [t.detach().clone() for t in _leaves((args, kwargs))]
+    op(*args, **kwargs)
+    changed = [
+        i for i, (t, b) in enumerate(zip(_leaves((args, kwargs)), before, strict=True)) if not mica.equal(t.detach(), b)
+    ]
+    if changed and not op.schema.is_mutable:
+        raise RuntimeError(f"{op.qualified_name}: argument {changed[0]} was changed, and the schema does not say so")
+
+
+def _fake_agrees(op, args, kwargs):
+    """Results on the meta device have the shapes and dtypes of real ones."""
+    from mica.utils._pytree import tree_map_only
+
+    real = _leaves(op(*args, **kwargs))
+    fake_args, fake_kwargs = tree_map_only(mica.Tensor, lambda t: t.detach().to("meta"), (args, kwargs))
+    fake = _leaves(op(*fake_args, **fake_kwargs))
+    for a, b in zip(real, fake, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise RuntimeError(
+                f"{op.qualified_name}: the fake result is {b.dtype} {tuple(b.shape)}, the real one {a.dtype} {tuple(a.shape)}"
+            )
+
+
+def _autograd_registered(op, args, kwargs):
+    if (
+        any(t.requires_grad for t in _leaves((args, kwargs)))
+        and op.backward is None
+        and not any("Autograd" in key for key in op.kernels)
+    ):
+        raise RuntimeError(f"{op.qualified_name}: an input requires gradients, and no autograd formula is registered")
+
+
+def opcheck(op, args, kwargs, raise_exception):
+    """The result of every check by its name: "SUCCESS", or the exception, raised unless told otherwise."""
+    from mica.library import _named
+
+    target, results = _named(op), {}
+    for name, check in (
+        ("test_schema", _schema_holds),
+        ("test_autograd_registration", _autograd_registered),
+        ("test_faketensor", _fake_agrees),
+    ):
+        try:
+            check(target, args, kwargs)
+            results[name] = "SUCCESS"
+        except Exception as error:
+            if raise_exception:
+                raise
+            results[name] = error
+    return results

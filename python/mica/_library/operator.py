@@ -1,0 +1,189 @@
+"""Operators that programs define: what is registered for each, and which of it a call runs."""
+
+import functools
+import threading
+
+import mica
+
+# What can be registered is kept by qualified name, "ns::name.overload", whether or not the operator is defined yet:
+# packages register for operators of libraries that are not there.
+_operators = {}
+_lock = threading.RLock()
+
+_DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
+_AUTOGRAD_KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "AutogradOther")
+_COMPOSITE = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "BackendSelect", "CatchAll")
+
+
+class Operator:
+    """One operator: its schema once it is defined, and the functions registered for it."""
+
+    def __init__(self, qualified_name):
+        self.qualified_name = qualified_name
+        self.schema = None
+        self.kernels = {}
+        self.fake = None
+        self.backward = self.setup_context = None
+        self.raises_without_backward = False
+        self.vmap = None
+        self.autocast = {}
+        self.tags = []
+
+    @property
+    def defined(self):
+        return self.schema is not None
+
+    # ---- arguments
+
+    def bound(self, args, kwargs):
+        """The arguments by name, in the schema's order, with its defaults; and the positional and keyword parts."""
+        declared = self.schema.arguments
+        positional = [a for a in declared if not a.kwarg_only]
+        if len(args) > len(positional):
+            raise TypeError(
+                f"{self.qualified_name}() expected at most {len(positional)} argument(s) but received {len(args)} "
+                f"argument(s). Declaration: {self.schema}"
+            )
+        values = dict(zip((a.name for a in positional), args, strict=False))
+        for name, value in kwargs.items():
+            if name in values or all(a.name != name for a in declared):
+                problem = "got multiple values for" if name in values else "Unknown keyword argument"
+                raise TypeError(f"{self.qualified_name}() {problem} '{name}'. Declaration: {self.schema}")
+            values[name] = value
+        for a in declared:
+            if a.name not in values:
+                if not a.has_default_value():
+                    raise TypeError(
+                        f"{self.qualified_name}() is missing value for argument '{a.name}'. Declaration: {self.schema}"
+                    )
+                values[a.name] = a.default_value
+        return tuple(values[a.name] for a in positional), {a.name: values[a.name] for a in declared if a.kwarg_only}
+
+    # ---- calls
+
+    def __call__(self, /, *args, **kwargs):
+        if not self.defined:
+            raise AttributeError(
+                f"operator {self.qualified_name} is not defined: the library that brings it cannot be loaded here, "
+                "for it is built for libtorch"
+            )
+        args, kwargs = self.bound(args, kwargs)
+        tensors = _tensors(args) + _tensors(kwargs.values())
+        if mica.overrides.has_torch_function(tensors):
+            return mica.overrides.handle_torch_function(self, tensors, *args, **kwargs)
+        device = _device_of(tensors, args, kwargs)
+        if self.autocast and mica.is_autocast_enabled(device) and device in self.autocast:
+            from mica.amp.autocast_mode import _cast
+
+            with mica.autocast(device, enabled=False):
+                return self(*_cast(args, device, self.autocast[device]), **_cast(kwargs, device, self.autocast[device]))
+        if mica.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            return self._with_gradient(device, args, kwargs)
+        return self.run(device, args, kwargs)
+
+    def _with_gradient(self, device, args, kwargs):
+        for key in ("Autograd" + _DEVICE_KEYS.get(device, "Other"), *_AUTOGRAD_KEYS):
+            if key in self.kernels:
+                return self.kernels[key](*args, **kwargs)
+        key = self._key(device)
+        if key == "CompositeImplicitAutograd":
+            return self.kernels[key](*args, **kwargs)
+        if self.backward is not None or self.raises_without_backward:
+            from mica._library.autograd import with_backward
+
+            return with_backward(self, device, args, kwargs)
+        with mica.no_grad():
+            return self.run(device, args, kwargs)
+
+    def _key(self, device):
+        own = _DEVICE_KEYS.get(device, device.upper())
+        for key in (own, *_COMPOSITE, "CompositeImplicitAutograd"):
+            if key in self.kernels:
+                return key
+        return None
+
+    def run(self, device, args, kwargs):
+        """The registered function for the device, without a thought of gradients."""
+        if device == "meta" and "Meta" not in self.kernels and self.fake is not None:
+            return self.fake(*args, **kwargs)
+        key = self._key(device)
+        if key is None:
+            raise NotImplementedError(
+                f"Could not run '{self.qualified_name}' with arguments from the '{_DEVICE_KEYS.get(device, device)}' backend. "
+                f"'{self.qualified_name}' is registered for: {sorted(self.kernels)}"
+            )
+        return self.kernels[key](*args, **kwargs)
+
+    # __torch_function__ is handed the operator itself.
+    __name__ = property(lambda self: self.qualified_name.partition("::")[2])
+
+
+def _tensors(values):
+    found = []
+    for value in values:
+        if isinstance(value, mica.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [item for item in value if isinstance(item, mica.Tensor)]
+    return found
+
+
+def _device_of(tensors, args, kwargs):
+    if tensors:
+        kinds = {t.device.type for t in tensors}
+        return "meta" if "meta" in kinds else "cuda" if "cuda" in kinds else next(iter(kinds))
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, mica.device):
+            return value.type
+    return "cpu"
+
+
+def operator(qualified_name):
+    """What is kept for a name, defined or not. "ns::name" and "ns::name.default" are the same."""
+    name = qualified_name.removesuffix(".default")
+    with _lock:
+        return _operators.setdefault(name, Operator(name))
+
+
+def find(namespace, name):
+    """The defined operators of a name, by their overloads' names."""
+    prefix = f"{namespace}::{name}"
+    return {
+        key.removeprefix(prefix).removeprefix(".") or "default": op
+        for key, op in list(_operators.items())
+        if op.defined and (key == prefix or key.startswith(prefix + "."))
+    }
+
+
+def names(namespace):
+    prefix = namespace + "::"
+    return sorted(
+        {
+            key.removeprefix(prefix).partition(".")[0]
+            for key, op in _operators.items()
+            if key.startswith(prefix) and op.defined
+        }
+    )
+
+
+def define(qualified_name, schema):
+    op = operator(qualified_name)
+    if op.defined:
+        raise RuntimeError(
+            f"Tried to register an operator ({schema}) with the same name and overload name multiple times. Each "
+            "overload's schema should only be registered with a single call to def()."
+        )
+    op.schema = schema
+    return op
+
+
+def forget(qualified_name):
+    with _lock:
+        _operators.pop(qualified_name.removesuffix(".default"), None)
+
+
+def unwrapped(function):
+    """A function without what `functools.partial` and decorators wrap around it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function

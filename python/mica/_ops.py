@@ -1,0 +1,329 @@
+"""torch.ops: operators by namespace and name, torch's own (`aten`) and those that programs define."""
+
+import functools
+import types
+
+import mica
+from mica._library import operator as _operators
+from mica._library.schema import parse_schema
+
+__all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "OperatorBase", "ops"]
+
+
+class OperatorBase:
+    """What torch.ops hands out."""
+
+
+# ------------------------------------------------------------------------------------------------------------- aten
+
+
+@functools.cache
+def _aten_table():
+    """name -> its lines in the table, each taken apart."""
+    from mica._aten_schemas import TEXT
+
+    table = {}
+    for line in TEXT.splitlines():
+        space, target, way, schema = line.split("\t")
+        table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
+    return table
+
+
+def _function(space, name):
+    if not space:  # what begins with an underscore is the engine's
+        return getattr(mica._C, name, None) or getattr(mica, name)
+    owner = mica
+    for part in space.split("."):
+        owner = getattr(owner, part)
+    return getattr(owner, name)
+
+
+class _AtenKernel:
+    """Calls the function of the table with the arguments of a schema."""
+
+    def __init__(self, space, target, way, schema):
+        self.schema = parse_schema(f"aten::{schema}")
+        self.function = _function(space, target)
+        self._by_name = way == "k"
+        self._is_method = space == "Tensor"
+        self._outs = [a.name for a in self.schema.arguments if a.is_out]
+        self._positional = [a.name for a in self.schema.arguments if not a.kwarg_only]
+
+    def __call__(self, /, *args, **kwargs):
+        if not kwargs and not self._by_name and len(args) <= len(self._positional):
+            return self.function(*args)
+        if len(args) > len(self._positional):
+            raise TypeError(
+                f"{self.schema.name}() expected at most {len(self._positional)} argument(s) but received {len(args)}. Declaration: {self.schema}"
+            )
+        given = dict(zip(self._positional, args, strict=False)) | kwargs
+        if self._outs:
+            outs = [given.pop(name) for name in self._outs if name in given]
+            if outs:
+                given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
+        if self._by_name:
+            return self.function(**{"input" if name == "self" else name: value for name, value in given.items()})
+        leading = []
+        for name in self._positional:
+            if name not in given:
+                break
+            leading.append(given.pop(name))
+        return self.function(*leading, **{"input" if name == "self" else name: value for name, value in given.items()})
+
+
+# --------------------------------------------------------------------------------------------------------- overloads
+
+
+class OpOverload(OperatorBase):
+    """One overload of an operator: torch.ops.aten.add.Tensor."""
+
+    def __init__(self, overloadpacket, name, schema, op, tags=()):
+        self._overloadpacket, self._overloadname, self._schema, self._op = overloadpacket, name, schema, op
+        self.tags = list(tags)
+        self._qualified_op_name = overloadpacket._qualified_op_name + ("" if name == "default" else f".{name}")
+        self.__name__ = f"{overloadpacket.__name__}.{name}"
+        self.__module__ = overloadpacket.__module__
+        self.__qualname__ = self.__name__
+        self.__doc__ = str(schema)
+        self.is_view = any(a.alias_info is not None and not a.alias_info.is_write for a in schema.arguments)
+
+    @property
+    def overloadpacket(self):
+        return self._overloadpacket
+
+    @property
+    def op(self):
+        return self._op
+
+    @property
+    def namespace(self):
+        return self._qualified_op_name.partition("::")[0]
+
+    def name(self):
+        return self._qualified_op_name
+
+    def __call__(self, /, *args, **kwargs):
+        return self._op(*args, **kwargs)
+
+    redispatch = property(lambda self: lambda keyset, *args, **kwargs: self(*args, **kwargs))
+
+    def has_kernel_for_dispatch_key(self, k):
+        inner = getattr(self._op, "kernels", None)
+        return True if inner is None else getattr(k, "name", str(k)) in inner
+
+    def decompose(self, *args, **kwargs):
+        return NotImplemented
+
+    def __repr__(self):
+        namespace, _, name = self._overloadpacket._qualified_op_name.partition("::")
+        return f"<OpOverload(op='{namespace}.{name}', overload='{self._overloadname}')>"
+
+    def __str__(self):
+        return f"{self._overloadpacket._qualified_op_name.replace('::', '.')}.{self._overloadname}"
+
+    def __hash__(self):
+        return hash(self._qualified_op_name)
+
+    def __eq__(self, other):
+        return isinstance(other, OpOverload) and self._qualified_op_name == other._qualified_op_name
+
+    def __deepcopy__(self, memo=None):
+        return self
+
+    def __reduce__(self):
+        return _find, (*self._overloadpacket._qualified_op_name.split("::"), self._overloadname)
+
+
+def _find(namespace, name, overload=None):
+    packet = getattr(getattr(ops, namespace), name)
+    return packet if overload is None else getattr(packet, overload)
+
+
+class OpOverloadPacket:
+    """An operator with all its overloads: torch.ops.aten.add."""
+
+    def __init__(self, qualified_op_name, op_name, overloads, call):
+        self._qualified_op_name, self.__name__ = qualified_op_name, op_name
+        self.__module__ = f"torch._ops.{qualified_op_name.partition('::')[0]}"
+        self.__qualname__ = op_name
+        self._overloads = overloads  # name -> (schema, function, tags)
+        self._op = call
+
+    @property
+    def op(self):
+        return self._op
+
+    @property
+    def _schemas(self):
+        return {name: schema for name, (schema, _, _) in self._overloads.items()}
+
+    def overloads(self):
+        """The names of the overloads."""
+        return list(self._overloads)
+
+    def __call__(self, /, *args, **kwargs):
+        return self._op(*args, **kwargs)
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name not in self._overloads:
+            raise AttributeError(
+                f"The underlying op of '{self._qualified_op_name.replace('::', '.')}' has no overload name '{name}'"
+            )
+        made = OpOverload(self, name, *self._overloads[name])
+        self.__dict__[name] = made
+        return made
+
+    def __iter__(self):
+        return iter(self._overloads)
+
+    def __repr__(self):
+        return f"<OpOverloadPacket(op='{self._qualified_op_name.replace('::', '.')}')>"
+
+    def __str__(self):
+        return self._qualified_op_name.replace("::", ".")
+
+    def __hash__(self):
+        return hash(self._qualified_op_name)
+
+    def __eq__(self, other):
+        return isinstance(other, OpOverloadPacket) and self._qualified_op_name == other._qualified_op_name
+
+    def __deepcopy__(self, memo=None):
+        return self
+
+    def __reduce__(self):
+        return _find, tuple(self._qualified_op_name.split("::"))
+
+
+def _call_first_that_fits(overloads, qualified_name):
+    """A function that calls the overload whose schema takes the arguments."""
+
+    def call(*args, **kwargs):
+        if len(overloads) == 1:
+            return next(iter(overloads.values()))(*args, **kwargs)
+        problems = []
+        for op in overloads.values():
+            try:
+                op.bound(args, kwargs)
+            except TypeError as error:
+                problems.append(str(error))
+                continue
+            return op(*args, **kwargs)
+        raise RuntimeError(f"No overload of {qualified_name} takes the arguments:\n" + "\n".join(problems))
+
+    return call
+
+
+class _OpNamespace(types.ModuleType):
+    """The operators of a namespace: torch.ops.aten."""
+
+    def __init__(self, name):
+        super().__init__(f"torch.ops.{name}")
+        self.name = name
+
+    def _packet(self, op_name):
+        qualified = f"{self.name}::{op_name}"
+        defined = _operators.find(self.name, op_name)
+        if defined:
+            overloads = {name: (op.schema, op, op.tags) for name, op in defined.items()}
+            return OpOverloadPacket(qualified, op_name, overloads, _call_first_that_fits(defined, qualified))
+        lines = _aten_table().get(op_name) if self.name == "aten" else None
+        if not lines:
+            return None
+        overloads = {}
+        for line in lines:
+            try:
+                kernel = _AtenKernel(*line)
+            except AttributeError:  # the table has it, this build's package does not name it
+                continue
+            overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
+        space, target, _, _ = lines[0]
+        return OpOverloadPacket(qualified, op_name, overloads, _function(space, target)) if overloads else None
+
+    def __getattr__(self, op_name):
+        if op_name.startswith("__"):
+            raise AttributeError(op_name)
+        packet = self._packet(op_name)
+        if packet is None:
+            raise AttributeError(
+                f"'_OpNamespace' '{self.name}' object has no attribute '{op_name}': Mica has no operator of that name, and "
+                "a library that is built for libtorch cannot bring it"
+            )
+        self.__dict__[op_name] = packet
+        return packet
+
+    def __iter__(self):
+        return iter(self.__dir__())
+
+    def __dir__(self):
+        own = _operators.names(self.name)
+        return sorted({*own, *_aten_table()}) if self.name == "aten" else own
+
+
+class HigherOrderOperator(OperatorBase):
+    """An operator whose arguments are functions. Calling it runs what is registered for it in Python."""
+
+    def __init__(self, name, *, cacheable=False, **options):
+        self._name = self.__name__ = name
+        self._functions = {}
+
+    def py_impl(self, k):
+        def register(function):
+            self._functions[getattr(k, "name", k)] = function
+            return function
+
+        return register
+
+    py_autograd_impl = property(lambda self: lambda function: self.py_impl("Autograd")(function))
+    py_functionalize_impl = property(lambda self: lambda function: function)
+
+    def fallthrough(self, dispatch_key):
+        """Nothing to pass through."""
+
+    def name(self):
+        return self._name
+
+    def __call__(self, /, *args, **kwargs):
+        for key in ("Autograd", "CompositeExplicitAutograd", "CPU", "CUDA"):
+            if key in self._functions:
+                return self._functions[key](*args, **kwargs)
+        raise NotImplementedError(f"no function is registered for the operator {self._name}")
+
+    def __str__(self):
+        return self._name
+
+
+class _Ops(types.ModuleType):
+    """torch.ops."""
+
+    def __init__(self):
+        super().__init__("torch.ops")
+        self.loaded_libraries = set()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        namespace = self.__dict__[name] = _OpNamespace(name)
+        return namespace
+
+    def _forget(self, namespace, name):
+        """An operator was defined or undefined: what was found before is looked up again."""
+        space = self.__dict__.get(namespace)
+        if space is not None:
+            space.__dict__.pop(name, None)
+
+    def import_module(self, module):
+        """Import a module that defines operators."""
+        import importlib
+
+        importlib.import_module(module)
+
+    def load_library(self, path):
+        """Load a library that defines operators: one built against Mica."""
+        from mica.utils._extension_library import load_library
+
+        load_library(path)
+        self.loaded_libraries.add(path)
+
+
+ops = _Ops()

@@ -1,0 +1,160 @@
+"""Operators by name and operators of one's own: mica.ops and mica.library."""
+
+import copy
+import pickle
+
+import mica
+import pytest
+
+
+@pytest.fixture
+def library():
+    with mica.library._scoped_library("test_library", "FRAGMENT") as made:
+        yield made
+
+
+def test_every_operation_of_the_table_is_in_aten():
+    aten = mica.ops.aten
+    names = dir(aten)
+    assert len(names) > 700
+    for name in names:
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            assert getattr(packet, overload)._schema.name == f"aten::{name}"
+
+
+def test_overloads_compute():
+    a, aten = mica.tensor([3.0, 1.0]), mica.ops.aten
+    assert mica.equal(aten.add.Tensor(a, a, alpha=2), a * 3) and mica.equal(aten.add(a, 1), a + 1)
+    assert mica.equal(aten.add.Scalar(self=a, other=2), a + 2)
+    out = mica.empty(2)
+    assert aten.mul.out(a, a, out=out) is out and mica.equal(out, a * a)
+    values, indices = mica.empty(2), mica.empty(2, dtype=mica.int64)
+    aten.sort.out(a, 0, False, values=values, indices=indices)
+    assert values.tolist() == [1, 3] and indices.tolist() == [1, 0]
+    assert aten.view.default(a, [2, 1]).shape == (2, 1) and aten.sum.dim_IntList(a, [0], keepdim=True).tolist() == [4]
+    b = a.clone()
+    assert aten.add_.Tensor(b, a) is b and mica.equal(b, a + a)
+
+
+def test_overloads_as_objects():
+    op = mica.ops.aten.add.Tensor
+    assert str(op) == "aten.add.Tensor" and op.name() == "aten::add.Tensor" and op.namespace == "aten"
+    assert repr(op) == "<OpOverload(op='aten.add', overload='Tensor')>" and op.overloadpacket is mica.ops.aten.add
+    assert str(op._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    assert copy.deepcopy(op) is op and pickle.loads(pickle.dumps(op)) == op and {op: 1}[op] == 1
+    with pytest.raises(AttributeError, match="has no overload name 'nothing'"):
+        assert mica.ops.aten.add.nothing
+    with pytest.raises(AttributeError, match="'_OpNamespace' 'aten' object has no attribute 'nothing'"):
+        assert mica.ops.aten.nothing
+
+
+def test_define_and_implement(library):
+    library.define("scaled(Tensor x, float by=2.0, *, int plus=0) -> Tensor")
+    library.impl("scaled", lambda x, by, plus: x * by + plus, "CPU")
+    op, x = mica.ops.test_library.scaled, mica.ones(2)
+    assert op(x).tolist() == [2, 2] and op(x, 3.0, plus=1).tolist() == [4, 4] and op.default(x=x).tolist() == [2, 2]
+    assert not op(x.clone().requires_grad_()).requires_grad  # only a kernel of the CPU: no gradient
+    for call, words in [
+        (lambda: op(), "missing value for argument 'x'"),
+        (lambda: op(x, 1.0, 2), "at most 2 argument"),
+        (lambda: op(x, nothing=1), "Unknown keyword argument 'nothing'"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            call()
+    with pytest.raises(
+        NotImplementedError, match=r"Could not run 'test_library::scaled' with arguments from the 'Meta' backend"
+    ):
+        op(mica.ones(2, device="meta"))
+    with pytest.raises(RuntimeError, match="multiple times"):
+        library.define("scaled(Tensor x) -> Tensor")
+
+
+def test_registrations_for_what_nobody_defines(library):
+    mica.library.register_fake("test_library::absent", lambda x: x)
+    library.impl("absent", lambda x: x, "CUDA")
+    with pytest.raises(AttributeError, match="no attribute 'absent'"):
+        assert mica.ops.test_library.absent
+
+
+def test_implicit_and_explicit_gradients(library):
+    library.define("cube(Tensor x) -> Tensor")
+    library.impl("cube", lambda x: x**3, "CompositeImplicitAutograd")
+    x = mica.tensor([2.0], requires_grad=True)
+    mica.ops.test_library.cube(x).backward()
+    assert x.grad.tolist() == [12]
+
+    class Doubled(mica.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return mica.ops.test_library.double(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    library.define("double(Tensor x) -> Tensor")
+    library.impl("double", lambda x: x * 2, "CPU")
+    library.impl("double", Doubled.apply, "Autograd")
+    y = mica.tensor([1.0], requires_grad=True)
+    mica.ops.test_library.double(y).backward()
+    assert y.grad.tolist() == [2]
+
+
+def test_custom_op_with_gradient():
+    @mica.library.custom_op("test_custom::weighted", mutates_args=())
+    def weighted(parts: list[mica.Tensor], by: float = 2.0) -> mica.Tensor:
+        return sum(parts) * by
+
+    weighted.register_fake(lambda parts, by=2.0: mica.empty_like(parts[0]))
+    a, b = (mica.ones(3, requires_grad=True) for _ in range(2))
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        weighted([a, b]).sum().backward()
+
+    def setup(ctx, inputs, output):
+        ctx.count, ctx.by = len(inputs[0]), inputs[1]
+
+    weighted.register_autograd(lambda ctx, grad: ([grad * ctx.by] * ctx.count, None), setup_context=setup)
+    weighted([a, b], 3.0).sum().backward()
+    assert a.grad.tolist() == b.grad.tolist() == [3, 3, 3]
+    assert weighted([mica.ones(2, device="meta")]).shape == (2,)
+    assert set(mica.library.opcheck(weighted, ([a, b],)).values()) == {"SUCCESS"}
+    assert (
+        str(mica.ops.test_custom.weighted.default._schema)
+        == "test_custom::weighted(Tensor[] parts, float by=2.0) -> Tensor"
+    )
+
+
+def test_custom_op_that_changes_an_argument():
+    @mica.library.custom_op("test_custom::add_one_", mutates_args={"x"})
+    def add_one_(x: mica.Tensor, times: int, name: str | None = None) -> None:
+        x.add_(times)
+
+    x = mica.zeros(2)
+    assert add_one_(x, 3) is None and x.tolist() == [3, 3]
+    assert "Tensor(a0!) x, SymInt times, str? name=None) -> ()" in str(mica.ops.test_custom.add_one_.default._schema)
+
+    @mica.library.custom_op("test_custom::same", mutates_args=())
+    def same(x: mica.Tensor) -> mica.Tensor:
+        return x
+
+    with pytest.raises(RuntimeError, match="must not also be an input"):
+        same(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: x, "must have a type annotation"),
+        ("def f(x: dict) -> mica.Tensor: pass", "unsupported type"),
+        ("def f(x: mica.Tensor): pass", "No return type annotation"),
+        ("def f(*x: mica.Tensor) -> mica.Tensor: pass", "varargs"),
+    ],
+)
+def test_functions_without_a_schema(function, words):
+    if isinstance(function, str):
+        scope = {"mica": mica}
+        exec(function, scope)
+        function = scope["f"]
+    with pytest.raises(ValueError, match=words):
+        mica.library.infer_schema(function, mutates_args=())
