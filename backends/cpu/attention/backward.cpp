@@ -57,6 +57,7 @@ void multiply(const gemm_impl::MicroKernel& kernel, const BlockProduct<T>& p) {
   tile.b_k_stride = p.b_k_stride;
   tile.c_row_stride = p.c_row_stride;
   tile.k = p.k;
+  tile.b_padded = p.panel_stride > 0;
   tile.store = p.accumulate ? Store::Accumulate : Store::Overwrite;
   for (int64_t r = 0; r < p.rows; r += kernel.rows) {
     tile.rows = static_cast<int>(std::min<int64_t>(kernel.rows, p.rows - r));
@@ -75,7 +76,8 @@ void multiply(const gemm_impl::MicroKernel& kernel, const BlockProduct<T>& p) {
 template <class T>
 class BackwardWorker {
  public:
-  static constexpr int64_t kKeys = 224, kQueries = 112;
+  // Multiples of the rows and columns of the kernels' tiles.
+  static constexpr int64_t kKeys = HWY_ARCH_ARM_A64 ? 216 : 224, kQueries = HWY_ARCH_ARM_A64 ? 108 : 112;
 
   explicit BackwardWorker(const BackwardCall& call)
       : call_(call),
@@ -148,8 +150,8 @@ class BackwardWorker {
     const int64_t at = g * length_ + q;
     const T *query = query_.data() + at * depth_, *grad = grad_out_.data() + at * width_;
     const int64_t panel = packer_.panel_width();
-    for (int64_t r = 0; r < count; r += kernel_.rows) {
-      const int64_t rows = std::min<int64_t>(kernel_.rows, count - r);
+    for (int64_t r = 0; r < count; r += kernel_.in_place_rows) {
+      const int64_t rows = std::min<int64_t>(kernel_.in_place_rows, count - r);
       const int64_t seen = call_.is_causal ? std::clamp<int64_t>(q + r + rows - begin, 0, keys) : keys;
       T *weights = weights_.data() + r * kStride, *grads = grad_scores_.data() + r * kStride;
       const int64_t columns = std::min(keys, (seen + panel - 1) / panel * panel);

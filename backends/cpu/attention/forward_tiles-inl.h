@@ -21,19 +21,20 @@ template <class T>
 class VectorTiles {
  public:
   using Element = T;
-  // Keys whose scores are held at a time, a multiple of every panel's width.
-  static constexpr int64_t kKeys = sizeof(T) == 4 ? 256 : 128;
+  // Keys whose scores are held at a time, a multiple of the panels' width.
+  static constexpr int64_t kKeys = (HWY_ARCH_ARM_A64 ? 252 : 256) / (sizeof(T) / 4);
 
   VectorTiles(DType dtype, int64_t depth, int64_t width, int64_t queries)
       : kernel_(attention_micro_kernel<T>()),
         packer_(dtype),
         depth_(depth),
         width_(width),
-        query_(queries * depth),
+        query_((queries + kernel_.rows - 1) / kernel_.rows * kernel_.rows * depth),
         sums_(queries * width),
         keys_(packer_.panels(kKeys) * packer_.panel_width() * depth),
         values_(packer_.panels(width) * packer_.panel_width() * kKeys),
-        scores_(kernel_.rows * kStride) {}
+        scores_(kernel_.rows * kStride),
+        weights_(kernel_.packs_rows_adjacent ? kernel_.rows * kKeys : 0) {}
 
   bool fits() const { return true; }
   static int64_t rows() { return attention_micro_kernel<T>().rows; }  // queries of a tile
@@ -41,7 +42,14 @@ class VectorTiles {
   T* sums(int64_t r) const { return sums_.data() + r * width_; }
 
   void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
-    packer_.rows(query, first, count, depth_, query_.data(), depth_);
+    if (kernel_.packs_rows_adjacent) {
+      for (int64_t r = 0; r < count; r += kernel_.rows)
+        packer_.transposed_rows(query, first + r, std::min<int64_t>(kernel_.rows, count - r), depth_,
+                                query_.data() + r * depth_, kernel_.rows);
+      count = (count + kernel_.rows - 1) / kernel_.rows * kernel_.rows;
+    } else {
+      packer_.rows(query, first, count, depth_, query_.data(), depth_);
+    }
     scale_run(query_.data(), count * depth_, factor);
   }
   void read_keys(const Head& key, const Head& value, int64_t begin, int64_t count) {
@@ -69,7 +77,12 @@ class VectorTiles {
   }
   // Adds the values of `seen` keys, weighted.
   void add_values(int64_t r, int64_t rows, int64_t seen, bool first) const {
-    gemm_impl::MicroTile tile = tile_of(rows, scores_.data(), kStride, seen);
+    const T* weights = scores_.data();
+    if (kernel_.packs_rows_adjacent) {
+      turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
+      weights = weights_.data();
+    }
+    gemm_impl::MicroTile tile = tile_of(rows, weights, kStride, seen);
     tile.c_row_stride = width_;
     tile.store = first ? gemm_impl::Store::Overwrite : gemm_impl::Store::Accumulate;
     for (int64_t c = 0; c < width_; c += kernel_.cols) {
@@ -87,8 +100,9 @@ class VectorTiles {
     gemm_impl::MicroTile tile{};
     tile.rows = static_cast<int>(rows);
     tile.a = a;
-    tile.a_row_stride = a_row_stride;
-    tile.a_k_stride = 1;
+    tile.a_row_stride = kernel_.packs_rows_adjacent ? 1 : a_row_stride;
+    tile.a_k_stride = kernel_.packs_rows_adjacent ? kernel_.rows : 1;
+    tile.a_padded = tile.b_padded = true;
     tile.b_k_stride = packer_.panel_width();
     tile.k = k;
     return tile;
@@ -96,8 +110,10 @@ class VectorTiles {
 
   const gemm_impl::MicroKernel& kernel_;
   Packer<T> packer_;
+  gemm_impl::CopyFn turn_ = gemm_impl::copy_to_sums(dtype_v<T>);
   int64_t depth_, width_, count_ = 0;
   Scratch<T> query_, sums_, keys_, values_, scores_;
+  Scratch<T> weights_;  // the scores with rows adjacent, where the kernel wants that
 };
 
 // For a few queries: keys and values are read once, where they lie.

@@ -44,6 +44,11 @@ class Packer {
   void rows(const Head& head, int64_t first, int64_t count, int64_t columns, T* to, int64_t to_stride) const {
     copy_(head.row(first), to, {count, columns, head.row_stride, 1, to_stride, 1});
   }
+  // Element k of row r at to[k * to_stride + r].
+  void transposed_rows(const Head& head, int64_t first, int64_t count, int64_t columns, T* to,
+                       int64_t to_stride) const {
+    copy_(head.row(first), to, {count, columns, head.row_stride, 1, 1, to_stride});
+  }
   // Columns in panels: element (r, c) of panel p at to[(p * count + r) * panel_width + c].
   void panels_of_columns(const Head& head, int64_t first, int64_t count, int64_t columns, T* to) const {
     for (int64_t p = 0; p * width_ < columns; ++p) {
@@ -54,8 +59,8 @@ class Packer {
   // Rows in panels, transposed: row p * panel_width + c at to[(p * columns + k) * panel_width + c] for its element k.
   void panels_of_rows(const Head& head, int64_t first, int64_t count, int64_t columns, T* to) const {
     for (int64_t p = 0; p * width_ < count; ++p) {
-      copy_(head.row(first + p * width_), to + p * columns * width_,
-            {std::min(width_, count - p * width_), columns, head.row_stride, 1, 1, width_});
+      transposed_rows(head, first + p * width_, std::min(width_, count - p * width_), columns,
+                      to + p * columns * width_, width_);
     }
   }
 

@@ -20,10 +20,50 @@ constexpr int64_t kPackedBytes = 1 << 24;  // of panels that are held at a time
 constexpr int64_t kGroupBytes = 1 << 19;
 constexpr int64_t kLeastWork = 1 << 18;
 
+// The matrix as the micro-kernel reads it best: rows in panels, or adjacent factors in rows that spread over the sets
+// of the cache, as it is or copied.
+class PackedMatrix {
+ public:
+  PackedMatrix(const PlaneProduct& p, const MicroKernel& kernel, int64_t panel_rows)
+      : data_(p.matrix), row_stride_(p.row_stride), panel_step_(panel_rows * p.row_stride) {
+    const bool panels = kernel.packs_rows_adjacent;
+    if (!panels && p.depth_stride == 1 && p.row_stride % 512 != 0) return;
+    row_stride_ = panels ? 1 : round_up(p.depth, kLineFloats) + kLineFloats;
+    depth_stride_ = panels ? kernel.rows : 1;
+    panel_step_ = panels ? kernel.rows * p.depth : panel_rows * row_stride_;
+    padded_ = panels;
+    const int64_t count = divide_up(p.rows, panel_rows);
+    copy_.emplace(bytes_of_floats(count * panel_step_));
+    data_ = copy_->as<float>();
+    const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(DType::Float32);
+    parallel_for(0, count, divide_up(kCopyGrain, panel_rows * p.depth), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        copy(p.matrix + i * panel_rows * p.row_stride, copy_->as<float>() + i * panel_step_,
+             {std::min(panel_rows, p.rows - i * panel_rows), p.depth, p.row_stride, p.depth_stride, row_stride_,
+              depth_stride_});
+      }
+    });
+  }
+  const float* panel(int64_t i) const { return data_ + i * panel_step_; }
+  int64_t panel_floats() const { return panel_step_; }
+  void describe(MicroTile& tile) const {
+    tile.a_row_stride = row_stride_;
+    tile.a_k_stride = depth_stride_;
+    tile.a_padded = padded_;
+  }
+
+ private:
+  static constexpr int64_t kLineFloats = 16, kCopyGrain = 1 << 14;
+  std::optional<Scratch> copy_;
+  const float* data_;
+  int64_t row_stride_, depth_stride_ = 1, panel_step_;
+  bool padded_ = false;
+};
+
 struct Panels {
   const PlaneProduct& p;
-  const float* matrix;
-  int64_t row_stride;
+  const PackedMatrix& matrix;
+  int64_t panel_rows;
   const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
   int64_t width = kernel.cols, positions = p.source.positions(), total = p.batch * positions;
 
@@ -52,15 +92,15 @@ struct Panels {
     });
   }
 
-  // Rows [row, row + rows) of a panel, while what `soon` says is fetched.
-  void multiply(int64_t panel, const float* packed, int64_t row, int64_t rows, float* block, const float* soon,
+  // A panel of rows with a panel of positions, while what `soon` says is fetched.
+  void multiply(int64_t panel, const float* packed, int64_t row_panel, float* block, const float* soon,
                 int64_t soon_step) const {
+    const int64_t row = row_panel * panel_rows, rows = std::min(panel_rows, p.rows - row);
     const int64_t image = panel * width / positions, position = panel * width % positions;
     const bool whole = !p.bias && position + width <= positions;
     MicroTile tile;
-    tile.a = matrix + row * row_stride;
-    tile.a_row_stride = row_stride;
-    tile.a_k_stride = 1;
+    tile.a = matrix.panel(row_panel);
+    matrix.describe(tile);
     tile.b = packed;
     tile.b_k_stride = width;
     tile.c = whole ? target(image) + row * p.target.channel_stride + position : block;
@@ -85,32 +125,6 @@ struct Panels {
   }
 };
 
-// The matrix with adjacent factors in rows that spread over the sets of the cache: as it is, or copied.
-class SpreadMatrix {
- public:
-  explicit SpreadMatrix(const PlaneProduct& p) : data_(p.matrix), row_stride_(p.row_stride) {
-    if (p.depth_stride == 1 && p.row_stride % 512 != 0) return;
-    row_stride_ = round_up(p.depth, kLineFloats) + kLineFloats;
-    copy_.emplace(bytes_of_floats(p.rows * row_stride_));
-    data_ = copy_->as<float>();
-    const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(DType::Float32);
-    parallel_for(0, divide_up(p.rows, kLineFloats), divide_up(kCopyGrain, kLineFloats * p.depth),
-                 [&](int64_t begin, int64_t end) {
-                   const int64_t first = begin * kLineFloats, last = std::min(p.rows, end * kLineFloats);
-                   copy(p.matrix + first * p.row_stride, copy_->as<float>() + first * row_stride_,
-                        {last - first, p.depth, p.row_stride, p.depth_stride, row_stride_, 1});
-                 });
-  }
-  const float* row(int64_t r) const { return data_ + r * row_stride_; }
-  int64_t row_stride() const { return row_stride_; }
-
- private:
-  static constexpr int64_t kLineFloats = 16, kCopyGrain = 1 << 14;
-  std::optional<Scratch> copy_;
-  const float* data_;
-  int64_t row_stride_;
-};
-
 }  // namespace
 
 bool suits_planes(const PlaneProduct& p) {
@@ -119,11 +133,12 @@ bool suits_planes(const PlaneProduct& p) {
 }
 
 void multiply_planes(const PlaneProduct& p) {
-  const SpreadMatrix matrix(p);
-  const Panels panels{p, matrix.row(0), matrix.row_stride()};
+  const MicroKernel& kernel = gemm_impl::micro_kernel_f32();
+  const int64_t step = equal_part(p.rows, kernel.rows), row_panels = divide_up(p.rows, step);
+  const PackedMatrix matrix(p, kernel, step);
+  const Panels panels{p, matrix, step};
   const int threads = get_num_threads();
   const int64_t count = divide_up(panels.total, panels.width), size = p.depth * panels.width;
-  const int64_t step = equal_part(p.rows, panels.kernel.rows), row_panels = divide_up(p.rows, step);
   const int64_t bytes = size * static_cast<int64_t>(sizeof(float));
   const int64_t held = equal_part(count, std::max<int64_t>(1, kPackedBytes / bytes));
   const Scratch packed(bytes_of_floats(held * size));
@@ -137,14 +152,14 @@ void multiply_planes(const PlaneProduct& p) {
     share_runs(threads, divide_up(here, group) * row_panels, 1, row_panels, [&](int64_t begin, int64_t end) {
       const Scratch block(bytes_of_floats(step * panels.width));
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t row = unit % row_panels * step, first = unit / row_panels * group;
+        const int64_t row_panel = unit % row_panels, first = unit / row_panels * group;
         const int64_t last = std::min(here, first + group);
         // Floats of the next rows that are fetched with one panel, and bytes with one depth.
-        const int64_t part = divide_up(step * matrix.row_stride(), last - first);
+        const int64_t part = divide_up(matrix.panel_floats(), last - first);
         const int64_t fetched = divide_up(part * static_cast<int64_t>(sizeof(float)), p.depth);
         for (int64_t i = first; i < last; ++i)
-          panels.multiply(base + i, packed.as<float>() + i * size, row, std::min(step, p.rows - row), block.as<float>(),
-                          matrix.row(row + step) + (i - first) * part, row + step < p.rows ? fetched : 0);
+          panels.multiply(base + i, packed.as<float>() + i * size, row_panel, block.as<float>(),
+                          matrix.panel(row_panel + 1) + (i - first) * part, row_panel + 1 < row_panels ? fetched : 0);
       }
     });
   }

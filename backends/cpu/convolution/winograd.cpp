@@ -137,7 +137,7 @@ void convolve_winograd(const Correlation& c) {
       const int64_t tiles = count * t.cols;
       t.transform_source(c, first, count, band.as<float>(), source.as<float>());
 
-      const int64_t step = equal_part(tiles, t.kernel.rows);
+      const int64_t step = equal_part(tiles, t.kernel.in_place_rows);
       MicroTile tile;
       tile.a_row_stride = t.channels;
       tile.a_k_stride = 1;

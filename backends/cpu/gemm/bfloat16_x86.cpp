@@ -24,6 +24,7 @@
 namespace mica::cpu::gemm_impl {
 namespace {
 
+constexpr int64_t kBlockBytes = 1 << 20;
 constexpr int kTile = 16;                   // rows or columns of a tile
 constexpr int kPanel = 32;                  // rows of a panel of A, columns of a panel of B
 constexpr int kDepth = 32;                  // bfloat16 in a row of A's tiles: the unit of depth
@@ -290,9 +291,10 @@ bool has_amx() {
 }  // namespace
 
 const BFloat16Kernel* bfloat16_kernel() {
-  static const BFloat16Kernel tiles{
-      {kPanel, kPanel, run_tiles}, {kDepth, pack_a, pack_b, enter_tiles, leave_tiles}, 2048};
-  static const BFloat16Kernel pairs{{kPanel, kPanel, run_pairs}, {kDepth, pack_a, pack_b, nullptr, nullptr}, 256};
+  static const BFloat16Kernel tiles{{kPanel, kPanel, run_tiles, kPanel, false, 2 * 2048, kBlockBytes, 0},
+                                    {kDepth, pack_a, pack_b, enter_tiles, leave_tiles}};
+  static const BFloat16Kernel pairs{{kPanel, kPanel, run_pairs, kPanel, false, 2 * 256, kBlockBytes, 0},
+                                    {kDepth, pack_a, pack_b, nullptr, nullptr}};
   static const BFloat16Kernel* const chosen = has_amx() ? &tiles : has_avx512_bf16() ? &pairs : nullptr;
   return chosen;
 }

@@ -74,6 +74,15 @@ HWY_INLINE void transpose_4x4(const S* src, int64_t src_stride, SumOf<S>* dst, i
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, p1, q1)), d, dst + 3 * dst_stride);
 }
 
+// The same for a 2 x 2 block of 64-bit sums.
+template <class S>
+HWY_INLINE void transpose_2x2(const S* src, int64_t src_stride, SumOf<S>* dst, int64_t dst_stride) {
+  const hn::FixedTag<SumOf<S>, 2> d;
+  const auto r0 = load_as(d, src), r1 = load_as(d, src + src_stride);
+  hn::StoreU(hn::InterleaveLower(d, r0, r1), d, dst);
+  hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, dst + dst_stride);
+}
+
 // src has unit column stride, dst unit row stride.
 template <class S>
 void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
@@ -82,15 +91,21 @@ void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
   for (int64_t j0 = 0; j0 < s.cols; j0 += kBlock) {
     const int64_t j1 = std::min(s.cols, j0 + kBlock);
     int64_t i = 0;
-    if constexpr (sizeof(T) == 4 && HWY_TARGET != HWY_SCALAR) {
-      for (; i + 4 <= s.rows; i += 4) {
+    if constexpr (HWY_TARGET != HWY_SCALAR) {
+      constexpr int64_t kSide = 16 / sizeof(T);
+      for (; i + kSide <= s.rows; i += kSide) {
         int64_t j = j0;
-        for (; j + 4 <= j1; j += 4) {
-          transpose_4x4(src + i * s.src_row_stride + j, s.src_row_stride, dst + j * s.dst_col_stride + i,
-                        s.dst_col_stride);
+        for (; j + kSide <= j1; j += kSide) {
+          const S* from = src + i * s.src_row_stride + j;
+          T* to = dst + j * s.dst_col_stride + i;
+          if constexpr (kSide == 4) {
+            transpose_4x4(from, s.src_row_stride, to, s.dst_col_stride);
+          } else {
+            transpose_2x2(from, s.src_row_stride, to, s.dst_col_stride);
+          }
         }
         for (; j < j1; ++j) {
-          for (int64_t r = i; r < i + 4; ++r)
+          for (int64_t r = i; r < i + kSide; ++r)
             dst[j * s.dst_col_stride + r] = to_sum<S, T>(src[r * s.src_row_stride + j]);
         }
       }

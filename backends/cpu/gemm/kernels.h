@@ -32,12 +32,19 @@ struct MicroTile {
   const Epilogue* epilogue;    // for Store::General, its bias already at the tile's first column
   const char* soon = nullptr;  // what later tiles read, fetched ahead: `soon_step` bytes with every depth
   int64_t soon_step = 0;
+  bool a_padded = false, b_padded = false;  // panels: whole vectors may be read where rows or columns end
 };
 
-// A micro-kernel takes any tile up to rows x cols.
+// A micro-kernel takes any tile up to rows x cols. The rest is what packing and blocking adapt to, by the architecture:
+// the order in which A's panels are read, and the sizes that keep panels in the first cache and a block in the second.
 struct MicroKernel {
   int rows, cols;
   void (*run)(const MicroTile&);
+  int in_place_rows;         // best rows of a tile where depths of A are adjacent
+  bool packs_rows_adjacent;  // else depths are, unless A comes with adjacent rows
+  int64_t panel_depth_bytes;
+  int64_t block_bytes;
+  int64_t near_row_bytes;  // rows of B that are used where they lie
 };
 
 const MicroKernel& micro_kernel_f32();

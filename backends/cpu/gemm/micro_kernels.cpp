@@ -1,7 +1,10 @@
 // Register-tiled inner products for float32, float64, int32 and int64. A is
 // broadcast element by element through two strides, so packed and unpacked
-// operands run through the same code; B is read by whole vectors.
+// operands run through the same code; B is read by whole vectors. On aarch64
+// float_tiles_neon.cpp takes the place of float32 and float64.
 #include "backends/cpu/gemm/kernels.h"
+
+#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/gemm/micro_kernels.cpp"
@@ -26,6 +29,7 @@ constexpr int kFloatRows = 8, kVectors = 3;
 #else
 constexpr int kFloatRows = 4, kVectors = 2;
 #endif
+constexpr int64_t kPanelDepthBytes = 4096, kBlockBytes = 1 << 20, kNearRowBytes = 2048;
 constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
 constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
@@ -82,6 +86,7 @@ void tile(const MicroTile& t) {
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
   // Long sums are made of shorter ones, whose errors are smaller.
   HWY_ALIGN T done[M * V * hn::MaxLanes(d)];
+  if (t.k > kSumDepth) std::memset(done, 0, sizeof(done));
   for (int64_t left = t.k; left > 0; left -= kSumDepth) {
     for (int64_t k = HWY_MIN(left, kSumDepth); k > 0; --k) {
       Vec row[V];
@@ -112,14 +117,14 @@ void tile(const MicroTile& t) {
       asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12),
                "+r"(b));  // keeps one pointer per four rows
     }
-    const bool opens = left == t.k, closes = left <= kSumDepth;
-    if (opens && closes) break;
+    if (t.k <= kSumDepth) break;
+    const bool closes = left <= kSumDepth;
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
         T* at = done + (i * V + v) * lanes;
-        if (!opens) sums[i][v] = hn::Add(sums[i][v], hn::Load(d, at));
+        sums[i][v] = hn::Add(sums[i][v], hn::Load(d, at));
         if (closes) continue;
         hn::Store(sums[i][v], d, at);
         sums[i][v] = hn::Zero(d);
@@ -267,11 +272,20 @@ void run(const MicroTile& t) {
 
 template <class T>
 MicroKernel describe() {
-  return {Tiles<T>::kRows, kVectors * static_cast<int>(hn::Lanes(hn::ScalableTag<T>())), run<T>};
+  return {.rows = Tiles<T>::kRows,
+          .cols = kVectors * static_cast<int>(hn::Lanes(hn::ScalableTag<T>())),
+          .run = run<T>,
+          .in_place_rows = Tiles<T>::kRows,
+          .packs_rows_adjacent = false,
+          .panel_depth_bytes = kPanelDepthBytes,
+          .block_bytes = kBlockBytes,
+          .near_row_bytes = kNearRowBytes};
 }
 
+#if !HWY_ARCH_ARM_A64
 MicroKernel describe_f32() { return describe<float>(); }
 MicroKernel describe_f64() { return describe<double>(); }
+#endif
 MicroKernel describe_i32() { return describe<int32_t>(); }
 MicroKernel describe_i64() { return describe<int64_t>(); }
 
@@ -283,8 +297,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mica::cpu::gemm_impl {
 
-HWY_EXPORT(describe_f32);
-HWY_EXPORT(describe_f64);
 HWY_EXPORT(describe_i32);
 HWY_EXPORT(describe_i64);
 
@@ -293,10 +305,14 @@ HWY_EXPORT(describe_i64);
     static const MicroKernel kernel = HWY_DYNAMIC_DISPATCH(describe_##type)(); \
     return kernel;                                                             \
   }
-MICA_MICRO_KERNEL(f32)
-MICA_MICRO_KERNEL(f64)
 MICA_MICRO_KERNEL(i32)
 MICA_MICRO_KERNEL(i64)
+#if !HWY_ARCH_ARM_A64
+HWY_EXPORT(describe_f32);
+HWY_EXPORT(describe_f64);
+MICA_MICRO_KERNEL(f32)
+MICA_MICRO_KERNEL(f64)
+#endif
 
 }  // namespace mica::cpu::gemm_impl
 #endif

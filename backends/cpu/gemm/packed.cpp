@@ -16,13 +16,12 @@ namespace {
 constexpr int64_t kMaxDepthBytes = 8192;
 constexpr int64_t kMaxExtent = 4096;
 constexpr int64_t kBlockRowPanels = 16;
-constexpr int64_t kBlockBytes = 1 << 20;
 constexpr int64_t kSumsBytes = 1 << 18;
 constexpr int64_t kUnitsPerThread = 16;  // so that the last one to end is not far behind
 constexpr int64_t kNarrowBlock = 2;      // panels of B
 constexpr int64_t kPackGroup = 8;        // panels packed one after the other, at most
 constexpr int64_t kPackDepth = 8;
-constexpr int64_t kShortRowBytes = 512, kNearRowBytes = 2048;
+constexpr int64_t kShortRowBytes = 512;
 constexpr int64_t kLine = 64;
 constexpr int64_t kPage = 4096;
 
@@ -44,14 +43,15 @@ class PackedProduct {
  public:
   PackedProduct(const Scheme& s, const Product& p, int threads) : s_(s), p_(p), threads_(threads) {
     direct_c_ = s.sums_are_elements && p.c_col_stride == 1;
-    panel_rows_ = s.format ? s.kernel.rows : equal_part(p.m, s.kernel.rows / s.parts);
     panel_cols_ = s.kernel.cols / s.parts;
     unit_ = s.format ? s.format->k_unit : 1;
     a_in_place_ = can_use_a();
+    const int64_t tile_rows = a_in_place_ && p.a.col_stride == 1 ? s.kernel.in_place_rows : s.kernel.rows;
+    panel_rows_ = s.format ? s.kernel.rows : equal_part(p.m, tile_rows / s.parts);
     b_in_place_ = can_use_b();
     // A stays in the second cache while one panel of B after the other is packed and used.
     const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
-                          (a_in_place_ && p.m * p.k * s.element_size <= kBlockBytes / 2);
+                          (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
     b_local_ = !b_in_place_ && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
     max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
     max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
@@ -66,7 +66,7 @@ class PackedProduct {
     const int64_t blocks = divide_up(depth, block_depth_);
 
     // Rows of a panel are spread over cache sets by one line of padding.
-    const bool k_last = s_.format || p_.a.col_stride == 1 || p_.a.row_stride != 1;
+    const bool k_last = s_.format || (!s_.kernel.packs_rows_adjacent && (p_.a.col_stride == 1 || p_.a.row_stride != 1));
     const int64_t padded_depth =
         s_.format ? block_depth_
                   : round_up(block_depth_ * s_.packed_size, kLine) / s_.packed_size + kLine / s_.packed_size;
@@ -115,14 +115,16 @@ class PackedProduct {
     if (!s_.sums_are_elements) return false;
     // Whole pages between rows put those of a tile in one cache set.
     const int64_t row_bytes = std::abs(p_.a.row_stride) * s_.element_size;
-    return p_.n <= 4 * panel_cols_ || (p_.a.col_stride == 1 && row_bytes % kPage != 0 && p_.n <= 1024);
+    const bool suits = !s_.kernel.packs_rows_adjacent && p_.a.col_stride == 1;
+    return p_.n <= 4 * panel_cols_ || (suits && row_bytes % kPage != 0 && p_.n <= 1024);
   }
   bool can_use_b() const {
     if (!s_.sums_are_elements || p_.b.col_stride != 1) return false;
     // Rows close together are as good as a panel while all of them stay in the second cache; rows far apart pay only
     // when they are used a few times.
     const int64_t row_bytes = std::abs(p_.b.row_stride) * s_.element_size;
-    const bool near = row_bytes <= kNearRowBytes && (row_bytes <= kShortRowBytes || p_.k * row_bytes <= kBlockBytes);
+    const bool near = row_bytes <= s_.kernel.near_row_bytes &&
+                      (row_bytes <= kShortRowBytes || p_.k * row_bytes <= s_.kernel.block_bytes);
     return p_.m <= 2 * s_.kernel.rows || near;
   }
 
@@ -184,7 +186,7 @@ class PackedProduct {
     // A block's panels of B stay in the second cache while A's pass by.
     const int64_t panel_bytes = s_.kernel.cols * block_depth_ * s_.packed_size;
     BlockShape block;
-    block.cols = equal_part(col_panels, std::max<int64_t>(1, kBlockBytes / panel_bytes));
+    block.cols = equal_part(col_panels, std::max<int64_t>(1, s_.kernel.block_bytes / panel_bytes));
     block.rows = equal_part(row_panels, kBlockRowPanels);
     if (!direct_c_ && (blocks_ > 1 || b_local_)) {  // so do its sums
       const int64_t tile_bytes = s_.kernel.cols * panel_rows_ * s_.parts * s_.sum_size;
@@ -194,14 +196,26 @@ class PackedProduct {
     if (b_local_) {
       block.rows = row_panels;
     } else if (threads_ > 1) {
-      // Threads side by side read parts of B of their own; narrower blocks than these read A too often.
-      const int64_t wide = std::min<int64_t>(threads_, col_panels / kNarrowBlock);
+      // Threads side by side read parts of B of their own, threads below one another parts of A.
+      const int64_t wide = threads_across(col_panels);
       if (wide > 1)
         block.cols = std::min(block.cols, divide_up(col_panels, round_up(divide_up(col_panels, block.cols), wide)));
       while (block.cols > kNarrowBlock && row_panels * divide_up(col_panels, block.cols) < kUnitsPerThread * threads_)
         block.cols = divide_up(block.cols, 2);
     }
     return block;
+  }
+
+  // How many threads stand side by side: the number for which one reads the least of A and B together. Blocks narrower
+  // than kNarrowBlock would read A too often.
+  int64_t threads_across(int64_t col_panels) const {
+    int64_t best = 1, least = span_.rows + span_.cols * threads_;
+    for (int64_t across = 1; across <= std::min<int64_t>(threads_, col_panels / kNarrowBlock); ++across) {
+      if (threads_ % across != 0) continue;
+      const int64_t read = divide_up(span_.rows * across, threads_) + divide_up(span_.cols, across);
+      if (read <= least) best = across, least = read;
+    }
+    return best;
   }
 
   // A unit of work is a panel of A with a block's columns of B, or with b_local_ one panel of B with all of A.
@@ -260,6 +274,8 @@ class PackedProduct {
     t.a_k_stride = a_in_place_ ? p_.a.col_stride : a_k_stride_;
     t.b_k_stride = b_.k_stride;
     t.c_row_stride = c_stride;
+    t.a_padded = !a_in_place_;
+    t.b_padded = !b_in_place_;
     t.epilogue = &epilogue;
     const bool plain = !direct_c_ || p_.plain;
     const bool scales = direct_c_ && !p_.unit_alpha;

@@ -40,7 +40,6 @@ const Scheme& scheme_of(DType dtype);
 struct BFloat16Kernel {
   MicroKernel kernel;
   PanelFormat format;
-  int64_t k_block;
 };
 const BFloat16Kernel* bfloat16_kernel();
 

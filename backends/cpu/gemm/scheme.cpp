@@ -5,8 +5,6 @@
 namespace mica::cpu::gemm_impl {
 namespace {
 
-constexpr int64_t kPanelDepthBytes = 4096;
-
 Scheme make_scheme(DType dtype) {
   Scheme s{};
   s.dtype = dtype;
@@ -26,13 +24,12 @@ Scheme make_scheme(DType dtype) {
   s.sums_are_elements = s.parts == 1 && s.element_size == s.sum_size;
   s.kernel = s.strided_kernel;
   s.packed_size = s.sum_size;
-  s.k_block = kPanelDepthBytes / s.sum_size;
   if (const BFloat16Kernel* special = dtype == DType::BFloat16 ? bfloat16_kernel() : nullptr) {
     s.kernel = special->kernel;
     s.format = &special->format;
     s.packed_size = 2;
-    s.k_block = special->k_block;
   }
+  s.k_block = s.kernel.panel_depth_bytes / s.packed_size;
   return s;
 }
 

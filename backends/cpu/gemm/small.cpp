@@ -58,7 +58,8 @@ void run_small(const Scheme& s, const Product& p) {
   t.store = !direct_c || p.plain ? Store::Overwrite : Store::General;
 
   const int64_t m = p.m * parts, n = p.n * parts, size = s.sum_size;
-  const int64_t panels = (m + s.strided_kernel.rows - 1) / s.strided_kernel.rows;
+  const int64_t most_rows = t.a_k_stride == 1 ? s.strided_kernel.in_place_rows : s.strided_kernel.rows;
+  const int64_t panels = (m + most_rows - 1) / most_rows;
   const int64_t panel_rows = (m + panels - 1) / panels;
   Epilogue epilogue;
   if (t.store == Store::General) epilogue = p.epilogue;

@@ -61,12 +61,13 @@ class PackedWeight {
     tile.b_k_stride = width_;
     tile.c_row_stride = to_stride;
     tile.k = depth_;
+    tile.b_padded = true;
     tile.cols = static_cast<int>(end_of(p) - begin_of(p));
     tile.store = accumulate ? gemm_impl::Store::Accumulate : gemm_impl::Store::Overwrite;
     for (int64_t g = 0; g < groups_; ++g) {
       tile.b = panel(g, p);
-      for (int64_t r = 0; r < rows; r += kernel_.rows) {
-        tile.rows = static_cast<int>(std::min<int64_t>(kernel_.rows, rows - r));
+      for (int64_t r = 0; r < rows; r += kernel_.in_place_rows) {
+        tile.rows = static_cast<int>(std::min<int64_t>(kernel_.in_place_rows, rows - r));
         tile.a = from + r * from_stride;
         tile.c = to + r * to_stride + g * units_ + begin_of(p);
         kernel_.run(tile);
