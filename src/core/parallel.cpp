@@ -27,8 +27,12 @@ namespace mica {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-// Long enough to bridge the gap between two kernels of one model, short enough that an idle process takes no CPU time.
-constexpr auto kSpin = std::chrono::microseconds(30);
+// Long enough to bridge the gap between two kernels of one model and the wait for a slower thread of the same kernel,
+// short enough that an idle process takes no CPU time.
+constexpr auto kSpin = std::chrono::microseconds(100);
+// Waking a sleeper costs the one who wakes it some microseconds, so nobody wakes all: each wakes a few, who do the
+// same.
+constexpr int kWakes = 2;
 
 thread_local int t_index = 0;
 thread_local bool t_in_region = false;
@@ -177,7 +181,17 @@ class Pool {
       unclaimed_[word].store(~uint64_t{0} >> (64 - bits), std::memory_order_release);
     }
     epoch_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(epoch_, chunks.count - 1);
+    wake_some(chunks.count - 1);
+  }
+
+  void wake_some(int most) {
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(epoch_, std::min(most, kWakes));
+  }
+
+  bool has_unclaimed() const {
+    for (int word = 0; word * 64 < threads_; ++word)
+      if (unclaimed_[word].load(std::memory_order_relaxed)) return true;
+    return false;
   }
 
   bool claim_chunk(int chunk) {
@@ -234,6 +248,7 @@ class Pool {
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         futex_wait(epoch_, seen);
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+        if (has_unclaimed()) wake_some(kWakes);
       }
       seen = epoch_.load(std::memory_order_acquire);
     }
