@@ -103,14 +103,18 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
              "weights should be 1-d and have the same length as input");
   NoGradGuard below;
   const Tensor index = self.to(DType::Int64);
-  MICA_CHECK(self.numel() == 0 || index.min().item<int64_t>() >= 0,
-             "bincount only supports 1-d non-negative integral inputs.");
-  const int64_t bins = std::max(self.numel() ? index.max().item<int64_t>() + 1 : 0, minlength);
+  int64_t bins = minlength;
+  if (self.numel() > 0) {
+    const auto [least, largest] = mica::aminmax(self);
+    MICA_CHECK(least.to(DType::Int64).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+    bins = std::max(bins, largest.to(DType::Int64).item<int64_t>() + 1);
+  }
   const DType dtype = !weights.defined()                  ? DType::Int64
                       : weights.dtype() == DType::Float32 ? DType::Float32
                                                           : DType::Float64;
   const TensorOptions o = TensorOptions(dtype).with_device(self.device());
-  return mica::zeros(bins, o).index_add(0, index, weights.defined() ? weights.to(dtype) : mica::ones(self.numel(), o));
+  return mica::zeros(bins, o).index_add(0, index,
+                                        weights.defined() ? weights.to(dtype) : mica::ones({}, o).expand(self.numel()));
 }
 
 namespace {

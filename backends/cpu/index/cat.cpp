@@ -1,7 +1,9 @@
-// cat: the output as one run of bytes, cut evenly among the threads.
+// cat: the output as one run of bytes, cut evenly among the threads; where a row of it has only short pieces of each
+// input, row by row.
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/pointwise/transpose.h"
 #include "backends/cpu/register.h"
 #include "mica/kernel_types.h"
 #include "mica/parallel.h"
@@ -11,6 +13,40 @@ namespace mica::cpu {
 namespace {
 
 constexpr int64_t kBytesPerTask = 1 << 16;
+constexpr int64_t kShortPiece = 64;  // bytes
+
+// Every input gives each row one element: stack(dim=-1). Some rows at a time are brought together from all inputs and
+// transposed.
+void interleave(char* to, TensorViewList inputs, int64_t size, int64_t begin, int64_t end) {
+  constexpr int64_t kBufferBytes = 16384;
+  alignas(64) char buffer[kBufferBytes];
+  const int64_t count = static_cast<int64_t>(inputs.size()), row = count * size;
+  const int64_t rows = std::max<int64_t>(1, kBufferBytes / row);
+  for (int64_t r = begin; r < end; r += rows) {
+    const int64_t n = std::min(rows, end - r);
+    for (int64_t i = 0; i < count; ++i) {
+      const char* from = static_cast<const char*>(inputs[static_cast<size_t>(i)]->data) + r * size;
+      std::memcpy(buffer + i * n * size, from, static_cast<size_t>(n * size));
+    }
+    transpose(size, buffer, n * size, to + r * row, row, count, n);
+  }
+}
+
+void cat_short_pieces(char* to, TensorViewList inputs, const DimVector& starts, int64_t rows) {
+  const int64_t row = starts.back();
+  const size_t count = inputs.size();
+  bool elements = row <= 4096 && element_size(inputs[0]->dtype) == starts[1];
+  for (size_t i = 0; i < count; ++i) elements = elements && starts[i + 1] - starts[i] == starts[1];
+  parallel_for(0, rows, std::max<int64_t>(1, kBytesPerTask / row), [&](int64_t begin, int64_t end) {
+    if (elements) return interleave(to, inputs, starts[1], begin, end);
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t piece = starts[i + 1] - starts[i];
+      const char* from = static_cast<const char*>(inputs[i]->data) + begin * piece;
+      char* at = to + begin * row + starts[i];
+      for (int64_t r = begin; r < end; ++r, from += piece, at += row) std::memcpy(at, from, static_cast<size_t>(piece));
+    }
+  });
+}
 
 // All tensors are contiguous and of one dtype. A row is what the dimensions before `dim` repeat: a piece of every input
 // in turn.
@@ -21,6 +57,8 @@ void cat_kernel(const TensorView& out, TensorViewList inputs, int64_t dim) {
   for (const TensorView* t : inputs) starts.push_back(starts.back() + t->sizes[dim] * inner);
   const int64_t row = starts.back(), total = out.numel * element_size(out.dtype);
   auto* to = static_cast<char*>(out.data);
+  if (total == 0) return;
+  if (row < kShortPiece * static_cast<int64_t>(inputs.size())) return cat_short_pieces(to, inputs, starts, total / row);
   parallel_for(0, total, kBytesPerTask, [&](int64_t begin, int64_t end) {
     int64_t at = begin;
     while (at < end) {

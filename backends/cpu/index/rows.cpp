@@ -46,6 +46,17 @@ void IndexedDims::offsets(int64_t begin, int64_t end, int64_t* out) const {
   }
 }
 
+void IndexedDims::check() const {
+  for (size_t k = 0; k < dims.size(); ++k) {
+    const auto [index, size, stride] = dims[k];
+    bool inside = true;
+    for (int64_t p = 0; p < positions; ++p) inside &= (index[p] >= -size) & (index[p] < size);
+    if (inside) continue;
+    for (int64_t p = 0; p < positions; ++p)
+      if (index[p] < -size || index[p] >= size) outside(index[p], first + static_cast<int64_t>(k), size);
+  }
+}
+
 // ---- the loops
 
 RowMove::RowMove(const TensorView& table, const TensorView& rows, int64_t first, int64_t indexed, int64_t replaced)

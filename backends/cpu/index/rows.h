@@ -23,6 +23,8 @@ struct IndexedDims {
 
   // The offsets of positions [begin, end); throws for an index outside its dimension.
   void offsets(int64_t begin, int64_t end, int64_t* out) const;
+  // Only the check.
+  void check() const;
 };
 
 // Positions of one outer slice: position p is the row at table + offsets[p] and at rows + (row_offsets[p] or p *
