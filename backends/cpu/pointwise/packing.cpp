@@ -19,6 +19,8 @@ void copy_row_of(char* to, int64_t to_stride, const char* from, int64_t from_str
     T* out = reinterpret_cast<T*>(to);
     const T value = *reinterpret_cast<const T*>(from);
     for (int64_t i = 0; i < n; ++i) out[i] = value;
+  } else if (to_stride == kSize && n >= 16) {
+    gather_elements(kSize, from, from_stride, n, to);
   } else {
     for (int64_t i = 0; i < n; ++i)
       *reinterpret_cast<T*>(to + i * to_stride) = *reinterpret_cast<const T*>(from + i * from_stride);

@@ -9,6 +9,7 @@
 
 #include <hwy/cache_control.h>
 
+#include "backends/cpu/simd/strided-inl.h"
 #include "backends/cpu/simd_register.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -223,6 +224,21 @@ HWY_ATTR void transpose_any(int64_t size, const char* from, int64_t from_stride,
   }
 }
 
+HWY_ATTR void gather_any(int64_t size, const char* from, int64_t stride, int64_t n, char* to) {
+  switch (size) {
+    case 1:
+      return gather_run(from, stride, n, reinterpret_cast<uint8_t*>(to));
+    case 2:
+      return gather_run(from, stride, n, reinterpret_cast<uint16_t*>(to));
+    case 4:
+      return gather_run(from, stride, n, reinterpret_cast<uint32_t*>(to));
+    case 8:
+      return gather_run(from, stride, n, reinterpret_cast<uint64_t*>(to));
+    default:
+      return gather_run(from, stride, n, reinterpret_cast<Pair64*>(to));
+  }
+}
+
 HWY_ATTR void stream_any(char* to, const char* from, size_t bytes) {
   const hn::ScalableTag<uint8_t> d;
   const size_t lanes = hn::Lanes(d);
@@ -240,11 +256,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mica::cpu {
 HWY_EXPORT(transpose_any);
+HWY_EXPORT(gather_any);
 HWY_EXPORT(stream_any);
 
 void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
                int64_t columns) {
   HWY_DYNAMIC_DISPATCH(transpose_any)(size, from, from_stride, to, to_stride, rows, columns);
+}
+
+void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to) {
+  HWY_DYNAMIC_DISPATCH(gather_any)(size, from, stride, n, to);
 }
 
 void stream_bytes(char* to, const char* from, size_t bytes) { HWY_DYNAMIC_DISPATCH(stream_any)(to, from, bytes); }

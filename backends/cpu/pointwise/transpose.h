@@ -11,6 +11,9 @@ namespace mica::cpu {
 void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
                int64_t columns);
 
+// n elements of `size` bytes, `stride` bytes apart, side by side into `to`. What lies between them may be read.
+void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to);
+
 // memcpy that leaves the caches to others; stream_fence() makes what it wrote visible to other threads.
 void stream_bytes(char* to, const char* from, size_t bytes);
 void stream_fence();

@@ -3,10 +3,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/reduce/element_load.h"
 #include "backends/cpu/simd/convert-inl.h"
+#include "backends/cpu/simd/strided-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -50,6 +52,11 @@ struct AsMagnitude {
   }
 };
 
+template <int64_t kSize>
+using UnsignedOf =
+    std::conditional_t<kSize == 1, uint8_t,
+                       std::conditional_t<kSize == 2, uint16_t, std::conditional_t<kSize == 4, uint32_t, uint64_t>>>;
+
 template <class As, class From, class To>
 void load_elements(const char* from, int64_t stride, int64_t n, void* out) {
   To* to = static_cast<To*>(out);
@@ -70,7 +77,22 @@ void load_elements(const char* from, int64_t stride, int64_t n, void* out) {
     }
     return;
   }
-  for (int64_t i = 0; i < n; ++i) to[i] = As::template convert<To>(*reinterpret_cast<const From*>(from + i * stride));
+  if constexpr (sizeof(From) <= 8) {  // side by side first, then converted
+    using Bits = UnsignedOf<sizeof(From)>;
+    if constexpr (std::is_same_v<From, To>) {
+      gather_run(from, stride, n, static_cast<Bits*>(out));
+    } else {
+      constexpr int64_t kChunk = 512;
+      alignas(64) Bits run[kChunk];
+      for (int64_t i = 0; i < n; i += kChunk) {
+        const int64_t count = std::min(kChunk, n - i);
+        gather_run(from + i * stride, stride, count, run);
+        load_elements<As, From, To>(reinterpret_cast<const char*>(run), sizeof(From), count, to + i);
+      }
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = As::template convert<To>(*reinterpret_cast<const From*>(from + i * stride));
+  }
 }
 
 using LoadFunction = void (*)(const char*, int64_t, int64_t, void*);
@@ -96,6 +118,20 @@ LoadFunction number_load(DType dtype) {
   }
 }
 #undef MICA_LOAD_NUMBER
+
+// Of integers only.
+LoadFunction stored_load(DType dtype) {
+  switch (element_size(dtype)) {
+    case 1:
+      return load_elements<AsNumber, uint8_t, uint8_t>;
+    case 2:
+      return load_elements<AsNumber, uint16_t, uint16_t>;
+    case 4:
+      return load_elements<AsNumber, uint32_t, uint32_t>;
+    default:
+      return load_elements<AsNumber, uint64_t, uint64_t>;
+  }
+}
 
 #define MICA_LOAD_FLAG(T, Name) \
   case DType::Name:             \
@@ -123,6 +159,7 @@ HWY_AFTER_NAMESPACE();
 namespace mica::cpu {
 
 HWY_EXPORT(number_load);
+HWY_EXPORT(stored_load);
 HWY_EXPORT(flag_load);
 HWY_EXPORT(magnitude_load);
 
@@ -135,13 +172,15 @@ int64_t number_bytes(DType dtype) {
 
 // The loads of all dtypes for this machine's instruction set.
 struct LoadTable {
-  ElementLoad number[kNumDTypes], flag[kNumDTypes], magnitude[kNumDTypes];
+  ElementLoad number[kNumDTypes], stored[kNumDTypes], flag[kNumDTypes], magnitude[kNumDTypes];
   LoadTable() {
     ::hwy::GetChosenTarget().Update(::hwy::SupportedTargets());
     for (int i = 0; i < kNumDTypes; ++i) {
       const DType t = static_cast<DType>(i);
       const int64_t bytes = element_size(t), loaded = number_bytes(t);
       number[i] = {bytes, loaded, bytes == loaded, HWY_DYNAMIC_DISPATCH(number_load)(t)};
+      stored[i] = number[i];
+      if (is_integral(t) || t == DType::Bool) stored[i] = {bytes, bytes, true, HWY_DYNAMIC_DISPATCH(stored_load)(t)};
       flag[i] = {bytes, 1, t == DType::Bool, HWY_DYNAMIC_DISPATCH(flag_load)(t)};
       magnitude[i] = number[i];
       if (is_complex(t)) magnitude[i] = {bytes, 8, false, HWY_DYNAMIC_DISPATCH(magnitude_load)(t)};
@@ -158,6 +197,12 @@ const LoadTable& loads() {
 
 const ElementLoad& load_number(const char* op, DType dtype) {
   const ElementLoad& load = loads().number[static_cast<int>(dtype)];
+  if (!load.load) unsupported_dtype(op, dtype);
+  return load;
+}
+
+const ElementLoad& load_as_stored(const char* op, DType dtype) {
+  const ElementLoad& load = loads().stored[static_cast<int>(dtype)];
   if (!load.load) unsupported_dtype(op, dtype);
   return load;
 }

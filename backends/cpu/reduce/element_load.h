@@ -18,6 +18,8 @@ struct ElementLoad {
 // float16 and bfloat16 as float, integers and bool as int64, the others as they are. Throws torch's error for other
 // dtypes.
 const ElementLoad& load_number(const char* op, DType dtype);
+// Integers and bool as they are; floats as load_number gives them.
+const ElementLoad& load_as_stored(const char* op, DType dtype);
 // Whether each element is different from zero, as a byte of 0 or 1. Any dtype.
 const ElementLoad& load_flag(DType dtype);
 // A complex number's absolute value as double; real numbers as load_number gives them, with their sign.
@@ -42,13 +44,35 @@ void visit_loaded(DType dtype, const F& f) {
   }
 }
 
-// The same for what can be told which is larger. uint64 cannot: it does not fit int64.
+// Calls f with a Tag of the type that load_as_stored gives, for what torch tells which is larger. bool counts as a
+// byte.
 template <class F>
 void visit_loaded_ordered(const char* op, DType dtype, const F& f) {
-  if (dtype == DType::UInt64 || is_complex(dtype)) unsupported_dtype(op, dtype);
-  visit_loaded(dtype, [&]<class T>(Tag<T> tag) {
-    if constexpr (std::is_arithmetic_v<T>) f(tag);
-  });
+  switch (dtype) {
+    case DType::Bool:
+    case DType::UInt8:
+      return f(Tag<uint8_t>{});
+    case DType::Int8:
+      return f(Tag<int8_t>{});
+    case DType::Int16:
+      return f(Tag<int16_t>{});
+    case DType::UInt16:
+      return f(Tag<uint16_t>{});
+    case DType::Int32:
+      return f(Tag<int32_t>{});
+    case DType::UInt32:
+      return f(Tag<uint32_t>{});
+    case DType::Int64:
+      return f(Tag<int64_t>{});
+    case DType::Float64:
+      return f(Tag<double>{});
+    case DType::Float16:
+    case DType::BFloat16:
+    case DType::Float32:
+      return f(Tag<float>{});
+    default:
+      unsupported_dtype(op, dtype);
+  }
 }
 
 // The same for float16, bfloat16 and float32 (as float) and float64 (as double).

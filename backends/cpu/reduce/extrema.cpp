@@ -76,7 +76,7 @@ template <Extreme E>
 void extremum(const char* op, const TensorView& out, const TensorView& self, uint64_t dims) {
   const TensorView* outputs[] = {&out};
   visit_loaded_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
-    const ElementLoad& load = load_number(op, self.dtype);
+    const ElementLoad& load = load_as_stored(op, self.dtype);
     visit_stored<T>(op, out.dtype, [&]<class Out>(Tag<Out>) {
       constexpr Reduction reduction = reduction_of<Extremum<T, E>>(finish_all<Extremum<T, E>, Out>);
       run_reduction(reduction, load, outputs, self, dims);
@@ -94,7 +94,7 @@ void amin_kernel(const TensorView& out, const TensorView& self, uint64_t dims) {
 void aminmax_kernel(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
   const TensorView* outputs[] = {&min, &max};
   visit_loaded_ordered("aminmax_cpu", self.dtype, [&]<class T>(Tag<T>) {
-    const ElementLoad& load = load_number("aminmax_cpu", self.dtype);
+    const ElementLoad& load = load_as_stored("aminmax_cpu", self.dtype);
     visit_stored<T>("aminmax_cpu", min.dtype, [&]<class Out>(Tag<Out>) {
       constexpr Reduction reduction = reduction_of<MinAndMax<T>>(finish_pairs<MinAndMax<T>, Out, Out>, 2);
       run_reduction(reduction, load, outputs, self, dims);

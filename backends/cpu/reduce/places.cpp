@@ -35,13 +35,15 @@ struct Place {
 
   static void columns(Accumulator* a, const T* x, int64_t columns, int64_t row_stride, int64_t count, int64_t first,
                       const void*) {
-    // Indices of the width of the values share their vector lanes.
-    using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-    constexpr int64_t kBlock = 256, kRows = int64_t{1} << 30;
+    // Indices of the width of the values share their vector lanes; as many rows at a time as they can count.
+    using Index = std::conditional_t<
+        sizeof(T) == 1, uint8_t,
+        std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>>;
+    constexpr int64_t kBlock = 256, kRows = sizeof(T) == 1 ? 255 : sizeof(T) == 2 ? 65535 : int64_t{1} << 30;
     alignas(64) T best[kBlock];
     alignas(64) Index place[kBlock];
     for (int64_t from = 0; from < count; from += kRows) {
-      const Index rows = static_cast<Index>(std::min(kRows, count - from));
+      const int64_t rows = std::min(kRows, count - from);
       for (int64_t j = 0; j < columns; j += kBlock) {
         const T* p = x + from * row_stride + j;
         const int64_t n = std::min(kBlock, columns - j);
@@ -49,12 +51,13 @@ struct Place {
           best[i] = p[i];
           place[i] = 0;
         }
-        for (Index r = 1; r < rows; ++r) {
+        for (int64_t r = 1; r < rows; ++r) {
           const T* q = p + r * row_stride;
+          const Index here = static_cast<Index>(r);
           for (int64_t i = 0; i < n; ++i) {
             const bool better = more_extreme<E>(q[i], best[i]);
             best[i] = better ? q[i] : best[i];
-            place[i] = better ? r : place[i];
+            place[i] = better ? here : place[i];
           }
         }
         for (int64_t i = 0; i < n; ++i) merge(a[j + i], {best[i], first + from + place[i]});
@@ -75,7 +78,7 @@ void place(const char* op, const TensorView& out, const TensorView& self, uint64
   const TensorView* outputs[] = {&out};
   visit_loaded_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
     constexpr Reduction reduction = reduction_of<Place<T, E>>(finish_all<Place<T, E>, int64_t>, 1, true);
-    run_reduction(reduction, load_number(op, self.dtype), outputs, self, dims);
+    run_reduction(reduction, load_as_stored(op, self.dtype), outputs, self, dims);
   });
 }
 
@@ -84,7 +87,7 @@ void value_and_place(const char* op, const TensorView& values, const TensorView&
                      uint64_t dims) {
   const TensorView* outputs[] = {&values, &indices};
   visit_loaded_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
-    const ElementLoad& load = load_number(op, self.dtype);
+    const ElementLoad& load = load_as_stored(op, self.dtype);
     visit_stored<T>(op, values.dtype, [&]<class Out>(Tag<Out>) {
       constexpr Reduction reduction = reduction_of<Place<T, E>>(finish_pairs<Place<T, E>, Out, int64_t>, 2, true);
       run_reduction(reduction, load, outputs, self, dims);

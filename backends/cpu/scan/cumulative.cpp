@@ -66,11 +66,15 @@ class Prefix {
   }
   HWY_INLINE DoubleVector scan(DoubleVector v) const {
     const DoubleVector identity = hn::Set(Doubles(), Op::kIdentity);
+    if constexpr (kLanes == 2) return Op::lanes(v, hn::CombineShiftRightBytes<8>(Doubles(), v, identity));
     for (int s = 0; s < kSteps; ++s)
       v = Op::lanes(v, hn::IfThenElse(takes_[s], hn::TableLookupLanes(v, from_[s]), identity));
     return v;
   }
-  HWY_INLINE DoubleVector last(DoubleVector v) const { return hn::TableLookupLanes(v, last_); }
+  HWY_INLINE DoubleVector last(DoubleVector v) const {
+    if constexpr (kLanes == 2) return hn::InterleaveUpper(Doubles(), v, v);
+    return hn::TableLookupLanes(v, last_);
+  }
 
   static constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Doubles()));
   static constexpr int kSteps = kLanes >= 8 ? 3 : kLanes >= 4 ? 2 : 1;
@@ -90,10 +94,10 @@ HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
     const DoubleVector a = prefix.scan(load_wide(x + i)), b = prefix.scan(load_wide(x + i + kLanes));
-    const DoubleVector middle = Op::lanes(carry, prefix.last(a));
+    const DoubleVector before_b = prefix.last(a), both = Op::lanes(before_b, prefix.last(b));
     store_narrow(Op::lanes(a, carry), out + i);
-    store_narrow(Op::lanes(b, middle), out + i + kLanes);
-    carry = Op::lanes(middle, prefix.last(b));
+    store_narrow(Op::lanes(b, Op::lanes(carry, before_b)), out + i + kLanes);
+    carry = Op::lanes(carry, both);  // the only step that waits for the one before
   }
   running = hn::GetLane(carry);
   for (; i < n; ++i) {
