@@ -25,9 +25,9 @@ HWY_INLINE V between(D d, V x, double low, double high) {
   return smaller_or_nan(lanes_of(d, high), larger_or_nan(lanes_of(d, low), x));
 }
 
-MICA_LANES_1(SiluLanes, silu(d, x))
+MICA_LANES_GROUP(SiluLanes, silu)
 struct GeluLanes {
-  static constexpr size_t kGroup = HWY_MAX_BYTES == 64 ? 4 : 2;  // as many as have registers
+  static constexpr size_t kGroup = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;  // as many as have registers
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     return gelu(d, x);

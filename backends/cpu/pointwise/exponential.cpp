@@ -20,7 +20,11 @@ namespace mica::cpu::HWY_NAMESPACE {
     run_floating<1>(torch_name, loop, slot##_lanes{}, grain);            \
   }
 
-MICA_MATH(exp, "exp_vml_cpu", kMathGrain, exp(d, x))
+MICA_LANES_GROUP(ExpLanes, exp)
+void exp_kernel(const PointwiseLoop& loop) {
+  if (is_complex(loop.dtype)) return complex_exp("exp_vml_cpu", loop);
+  run_floating<1>("exp_vml_cpu", loop, ExpLanes{}, kMathGrain);
+}
 MICA_MATH(exp2, "exp2", kMathGrain, exp2(d, x))
 MICA_MATH(expm1, "expm1_vml_cpu", kHeavyGrain, expm1(d, x))
 MICA_MATH(log, "log_vml_cpu", kHeavyGrain, log(d, x))

@@ -26,7 +26,11 @@ MICA_MATH(tanh, "tanh_vml_cpu", kMathGrain, tanh(d, x))
 MICA_MATH(asinh, "asinh_vml_cpu", kHeavyGrain, asinh(d, x))
 MICA_MATH(acosh, "acosh_vml_cpu", kHeavyGrain, acosh(d, x))
 MICA_MATH(atanh, "atanh_vml_cpu", kHeavyGrain, atanh(d, x))
-MICA_MATH(sigmoid, "sigmoid_cpu", kHeavyGrain, sigmoid(d, x))
+MICA_LANES_GROUP(SigmoidLanes, sigmoid)
+void sigmoid_kernel(const PointwiseLoop& loop) {
+  if (is_complex(loop.dtype)) return complex_sigmoid("sigmoid_cpu", loop);
+  run_floating<1>("sigmoid_cpu", loop, SigmoidLanes{}, kHeavyGrain);
+}
 MICA_MATH(sqrt, "sqrt_vml_cpu", kMemoryGrain, hn::Sqrt(x))
 MICA_MATH(rsqrt, "rsqrt_cpu", kMemoryGrain, hn::Div(hn::Set(d, T(1)), hn::Sqrt(x)))
 #undef MICA_MATH

@@ -74,41 +74,58 @@ struct Element<BFloat16> : ShortFloat<BFloat16, BFloat16Bits> {};
 template <class T>
 using LanesOf = hn::ScalableTag<typename Element<T>::Lane>;
 
+// Vectors that are computed side by side. Few of a NEON loop's short vectors fit between an operation and the one that
+// waits for it, unless they are interleaved.
+template <class F>
+constexpr size_t vectors_together() {
+  if constexpr (requires { F::kGroup; }) {
+    return F::kGroup;
+  } else if constexpr (requires { F::kTogether; }) {
+    return F::kTogether;
+  } else {
+    return HWY_ARCH_ARM_A64 ? 4 : 1;
+  }
+}
+
 // out[i] = f(d, a[i], ...) where f maps vectors to a vector, or f.group(d, x) maps kGroup of them in place. An input of
-// one value is read from a vector full of it: its index is masked to zero.
+// one value is read from vectors full of it, and does not move on.
 template <class T, class F, size_t... I>
 HWY_ATTR HWY_INLINE void map_lanes(char* const* data, const int64_t* strides, int64_t n, const F& f,
                                    std::index_sequence<I...>) {
   using D = LanesOf<T>;
   const D d;
-  constexpr size_t kInputs = sizeof...(I);
+  constexpr size_t kInputs = sizeof...(I), kTogether = vectors_together<F>();
   const size_t lanes = hn::Lanes(d), count = static_cast<size_t>(n);
-  HWY_ALIGN T values[kInputs][hn::MaxLanes(D())];
+  HWY_ALIGN T values[kInputs][kTogether * hn::MaxLanes(D())];
   const T* in[kInputs] = {reinterpret_cast<const T*>(data[I + 1])...};
-  size_t mask[kInputs];
+  size_t step[kInputs];
   for (size_t k = 0; k < kInputs; ++k) {
-    mask[k] = strides[k + 1] != 0 ? ~size_t{0} : 0;
-    if (mask[k]) continue;
+    step[k] = strides[k + 1] != 0 ? lanes : 0;
+    if (step[k]) continue;
     const T value = *in[k];
-    for (size_t lane = 0; lane < lanes; ++lane) values[k][lane] = value;
+    for (size_t lane = 0; lane < kTogether * lanes; ++lane) values[k][lane] = value;
     in[k] = values[k];
   }
   T* out = reinterpret_cast<T*>(data[0]);
-  size_t i = 0;
-  if constexpr (requires { F::kGroup; }) {
-    for (; i + F::kGroup * lanes <= count; i += F::kGroup * lanes) {
-      hn::VFromD<D> group[F::kGroup];
-      for (size_t k = 0; k < F::kGroup; ++k) group[k] = Element<T>::load(d, in[0] + ((i + k * lanes) & mask[0]));
-      f.group(d, group);
-      for (size_t k = 0; k < F::kGroup; ++k) Element<T>::store(group[k], d, out + i + k * lanes);
+  size_t left = count;
+  if constexpr (kTogether > 1) {
+    for (; left >= kTogether * lanes; left -= kTogether * lanes, out += kTogether * lanes) {
+      hn::VFromD<D> results[kTogether];
+      if constexpr (requires { F::kGroup; }) {
+        for (size_t k = 0; k < kTogether; ++k) results[k] = Element<T>::load(d, in[0] + k * lanes);
+        f.group(d, results);
+      } else {
+        for (size_t k = 0; k < kTogether; ++k) results[k] = f(d, Element<T>::load(d, in[I] + k * lanes)...);
+      }
+      for (size_t k = 0; k < kTogether; ++k) Element<T>::store(results[k], d, out + k * lanes);
+      ((in[I] += kTogether * step[I]), ...);
     }
   }
-  for (; i + lanes <= count; i += lanes)
-    Element<T>::store(f(d, Element<T>::load(d, in[I] + (i & mask[I]))...), d, out + i);
-  if (i < count) {
-    const size_t rest = count - i;
-    Element<T>::store_first(f(d, Element<T>::load_first(d, in[I] + (i & mask[I]), rest)...), d, out + i, rest);
+  for (; left >= lanes; left -= lanes, out += lanes) {
+    Element<T>::store(f(d, Element<T>::load(d, in[I])...), d, out);
+    ((in[I] += step[I]), ...);
   }
+  if (left > 0) Element<T>::store_first(f(d, Element<T>::load_first(d, in[I], left)...), d, out, left);
 }
 
 template <class T, class F, int kInputs>
@@ -149,6 +166,25 @@ HWY_AFTER_NAMESPACE();
       using T [[maybe_unused]] = hn::TFromD<D>;                                                       \
       return __VA_ARGS__;                                                                             \
     }                                                                                                 \
+  };
+
+// MICA_LANES_GROUP(Name, function): a functor of the vector function and of its form for several vectors at once, which
+// is worth its test of their range where exponents are not scaled by one instruction.
+#define MICA_LANES_GROUP(Name, function)                       \
+  struct Name {                                                \
+    static constexpr size_t kGroup = HWY_ARCH_ARM_A64 ? 4 : 2; \
+    template <class D, class V>                                \
+    HWY_INLINE V operator()(D d, V x) const {                  \
+      return function(d, x);                                   \
+    }                                                          \
+    template <class D, class V>                                \
+    HWY_INLINE void group(D d, V (&x)[kGroup]) const {         \
+      if constexpr (MICA_SIMD_AVX512) {                        \
+        for (V & v : x) v = function(d, v);                    \
+      } else {                                                 \
+        function(d, x);                                        \
+      }                                                        \
+    }                                                          \
   };
 
 // MICA_POINTWISE_SLOT(name): fills a slot with name_kernel, in the version for this machine.

@@ -16,16 +16,42 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // With t = exp(-|x|) in (0, 1] nothing overflows and the denominator 1 + t, an exact pair, stays in [1, 2].
 template <class D, class V>
-HWY_INLINE V sigmoid(D d, V x) {
+HWY_INLINE V sigmoid_from_decay(D d, V x, V t) {
   const V one = hn::Set(d, hn::TFromD<D>(1));
-  const V t = exp_nonpositive(d, negative_abs(d, x));
   const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), t, one);
-  return quotient_of_pairs(d, Pair<V>{numerator, hn::Zero(d)}, fast_two_sum(one, t));
+  const Pair<V> denominator = fast_two_sum(one, t);
+  const V r = quick_reciprocal(d, denominator.hi);
+  const V q = hn::Mul(numerator, r);
+  const V remainder = hn::NegMulAdd(denominator.lo, q, hn::NegMulAdd(denominator.hi, q, numerator));
+  return hn::MulAdd(remainder, r, q);
+}
+
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  return sigmoid_from_decay(d, x, exp_nonpositive(d, negative_abs(d, x)));
+}
+
+// Several vectors at once; each element's result is that of sigmoid.
+template <class D, class V, size_t kCount>
+HWY_INLINE void sigmoid(D d, V (&x)[kCount]) {
+  if (have_normal_exp(d, x)) {
+    for (V& v : x) v = sigmoid_from_decay(d, v, exp_of_normal(d, negative_abs(d, v)));
+  } else {
+    for (V& v : x) v = sigmoid(d, v);
+  }
 }
 
 template <class D, class V>
 HWY_INLINE V silu(D d, V x) {
   return hn::Mul(x, sigmoid(d, x));
+}
+
+template <class D, class V, size_t kCount>
+HWY_INLINE void silu(D d, V (&x)[kCount]) {
+  V s[kCount];
+  for (size_t i = 0; i < kCount; ++i) s[i] = x[i];
+  sigmoid(d, s);
+  for (size_t i = 0; i < kCount; ++i) x[i] = hn::Mul(x[i], s[i]);
 }
 
 // With 2|x| = n log(2) + r and s = 2^-n: tanh|x| = ((1 - s) + expm1(r)) / ((1 + s) + expm1(r)). Numerator and

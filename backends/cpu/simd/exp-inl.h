@@ -54,6 +54,54 @@ HWY_INLINE V exp(D d, V x) {
   return exp_in_range(d, at_least(d, at_most(d, x, kExpOverflow<T>), kExpUnderflow<T>));
 }
 
+// exp for x whose exp is neither subnormal nor infinite: the power of two then is added to the exponent's field.
+template <class T>
+inline constexpr T kExpNormal = sizeof(T) == 4 ? T(87) : T(708);
+
+template <class D, class V>
+HWY_INLINE V exp_of_normal(D d, V x) {
+#if MICA_SIMD_AVX512
+  return exp_in_range(d, x);
+#else
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  const hn::RebindToSigned<D> di;
+  const V one = hn::Set(d, T(1)), magic = hn::Set(d, FloatFormat<T>::kRoundingMagic);
+  const V shifted = hn::MulAdd(x, hn::Set(d, P::kLog2E), magic), n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Hi), x);
+  r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), r);
+  V p = polynomial(d, r, P::kExp);
+  p = hn::MulAdd(p, r, one);
+  p = hn::MulAdd(p, r, one);
+  return hn::BitCast(
+      d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<FloatFormat<T>::kMantissaBits>(hn::BitCast(di, shifted))));
+#endif
+}
+
+// Whether exp_of_normal takes all lanes of all x, none of them NaN.
+template <class D, class V, size_t kCount>
+HWY_INLINE bool have_normal_exp(D d, const V (&x)[kCount]) {
+  V largest = hn::Abs(x[0]);
+  for (size_t i = 1; i < kCount; ++i) largest = larger_or_nan(largest, hn::Abs(x[i]));
+#if !HWY_ARCH_ARM_A64
+  // There a NaN may have been replaced by a number.
+  auto numbers = hn::Eq(x[0], x[0]);
+  for (size_t i = 1; i < kCount; ++i) numbers = hn::And(numbers, hn::Eq(x[i], x[i]));
+  if (!hn::AllTrue(d, numbers)) return false;
+#endif
+  return hn::AllTrue(d, hn::Lt(largest, hn::Set(d, kExpNormal<hn::TFromD<D>>)));
+}
+
+// Several vectors at once; each element's result is that of exp.
+template <class D, class V, size_t kCount>
+HWY_INLINE void exp(D d, V (&x)[kCount]) {
+  if (have_normal_exp(d, x)) {
+    for (V& v : x) v = exp_of_normal(d, v);
+  } else {
+    for (V& v : x) v = exp(d, v);
+  }
+}
+
 // exp for x <= 0 (or NaN), one operation shorter.
 template <class D, class V>
 HWY_INLINE V exp_nonpositive(D d, V x) {
@@ -129,6 +177,16 @@ HWY_INLINE hn::TFromD<D> exp_minus_and_sum(D d, const hn::TFromD<D>* in, size_t 
   const V vshift = hn::Set(d, shift);
   V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
   size_t i = 0;
+#if HWY_ARCH_ARM_A64
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    V e[4];
+    for (size_t k = 0; k < 4; ++k) e[k] = hn::Sub(hn::LoadU(d, in + i + k * lanes), vshift);
+    exp(d, e);
+    for (size_t k = 0; k < 4; ++k) hn::StoreU(e[k], d, out + i + k * lanes);
+    sum0 = hn::Add(sum0, hn::Add(e[0], e[2]));
+    sum1 = hn::Add(sum1, hn::Add(e[1], e[3]));
+  }
+#endif
   for (; i + 2 * lanes <= count; i += 2 * lanes) {
     const V e0 = exp(d, hn::Sub(hn::LoadU(d, in + i), vshift));
     const V e1 = exp(d, hn::Sub(hn::LoadU(d, in + i + lanes), vshift));

@@ -49,10 +49,33 @@ FilterResult filter_row(const void* row, int64_t begin, int64_t end, bool larges
 
   int64_t i = begin;
   const int64_t block = kUnroll * lanes;
+  // Whether some of a block come before the limit. Floats are compared as they are while the limit is a number: NaN
+  // comes before all numbers among the largest, behind them among the smallest.
+  T bound{};
+  bool compares = false;
+  if constexpr (std::is_floating_point_v<T>) {
+    bound = value_of_key<T>(static_cast<K>(static_cast<K>(threshold) ^ flip));
+    compares = bound == bound;
+  }
+  const auto any_before = [&](int64_t at) HWY_ATTR {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (compares) {
+        const hn::ScalableTag<T> df;
+        const auto b = hn::Set(df, bound);
+        const auto behind = [&](int64_t k) HWY_ATTR {
+          const auto x = hn::LoadU(df, elements + k);
+          return largest ? hn::Le(x, b) : hn::Not(hn::Lt(x, b));
+        };
+        return !hn::AllTrue(df, hn::And(hn::And(behind(at), behind(at + lanes)),
+                                        hn::And(behind(at + 2 * lanes), behind(at + 3 * lanes))));
+      }
+    }
+    const auto best = hn::Min(hn::Min(rank_key(at), rank_key(at + lanes)),
+                              hn::Min(rank_key(at + 2 * lanes), rank_key(at + 3 * lanes)));
+    return !hn::AllFalse(d, hn::Lt(best, limit));
+  };
   for (; i + block <= end && count + block <= capacity; i += block) {
-    const auto k0 = rank_key(i), k1 = rank_key(i + lanes), k2 = rank_key(i + 2 * lanes), k3 = rank_key(i + 3 * lanes);
-    const auto best = hn::Min(hn::Min(k0, k1), hn::Min(k2, k3));
-    if (HWY_LIKELY(hn::AllFalse(d, hn::Lt(best, limit)))) continue;
+    if (HWY_LIKELY(!any_before(i))) continue;
     for (int64_t at = i; at < i + block; at += lanes) {
       uint8_t mask_bytes[HWY_MAX_BYTES / 8 + 8] = {};
       hn::StoreMaskBits(d, hn::Lt(rank_key(at), limit), mask_bytes);
