@@ -18,7 +18,7 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-cuda bench sanitize wheel \
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-cuda bench sweep sanitize wheel \
         compile-times clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
@@ -91,6 +91,10 @@ test-cuda: $(VENV)/.installed
 BENCH_ARGS ?= --only '^(?!linalg|fft)'
 bench: build $(TORCH_PYTHON)
 	PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) -W ignore bench/workloads.py --lib mica --versus torch --threads 2 $(BENCH_ARGS)
+
+# Operations by dtypes, layouts and sizes beside torch: the cells that are behind, and a summary.
+sweep: build $(TORCH_PYTHON)
+	PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) -W ignore bench/sweep.py $(SWEEP_ARGS)
 
 # Python itself is not instrumented: the run-time library is preloaded, and what the interpreter never frees is no leak.
 sanitize: $(VENV)/.installed
