@@ -1,6 +1,7 @@
 """Distributions, divergences and transforms as functions of a library that speaks torch; what they give is recorded."""
 
 import math
+import re
 
 P = [0.3, 0.9, 2.5]
 Q = [0.7, 1.6, 0.4]
@@ -173,7 +174,7 @@ def distribution_facts(t, name):
         facts[fact] = attempt(lambda fact=fact: listed(getattr(d, fact)))
     facts["entropy"] = attempt(lambda: listed(d.entropy()))
     facts["perplexity"] = attempt(lambda: listed(d.perplexity()))
-    facts["support"] = attempt(lambda: repr(d.support))
+    facts["support"] = attempt(lambda: re.sub(r"Backward\d", "Backward", repr(d.support)))
     facts["enumerated"] = attempt(lambda: listed(d.enumerate_support()))
     facts["has"] = [d.has_rsample, d.has_enumerate_support]
     wide = d.expand((2, *d.batch_shape))

@@ -12,7 +12,8 @@ from mica.func._batched import _BRANCH, Call, DataDependent, Plain, check_first_
 
 Tensor = _C.Tensor
 
-_POINTWISE = """
+POINTWISE = tuple(
+    """
     abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh
     atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp
     clamp_max clamp_min clip complex conj conj_physical copysign cos cosh deg2rad digamma div divide elu entr eq erf erfc
@@ -27,7 +28,8 @@ _POINTWISE = """
     __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __div__ __rdiv__ __floordiv__
     __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__
     __rlshift__ __rshift__ __rrshift__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __pos__ __abs__ __invert__
-"""
+""".split()
+)
 
 
 def _pointwise(call):
@@ -53,9 +55,8 @@ def _pointwise_in_place(call):
     return Plain(first)
 
 
-_names = _POINTWISE.split()
-rule(*_names)(_pointwise)
-rule(*(f"{name}_" for name in _names if not name.startswith("_")))(_pointwise_in_place)
+rule(*POINTWISE)(_pointwise)
+rule(*(f"{name}_" for name in POINTWISE if not name.startswith("_")))(_pointwise_in_place)
 rule(
     *(f"__i{name}__" for name in ["add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]),
     "copy_", "fill_", "zero_", "fill",
