@@ -33,6 +33,7 @@ _LAZY = {
     "get_autocast_gpu_dtype": "mica.amp.autocast_mode",
     "set_autocast_gpu_dtype": "mica.amp.autocast_mode",
     "_assert": "mica._conditions",
+    "_assert_async": "mica._conditions",
     "_check": "mica._conditions",
     "_check_index": "mica._conditions",
     "_check_not_implemented": "mica._conditions",

@@ -1,5 +1,6 @@
 """Functions of functions: batches of examples, gradients, modules called with other parameters."""
 
+from mica.func._rearrange import rearrange
 from mica.func._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from mica.func._vmap import vmap
 
@@ -14,6 +15,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",

@@ -14,21 +14,22 @@ Tensor = _C.Tensor
 
 POINTWISE = tuple(
     """
-    abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh
-    atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp
-    clamp_max clamp_min clip complex conj conj_physical copysign cos cosh deg2rad digamma div divide elu entr eq erf erfc
-    erfcx erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac gcd ge gelu greater greater_equal gt
-    hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0 i0e i1 i1e igamma igammac isclose isfinite isinf isnan
-    isneginf isposinf isreal lcm ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 log_ndtr logaddexp
-    logaddexp2 logical_and logical_not logical_or logical_xor logit logsigmoid lt maximum minimum mish mul
-    multiply mvlgamma nan_to_num ndtr ndtri ne neg negative nextafter not_equal polar polygamma positive pow rad2deg
-    reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn sigmoid sign signbit silu sin sinc sinh softplus
-    softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold true_divide trunc where xlog1py xlogy zeta
-    resolve_conj resolve_neg gammaln gammainc gammaincc expit psi erfinv multigammaln
-    __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __div__ __rdiv__ __floordiv__
-    __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__
-    __rlshift__ __rshift__ __rrshift__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __pos__ __abs__ __invert__
-""".split()
+    abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin
+    asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
+    ceil celu clamp clamp_max clamp_min clip complex conj conj_physical copysign cos cosh deg2rad digamma div divide
+    elu entr eq erf erfc erfcx erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac gcd ge
+    gelu greater greater_equal gt hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0 i0e i1 i1e igamma
+    igammac isclose isfinite isinf isnan isneginf isposinf isreal lcm ldexp le leaky_relu lerp less less_equal
+    lgamma log log10 log1p log2 log_ndtr logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
+    logsigmoid lt maximum minimum mish mul multiply mvlgamma nan_to_num ndtr ndtri ne neg negative nextafter
+    not_equal polar polygamma positive pow rad2deg reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn
+    sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh
+    tanhshrink threshold true_divide trunc where xlog1py xlogy zeta resolve_conj resolve_neg gammaln gammainc
+    gammaincc expit psi erfinv multigammaln __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
+    __rtruediv__ __div__ __rdiv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__ __and__ __rand__
+    __or__ __ror__ __xor__ __rxor__ __lshift__ __rlshift__ __rshift__ __rrshift__ __eq__ __ne__ __lt__ __le__ __gt__
+    __ge__ __neg__ __pos__ __abs__ __invert__
+    """.split()  # noqa: SIM905
 )
 
 

@@ -1,6 +1,6 @@
 """Operations that leave out what a mask does not mark, and tensors that carry their mask.
 
-    masked.mean(x, -1, mask=x > 0), masked_tensor(x, x > 0).sum(-1)
+masked.mean(x, -1, mask=x > 0), masked_tensor(x, x > 0).sum(-1)
 """
 
 from mica.masked._ops import (

@@ -53,7 +53,9 @@ def _canonical_dim(dim, ndim):
     for d in sorted((dim,) if isinstance(dim, int) else dim):
         ndim_ = max(ndim, 1)
         if not -ndim_ <= d < ndim_:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim_}, {ndim_ - 1}], but got {d})")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-ndim_}, {ndim_ - 1}], but got {d})"
+            )
         if d % ndim_ in dims:
             raise RuntimeError(f"dim={d % ndim_} appears multiple times in the list of dims")
         dims.append(d % ndim_)
@@ -146,7 +148,9 @@ def cumsum(input, dim, *, dtype=None, mask=None):
 def cumprod(input, dim, *, dtype=None, mask=None):
     """Products of what is marked so far."""
     dtype = input.dtype if dtype is None else dtype
-    return mica.cumprod(_filled("cumprod", input, mask), _canonical_dim(dim, input.ndim)[0], dtype=dtype).to(dtype=dtype)
+    return mica.cumprod(_filled("cumprod", input, mask), _canonical_dim(dim, input.ndim)[0], dtype=dtype).to(
+        dtype=dtype
+    )
 
 
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):

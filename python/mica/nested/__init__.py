@@ -43,9 +43,7 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     """The sequences as a nested tensor, with their place in the graph."""
     is_list = isinstance(ts, (list, tuple)) and all(isinstance(t, mica.Tensor) for t in ts)
     if not isinstance(ts, mica.Tensor) and not is_list:
-        raise TypeError(
-            "as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors "
-        )
+        raise TypeError("as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors ")
     if isinstance(ts, NestedTensor):
         return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
     if isinstance(ts, mica.Tensor) and ts.dim() < 2:
@@ -59,9 +57,7 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     return jagged_view(values, offsets)
 
 
-def nested_tensor_from_jagged(
-    values, offsets=None, lengths=None, jagged_dim=None, min_seqlen=None, max_seqlen=None
-):
+def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=None, min_seqlen=None, max_seqlen=None):
     """A view of values, whose sequences begin at offsets, as a nested tensor. It shares their memory and graph."""
     if offsets is None:
         if lengths is None:

@@ -8,34 +8,54 @@ from mica.masked.maskedtensor.core import MaskedTensor, _with_mask
 
 _UNARY = frozenset(
     """
-    abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh bitwise_not ceil clamp
-    clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor frac lgamma log log10 log1p log2
-    logit i0 isnan nan_to_num neg negative positive pow rad2deg reciprocal round rsqrt sigmoid sign sgn signbit sin sinc sinh
-    sqrt square tan tanh trunc relu gelu silu elu leaky_relu softplus __neg__ __abs__ __pos__ __invert__ __pow__
-    """.split()
+    abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh bitwise_not
+    ceil clamp clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor frac lgamma log
+    log10 log1p log2 logit i0 isnan nan_to_num neg negative positive pow rad2deg reciprocal round rsqrt sigmoid sign
+    sgn signbit sin sinc sinh sqrt square tan tanh trunc relu gelu silu elu leaky_relu softplus __neg__ __abs__
+    __pos__ __invert__ __pow__
+    """.split()  # noqa: SIM905
 )
 _BINARY = frozenset(
     """
-    add atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift div divide floor_divide fmod
-    logaddexp logaddexp2 mul multiply nextafter remainder sub subtract true_divide eq ne le ge greater greater_equal gt
-    less_equal lt less maximum minimum fmax fmin not_equal __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
-    __rtruediv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __and__ __or__ __xor__ __lt__ __le__ __gt__ __ge__ __eq__
-    __ne__ __rpow__
-    """.split()
+    add atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift div divide
+    floor_divide fmod logaddexp logaddexp2 mul multiply nextafter remainder sub subtract true_divide eq ne le ge
+    greater greater_equal gt less_equal lt less maximum minimum fmax fmin not_equal __add__ __radd__ __sub__
+    __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __and__ __or__
+    __xor__ __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __rpow__
+    """.split()  # noqa: SIM905
 )
 _IN_PLACE = frozenset(
     [name + "_" for name in _UNARY | _BINARY if not name.startswith("_")]
-    + ["__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "copy_", "zero_", "fill_"]
+    + [
+        "__iadd__",
+        "__isub__",
+        "__imul__",
+        "__itruediv__",
+        "__ifloordiv__",
+        "__imod__",
+        "__ipow__",
+        "copy_",
+        "zero_",
+        "fill_",
+    ]
 )
 _THROUGH = frozenset(
     """
-    select transpose swapaxes split chunk t expand expand_as broadcast_to view view_as reshape reshape_as cat concat stack
-    unsqueeze squeeze unfold flatten ravel unflatten permute movedim narrow unbind index_select gather flip roll repeat tile
-    diagonal __getitem__ clone contiguous detach alias
-    """.split()
+    select transpose swapaxes split chunk t expand expand_as broadcast_to view view_as reshape reshape_as cat concat
+    stack unsqueeze squeeze unfold flatten ravel unflatten permute movedim narrow unbind index_select gather flip
+    roll repeat tile diagonal __getitem__ clone contiguous detach alias
+    """.split()  # noqa: SIM905
 )
-_KINDS = frozenset("to float double half int long short char bool cpu cuda type type_as".split())
-_REDUCE = frozenset("sum mean amin amax argmin argmax prod all norm var std logsumexp median cumsum cumprod".split())
+_KINDS = frozenset(
+    """
+    to float double half int long short char bool cpu cuda type type_as
+    """.split()  # noqa: SIM905
+)
+_REDUCE = frozenset(
+    """
+    sum mean amin amax argmin argmax prod all norm var std logsumexp median cumsum cumprod
+    """.split()  # noqa: SIM905
+)
 _SHAPE_KEPT = frozenset(("cumsum", "cumprod"))
 _NORMALIZE = frozenset(("softmax", "log_softmax", "softmin"))
 
@@ -123,9 +143,10 @@ def _attribute(func, x):
 def call(func, args, kwargs):
     name = getattr(func, "__name__", "")
     if name == "__get__":
-        return func(args[0]) if func.__self__.__name__ in ("grad", "requires_grad", "is_leaf", "grad_fn") else (
-            _attribute(func, args[0])
-        )
+        if func.__self__.__name__ in ("requires_grad", "is_leaf", "grad_fn", "grad"):
+            with _C.DisableTorchFunctionSubclass():
+                return func(args[0])
+        return _attribute(func, args[0])
     if name == "__set__":
         with _C.DisableTorchFunctionSubclass():
             return func(*args)
@@ -158,7 +179,16 @@ def call(func, args, kwargs):
         with _C.DisableTorchFunctionSubclass():
             func(*args, **kwargs)
         return args[0]
-    if name in ("size", "stride", "backward", "register_hook", "retain_grad", "is_contiguous", "is_same_size", "__format__"):
+    if name in (
+        "size",
+        "stride",
+        "backward",
+        "register_hook",
+        "retain_grad",
+        "is_contiguous",
+        "is_same_size",
+        "__format__",
+    ):
         return func(*_data(args), **kwargs)
     if name in ("__repr__", "__str__"):
         return repr(args[0])

@@ -171,7 +171,9 @@ class NestedTensor(mica.Tensor):
         shape = list(self.values().shape)
         shape[at] = wanted
         if output_size is not None:
-            if len(output_size) != self.dim() or any(have > want for have, want in zip(shape, output_size[1:], strict=True)):
+            if len(output_size) != self.dim() or any(
+                have > want for have, want in zip(shape, output_size[1:], strict=True)
+            ):
                 raise RuntimeError(
                     "to_padded_tensor: the value in output_size cannot be smaller than the nested tensor in that "
                     f"dimension: got {tuple(output_size)} for {self._sizes()!r}"

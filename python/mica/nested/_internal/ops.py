@@ -12,9 +12,9 @@ _POINTWISE = frozenset((*POINTWISE, "masked_fill", "dropout", "gelu", "relu"))
 _IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
 _SAME = frozenset(
     """
-    clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like empty_like
-    full_like rand_like randn_like requires_grad_ alpha_dropout feature_dropout
-    """.split()
+    clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
+    empty_like full_like rand_like randn_like requires_grad_ alpha_dropout feature_dropout
+    """.split()  # noqa: SIM905
 )
 _RULES = {}
 
@@ -40,7 +40,9 @@ def _first(args):
 
 
 def _same_lengths(a, b):
-    return a._offsets is b._offsets or (a._lengths is None and b._lengths is None and mica.equal(a._offsets, b._offsets))
+    return a._offsets is b._offsets or (
+        a._lengths is None and b._lengths is None and mica.equal(a._offsets, b._offsets)
+    )
 
 
 def _shown(x):
@@ -129,7 +131,9 @@ def _embedding(func, args, kwargs):
     return x._rewrapped(func(x.values(), *rest, **kwargs))
 
 
-@_rule("softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "prod", "any", "all", "var", "std", "norm_")
+@_rule(
+    "softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "prod", "any", "all", "var", "std", "norm_"
+)
 def _along(func, args, kwargs):
     x, name = args[0], func.__name__
     dim = _argument(args, kwargs, 1, "dim")
@@ -184,17 +188,23 @@ def _behind(func, args, kwargs):
         x = _first(parts)
         at = _placed(x, dim)
         if at < 0 or at == x._ragged - 1 or not all(isinstance(p, NestedTensor) and _same_lengths(x, p) for p in parts):
-            raise RuntimeError("cat(): only supported for NestedTensors of the same lengths, not along dim=0 or the ragged dim")
+            raise RuntimeError(
+                "cat(): only supported for NestedTensors of the same lengths, not along dim=0 or the ragged dim"
+            )
         return x._rewrapped(mica.cat([p.values() for p in parts], at))
     x = args[0]
     if name == "unbind":
         return x.unbind(_argument(args, kwargs, 1, "dim", 0))
     if name == "flatten":
-        start, end = (_placed(x, _argument(args, kwargs, i, n, d)) for i, n, d in ((1, "start_dim", 0), (2, "end_dim", -1)))
+        start, end = (
+            _placed(x, _argument(args, kwargs, i, n, d)) for i, n, d in ((1, "start_dim", 0), (2, "end_dim", -1))
+        )
         if start < x._ragged:
             raise RuntimeError("flatten(): not supported for NestedTensor over the batch or the ragged dimension")
         return x._rewrapped(x.values().flatten(start, end))
-    where, key = {"unflatten": (1, "dim"), "narrow": (1, "dim"), "select": (1, "dim"), "flip": (1, "dims")}.get(name, (2, "dim"))
+    where, key = {"unflatten": (1, "dim"), "narrow": (1, "dim"), "select": (1, "dim"), "flip": (1, "dims")}.get(
+        name, (2, "dim")
+    )
     dim = _argument(args, kwargs, where, key, 0)
     if name == "select" and dim % x.dim() == 0:
         return x.unbind()[_argument(args, kwargs, 2, "index")]
@@ -207,7 +217,7 @@ def _behind(func, args, kwargs):
     else:
         kwargs[key] = at
     result = func(*args, **kwargs)
-    shift = {"unflatten": len(_argument(args, kwargs, 2, "sizes") or ()) - 1, "select": -1}.get(name, 0)
+    shift = len(_argument(args, kwargs, 2, "sizes")) - 1 if name == "unflatten" else -1 if name == "select" else 0
     ragged = x._ragged + (shift if at < x._ragged - 1 else 0)
     return tuple(x._rewrapped(r, ragged) for r in result) if isinstance(result, tuple) else x._rewrapped(result, ragged)
 
@@ -238,7 +248,9 @@ def _getitem(func, args, kwargs):
     if isinstance(index, tuple) and len(index) == 2 and index[0] is Ellipsis and x._ragged < x.dim() - 1:
         values = x.values()[index]
         return x._rewrapped(values)
-    raise RuntimeError("nested tensors are indexed by the number of a sequence first, or by [..., i] behind the ragged dim")
+    raise RuntimeError(
+        "nested tensors are indexed by the number of a sequence first, or by [..., i] behind the ragged dim"
+    )
 
 
 @_rule("scaled_dot_product_attention")
