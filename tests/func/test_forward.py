@@ -182,3 +182,24 @@ def test_refused_outside(call, error, words):
 def test_refused_inside(call, error, words):
     with fwd.dual_level(), pytest.raises(error, match=words):
         call(mica.randn(3))
+
+
+def test_gradcheck_forwards():
+    x = mica.randn(3, 4, dtype=mica.float64, requires_grad=True)
+    z = mica.randn(3, dtype=mica.complex128, requires_grad=True)
+    assert mica.autograd.gradcheck(lambda v: (v.sin(), v @ v.T), x, check_forward_ad=True)
+    assert mica.autograd.gradcheck(lambda v: (v * v.conj()).real, z, check_forward_ad=True, check_backward_ad=False)
+
+    class Wrong(mica.autograd.Function):
+        @staticmethod
+        def forward(ctx, v):
+            return v * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    with pytest.raises(
+        mica.autograd.gradcheck.__globals__["GradcheckError"], match="computed with forward mode mismatch"
+    ):
+        mica.autograd.gradcheck(Wrong.apply, x, check_forward_ad=True, check_backward_ad=False)
