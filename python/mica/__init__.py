@@ -56,7 +56,7 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "func", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types",
+    "distributions", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types",
     "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
