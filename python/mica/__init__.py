@@ -33,6 +33,7 @@ _LAZY = {
     "get_autocast_gpu_dtype": "mica.amp.autocast_mode",
     "set_autocast_gpu_dtype": "mica.amp.autocast_mode",
     "_assert": "mica._conditions",
+    "_assert_async": "mica._conditions",
     "_check": "mica._conditions",
     "_check_index": "mica._conditions",
     "_check_not_implemented": "mica._conditions",
@@ -44,6 +45,10 @@ _LAZY = {
     "compile": "mica._dynamo",
     "ops": "mica._ops",
     "vmap": "mica.func",
+    "_dirichlet_grad": "mica._C",
+    "_sample_dirichlet": "mica._C",
+    "_standard_gamma": "mica._C",
+    "_standard_gamma_grad": "mica._C",
     "_weight_norm": "mica._C",
     "printoptions": "mica._tensor_str",
     "set_printoptions": "mica._tensor_str",
@@ -51,7 +56,7 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "func", "fx", "hub", "jit", "library", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
+    "distributions", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types",
     "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 

@@ -10,6 +10,12 @@ def _assert(condition, message):
     assert condition, message
 
 
+def _assert_async(condition, message=None):
+    """Raise RuntimeError unless a tensor of one element is not zero. On the CPU at once."""
+    if not bool(condition):
+        raise RuntimeError("Expected Tensor with single nonzero value, but got zero" if message is None else message)
+
+
 def _checked(error, cond, message):
     if not isinstance(cond, builtins.bool):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")

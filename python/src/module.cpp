@@ -104,7 +104,25 @@ static PyObject* can_cast(PyObject*, PyObject* args) try {
 
 static PyObject* is_tensor_object(PyObject*, PyObject* o) { return PyBool_FromLong(is_tensor(o)); }
 
+// What two objects stand for changes places: tensors and attributes. Their types are the caller's to exchange.
+static PyObject* swap_tensor_impl(PyObject*, PyObject* args) {
+  PyObject *first, *second;
+  if (!PyArg_ParseTuple(args, "O!O!:_swap_tensor_impl", tensor_type, &first, tensor_type, &second)) return nullptr;
+  auto *a = reinterpret_cast<TensorObject*>(first), *b = reinterpret_cast<TensorObject*>(second);
+  std::swap(a->tensor, b->tensor);
+  std::swap(a->dict, b->dict);
+  for (TensorObject* o : {a, b}) {
+    if (o->tensor.defined()) o->tensor->python_object = o;
+    // An object of a subclass, or with attributes, may be part of a cycle.
+    if ((!is_exact_tensor(&o->ob_base) || o->dict) && !PyObject_GC_IsTracked(&o->ob_base))
+      PyObject_GC_Track(&o->ob_base);
+    o->tracked = PyObject_GC_IsTracked(&o->ob_base);
+  }
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_swap_tensor_impl", swap_tensor_impl, METH_VARARGS, nullptr},
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "Whether autograd records in this thread."},
     {"_set_inference_mode", set_inference_mode, METH_O, nullptr},

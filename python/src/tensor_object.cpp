@@ -66,6 +66,7 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
   PyObject* o = subclass->tp_alloc(subclass, 0);
   if (!o) return nullptr;
   impl->python_object = o;
+  as_tensor_object(o)->tracked = true;  // and stays so should a program give the object the base type
   new (&as_tensor_object(o)->tensor) Tensor(std::move(tensor));
   return o;
 }

@@ -43,6 +43,12 @@ void poisson(const TensorView& out, const TensorView& rate, Generator g) {
 void binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator g) {
   sample_binomial(out.data, count.data, prob.data, out.dtype, out.numel, g);
 }
+void standard_gamma(const TensorView& out, const TensorView& alpha, Generator g) {
+  sample_standard_gamma(out.data, alpha.data, out.dtype, out.numel, g);
+}
+void dirichlet(const TensorView& out, const TensorView& alpha, Generator g) {
+  sample_dirichlet(out.data, alpha.data, out.dtype, out.sizes[0], out.sizes[1], g);
+}
 void multinomial(const TensorView& out, const TensorView& weights, bool replacement, Generator g) {
   sample_multinomial(out.ptr<int64_t>(), weights.data, weights.dtype, weights.sizes[0], weights.sizes[1], out.sizes[1],
                      replacement, g);
@@ -61,6 +67,8 @@ MICA_REGISTER_CPU(random_permutation, permutation);
 MICA_REGISTER_CPU(random_poisson, poisson);
 MICA_REGISTER_CPU(random_binomial, binomial);
 MICA_REGISTER_CPU(random_multinomial, multinomial);
+MICA_REGISTER_CPU(random_standard_gamma, standard_gamma);
+MICA_REGISTER_CPU(random_dirichlet, dirichlet);
 
 }  // namespace
 }  // namespace mica::cpu

@@ -15,6 +15,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
     "functional",
     "grad",
@@ -41,6 +42,18 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             )
         grad_tensors = grad_variables
     _C._autograd_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+# Set by mica.func once vmap is used: autograd for tensors that stand for one example of a batch.
+_gradients_of_examples = None
+
+
+def _gradients(outputs, inputs, grad_outputs, *options):
+    if _gradients_of_examples is not None:
+        outputs, inputs = _listed(outputs), _listed(inputs)
+        grad_outputs = None if grad_outputs is None else _listed(grad_outputs)
+        return _gradients_of_examples(outputs, inputs, grad_outputs, *options)
+    return _C._autograd_grad(outputs, inputs, grad_outputs, *options)
 
 
 def _listed(given):
@@ -96,7 +109,7 @@ def grad(
     if is_grads_batched:
         result = _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     else:
-        result = _C._autograd_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
+        result = _gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     if materialize_grads:
         sources = _listed(inputs)
         if any(each is None and not isinstance(x, _C.Tensor) for each, x in zip(result, sources, strict=True)):
@@ -109,7 +122,7 @@ def grad(
 
 
 def __getattr__(name):
-    if name in ("functional", "profiler", "profiler_util"):
+    if name in ("forward_ad", "functional", "profiler", "profiler_util"):
         import importlib
 
         return importlib.import_module(f"mica.autograd.{name}")

@@ -1,9 +1,75 @@
 """Functions of functions: batches of examples, gradients, modules called with other parameters."""
 
-from mica.func._transforms import grad, grad_and_value, hessian, jacrev, vjp
+from mica.func._rearrange import rearrange
+from mica.func._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from mica.func._vmap import vmap
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacrev", "stack_module_state", "vjp", "vmap"]
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
+
+
+def functionalize(func, *, remove="mutations"):
+    """The function, whose changes of tensors in place are to be seen by nobody but its caller.
+
+    In torch this rewrites what a tracer records: without in-place operations, and with `remove="mutations_and_views"`
+    without views. Here nothing is traced, so that the function does what it did: its results and what it changes in its
+    inputs are the same with and without.
+    """
+    import functools
+
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}. Valid options are:\n"
+            "     remove='mutations': all inplace and out= operators will be removed from the program, and replaced with "
+            "their out-of-place equivalents.\n"
+            "     remove='mutations_and_views': In addition to the above, all aliasing operators {view} will be replaced "
+            "with their non-aliasing counterparts, {view}_copy.\n"
+        )
+
+    @functools.wraps(func)
+    def wrapped(*args, **kwargs):
+        return func(*args, **kwargs)
+
+    return wrapped
+
+
+def debug_unwrap(tensor, *, recurse=True):
+    """The batch that an example under vmap stands for, to look at."""
+    from mica.func._batched import BatchedTensor
+
+    while type(tensor) is BatchedTensor:
+        tensor = tensor._batch_value
+        if not recurse:
+            break
+    return tensor
+
+
+def replace_all_batch_norm_modules_(root):
+    """Let the batch norms of a module forget their running statistics, which examples cannot share."""
+    from mica.nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = None
+            module.running_var = None
+            module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):

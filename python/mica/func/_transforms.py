@@ -1,15 +1,52 @@
-"""Gradients as functions."""
+"""Gradients as functions, by the graph: backwards once, or forwards as backwards of backwards.
+
+A product of a vector with a Jacobian is linear in the vector. Its own derivative, again by a backward pass, is the product
+of the Jacobian with a tangent: that is how `jvp` and what stands on it are computed, for whatever can be differentiated
+twice.
+"""
 
 import functools
 
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacrev", "vjp"]
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+
+
+def _example(x):
+    """A tensor as an example of the vmaps that are running: its gradient is one for each example."""
+    import sys
+
+    batched = sys.modules.get("mica.func._batched_autograd")
+    return batched.expanded_to_levels(x) if batched is not None and batched.active_levels() else x
+
+
+def _gradients(outputs, inputs, weights=None, retain_graph=None, create_graph=False):
+    """autograd.grad with None for inputs that do not matter, also of examples under vmap."""
+    import mica
+
+    return mica.autograd.grad(
+        outputs, inputs, weights, retain_graph=retain_graph, create_graph=create_graph, allow_unused=True
+    )
+
+
+def _fresh(x):
+    """A new input of a graph, attached to the old one for derivatives of derivatives."""
+    x = _example(x)
+    return x.view_as(x) if x.requires_grad else _leaf(x)
+
+
+def _leaf(x):
+    return x.detach().requires_grad_()
 
 
 def _as_inputs(value):
-    """The tensors of a nest as new inputs of a graph, attached to the old ones for derivatives of derivatives."""
-    return tree_map(lambda t: t.view_as(t) if t.requires_grad else t.detach().requires_grad_(), value)
+    import mica
+
+    return tree_map(lambda t: _fresh(t) if isinstance(t, mica.Tensor) else t, value)
+
+
+def _is_attached(x):
+    return x.grad_fn is not None
 
 
 def _chosen(args, argnums):
@@ -31,6 +68,13 @@ def _with_inputs(args, argnums):
     return args, leaves, spec
 
 
+def _filled(found, like):
+    """Gradients, zeros where there is none."""
+    import mica
+
+    return [mica.zeros_like(x) if g is None else g for x, g in zip(like, found, strict=True)]
+
+
 def grad_and_value(func, argnums=0, has_aux=False):
     """A function that returns the gradient of a scalar function, and its value."""
     import mica
@@ -47,11 +91,16 @@ def grad_and_value(func, argnums=0, has_aux=False):
                     "Expected the function given to grad to return a scalar tensor (of 0 dimensions), got "
                     f"{tuple(value.shape) if isinstance(value, mica.Tensor) else type(value)}"
                 )
-            create = outer and any(leaf.grad_fn is not None for leaf in leaves)
-            found = mica.autograd.grad(value, leaves, create_graph=create, allow_unused=True)
-        zeros = [mica.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
-        gradient = tree_unflatten(zeros, spec)
+            create = outer and any(_is_attached(leaf) for leaf in leaves)
+            found = (
+                _gradients((value,), tuple(leaves), create_graph=create)
+                if value.requires_grad
+                else [None] * len(leaves)
+            )
+        gradient = tree_unflatten(_filled(found, leaves), spec)
         value = value if create else value.detach()
+        if has_aux:
+            aux = aux if create else tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
         return (gradient, (value, aux)) if has_aux else (gradient, value)
 
     return differentiated
@@ -78,6 +127,7 @@ def vjp(func, *primals, has_aux=False):
         output = func(*args)
     value, aux = output if has_aux else (output, None)
     outputs, out_spec = tree_flatten(value)
+    arg_spec = tree_flatten(tuple(args))[1]
 
     def product(cotangents, retain_graph=True, create_graph=None):
         vectors, spec = tree_flatten(cotangents)
@@ -86,51 +136,253 @@ def vjp(func, *primals, has_aux=False):
         create = create_graph
         if create is None:
             # A graph of the product is of use only to who differentiates through what it is made of.
-            attached = any(leaf.grad_fn is not None for leaf in leaves) or any(v.requires_grad for v in vectors)
+            attached = any(_is_attached(leaf) for leaf in leaves) or any(v.requires_grad for v in vectors)
             create = mica.is_grad_enabled() and attached
-        found = mica.autograd.grad(
-            outputs, leaves, vectors, retain_graph=retain_graph, create_graph=create, allow_unused=True
-        )
-        zeros = [mica.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
-        return tree_unflatten(zeros, tree_flatten(tuple(args))[1])
+        pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
+        found = [None] * len(leaves)
+        if pairs:
+            ys, vs = zip(*pairs, strict=True)
+            found = _gradients(ys, tuple(leaves), vs, retain_graph=retain_graph, create_graph=create)
+        result = tree_unflatten(_filled(found, leaves), arg_spec)
+        return result
 
     return (value, product, aux) if has_aux else (value, product)
 
 
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
-    """A function that returns the Jacobian of a function, computed row by row backwards."""
+# ------------------------------------------------------------------------------------------------ forwards
+def _pushed(outputs, leaves, tangents, create, keep=False):
+    """The tangents of outputs for tangents of leaves: the derivative, by the vector, of vector times Jacobian."""
     import mica
+
+    result = [mica.zeros_like(y) for y in outputs]
+    places = [i for i, y in enumerate(outputs) if y.requires_grad]
+    if not places:
+        return result
+    with mica.enable_grad():
+        ys = tuple(outputs[i] for i in places)
+        vectors = tuple(mica.zeros_like(_example(y)).requires_grad_() for y in ys)
+        pulled = _gradients(ys, tuple(leaves), vectors, retain_graph=True, create_graph=True)
+        pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.requires_grad]
+        if not pairs:
+            return result
+        gs, ts = zip(*pairs, strict=True)
+        found = _gradients(gs, vectors, ts, retain_graph=create or keep, create_graph=create)
+    for i, g in zip(places, found, strict=True):
+        if g is not None:
+            result[i] = g
+    return result
+
+
+def pushed_or_none(output, leaves, tangents, create):
+    """The tangent of one output; None where it depends on no leaf."""
+    import mica
+
+    with mica.enable_grad():
+        vector = mica.zeros_like(output).requires_grad_()
+        pulled = _gradients((output,), tuple(leaves), (vector,), retain_graph=True, create_graph=True)
+        pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None]
+        if not pairs:
+            return None
+        gs, ts = (
+            zip(*((g, t) for g, t in pairs if g.requires_grad), strict=True)
+            if any(g.requires_grad for g, _ in pairs)
+            else ((), ())
+        )
+        found = _gradients(gs, (vector,), ts, retain_graph=True, create_graph=create)[0] if gs else None
+    return mica.zeros_like(output) if found is None else found
+
+
+def _check_tangents(primals, tangents, name="jvp"):
+    """The flat tangents, after torch's checks."""
+    import mica
+
+    flat_primals, primal_spec = tree_flatten(primals)
+    flat_tangents, tangent_spec = tree_flatten(tangents)
+    if primal_spec != tangent_spec:
+        raise RuntimeError(
+            f"{name}(f, primals, tangents): Expected primals and tangents to have the same python structure. For "
+            f"example, if primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
+            f"{primal_spec} and tangents with structure {tangent_spec}"
+        )
+    for kind, flat in (("primals", flat_primals), ("tangents", flat_tangents)):
+        for x in flat:
+            if not isinstance(x, mica.Tensor):
+                raise RuntimeError(
+                    f"{name}(f, primals, tangents): Expected {kind} to contain only Tensors, got {type(x)}"
+                )
+    for p, t in zip(flat_primals, flat_tangents, strict=True):
+        if p.shape != t.shape:
+            raise RuntimeError(
+                f"{name}(f, primals, tangents): Expected tensor `tangent` to have the same shape as `primal`: "
+                f"got {tuple(t.shape)} and {tuple(p.shape)}"
+            )
+    return flat_primals, flat_tangents
+
+
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """The value of a function, and the product of its Jacobian with tangents."""
+    import mica
+
+    if not isinstance(primals, tuple) or not primals:
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
+                           f"f(*primals). Got {type(primals)}")  # fmt: skip
+    _, flat_tangents = _check_tangents(primals, tangents)
+    outer = mica.is_grad_enabled()
+    with mica.enable_grad():
+        args, leaves, _ = _with_inputs(primals, tuple(range(len(primals))))
+        output = func(*args)
+        value, aux = output if has_aux else (output, None)
+        outputs, spec = tree_flatten(value)
+        create = outer and (any(_is_attached(x) for x in leaves) or any(t.requires_grad for t in flat_tangents))
+        if strict and not all(y.requires_grad for y in outputs):
+            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs")
+        pushed = _pushed(outputs, leaves, flat_tangents, create)
+    if not create:
+        outputs = [y.detach() for y in outputs]
+    value, tangent = tree_unflatten(outputs, spec), tree_unflatten(pushed, spec)
+    return (value, tangent, aux) if has_aux else (value, tangent)
+
+
+def linearize(func, *primals):
+    """The value of a function, and a function that multiplies tangents by its Jacobian there without computing it anew."""
+    import mica
+
+    with mica.enable_grad():
+        args, leaves, _ = _with_inputs(primals, tuple(range(len(primals))))
+        value = func(*args)
+        outputs, spec = tree_flatten(value)
+
+    def product(*tangents):
+        _flat_primals, flat_tangents = _check_tangents(primals, tangents, "linearize")
+        create = mica.is_grad_enabled() and any(t.requires_grad for t in flat_tangents)
+        return tree_unflatten(_pushed(outputs, leaves, flat_tangents, create, keep=True), spec)
+
+    return tree_unflatten([y.detach() for y in outputs], spec), product
+
+
+# ------------------------------------------------------------------------------------------------ Jacobians
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """A function that returns the Jacobian of a function, all rows at once, backwards."""
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+    return _jacobian(func, argnums, has_aux, chunk_size, forwards=False)
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+    """A function that returns the Jacobian of a function, all columns at once, forwards."""
+    return _jacobian(func, argnums, has_aux, None, forwards=True)
+
+
+def hessian(func, argnums=0):
+    """A function that returns the second derivatives of a scalar function."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def _jacobian(func, argnums, has_aux, chunk, forwards):
+    import mica
+
+    name = "jacfwd" if forwards else "jacrev"
 
     @functools.wraps(func)
     def jacobian(*args, **kwargs):
+        before = mica.get_rng_state()
+        outer = mica.is_grad_enabled()
         with mica.enable_grad():
-            args, leaves, spec = _with_inputs(args, argnums)
-            output = func(*args, **kwargs)
+            given, leaves, spec = _with_inputs(args, argnums)
+            output = func(*given, **kwargs)
             value, aux = output if has_aux else (output, None)
             outputs, out_spec = tree_flatten(value)
-            rows = [_jacobian(out, leaves) for out in outputs]
-        result = tree_unflatten([tree_unflatten(row, spec) for row in rows], out_spec)
+            for y in outputs:
+                if not isinstance(y, mica.Tensor):
+                    raise RuntimeError(f"{name}(f, argnums)(*args): Expected f to return only Tensors, got {type(y)}")
+            create = outer and any(_is_attached(x) for x in leaves)
+            rows = sum(y.numel() for y in outputs)
+            again = _Again(func, argnums, has_aux, kwargs, before)
+            if rows <= 1 or not any(y.requires_grad for y in outputs):
+                blocks = [_row_by_row(y, leaves, create) for y in outputs]
+            else:
+                blocks = again.rows(args, outputs, leaves, create, chunk)
+        result = tree_unflatten([tree_unflatten(row, spec) for row in blocks], out_spec)
+        if has_aux:
+            aux = aux if create else tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
         return (result, aux) if has_aux else result
 
     return jacobian
 
 
-def _jacobian(output, inputs):
+class _Again:
+    """A function called again for many rows of its Jacobian: equal inputs as examples, a row's vector for each."""
+
+    _ELEMENTS = 1 << 22  # of the inputs' copies, at a time
+
+    def __init__(self, func, argnums, has_aux, kwargs, state):
+        self.func, self.argnums, self.has_aux, self.kwargs, self.state = func, argnums, has_aux, kwargs, state
+
+    def rows(self, args, outputs, leaves, create, chunk):
+        import mica
+        from mica.func._batched import DataDependent
+
+        now = mica.get_rng_state()
+        total = sum(y.numel() for y in outputs)
+        if chunk is None:
+            widest = max(max(x.numel() for x in leaves), max(y.numel() for y in outputs), 1)
+            chunk = max(1, min(total, self._ELEMENTS // widest))
+        if chunk == 1:
+            return [_row_by_row(y, leaves, create) for y in outputs]
+        try:
+            parts = [
+                self._some(args, outputs, start, min(chunk, total - start), create) for start in range(0, total, chunk)
+            ]
+        except DataDependent:
+            return [_row_by_row(y, leaves, create) for y in outputs]
+        finally:
+            mica.set_rng_state(now)
+        columns = [mica.cat(c) if len(c) > 1 else c[0] for c in zip(*parts, strict=True)]
+        blocks, start = [], 0
+        for y in outputs:
+            blocks.append([c[start : start + y.numel()].reshape(y.shape + c.shape[1:]) for c in columns])
+            start += y.numel()
+        return blocks
+
+    def _some(self, args, outputs, start, count, create):
+        """Rows start ... start + count of the Jacobian of all outputs, one after the other."""
+        import mica
+        from mica.func._vmap import vmap
+
+        mica.set_rng_state(self.state)  # the numbers that the function drew before
+        numbers = mica.arange(start, start + count, device=outputs[0].device)
+
+        def one_row(number):
+            given, leaves, _ = _with_inputs(args, self.argnums)
+            output = self.func(*given, **self.kwargs)
+            flat, _ = tree_flatten(output[0] if self.has_aux else output)
+            ys, vectors, at = [], [], 0
+            for y in flat:
+                if y.requires_grad:
+                    place = mica.arange(at, at + y.numel(), device=number.device).reshape(y.shape)
+                    ys.append(y)
+                    vectors.append((place == number).to(y.dtype))
+                at += y.numel()
+            found = _gradients(tuple(ys), tuple(leaves), tuple(vectors), create_graph=create)
+            return tuple(_filled(found, leaves))
+
+        return vmap(one_row, randomness="same")(numbers)
+
+
+def _row_by_row(output, inputs, create):
     """The derivative of every element of one output with respect to every input."""
     import mica
 
     parts = [[] for _ in inputs]
-    create = any(x.grad_fn is not None for x in inputs)
-    for element in output.reshape(-1):
-        found = mica.autograd.grad(element, inputs, retain_graph=True, create_graph=create, allow_unused=True)
-        for part, x, g in zip(parts, inputs, found, strict=True):
-            part.append(mica.zeros_like(x) if g is None else g)
+    for element in output.reshape(-1).unbind(0):
+        found = (
+            _gradients((element,), tuple(inputs), retain_graph=True, create_graph=create)
+            if element.requires_grad
+            else [None] * len(inputs)
+        )
+        for part, g in zip(parts, _filled(found, inputs), strict=True):
+            part.append(g)
     return [
         mica.stack(part).reshape(output.shape + x.shape) if part else x.new_zeros(output.shape + x.shape)
         for part, x in zip(parts, inputs, strict=True)
     ]
-
-
-def hessian(func, argnums=0):
-    """A function that returns the second derivatives of a scalar function."""
-    return jacrev(jacrev(func, argnums), argnums)

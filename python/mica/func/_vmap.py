@@ -1,8 +1,8 @@
 """vmap: a function of one example, mapped over a batch.
 
-The function runs once for each example, on views of the inputs, and the results are stacked: what it computes and
-differentiates is what torch's vmap does, and functions that torch cannot batch (with .item(), with branches on values)
-work too. It saves writing the loop, not running it.
+The function runs once, on tensors that stand for one example and hold all (`_batched.py`). A function that asks for
+values (with .item(), with branches on them) cannot run so: it runs for one example after the other, and the results are
+stacked.
 """
 
 import functools
@@ -27,6 +27,8 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     @functools.wraps(func)
     def mapped(*args, **kwargs):
         leaves, dims, spec, size = _inputs(func, in_dims, args)
+        if chunk_size is not None and size > chunk_size:
+            return _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chunk_size)
         return _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness)
 
     return mapped
@@ -84,7 +86,108 @@ def _check_dim(call, leaf, dim):
         )
 
 
+def _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chunk):
+    """A few examples at a time: less memory, more calls."""
+    import mica
+
+    before = mica.get_rng_state() if randomness == "same" else None
+    results = []
+    for start in range(0, size, chunk):
+        count = min(chunk, size - start)
+        if before is not None and start:
+            mica.set_rng_state(before)
+        part = [x if d is None else x.narrow(d, start, count) for x, d in zip(leaves, dims, strict=True)]
+        results.append(tree_flatten(_map(func, part, dims, spec, count, out_dims, kwargs, randomness)))
+    out_spec = results[0][1]
+    out = _out_dims(func, out_dims, out_spec)
+    columns = zip(*(flat for flat, _ in results), strict=True)
+    joined = [c[0] if d is None else mica.cat(c, d) for c, d in zip(columns, out, strict=True)]
+    return tree_unflatten(joined, out_spec)
+
+
+def _out_dims(func, out_dims, out_spec):
+    out = _broadcast_to_and_flatten(out_dims, out_spec)
+    if out is None:
+        raise ValueError(
+            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
+            f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {out_spec}."
+        )
+    return out
+
+
 def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
+    import mica
+    from mica.func import _batch_rules  # noqa: F401 - enters the rules
+    from mica.func._batched import DataDependent
+
+    before = mica.get_rng_state()
+    try:
+        result = _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness)
+    except DataDependent as error:
+        if getattr(error, "changed", False) or not _outermost():
+            raise
+        mica.set_rng_state(before)
+        result = _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, before)
+    if randomness == "error" and not mica.equal(before, mica.get_rng_state()):
+        from mica.func._batch_rules_layers import _ERROR
+
+        raise RuntimeError(_ERROR)
+    return result
+
+
+def _outermost():
+    from mica.func._batched import active_levels
+
+    return not active_levels()
+
+
+def _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
+    import contextlib
+
+    from mica.func._batch_rules_layers import DrawForEach
+    from mica.func._batched import DataDependent, Level, active_levels, wrap
+
+    levels = active_levels()
+    level = Level(len(levels) + 1, size, randomness)
+    examples = [x if d is None else wrap(x.movedim(d, 0), level) for x, d in zip(leaves, dims, strict=True)]
+    levels.append(level)
+    try:
+        with DrawForEach() if randomness == "different" else contextlib.nullcontext():
+            result = func(*tree_unflatten(examples, spec), **kwargs)
+    except DataDependent as error:
+        error.changed = level.changed or getattr(error, "changed", False)
+        raise
+    finally:
+        levels.pop()
+    flat, out_spec = tree_flatten(result)
+    out = _out_dims(func, out_dims, out_spec)
+    return tree_unflatten([_unwrapped(func, x, d, level) for x, d in zip(flat, out, strict=True)], out_spec)
+
+
+def _unwrapped(func, x, dim, level):
+    from mica.func._batched import is_batched
+
+    if not isinstance(x, _C.Tensor):
+        if dim is None:
+            return x
+        raise ValueError(
+            f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(x)}. Did you "
+            "mean to set out_dims= to None for output?"
+        )
+    if is_batched(x, level):
+        if dim is None:
+            raise ValueError(
+                f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
+            )
+        value = x._batch_value
+        return value.movedim(0, dim) if dim else value
+    if dim is None:
+        return x
+    value = x.expand(level.size, *x.shape)
+    return value.movedim(0, dim) if dim else value
+
+
+def _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, before):
     import mica
 
     def example(i):
@@ -97,24 +200,13 @@ def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
             ]
         return func(*tree_unflatten(chosen, spec), **kwargs)
 
-    before = mica.get_rng_state() if randomness != "different" else None
     results = []
     for i in range(max(size, 1)):
         if randomness == "same" and i:
             mica.set_rng_state(before)
         results.append(tree_flatten(example(i)))
-    if randomness == "error" and not mica.equal(before, mica.get_rng_state()):
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-            "randomness flags on vmap or perform the randomness operation out of vmap"
-        )
     out_spec = results[0][1]
-    out = _broadcast_to_and_flatten(out_dims, out_spec)
-    if out is None:
-        raise ValueError(
-            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
-            f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {out_spec}."
-        )
+    out = _out_dims(func, out_dims, out_spec)
     columns = zip(*(flat for flat, _ in results), strict=True)
     stacked = [_stack(func, column, dim, size) for column, dim in zip(columns, out, strict=True)]
     return tree_unflatten(stacked, out_spec)

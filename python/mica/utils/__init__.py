@@ -6,7 +6,32 @@ from mica.utils import dlpack, hooks
 
 _SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter", "model_zoo")
 
-__all__ = ["dlpack", "hooks", *_SUBMODULES]
+__all__ = ["dlpack", "hooks", "swap_tensors", *_SUBMODULES]
+
+
+def swap_tensors(t1, t2):
+    """Exchange what two tensor objects stand for: data, gradient, type and attributes. The objects stay who they are."""
+    import copyreg
+    import weakref
+
+    from mica import _C
+
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        if weakref.getweakrefs(tensor):
+            raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+    slots = [set(copyreg._slotnames(type(t))) for t in (t1, t2)]
+    if slots[0] != slots[1]:
+        raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
+    values = [{name: getattr(t, name) for name in slots[0] if hasattr(t, name)} for t in (t1, t2)]
+    if type(t1) is not type(t2):
+        t1.__class__, t2.__class__ = type(t2), type(t1)
+    for tensor, others in ((t1, values[1]), (t2, values[0])):
+        for name in slots[0]:
+            if name in others:
+                setattr(tensor, name, others[name])
+            elif hasattr(tensor, name):
+                delattr(tensor, name)
+    _C._swap_tensor_impl(t1, t2)
 
 
 def __getattr__(name):

@@ -1,0 +1,161 @@
+"""Derivatives along with values: tensors that carry a tangent while a level is open.
+
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(primal, tangent)
+        value, derivative = forward_ad.unpack_dual(f(x))
+
+A dual tensor is an input of the graph, whose tangent is remembered with the level. `unpack_dual` asks the graph for the
+product of the Jacobian with the tangents: the derivative, by the vector, of the vector times the Jacobian. So everything
+that can be differentiated twice backwards can be differentiated forwards, and forwards over backwards. While a level is
+open, operations are recorded even within no_grad.
+"""
+
+import collections
+import threading
+
+from mica import _C
+from mica.autograd import grad_mode
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+UnpackedDualTensor = collections.namedtuple("UnpackedDualTensor", ["primal", "tangent"])
+
+
+class _Level:
+    def __init__(self):
+        self.duals, self.tangents = [], []
+        self.recorded = _C._exchange_grad_enabled(True)
+
+
+class _State(threading.local):
+    def __init__(self):
+        self.levels = []
+
+
+_state = _State()
+_open = 0  # levels of all threads
+
+
+def __getattr__(name):
+    if name == "_current_level":
+        return len(_state.levels) - 1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# ------------------------------------------------------------------------------------------------ no_grad meanwhile
+def _enter_no_grad(self):
+    if _state.levels:
+        return None
+    return _C._NoGrad.__enter__(self)
+
+
+def _exit_no_grad(self, *exception):
+    if _state.levels:
+        return None
+    return _C._NoGrad.__exit__(self, *exception)
+
+
+def _record_within_no_grad(wanted):
+    """no_grad asks for open levels only while there are some: it costs nothing otherwise."""
+    if wanted:
+        grad_mode.no_grad.__enter__, grad_mode.no_grad.__exit__ = _enter_no_grad, _exit_no_grad
+    else:
+        del grad_mode.no_grad.__enter__, grad_mode.no_grad.__exit__
+
+
+# ------------------------------------------------------------------------------------------------ levels
+def enter_dual_level():
+    """Open a level, and return its number."""
+    global _open
+    if _state.levels:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    _state.levels.append(_Level())
+    _open += 1
+    if _open == 1:
+        _record_within_no_grad(True)
+    return len(_state.levels) - 1
+
+
+def exit_dual_level(*, level=None):
+    """Close the level: its tangents are gone."""
+    global _open
+    last = len(_state.levels) - 1
+    level = last if level is None else level
+    if level != last or level < 0:
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
+        )
+    _C._set_grad_enabled(_state.levels.pop().recorded)
+    _open -= 1
+    if _open == 0:
+        _record_within_no_grad(False)
+
+
+class dual_level:
+    """A level for the time of a block."""
+
+    def __enter__(self):
+        return enter_dual_level()
+
+    def __exit__(self, *exception):
+        exit_dual_level()
+
+    def __call__(self, function):
+        import functools
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with dual_level():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+def _level(level):
+    levels = _state.levels
+    level = len(levels) - 1 if level is None else level
+    return levels[level] if 0 <= level < len(levels) else None
+
+
+def make_dual(tensor, tangent, *, level=None):
+    """The tensor with a tangent, for operations within the level. It shares the tensor's memory."""
+    opened = _level(level)
+    if opened is None:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    for name, given in (("primal", tensor), ("tangent", tangent)):
+        if not (given.is_floating_point() or given.is_complex()):
+            raise ValueError(f"Expected {name} to be floating point or complex, but got: {given.dtype}")
+    if tensor.shape != tangent.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}."
+        )
+    if tensor.dtype != tangent.dtype:
+        raise RuntimeError(
+            f"Trying to set a forward gradient of dtype {tangent.dtype} on a tensor of dtype {tensor.dtype}: they differ"
+        )
+    dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+    opened.duals.append(dual)
+    opened.tangents.append(tangent)
+    return dual
+
+
+def unpack_dual(tensor, *, level=None):
+    """The value and the tangent of a tensor; None where it has none. Without an open level there are no tangents."""
+    opened = _level(level)
+    if opened is None or not opened.duals or not tensor.requires_grad:
+        return UnpackedDualTensor(tensor, None)
+    from mica.func._transforms import pushed_or_none
+
+    attached = any(d.grad_fn is not None for d in opened.duals) or any(t.requires_grad for t in opened.tangents)
+    tangent = pushed_or_none(tensor, opened.duals, opened.tangents, create=attached)
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(tensor if attached else tensor.detach(), tangent)
+
+
+def _is_fwd_grad_enabled():
+    return True

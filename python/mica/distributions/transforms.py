@@ -1,0 +1,49 @@
+"""Transforms of random variables, with the logarithm of the determinant of their Jacobian."""
+
+from mica.distributions._transform_base import ComposeTransform, IndependentTransform, Transform, identity_transform
+from mica.distributions._transforms_elementwise import (
+    AbsTransform,
+    AffineTransform,
+    CumulativeDistributionTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+)
+from mica.distributions._transforms_joined import CatTransform, StackTransform
+from mica.distributions._transforms_vector import (
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    SoftmaxTransform,
+    StickBreakingTransform,
+)
+
+__all__ = [
+    "AbsTransform",
+    "AffineTransform",
+    "CatTransform",
+    "ComposeTransform",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
+    "ExpTransform",
+    "IndependentTransform",
+    "LowerCholeskyTransform",
+    "PositiveDefiniteTransform",
+    "PowerTransform",
+    "ReshapeTransform",
+    "SigmoidTransform",
+    "SoftmaxTransform",
+    "SoftplusTransform",
+    "StackTransform",
+    "StickBreakingTransform",
+    "TanhTransform",
+    "Transform",
+    "identity_transform",
+]
+
+for _name in __all__:  # a pickled transform names the module that torch has it in
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

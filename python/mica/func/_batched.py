@@ -1,0 +1,343 @@
+"""Tensors that stand for one example of a batch.
+
+Inside `vmap` a function sees a `BatchedTensor`: it has the shape of one example and holds the values of all of them, the
+batch in front. A call on it goes to a rule (`_batch_rules*.py`) that does the work of all examples with one call, or, for
+an operation without a rule, through the examples one by one.
+
+Examples do not mix, so a gradient inside the batch is the gradient of the sum over it: autograd works on the values and
+needs to know nothing of this.
+"""
+
+import threading
+
+from mica import _C
+
+Tensor = _C.Tensor
+
+
+class DataDependent(RuntimeError):
+    """A function asked for the value of an example: it cannot run on all of them at once."""
+
+
+_ITEM = (
+    "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, "
+    "please try to rewrite what you're doing with other operations. If error is occurring somewhere inside PyTorch "
+    "internals, please file a bug report."
+)
+_BRANCH = (
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that "
+    "yet, please shout over at https://github.com/pytorch/functorch/issues/257 ."
+)
+
+
+class Level:
+    """One vmap that is running."""
+
+    __slots__ = ("changed", "depth", "randomness", "size")
+
+    def __init__(self, depth, size, randomness):
+        self.depth, self.size, self.randomness = depth, size, randomness
+        self.changed = False  # whether something was changed in place: then there is no starting anew
+
+
+class _Stack(threading.local):
+    def __init__(self):
+        self.levels = []
+
+
+_stack = _Stack()
+
+
+def active_levels():
+    """The levels of the vmaps that are running on this thread, the outermost first."""
+    return _stack.levels
+
+
+class BatchedTensor(Tensor):
+    """One example of a batch, as a function under vmap sees it."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return dispatch(func, args, kwargs or {})
+
+    __hash__ = Tensor.__hash__
+
+    # What Tensor answers without asking anybody.
+    def item(self):
+        raise DataDependent(_ITEM)
+
+    tolist = numpy = __array__ = __float__ = __int__ = __index__ = __complex__ = __dlpack__ = item
+
+    def __bool__(self):
+        raise DataDependent(_BRANCH)
+
+    is_nonzero = __bool__
+
+    def type(self, dtype=None, non_blocking=False):
+        return self._batch_value.type() if dtype is None else wrap(self._batch_value.type(dtype), self._batch_level)
+
+    def detach_(self):
+        self._batch_value.detach_()
+        return self
+
+    def retain_grad(self):
+        self._batch_value.retain_grad()
+
+    def register_hook(self, hook):
+        level = self._batch_level
+
+        def on_values(gradient):
+            changed = hook(wrap(gradient, level))
+            return changed._batch_value if is_batched(changed, level) else changed
+
+        return self._batch_value.register_hook(on_values)
+
+    def __deepcopy__(self, memo):
+        return wrap(self._batch_value.clone(), self._batch_level)
+
+    def __reduce_ex__(self, protocol):
+        raise RuntimeError("a tensor under vmap cannot be pickled: it is one example of a batch only while vmap runs")
+
+
+def wrap(value, level):
+    """The example that stands for `value`, a batch along its first dimension."""
+    plain = value
+    depth = 0
+    while type(plain) is BatchedTensor:
+        plain = plain._batch_value
+        depth += 1
+    shell = plain.detach()
+    for _ in range(depth + 1):  # a view of the first example: it has the shape and costs nothing
+        shell = shell.select(0, 0) if shell.size(0) else shell.new_zeros(shell.shape[1:])
+    example = shell.as_subclass(BatchedTensor)
+    example._batch_value = value
+    example._batch_level = level
+    return example
+
+
+def is_batched(x, level):
+    return type(x) is BatchedTensor and x._batch_level is level
+
+
+class Call:
+    """A call on examples of one level: what a rule works with."""
+
+    __slots__ = ("args", "func", "kwargs", "level", "name")
+
+    def __init__(self, func, name, args, kwargs, level):
+        self.func, self.name, self.args, self.kwargs, self.level = func, name, args, kwargs, level
+
+    @property
+    def size(self):
+        return self.level.size
+
+    def is_batched(self, x):
+        return type(x) is BatchedTensor and x._batch_level is self.level
+
+    def value(self, x):
+        """The batch of an example; anything else as it is."""
+        return x._batch_value if type(x) is BatchedTensor and x._batch_level is self.level else x
+
+    def full(self, x):
+        """The batch of an example; the batch of equal examples of another tensor."""
+        if self.is_batched(x):
+            return x._batch_value
+        return x.expand(self.size, *x.shape) if isinstance(x, Tensor) else x
+
+    def argument(self, position, name, default=None):
+        """An argument given by position or by name."""
+        if position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(name, default)
+
+    def rest(self, start=1):
+        return self.args[start:]
+
+
+RULES = {}
+# Functions that share a name with another of torch's: what they are found in.
+_SPACES = {
+    function: space
+    for space, found_in in (("functional", _C._nn_functional), ("linalg", _C._linalg))
+    for function in vars(found_in).values()
+    if callable(function)
+}
+
+
+def rule(*names, space=None):
+    """Enter a rule: a function of a Call that returns the values of all examples, or NotImplemented.
+
+    A rule of a space is for the functions found there; those without one of their own have the rule of their name.
+    """
+
+    def enter(function):
+        for name in names:
+            RULES[name if space is None else (space, name)] = function
+        return function
+
+    return enter
+
+
+def rule_for(func, name):
+    space = _SPACES.get(func)
+    return (RULES.get((space, name)) if space else None) or RULES.get(name)
+
+
+def levels_in(arguments, found):
+    """The deepest level among arguments and in their lists, or `found`."""
+    for x in arguments:
+        kind = type(x)
+        if kind is BatchedTensor:
+            if found is None or x._batch_level.depth > found.depth:
+                found = x._batch_level
+        elif kind is list or kind is tuple:
+            found = levels_in(x, found)
+    return found
+
+
+def dispatch(func, args, kwargs):
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return _attribute(func.__self__.__name__, args[0])
+    if name == "__set__":
+        return _set_attribute(func.__self__.__name__, args[0], args[1])
+    level = levels_in(args, None)
+    if kwargs:
+        level = levels_in(kwargs.values(), level)
+    if level is None:  # among types, or somewhere that no rule looks
+        return func(*args, **kwargs)
+    if kwargs.get("out") is not None:
+        raise RuntimeError(f"vmap: {name}(..., out=) is not possible: the results of all examples do not fit in one")
+    call = Call(func, name, args, kwargs, level)
+    function = rule_for(func, name)
+    if function is not None:
+        result = function(call)
+        if result is not NotImplemented:
+            return wrap_all(result, level)
+    return through_examples(call)
+
+
+class Plain:
+    """A result of a rule that is no batch: handed on as it is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def wrap_all(result, level):
+    kind = type(result)
+    if kind is Plain:
+        return result.value
+    if isinstance(result, Tensor):
+        return wrap(result, level)
+    if kind is tuple or kind is list:
+        return kind(wrap_all(x, level) for x in result)
+    if isinstance(result, tuple):  # a named one
+        parts = [wrap_all(x, level) for x in result]
+        return kind(*parts) if hasattr(kind, "_make") else kind(parts)
+    return result
+
+
+def _picked(x, level, i):
+    if type(x) is BatchedTensor and x._batch_level is level:
+        value = x._batch_value
+        return value.select(0, i) if value.size(0) else value.new_zeros(value.shape[1:])
+    if type(x) is list or type(x) is tuple:
+        return type(x)(_picked(y, level, i) for y in x)
+    return x
+
+
+def changes_first(name):
+    """Whether a method of this name changes the tensor that it is called on."""
+    return name == "__setitem__" or (
+        (name.endswith("_") and not name.endswith("__"))
+        or (name.startswith("__i") and name not in ("__invert__", "__int__", "__index__", "__iter__"))
+    )
+
+
+def check_first_is_batched(call):
+    if not call.is_batched(call.args[0]):
+        raise RuntimeError(
+            f"vmap: {call.name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args "
+            "that has more elements than `self`. This happened due to `other` being vmapped over but `self` not being "
+            "vmapped over in a vmap. Please try to use out-of-place operators instead of "
+            f"{call.name}. If said operator is being called inside the PyTorch framework, please file a bug report "
+            "instead."
+        )
+    call.level.changed = True
+
+
+def through_examples(call):
+    """The call for one example after the other, and the results stacked."""
+    import mica
+
+    changes = changes_first(call.name)
+    if changes:
+        check_first_is_batched(call)
+    results = []
+    for i in range(max(call.size, 1)):
+        args = [_picked(x, call.level, i) for x in call.args]
+        kwargs = {name: _picked(x, call.level, i) for name, x in call.kwargs.items()}
+        results.append(call.func(*args, **kwargs))
+    if changes:
+        return call.args[0] if call.name != "__setitem__" else None
+    return _joined(mica, results, call)
+
+
+def _joined(mica, column, call):
+    first = column[0]
+    if isinstance(first, Tensor):
+        if any(x.shape != first.shape for x in column):
+            raise RuntimeError(
+                f"vmap: {call.name} gave results of different shapes for different examples, which cannot be stacked"
+            )
+        stacked = mica.stack(column)
+        return wrap(stacked if call.size else stacked.narrow(0, 0, 0), call.level)
+    if isinstance(first, (tuple, list)):
+        parts = [_joined(mica, part, call) for part in zip(*column, strict=True)]
+        kind = type(first)
+        if kind in (tuple, list) or not hasattr(kind, "_make"):
+            return kind(parts)
+        return kind(*parts)
+    if all(x == first for x in column):
+        return first
+    raise DataDependent(
+        f"vmap: {call.name} gave different results for different examples. We don't support that: a function under vmap "
+        "runs on all examples at once"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ attributes
+def _attribute(name, x):
+    value, level = x._batch_value, x._batch_level
+    if name == "shape":
+        return value.shape[1:]
+    if name == "ndim":
+        return value.dim() - 1
+    if name in ("mT", "mH", "real", "imag", "data"):
+        if name in ("mT", "mH") and value.dim() < 3:
+            raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
+        return wrap(getattr(value, name), level)
+    if name in ("T", "H"):
+        turned = value.permute(0, *range(value.dim() - 1, 0, -1))
+        return wrap(turned.conj() if name == "H" else turned, level)
+    if name in ("grad", "_grad"):
+        found = value.grad
+        return None if found is None else wrap(found, level)
+    if name == "nbytes":
+        return x.numel() * value.element_size()
+    return getattr(value, name)
+
+
+def _set_attribute(name, x, new):
+    if name == "requires_grad":
+        x._batch_value.requires_grad = new
+    elif name == "data":
+        x._batch_value.data = new._batch_value if is_batched(new, x._batch_level) else new
+        x._batch_level.changed = True
+    elif name == "grad":
+        x._batch_value.grad = new._batch_value if is_batched(new, x._batch_level) else new
+    else:
+        raise RuntimeError(f"vmap: the attribute {name} of a tensor cannot be set while vmap runs")

@@ -1,0 +1,213 @@
+"""The jagged tensor: values in a row, and where each sequence begins."""
+
+import itertools
+
+import mica
+from mica import _C
+
+__all__ = ["NestedTensor", "jagged_from_list", "jagged_view"]
+
+_numbers = itertools.count(1)
+
+
+class NestedInt:
+    """A size that differs from sequence to sequence: j1, j2, ... It equals itself alone."""
+
+    __slots__ = ("number",)
+
+    def __init__(self):
+        self.number = next(_numbers)
+
+    def __repr__(self):
+        return f"j{self.number}"
+
+    def __eq__(self, other):
+        return isinstance(other, NestedInt) and self.number == other.number
+
+    def __hash__(self):
+        return hash(("nested", self.number))
+
+    def __gt__(self, other):
+        return isinstance(other, int) and other <= 1
+
+    def __ge__(self, other):
+        return isinstance(other, int) and other <= 2
+
+
+class NestedSize(tuple):
+    """A size with a nested one in it."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"torch.Size([{', '.join(map(repr, self))}])"
+
+    def __getitem__(self, index):
+        found = tuple.__getitem__(self, index)
+        return NestedSize(found) if isinstance(index, slice) else found
+
+
+_known = {}  # offsets by their place in memory: the same offsets are the same length
+
+
+def _length_of(offsets):
+    """The nested size that offsets stand for."""
+    key = id(offsets)
+    known = _known.get(key)
+    if known is None or known[0]() is not offsets:
+        import weakref
+
+        known = _known[key] = (weakref.ref(offsets, lambda _: _known.pop(key, None)), NestedInt())
+    return known[1]
+
+
+def jagged_view(values, offsets, lengths=None, ragged=1):
+    """Values as a nested tensor: a view, in the same graph."""
+    if offsets.dim() != 1 or offsets.is_floating_point():
+        raise RuntimeError("nested tensor: expected offsets to be a 1-D tensor of integers")
+    if not 1 <= ragged <= values.dim():
+        raise ValueError(f"Expected jagged_dim to lie in [1, {values.dim()}], but got {ragged}.")
+    with _C.DisableTorchFunctionSubclass():
+        made = values.as_subclass(NestedTensor)
+    made._offsets, made._lengths, made._ragged = offsets, lengths, ragged
+    return made
+
+
+def jagged_from_list(parts, dtype=None, device=None):
+    """Sequences one after the other; they differ in one dimension at most."""
+    if not parts:
+        raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
+    first = parts[0]
+    if any(p.dtype != first.dtype for p in parts) or any(p.device != first.device for p in parts):
+        raise RuntimeError("When constructing a nested tensor, all tensors in list must have the same dtype and device")
+    if any(p.dim() != first.dim() for p in parts):
+        raise RuntimeError("When constructing a nested tensor, all tensors in list must have the same dim")
+    if first.dim() == 0:
+        raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors")
+    differing = [d for d in range(first.dim()) if any(p.shape[d] != first.shape[d] for p in parts)] or [0]
+    if len(differing) > 1:
+        raise RuntimeError(
+            "Cannot represent given tensor list as a nested tensor with the jagged layout. Note that the jagged layout "
+            "only allows for a single ragged dimension. For example: (B, *, D_0, D_1, ..., D_N), with ragged * dim."
+        )
+    ragged = differing[0] + 1
+    values = mica.cat(parts, differing[0])
+    values = values.to(device=device or values.device, dtype=dtype or values.dtype)
+    lengths = mica.tensor([0] + [p.shape[differing[0]] for p in parts], device=values.device)
+    return jagged_view(values, lengths.cumsum(0), None, ragged)
+
+
+class NestedTensor(mica.Tensor):
+    """Sequences of different lengths as one tensor of shape (batch, ..., j, ...).
+
+    The tensor itself is the values of all sequences, so that autograd treats it like any other.
+    """
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        from mica.nested._internal.ops import call
+
+        return call(func, args, kwargs or {})
+
+    is_nested = True
+
+    def values(self):
+        """The values of all sequences, a plain tensor in the same graph."""
+        with _C.DisableTorchFunctionSubclass():
+            return self.as_subclass(mica.Tensor)
+
+    def offsets(self):
+        """Where each sequence begins, and where the last ends."""
+        return self._offsets
+
+    def lengths(self):
+        """The lengths of the sequences, where there are gaps between them; else None."""
+        return self._lengths
+
+    def _each_length(self):
+        return self._offsets.diff() if self._lengths is None else self._lengths
+
+    def _spans(self):
+        begins = self._offsets[:-1].tolist()
+        return list(zip(begins, self._each_length().tolist(), strict=True))
+
+    def _rewrapped(self, values, ragged=None):
+        return jagged_view(values, self._offsets, self._lengths, self._ragged if ragged is None else ragged)
+
+    # What Tensor answers without asking anybody.
+    def dim(self):
+        return self.values().dim() + 1
+
+    ndimension = dim
+
+    def numel(self):
+        rest = 1
+        for i, size in enumerate(self.values().shape):
+            rest *= 1 if i == self._ragged - 1 else size
+        return sum(n for _, n in self._spans()) * rest
+
+    nelement = numel
+
+    def __len__(self):
+        return self._offsets.shape[0] - 1
+
+    def _sizes(self):
+        sizes = list(self.values().shape)
+        sizes[self._ragged - 1] = _length_of(self._offsets)
+        return NestedSize((len(self), *sizes))
+
+    def unbind(self, dim=0):
+        """The sequences: views of the values."""
+        if dim != 0:
+            raise RuntimeError("unbind(): only supported for NestedTensor on dim=0")
+        values = self.values()
+        return tuple(values.narrow(self._ragged - 1, begin, length) for begin, length in self._spans())
+
+    def to_padded_tensor(self, padding, output_size=None):
+        """The sequences as rows of a plain tensor, with a number after their ends."""
+        parts = self.unbind()
+        at = self._ragged - 1
+        wanted = max((p.shape[at] for p in parts), default=0)
+        shape = list(self.values().shape)
+        shape[at] = wanted
+        if output_size is not None:
+            if len(output_size) != self.dim() or any(
+                have > want for have, want in zip(shape, output_size[1:], strict=True)
+            ):
+                raise RuntimeError(
+                    "to_padded_tensor: the value in output_size cannot be smaller than the nested tensor in that "
+                    f"dimension: got {tuple(output_size)} for {self._sizes()!r}"
+                )
+            shape = list(output_size[1:])
+        rows = []
+        for part in parts:
+            pads = []
+            for have, want in zip(reversed(part.shape), reversed(shape), strict=True):
+                pads += [0, want - have]
+            rows.append(mica.nn.functional.pad(part, pads, value=padding))
+        return mica.stack(rows) if rows else self.values().new_zeros((0, *shape))
+
+    def item(self):
+        raise RuntimeError("a nested tensor has no single value: see values() and unbind()")
+
+    tolist = numpy = __array__ = __float__ = __int__ = __bool__ = item
+
+    def __repr__(self, *, tensor_contents=None):
+        extra = ", requires_grad=True" if self.requires_grad and self.is_leaf else ""
+        if not self.is_leaf:
+            extra = f", grad_fn={self.values().grad_fn}"
+        sizes = ", ".join(map(repr, self._sizes()))
+        whole = self._lengths is None and self.values().is_contiguous()
+        return f"NestedTensor(size=({sizes}), offsets={self._offsets}{extra}, contiguous={whole})"
+
+    def __reduce_ex__(self, protocol):
+        return _rebuild_njt, (self.values().detach(), self._offsets, self._lengths, self._ragged, self.requires_grad)
+
+    def __deepcopy__(self, memo):
+        made = self._rewrapped(self.values().detach().clone())
+        return made.requires_grad_() if self.requires_grad else made
+
+
+def _rebuild_njt(values, offsets, lengths, ragged, requires_grad):
+    made = jagged_view(values, offsets, lengths, ragged)
+    return made.requires_grad_() if requires_grad else made

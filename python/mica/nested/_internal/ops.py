@@ -1,0 +1,343 @@
+"""What torch's functions do with nested tensors: on the values, where the ragged dimension does not matter."""
+
+import math
+
+import mica
+from mica import _C
+from mica.func._batch_rules import POINTWISE
+from mica.nested._internal.nested_tensor import NestedTensor, _length_of, jagged_view
+
+Tensor = mica.Tensor
+_POINTWISE = frozenset((*POINTWISE, "masked_fill", "dropout", "gelu", "relu"))
+_IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
+_SAME = frozenset(
+    """
+    clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
+    empty_like full_like rand_like randn_like requires_grad_ alpha_dropout feature_dropout
+    """.split()  # noqa: SIM905
+)
+_RULES = {}
+
+
+def _rule(*names):
+    def enter(function):
+        for name in names:
+            _RULES[name] = function
+        return function
+
+    return enter
+
+
+def _first(args):
+    for x in args:
+        if isinstance(x, NestedTensor):
+            return x
+        if type(x) in (list, tuple):
+            found = _first(x)
+            if found is not None:
+                return found
+    return None
+
+
+def _same_lengths(a, b):
+    return a._offsets is b._offsets or (
+        a._lengths is None and b._lengths is None and mica.equal(a._offsets, b._offsets)
+    )
+
+
+def _shown(x):
+    return f"({', '.join(map(repr, x._sizes() if isinstance(x, NestedTensor) else x.shape))})"
+
+
+def _matched(name, nested, x):
+    """Another argument of a pointwise operation, as it broadcasts with the values."""
+    if isinstance(x, NestedTensor):
+        if x._ragged != nested._ragged or not _same_lengths(nested, x):
+            raise RuntimeError(
+                f"cannot call binary pointwise function {name} with inputs of shapes {_shown(nested)} and {_shown(x)}"
+            )
+        return x.values()
+    if not isinstance(x, Tensor) or x.dim() == 0:
+        return x
+    after = nested.dim() - nested._ragged - 1  # the dimensions behind the ragged one
+    if x.dim() <= after:
+        return x
+    if x.dim() == nested.dim() and x.shape[nested._ragged] == 1:
+        if x.shape[0] == 1:
+            return x.squeeze(0)
+        if x.shape[0] == len(nested) and nested._ragged == 1 and nested._lengths is None:
+            return x.squeeze(1).repeat_interleave(nested._each_length(), 0)
+    if x.dim() == nested.dim() - 1 and x.shape[nested._ragged - 1] == 1:
+        return x
+    raise RuntimeError(
+        f"cannot call binary pointwise function {name} with inputs of shapes {_shown(nested)} and {_shown(x)}"
+    )
+
+
+def _pointwise(func, args, kwargs):
+    nested = _first((*args, *kwargs.values()))
+    args = [_matched(func.__name__, nested, x) for x in args]
+    return nested._rewrapped(func(*args, **{k: _matched(func.__name__, nested, x) for k, x in kwargs.items()}))
+
+
+def _placed(x, dim):
+    """A dimension of the nested tensor as one of its values, which have no batch."""
+    rank = x.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    return dim % rank - 1
+
+
+def _argument(args, kwargs, at, name, default=None):
+    return args[at] if len(args) > at else kwargs.get(name, default)
+
+
+@_rule("linear")
+def _linear(func, args, kwargs):
+    x = args[0]
+    if not isinstance(x, NestedTensor) or x._ragged == x.dim() - 1:
+        return NotImplemented
+    return x._rewrapped(func(x.values(), *args[1:], **kwargs))
+
+
+@_rule("matmul", "__matmul__", "bmm")
+def _matmul(func, args, kwargs):
+    a, b = args[:2]
+    if isinstance(a, NestedTensor) and not isinstance(b, NestedTensor) and b.dim() == 2 and a._ragged < a.dim() - 1:
+        return a._rewrapped(a.values() @ b)
+    if isinstance(a, NestedTensor) and isinstance(b, NestedTensor) and len(a) == len(b):
+        parts = [x @ y for x, y in zip(a.unbind(), b.unbind(), strict=True)]
+        return mica.stack(parts) if all(p.shape == parts[0].shape for p in parts) else _like_rows(a, parts)
+    return NotImplemented
+
+
+def _like_rows(x, parts):
+    return jagged_view(mica.cat(parts, x._ragged - 1), x._offsets, None, x._ragged)
+
+
+@_rule("layer_norm", "rms_norm")
+def _layer_norm(func, args, kwargs):
+    x, shape = args[0], _argument(args, kwargs, 1, "normalized_shape")
+    if len(shape) > x.dim() - x._ragged - 1:
+        raise RuntimeError("layer_norm(): not supported when normalizing over the ragged dimension for NestedTensor")
+    return x._rewrapped(func(x.values(), *args[1:], **kwargs))
+
+
+@_rule("embedding")
+def _embedding(func, args, kwargs):
+    x, rest = args[0], args[1:]
+    if not isinstance(x, NestedTensor):
+        return NotImplemented
+    return x._rewrapped(func(x.values(), *rest, **kwargs))
+
+
+@_rule(
+    "softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "prod", "any", "all", "var", "std", "norm_"
+)
+def _along(func, args, kwargs):
+    x, name = args[0], func.__name__
+    dim = _argument(args, kwargs, 1, "dim")
+    if dim is None:
+        parts = x.values() if x._lengths is None else mica.cat([p.flatten() for p in x.unbind()])
+        return func(parts, **{k: v for k, v in kwargs.items() if k != "dim"})
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    places = [_placed(x, d) for d in dims]
+    rest = args[2:]
+    kwargs = {k: v for k, v in kwargs.items() if k != "dim"}
+    if -1 in places:
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on dim=0")
+    if x._ragged - 1 not in places:
+        values = func(x.values(), places if not isinstance(dim, int) else places[0], *rest, **kwargs)
+        kept = (rest and rest[0] is True) or kwargs.get("keepdim", False)
+        before = sum(p < x._ragged - 1 for p in places) if not kept and name not in ("softmax", "log_softmax") else 0
+        return x._rewrapped(values, x._ragged - before)
+    parts = [func(p, places if not isinstance(dim, int) else places[0], *rest, **kwargs) for p in x.unbind()]
+    return _like_rows(x, parts) if name in ("softmax", "log_softmax") else mica.stack(parts)
+
+
+@_rule("transpose", "swapaxes")
+def _transpose(func, args, kwargs):
+    x = args[0]
+    a, b = (_placed(x, _argument(args, kwargs, i, n)) for i, n in ((1, "dim0"), (2, "dim1")))
+    if -1 in (a, b):
+        raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
+    ragged = x._ragged - 1
+    moved = b if ragged == a else a if ragged == b else ragged
+    return x._rewrapped(x.values().transpose(a, b), moved + 1)
+
+
+@_rule("unsqueeze", "squeeze")
+def _unsqueeze(func, args, kwargs):
+    x, dim = args[0], _argument(args, kwargs, 1, "dim")
+    if dim is None:
+        raise RuntimeError("squeeze(): a dim is needed for NestedTensor")
+    rank = x.dim() + (func.__name__ == "unsqueeze")
+    at = dim % rank - 1
+    if at < 0 or (func.__name__ == "squeeze" and at == x._ragged - 1):
+        raise RuntimeError(f"{func.__name__}(): not supported for NestedTensor on dim={dim}")
+    shift = 1 if func.__name__ == "unsqueeze" else -1
+    return x._rewrapped(func(x.values(), at), x._ragged + (shift if at < x._ragged else 0))
+
+
+@_rule("unflatten", "flatten", "chunk", "split", "narrow", "select", "cat", "flip", "unbind")
+def _behind(func, args, kwargs):
+    """Along dimensions that are not the ragged one."""
+    name = func.__name__
+    if name == "cat":
+        parts, dim = args[0], _argument(args, kwargs, 1, "dim", 0)
+        x = _first(parts)
+        at = _placed(x, dim)
+        if at < 0 or at == x._ragged - 1 or not all(isinstance(p, NestedTensor) and _same_lengths(x, p) for p in parts):
+            raise RuntimeError(
+                "cat(): only supported for NestedTensors of the same lengths, not along dim=0 or the ragged dim"
+            )
+        return x._rewrapped(mica.cat([p.values() for p in parts], at))
+    x = args[0]
+    if name == "unbind":
+        return x.unbind(_argument(args, kwargs, 1, "dim", 0))
+    if name == "flatten":
+        start, end = (
+            _placed(x, _argument(args, kwargs, i, n, d)) for i, n, d in ((1, "start_dim", 0), (2, "end_dim", -1))
+        )
+        if start < x._ragged:
+            raise RuntimeError("flatten(): not supported for NestedTensor over the batch or the ragged dimension")
+        return x._rewrapped(x.values().flatten(start, end))
+    where, key = {"unflatten": (1, "dim"), "narrow": (1, "dim"), "select": (1, "dim"), "flip": (1, "dims")}.get(
+        name, (2, "dim")
+    )
+    dim = _argument(args, kwargs, where, key, 0)
+    if name == "select" and dim % x.dim() == 0:
+        return x.unbind()[_argument(args, kwargs, 2, "index")]
+    at = _placed(x, dim[0] if isinstance(dim, (list, tuple)) else dim)
+    if at < 0 or at == x._ragged - 1:
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on dim={dim}")
+    args, kwargs = [x.values(), *args[1:]], dict(kwargs)
+    if len(args) > where:
+        args[where] = at
+    else:
+        kwargs[key] = at
+    result = func(*args, **kwargs)
+    shift = len(_argument(args, kwargs, 2, "sizes")) - 1 if name == "unflatten" else -1 if name == "select" else 0
+    ragged = x._ragged + (shift if at < x._ragged - 1 else 0)
+    return tuple(x._rewrapped(r, ragged) for r in result) if isinstance(result, tuple) else x._rewrapped(result, ragged)
+
+
+@_rule("view", "reshape")
+def _view(func, args, kwargs):
+    x = args[0]
+    sizes = list(args[1]) if len(args) == 2 and not isinstance(args[1], int) else list(args[1:])
+    length = _length_of(x._offsets)
+    if sizes.count(-1) == 1 and length not in sizes:
+        sizes[sizes.index(-1)] = length
+    if len(sizes) < 2 or sizes[0] not in (len(x), -1) or length not in sizes or x._lengths is not None:
+        raise RuntimeError(
+            f"view(): cannot view shape {_shown(x)} as {tuple(sizes)}: batch and ragged dimensions must stay"
+        )
+    ragged = sizes.index(length)
+    total = x.values().shape[x._ragged - 1]
+    return x._rewrapped(x.values().reshape(*sizes[1:ragged], total, *sizes[ragged + 1 :]), ragged)
+
+
+@_rule("__getitem__")
+def _getitem(func, args, kwargs):
+    x, index = args
+    if isinstance(index, int):
+        return x.unbind()[index]
+    if isinstance(index, tuple) and index and isinstance(index[0], int):
+        return x.unbind()[index[0]][index[1:]]
+    if isinstance(index, tuple) and len(index) == 2 and index[0] is Ellipsis and x._ragged < x.dim() - 1:
+        values = x.values()[index]
+        return x._rewrapped(values)
+    raise RuntimeError(
+        "nested tensors are indexed by the number of a sequence first, or by [..., i] behind the ragged dim"
+    )
+
+
+@_rule("scaled_dot_product_attention")
+def _attention(func, args, kwargs):
+    q, k, v = (args + tuple(kwargs.pop(n) for n in ("query", "key", "value") if n in kwargs))[:3]
+    if not all(isinstance(x, NestedTensor) for x in (q, k, v)):
+        raise RuntimeError("scaled_dot_product_attention(): query, key and value must all be nested tensors")
+    if _argument(args, kwargs, 3, "attn_mask") is not None:
+        raise RuntimeError("scaled_dot_product_attention(): attn_mask is not supported for nested tensors")
+    if not len(q) == len(k) == len(v):
+        raise RuntimeError("scaled_dot_product_attention(): query, key and value must have as many sequences")
+    # A sequence at a time: nothing is spent on padding.
+    parts = [func(*(x.unsqueeze(0) for x in trio), *args[3:], **kwargs).squeeze(0)
+             for trio in zip(q.unbind(), k.unbind(), v.unbind(), strict=True)]  # fmt: skip
+    return _like_rows(q, parts)
+
+
+@_rule("size")
+def _size(func, args, kwargs):
+    sizes, dim = args[0]._sizes(), _argument(args, kwargs, 1, "dim")
+    return sizes if dim is None else sizes[dim]
+
+
+@_rule("is_contiguous")
+def _is_contiguous(func, args, kwargs):
+    return args[0]._lengths is None and args[0].values().is_contiguous(**kwargs)
+
+
+@_rule("stride")
+def _stride(func, args, kwargs):
+    return (math.nan, *args[0].values().stride())
+
+
+@_rule("backward", "register_hook", "retain_grad", "is_same_size")
+def _on_values(func, args, kwargs):
+    return func(args[0].values(), *[x.values() if isinstance(x, NestedTensor) else x for x in args[1:]], **kwargs)
+
+
+@_rule("equal")
+def _equal(func, args, kwargs):
+    a, b = args
+    both = isinstance(a, NestedTensor) and isinstance(b, NestedTensor)
+    return both and a._ragged == b._ragged and _same_lengths(a, b) and mica.equal(a.values(), b.values())
+
+
+def _attribute(func, x):
+    name = func.__self__.__name__
+    if name == "shape":
+        return x._sizes()
+    if name == "ndim":
+        return x.dim()
+    if name == "layout":
+        return mica.jagged
+    if name in ("grad", "requires_grad", "is_leaf", "grad_fn"):
+        with _C.DisableTorchFunctionSubclass():
+            found = func(x)
+            found = found.as_subclass(Tensor) if name == "grad" and found is not None else found
+        return x._rewrapped(found) if name == "grad" and found is not None else found
+    if name in ("T", "mT", "H", "mH"):
+        return x.transpose(-2, -1)
+    found = func(x.values())
+    return x._rewrapped(found) if isinstance(found, Tensor) and name in ("data", "real", "imag") else found
+
+
+def call(func, args, kwargs):
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return _attribute(func, args[0])
+    if name == "__set__":
+        with _C.DisableTorchFunctionSubclass():
+            return func(args[0], args[1].values() if isinstance(args[1], NestedTensor) else args[1])
+    if name in _RULES:
+        result = _RULES[name](func, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    elif name in _POINTWISE:
+        return _pointwise(func, args, kwargs)
+    elif name in _IN_PLACE:
+        _pointwise(func, args, kwargs)
+        return args[0]
+    elif name == "requires_grad_":
+        with _C.DisableTorchFunctionSubclass():
+            func(*args, **kwargs)
+        return args[0]
+    elif name in _SAME:
+        x = args[0]
+        return x._rewrapped(func(x.values(), *args[1:], **kwargs))
+    elif name in ("__repr__", "__str__", "__format__"):
+        return repr(args[0])
+    raise NotImplementedError(f"{name} is not implemented for nested tensors of the jagged layout")

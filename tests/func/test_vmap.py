@@ -1,0 +1,290 @@
+"""vmap runs a function once for all examples: what it allows, refuses and composes with."""
+
+import mica
+import mica.nn.functional as F
+import pytest
+from mica import nn
+from mica.func import functional_call, grad, jacrev, vmap
+
+
+def one_by_one(f, *args):
+    return mica.stack([f(*(a[i] for a in args)) for i in range(args[0].shape[0])])
+
+
+def calls_of(f, *args):
+    """How often vmap calls a function."""
+    count = 0
+
+    def counted(*examples):
+        nonlocal count
+        count += 1
+        return f(*examples)
+
+    return vmap(counted)(*args), count
+
+
+def test_a_function_runs_once_for_all():
+    a, b = mica.randn(7, 3, 4), mica.randn(7, 4)
+    result, count = calls_of(lambda x, y: (x @ y).tanh().sum() + x.mean(), a, b)
+    assert count == 1
+    mica.testing.assert_close(result, one_by_one(lambda x, y: (x @ y).tanh().sum() + x.mean(), a, b))
+
+
+def test_a_function_that_asks_for_values_runs_one_by_one():
+    def step(x):
+        return x * 2 if x.sum().item() > 0 else -x
+
+    a = mica.randn(5, 3)
+    result, count = calls_of(step, a)
+    assert count == 6
+    mica.testing.assert_close(result, one_by_one(step, a))
+    branch = lambda x: x if x.sum() > 0 else -x  # noqa: E731
+    mica.testing.assert_close(vmap(branch)(a), one_by_one(branch, a))
+
+
+def test_what_was_changed_in_place_cannot_be_run_again():
+    def change(x):
+        x.add_(1)
+        return x * x.sum().item()
+
+    a = mica.zeros(3, 2)
+    with pytest.raises(RuntimeError, match=r"you're calling .item\(\) on a Tensor"):
+        vmap(change)(a)
+    assert a.sum() == 6
+
+
+def test_an_example_shows_its_own_shape():
+    seen = {}
+
+    def look(x):
+        seen.update(shape=x.shape, dim=x.dim(), ndim=x.ndim, size=x.size(-1), numel=x.numel(), length=len(x))
+        seen.update(dtype=x.dtype, device=x.device, turned=x.T.shape, text=repr(x), stride=x.stride())
+        return x
+
+    vmap(look)(mica.zeros(5, 3, 4))
+    assert seen["shape"] == (3, 4) and seen["dim"] == seen["ndim"] == 2 and seen["size"] == 4
+    assert seen["numel"] == 12 and seen["length"] == 3 and seen["turned"] == (4, 3) and seen["stride"] == (4, 1)
+    assert seen["dtype"] is mica.float32 and seen["text"].startswith("BatchedTensor(lvl=1, bdim=0, value=\n    tensor(")
+
+
+def test_in_and_out_dims():
+    a, b = mica.randn(3, 4, 5), mica.randn(5, 4)
+    result = vmap(lambda x, y: x @ y, in_dims=(2, 0), out_dims=1)(a, b)
+    mica.testing.assert_close(result, mica.stack([a[..., i] @ b[i] for i in range(5)], 1))
+    shared = vmap(lambda x, y: y.sum(), in_dims=(0, None))(a, b)
+    assert shared.shape == (3,)
+    with pytest.raises(ValueError, match="can not return a BatchedTensor when out_dim is None"):
+        vmap(lambda x: x, out_dims=None)(a)
+
+
+def test_nested_maps():
+    a, b = mica.randn(3, 5), mica.randn(4, 5)
+    table = vmap(lambda x: vmap(lambda y: (x * y).sum())(b))(a)
+    mica.testing.assert_close(table, a @ b.T)
+    mica.testing.assert_close(vmap(vmap(vmap(lambda x: x.exp())))(mica.ones(2, 3, 4)), mica.ones(2, 3, 4).exp())
+    mica.testing.assert_close(vmap(vmap(mica.dot, (None, 0)), (0, None))(a, b), a @ b.T)
+
+
+def test_numbers_without_dimensions_promote_as_numbers():
+    ints, numbers = mica.arange(6).view(2, 3), mica.tensor([0.5, 1.5], dtype=mica.float64)
+    halves = mica.ones(2, 3, dtype=mica.float16)
+    assert vmap(lambda x, y: x * y)(halves, numbers).dtype is mica.float16
+    assert vmap(lambda x, y: x + y)(ints, numbers).dtype is mica.float64
+    assert vmap(lambda x, y: mica.where(x > 0, x, y))(halves, numbers).dtype is mica.float16
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        0, -1, slice(1, 3), (slice(None), 1), None, (..., 2), [0, 2], (slice(None), [1, 0]), ([0, 1], slice(None), [1, 2]),
+        (None, ..., 0), mica.tensor([1, 0, 1]), (mica.tensor([[0, 1], [1, 0]]), 1), (1, slice(None), mica.tensor([2, 0])),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_indexing(index):
+    a = mica.randn(4, 3, 2, 5)
+    mica.testing.assert_close(vmap(lambda x: x[index])(a), one_by_one(lambda x: x[index], a))
+
+    def put(x):
+        x = x.clone()
+        x[index] = 7.0
+        return x
+
+    mica.testing.assert_close(vmap(put)(a), one_by_one(put, a))
+
+
+def test_indices_of_their_own():
+    a, i, j = mica.randn(4, 3, 5), mica.randint(3, (4, 2)), mica.randint(5, (4,))
+    for f in (
+        lambda x, i, j: x[i],
+        lambda x, i, j: x[j % 3],
+        lambda x, i, j: x[:, j],
+        lambda x, i, j: x[:, i],
+        lambda x, i, j: x.index_select(0, i),
+        lambda x, i, j: x.gather(0, i.unsqueeze(1).expand(2, 5)),
+        lambda x, i, j: F.one_hot(i, 3),
+        lambda x, i, j: F.embedding(i, x),
+    ):
+        mica.testing.assert_close(vmap(f)(a, i, j), one_by_one(f, a, i, j))
+
+
+def test_changes_in_place_reach_the_input():
+    a = mica.zeros(3, 4)
+    vmap(lambda x, y: x.add_(y))(a, mica.arange(3.0))
+    assert mica.equal(a, mica.arange(3.0).view(3, 1).expand(3, 4))
+    shared = mica.zeros(4)
+    with pytest.raises(RuntimeError, match="vmap: add_\\(self, \\*extra_args\\) is not possible"):
+        vmap(lambda y: shared.add_(y))(mica.ones(3, 4))
+    assert shared.sum() == 0
+
+
+def test_chunks():
+    a = mica.randn(10, 4)
+    sizes = []
+
+    def f(x):
+        sizes.append(1)
+        return x.sum(), x * 2
+
+    whole, parts = vmap(f)(a), vmap(f, chunk_size=4)(a)
+    assert len(sizes) == 1 + 3
+    mica.testing.assert_close(whole, parts)
+    mica.testing.assert_close(vmap(lambda x: x * 2, out_dims=1, chunk_size=3)(a), (a * 2).T)
+
+
+def test_random_numbers():
+    a = mica.zeros(4, 3)
+    for draw in (
+        lambda x: x + mica.rand(3), lambda x: mica.rand_like(x), lambda x: F.dropout(x + 1, 0.5),
+        lambda x: mica.bernoulli(x + 0.5), lambda x: x + mica.randint(0, 1000, (3,)), lambda x: x.clone().normal_(),
+        lambda x: x + mica.randperm(3), lambda x: mica.normal(x, 1.0),
+    ):  # fmt: skip
+        mica.manual_seed(1)
+        with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+            vmap(draw)(a)
+        same = vmap(draw, randomness="same")(a)
+        assert all(mica.equal(same[0], s) for s in same)
+        different = vmap(draw, randomness="different")(mica.zeros(64, 3))
+        assert not all(mica.equal(different[0], d) for d in different)
+
+
+# ------------------------------------------------------------------------------------------------ gradients
+MODELS = {
+    "linear": lambda: (nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), (6,)),
+    "rows": lambda: (nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3, bias=False)), (4, 6)),
+    "conv": lambda: (
+        nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 2, 2)),
+        (2, 6, 6),
+    ),
+    "groups": lambda: (nn.Sequential(nn.Conv1d(4, 4, 3, groups=2), nn.GroupNorm(2, 4), nn.AvgPool1d(2)), (1, 4, 9)),
+    "transposed": lambda: (nn.Sequential(nn.ConvTranspose1d(3, 2, 3, stride=2), nn.GELU()), (3, 5)),
+    "attention": lambda: (nn.MultiheadAttention(4, 2, batch_first=True), (1, 3, 4)),
+    "transformer": lambda: (nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), (2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_per_sample_gradients(name):
+    model, shape = MODELS[name]()
+    model = model.double().train()
+    parameters = {k: v.detach() for k, v in model.named_parameters()}
+    x = mica.randn(5, *shape, dtype=mica.float64)
+
+    def loss(p, x):
+        args = (x, x, x) if name == "attention" else (x,)
+        out = functional_call(model, p, args)
+        out = out[0] if name == "attention" else out
+        return (out * mica.arange(out.numel(), dtype=out.dtype).view(out.shape)).sin().sum()
+
+    at_once = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+    for i in range(5):
+        expected = grad(loss)(parameters, x[i])
+        for key, value in expected.items():
+            mica.testing.assert_close(at_once[key][i], value, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses(reduction):
+    x, y = mica.randn(4, 5, 3), mica.randint(3, (4, 5))
+    y[0, 1] = 2
+    w = mica.rand(3) + 0.5
+    soft = mica.softmax(mica.randn(4, 5, 3), -1)
+    for f in (
+        lambda x, y, s: F.cross_entropy(x, y, reduction=reduction),
+        lambda x, y, s: F.cross_entropy(x, y, weight=w, ignore_index=2, reduction=reduction),
+        lambda x, y, s: F.cross_entropy(x, y, label_smoothing=0.1, reduction=reduction),
+        lambda x, y, s: F.cross_entropy(x, s, reduction=reduction),
+        lambda x, y, s: F.cross_entropy(x[0], y[0], reduction=reduction),
+        lambda x, y, s: F.nll_loss(x.log_softmax(-1), y, w, reduction=reduction),
+        lambda x, y, s: F.mse_loss(x, s, reduction=reduction),
+        lambda x, y, s: F.binary_cross_entropy_with_logits(x, s, weight=w, reduction=reduction),
+        lambda x, y, s: F.smooth_l1_loss(x, s, reduction=reduction, beta=0.5),
+        lambda x, y, s: F.kl_div(x.log_softmax(-1), s, reduction=reduction),
+    ):
+        mica.testing.assert_close(vmap(f)(x, y, soft), one_by_one(f, x, y, soft))
+
+
+def test_batch_norm_needs_statistics_of_its_own():
+    model = nn.BatchNorm1d(3)
+    x = mica.randn(4, 5, 3)
+    with pytest.raises(RuntimeError, match="Batch norm got a batched tensor as input while the running_mean"):
+        vmap(model)(x)
+    alone = nn.BatchNorm1d(3, track_running_stats=False)
+    mica.testing.assert_close(vmap(alone)(x), one_by_one(alone, x))
+    model.eval()
+    mica.testing.assert_close(vmap(model)(x), one_by_one(model, x))
+
+
+def test_gradients_through_and_within():
+    x, w = mica.randn(4, 3, requires_grad=True), mica.randn(3, requires_grad=True)
+    vmap(lambda v: (v * w).sin().sum())(x).sum().backward()
+    mica.testing.assert_close(x.grad, (x * w).cos().detach() * w.detach())
+    mica.testing.assert_close(w.grad, ((x * w).cos() * x).sum(0).detach())
+
+    def inner(v):
+        return mica.autograd.grad((v**3).sum(), v)[0]
+
+    mica.testing.assert_close(vmap(inner)(x), 3 * x**2)
+    outer = grad(lambda v: vmap(grad(lambda u: (u**3).sum()))(v).sum())(x.detach())
+    mica.testing.assert_close(outer, 6 * x.detach())
+
+
+def test_second_derivatives_of_shared_weights():
+    w, x = mica.randn(3, 4, dtype=mica.float64), mica.randn(5, 4, dtype=mica.float64)
+    f = lambda w, x: F.linear(x, w).tanh().pow(2).sum()  # noqa: E731
+    at_once = vmap(jacrev(grad(f)), in_dims=(None, 0))(w, x)
+    for i in range(5):
+        mica.testing.assert_close(at_once[i], jacrev(grad(f))(w, x[i]))
+
+
+def test_functions_of_ones_own():
+    class Cube(mica.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return 3 * x * x * g
+
+    class Known(Cube):
+        seen = 0
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            Known.seen = info.batch_size, in_dims
+            return Known.apply(x), 0
+
+    x = mica.randn(4, 3)
+    for function in (Cube, Known):
+        mica.testing.assert_close(vmap(function.apply)(x), x**3)
+        mica.testing.assert_close(vmap(grad(lambda v, f=function: f.apply(v).sum()))(x), 3 * x * x)
+    assert Known.seen == (4, (0,))
+
+
+def test_nobody():
+    assert vmap(lambda x: (x @ x.mT).sum(0))(mica.ones(0, 3, 2)).shape == (0, 3)
+    assert vmap(lambda x: x.view(-1)[:2])(mica.ones(0, 3, 2)).shape == (0, 2)
