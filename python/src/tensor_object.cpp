@@ -66,6 +66,7 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
   PyObject* o = subclass->tp_alloc(subclass, 0);
   if (!o) return nullptr;
   impl->python_object = o;
+  as_tensor_object(o)->tracked = true;  // by tp_alloc; it stays so when a program gives the object another class
   new (&as_tensor_object(o)->tensor) Tensor(std::move(tensor));
   return o;
 }
@@ -159,7 +160,7 @@ void tensor_finalize(PyObject* o) {
 // bit of the second word of the collector's header.
 static void forget_finalized(PyObject* o) {
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-  if (Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};
+  if (as_tensor_object(o)->tracked || Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};
 #else
   (void)o;
 #endif
