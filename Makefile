@@ -103,7 +103,7 @@ sanitize: $(VENV)/.installed
 	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 # What several threads touch at once, from C++: the interpreter is not instrumented, and would report its own races.
-THREAD_TESTS ?= Parallel*:Threads*:Engine*:Allocator*:Data*:Hooks*
+THREAD_TESTS ?= Parallel*:Engine*:Allocator*:DataLoader*:Hooks*:Storage*
 sanitize-threads: $(VENV)/.installed
 	@test -f build-sanitize-threads/build.ninja || cmake --preset sanitize-threads \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING

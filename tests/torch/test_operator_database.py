@@ -77,9 +77,8 @@ GRADIENTS_DIFFER = {
 # (name, words of torch's message): inputs that torch refuses, and why Mica takes them or says something else.
 REFUSED_DIFFERENTLY = [
     ("", "some elements of the input tensor and the written-to tensor refer", "computed apart (docs/differences.md)"),
-    ("", "only tensors with up to 64 dims", "more dimensions work"),
+    ("flip", "only tensors with up to 64 dims", "a view and a copy (docs/differences.md)"),
     ("index_select", "more than one element of the written-to tensor", "out is resized first"),
-    ("__rdiv__", "", "the method's descriptor refuses what is no tensor"),
     ("rsub", "invalid combination of arguments", "numbers are taken"),
     ("gradient", "each tensor to be on the same device", "the product that follows says so"),
     ("complex", "for argument 'out'", "results are cast into out"),

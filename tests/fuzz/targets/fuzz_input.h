@@ -1,10 +1,12 @@
 // Reads numbers and pieces off the bytes that the fuzzer gives; when they run out, zeros.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mica/error.h"
