@@ -7,6 +7,16 @@ import sys
 from mica import _C
 from mica.version import mica as _VERSION
 
+# Of Arm's own designs, by the numbers that Linux gives.
+_ARM_PARTS = {
+    "0xd03": "Cortex-A53",
+    "0xd08": "Cortex-A72",
+    "0xd0b": "Cortex-A76",
+    "0xd0c": "Neoverse N1",
+    "0xd40": "Neoverse V1",
+    "0xd49": "Neoverse N2",
+    "0xd4f": "Neoverse V2",
+}
 _THREAD_VARIABLES = ("MICA_NUM_THREADS", "OMP_NUM_THREADS")
 
 
@@ -23,7 +33,9 @@ def _cpu_name():
     if "model name" in fields:
         return fields["model name"]
     if "CPU part" in fields:
-        return f"implementer {fields.get('CPU implementer', '?')}, part {fields['CPU part']}"
+        numbers = f"implementer {fields.get('CPU implementer', '?')}, part {fields['CPU part']}"
+        known = _ARM_PARTS.get(fields["CPU part"]) if fields.get("CPU implementer") == "0x41" else None
+        return f"{known} ({numbers})" if known else numbers
     return platform.processor() or "unknown"
 
 

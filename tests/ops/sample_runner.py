@@ -68,7 +68,7 @@ class Evaluator:
         self.module, self.mode, self.requires_grad, self.device = module, mode, requires_grad, device
         self.dtype = getattr(module, dtype)
         self.leaves: list = []
-        self.made: list = []  # every tensor that the sample asked for
+        self.inputs: list = []  # every tensor that the sample asked for
         self.numbers = Numbers(7)
 
     # ---- constructors
@@ -85,7 +85,7 @@ class Evaluator:
             t = t.double()
         if self.device != "cpu":
             t = t.to(self.device)
-        self.made.append(t)
+        self.inputs.append(t)
         if self.mode == "meta":
             return self.module.empty(shape, dtype=dtype, device="meta")
         if self.mode == "noncontiguous" and t.dim() > 0:

@@ -166,7 +166,7 @@ TERMS = {
 def terms_behind(sample, result, evaluator):
     """How many numbers at most went into one number of the result: each may have been rounded on its way."""
     named = [terms for name, terms in TERMS.items() if f"{name}(" in sample.text]
-    return max([*named, sum(t.numel() for t in evaluator.made) / max(result.numel(), 1)])
+    return max([*named, sum(t.numel() for t in evaluator.inputs) / max(result.numel(), 1)])
 
 
 @pytest.mark.parametrize("dtype", EPSILON)
