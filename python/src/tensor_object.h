@@ -51,7 +51,6 @@ extern PyMethodDef tensor_methods[];      // tensor_methods.cpp
 extern PyMethodDef tensor_conversions[];  // tensor_conversions.cpp
 extern PyMethodDef tensor_autograd_methods[];
 extern PyType_Slot tensor_number_slots[];                   // tensor_numbers.cpp: ends with {0, null}
-bool add_reflected_operators();                             // tensor_numbers.cpp
 PyObject* tensor_getitem(PyObject* self, PyObject* index);  // indexing.cpp
 int tensor_setitem(PyObject* self, PyObject* index, PyObject* value);
 PyObject* tensor_repr(PyObject* self);  // print.cpp

@@ -62,6 +62,8 @@ static bool add_methods(PyMethodDef* methods) {
   return true;
 }
 
+bool add_reflected_operators();  // tensor_numbers.cpp
+
 bool add_tensor(PyObject* module) {
   static PyMemberDef members[] = {
       {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
