@@ -18,8 +18,8 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-cuda bench sweep sanitize wheel \
-        compile-times clean
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-cuda bench sweep sanitize \
+        sanitize-threads fuzz wheel compile-times clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
 # after the other.
@@ -106,6 +106,31 @@ sanitize: $(VENV)/.installed
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build-sanitize/python \
 	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
+# What several threads touch at once, from C++: the interpreter is not instrumented, and would report its own races.
+THREAD_TESTS ?= Parallel*:Engine*:Allocator*:DataLoader*:Hooks*:Storage*
+sanitize-threads: $(VENV)/.installed
+	@test -f build-sanitize-threads/build.ninja || cmake --preset sanitize-threads \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
+	cmake --build build-sanitize-threads --parallel $(JOBS) --target mica_tests -- $(NINJA_ARGS)
+	TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tests/thread_sanitizer.txt" \
+	  build-sanitize-threads/tests/mica_tests --gtest_brief=1 --gtest_filter='$(THREAD_TESTS)'
+
+# Each fuzzer for a while, from the small corpus in the tree; what it finds stays in build-fuzz/findings.
+FUZZ_SECONDS ?= 60
+FUZZERS ?= archive pickle einsum index dlpack
+fuzz: build
+	@scripts/install_fuzzer
+	cmake -S tests/fuzz/targets -B build-fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DMICA_BUILD=$(CURDIR)/build \
+	  --log-level=WARNING
+	cmake --build build-fuzz --parallel $(JOBS)
+	@mkdir -p build-fuzz/findings
+	@for name in $(FUZZERS); do \
+	  echo "fuzz $$name for $(FUZZ_SECONDS) s"; mkdir -p build-fuzz/corpus/$$name; \
+	  build-fuzz/fuzz_$$name -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -max_len=4096 -verbosity=0 \
+	    -print_final_stats=1 -artifact_prefix=build-fuzz/findings/$$name- build-fuzz/corpus/$$name \
+	    tests/fuzz/corpus/$$name || exit 1; \
+	done
+
 wheel: $(VENV)/.installed
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) scripts/build_mica_torch.py dist
@@ -116,4 +141,4 @@ compile-times: build
 	@$(VENV)/bin/python scripts/compile_times.py build
 
 clean:
-	rm -rf build build-sanitize build-cuda dist
+	rm -rf build build-sanitize build-sanitize-threads build-fuzz build-cuda dist

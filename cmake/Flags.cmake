@@ -69,10 +69,15 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   target_compile_definitions(mica_kernel_flags INTERFACE HWY_DISABLED_TARGETS=0xFFF8000)
 endif()
 
+# For everything that follows, the kernels included.
 if(MICA_SANITIZE)
   add_compile_options(-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
                       -D_GLIBCXX_ASSERTIONS)
   add_link_options(-fsanitize=address,undefined)
   # libasan is preloaded into Python, so that its symbols are undefined in the libraries.
   target_link_options(mica_link_flags INTERFACE -Wl,-z,undefs)
+endif()
+if(MICA_SANITIZE_THREADS)
+  add_compile_options(-O1 -g -fno-omit-frame-pointer -fsanitize=thread)
+  add_link_options(-fsanitize=thread)
 endif()

@@ -61,6 +61,7 @@ class Value {
   NamedTensors as_named_tensors() const;      // of a dict from strings to tensors
   const std::vector<Value>& as_list() const;  // of a list or tuple
   std::vector<std::pair<Value, Value>> as_entries() const;
+  const std::vector<Value>& items() const;  // of a list or tuple, or of a dict: its keys and values in turns
 
   size_t size() const;                            // items, or entries of a dict
   const Value& operator[](size_t i) const;        // of a list or tuple
@@ -68,6 +69,7 @@ class Value {
   const Value* find(const Value& key) const;      // of a dict; null if there is none
   void push_back(Value item) const;               // to a list
   void set(const Value& key, Value value) const;  // in a dict: replaces or adds at the end
+  void clear() const;                             // of a list, tuple or dict
 
   bool operator==(const Value& other) const;  // of plain values; tensors and containers: the same one
 
@@ -80,13 +82,13 @@ class Value {
   struct Container {
     Kind kind;
     std::vector<Value> items;                        // of a dict: keys and values, in turns
-    std::unordered_map<std::string, size_t> places;  // of a dict: of its keys that are strings or integers
+    std::unordered_map<std::string, size_t> places;  // of a dict: of its keys that are strings or numbers
     ~Container();                                    // however deep the nesting
   };
   explicit Value(Text text) : data_(std::move(text)) {}
   static Value container(Kind kind, std::vector<Value> items);
   Container& container_of(Kind kind) const;
-  std::string place_name() const;  // empty: not a string or an integer
+  std::string place_name() const;  // empty: not a string or a number
   [[noreturn]] void is_no(const char* wanted) const;
 
   std::variant<std::monostate, bool, int64_t, double, Text, mica::Tensor, std::shared_ptr<Container>> data_;
@@ -102,7 +104,7 @@ struct LoadOptions {
 };
 
 // Throws Error for a file that is damaged, and for one that holds more than tensors, plain values and containers: it
-// then names the class. Runs nothing that the file names.
+// then names the class. Runs nothing that the file names. A list that holds itself is refused: it would never be freed.
 Value load(const std::string& path, const LoadOptions& options = {});
 Value load(std::istream& stream, const LoadOptions& options = {});
 

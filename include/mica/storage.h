@@ -64,7 +64,7 @@ class StorageImpl {
   Device device() const { return device_; }
   bool resizable() const { return resizable_; }
   void resize(size_t nbytes);  // keeps the common prefix
-  // Moves to memory that somebody else owns, as wrap() takes it: what it holds is copied there, the old memory let go.
+  // Copies what it holds to memory that somebody else owns, as wrap() takes it. What cannot be resized keeps both.
   void move_to(void* data, Deleter deleter, void* context);  // on the CPU
   Deleter deleter() const { return deleter_; }               // tells whose memory it is; null: the device's allocator's
   void* context() const { return context_; }

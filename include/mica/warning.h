@@ -15,11 +15,14 @@ using WarningHandler = void (*)(std::string_view message);
 WarningHandler set_warning_handler(WarningHandler handler);  // null restores the default; returns the one before
 void warn(std::string_view message);
 
+// Whether what is otherwise said once is said every time (torch.set_warn_always).
+extern std::atomic<bool> warn_always;
+
 // Warns the first time only that this place is reached.
-#define MICA_WARN_ONCE(...)                                             \
-  do {                                                                  \
-    static std::atomic<bool> warned{false};                             \
-    if (!warned.exchange(true)) ::mica::warn(::mica::cat(__VA_ARGS__)); \
+#define MICA_WARN_ONCE(...)                                                                    \
+  do {                                                                                         \
+    static std::atomic<bool> warned{false};                                                    \
+    if (!warned.exchange(true) || ::mica::warn_always) ::mica::warn(::mica::cat(__VA_ARGS__)); \
   } while (0)
 
 }  // namespace mica

@@ -27,7 +27,6 @@ _warn_only = False
 _fill_uninitialized_memory = True
 _matmul_precision = "highest"
 _interop_threads = None
-_warn_always = False
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
@@ -70,7 +69,7 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """Allow a matrix product of float32 to be computed with fewer bits where a backend gains by it."""
+    """Allow matrix products of float32 to be computed with fewer bits. Mica's never are: the word is only kept."""
     global _matmul_precision
     if precision not in ("highest", "high", "medium"):
         warnings.warn(
@@ -103,14 +102,13 @@ def set_num_interop_threads(count):
 
 
 def set_warn_always(on):
-    """Whether warnings given once are to be given every time; kept for programs that ask for it back."""
-    global _warn_always
-    _warn_always = bool(on)
+    """Have the warnings that are given only once in a process given every time."""
+    _C._set_warn_always(on)
 
 
 def is_warn_always_enabled():
-    """Whether warnings given once were asked for every time."""
-    return _warn_always
+    """Whether the warnings that are given only once are given every time."""
+    return _C._is_warn_always()
 
 
 def compiled_with_cxx11_abi():

@@ -168,6 +168,18 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layo
     return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
+@_method
+def polygamma_(self, n):
+    """polygamma, in place."""
+    result = self.polygamma(n)
+    if not _C.can_cast(result.dtype, self.dtype):
+        raise RuntimeError(
+            f"result type {result.type().split('.')[-1].removesuffix('Tensor')} can't be cast to the desired output type "
+            f"{self.type().split('.')[-1].removesuffix('Tensor')}"
+        )
+    return self.copy_(result)
+
+
 # ---- element by element
 
 
@@ -262,7 +274,7 @@ _methods |= {"split": _split_method, "unique": unique, "unique_consecutive": uni
 _split_method.__name__ = "split"
 
 # Python 2's names of division, which torch still has.
-_methods |= {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__rdiv__", "__idiv__")}
+_methods |= {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__idiv__")}
 
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)

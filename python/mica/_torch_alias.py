@@ -13,7 +13,7 @@ import importlib.util
 import sys
 import types
 
-from mica._file_names import torch_module_name
+from mica._checkpoints.names import torch_module_name
 from mica.torch_version import TorchVersion
 
 

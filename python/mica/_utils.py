@@ -47,12 +47,6 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
     return _C.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 
 
-def _rebuild_parameter(data, requires_grad, backward_hooks):
-    from mica.nn import Parameter
-
-    return Parameter(data, requires_grad)
-
-
 def _rebuild_from_type_v2(func, new_type, args, state):
     """A tensor of a subclass, or with attributes of its own. No type stands for a plain tensor."""
     made = func(*args)
@@ -105,10 +99,13 @@ def _reduce_tensor(tensor):
     return _rebuild_tensor_v2, (tensor.storage(), *geometry)
 
 
-def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
-    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
-    _set_state(parameter, state)
-    return parameter
+def __getattr__(name):
+    """Torch's names for what puts parameters together: it stands with them, in mica/nn/parameter.py."""
+    if name in ("_rebuild_parameter", "_rebuild_parameter_with_state"):
+        from mica.nn import parameter
+
+        return getattr(parameter, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class KeyErrorMessage(str):

@@ -1,12 +1,49 @@
-"""The `mica` command: run a program written for torch, take the tour, show versions."""
+"""The `mica` command: run a program written for torch, take the tour, look at the installation."""
 
 import os
 import sys
 
-_USAGE = """usage: mica run [-m] script.py [arguments...]   run a program with torch meaning Mica
-       mica alias on | off | status             let torch mean Mica in the whole environment
-       mica demo                                a short tour in the terminal
-       mica --version"""
+_HELP = """usage: mica COMMAND ...
+
+Runs programs written for PyTorch on Mica.
+
+  mica run script.py [arguments...]      run a program in which `import torch` means Mica
+  mica run -m package [arguments...]     the same for a module, as python -m does
+  mica alias on | off | status           let torch mean Mica in the whole environment
+  mica demo                              a tour of tensors in the terminal, half a minute
+  mica doctor                            versions, the CPU and its threads, which devices were found and why not
+  mica --version                         the version; with -v the same as mica doctor
+  mica help [COMMAND]                    this text, or more about one command
+"""
+
+_HELP_OF = {
+    "run": """usage: mica run script.py [arguments...]
+       mica run -m package [arguments...]
+
+Runs a Python program with `torch` meaning Mica: the program is not changed, and torch need not be installed.
+All arguments after the script or the module's name are the program's own. Tracebacks begin in the program.
+
+  -m          the next word is the name of a module, which is looked for in the current directory too
+  -h, --help  this text
+
+example:
+  mica run train.py --epochs 3
+""",
+    "alias": """usage: mica alias on | off | status
+
+Lets `import torch` mean Mica in every program of this environment, takes that back, or says how it is.
+""",
+    "demo": """usage: mica demo
+
+Shows in the terminal, within half a minute, what tensors are and what Mica can show of them.
+""",
+    "doctor": """usage: mica doctor
+
+Prints what one needs to know to explain a slow or failing program: the versions of Mica, Python and the libraries
+that it uses, the instruction set that was chosen on this CPU, the number of threads, and for each kind of device
+whether it can be used or why not.
+""",
+}
 
 
 def _own_frames_dropped(traceback, code):
@@ -70,19 +107,39 @@ def run(argv, as_module=False):
         sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
-def main(argv=None):
-    argv = sys.argv[1:] if argv is None else argv
-    command, *rest = argv or ["--help"]
-    if command in ("-h", "--help", "help"):
-        print(_USAGE)
-    elif command in ("-V", "--version", "version"):
-        from mica.version import __version__
+def _misused(text):
+    print(text, end="", file=sys.stderr)
+    raise SystemExit(2)
 
-        print(f"mica {__version__}")
-    elif command == "run" and rest:
-        as_module = rest[0] == "-m"
+
+def _show_help(words):
+    if not words:
+        print(_HELP, end="")
+    elif len(words) == 1 and words[0] in _HELP_OF:
+        print(_HELP_OF[words[0]], end="")
+    else:
+        _misused(f"mica: there is no command {' '.join(words)!r}\n\n{_HELP}")
+
+
+def main(argv=None):
+    """Do what the words after `mica` say."""
+    argv = sys.argv[1:] if argv is None else argv
+    command, *rest = argv or ["help"]
+    wants_help = bool(rest) and rest[0] in ("-h", "--help")
+    if command in ("-h", "--help", "help"):
+        _show_help(rest)
+    elif command in _HELP_OF and wants_help:
+        _show_help([command])
+    elif command in ("-V", "--version", "version") and rest in ([], ["-v"], ["--verbose"]):
+        if rest:
+            return main(["doctor"])
+        from mica.version import mica
+
+        print(f"mica {mica}")
+    elif command == "run":
+        as_module = rest[:1] == ["-m"]
         if len(rest) <= as_module:
-            raise SystemExit(_USAGE)
+            _misused(_HELP_OF["run"])
         run(rest[as_module:], as_module)
     elif command == "alias":
         from mica._cli import alias
@@ -92,9 +149,14 @@ def main(argv=None):
         from mica import demo
 
         demo.main()
+    elif command == "doctor" and not rest:
+        from mica import _doctor
+
+        print(_doctor.report(), end="")
+    elif command in _HELP_OF:
+        _misused(f"mica {command}: unexpected {' '.join(rest)!r}\n\n{_HELP_OF[command]}")
     else:
-        print(_USAGE, file=sys.stderr)
-        raise SystemExit(2)
+        _misused(f"mica: there is no command {command!r}\n\n{_HELP}")
 
 
 if __name__ == "__main__":

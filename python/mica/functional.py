@@ -18,7 +18,10 @@ __all__ = [
     "meshgrid",
     "nonzero",
     "split",
+    "split_copy",
+    "split_with_sizes_copy",
     "tensordot",
+    "unbind_copy",
     "unique",
     "unique_consecutive",
 ]
@@ -166,6 +169,37 @@ def _into(out, result):
     if out.shape != result.shape:
         out.resize_(result.shape)
     return out.copy_(result)
+
+
+def _pieces_into(name, out, pieces, resized):
+    """The pieces, or None if they are written to the tensors of a list."""
+    if out is None:
+        return pieces
+    if len(out) != len(pieces):
+        raise RuntimeError(f"{name} expected an out= argument of size {len(pieces)}, got size {len(out)}")
+    for target, piece in zip(out, pieces, strict=True):
+        if resized and target.shape != piece.shape:
+            target.resize_(piece.shape)
+        target.copy_(piece)
+    return None
+
+
+@_overridable
+def unbind_copy(input, dim=0, *, out=None):
+    """Copies of all slices of a dimension; with `out`, a list of tensors, they are written there."""
+    return _pieces_into("unbind_copy_int_out", out, _C.unbind_copy(input, dim), True)
+
+
+@_overridable
+def split_copy(tensor, split_size, dim=0, *, out=None):
+    """Copies of the pieces of `split`; with `out`, a list of tensors of their sizes, they are written there."""
+    return _pieces_into("split_copy_Tensor_out", out, _C.split_copy(tensor, split_size, dim), False)
+
+
+@_overridable
+def split_with_sizes_copy(input, split_sizes, dim=0, *, out=None):
+    """Copies of pieces of the given sizes; with `out`, a list of tensors, they are written there."""
+    return _pieces_into("split_with_sizes_copy_out", out, _C.split_with_sizes_copy(input, split_sizes, dim), True)
 
 
 @_overridable

@@ -4,14 +4,14 @@ __all__ = ["device_count", "is_available", "manual_seed"]
 
 
 def is_available():
-    """False."""
+    """Return False: Mica cannot use Apple GPUs."""
     return False
 
 
 def device_count():
-    """0."""
+    """Return 0: Mica cannot use Apple GPUs."""
     return 0
 
 
 def manual_seed(seed):
-    """Nothing to seed."""
+    """Do nothing: there is no generator to seed."""

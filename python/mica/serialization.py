@@ -11,10 +11,17 @@ import threading
 import warnings
 
 from mica import _C
-from mica._checkpoint_reader import load_archive, load_legacy, record_bytes
-from mica._checkpoint_writer import save_archive, save_legacy
-from mica._safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, is_allowed, safe_globals
-from mica._storage_locations import default_restore_location, location_tag, register_package
+from mica._checkpoints.locations import default_restore_location, location_tag, register_package
+from mica._checkpoints.names import get_layout as _get_layout  # noqa: F401 - torch's programs know it by this name
+from mica._checkpoints.reader import load_archive, load_legacy, record_bytes
+from mica._checkpoints.safe_globals import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    is_allowed,
+    safe_globals,
+)
+from mica._checkpoints.writer import save_archive, save_legacy
 
 __all__ = [
     "LoadEndianness",
@@ -305,22 +312,17 @@ def _load_safetensors(path, map_location):
             f"Loading safetensors file with {type(map_location).__name__} map_location is not supported. Use a device "
             "string or torch.device instead."
         )
-    from mica._safetensors import load_safetensors
+    from mica._checkpoints.safetensors import load_safetensors
 
     return load_safetensors(path, map_location or "cpu")
 
 
 def get_unsafe_globals_in_checkpoint(f):
     """The names in a checkpoint that load would refuse, as add_safe_globals wants them."""
-    from mica._weights_only_unpickler import globals_in_pickle
+    from mica._checkpoints.unpickler import globals_in_pickle
 
     with _opened(f) as opened:
         if not _is_zip(opened):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         names = globals_in_pickle(record_bytes(_open_archive(opened, f), "data.pkl"))
     return sorted(name for name in names if not is_allowed(name))
-
-
-def _get_layout(name):
-    """The layout of this name: what a pickled layout is in a file."""
-    return getattr(_C, name.removeprefix("torch."))

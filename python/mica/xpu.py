@@ -4,23 +4,23 @@ __all__ = ["device_count", "is_available", "is_initialized", "manual_seed", "man
 
 
 def is_available():
-    """False."""
+    """Return False: Mica cannot use Intel GPUs."""
     return False
 
 
 def is_initialized():
-    """False."""
+    """Return False: there is nothing to initialise."""
     return False
 
 
 def device_count():
-    """0."""
+    """Return 0: Mica cannot use Intel GPUs."""
     return 0
 
 
 def manual_seed(seed):
-    """Nothing to seed."""
+    """Do nothing: there is no generator to seed."""
 
 
 def manual_seed_all(seed):
-    """Nothing to seed."""
+    """Do nothing: there is no generator to seed."""

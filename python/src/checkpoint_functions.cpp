@@ -1,5 +1,6 @@
-// What saving and loading need beside the containers (archive.cpp): see mica/_checkpoint_writer.py and its neighbours.
+// What saving and loading need beside the containers (archive.cpp): see python/mica/_checkpoints.
 #include "entry.h"
+#include "io/buildable.h"
 #include "io/file.h"
 #include "io/pickle_globals.h"
 #include "io/storage_view.h"
@@ -28,14 +29,6 @@ PyObject* write_file(PyObject*, PyObject* args) try {
   return raise_current_exception();
 }
 
-DimVector dims_of(PyObject* o) {
-  Owned items(checked(PySequence_Fast(o, "a sequence of integers was expected")));
-  DimVector dims;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i)
-    dims.push_back(int_from_object(PySequence_Fast_GET_ITEM(items.get(), i)));
-  return dims;
-}
-
 // _view_storage(storage, dtype, offset, size, stride): a tensor within the storage, or an error.
 PyObject* view_storage(PyObject*, PyObject* args) try {
   PyObject *storage, *dtype, *size, *stride;
@@ -44,7 +37,8 @@ PyObject* view_storage(PyObject*, PyObject* args) try {
   if (!is_storage(storage) || !is_dtype(dtype))
     return PyErr_Format(PyExc_TypeError, "a storage and a dtype were expected, not %s and %s",
                         Py_TYPE(storage)->tp_name, Py_TYPE(dtype)->tp_name);
-  return wrap(io::view_storage(storage_of(storage), dtype_of_object(dtype), offset, dims_of(size), dims_of(stride)));
+  return wrap(io::view_storage(storage_of(storage), dtype_of_object(dtype), offset, dims_from_object(size),
+                               dims_from_object(stride)));
 } catch (...) {
   return raise_current_exception();
 }
@@ -58,10 +52,22 @@ PyObject* resolve_named_globals(PyObject*, PyObject* pickle) try {
   return raise_current_exception();
 }
 
+// The names that a file may use (src/io/buildable.h).
+PyObject* buildable_names(PyObject*, PyObject*) try {
+  const std::vector<std::string> names = io::buildable_names();
+  Owned list(checked(PyList_New(static_cast<Py_ssize_t>(names.size()))));
+  for (size_t i = 0; i < names.size(); ++i)
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), checked(PyUnicode_FromString(names[i].c_str())));
+  return list.release();
+} catch (...) {
+  return raise_current_exception();
+}
+
 }  // namespace
 
 bool add_checkpoint_functions(PyObject* module) {
-  static PyMethodDef functions[] = {{"_resolve_named_globals", resolve_named_globals, METH_O, nullptr},
+  static PyMethodDef functions[] = {{"_buildable_names", buildable_names, METH_NOARGS, nullptr},
+                                    {"_resolve_named_globals", resolve_named_globals, METH_O, nullptr},
                                     {"_write_file", write_file, METH_VARARGS, nullptr},
                                     {"_view_storage", view_storage, METH_VARARGS, nullptr},
                                     {}};

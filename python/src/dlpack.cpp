@@ -1,7 +1,8 @@
 // DLPack: tensors handed to and taken from other libraries in the process, without a copy.
 #include "dlpack.h"
 
-#include "core/geometry.h"
+#include "core/exported_storage.h"
+#include "dlpack_import.h"
 #include "entry.h"
 #include "foreign_memory.h"
 
@@ -9,58 +10,12 @@ namespace mica::python {
 
 using namespace dlpack;
 
-// ---- element types and devices
-
-static DLDataType data_type_of(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * element_size(dtype));
-  switch (dtype) {
-    case DType::Bool:
-      return {kDLBool, bits, 1};
-    case DType::BFloat16:
-      return {kDLBfloat, bits, 1};
-    case DType::Float8_e4m3fn:
-      return {kDLFloat8_e4m3fn, bits, 1};
-    case DType::Float8_e4m3fnuz:
-      return {kDLFloat8_e4m3fnuz, bits, 1};
-    case DType::Float8_e5m2:
-      return {kDLFloat8_e5m2, bits, 1};
-    case DType::Float8_e5m2fnuz:
-      return {kDLFloat8_e5m2fnuz, bits, 1};
-    default:
-      break;
-  }
-  if (is_complex(dtype)) return {kDLComplex, bits, 1};
-  if (is_floating(dtype)) return {kDLFloat, bits, 1};
-  return {info(dtype).is_signed ? kDLInt : kDLUInt, bits, 1};
-}
-
-static DType dtype_of(DLDataType type) {
-  MICA_CHECK_KIND(type.lanes == 1, Buffer, "ATen does not support lanes != 1: the elements come in vectors of ",
-                  type.lanes);
-  for (int i = 0; i < kNumDTypes; ++i) {
-    const DLDataType known = data_type_of(static_cast<DType>(i));
-    if (known.code == type.code && known.bits == type.bits) return static_cast<DType>(i);
-  }
-  fail(ErrorKind::Buffer, cat("Unsupported DLPack element type: code ", static_cast<int>(type.code), ", ",
-                              static_cast<int>(type.bits), " bits"));
-}
+// ---- devices
 
 static DLDevice device_of(const Tensor& x) {
   const Device device = x.device();
   MICA_CHECK_KIND(device.is_cpu() || device.is_cuda(), Buffer, "Cannot pack tensors on ", device);
   return {device.is_cpu() ? kDLCPU : kDLCUDA, device.is_cpu() ? 0 : std::max<int32_t>(device.index, 0)};
-}
-
-static Device device_of(DLDevice device) {
-  switch (device.device_type) {
-    case kDLCPU:
-    case kDLCUDAHost:
-      return kCPU;
-    case kDLCUDA:
-      return Device(DeviceType::CUDA, static_cast<int8_t>(device.device_id));
-    default:
-      fail(ErrorKind::Buffer, cat("Unsupported device_type: ", device.device_type));
-  }
 }
 
 // ---- export
@@ -95,6 +50,7 @@ static void delete_unused(PyObject* capsule, const char* name) {
 }
 
 static PyObject* export_capsule(const Tensor& x, bool versioned, bool copied) {
+  keep_in_place(*x.storage());
   // An alias of its own: sizes and strides must not change under the consumer.
   Tensor alias =
       Tensor::adopt(TensorImpl::create(x.storage(), x.dtype(), x.device(), x.sizes(), x.strides(), x.storage_offset()));
@@ -192,11 +148,10 @@ static void release_managed(void* context, void*, size_t) {
   if (managed->deleter) managed->deleter(managed);
 }
 
-static DType check_managed(const DLManagedTensor& m) { return dtype_of(m.dl_tensor.dtype); }
-static DType check_managed(const DLManagedTensorVersioned& m) {
+static void check_version(const DLManagedTensor&) {}
+static void check_version(const DLManagedTensorVersioned& m) {
   MICA_CHECK_KIND(m.version.major <= kMajorVersion, Buffer, "Unsupported DLPack version ", m.version.major, ".",
                   m.version.minor, ": at most ", kMajorVersion, ".x can be read");
-  return dtype_of(m.dl_tensor.dtype);
 }
 
 // A capsule is consumed once: its new name says that the tensor made from it owns the memory now.
@@ -204,14 +159,8 @@ template <class Managed>
 static Tensor consume(PyObject* capsule, const char* name, const char* used_name) {
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
   if (!managed) throw PythonError();
-  const DType dtype = check_managed(*managed);
-  const DLTensor& t = managed->dl_tensor;
-  const Device device = device_of(t.device);
-  const IntArrayRef sizes(t.shape, static_cast<size_t>(t.ndim));
-  const DimVector strides =
-      t.strides ? DimVector(IntArrayRef(t.strides, static_cast<size_t>(t.ndim))) : contiguous_strides(sizes);
-  Tensor x = tensor_over(static_cast<char*>(t.data) + t.byte_offset, dtype, device, sizes, strides,
-                         release_managed<Managed>, managed);
+  check_version(*managed);
+  Tensor x = dlpack::tensor_over(managed->dl_tensor, release_managed<Managed>, managed);
   if (PyCapsule_SetName(capsule, used_name) < 0) throw PythonError();
   return x;
 }

@@ -2,6 +2,7 @@
 // neither NumPy's headers nor its import are needed before a program asks for an array.
 #include <cstring>
 
+#include "core/exported_storage.h"
 #include "entry.h"
 #include "foreign_memory.h"
 #include "mica/warning.h"
@@ -175,6 +176,7 @@ static PyObject* array_over(const Tensor& x) {
   if (!asarray) return nullptr;
   auto* memory = PyObject_New(MemoryObject, memory_type);
   if (!memory) return nullptr;
+  keep_in_place(*x.storage());
   // An alias, so that a later resize_ or set_ of the tensor does not reach the array's geometry.
   new (&memory->tensor) Tensor(Tensor::adopt(
       TensorImpl::create(x.storage(), x.dtype(), x.device(), x.sizes(), x.strides(), x.storage_offset())));

@@ -101,6 +101,12 @@ struct Unfinished {
   Owned dict;
 };
 
+template <class Item>
+void unscale(std::vector<Item>& items, const Tensor& grad_scale) {
+  NoGradGuard no_grad;
+  for (Item& item : items) item.grad.div_(grad_scale);
+}
+
 template <class Rule>
 void step_group(PyObject* group_object, PyObject* state, const Tensor& grad_scale) {
   using Item = typename Rule::Item;
@@ -141,16 +147,15 @@ void step_group(PyObject* group_object, PyObject* state, const Tensor& grad_scal
 
   {
     Unlocked unlocked(elements > kUnlockElements);
-    if (grad_scale.defined()) {
-      NoGradGuard no_grad;
-      for (Item& item : items) item.grad.div_(grad_scale);
-    }
+    if (grad_scale.defined()) unscale(items, grad_scale);
     Rule::step(items, options);
   }
   for (const Unfinished& u : unfinished) {
     for (const auto& field : Rule::fields()) {
       const Tensor& made = items[u.item].*field.member;
-      if (!made.defined() || PyDict_GetItemWithError(u.dict.get(), field.key)) continue;
+      PyObject* present = PyDict_GetItemWithError(u.dict.get(), field.key);
+      if (!present && PyErr_Occurred()) throw PythonError();
+      if (!made.defined() || (present && present != Py_None)) continue;  // a loaded state may say None
       Owned object(checked(wrap(made)));
       if (PyDict_SetItem(u.dict.get(), field.key, object.get()) < 0) throw PythonError();
     }
@@ -175,15 +180,20 @@ PyObject* step_groups(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
 
 // ---- the same over lists, for the functions beside torch's classes
 
-// (options, params, grads, a list for each state): states that are made are put into their lists.
+// (options, params, grads, a list for each state, grad_scale=None, found_inf=None): states that are made are put into
+// their lists; the last two are as in step_groups.
 template <class Rule>
 PyObject* step_lists(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
   using Item = typename Rule::Item;
   const auto& fields = Rule::fields();
-  MICA_CHECK_KIND(nargs == static_cast<Py_ssize_t>(fields.size()) + 3, Type, "expected options, params, grads and ",
-                  fields.size(), " lists of states");
+  const auto lists = static_cast<Py_ssize_t>(fields.size()) + 3;
+  MICA_CHECK_KIND(nargs == lists || nargs == lists + 2, Type, "expected options, params, grads, ", fields.size(),
+                  " lists of states and perhaps a scale and a flag");
+  const auto given = [&](Py_ssize_t i) { return nargs > i && args[i] != Py_None; };
+  if (given(lists + 1) && state_tensor(args[lists + 1], "found_inf").item().to_double() != 0) Py_RETURN_NONE;
+  const Tensor scale = given(lists) ? state_tensor(args[lists], "grad_scale") : Tensor();
   const auto options = Rule::options(OptionDict(args[0]));
-  for (Py_ssize_t i = 1; i < nargs; ++i) MICA_CHECK_KIND(PyList_Check(args[i]), Type, "expected lists of tensors");
+  for (Py_ssize_t i = 1; i < lists; ++i) MICA_CHECK_KIND(PyList_Check(args[i]), Type, "expected lists of tensors");
   std::vector<Item> items(static_cast<size_t>(PyList_GET_SIZE(args[1])));
   const auto entry = [&](size_t list, size_t i) -> PyObject* {
     if (static_cast<Py_ssize_t>(i) >= PyList_GET_SIZE(args[list])) return Py_None;
@@ -198,6 +208,7 @@ PyObject* step_lists(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
       if (value != Py_None) items[i].*fields[f].member = state_tensor(value, fields[f].name);
     }
   }
+  if (scale.defined()) unscale(items, scale);
   Rule::step(items, options);
   for (size_t i = 0; i < items.size(); ++i) {
     for (size_t f = 0; f < fields.size(); ++f) {

@@ -1,6 +1,8 @@
 // Settings of the process and of its threads that have no home with an operation.
 #include "entry.h"
 #include "foreign_memory.h"
+#include "mica/build_info.h"
+#include "mica/warning.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -33,6 +35,23 @@ static PyObject* set_flush_denormal(PyObject*, PyObject* mode) {
   return PyBool_FromLong(flush_denormals(mode == Py_True));
 }
 
+static PyObject* set_warn_always(PyObject*, PyObject* on) {
+  if (!PyBool_Check(on))
+    return PyErr_Format(PyExc_TypeError, "setWarnOnlyOnce expects a bool, but got %s", Py_TYPE(on)->tp_name);
+  warn_always = on == Py_True;
+  Py_RETURN_NONE;
+}
+
+static PyObject* is_warn_always(PyObject*, PyObject*) { return PyBool_FromLong(warn_always); }
+
+static PyObject* build_info(PyObject*, PyObject*) try {
+  const BuildInfo info = mica::build_info();
+  return Py_BuildValue("{s:s,s:s,s:s,s:s}", "compiler", info.compiler.c_str(), "highway", info.highway.c_str(),
+                       "cpu_target", info.cpu_target.c_str(), "compiled_targets", info.compiled_targets.c_str());
+} catch (...) {
+  return raise_current_exception();
+}
+
 static PyObject* is_nonzero(PyObject* self, PyObject*) {
   const int truth = PyObject_IsTrue(self);
   return truth < 0 ? nullptr : PyBool_FromLong(truth);
@@ -42,6 +61,9 @@ bool add_settings(PyObject* module) {
   static PyMethodDef functions[] = {
       {"set_flush_denormal", set_flush_denormal, METH_O,
        "Treats numbers too small to be normal as zero in this thread; returns whether the processor can."},
+      {"_build_info", build_info, METH_NOARGS, nullptr},
+      {"_set_warn_always", set_warn_always, METH_O, nullptr},
+      {"_is_warn_always", is_warn_always, METH_NOARGS, nullptr},
       {}};
   static PyMethodDef methods[] = {{"is_nonzero", is_nonzero, METH_NOARGS, "Whether the single element is not zero."},
                                   {}};

@@ -86,6 +86,16 @@ PyObject* give_back(PyObject* self, PyObject* ids) try {
   return raise_current_exception();
 }
 
+PyObject* take_back(PyObject* self, PyObject* args) try {
+  unsigned id;
+  int announced;
+  if (!PyArg_ParseTuple(args, "Ip:take_back", &id, &announced)) return nullptr;
+  held_by<SegmentPool>(self).take_back(id, announced != 0);
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
 PyObject* take_dropped(PyObject* self, PyObject*) try {
   return list_of(held_by<SegmentPool>(self).take_dropped());
 } catch (...) {
@@ -143,6 +153,7 @@ bool add_shared_memory(PyObject* module) {
                                {"send", send, METH_O, nullptr},
                                {"close_descriptors", close_descriptors, METH_NOARGS, nullptr},
                                {"give_back", give_back, METH_O, nullptr},
+                               {"take_back", take_back, METH_VARARGS, nullptr},
                                {"take_dropped", take_dropped, METH_NOARGS, nullptr},
                                {}};
   static PyMethodDef views[] = {{"add", add, METH_VARARGS, nullptr},

@@ -2,6 +2,7 @@
 // the package (mica/storage.py).
 #include <cstddef>
 
+#include "core/exported_storage.h"
 #include "core/geometry.h"
 #include "entry.h"
 #include "foreign_memory.h"
@@ -22,6 +23,14 @@ static PyTypeObject* storage_type = nullptr;
 bool is_storage(PyObject* o) { return PyObject_TypeCheck(o, storage_type); }
 const Storage& storage_of(PyObject* o) { return reinterpret_cast<StorageObject*>(o)->storage; }
 
+DimVector dims_from_object(PyObject* o) {
+  Owned items(checked(PySequence_Fast(o, "a sequence of integers was expected")));
+  DimVector dims;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i)
+    dims.push_back(int_from_object(PySequence_Fast_GET_ITEM(items.get(), i)));
+  return dims;
+}
+
 // A storage has one object for as long as somebody holds it.
 static PyObject* storage_object(const Storage& storage, PyTypeObject* type) {
   if (storage->python_object) return Py_NewRef(static_cast<PyObject*>(storage->python_object));
@@ -38,9 +47,11 @@ static void storage_dealloc(PyObject* self) {
   auto* object = reinterpret_cast<StorageObject*>(self);
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
+  // First of all: callbacks of weak references and destructors of attributes may ask for the storage's object again,
+  // and must not get this one.
+  if (object->storage && object->storage->python_object == self) object->storage->python_object = nullptr;
   if (object->weakrefs) PyObject_ClearWeakRefs(self);
   Py_CLEAR(object->dict);
-  if (object->storage) object->storage->python_object = nullptr;
   object->storage.~Storage();
   type->tp_free(self);
   Py_DECREF(type);
@@ -150,13 +161,7 @@ static PyObject* part(PyObject* self, PyObject* args) try {
   if (!PyArg_ParseTuple(args, "nn:_part", &begin, &end)) return nullptr;
   MICA_CHECK(0 <= begin && begin <= end && end <= storage_length(self), "bytes ", begin, " to ", end,
              " are not within a storage of ", storage_length(self), " bytes");
-  Storage whole = storage_of(self);
-  char* data = static_cast<char*>(whole->data());
-  const auto count = static_cast<size_t>(end - begin);
-  const Device device = whole->device();
-  auto release = [](void* context, void*, size_t) { static_cast<StorageImpl*>(context)->release(); };
-  return storage_object(StorageImpl::wrap(data ? data + begin : nullptr, count, device, release, whole.leak()),
-                        storage_type);
+  return storage_object(part_of(storage_of(self), static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
 } catch (...) {
   return raise_current_exception();
 }
@@ -184,14 +189,6 @@ static PyObject* tensor_over_storage(PyObject* self, PyObject* dtype) try {
 
 static PyObject* untyped_storage(PyObject* self, PyObject*) {
   return storage_object(unwrap(self).storage(), storage_type);
-}
-
-static DimVector dims_from_object(PyObject* o) {
-  Owned items(checked(PySequence_Fast(o, "a sequence of integers was expected")));
-  DimVector dims;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i)
-    dims.push_back(int_from_object(PySequence_Fast_GET_ITEM(items.get(), i)));
-  return dims;
 }
 
 // tensor._set_storage(storage, offset, size, stride): a storage that is too small grows.

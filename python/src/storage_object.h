@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mica/storage.h"
+#include "mica/tensor.h"
 #include "object.h"
 
 namespace mica::python {
@@ -9,6 +10,7 @@ namespace mica::python {
 PyObject* storage_object(const Storage& storage);  // a new reference; a storage has one object
 bool is_storage(PyObject* o);
 const Storage& storage_of(PyObject* o);
+DimVector dims_from_object(PyObject* o);  // of a sequence of integers; throws for anything else
 
 bool add_archive(PyObject* module);               // the containers of checkpoint files
 bool add_checkpoint_functions(PyObject* module);  // what else saving and loading need

@@ -160,7 +160,7 @@ void tensor_finalize(PyObject* o) {
 // bit of the second word of the collector's header.
 static void forget_finalized(PyObject* o) {
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-  if (Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};
+  if (as_tensor_object(o)->tracked || Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};
 #else
   (void)o;
 #endif

@@ -15,7 +15,7 @@ struct TensorObject {
       Tensor tensor;
   PyObject* dict;  // attributes that a program has set; null until then
   PyObject* weakrefs;
-  bool tracked;  // of the base type: the collector has been told of it
+  bool tracked;  // the collector has been told of it; never reset, so that a class that is assigned changes nothing
 };
 
 extern PyTypeObject* tensor_type;

@@ -98,26 +98,46 @@ std::mutex& accumulation_mutex(const TensorImpl* t) {
   return mutexes[(reinterpret_cast<uintptr_t>(t) >> 6) % 64];
 }
 
-void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
-  Tensor& gradient = grads[0];
-  if (!gradient.defined() || !variable.requires_grad()) return;
-  const TensorImpl* leaf = variable.impl();
-  AutogradMeta& meta = *leaf->autograd;
-  const bool keeps_copy = hooks && !hooks->post_hooks.empty();
-  {
-    Tensor replaced;  // dies after the lock is released: its memory may belong to Python
-    std::lock_guard lock(accumulation_mutex(leaf));
-    if (!meta.grad.defined()) {
-      Tensor taken;
-      if (!grad_enabled()) taken = steal(gradient, variable, keeps_copy ? 2 : 1);
-      meta.grad = taken.defined() ? std::move(taken) : clone_with_layout_for(gradient, variable);
-    } else if (!grad_enabled()) {
-      meta.grad.add_(gradient);
-    } else {
-      replaced = add(meta.grad, gradient);
-      std::swap(replaced, meta.grad);
+std::mutex& gradient_mutex(const AutogradMeta& meta) {
+  static std::mutex mutexes[64];
+  return mutexes[(reinterpret_cast<uintptr_t>(&meta) >> 6) % 64];
+}
+
+namespace {
+
+// Other threads may read, set or clear the leaf's gradient meanwhile: what was seen of it is looked at again before it
+// is replaced.
+void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, bool keeps_copy) {
+  Tensor first;  // what a leaf without a gradient gets: the incoming gradient itself, or a copy
+  for (;;) {
+    const Tensor& addend = first.defined() ? first : gradient;
+    Tensor before;
+    {
+      std::lock_guard lock(gradient_mutex(meta));
+      if (meta.grad.defined()) {
+        if (!grad_enabled()) return static_cast<void>(meta.grad.add_(addend));
+        before = meta.grad;
+      } else if (first.defined()) {
+        return std::swap(meta.grad, first);
+      }
     }
+    if (!before.defined()) {
+      if (!grad_enabled()) first = steal(gradient, leaf, keeps_copy ? 2 : 1);
+      if (!first.defined()) first = clone_with_layout_for(gradient, leaf);
+      continue;
+    }
+    Tensor sum = add(before, addend);
+    std::lock_guard lock(gradient_mutex(meta));
+    if (meta.grad.is_same(before)) return std::swap(meta.grad, sum);
   }
+}
+
+}  // namespace
+
+void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
+  if (!grads[0].defined() || !variable.requires_grad()) return;
+  AutogradMeta& meta = *variable.impl()->autograd;
+  add_to_gradient(meta, variable, grads[0], hooks && !hooks->post_hooks.empty());
   if (meta.extras) {
     const auto& list = meta.extras->post_accumulate_hooks;
     for (size_t i = 0; i < list.size(); ++i)

@@ -57,11 +57,14 @@ void RetainedGrad::deliver(const Tensor& gradient) {
   {
     std::lock_guard lock(mutex);
     if (!owner) return;
+    std::lock_guard reading(gradient_mutex(*owner));
     before = owner->grad;
   }
   Tensor sum = before.defined() ? add(before, gradient) : clone(gradient);
   std::lock_guard lock(mutex);
-  if (owner) std::swap(owner->grad, sum);
+  if (!owner) return;
+  std::lock_guard writing(gradient_mutex(*owner));
+  std::swap(owner->grad, sum);
 }
 
 void run_tensor_hooks(Node& node, TensorVec& grads) {

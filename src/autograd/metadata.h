@@ -61,6 +61,10 @@ SavedHookStack& saved_hook_stack();
 // One of a fixed set of locks, chosen by the tensor. Nothing that may call user code runs under it.
 std::mutex& accumulation_mutex(const TensorImpl* t);
 
+// One of another fixed set, which guards AutogradMeta::grad: a program may read or clear a gradient while a backward
+// pass adds to it. Nothing that may need Python's lock runs under it, the death of a tensor included.
+std::mutex& gradient_mutex(const AutogradMeta& meta);
+
 // A tensor of the same memory, geometry and version count, without history.
 Tensor bare_alias(const Tensor& t);
 

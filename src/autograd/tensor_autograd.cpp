@@ -20,11 +20,19 @@ const Tensor& Tensor::requires_grad_(bool value) const {
   return *this;
 }
 
-Tensor Tensor::grad() const { return impl_->autograd ? impl_->autograd->grad : Tensor(); }
+Tensor Tensor::grad() const {
+  const AutogradMeta* meta = impl_->autograd;
+  if (!meta) return {};
+  std::lock_guard lock(gradient_mutex(*meta));
+  return meta->grad;
+}
 
 void Tensor::set_grad(const Tensor& g) const {
+  Tensor replaced = g;  // in the end the gradient before: it dies after the lock is released
   if (!g.defined()) {
-    if (impl_->autograd) impl_->autograd->grad = {};
+    if (!impl_->autograd) return;
+    std::lock_guard lock(gradient_mutex(*impl_->autograd));
+    std::swap(impl_->autograd->grad, replaced);
     return;
   }
   MICA_CHECK(!g.is_same(*this), "can't assign Variable as its own grad");
@@ -38,8 +46,9 @@ void Tensor::set_grad(const Tensor& g) const {
              "'. Please ensure that the gradient and the tensor are on the same device");
   MICA_CHECK(g.sizes() == sizes(), "attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '",
              sizes(), "'. Please ensure that the gradient and the tensor are the same size");
-  Tensor replaced = g;
-  std::swap(autograd_meta(*this).grad, replaced);
+  AutogradMeta& meta = autograd_meta(*this);
+  std::lock_guard lock(gradient_mutex(meta));
+  std::swap(meta.grad, replaced);
 }
 
 int64_t Tensor::output_nr() const {

@@ -1,6 +1,9 @@
 #include "mica/storage.h"
 
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "mica/allocator.h"
 #include "mica/backend.h"
@@ -89,14 +92,38 @@ void* StorageImpl::inline_data() const {
   return inline_bytes_ ? reinterpret_cast<char*>(const_cast<StorageImpl*>(this)) + kHeaderBytes : nullptr;
 }
 
+namespace {
+
+// Memory that storages have moved away from while others may still look at it. It is let go of with its storage.
+struct LeftBehind {
+  void* data;
+  size_t nbytes;
+  StorageImpl::Deleter deleter;
+  void* context;
+};
+std::mutex left_behind_mutex;
+std::unordered_multimap<const StorageImpl*, LeftBehind>& left_behind() {
+  static auto* memory = new std::unordered_multimap<const StorageImpl*, LeftBehind>;  // outlives every storage
+  return *memory;
+}
+
+}  // namespace
+
 void StorageImpl::move_to(void* data, Deleter deleter, void* context) {
-  if (nbytes_) std::memcpy(data, data_, nbytes_);
-  let_go();
+  if (data != data_) {
+    if (nbytes_) std::memcpy(data, data_, nbytes_);
+    if (resizable_) {
+      let_go();
+    } else if (data_ != inline_data()) {
+      const std::lock_guard lock(left_behind_mutex);
+      left_behind().emplace(this, LeftBehind{data_, nbytes_, deleter_, context_});
+    }
+    moved_ = true;
+  }
   data_ = data;
   deleter_ = deleter;
   context_ = context;
   resizable_ = false;
-  moved_ = true;
 }
 
 void StorageImpl::let_go() {
@@ -109,6 +136,22 @@ void StorageImpl::let_go() {
 
 void StorageImpl::destroy() {
   let_go();
+  if (moved_ && !resizable_) {
+    std::vector<LeftBehind> memory;
+    {
+      const std::lock_guard lock(left_behind_mutex);
+      const auto [begin, end] = left_behind().equal_range(this);
+      for (auto it = begin; it != end; ++it) memory.push_back(it->second);
+      left_behind().erase(begin, end);
+    }
+    for (const LeftBehind& m : memory) {
+      if (m.deleter) {
+        m.deleter(m.context, m.data, m.nbytes);
+      } else {
+        free_on(m.data, m.nbytes, device_);
+      }
+    }
+  }
   const size_t block = inline_bytes_ ? kHeaderBytes + inline_bytes_ : sizeof(StorageImpl);
   this->~StorageImpl();
   cpu_free(this, block);

@@ -10,6 +10,8 @@ static void print_warning(std::string_view message) {
 
 static std::atomic<WarningHandler> current_handler{print_warning};
 
+std::atomic<bool> warn_always{false};
+
 WarningHandler set_warning_handler(WarningHandler handler) {
   return current_handler.exchange(handler ? handler : print_warning);
 }

@@ -164,6 +164,15 @@ void SegmentPool::give_back(uint32_t id) {
   if (found != state_->segments.end() && found->second.sent > 0) --found->second.sent;
 }
 
+void SegmentPool::take_back(uint32_t id, bool announced) {
+  give_back(id);
+  if (!announced) return;
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->segments.find(id);
+  if (found != state_->segments.end()) found->second.announced = false;
+  std::erase(state_->just_announced, id);
+}
+
 std::vector<uint32_t> SegmentPool::take_dropped() {
   const std::lock_guard lock(state_->mutex);
   return std::exchange(state_->dropped, {});

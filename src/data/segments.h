@@ -26,6 +26,8 @@ class SegmentPool {
   std::optional<Handle> send(const StorageImpl& storage);
   void close_descriptors();  // of segments that have been sent: the receiver has them
   void give_back(uint32_t id);
+  // Undoes a send() whose message was never sent; `announced`: its handle had a descriptor.
+  void take_back(uint32_t id, bool announced);
   std::vector<uint32_t> take_dropped();  // segments that the receiver can forget
 
   struct State;

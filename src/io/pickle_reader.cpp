@@ -2,10 +2,9 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "io/pickle_builders.h"
 #include "io/pickle_opcodes.h"
 #include "io/pickle_values.h"
-#include "io/storage_view.h"
-#include "mica/ops.h"
 
 namespace mica::io {
 
@@ -18,24 +17,77 @@ T little_endian(std::string_view bytes) {
   return v;
 }
 
-[[noreturn]] void refuse(std::string message) { fail("Weights only load failed. " + std::move(message)); }
+bool is_container(const Value& value) {
+  return value.kind() == Value::Kind::List || value.kind() == Value::Kind::Tuple || value.kind() == Value::Kind::Dict;
+}
+
+// Whether some container is among its own contents, however deep. Walks with a stack of its own.
+bool any_holds_itself(const std::vector<Value>& containers) {
+  using Items = std::vector<Value>;
+  struct Place {
+    const Items* items;
+    size_t next;
+  };
+  std::unordered_map<const Items*, bool> open;  // false: all within was looked at
+  for (const Value& root : containers) {
+    if (open.count(&root.items())) continue;
+    std::vector<Place> path{{&root.items(), 0}};
+    open[&root.items()] = true;
+    while (!path.empty()) {
+      Place& place = path.back();
+      if (place.next == place.items->size()) {
+        open[place.items] = false;
+        path.pop_back();
+        continue;
+      }
+      const Value& item = (*place.items)[place.next++];
+      if (!is_container(item)) continue;
+      const auto [known, is_new] = open.emplace(&item.items(), true);
+      if (is_new) {
+        path.push_back({&item.items(), 0});
+      } else if (known->second) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 // The stack machine that a pickle is a program for. A storage is held as a one-dimensional tensor over all of it.
 class PickleReader {
  public:
   PickleReader(std::string_view pickle, const std::function<Storage(const StorageReference&)>& fetch)
       : lexer_(pickle), fetch_(fetch) {}
+  PickleReader(const PickleReader&) = delete;
+  PickleReader& operator=(const PickleReader&) = delete;
+  // What was made by a pickle that failed may hold itself, and would then never be freed.
+  ~PickleReader() {
+    if (!finished_)
+      for (const Value& container : changeable_) container.clear();
+  }
 
   Value run() {
     for (;;) {
       const Instruction i = lexer_.next();
-      if (i.opcode == Opcode::Stop) return pop();
-      step(i);
+      if (i.opcode != Opcode::Stop) {
+        step(i);
+        continue;
+      }
+      Value result = pop();
+      if (any_holds_itself(changeable_)) refuse("a list or dict holds itself");
+      finished_ = true;
+      return result;
     }
   }
 
  private:
   void push(Value value) { stack_.push_back(std::move(value)); }
+
+  // A list or dict, which the pickle may still fill.
+  void push_changeable(Value value) {
+    changeable_.push_back(value);
+    push(std::move(value));
+  }
 
   Value& top() {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("the pickle takes more values than it has made");
@@ -96,18 +148,27 @@ class PickleReader {
       case Opcode::ShortBinBytes:
       case Opcode::BinBytes8:
         return push(Value::bytes(std::string(a)));
+      case Opcode::ByteArray8:
+        return push(Value::bytes(std::string(a)));
       case Opcode::EmptyList:
       case Opcode::EmptySet:
-        return push(Value::list());
+        return push_changeable(Value::list());
+      case Opcode::List:
+        return push_changeable(Value::list(pop_to_mark()));
       case Opcode::EmptyTuple:
         return push(Value::tuple());
       case Opcode::EmptyDict:
-        return push(Value::dict());
+        return push_changeable(Value::dict());
       case Opcode::Mark:
         return marks_.push_back(stack_.size());
       case Opcode::Pop:
         pop();
         return;
+      case Opcode::PopMark:
+        pop_to_mark();
+        return;
+      case Opcode::Dup:
+        return push(Value(top()));
       case Opcode::Tuple:
         return push(Value::tuple(pop_to_mark()));
       case Opcode::Tuple1:
@@ -148,28 +209,29 @@ class PickleReader {
       case Opcode::Global: {
         std::string name(a);
         name[name.find('\n')] = '.';
-        return push(Value::name(std::move(name)));
+        return push_name(std::move(name));
       }
       case Opcode::StackGlobal: {
         const Value name = pop(), module = pop();
-        return push(Value::name(module.as_string() + "." + name.as_string()));
+        return push_name(module.as_string() + "." + name.as_string());
       }
-      case Opcode::Reduce: {
+      case Opcode::Reduce:
+      case Opcode::NewObj: {
         const Value arguments = pop(), function = pop();
         if (function.kind() != Value::Kind::Name || arguments.kind() != Value::Kind::Tuple)
           refuse("the pickle calls what is no function");
-        return push(call(function.as_string(), arguments));
+        Value made = build(function.as_string(), arguments);
+        if (made.kind() == Value::Kind::List || made.kind() == Value::Kind::Dict) changeable_.push_back(made);
+        return push(std::move(made));
       }
-      case Opcode::NewObj: {
-        pop();
-        const Value cls = pop();
-        if (cls.kind() != Value::Kind::Name) refuse("an object of what is no class");
-        refuse_name(cls.as_string());
-      }
-      case Opcode::Build:
-        pop();  // the attributes of a dict or a tensor: nothing here has any
-        top();
+      case Opcode::Build: {
+        const Value state = pop();
+        Value& object = top();
+        // Of a dict or a parameter: the attributes, of which nothing here has any.
+        if (object.is_tensor() && state.kind() == Value::Kind::Tuple && state.size() >= 4 && state[0].is_tensor())
+          object = tensor_from_state(state);
         return;
+      }
       case Opcode::BinPersId:
         return push(storage(pop()));
       default:
@@ -198,83 +260,10 @@ class PickleReader {
     for (size_t i = 0; i < items.size(); i += 2) dict.set(items[i], std::move(items[i + 1]));
   }
 
-  [[noreturn]] static void refuse_name(const std::string& name) {
-    refuse("Unsupported global: GLOBAL " + name +
-           " was not an allowed global by default. From C++, files of tensors, plain values and containers can be "
-           "loaded; save a state_dict() instead of a whole object.");
-  }
-
-  static const Value& argument(const Value& arguments, size_t i) {
-    if (i >= arguments.size()) refuse("a call with too few arguments");
-    return arguments[i];
-  }
-
-  static DimVector dims(const Value& value) {
-    DimVector sizes;
-    for (const Value& item : value.as_list()) sizes.push_back(item.as_int());
-    return sizes;
-  }
-
-  Value call(const std::string& name, const Value& arguments) {
-    if (name == "torch._utils._rebuild_tensor" || name == "torch._utils._rebuild_tensor_v2" ||
-        name == "torch._utils._rebuild_tensor_v3")
-      return rebuild_tensor(name, arguments);
-    if (name == "torch._utils._rebuild_parameter" || name == "torch._utils._rebuild_parameter_with_state") {
-      Tensor data = argument(arguments, 0).as_tensor().detach();
-      data.requires_grad_(argument(arguments, 1).as_bool());
-      return data;
-    }
-    if (name == "torch._tensor._rebuild_from_type_v2")
-      return call(argument(arguments, 0).as_string(), argument(arguments, 2));
-    if (name == "collections.OrderedDict") {
-      const Value made = Value::dict();
-      if (arguments.size() > 0)
-        for (const Value& pair : arguments[0].as_list()) made.set(argument(pair, 0), argument(pair, 1));
-      return made;
-    }
-    if (name == "torch.Size") return Value::tuple(argument(arguments, 0).as_list());
-    if (name == "torch.device") return argument(arguments, 0);
-    if (name == "_codecs.encode") return Value::bytes(latin1(argument(arguments, 0).as_string()));
-    if (name == "__builtin__.set" || name == "builtins.set") return Value::list(argument(arguments, 0).as_list());
-    refuse_name(name);
-  }
-
-  static std::string latin1(const std::string& utf8) {
-    std::string bytes;
-    for (size_t i = 0; i < utf8.size(); ++i) {
-      const auto c = static_cast<unsigned char>(utf8[i]);
-      if (c < 0x80) {
-        bytes += utf8[i];
-      } else {
-        if ((c & 0xfc) != 0xc0 || i + 1 >= utf8.size()) refuse("text that is not made of bytes");
-        bytes += static_cast<char>((c << 6) | (static_cast<unsigned char>(utf8[++i]) & 0x3f));
-      }
-    }
-    return bytes;
-  }
-
-  Value rebuild_tensor(const std::string& name, const Value& arguments) {
-    const Tensor storage = argument(arguments, 0).as_tensor();
-    DType dtype = storage.dtype();
-    size_t metadata = 6;
-    if (name.back() == '3') {
-      dtype = dtype_named(argument(arguments, 6).as_string());
-      metadata = 7;
-    }
-    Tensor t = view_storage(storage.storage(), dtype, argument(arguments, 1).as_int(), dims(argument(arguments, 2)),
-                            dims(argument(arguments, 3)));
-    if (arguments.size() > metadata && arguments[metadata].kind() == Value::Kind::Dict) {
-      if (arguments[metadata].find("conj")) t = t.conj();
-      if (arguments[metadata].find("neg")) t = _neg_view(t);
-    }
-    if (arguments.size() > 4 && arguments[4].as_bool()) t.requires_grad_(true);
-    return t;
-  }
-
-  static DType dtype_named(std::string_view full) {
-    for (int i = 0; i < kNumDTypes; ++i)
-      if (full == cat("torch.", mica::name(static_cast<DType>(i)))) return static_cast<DType>(i);
-    refuse(cat("no dtype is called ", full));
+  // Refused where it is named, whether or not it is called.
+  void push_name(std::string name) {
+    builder_named(name);
+    push(Value::name(std::move(name)));
   }
 
   Value storage(const Value& id) {
@@ -294,6 +283,8 @@ class PickleReader {
   std::vector<Value> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint64_t, Value> memo_;
+  std::vector<Value> changeable_;
+  bool finished_ = false;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <unordered_map>
 
+#include "core/exported_storage.h"
 #include "io/archive.h"
 #include "io/pickle_values.h"
 #include "mica/mapped_memory.h"
@@ -56,14 +57,6 @@ void write_archive(const Value& value, io::Sink& sink, std::string folder) {
     archive.write("data/" + std::to_string(i), on_cpu->data() ? on_cpu->data() : "", on_cpu->nbytes());
   }
   archive.finish();
-}
-
-// Some bytes of a storage, which keeps the whole alive.
-Storage part_of(const Storage& whole, uint64_t begin, uint64_t nbytes) {
-  Storage held = whole;
-  char* data = static_cast<char*>(whole->data()) + begin;
-  auto release = [](void* context, void*, size_t) { static_cast<StorageImpl*>(context)->release(); };
-  return StorageImpl::wrap(data, nbytes, kCPU, release, held.leak());
 }
 
 Value read_archive(const io::ArchiveReader& archive, const Storage& mapped, const LoadOptions& options) {

@@ -1,4 +1,5 @@
 #include <array>
+#include <bit>
 
 #include "mica/serialize.h"
 
@@ -105,6 +106,16 @@ const std::vector<Value>& Value::as_list() const {
   return container_of(kind() == Kind::Tuple ? Kind::Tuple : Kind::List).items;
 }
 
+const std::vector<Value>& Value::items() const {
+  return kind() == Kind::Dict ? container_of(Kind::Dict).items : as_list();
+}
+
+void Value::clear() const {
+  Container& container = container_of(kind());
+  const std::vector<Value> doomed = std::exchange(container.items, {});
+  container.places.clear();
+}
+
 std::vector<Tensor> Value::as_tensors() const {
   std::vector<mica::Tensor> tensors;
   for (const Value& item : as_list()) tensors.push_back(item.as_tensor());
@@ -136,6 +147,7 @@ const Value& Value::operator[](size_t i) const {
 
 std::string Value::place_name() const {
   if (kind() == Kind::String) return "s" + as_string();
+  if (kind() == Kind::Double) return "d" + std::to_string(std::bit_cast<uint64_t>(as_double()));
   return kind() == Kind::Int ? "i" + std::to_string(as_int()) : std::string();
 }
 

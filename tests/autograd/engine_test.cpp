@@ -1,3 +1,4 @@
+#include <atomic>
 #include <thread>
 
 #include "autograd_testing.h"
@@ -261,6 +262,31 @@ TEST(Engine, ThreadsBuildGraphsOnOneLeaf) {
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(list(a.grad()), (Values{6000}));
+}
+
+TEST(Engine, GradientsAreReadAndClearedMeanwhile) {
+  Tensor a = leaf({2, 3});
+  const Tensor b = a * 2;
+  b.retain_grad();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      while (!stop) {
+        if (const Tensor seen = a.grad(); seen.defined()) EXPECT_EQ(seen.numel(), 2);
+        if (const Tensor seen = b.grad(); seen.defined()) EXPECT_EQ(seen.numel(), 2);
+        a.set_grad({});
+      }
+    });
+  for (int i = 0; i < 300; ++i) {
+    b.sum().backward({}, true);
+    (a * a).sum().backward({}, true, true);
+  }
+  stop = true;
+  for (auto& t : threads) t.join();
+  a.set_grad({});
+  b.sum().backward({}, true);
+  EXPECT_EQ(list(a.grad()), (Values{2, 2}));
 }
 
 TEST(Engine, CallbacksRunAtTheEnd) {

@@ -254,3 +254,24 @@ def test_workers_share_the_dataset():
     program = run_program(MEMORY)
     out, err = program.communicate(timeout=60)
     assert err == "" and int(out) < 200e6  # eight copies would be 900 MB
+
+
+def test_a_message_that_cannot_be_pickled_leaves_no_segment_behind():
+    import socket
+
+    from mica.utils.data._utils.channel import BatchReceiver, BatchSender
+
+    here, there = socket.socketpair()
+    sender, receiver = BatchSender(here), BatchReceiver(there)
+    large = mica.arange(50_000.0)
+    addresses = set()
+    for number in range(20):
+        with pytest.raises(Exception, match="pickle"):
+            sender.send(number, [large, large.numpy(), lambda: None])
+        free = sender.pool.allocate(large.nbytes)
+        addresses.add(free.data_ptr())
+        del free
+    assert len(addresses) == 1  # the same memory every time: it has come back
+    sender.send(20, [large, large * 2])
+    number, (first, second) = receiver.receive()
+    assert number == 20 and first.equal(large) and second.equal(large * 2)

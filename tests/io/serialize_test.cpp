@@ -12,6 +12,7 @@
 
 #include "io/archive.h"
 #include "io/crc32.h"
+#include "io/pickle_values.h"
 #include "mica/mica.h"
 
 namespace mica {
@@ -164,6 +165,71 @@ TEST_F(Checkpoint, NamesTheClassThatItRefuses) {
 TEST(Value, DestroysDeepNestingWithoutRecursion) {
   Value outer = Value::list();
   for (int i = 0; i < 1000000; ++i) outer = Value::list({outer});
+}
+
+Value load_pickle(const std::string& pickle) {
+  return io::unpickle(pickle, [](const io::StorageReference&) { return StorageImpl::allocate(32, kCPU); });
+}
+
+std::string repeated(std::string_view text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+TEST(Pickle, NestsAsDeepAsItLikes) {
+  EXPECT_EQ(load_pickle("\x80\x02" + ("]" + repeated("q\x01]h\x01\x61", 0)) + ".").size(), 0u);
+  EXPECT_EQ(load_pickle("\x80\x02)" + repeated("\x85", 200'000) + ".").size(), 1u);
+}
+
+// Each level calls the function on the level within: Python refuses it, and so does this reader.
+TEST(Pickle, RefusesCallsWithinCalls) {
+  const std::string function = "ctorch._tensor\n_rebuild_from_type_v2\n";
+  const std::string open = function + "(" + function + "N";
+  const std::string pickle =
+      "\x80\x02" + repeated("(" + function + "N", 200'000) + ")" + repeated("Nt", 200'000) + "0" + open + ")NtR.";
+  EXPECT_THROW(load_pickle(pickle), Error);
+  // What the first call gets is a nest of tuples that name the function again.
+  EXPECT_THROW(load_pickle("\x80\x02" + function + repeated("(" + function + "N", 200'000) + ")" +
+                           repeated("Nt", 200'000) + "R."),
+               Error);
+}
+
+TEST(Pickle, RefusesWhatHoldsItself) {
+  for (const char* pickle : {"]q\x01h\x01\x61.", "}q\x01K\x01h\x01s.", "]q\x01h\x01\x85\x61.",
+                             "]q\x01h\x01\x61"
+                             "0N."})
+    EXPECT_THROW(load_pickle(pickle), Error) << pickle;
+  EXPECT_EQ(load_pickle("]q\x01(]q\x02h\x02h\x02e.").size(), 3u);  // one list three times
+}
+
+TEST(Pickle, RefusesANameThatNothingCalls) {
+  EXPECT_THROW(load_pickle("cos\nsystem\n."), Error);
+  EXPECT_EQ(load_pickle("ctorch\nfloat16\n.").as_string(), "torch.float16");
+  EXPECT_THROW(load_pickle("ctorch\nfloat16\n)R."), Error);
+}
+
+TEST(Pickle, BuildsWhatPythonBuilds) {
+  EXPECT_EQ(load_pickle("ccollections\nCounter\n}K\x07K\x02s\x85R.").at(7).as_int(), 2);
+  EXPECT_EQ(load_pickle("c__builtin__\nset\n](K\x01K\x02e\x85R.").size(), 2u);
+  EXPECT_EQ(load_pickle("cbuiltins\nbytearray\n)R.").as_string(), "");
+  EXPECT_EQ(load_pickle("ctorch\ndevice\nU\x04"
+                        "cudaK\x01\x86R.")
+                .as_string(),
+            "cuda:1");
+  EXPECT_EQ(load_pickle("ctorch.serialization\n_get_layout\nU\x0dtorch.strided\x85R.").as_string(), "torch.strided");
+  const Tensor meta = load_pickle(
+                          "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\nK\x02K\x03\x86"
+                          "K\x03K\x01\x86\x89tR.")
+                          .as_tensor();
+  EXPECT_TRUE(meta.is_meta());
+  EXPECT_EQ(meta.sizes(), IntArrayRef({2, 3}));
+  // As the first versions of torch wrote tensors: made empty, then given a storage.
+  const std::string storage =
+      "(U\x07storagectorch\nFloatStorage\nU\x01"
+      "0U\x03"
+      "cpuK\x08tQ";
+  EXPECT_EQ(load_pickle("ctorch\nTensor\n)R(" + storage + "K\x01K\x04\x85K\x01\x85tb.").as_tensor().numel(), 4);
 }
 
 TEST(Crc32, AgreesWithItselfInPieces) {

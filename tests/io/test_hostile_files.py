@@ -388,3 +388,56 @@ def test_random_programs():
                 program += rng.randbytes(rng.randrange(4))
         with contextlib.suppress(EXPECTED):
             load(archive_with(program + b".", FLOATS))
+
+
+# ---- states
+
+
+def parameter_with(state):
+    """A pickle of a parameter with a state; `state` pushes a dict."""
+    p = Pickle().name("torch._utils", "_rebuild_parameter_with_state").raw(b"(")
+    p.raw(tensor_pickle()[2:-1]).raw(b"\x88").name("collections", "OrderedDict").raw(b")R")
+    return state(p).raw(b"tR")
+
+
+STATES = {
+    "class": lambda p: p.raw(b"}").text("__class__").name("torch", "Tensor").raw(b"s"),
+    "memory": lambda p: p.raw(b"}").text("__array_interface__").raw(b"}s"),
+    "slot": lambda p: p.raw(b"N}").text("__dict__").raw(b"}s\x86"),
+    "number": lambda p: p.raw(b"}").number(1).number(2).raw(b"s"),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_cannot_name_what_python_gives_a_meaning(state):
+    with pytest.raises(pickle.UnpicklingError, match="the state of an object names"):
+        load(archive_with(parameter_with(STATES[state]).stop(), FLOATS))
+    wrapped = Pickle().name("torch._tensor", "_rebuild_from_type_v2").raw(b"(")
+    wrapped.name("torch._utils", "_rebuild_tensor").raw(b"N)")
+    with pytest.raises(pickle.UnpicklingError, match="the state of an object names"):
+        load(archive_with(STATES[state](wrapped).raw(b"tR").stop(), FLOATS))
+    built = parameter_with(lambda p: p.raw(b"}"))
+    with pytest.raises(pickle.UnpicklingError, match="the state of an object names"):
+        load(archive_with(STATES[state](built).raw(b"b").stop(), FLOATS))
+
+
+def test_other_states_are_kept():
+    data = parameter_with(lambda p: p.raw(b"}").text("note").number(3).raw(b"s")).stop()
+    loaded = load(archive_with(data, FLOATS))
+    assert loaded.note == 3 and type(loaded) is mica.nn.Parameter and loaded.tolist() == list(range(8))
+
+
+def test_a_compressed_record_that_says_it_is_empty():
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        target.writestr("archive/data.pkl", bytes(10**6))
+    data = bytearray(packed.getvalue())
+    struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, 0)
+    with pytest.raises(RuntimeError, match=r"data\.pkl: it does not match its size"):
+        load(bytes(data))
+
+
+def test_one_list_says_what_files_may_name():
+    from mica._checkpoints.safe_globals import _OBJECTS, ALLOWED
+
+    assert list(_C._buildable_names()) == list(ALLOWED) and set(_OBJECTS) == set(ALLOWED)

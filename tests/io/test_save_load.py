@@ -335,9 +335,9 @@ def test_register_package():
     try:
         assert round_trip(mica.arange(2), {"map_location": "elsewhere"}).tolist() == [0, 1]
     finally:
-        from mica import _storage_locations
+        from mica._checkpoints import locations
 
-        _storage_locations._packages.pop(0)
+        locations._packages.pop(0)
 
 
 def test_environment_decides(monkeypatch):

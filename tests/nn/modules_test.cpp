@@ -365,7 +365,9 @@ TEST(Functional, AreWhatModulesCompute) {
   EXPECT_TRUE(equal(F::max_pool2d(image, 2), nn::MaxPool2d(2)(image)));
   const auto [largest, places] = F::max_pool2d_with_indices(image, 2);
   EXPECT_TRUE(equal(largest, F::max_pool2d(image, 2)));
-  EXPECT_TRUE(equal(F::max_unpool2d(largest, places, 2).sum(), largest.sum()));
+  const Tensor put_back = F::max_unpool2d(largest, places, 2);
+  EXPECT_TRUE(equal(put_back.flatten(2).gather(2, places.flatten(2)), largest.flatten(2)));
+  EXPECT_EQ(put_back.count_nonzero().item().to_int(), largest.numel());
   EXPECT_TRUE(equal(F::adaptive_max_pool2d(image, 2), nn::AdaptiveMaxPool2d(2)(image)));
   EXPECT_TRUE(equal(F::adaptive_avg_pool2d(image, 1), nn::AdaptiveAvgPool2d(1)(image)));
   EXPECT_TRUE(equal(F::layer_norm(image, {6, 6}), nn::LayerNorm({6, 6})(image)));

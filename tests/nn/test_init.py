@@ -2,6 +2,7 @@
 
 import json
 import math
+import platform
 import warnings
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import mica
 import pytest
 from mica.nn import init
 
-RECORDED = json.loads((Path(__file__).parent.parent / "recorded" / "modules.json").read_text())["init"]
+_FILE = json.loads((Path(__file__).parent.parent / "recorded" / "modules.json").read_text())
+# Torch's normal numbers differ between processors in their last bits, and Mica's with them.
+RECORDED = {**_FILE["init"], **_FILE["init_on"].get(platform.machine(), {})}
 
 
 @pytest.mark.parametrize("case", RECORDED)

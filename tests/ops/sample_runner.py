@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "codegen"))
 import model  # noqa: E402
 
-MODES = ("plain", "noncontiguous", "meta")
+MODES = ("plain", "noncontiguous", "meta", "rounded")  # rounded: to the dtype, and computed with in float64
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,13 @@ def nested(flat: list, shape: tuple[int, ...]):
 
 
 class Evaluator:
-    def __init__(self, module, mode: str = "plain", dtype: str = "float64", requires_grad: bool = False):
-        self.module, self.mode, self.requires_grad = module, mode, requires_grad
+    def __init__(
+        self, module, mode: str = "plain", dtype: str = "float64", requires_grad: bool = False, device: str = "cpu"
+    ):
+        self.module, self.mode, self.requires_grad, self.device = module, mode, requires_grad, device
         self.dtype = getattr(module, dtype)
         self.leaves: list = []
+        self.inputs: list = []  # every tensor that the sample asked for
         self.numbers = Numbers(7)
 
     # ---- constructors
@@ -78,6 +81,11 @@ class Evaluator:
             t = self.module.zeros(shape, dtype=dtype)
         else:
             t = self.module.tensor(nested(values, tuple(shape)), dtype=dtype)
+        if self.mode == "rounded" and t.is_floating_point():
+            t = t.double()
+        if self.device != "cpu":
+            t = t.to(self.device)
+        self.inputs.append(t)
         if self.mode == "meta":
             return self.module.empty(shape, dtype=dtype, device="meta")
         if self.mode == "noncontiguous" and t.dim() > 0:

@@ -233,3 +233,17 @@ def test_copies_of_views(copy, view):
     copied, x.grad = x.grad, None
     view(x).square().sum().backward()
     assert copied.tolist() == x.grad.tolist()
+
+
+def test_copies_into_lists_of_tensors():
+    x = mica.arange(6.0).reshape(2, 3)
+    out = [mica.empty(0), mica.empty(5)]
+    assert mica.unbind_copy(x, out=out) is None and [t.tolist() for t in out] == x.tolist()
+    out = [mica.empty(0), mica.empty(0)]
+    assert mica.split_with_sizes_copy(x, [1, 2], 1, out=out) is None
+    assert [t.tolist() for t in out] == [[[0], [3]], [[1, 2], [4, 5]]]
+    out = [mica.empty(2, 2), mica.empty(2, 1)]
+    assert mica.split_copy(x, 2, 1, out=out) is None and out[1].tolist() == [[2], [5]]
+    with pytest.raises(RuntimeError, match=r"unbind_copy_int_out expected an out= argument of size 2, got size 1"):
+        mica.unbind_copy(x, out=[mica.empty(0)])
+    assert [t.tolist() for t in mica.unbind_copy(x, 1)] == x.t().tolist()

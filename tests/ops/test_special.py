@@ -147,3 +147,11 @@ def test_distances_that_are_refused(call, kind, words):
 
 def test_distances_without_columns_are_zero():
     assert torch.cdist(torch.zeros(3, 0), torch.zeros(2, 0)).tolist() == [[0.0, 0.0]] * 3
+
+
+def test_polygamma_in_place():
+    x = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64)
+    expected = x.polygamma(1)
+    assert x.polygamma_(1) is x and torch.equal(x, expected)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        torch.tensor([1, 2]).polygamma_(1)

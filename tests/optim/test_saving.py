@@ -115,3 +115,16 @@ def test_pickle_and_deepcopy():
         assert optimizer.state[p]["step"].item() == 1
         stepped(optimizer)
         assert optimizer.state[p]["step"].item() == 2
+
+
+def test_a_momentum_that_was_saved_before_it_was_there():
+    p = mica.nn.Parameter(mica.zeros(2))
+    opt = mica.optim.SGD([p], lr=1.0, momentum=0.5)
+    state = opt.state_dict()
+    state["state"] = {0: {"momentum_buffer": None}}
+    opt.load_state_dict(state)
+    for expected in (-1.0, -2.5, -4.25):  # steps of 1, 1.5 and 1.75
+        p.grad = mica.ones(2)
+        opt.step()
+        assert p.tolist() == [expected, expected]
+    assert opt.state[p]["momentum_buffer"].tolist() == [1.75, 1.75]

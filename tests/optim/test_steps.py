@@ -190,3 +190,61 @@ def test_parameters_without_gradient_are_left_alone():
     a.grad = mica.ones(2)
     optimizer.step()
     assert b.tolist() == [1, 1] and b not in optimizer.state and a in optimizer.state
+
+
+# ---- the functions beside the classes, as a gradient scaler uses them
+
+
+def call_adam(params, grads, **modes):
+    states = [[mica.zeros_like(p) for p in params] for _ in range(2)]
+    steps = [mica.tensor(0.0) for _ in params]
+    numbers = {"amsgrad": False, "beta1": 0.9, "beta2": 0.99, "lr": 0.1, "weight_decay": 0.0, "eps": 1e-8}
+    mica.optim.adam.adam(params, grads, *states, [], steps, **numbers, maximize=False, **modes)
+    return steps + [s for state in states for s in state]
+
+
+def call_adamw(params, grads, **modes):
+    states = [[mica.zeros_like(p) for p in params] for _ in range(2)]
+    steps = [mica.tensor(0.0) for _ in params]
+    numbers = {"amsgrad": False, "beta1": 0.9, "beta2": 0.99, "lr": 0.1, "weight_decay": 0.1, "eps": 1e-8}
+    mica.optim.adamw.adamw(params, grads, *states, [], steps, None, False, **numbers, maximize=False, **modes)
+    return steps + [s for state in states for s in state]
+
+
+def call_sgd(params, grads, **modes):
+    buffers = [mica.ones_like(p) for p in params]
+    numbers = {"weight_decay": 0.0, "momentum": 0.9, "lr": 0.1, "dampening": 0.0, "nesterov": False}
+    mica.optim.sgd.sgd(params, grads, buffers, **numbers, maximize=False, **modes)
+    return buffers
+
+
+def call_adagrad(params, grads, **modes):
+    sums, steps = [mica.zeros_like(p) for p in params], [mica.tensor(0.0) for _ in params]
+    numbers = {"lr": 0.1, "weight_decay": 0.0, "lr_decay": 0.0, "eps": 1e-10}
+    mica.optim.adagrad.adagrad(params, grads, sums, steps, **numbers, maximize=False, **modes)
+    return sums + steps
+
+
+@pytest.mark.parametrize("call", [call_adam, call_adamw, call_sgd, call_adagrad])
+def test_scale_and_found_inf_of_the_functions(call):
+    start = [mica.tensor([1.0, -2.0]), mica.tensor([3.0])]
+    grads = [mica.tensor([0.5, 0.25]), mica.tensor([-1.0])]
+    with mica.no_grad():
+        plain, scaled, skipped = ([p.clone() for p in start] for _ in range(3))
+        states = call(plain, [g.clone() for g in grads])
+        multiplied = [g * 8 for g in grads]
+        scaled_states = call(scaled, multiplied, grad_scale=mica.tensor(8.0), found_inf=mica.tensor(0.0))
+        untouched = call(skipped, [g * float("nan") for g in grads], found_inf=mica.tensor(1.0))
+    for left, right in zip(plain + states, scaled + scaled_states, strict=True):
+        assert mica.equal(left, right)
+    assert all(mica.equal(g, m) for g, m in zip(grads, multiplied, strict=True))  # divided in place, as torch does
+    assert all(mica.equal(p, s) for p, s in zip(skipped, start, strict=True))
+    assert all(bool((s == 0).all()) or call is call_sgd for s in untouched)
+
+
+def test_adafactor_refuses_a_scale():
+    with pytest.raises(AssertionError, match="Grad scaling should occur outside of"):
+        mica.optim._adafactor.adafactor(
+            [], [], [], [], [], [], grad_scale=mica.ones(1), d=1, lr=1, beta2_decay=-0.8, weight_decay=0, eps1=None,
+            eps2=1e-3, maximize=False,
+        )  # fmt: skip

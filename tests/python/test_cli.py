@@ -94,8 +94,49 @@ def test_a_file_that_is_not_there():
 
 def test_version_and_usage():
     assert mica_command("--version").stdout == f"mica {mica.__version__}\n"
-    assert "usage: mica run" in mica_command("--help").stdout
-    assert mica_command("run").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--help"], "usage: mica COMMAND"),
+        (["help", "run"], "usage: mica run script.py"),
+        (["run", "--help"], "usage: mica run script.py"),
+        (["run", "-h"], "All arguments after the script"),
+        (["demo", "--help"], "usage: mica demo"),
+        (["doctor", "--help"], "usage: mica doctor"),
+    ],
+)
+def test_help(words, text):
+    done = mica_command(*words)
+    assert (done.returncode, done.stderr) == (0, "") and text in done.stdout
+
+
+def test_help_of_the_program_is_its_own(tmp_path):
+    assert succeed(tmp_path, "import sys; print(sys.argv[1:])", "--help") == "['--help']\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["help", "nothing"], ["run"], ["run", "-m"], ["demo", "now"], ["doctor", "x"], ["-q"]]
+)
+def test_misuse_is_said_on_standard_error(words):
+    done = mica_command(*words)
+    assert done.returncode == 2 and done.stdout == "" and "usage: mica" in done.stderr
+
+
+def test_doctor():
+    done = mica_command("doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == ["mica", "python", "cpu", "devices"]
+    assert f"  version {mica.__version__}, which behaves as torch 2.13" in lines
+    assert f"  threads {mica.get_num_threads()}" in done.stdout or "NUM_THREADS" in done.stdout
+    info = mica._C._build_info()
+    assert info["cpu_target"] and info["cpu_target"] in info["compiled_targets"].split(", ")
+    assert any(info["cpu_target"] in line for line in lines) and "  cpu" in lines
+    if not mica.cuda.is_available():
+        assert any(line.startswith("  cuda none: ") and len(line) > 20 for line in lines)
+    assert mica_command("--version", "-v").stdout == done.stdout
 
 
 def test_demo():

@@ -189,3 +189,65 @@ def test_getsizeof_counts_the_elements():
     x = mica.zeros(1000)
     for storage in (x.untyped_storage(), x.storage()):
         assert 4000 <= sys.getsizeof(storage) < 4200
+
+
+# ---- memory that somebody else looks at
+
+
+@pytest.mark.parametrize("size", [4, 5000])  # small storages lie within their header
+@pytest.mark.parametrize("export", [lambda x: x.numpy(), lambda x: x[1:].__array__(), mica.utils.dlpack.to_dlpack])
+def test_memory_that_was_handed_out_cannot_be_resized(size, export):
+    x = mica.arange(float(size))
+    seen = export(x)
+    before = x.tolist()
+    for resize in (lambda: x.resize_(10**6), lambda: x.untyped_storage().resize_(0), lambda: x.storage().resize_(9)):
+        with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
+            resize()
+    assert x.tolist() == before and not x.untyped_storage().resizable()
+    x.resize_(2)  # within the storage
+    assert x.tolist() == [0, 1]
+    del seen
+
+
+@pytest.mark.parametrize("size", [4, 50000])
+def test_an_array_stays_valid_when_its_tensor_moves_to_shared_memory(size):
+    x = mica.arange(float(size))
+    array = x.numpy()
+    x.share_memory_()
+    others = [mica.full((size,), 7.0) for _ in range(50)]
+    assert x.is_shared() and array.tolist() == x.tolist() == list(range(size))
+    address = array.ctypes.data
+    del x
+    assert array.sum() == sum(range(size)) and array.ctypes.data == address and others
+
+
+def test_a_mapped_file_moved_to_shared_memory_stays_mapped_for_its_array(tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(256)) * 64)
+    x = mica.from_file(str(path), size=256 * 64, dtype=mica.uint8)
+    array = x.numpy()
+    x.share_memory_()
+    assert array[255] == 255 and x[255] == 255
+
+
+def test_a_part_keeps_the_whole_in_place():
+    whole = mica.arange(1000, dtype=mica.uint8).untyped_storage()
+    part = whole[100:200]
+    with pytest.raises(RuntimeError, match="not resizable"):
+        whole.resize_(10**6)
+    assert part[0] == 100
+
+
+def test_a_callback_that_asks_for_the_dying_storage():
+    import weakref
+
+    x = mica.ones(3)
+    found = []
+    for _ in range(100):
+        storage = x.untyped_storage()
+        storage.note = type("Note", (), {"__del__": lambda self: found.append(x.untyped_storage())})()
+        watch = weakref.ref(storage, lambda _: found.append(x.untyped_storage()))
+        del storage
+        assert watch() is None and len(found) == 2 and found[0] is found[1]
+        assert found[0].tolist() == x.untyped_storage().tolist()
+        found.clear()

@@ -133,3 +133,40 @@ def test_methods_can_be_added_to_the_class():
         assert torch.ones(2).doubled().tolist() == [2.0, 2.0]
     finally:
         del torch.Tensor.doubled
+
+
+# ---- the class of an object, which a program may assign
+
+
+def churn():
+    """Objects are made, reused and collected: one that was put back wrongly would show."""
+    for _ in range(3):
+        kept = [torch.ones(1) for _ in range(300)]
+        del kept
+        gc.collect()
+
+
+def test_a_parameter_that_becomes_a_plain_tensor():
+    for _ in range(200):
+        p = torch.nn.Parameter(torch.ones(2))
+        p.__class__ = torch.Tensor
+        assert type(p) is torch.Tensor and p.tolist() == [1, 1]
+        del p
+    churn()
+
+
+def test_a_plain_tensor_that_becomes_a_parameter_and_lives_on_in_a_graph():
+    for _ in range(50):
+        x = grad_holder()
+        g = x.grad
+        g.__class__ = Sub
+        for _ in range(3):  # each time the object is handed to the impl and comes back
+            del g
+            gc.collect()
+            g = x.grad
+            assert type(g) is Sub and g.tolist() == [1, 1]
+        object.__dict__["__class__"].__set__(g, torch.Tensor)  # not through the tensor's own setattr
+        assert type(g) is torch.Tensor
+        g.note = [g]  # a cycle
+        del g, x
+    churn()

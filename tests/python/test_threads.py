@@ -4,24 +4,64 @@ import subprocess
 import sys
 import textwrap
 
-PROGRAM = textwrap.dedent(
-    """
-    import threading, time
-    import mica
 
-    def work():
-        x = mica.randn(300, 300)
-        while True:
-            x = (x @ x).tanh()
-
-    for _ in range(3):
-        threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.2)
-    print("end")
-    """
-)
+def run(program):
+    """What the program prints; it must end well and say nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import mica\n" + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def test_the_interpreter_ends_while_daemon_threads_compute():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    program = """
+        import threading, time
+
+        def work():
+            x = mica.randn(300, 300)
+            while True:
+                x = (x @ x).tanh()
+
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.2)
+        print("end")
+        """
+    assert run(program) == "end\n"
+
+
+def test_gradients_read_and_cleared_during_backward():
+    run(
+        """
+        import threading, warnings
+        warnings.simplefilter("ignore")  # of the cycle that create_graph makes
+        p = mica.ones(1000, requires_grad=True)
+        q = (mica.ones(1000, requires_grad=True) * 1.0).requires_grad_()
+        q.retain_grad()
+        stop = False
+
+        def meddle():
+            while not stop:
+                g = p.grad
+                if g is not None:
+                    assert g.shape == (1000,)
+                p.grad = None
+                q.grad
+
+        threads = [threading.Thread(target=meddle) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(400):
+            r = q * 1.0
+            (p * p + p + r).sum().backward()
+            mica.autograd.backward([(p * 2).sum()], create_graph=True)
+        stop = True
+        for thread in threads:
+            thread.join()
+        """
+    )

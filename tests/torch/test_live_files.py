@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import mica  # noqa: E402
 from mica import serialization  # noqa: E402
-from mica._file_names import find_class, name_in_file  # noqa: E402
+from mica._checkpoints.names import find_class, name_in_file  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

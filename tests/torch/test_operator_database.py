@@ -30,7 +30,7 @@ mica.set_num_threads(1)
 ELSEWHERE = {
     r"nn\.functional\.": "layers have live tests of their own",
     r"fft\.|stft$|istft$": "spectra are not built yet",
-    r"linalg\.|(cholesky|geqrf|lu|matrix_exp|ormqr|qr|svd|triangular_solve|pinverse|logdet|pca_lowrank)": (
+    r"(cholesky|geqrf|lu|matrix_exp|ormqr|qr|svd|triangular_solve|pinverse|logdet|pca_lowrank)": (
         "decompositions are not built yet"
     ),
     r"sparse\.|to_sparse": "only strided tensors",
@@ -45,7 +45,16 @@ ELSEWHERE = {
     r"grid_sampler": "layers have live tests of their own",
 }
 ABSENT_OR_ELSEWHERE = re.compile("|".join(f"(?:{p})" for p in ELSEWHERE))
-OPERATORS = [op for op in op_db if not ABSENT_OR_ELSEWHERE.match(f"{op.name} {op.variant_test_name}".rstrip())]
+
+
+def is_compared(op):
+    if ABSENT_OR_ELSEWHERE.match(f"{op.name} {op.variant_test_name}".rstrip()):
+        return False
+    # Of linalg, what is there is compared; tests/python/test_torch_names.py says what is not.
+    return not op.name.startswith("linalg.") or hasattr(mica.linalg, op.name.removeprefix("linalg."))
+
+
+OPERATORS = [op for op in op_db if is_compared(op)]
 
 NO_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 # Among equal elements torch names any index; Mica the first. Only the values are compared.
@@ -68,9 +77,8 @@ GRADIENTS_DIFFER = {
 # (name, words of torch's message): inputs that torch refuses, and why Mica takes them or says something else.
 REFUSED_DIFFERENTLY = [
     ("", "some elements of the input tensor and the written-to tensor refer", "computed apart (docs/differences.md)"),
-    ("", "only tensors with up to 64 dims", "more dimensions work"),
+    ("flip", "only tensors with up to 64 dims", "a view and a copy (docs/differences.md)"),
     ("index_select", "more than one element of the written-to tensor", "out is resized first"),
-    ("__rdiv__", "", "the method's descriptor refuses what is no tensor"),
     ("rsub", "invalid combination of arguments", "numbers are taken"),
     ("gradient", "each tensor to be on the same device", "the product that follows says so"),
     ("complex", "for argument 'out'", "results are cast into out"),
@@ -171,3 +179,40 @@ def test_wrong_inputs(op):
             continue
         with pytest.raises(kind, match=wrong.error_regex), warnings.catch_warnings():
             ours(inputs[0], *inputs[1], **inputs[2])
+
+
+# Names whose out= torch's database promises and its own function refuses, or that Mica decides otherwise.
+NO_OUT = {"float_power": "torch's own out= refuses every dtype but double"}
+
+
+@quietly
+def test_out(op):
+    if not op.supports_out or op.name in NO_OUT:
+        pytest.skip(NO_OUT.get(op.name, "torch has no out="))
+    function = function_in_mica(op.op, op.name)
+    compared = 0
+    for sample in samples_of(
+        op, torch.float32 if torch.float32 in op.supported_dtypes("cpu") else torch.int64, at_most=6
+    ):
+        theirs, ours, inputs = call_both(op, sample)
+        if isinstance(theirs, Exception) or "out" in sample.kwargs:
+            continue
+        given = tensors_in(theirs)
+        outs = [torch.empty_like(t) for t in given]
+        try:
+            op.op(
+                sample.input, *sample.args, **sample.kwargs, out=outs[0] if isinstance(theirs, torch.Tensor) else outs
+            )
+        except Exception:
+            continue  # a form that torch itself has no out= for
+        for start in ("empty", "right"):
+            own = [mica.empty(0 if start == "empty" else t.shape, dtype=t.dtype) for t in tensors_in(ours)]
+            with described(op, "out=", sample):
+                function(
+                    inputs[0], *inputs[1], **inputs[2], out=own[0] if isinstance(theirs, torch.Tensor) else tuple(own)
+                )
+                if op.name not in NO_VALUES | set(ANY_INDEX):
+                    assert_same(own, given)
+        compared += 1
+    if not compared:
+        pytest.skip("no sample that torch takes with out=")

@@ -3,31 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/visit_dtype.h"
+#include "backends/cpu/index/element_bytes.h"
 
 namespace mica::cpu::convolution {
 
 namespace {
-
-struct Bytes16 {
-  uint64_t low, high;
-};
-
-template <class F>
-void visit_size(int64_t bytes, const F& f) {
-  switch (bytes) {
-    case 1:
-      return f(Tag<uint8_t>{});
-    case 2:
-      return f(Tag<uint16_t>{});
-    case 4:
-      return f(Tag<uint32_t>{});
-    case 8:
-      return f(Tag<uint64_t>{});
-    default:
-      return f(Tag<Bytes16>{});
-  }
-}
 
 template <class F>
 void visit_summed(DType dtype, const F& f) {
@@ -229,7 +209,7 @@ void for_each_weight(const Problem& p, bool channels_last, const Move& move) {
 }  // namespace
 
 void gather_columns(const Problem& p, const char* images, int64_t begin, int64_t end, const Columns& columns) {
-  visit_size(p.element_size, [&]<class T>(Tag<T>) {
+  visit_element_size(p.element_size, [&]<class T>(Tag<T>) {
     const T* from = reinterpret_cast<const T*>(images);
     columns.channels_last ? gather_blocks(p, from, columns) : gather_rows(p, from, begin, end, columns);
   });
@@ -256,7 +236,7 @@ bool filters_are_ordered(const Problem& p, bool channels_last) {
 }
 
 void order_filters(const Problem& p, bool channels_last, char* ordered) {
-  visit_size(p.element_size, [&]<class T>(Tag<T>) {
+  visit_element_size(p.element_size, [&]<class T>(Tag<T>) {
     const T* weight = reinterpret_cast<const T*>(p.weight);
     T* to = reinterpret_cast<T*>(ordered);
     for_each_weight(p, channels_last, [&](int64_t from, int64_t at) { to[at] = weight[from]; });
@@ -264,7 +244,7 @@ void order_filters(const Problem& p, bool channels_last, char* ordered) {
 }
 
 void restore_filters(const Problem& p, bool channels_last, const char* ordered) {
-  visit_size(p.element_size, [&]<class T>(Tag<T>) {
+  visit_element_size(p.element_size, [&]<class T>(Tag<T>) {
     T* weight = reinterpret_cast<T*>(p.weight);
     const T* from = reinterpret_cast<const T*>(ordered);
     for_each_weight(p, channels_last, [&](int64_t to, int64_t at) { weight[to] = from[at]; });

@@ -50,14 +50,14 @@ struct FusedParameter {
   static constexpr uint32_t kMaximize = 1u << 0;
   static constexpr uint32_t kDecay = 1u << 1;   // gradient += decay * parameter
   static constexpr uint32_t kShrink = 1u << 2;  // parameter *= decay, before anything else
-  static constexpr uint32_t kVariant0 = 1u << 3;
-  static constexpr uint32_t kVariant1 = 1u << 4;
-  static constexpr uint32_t kVariant2 = 1u << 5;
-  static constexpr uint32_t kMomentum = kVariant0, kNesterov = kVariant1, kFirst = kVariant2;  // SGD
-  static constexpr uint32_t kAmsgrad = kVariant0;                                              // Adam
-  static constexpr uint32_t kRectified = kVariant0;                                            // RAdam
-  static constexpr uint32_t kCentered = kVariant1;   // RMSprop, with kMomentum
-  static constexpr uint32_t kAveraging = kVariant0;  // ASGD
+  // The next three bits have a meaning of their own in each rule.
+  static constexpr uint32_t kMomentum = 1u << 3;   // SGD, RMSprop
+  static constexpr uint32_t kNesterov = 1u << 4;   // SGD
+  static constexpr uint32_t kFirst = 1u << 5;      // SGD: the buffer is made by this step
+  static constexpr uint32_t kAmsgrad = 1u << 3;    // Adam
+  static constexpr uint32_t kRectified = 1u << 3;  // RAdam
+  static constexpr uint32_t kCentered = 1u << 4;   // RMSprop
+  static constexpr uint32_t kAveraging = 1u << 3;  // ASGD
 
   // The parameter, its gradient, then the states in the rule's order. All but the gradient are written.
   void* tensors[kMaxTensors];

@@ -23,42 +23,42 @@ def is_built():
 
 
 def flash_sdp_enabled():
-    """The setting."""
+    """Whether flash attention was allowed. Nothing depends on it."""
     return _attention["flash"]
 
 
 def enable_flash_sdp(enabled):
-    """Keep the setting."""
+    """Note whether flash attention is allowed. Nothing depends on it."""
     _attention["flash"] = enabled
 
 
 def mem_efficient_sdp_enabled():
-    """The setting."""
+    """Whether memory-efficient attention was allowed. Nothing depends on it."""
     return _attention["mem_efficient"]
 
 
 def enable_mem_efficient_sdp(enabled):
-    """Keep the setting."""
+    """Note whether memory-efficient attention is allowed. Nothing depends on it."""
     _attention["mem_efficient"] = enabled
 
 
 def math_sdp_enabled():
-    """The setting."""
+    """Whether attention as separate operations was allowed. Nothing depends on it."""
     return _attention["math"]
 
 
 def enable_math_sdp(enabled):
-    """Keep the setting."""
+    """Note whether attention as separate operations is allowed. Nothing depends on it."""
     _attention["math"] = enabled
 
 
 def cudnn_sdp_enabled():
-    """The setting."""
+    """Whether cuDNN's attention was allowed. Nothing depends on it."""
     return _attention["cudnn"]
 
 
 def enable_cudnn_sdp(enabled):
-    """Keep the setting."""
+    """Note whether cuDNN's attention is allowed. Nothing depends on it."""
     _attention["cudnn"] = enabled
 
 

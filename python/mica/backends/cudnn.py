@@ -20,7 +20,7 @@ def is_available():
 
 
 def version():
-    """None: there is none."""
+    """Return None: cuDNN is not used, so that it has no version."""
 
 
 def is_acceptable(tensor):

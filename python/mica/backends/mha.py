@@ -4,11 +4,11 @@ _fastpath = True
 
 
 def get_fastpath_enabled():
-    """The setting."""
+    """Whether the short way through attention was allowed. Nothing depends on it."""
     return _fastpath
 
 
 def set_fastpath_enabled(value):
-    """Keep the setting."""
+    """Note whether the short way through attention is allowed. Nothing depends on it."""
     global _fastpath
     _fastpath = value

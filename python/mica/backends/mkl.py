@@ -1,4 +1,4 @@
-"""Whether MKL computes."""
+"""Says that Intel's MKL is not used: matrix products are Mica's own."""
 
 
 def is_available():

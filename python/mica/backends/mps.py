@@ -1,4 +1,4 @@
-"""Apple's GPUs."""
+"""Says that there is no backend for Apple's GPUs."""
 
 
 def is_built():

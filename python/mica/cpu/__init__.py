@@ -6,19 +6,19 @@ __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize
 
 
 def is_available():
-    """True: there always is one."""
+    """Return True: there is always a CPU."""
     return True
 
 
 def device_count():
-    """One, whatever the number of cores."""
+    """Return 1: the CPU is one device, however many cores it has."""
     return 1
 
 
 def current_device():
-    """Its name."""
+    """Return "cpu", the name of the device."""
     return "cpu"
 
 
 def synchronize(device=None):
-    """Nothing to wait for: work on the CPU is done when the call returns."""
+    """Do nothing: work on the CPU is done when its call returns."""

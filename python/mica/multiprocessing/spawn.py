@@ -21,11 +21,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """By an exception."""
+    """A process ended because of an exception."""
 
 
 class ProcessExitedException(ProcessException):
-    """By a signal, or with an exit code."""
+    """A process was killed by a signal, or ended with an exit code."""
 
     def __init__(self, msg, error_index, error_pid, exit_code, signal_name=None):
         super().__init__(msg, error_index, error_pid)

@@ -2,6 +2,7 @@
 
 from mica import _C
 from mica._C import Tensor
+from mica._utils import _set_state
 
 __all__ = [
     "Buffer",
@@ -56,14 +57,24 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __reduce_ex__(self, protocol):
         from collections import OrderedDict
 
-        from mica._utils import _rebuild_parameter, _rebuild_parameter_with_state
-
         arguments = (self.data, self.requires_grad, OrderedDict())
         if not self.__dict__:
             return _rebuild_parameter, arguments
         return _rebuild_parameter_with_state, (*arguments, self.__dict__)
 
     __torch_function__ = _C._disabled_torch_function_impl
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    """A parameter from its pickle, in which this function has the name of torch._utils."""
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    """The same of a parameter with attributes of its own."""
+    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
+    _set_state(parameter, state)
+    return parameter
 
 
 class _BufferMeta(type(Tensor)):

@@ -80,6 +80,8 @@ def adafactor(
     maximize,
 ):
     """One step of Adafactor over lists."""
+    if grad_scale is not None or found_inf is not None:
+        raise AssertionError("Grad scaling should occur outside of optimizer.step()")
     options = {
         "d": d,
         "lr": lr,

@@ -101,4 +101,4 @@ def adagrad(
         "maximize": maximize,
         "differentiable": differentiable,
     }
-    _C._adagrad_lists(options, params, grads, state_steps, state_sums)
+    _C._adagrad_lists(options, params, grads, state_steps, state_sums, grad_scale, found_inf)

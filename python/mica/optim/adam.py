@@ -129,4 +129,4 @@ def adam(
         "differentiable": differentiable,
         "decoupled_weight_decay": decoupled_weight_decay,
     }
-    _C._adam_lists(options, params, grads, state_steps, exp_avgs, exp_avg_sqs, max_exp_avg_sqs)
+    _C._adam_lists(options, params, grads, state_steps, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, grad_scale, found_inf)

@@ -44,6 +44,7 @@ class AdamW(Adam):
             group["decoupled_weight_decay"] = True
 
 
-def adamw(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, **options):
+def adamw(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *modes, **options):
     """One step of AdamW over lists."""
-    adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, **options, decoupled_weight_decay=True)
+    options["decoupled_weight_decay"] = True
+    adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *modes, **options)

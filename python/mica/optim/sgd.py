@@ -95,4 +95,4 @@ def sgd(
         "maximize": maximize,
         "differentiable": _C.is_grad_enabled(),
     }
-    _C._sgd_lists(options, params, d_p_list, momentum_buffer_list)
+    _C._sgd_lists(options, params, d_p_list, momentum_buffer_list, grad_scale, found_inf)

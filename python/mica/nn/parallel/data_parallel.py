@@ -19,12 +19,16 @@ def _indices(device_ids):
 
 
 def _moved(arguments, index):
-    device = _C.device("cuda", index)
+    """The same with its tensors on a device: a GPU by its number, the CPU by -1, or a device."""
+    if isinstance(index, int):
+        device = _C.device("cuda", index) if index >= 0 else _C.device("cpu")
+    else:
+        device = _C.device(index)
     return tree_map(lambda each: each.to(device) if isinstance(each, _C.TensorBase) else each, arguments)
 
 
 class DataParallel(Module):
-    """Calls a module: on the CPU as it is, on one GPU with its inputs moved there."""
+    """Calls a module: on the CPU as it is, on one GPU with its inputs moved there and its results to output_device."""
 
     def __init__(self, module, device_ids=None, output_device=None, dim=0):
         super().__init__()
@@ -39,7 +43,8 @@ class DataParallel(Module):
     def forward(self, *inputs, **kwargs):
         if self.device_ids:
             inputs, kwargs = _moved((inputs, kwargs), self.device_ids[0])
-        return self.module(*inputs, **kwargs)
+        result = self.module(*inputs, **kwargs)
+        return _moved(result, self.output_device) if self.device_ids else result
 
 
 def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
@@ -49,4 +54,5 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     indices = _indices(device_ids)
     if indices:
         inputs, kwargs = _moved((inputs, kwargs), indices[0])
-    return module(*inputs, **kwargs)
+    result = module(*inputs, **kwargs)
+    return _moved(result, indices[0] if output_device is None else output_device) if indices else result

@@ -107,18 +107,29 @@ class BatchSender:
     def send(self, number, data):
         self._storages = {}  # of this message: those sent, by address, with what stands for them
         self._announced, self._descriptors, self._buffers = [], [], []
-        payload = io.BytesIO()
-        pickler = pickle.Pickler(payload, 5, buffer_callback=self._take_buffer)
-        pickler.dispatch_table = self._table
-        pickler.dump(data)
-        payload, payload_segment = payload.getbuffer(), None
-        if len(payload) > _LARGEST_PAYLOAD:
-            payload, payload_segment = b"", self._share_bytes(payload)
+        self._sent = []  # (segment, whether this message was to announce it), for every reference to one
+        try:
+            payload, payload_segment = self._pickle(data), None
+            if len(payload) > _LARGEST_PAYLOAD:
+                payload, payload_segment = b"", self._share_bytes(payload)
+        except BaseException:
+            # Nothing was sent: the receiver will give none of it back.
+            for segment, announced in self._sent:
+                self.pool.take_back(segment, announced)
+            self._storages = None
+            raise
         while len(self._descriptors) > _MOST_DESCRIPTORS:
             self._send(None, _MOST_DESCRIPTORS, None, b"")
         self._send(number, len(self._descriptors), payload_segment, payload)
         self.pool.close_descriptors()
         self._storages = None
+
+    def _pickle(self, data):
+        payload = io.BytesIO()
+        pickler = pickle.Pickler(payload, 5, buffer_callback=self._take_buffer)
+        pickler.dispatch_table = self._table
+        pickler.dump(data)
+        return payload.getbuffer()
 
     def _send(self, number, count, payload_segment, payload):
         description = (number, self._announced[:count], self.pool.take_dropped(), self._buffers, payload_segment)
@@ -131,6 +142,7 @@ class BatchSender:
         if handle is None:
             return None
         segment, capacity, descriptor = handle
+        self._sent.append((segment, descriptor >= 0))
         if descriptor >= 0:
             self._announced.append((segment, capacity))
             self._descriptors.append(descriptor)

@@ -47,7 +47,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
 
 
 class _MapDatasetFetcher(_BaseDatasetFetcher):
-    """By index."""
+    """Fetches the samples of a map-style dataset by their indices."""
 
     def fetch(self, possibly_batched_index):
         if not self.auto_collation:

@@ -5,8 +5,8 @@ import io
 import sys
 
 from mica import _C
-from mica._file_names import name_in_file
-from mica._storage_locations import location_tag
+from mica._checkpoints.locations import location_tag
+from mica._checkpoints.names import get_layout, name_in_file
 from mica._utils import _rebuild_from_type_v2
 from mica.storage import TypedStorage, UntypedStorage, storage_class
 
@@ -15,9 +15,7 @@ LEGACY_PROTOCOL = 1001
 
 
 def _reduce_layout(layout):
-    from mica.serialization import _get_layout
-
-    return _get_layout, (str(layout),)
+    return get_layout, (str(layout),)
 
 
 def _reduce_size(size):

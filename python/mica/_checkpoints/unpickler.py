@@ -1,7 +1,7 @@
 """Reads pickles of tensors and plain values without running anything that the file names.
 
 A pickle is a program for a small stack machine. Here it runs with a fixed table of what may be named and called
-(mica/_safe_globals.py): functions that put tensors together, containers, and what the user has declared safe.
+(safe_globals.py): functions that put tensors together, containers, and what the user has declared safe.
 """
 
 import struct
@@ -10,7 +10,16 @@ from collections import Counter, OrderedDict
 from pickle import UnpicklingError, decode_long
 
 from mica import _C, _utils
-from mica._safe_globals import ALLOWED, BLOCKED_MODULES, CALLS, checked_key, refuse, standard_name, user_globals
+from mica._checkpoints.safe_globals import (
+    ALLOWED,
+    BLOCKED_MODULES,
+    CALLS,
+    checked_key,
+    checked_state,
+    refuse,
+    standard_name,
+    user_globals,
+)
 from mica.nn.parameter import Parameter
 
 
@@ -156,7 +165,7 @@ class Unpickler:
             elif type(instance) is OrderedDict:
                 instance.__dict__.update(state)
             elif type(instance) is Parameter:
-                _utils._set_state(instance, state)
+                _utils._set_state(instance, checked_state(state))
             elif self._is_users(type(instance)):
                 _set_state_as_pickle_does(instance, state)
             else:
@@ -252,8 +261,7 @@ def _set_state_as_pickle_does(instance, state):
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     instance.__dict__.update(attributes or {})
-    for name, value in (slots or {}).items():
-        setattr(instance, name, value)
+    _utils._set_state(instance, checked_state(slots or {}))
 
 
 def _mark(machine):

@@ -8,6 +8,9 @@ from mica import _C
 # Where a name of torch's stands here, if not in the module of the same name.
 _HERE = {
     ("torch._tensor", "_rebuild_from_type_v2"): ("mica._utils", "_rebuild_from_type_v2"),
+    ("torch._utils", "_rebuild_parameter"): ("mica.nn.parameter", "_rebuild_parameter"),
+    ("torch._utils", "_rebuild_parameter_with_state"): ("mica.nn.parameter", "_rebuild_parameter_with_state"),
+    ("torch.serialization", "_get_layout"): ("mica._checkpoints.names", "get_layout"),
     ("torch._C", "_VariableFunctionsClass"): ("mica", None),  # torch's functions are methods of this class
     ("torch._C", "TensorBase"): ("mica", "Tensor"),
     ("torch._C", "_TensorBase"): ("mica", "Tensor"),
@@ -51,6 +54,11 @@ def find_class(module, name):
                 break
             here = here.rpartition(".")[0]
     raise AttributeError(f"the file needs {module}.{name}, and Mica has none")
+
+
+def get_layout(name):
+    """The layout of this name: what a pickled layout calls in a file, as torch.serialization._get_layout."""
+    return getattr(_C, name.removeprefix("torch."))
 
 
 def is_torch_module(module):

@@ -5,9 +5,10 @@ import sys
 import zlib
 
 from mica import _C
-from mica._file_names import find_class, is_torch_module
-from mica._storage_locations import is_meta, restorer
-from mica._weights_only_unpickler import Unpickler, UnpicklingError
+from mica._checkpoints.locations import is_meta, restorer
+from mica._checkpoints.names import find_class, is_torch_module
+from mica._checkpoints.unpickler import Unpickler, UnpicklingError
+from mica._checkpoints.writer import LEGACY_MAGIC, LEGACY_PROTOCOL
 from mica.storage import TypedStorage, UntypedStorage
 
 # ---- what all formats share
@@ -58,8 +59,8 @@ def record_bytes(archive, name):
     if not compressed:
         return data
     try:
-        inflate = zlib.decompressobj(-15)
-        data = inflate.decompress(data, size)
+        # One byte more than declared is enough to tell that a record is longer; zero would mean no limit.
+        data = zlib.decompressobj(-15).decompress(data, size + 1)
         if len(data) != size or (crc and zlib.crc32(data) != crc):
             raise zlib.error("it does not match its size or checksum")
     except zlib.error as error:
@@ -168,8 +169,6 @@ class _Bounded:
 
 def load_legacy(f, shown, *, map_location, pickle_module, pickle_args, skip_data):
     """The object in a file of the format that torch wrote before its archives."""
-    from mica._checkpoint_writer import LEGACY_MAGIC, LEGACY_PROTOCOL
-
     file = _Bounded(f)
     restore = restorer(map_location)
     loaded = {}  # key: (the storage as it is filled, what tensors see, dtype)

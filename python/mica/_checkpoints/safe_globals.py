@@ -5,7 +5,8 @@ from collections import Counter, OrderedDict
 from pickle import UnpicklingError
 
 from mica import _C, _utils
-from mica._file_names import full_name
+from mica._checkpoints.names import full_name
+from mica.nn import parameter
 from mica.nn.parameter import Parameter
 from mica.storage import _CLASSES as _STORAGE_CLASSES
 from mica.storage import TypedStorage, UntypedStorage
@@ -80,6 +81,18 @@ def checked_key(key):
     return key
 
 
+def checked_state(state):
+    """The attributes of an object, or those and its slots, if none has a name that Python or a library gives a meaning.
+
+    A file must not change an object's class, nor say where NumPy finds its memory (`__array_interface__`).
+    """
+    for names in state if isinstance(state, tuple) else (state,):
+        for name in names or ():
+            if not isinstance(name, str) or name.startswith("__"):
+                refuse(f"the state of an object names {name!r:.80}")
+    return state
+
+
 def _make_set(items=()):
     return {checked_key(item) for item in items}
 
@@ -120,11 +133,14 @@ def _make_tensor(*args):
 def _rebuild_from_type(func, new_type, args, state):
     if func not in _REBUILD.values() or not (isinstance(new_type, type) and issubclass(new_type, _C.Tensor)):
         refuse(f"_rebuild_from_type_v2 with {func} and {new_type}")
-    parts = () if hasattr(new_type, "__setstate__") else state if isinstance(state, tuple) else (state,)
-    for part in parts:
-        if any(not isinstance(name, str) or name.startswith("__") for name in part or {}):
-            refuse("a tensor's state with names of Python's own")
+    checked_state(state)
+    if func is parameter._rebuild_parameter_with_state and len(args) > 3:
+        checked_state(args[3])
     return _utils._rebuild_from_type_v2(func, new_type, args, state)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    return parameter._rebuild_parameter_with_state(data, requires_grad, backward_hooks, checked_state(state))
 
 
 _REBUILD = {
@@ -158,12 +174,13 @@ CALLS = {
     complex: _make_complex,
     _utils._rebuild_from_type_v2: _rebuild_from_type,
     **{function: function for function in _REBUILD.values()},
+    parameter._rebuild_parameter_with_state: _rebuild_parameter_with_state,
 }
 
 # By identity: nothing from a file is compared.
 CALLS = {id(named): function for named, function in CALLS.items()}
 
-ALLOWED = {
+_OBJECTS = {
     "collections.OrderedDict": OrderedDict,
     "collections.Counter": Counter,
     "torch.nn.parameter.Parameter": Parameter,
@@ -183,6 +200,9 @@ ALLOWED = {
     **{f"torch.{name}": storage_class for name, storage_class in _STORAGE_CLASSES.items()},
     **{str(value): value for value in vars(_C).values() if isinstance(value, _C.dtype)},
 }
+
+# One list says what files may name, here and in C++: src/io/buildable.cpp.
+ALLOWED = {name: _OBJECTS[name] for name in _C._buildable_names()}
 
 
 def standard_name(module, name):

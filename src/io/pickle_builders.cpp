@@ -1,0 +1,171 @@
+#include "io/pickle_builders.h"
+
+#include "io/storage_view.h"
+#include "mica/ops.h"
+
+namespace mica::io {
+
+void refuse(std::string message) { fail("Weights only load failed. " + std::move(message)); }
+
+void refuse_name(const std::string& name) {
+  refuse("Unsupported global: GLOBAL " + name +
+         " was not an allowed global by default. From C++, files of tensors, plain values and containers can be "
+         "loaded; save a state_dict() instead of a whole object.");
+}
+
+Builder builder_named(const std::string& name) {
+  const auto builder = buildable(name);
+  if (!builder) refuse_name(name);
+  return *builder;
+}
+
+namespace {
+
+const Value& argument(const Value& arguments, size_t i) {
+  if (i >= arguments.size()) refuse("a call with too few arguments");
+  return arguments[i];
+}
+
+DimVector dims(const Value& value) {
+  DimVector sizes;
+  for (const Value& item : value.as_list()) sizes.push_back(item.as_int());
+  return sizes;
+}
+
+DType dtype_named(std::string_view full) {
+  for (int i = 0; i < kNumDTypes; ++i)
+    if (full == cat("torch.", mica::name(static_cast<DType>(i)))) return static_cast<DType>(i);
+  refuse(cat("no dtype is called ", full));
+}
+
+Value rebuild_tensor(Builder builder, const Value& arguments) {
+  const Tensor storage = argument(arguments, 0).as_tensor();
+  DType dtype = storage.dtype();
+  size_t metadata = 6;
+  if (builder == Builder::RebuildTensorV3) {
+    dtype = dtype_named(argument(arguments, 6).as_string());
+    metadata = 7;
+  }
+  Tensor t = view_storage(storage.storage(), dtype, argument(arguments, 1).as_int(), dims(argument(arguments, 2)),
+                          dims(argument(arguments, 3)));
+  if (arguments.size() > metadata && arguments[metadata].kind() == Value::Kind::Dict) {
+    if (arguments[metadata].find("conj")) t = t.conj();
+    if (arguments[metadata].find("neg")) t = _neg_view(t);
+  }
+  if (builder != Builder::RebuildTensor && argument(arguments, 4).as_bool()) t.requires_grad_(true);
+  return t;
+}
+
+Value rebuild_meta_tensor(const Value& arguments) {
+  const DType dtype = dtype_named(argument(arguments, 0).as_string());
+  const DimVector sizes = dims(argument(arguments, 1)), strides = dims(argument(arguments, 2));
+  Tensor t = empty_strided(sizes, strides, TensorOptions(dtype).with_device(Device(DeviceType::Meta)));
+  if (arguments.size() > 3 && arguments[3].as_bool()) t.requires_grad_(true);
+  return t;
+}
+
+// A tensor of a subclass, or with attributes: what is kept is the tensor. The function is one that makes tensors, so
+// that calls do not nest.
+Value rebuild_from_type(const Value& arguments) {
+  const Value &function = argument(arguments, 0), &inner = argument(arguments, 2);
+  if (function.kind() != Value::Kind::Name || inner.kind() != Value::Kind::Tuple)
+    refuse("_rebuild_from_type_v2 of what is no function");
+  switch (builder_named(function.as_string())) {
+    case Builder::RebuildTensor:
+    case Builder::RebuildTensorV2:
+    case Builder::RebuildTensorV3:
+    case Builder::RebuildMetaTensor:
+    case Builder::RebuildParameter:
+    case Builder::RebuildParameterWithState:
+      return build(function.as_string(), inner);
+    default:
+      refuse("_rebuild_from_type_v2 with " + function.as_string());
+  }
+}
+
+Value dict_from(const Value& arguments) {
+  Value made = Value::dict();
+  if (!arguments.size()) return made;
+  if (arguments[0].kind() == Value::Kind::Dict) {
+    for (const auto& [key, value] : arguments[0].as_entries()) made.set(key, value);
+  } else {
+    for (const Value& pair : arguments[0].as_list()) made.set(argument(pair, 0), argument(pair, 1));
+  }
+  return made;
+}
+
+std::string latin1(const std::string& utf8) {
+  std::string bytes;
+  for (size_t i = 0; i < utf8.size(); ++i) {
+    const auto c = static_cast<unsigned char>(utf8[i]);
+    if (c < 0x80) {
+      bytes += utf8[i];
+    } else {
+      if ((c & 0xfc) != 0xc0 || i + 1 >= utf8.size()) refuse("text that is not made of bytes");
+      bytes += static_cast<char>((c << 6) | (static_cast<unsigned char>(utf8[++i]) & 0x3f));
+    }
+  }
+  return bytes;
+}
+
+Value bytes_from(const Value& arguments) {
+  if (!arguments.size()) return Value::bytes({});
+  const Value& content = arguments[0];
+  if (content.kind() == Value::Kind::Bytes && arguments.size() == 1) return content;
+  if (content.kind() != Value::Kind::String) refuse("bytes of what is no text");
+  const std::string encoding = arguments.size() > 1 ? arguments[1].as_string() : "latin1";
+  if (encoding != "latin1" && encoding != "latin-1") refuse("encode to " + encoding);
+  return Value::bytes(latin1(content.as_string()));
+}
+
+}  // namespace
+
+Value tensor_from_state(const Value& state) { return rebuild_tensor(Builder::RebuildTensor, state); }
+
+Value build(const std::string& name, const Value& arguments) {
+  const Builder builder = builder_named(name);
+  switch (builder) {
+    case Builder::RebuildTensor:
+    case Builder::RebuildTensorV2:
+    case Builder::RebuildTensorV3:
+      return rebuild_tensor(builder, arguments);
+    case Builder::RebuildMetaTensor:
+      return rebuild_meta_tensor(arguments);
+    case Builder::RebuildParameter:
+    case Builder::RebuildParameterWithState:
+    case Builder::Parameter: {
+      Tensor data = argument(arguments, 0).as_tensor().detach();
+      data.requires_grad_(arguments.size() < 2 || arguments[1].as_bool());
+      return data;
+    }
+    case Builder::RebuildFromType:
+      return rebuild_from_type(arguments);
+    case Builder::LegacyTensor:
+      if (arguments.size()) refuse("a tensor made from arguments");
+      return empty({0}, TensorOptions());
+    case Builder::OrderedDict:
+    case Builder::Counter:
+      return dict_from(arguments);
+    case Builder::Size:
+      return Value::tuple(argument(arguments, 0).as_list());
+    case Builder::Set:
+      return Value::list(arguments.size() ? arguments[0].as_list() : std::vector<Value>());
+    case Builder::Device: {
+      const std::string& type = argument(arguments, 0).as_string();
+      return arguments.size() > 1 ? cat(type, ":", arguments[1].as_int()) : type;
+    }
+    case Builder::Layout:
+      if (argument(arguments, 0).as_string() != "torch.strided") refuse("layout " + arguments[0].as_string());
+      return Value::name("torch.strided");
+    case Builder::Bytes:
+    case Builder::ByteArray:
+      return bytes_from(arguments);
+    case Builder::Complex:
+      refuse("a complex number: from C++, complex numbers can be loaded as tensors");
+    case Builder::Nothing:
+      break;
+  }
+  refuse("the pickle calls " + name + ", which is no function");
+}
+
+}  // namespace mica::io
