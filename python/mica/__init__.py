@@ -45,6 +45,18 @@ _LAZY = {
     "ops": "mica._ops",
     "vmap": "mica.func",
     "_weight_norm": "mica._C",
+    "sparse_coo_tensor": "mica.sparse",
+    "sparse_csr_tensor": "mica.sparse",
+    "sparse_csc_tensor": "mica.sparse",
+    "sparse_bsr_tensor": "mica.sparse",
+    "sparse_bsc_tensor": "mica.sparse",
+    "sparse_compressed_tensor": "mica.sparse",
+    "qscheme": "mica._quantization_schemes",
+    "per_tensor_affine": "mica._quantization_schemes",
+    "per_channel_affine": "mica._quantization_schemes",
+    "per_tensor_symmetric": "mica._quantization_schemes",
+    "per_channel_symmetric": "mica._quantization_schemes",
+    "per_channel_affine_float_qparams": "mica._quantization_schemes",
     "printoptions": "mica._tensor_str",
     "set_printoptions": "mica._tensor_str",
     "get_printoptions": "mica._tensor_str",
@@ -52,7 +64,7 @@ _LAZY = {
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
     "func", "fx", "hub", "jit", "library", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
-    "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
+    "serialization", "sparse", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ bool has_layout_for(const Tensor& gradient, const Tensor& leaf) {
 }
 
 Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
+  if ((gradient.impl()->bits | leaf.impl()->bits) & tensor_bit::kForeignLayout) return clone(gradient);
   if (has_layout_for(gradient, leaf) && gradient.is_non_overlapping_and_dense()) return clone(gradient);
   if (!leaf.is_non_overlapping_and_dense()) return clone(gradient, MemoryFormat::Contiguous);
   Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
@@ -42,6 +43,9 @@ Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
 // alone.
 Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references) {
   const TensorImpl* impl = gradient.impl();
+  // The parts of a sparse gradient are never changed, only replaced: a bare alias can share them.
+  if (impl->bits & tensor_bit::kSparse) [[unlikely]]
+    return bare_alias(gradient);
   if (impl->use_count() > expected_references || !has_layout_for(gradient, leaf)) return {};
   if (impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) return {};
   if (!impl->autograd && !impl->base) {
@@ -111,6 +115,9 @@ void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
       Tensor taken;
       if (!grad_enabled()) taken = steal(gradient, variable, keeps_copy ? 2 : 1);
       meta.grad = taken.defined() ? std::move(taken) : clone_with_layout_for(gradient, variable);
+    } else if ((meta.grad.impl()->bits & tensor_bit::kSparse) && gradient.layout() == Layout::Strided) [[unlikely]] {
+      replaced = add(gradient, meta.grad);  // a dense and a sparse one make a dense one
+      std::swap(replaced, meta.grad);
     } else if (!grad_enabled()) {
       meta.grad.add_(gradient);
     } else {

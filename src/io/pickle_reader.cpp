@@ -5,6 +5,7 @@
 #include "io/pickle_opcodes.h"
 #include "io/pickle_values.h"
 #include "io/storage_view.h"
+#include "mica/generated/layers/sparse.h"
 #include "mica/ops.h"
 
 namespace mica::io {
@@ -232,6 +233,9 @@ class PickleReader {
         for (const Value& pair : arguments[0].as_list()) made.set(argument(pair, 0), argument(pair, 1));
       return made;
     }
+    if (name == "torch.serialization._get_layout") return argument(arguments, 0);
+    if (name == "torch._utils._rebuild_sparse_tensor")
+      return rebuild_sparse(argument(arguments, 0).as_string(), argument(arguments, 1));
     if (name == "torch.Size") return Value::tuple(argument(arguments, 0).as_list());
     if (name == "torch.device") return argument(arguments, 0);
     if (name == "_codecs.encode") return Value::bytes(latin1(argument(arguments, 0).as_string()));
@@ -269,6 +273,27 @@ class PickleReader {
     }
     if (arguments.size() > 4 && arguments[4].as_bool()) t.requires_grad_(true);
     return t;
+  }
+
+  static Value rebuild_sparse(const std::string& layout, const Value& parts) {
+    if (layout == "torch.sparse_coo") {
+      const Tensor indices = argument(parts, 0).as_tensor(), values = argument(parts, 1).as_tensor();
+      const DimVector size = dims(argument(parts, 2));
+      const bool coalesced = parts.size() > 3 && parts[3].as_bool();
+      _validate_sparse_coo_tensor_args(indices, values, size, coalesced);
+      return _sparse_coo_tensor_unsafe(indices, values, size, coalesced);
+    }
+    for (const Layout l : {Layout::SparseCsr, Layout::SparseCsc, Layout::SparseBsr, Layout::SparseBsc}) {
+      std::string known;
+      append_to(known, l);
+      if (known != layout) continue;
+      const Tensor compressed = argument(parts, 0).as_tensor(), plain = argument(parts, 1).as_tensor();
+      const Tensor values = argument(parts, 2).as_tensor();
+      const DimVector size = dims(argument(parts, 3));
+      _validate_sparse_compressed_tensor_args(compressed, plain, values, size, l);
+      return _sparse_compressed_tensor_unsafe(compressed, plain, values, size, l);
+    }
+    refuse(cat("no sparse layout is called ", layout));
   }
 
   static DType dtype_named(std::string_view full) {
