@@ -44,9 +44,9 @@ DimNames moved(const Tensor& self, IntArrayRef source, IntArrayRef destination);
 DimNames expanded(const Tensor& self, IntArrayRef size);
 DimNames flattened(const Tensor& self, int64_t start_dim, int64_t end_dim);
 DimNames diagonal(const Tensor& self, int64_t dim1, int64_t dim2);
-DimNames joined(TensorList tensors);                // cat
-DimNames stacked(TensorList tensors, int64_t dim);  // stack
-DimNames product(const Tensor& self, const Tensor& other);  // matmul, mm, mv, bmm, dot
+DimNames joined(TensorList tensors);                                           // cat
+DimNames stacked(TensorList tensors, int64_t dim);                             // stack
+DimNames product(const Tensor& self, const Tensor& other);                     // matmul, mm, mv, bmm, dot
 DimNames added_product(const Tensor& self, const Tensor& a, const Tensor& b);  // addmm and its kind
 
 [[noreturn]] void refuse(const char* op);  // an operation without a rule, in torch's words

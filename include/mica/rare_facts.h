@@ -23,7 +23,7 @@ struct SparseParts {
   Tensor values;
   int64_t sparse_dim = 0;
   int64_t dense_dim = 0;
-  bool coalesced = false;         // COO: no index twice, and in order
+  bool coalesced = false;        // COO: no index twice, and in order
   uint32_t checked_version = 0;  // of the indices, when they were last known to fit the size
 };
 

@@ -4,6 +4,8 @@ The parser of an operation asks here when a call fits none of its signatures and
 by programs without named tensors.
 """
 
+from itertools import pairwise
+
 from mica import _C
 from mica._C import Tensor
 
@@ -30,7 +32,7 @@ def _flatten(tensor, dims, end_dim=None, out_dim=None):
     else:
         out_dim = end_dim if out_dim is None else out_dim
         places = _positions(tensor, dims)
-        for a, b in zip(places, places[1:], strict=False):
+        for a, b in pairwise(places):
             if b != a + 1:
                 raise RuntimeError(
                     f"flatten(tensor, dims, out_dim): dims {list(dims)} must be consecutive in Tensor{list(tensor.names)}"

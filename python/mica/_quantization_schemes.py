@@ -1,7 +1,7 @@
 """torch.qscheme and its values: how a quantized tensor's integers stand for real numbers."""
 
 
-class qscheme:  # noqa: N801 - torch's name
+class qscheme:
     """A way of quantizing: one scale or one for each channel."""
 
     __module__ = "torch"

@@ -141,7 +141,9 @@ _REBUILD = {
 }
 
 
-_LAYOUTS = {f"torch.{name}" for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")}
+_LAYOUTS = {
+    f"torch.{name}" for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+}
 
 
 def _get_layout(name):

@@ -126,7 +126,14 @@ def __deepcopy__(self, memo):
     grad_was_enabled = _C.is_grad_enabled()
     _C._set_grad_enabled(False)
     try:
-        if self.layout is not _C.strided or self.is_quantized or self.is_meta or self.is_conj() or self.is_neg() or (type(self) is not Tensor and self.data_ptr() == 0):
+        if (
+            self.layout is not _C.strided
+            or self.is_quantized
+            or self.is_meta
+            or self.is_conj()
+            or self.is_neg()
+            or (type(self) is not Tensor and self.data_ptr() == 0)
+        ):
             copy = self.clone()
         else:
             untyped = _deepcopy_storage(self.untyped_storage(), memo)

@@ -134,7 +134,7 @@ def _reduce_quantized_tensor(tensor):
     )
 
 
-def _C_scheme(name):  # noqa: N802 - a scheme by its name
+def _C_scheme(name):
     from mica import _quantization_schemes
 
     return getattr(_quantization_schemes, name)

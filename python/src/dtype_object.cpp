@@ -30,9 +30,9 @@ static const char* name_of(PyObject* self) {
 }
 
 // Integers below a byte: names that programs mention, of which torch has hardly more either.
-static constexpr const char* kPlaceholders[] = {"uint1", "uint2", "uint3", "uint4", "uint5",  "uint6", "uint7",
-                                                "int1",  "int2",  "int3",  "int4",  "int5",   "int6",  "int7",
-                                                "quint8", "qint8", "qint32"};
+static constexpr const char* kPlaceholders[] = {"uint1", "uint2", "uint3",  "uint4", "uint5", "uint6",
+                                                "uint7", "int1",  "int2",   "int3",  "int4",  "int5",
+                                                "int6",  "int7",  "quint8", "qint8", "qint32"};
 // The last three are dtypes of quantized tensors, which to the engine are integers with a quantizer.
 static constexpr size_t kFirstQuantized = std::size(kPlaceholders) - 3;
 static constexpr DType kQuantizedIntegers[] = {DType::UInt8, DType::Int8, DType::Int32};
@@ -51,8 +51,8 @@ PyObject* quantized_dtype_object(DType integers) {
 }
 
 void refuse_placeholder(PyObject* dtype) {
-  MICA_CHECK_KIND(quantized_dtype_of_object(dtype) == DType::Undefined, NotImplemented, "torch.",
-                  placeholder_of(dtype), " is the dtype of quantized tensors only: quantize_per_tensor and ",
+  MICA_CHECK_KIND(quantized_dtype_of_object(dtype) == DType::Undefined, NotImplemented, "torch.", placeholder_of(dtype),
+                  " is the dtype of quantized tensors only: quantize_per_tensor and ",
                   "quantize_per_channel make them");
   fail(ErrorKind::NotImplemented, cat("torch.", placeholder_of(dtype),
                                       " is a name without a type behind it: there are no tensors of integers below a "
@@ -64,7 +64,8 @@ static PyObject* get_is_floating_point(PyObject* self, void*) { return PyBool_Fr
 static PyObject* get_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_of(self))); }
 static PyObject* get_is_signed(PyObject* self, void*) {
   const char* placeholder = placeholder_of(self);
-  return PyBool_FromLong(placeholder ? *placeholder == 'i' || !std::strncmp(placeholder, "qi", 2) : info(dtype_of(self)).is_signed);
+  return PyBool_FromLong(placeholder ? *placeholder == 'i' || !std::strncmp(placeholder, "qi", 2)
+                                     : info(dtype_of(self)).is_signed);
 }
 static PyObject* get_itemsize(PyObject* self, void*) {
   const DType integers = quantized_dtype_of_object(self);

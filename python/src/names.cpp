@@ -24,8 +24,9 @@ static std::string name_from_object(PyObject* o) {
   MICA_CHECK_KIND(PyUnicode_Check(o), Type, "expected None or string for Dimname but got ", Py_TYPE(o)->tp_name);
   const char* text = PyUnicode_AsUTF8(o);
   if (!text) throw PythonError();
-  MICA_CHECK(*text, "Invalid name: a valid identifier contains only digits, alphabetical characters, and/or underscore "
-                    "and starts with a non-digit. got: ''.");
+  MICA_CHECK(*text,
+             "Invalid name: a valid identifier contains only digits, alphabetical characters, and/or underscore "
+             "and starts with a non-digit. got: ''.");
   return text;
 }
 
@@ -67,7 +68,8 @@ static std::vector<std::string> names_from_map(const Tensor& x, PyObject* map) {
 
 static std::vector<std::string> new_names(const Tensor& x, PyObject* args, PyObject* kwargs, const char* method) {
   const bool map = kwargs && PyDict_GET_SIZE(kwargs) > 0;
-  MICA_CHECK(!map || PyTuple_GET_SIZE(args) == 0, method, "(): takes either positional args or keyword args, not both.");
+  MICA_CHECK(!map || PyTuple_GET_SIZE(args) == 0, method,
+             "(): takes either positional args or keyword args, not both.");
   if (map) return names_from_map(x, kwargs);
   MICA_CHECK(PyTuple_GET_SIZE(args) > 0, method, "(): expected names, or None to drop them");
   if (PyTuple_GET_SIZE(args) == 1 && PyTuple_GET_ITEM(args, 0) == Py_None && x.dim() != 1) return {};
@@ -141,8 +143,7 @@ bool call_by_names(const char* name, PyObject* self, PyObject* const* args, Py_s
   Owned module(checked(PyImport_ImportModule("mica._dimension_names")));
   Owned positional(checked(PyTuple_New(nargs + (self != nullptr)))), named(checked(PyDict_New()));
   if (self) PyTuple_SET_ITEM(positional.get(), 0, Py_NewRef(self));
-  for (Py_ssize_t i = 0; i < nargs; ++i)
-    PyTuple_SET_ITEM(positional.get(), i + (self != nullptr), Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i + (self != nullptr), Py_NewRef(args[i]));
   for (Py_ssize_t i = 0; i < keywords; ++i)
     if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) throw PythonError();
   Owned answer(PyObject_CallMethod(module.get(), "call", "siOO", name, self != nullptr, positional.get(), named.get()));
@@ -161,7 +162,8 @@ bool add_names(PyObject*) {
        "A view with other names of dimensions; None drops them."},
       {"rename_", as_cfunction(rename_in_place), METH_VARARGS | METH_KEYWORDS, "Renames the dimensions in place."},
       {"refine_names", refine_names, METH_VARARGS, "A view in which unnamed dimensions have names."},
-      {"align_to", align_to, METH_VARARGS, "A view with its dimensions in the order of the names; new ones have size 1."},
+      {"align_to", align_to, METH_VARARGS,
+       "A view with its dimensions in the order of the names; new ones have size 1."},
       {"align_as", align_as, METH_O, "A view with its dimensions in the order of another tensor's names."},
       {"has_names", has_names, METH_NOARGS, "Whether a dimension of the tensor has a name."},
       {"_name_position", name_position, METH_O, nullptr},

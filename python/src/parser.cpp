@@ -261,8 +261,7 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
     if (matcher.match(s, self, args, nargs, kwnames)) break;
   }
   if (chosen == count) [[unlikely]] {
-    if (!call_by_names(name_, self, args, nargs, kwnames, a.result))
-      raise_mismatch(*this, self, args, nargs, kwnames);
+    if (!call_by_names(name_, self, args, nargs, kwnames, a.result)) raise_mismatch(*this, self, args, nargs, kwnames);
     return -1;
   }
   if (a.numbers_used_) chosen = choose_number(chosen, a, self, args, nargs, kwnames);

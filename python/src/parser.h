@@ -186,9 +186,7 @@ class Arguments {
     return given_or_default(i) ? std::optional(text(i)) : std::nullopt;
   }
   OptionalInts optional_ints(int i) const { return given_or_default(i) ? OptionalInts(ints(i)) : OptionalInts(); }
-  std::optional<DType> optional_any_dtype(int i) const {
-    return has(i) ? std::optional(any_dtype(i)) : std::nullopt;
-  }
+  std::optional<DType> optional_any_dtype(int i) const { return has(i) ? std::optional(any_dtype(i)) : std::nullopt; }
   std::optional<DType> optional_dtype(int i) const { return has(i) ? std::optional(dtype(i)) : std::nullopt; }
   std::optional<Layout> optional_layout(int i) const { return has(i) ? std::optional(layout(i)) : std::nullopt; }
   std::optional<Device> optional_device(int i) const { return has(i) ? std::optional(device(i)) : std::nullopt; }

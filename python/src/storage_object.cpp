@@ -183,8 +183,9 @@ static PyObject* tensor_over_storage(PyObject* self, PyObject* dtype) try {
 // ---- tensors and their storages
 
 void require_strided(const Tensor& x, const char* wanted) {
-  MICA_CHECK_KIND(x.layout() == Layout::Strided, NotImplemented, "Cannot access ", wanted, " of a sparse tensor (layout ",
-                  x.layout(), "): sparse tensors do not have strides nor one storage. Use to_dense(), or its parts.");
+  MICA_CHECK_KIND(x.layout() == Layout::Strided, NotImplemented, "Cannot access ", wanted,
+                  " of a sparse tensor (layout ", x.layout(),
+                  "): sparse tensors do not have strides nor one storage. Use to_dense(), or its parts.");
 }
 
 static PyObject* untyped_storage(PyObject* self, PyObject*) try {

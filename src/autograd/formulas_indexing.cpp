@@ -99,11 +99,9 @@ Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const
     for (int64_t i = 0; i < index.dim(); ++i) {
       DimVector shape(static_cast<size_t>(index.dim()), 1);
       shape[i] = index.size(i);
-      places.push_back(i == d ? index.reshape({-1})
-                              : arange(Scalar(index.size(i)), index.options())
-                                    .reshape(shape)
-                                    .expand(index.sizes())
-                                    .reshape({-1}));
+      places.push_back(
+          i == d ? index.reshape({-1})
+                 : arange(Scalar(index.size(i)), index.options()).reshape(shape).expand(index.sizes()).reshape({-1}));
     }
     return _sparse_coo_tensor_unsafe(stack(places), grad.reshape({-1}), sizes);
   }

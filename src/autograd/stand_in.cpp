@@ -18,8 +18,7 @@ Tensor without_names(const Tensor& t) {
   impl->creation = from->creation;
   impl->view_version = from->view_version;
   const AutogradMeta* known = from->autograd;
-  if (known && known->extras && known->extras->replay)
-    extras(autograd_meta(alias)).replay = known->extras->replay;
+  if (known && known->extras && known->extras->replay) extras(autograd_meta(alias)).replay = known->extras->replay;
   if (fn) {
     AutogradMeta& meta = autograd_meta(alias);
     meta.grad_fn = Ref<Node>(fn);

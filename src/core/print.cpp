@@ -228,7 +228,8 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
   }
   if (t.has_names()) {
     std::string names;
-    for (const std::string& name : t.names()) names += (names.empty() ? "" : ", ") + (name.empty() ? "None" : "'" + name + "'");
+    for (const std::string& name : t.names())
+      names += (names.empty() ? "" : ", ") + (name.empty() ? "None" : "'" + name + "'");
     list.push_back(cat("names=(", names, t.dim() == 1 ? ",)" : ")"));
   }
   return list;

@@ -100,9 +100,10 @@ void TensorImpl::refresh_data_pointer() {
 }
 
 void TensorImpl::follow_storage() {
-  MICA_CHECK_KIND(!(bits & tensor_bit::kSparse), NotImplemented,
-                  "Cannot access data pointer of Tensor that doesn't have storage: it is sparse. Use to_dense(), or its "
-                  "indices and values.");
+  MICA_CHECK_KIND(
+      !(bits & tensor_bit::kSparse), NotImplemented,
+      "Cannot access data pointer of Tensor that doesn't have storage: it is sparse. Use to_dense(), or its "
+      "indices and values.");
   refresh_data_pointer();
 }
 

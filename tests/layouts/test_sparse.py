@@ -47,7 +47,9 @@ def test_coalesce_sums_and_sorts():
     assert s.coalesce() is s or torch.equal(s.coalesce().to_dense(), s.to_dense())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.complex64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.complex64, torch.bool]
+)
 def test_coalesce_in_every_kind_of_dtype(dtype):
     values = torch.tensor([1, 0, 1, 1]).to(dtype)
     s = torch.sparse_coo_tensor([[1, 0, 1, 1]], values, (3,)).coalesce()
@@ -235,7 +237,9 @@ def test_in_place():
 
 
 def test_an_operation_that_sparse_tensors_do_not_have():
-    with pytest.raises(NotImplementedError, match="Could not run 'aten::cos' with arguments from the 'SparseCPU' backend"):
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'aten::cos' with arguments from the 'SparseCPU' backend"
+    ):
         coo().cos()
     with pytest.raises(NotImplementedError, match="'SparseCsrCPU' backend"):
         coo().to_sparse_csr().cumsum(0)
@@ -315,7 +319,9 @@ def test_product_with_a_dense_matrix(layout, dtype):
     torch.testing.assert_close(torch.sparse.mm(s, y), x @ y)
     torch.testing.assert_close(s @ y[:, 0], x @ y[:, 0])
     torch.testing.assert_close(y.t() @ s.t(), y.t() @ x.t())
-    torch.testing.assert_close(torch.sparse.addmm(torch.ones(4, 37, dtype=dtype), s, y, beta=2, alpha=3), 2 + 3 * (x @ y))
+    torch.testing.assert_close(
+        torch.sparse.addmm(torch.ones(4, 37, dtype=dtype), s, y, beta=2, alpha=3), 2 + 3 * (x @ y)
+    )
 
 
 def test_product_of_sparse_matrices():

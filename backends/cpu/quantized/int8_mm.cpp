@@ -58,7 +58,8 @@ void int8_mm_kernel(const TensorView& out, const TensorView& a, const TensorView
   const int64_t blocks = (columns + kBlock - 1) / kBlock;
   parallel_for(0, rows * blocks, 1 + 65536 / (kBlock * (inner + 1)), [&](int64_t begin, int64_t end) {
     for (int64_t w = begin; w < end; ++w) {
-      const int64_t block = w / rows, r = w % rows, last = (block + 1) * kBlock < columns ? (block + 1) * kBlock : columns;
+      const int64_t block = w / rows, r = w % rows,
+                    last = (block + 1) * kBlock < columns ? (block + 1) * kBlock : columns;
       for (int64_t c = block * kBlock; c < last; ++c)
         to[r * columns + c] = dot(left + r * inner, right + c * inner, inner);
     }

@@ -37,7 +37,8 @@ void quantize_run(T* HWY_RESTRICT to, const float* HWY_RESTRICT from, int64_t n,
     const auto lanes = static_cast<int64_t>(hn::Lanes(f));
     const auto factor = hn::Set(f, inverse);
     // Clamped while they are floats: whatever lies beyond a byte by far ends at a bound.
-    const auto least = hn::Set(f, static_cast<float>(low - zero)), greatest = hn::Set(f, static_cast<float>(high - zero));
+    const auto least = hn::Set(f, static_cast<float>(low - zero)),
+               greatest = hn::Set(f, static_cast<float>(high - zero));
     const auto offset = hn::Set(wide, static_cast<int32_t>(zero));
     for (; i + lanes <= n; i += lanes) {
       const auto x = hn::Mul(hn::LoadU(f, from + i), factor);

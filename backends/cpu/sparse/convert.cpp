@@ -29,8 +29,8 @@ void expand_rows_kernel(const TensorView& rows, const TensorView& compressed) {
   });
 }
 
-// out[key] += alpha * value, for rows of `width` elements; equal keys add up in their order. Each thread owns a range of
-// the output and looks at all keys.
+// out[key] += alpha * value, for rows of `width` elements; equal keys add up in their order. Each thread owns a range
+// of the output and looks at all keys.
 void add_at_keys_kernel(const TensorView& out, const TensorView& keys, const TensorView& values, const Scalar& alpha) {
   const int64_t n = keys.numel, length = out.sizes[0], width = out.sizes[1];
   const auto* key = keys.ptr<const int64_t>();
@@ -94,7 +94,8 @@ bool is_blank(const T* p) {
   return any == 0;
 }
 
-// The elements of a contiguous array that differ from zero, with their indices. `offsets` says where each chunk's begin.
+// The elements of a contiguous array that differ from zero, with their indices. `offsets` says where each chunk's
+// begin.
 void pack_kernel(const TensorView& indices, const TensorView& values, const TensorView& dense,
                  const TensorView& offsets) {
   const int last = dense.ndim - 1;

@@ -112,7 +112,8 @@ void sum_groups_kernel(const TensorView& out, const TensorView& values, const Te
           const int64_t first = start[g], last = start[g + 1];
           for (int64_t j = 0; j < width; ++j) {
             C sum = static_cast<C>(from[position[first] * width + j]);
-            for (int64_t i = first + 1; i < last; ++i) sum = static_cast<C>(sum + static_cast<C>(from[position[i] * width + j]));
+            for (int64_t i = first + 1; i < last; ++i)
+              sum = static_cast<C>(sum + static_cast<C>(from[position[i] * width + j]));
             to[g * width + j] = static_cast<T>(sum);
           }
         }

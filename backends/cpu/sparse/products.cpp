@@ -52,8 +52,7 @@ void row_product(T* out, const int64_t* plain, const T* values, int64_t nnz, con
       row_block<8>(out + j, plain, values, nnz, dense + j, dense_step, accumulate);
     for (; j + 2 * lanes <= width; j += 2 * lanes)
       row_block<2>(out + j, plain, values, nnz, dense + j, dense_step, accumulate);
-    for (; j + lanes <= width; j += lanes)
-      row_block<1>(out + j, plain, values, nnz, dense + j, dense_step, accumulate);
+    for (; j + lanes <= width; j += lanes) row_block<1>(out + j, plain, values, nnz, dense + j, dense_step, accumulate);
   }
   for (; j < width; ++j) {
     using C = Wide<T>;
@@ -125,8 +124,8 @@ void sampled_mm(const TensorView& out, const TensorView& rows, const TensorView&
     T* to = out.ptr<T>();
     parallel_for(0, out.numel, std::max<int64_t>(1, 16384 / (inner + 1)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        to[i] = inner_product(a.ptr<const T>() + row[i] * a.strides[0], b.ptr<const T>() + column[i] * b.strides[0],
-                              inner);
+        to[i] =
+            inner_product(a.ptr<const T>() + row[i] * a.strides[0], b.ptr<const T>() + column[i] * b.strides[0], inner);
     });
   });
 }

@@ -7,7 +7,7 @@ from mica import _C
 _COMPRESSED = (_C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc)
 
 
-class check_sparse_tensor_invariants:  # noqa: N801 - torch's name
+class check_sparse_tensor_invariants:
     """Whether constructors check all that parts must fulfil. Mica always checks what keeps memory safe.
 
     A context manager, a decorator, and a switch: `check_sparse_tensor_invariants.enable()`.
@@ -98,7 +98,10 @@ def sparse_coo_tensor(
     if values is None:
         sizes = _C.Size(size if size is not None else indices)
         made = _C._sparse_coo_tensor_unsafe(
-            _C.empty((len(sizes), 0), dtype=_C.int64, device=device), _C.empty((0,), dtype=dtype, device=device), sizes, True
+            _C.empty((len(sizes), 0), dtype=_C.int64, device=device),
+            _C.empty((0,), dtype=dtype, device=device),
+            sizes,
+            True,
         )
         return _finish(made, requires_grad)
     values, indices = _values_and_indices(values, indices, dtype, device)
@@ -183,7 +186,9 @@ def _of_layout(layout, name, line, other):
 
     fixed = layout
     constructor.__name__ = constructor.__qualname__ = name
-    constructor.__doc__ = f"A tensor of layout {layout}: where each {line} begins, the {other} of each value, the values."
+    constructor.__doc__ = (
+        f"A tensor of layout {layout}: where each {line} begins, the {other} of each value, the values."
+    )
     return constructor
 
 

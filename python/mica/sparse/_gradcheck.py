@@ -21,7 +21,9 @@ def as_sparse_gradcheck(gradcheck):
         inputs = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
         plain, layouts = [], []
         for x in inputs:
-            sparse = isinstance(x, _C.Tensor) and x.requires_grad and (x.layout is _C.sparse_coo or x.layout in _COMPRESSED)
+            sparse = (
+                isinstance(x, _C.Tensor) and x.requires_grad and (x.layout is _C.sparse_coo or x.layout in _COMPRESSED)
+            )
             if not sparse:
                 plain.append(x)
                 layouts.append(None)

@@ -117,7 +117,9 @@ Tensor Tensor::refine_names(const std::vector<std::string>& names) const {
     if (own.size() < before + after) return DimNames();
     return DimNames(own.begin() + static_cast<ptrdiff_t>(before), own.end() - static_cast<ptrdiff_t>(after));
   });
-  const auto coerce = [&] { return cat("refine_names: cannot coerce Tensor", names::to_text(own), " to Tensor", names::to_text(wanted)); };
+  const auto coerce = [&] {
+    return cat("refine_names: cannot coerce Tensor", names::to_text(own), " to Tensor", names::to_text(wanted));
+  };
   MICA_CHECK(own.size() == wanted.size(), coerce(), " because they have a different number of dims (", own.size(),
              " and ", wanted.size(), " respectively).");
   names::check(wanted, dim());

@@ -37,9 +37,7 @@ size_t at(int64_t dim, const Tensor& self) { return static_cast<size_t>(wrap_dim
 
 }  // namespace
 
-DimNames broadcast(std::initializer_list<Tensor> tensors) {
-  return broadcast_list({tensors.begin(), tensors.size()});
-}
+DimNames broadcast(std::initializer_list<Tensor> tensors) { return broadcast_list({tensors.begin(), tensors.size()}); }
 
 DimNames broadcast_list(TensorList tensors) {
   DimNames result;
@@ -199,7 +197,8 @@ std::vector<Tensor> give(std::vector<Tensor> results, const DimNames& names) {
 }
 
 void refuse(const char* op) {
-  fail(cat("aten::", op, " is not yet supported with named tensors. Please drop names via `tensor = tensor.rename(None)`, ",
+  fail(cat("aten::", op,
+           " is not yet supported with named tensors. Please drop names via `tensor = tensor.rename(None)`, ",
            "call the op with an unnamed tensor, and set names on the result of the operation."));
 }
 

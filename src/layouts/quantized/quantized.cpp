@@ -103,8 +103,7 @@ Tensor quantized(const Tensor& self, std::shared_ptr<const Quantizer> q, DType i
   const Range r = range_of(integers);
   const bool channels = q->axis >= 0;
   const Tensor scales = channels ? q->scales : one(q->scale), zeros = channels ? q->zero_points : one(q->zero_point);
-  if (to.numel() > 0 && !to.is_meta())
-    MICA_LAYER_KERNEL(to.device(), quantize)
+  if (to.numel() > 0 && !to.is_meta()) MICA_LAYER_KERNEL(to.device(), quantize)
   (to.view_of(), from.view_of(), scales.view_of(), zeros.view_of(), inner_size(self, q->axis), r.low, r.high);
   return attach(to, std::move(q));
 }
@@ -158,7 +157,8 @@ Tensor quantize_per_tensor_dynamic(const Tensor& self, DType dtype, bool reduce_
     least = std::min(0.0, self.min().item<double>());
     greatest = std::max(0.0, self.max().item<double>());
   }
-  MICA_CHECK(std::isfinite(least) && std::isfinite(greatest), "quantize_per_tensor_dynamic: the numbers must be finite");
+  MICA_CHECK(std::isfinite(least) && std::isfinite(greatest),
+             "quantize_per_tensor_dynamic: the numbers must be finite");
   double scale = (greatest - least) / static_cast<double>(r.high - r.low);
   if (static_cast<float>(scale) == 0.0f || std::isinf(1.0f / static_cast<float>(scale))) scale = 0.1;
   if (scale < 6.1e-5f) {  // torch cuts off scales that small, so that the zero point stays exact
@@ -198,8 +198,7 @@ Tensor dequantize(const Tensor& self) {
   const Tensor to = empty(self.sizes(), TensorOptions(DType::Float32).with_device(self.device()));
   const bool channels = q.axis >= 0;
   const Tensor scales = channels ? q.scales : one(q.scale), zeros = channels ? q.zero_points : one(q.zero_point);
-  if (to.numel() > 0 && !to.is_meta())
-    MICA_LAYER_KERNEL(to.device(), dequantize)
+  if (to.numel() > 0 && !to.is_meta()) MICA_LAYER_KERNEL(to.device(), dequantize)
   (to.view_of(), from.view_of(), scales.view_of(), zeros.view_of(), inner_size(self, q.axis));
   return to;
 }
@@ -296,8 +295,7 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(self.dtype() == DType::Int8 && mat2.dtype() == DType::Int8, "Expected self and mat2 to be of type int8 ",
              "but got ", self.dtype(), " and ", mat2.dtype());
   const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).with_device(self.device()));
-  if (out.numel() > 0 && !out.is_meta())
-    MICA_LAYER_KERNEL(out.device(), int8_mm)
+  if (out.numel() > 0 && !out.is_meta()) MICA_LAYER_KERNEL(out.device(), int8_mm)
   (out.view_of(), self.contiguous().view_of(), mat2.t().contiguous().view_of());
   return out;
 }

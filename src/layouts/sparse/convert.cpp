@@ -18,8 +18,7 @@ Tensor coo_from_dense(const Tensor& self, int64_t sparse_dim) {
     if (dense.numel() > 0) MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), dense.view_of());
     const int64_t nnz = offsets.select(0, chunks).item<int64_t>();
     const Tensor indices = mica::empty({dims, nnz}, counts), values = mica::empty({nnz}, self.options());
-    if (nnz > 0)
-      MICA_LAYER_KERNEL(self.device(), sparse_pack)
+    if (nnz > 0) MICA_LAYER_KERNEL(self.device(), sparse_pack)
     (indices.view_of(), values.view_of(), dense.view_of(), offsets.view_of());
     return wrap_coo(indices, values, self.sizes(), true);
   }
@@ -66,16 +65,14 @@ Tensor compressed_from_dense(const Tensor& self, Layout layout, int64_t height, 
   int64_t nnz = 0;
   if (batches > 0) {
     nnz = counts.select(0, 0).item<int64_t>();
-    MICA_CHECK(counts.eq(Scalar(nnz)).all().item<bool>(),
-               "Expect the same number of specified elements per batch.");
+    MICA_CHECK(counts.eq(Scalar(nnz)).all().item<bool>(), "Expect the same number of specified elements per batch.");
   }
   const Tensor at = flat.nonzero();  // [batches * nnz, 2], by batch, then by line
   const Tensor place = at.select(1, 1).contiguous();
   const Tensor plain = place.remainder(Scalar(std::max<int64_t>(across, 1)));
   const Tensor line = place.floor_divide(Scalar(std::max<int64_t>(across, 1)));
   const Tensor begins = mica::empty({batches, lines + 1}, place.options());
-  for (int64_t b = 0; b < batches; ++b)
-    MICA_LAYER_KERNEL(self.device(), sparse_compress)
+  for (int64_t b = 0; b < batches; ++b) MICA_LAYER_KERNEL(self.device(), sparse_compress)
   (begins.select(0, b).view_of(), line.narrow(0, b * nnz, nnz).contiguous().view_of());
   const Tensor keys = at.select(1, 0).mul(Scalar(lines * across)).add(place);
   Tensor values = cut.flatten(0, batch + 1).index_select(0, keys);
@@ -121,8 +118,7 @@ Tensor dense_from_compressed(const Tensor& self) {
   if (!plain_matrix) return dense_from_coo(compressed_to_coo(self));
   const bool rows = compresses_rows(self.layout());
   const Tensor made = mica::empty({self.size(rows ? 0 : 1), self.size(rows ? 1 : 0)}, self.options());
-  if (made.numel() > 0)
-    MICA_LAYER_KERNEL(self.device(), sparse_scatter_rows)
+  if (made.numel() > 0) MICA_LAYER_KERNEL(self.device(), sparse_scatter_rows)
   (made.view_of(), int64_indices(p.compressed).view_of(), int64_indices(p.indices).view_of(),
    p.values.contiguous().view_of());
   return rows ? made : made.t().contiguous();
@@ -229,8 +225,7 @@ Tensor _convert_layout(const Tensor& self, Layout layout, std::optional<IntArray
     return compressed_from_dense(self, layout, height, width, dense);
   }
   const bool plain_matrix = self.dim() - dense == 2;
-  if (has_blocks(layout) || !plain_matrix)
-    return compressed_from_dense(self.to_dense(), layout, height, width, dense);
+  if (has_blocks(layout) || !plain_matrix) return compressed_from_dense(self.to_dense(), layout, height, width, dense);
   return compressed_from_coo(is_coo(self) ? self : compressed_to_coo(self), layout);
 }
 

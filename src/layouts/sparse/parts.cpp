@@ -131,7 +131,8 @@ static Tensor row_numbers(const Tensor& compressed, int64_t nnz) {
 Places places_of(const Tensor& matrix) {
   const SparseParts& p = parts_of(matrix);
   if (is_coo(matrix)) return {p.indices.select(0, 0).contiguous(), p.indices.select(0, 1).contiguous()};
-  const Tensor compressed = row_numbers(int64_indices(p.compressed), p.indices.numel()), plain = int64_indices(p.indices);
+  const Tensor compressed = row_numbers(int64_indices(p.compressed), p.indices.numel()),
+               plain = int64_indices(p.indices);
   return compresses_rows(matrix.layout()) ? Places{compressed, plain} : Places{plain, compressed};
 }
 
@@ -176,7 +177,8 @@ Tensor compressed_to_coo(const Tensor& t) {
   int64_t inner = batches;
   for (int64_t d = 0; d < batch_dims; ++d) {
     inner /= std::max<int64_t>(t.size(d), 1);
-    index.push_back(batch_number.floor_divide(Scalar(std::max<int64_t>(inner, 1))).remainder(Scalar(std::max<int64_t>(t.size(d), 1))));
+    index.push_back(batch_number.floor_divide(Scalar(std::max<int64_t>(inner, 1)))
+                        .remainder(Scalar(std::max<int64_t>(t.size(d), 1))));
   }
   Tensor values = values_of(t);
   values = values.flatten(0, batch_dims);  // [batches * nnz, *block, *dense]
@@ -293,8 +295,7 @@ Tensor _coalesce(const Tensor& self) {
   const Tensor values = mica::empty(value_sizes, p.values.options());
   const Tensor indices = mica::empty({p.sparse_dim, g.count}, p.indices.options());
   if (g.count > 0) {
-    if (values.numel() > 0)
-      MICA_LAYER_KERNEL(self.device(), sparse_sum_groups)
+    if (values.numel() > 0) MICA_LAYER_KERNEL(self.device(), sparse_sum_groups)
     (values.view({g.count, -1}).view_of(), p.values.contiguous().view({nnz, -1}).view_of(), g.order.view_of(),
      g.starts.view_of());
     MICA_LAYER_KERNEL(self.device(), sparse_unflatten_keys)
@@ -315,9 +316,8 @@ void _coalesced_(const Tensor& self, bool coalesced) {
 static void resize(const Tensor& self, IntArrayRef size, int64_t sparse_dim, int64_t dense_dim, bool clear) {
   using namespace layouts::sparse;  // NOLINT: as above
   require_coo("sparse_resize_", self);
-  MICA_CHECK(sparse_dim + dense_dim == static_cast<int64_t>(size.size()),
-             "number of dimensions must be sparse_dim (", sparse_dim, ") + dense_dim (", dense_dim, "), but got ",
-             size.size());
+  MICA_CHECK(sparse_dim + dense_dim == static_cast<int64_t>(size.size()), "number of dimensions must be sparse_dim (",
+             sparse_dim, ") + dense_dim (", dense_dim, "), but got ", size.size());
   SparseParts& p = *self.impl()->rare->sparse;
   DimVector dense(size.slice(static_cast<size_t>(sparse_dim), static_cast<size_t>(dense_dim)));
   const int64_t nnz = clear ? 0 : p.indices.size(1);

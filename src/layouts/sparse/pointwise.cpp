@@ -48,13 +48,11 @@ namespace {
 // Functions that are not linear want every index once.
 Tensor summed(const Tensor& t) { return is_coo(t) ? t.coalesce() : t; }
 
-Tensor in_layout(const Tensor& t, Layout layout) {
-  return t.layout() == layout ? t : mica::_convert_layout(t, layout);
-}
+Tensor in_layout(const Tensor& t, Layout layout) { return t.layout() == layout ? t : mica::_convert_layout(t, layout); }
 
 void check_same_size(const char* op, const Tensor& a, const Tensor& b) {
-  MICA_CHECK(a.sizes() == b.sizes(), op, ": expected sizes of 'self' and 'other' to match, but ", a.sizes(), " != ",
-             b.sizes());
+  MICA_CHECK(a.sizes() == b.sizes(), op, ": expected sizes of 'self' and 'other' to match, but ", a.sizes(),
+             " != ", b.sizes());
 }
 
 Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
@@ -65,16 +63,17 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   const DType dtype = promote_types(self.dtype(), other.dtype());
   Tensor values = values_of(other).to(dtype);
   if (!(alpha == Scalar(1))) values = values.mul(alpha);
-  const Tensor both = coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0),
-                          self.sizes(), false);
+  const Tensor both =
+      coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0), self.sizes(), false);
   // Two coalesced tensors make a coalesced one; others are summed when it is asked for.
   return p.coalesced && q.coalesced ? both.coalesce() : both;
 }
 
 // dense + alpha * sparse
 Tensor added_to_dense(const Tensor& dense, const Tensor& sparse, const Scalar& alpha) {
-  MICA_CHECK(dense.sizes() == sparse.sizes() || dense.dim() == 0, "add: expected 'self' and 'other' to have same size, ",
-             "but self has size ", dense.sizes(), " while other has size ", sparse.sizes(), " (FYI: dense-sparse ",
+  MICA_CHECK(dense.sizes() == sparse.sizes() || dense.dim() == 0,
+             "add: expected 'self' and 'other' to have same size, ", "but self has size ", dense.sizes(),
+             " while other has size ", sparse.sizes(), " (FYI: dense-sparse ",
              "addition does not currently support broadcasting)");
   return mica::add(dense, mica::_to_dense(sparse), alpha);
 }
@@ -125,7 +124,8 @@ static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
 Tensor mul(const Tensor& self, const Tensor& other) {
   if (!is_sparse(self)) return sparse::mul(other, self);
   if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
-  if (other.dim() == 0) return with_values(self, values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other));
+  if (other.dim() == 0)
+    return with_values(self, values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other));
   const Tensor a = summed(self);
   const Tensor spread = other.sizes() == self.sizes() ? other : other.expand(self.sizes());
   return with_values(a, values_of(a).mul(values_of(mica::sparse_mask(spread, a))));
@@ -224,8 +224,8 @@ void zero_(const Tensor& self) {
 }
 
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
-  const TensorOptions own = TensorOptions(options.dtype.value_or(self.dtype()))
-                                .with_device(options.device.value_or(self.device()));
+  const TensorOptions own =
+      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
   if (options.layout == Layout::Strided) return mica::zeros(self.sizes(), own);
   NoGradGuard below;
   const SparseParts& p = sparse_parts(self);
@@ -237,8 +237,8 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
 }
 
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
-  const TensorOptions own = TensorOptions(options.dtype.value_or(self.dtype()))
-                                .with_device(options.device.value_or(self.device()));
+  const TensorOptions own =
+      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
   const Tensor a = summed(self).detach();
   return with_values(a, mica::ones(sparse_parts(a).values.sizes(), own));
 }

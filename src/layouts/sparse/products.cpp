@@ -12,8 +12,9 @@ namespace {
 void check_matrices(const char* op, const Tensor& a, const Tensor& b) {
   MICA_CHECK(a.dim() == 2 && b.dim() == 2, op, ": Expected matrices, but got tensors of size ", a.sizes(), " and ",
              b.sizes());
-  MICA_CHECK(a.size(1) == b.size(0), op, ": Argument #3: Expected dim 0 size ", a.size(1), ", got ", b.size(0), " (mat1 and mat2 shapes cannot be multiplied (",
-             a.size(0), "x", a.size(1), " and ", b.size(0), "x", b.size(1), "))");
+  MICA_CHECK(a.size(1) == b.size(0), op, ": Argument #3: Expected dim 0 size ", a.size(1), ", got ", b.size(0),
+             " (mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ", b.size(0), "x",
+             b.size(1), "))");
   MICA_CHECK(a.dtype() == b.dtype(), op, ": expected both matrices to have the same dtype, but got ", a.dtype(),
              " and ", b.dtype());
 }
@@ -28,8 +29,7 @@ Tensor _sparse_dense_mm(const Tensor& mat1, const Tensor& mat2, bool) {
   const Tensor dense = mat2.resolve_conj().resolve_neg().contiguous();
   const Tensor out = mica::empty({mat1.size(0), mat2.size(1)}, mat2.options());
   const Rows rows = rows_of(without_blocks(mat1));
-  if (out.numel() > 0)
-    MICA_LAYER_KERNEL(out.device(), sparse_csr_mm)
+  if (out.numel() > 0) MICA_LAYER_KERNEL(out.device(), sparse_csr_mm)
   (out.view_of(), rows.begins.view_of(), rows.columns.view_of(), rows.values.view_of(), dense.view_of(), false);
   return out;
 }
@@ -100,21 +100,20 @@ Tensor _sparse_sampled_mm(const Tensor& pattern, const Tensor& mat1, const Tenso
   }
   const Places places = places_of(pattern);
   const Tensor out = mica::empty({places.rows.numel()}, mat1.options());
-  if (out.numel() > 0)
-    MICA_LAYER_KERNEL(out.device(), sparse_sampled_mm)
+  if (out.numel() > 0) MICA_LAYER_KERNEL(out.device(), sparse_sampled_mm)
   (out.view_of(), places.rows.view_of(), places.columns.view_of(), a.view_of(), b.view_of());
   return out;
 }
 
 Tensor sparse_sampled_addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
                             const Scalar& alpha) {
-  MICA_CHECK(is_sparse(self) && !has_blocks(self.layout()), "sampled_addmm: Expected self to be a CSR, CSC or COO matrix, but got ",
-             self.layout());
+  MICA_CHECK(is_sparse(self) && !has_blocks(self.layout()),
+             "sampled_addmm: Expected self to be a CSR, CSC or COO matrix, but got ", self.layout());
   MICA_CHECK(!is_sparse(mat1) && !is_sparse(mat2), "sampled_addmm: Expected mat1 and mat2 to have strided layout");
   MICA_CHECK(self.dim() == 2, "sampled_addmm: Expected self to be a matrix, but got size ", self.sizes());
   check_matrices("sampled_addmm", mat1, mat2);
-  MICA_CHECK(self.size(0) == mat1.size(0) && self.size(1) == mat2.size(1),
-             "sampled_addmm: Expected self of shape [", mat1.size(0), ", ", mat2.size(1), "], but got ", self.sizes());
+  MICA_CHECK(self.size(0) == mat1.size(0) && self.size(1) == mat2.size(1), "sampled_addmm: Expected self of shape [",
+             mat1.size(0), ", ", mat2.size(1), "], but got ", self.sizes());
   MICA_CHECK(self.dtype() == mat1.dtype(), "sampled_addmm: Expected mat1 and self to have the same dtype, but got ",
              mat1.dtype(), " and ", self.dtype());
   const Tensor pattern = is_coo(self) ? self.coalesce() : self;

@@ -27,7 +27,8 @@ Tensor _sparse_sum(const Tensor& self, IntArrayRef dim, std::optional<DType> dty
     gone[static_cast<size_t>(d)] = true;
     if (d >= p.sparse_dim) dense_dims.push_back(d - p.sparse_dim + 1);
   }
-  const DType result = dtype.value_or(is_integral(self.dtype()) || self.dtype() == DType::Bool ? DType::Int64 : self.dtype());
+  const DType result =
+      dtype.value_or(is_integral(self.dtype()) || self.dtype() == DType::Bool ? DType::Int64 : self.dtype());
   Tensor values = values_of(c);
   if (dense_dims.size()) {
     values = mica::sum(values, dense_dims.ref(), false, result);
@@ -58,8 +59,8 @@ Groups groups_along(const Tensor& self, int64_t dim) {
     rows.push_back(p.indices.select(0, d));
     sizes.push_back(self.size(d));
   }
-  const Tensor keys = rows.empty() ? mica::zeros({p.indices.size(1)}, p.indices.options())
-                                   : keys_of(mica::stack(rows), sizes);
+  const Tensor keys =
+      rows.empty() ? mica::zeros({p.indices.size(1)}, p.indices.options()) : keys_of(mica::stack(rows), sizes);
   return group_keys(keys, rows.empty() ? 1 : product_of(sizes));
 }
 
@@ -126,8 +127,9 @@ Tensor _spdiags(const Tensor& diagonals, const Tensor& offsets, IntArrayRef shap
     indices.push_back(mica::stack({column.sub(Scalar(offset)), column}));
     values.push_back(table.select(0, i).narrow(0, first, last - first));
   }
-  const Tensor result = indices.empty() ? coo(mica::empty({2, 0}, places), mica::empty({0}, table.options()), shape, true)
-                                        : coo(mica::cat(indices, 1), mica::cat(values, 0), shape, false);
+  const Tensor result = indices.empty()
+                            ? coo(mica::empty({2, 0}, places), mica::empty({0}, table.options()), shape, true)
+                            : coo(mica::cat(indices, 1), mica::cat(values, 0), shape, false);
   return wanted == Layout::SparseCoo ? result : mica::_convert_layout(result, wanted);
 }
 
@@ -151,8 +153,9 @@ Tensor sum_dim(const Tensor& self, std::optional<IntArrayRef> dim, bool keepdim,
     for (const int64_t d : dims) result = result.unsqueeze(d);
   }
   // torch sums compressed rows into compressed results.
-  return is_compressed(self) && is_sparse(result) && result.dim() == 2 ? mica::_convert_layout(result, Layout::SparseCsr)
-                                                                       : result;
+  return is_compressed(self) && is_sparse(result) && result.dim() == 2
+             ? mica::_convert_layout(result, Layout::SparseCsr)
+             : result;
 }
 
 Tensor norm(const Tensor& self, const Scalar& p) {

@@ -10,9 +10,7 @@ namespace mica::layouts::sparse {
 
 namespace {
 
-Tensor through_coo(const Tensor& self) {
-  return is_coo(self) ? self : mica::_convert_layout(self, Layout::SparseCoo);
-}
+Tensor through_coo(const Tensor& self) { return is_coo(self) ? self : mica::_convert_layout(self, Layout::SparseCoo); }
 
 Layout turned(Layout layout) {
   switch (layout) {
@@ -79,8 +77,10 @@ Tensor permute(const Tensor& self, IntArrayRef dims) {
     MICA_CHECK(!seen[static_cast<size_t>(d)], "permute(sparse_coo): duplicate dims are not allowed.");
     seen[static_cast<size_t>(d)] = true;
     const bool to_sparse = static_cast<int64_t>(i) < p.sparse_dim;
-    MICA_CHECK(to_sparse == (d < p.sparse_dim), "permute(sparse_coo): transpositions between sparse and dense "
-               "dimensions are not allowed. Got transposition of dim ", i, " and dim ", d);
+    MICA_CHECK(to_sparse == (d < p.sparse_dim),
+               "permute(sparse_coo): transpositions between sparse and dense "
+               "dimensions are not allowed. Got transposition of dim ",
+               i, " and dim ", d);
     sizes.push_back(self.size(d));
     if (to_sparse) {
       rows.push_back(p.indices.select(0, d));
@@ -103,8 +103,7 @@ Tensor unsqueeze(const Tensor& self, int64_t dim) {
   }
   if (d > p.sparse_dim) return coo(p.indices, values_of(c).unsqueeze(d - p.sparse_dim + 1), sizes, p.coalesced);
   const Tensor zeros = mica::zeros({1, p.indices.size(1)}, p.indices.options());
-  const Tensor indices =
-      mica::cat({p.indices.narrow(0, 0, d), zeros, p.indices.narrow(0, d, p.sparse_dim - d)}, 0);
+  const Tensor indices = mica::cat({p.indices.narrow(0, 0, d), zeros, p.indices.narrow(0, d, p.sparse_dim - d)}, 0);
   return coo(indices, values_of(c), sizes, p.coalesced);
 }
 
@@ -160,8 +159,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
 Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   const int64_t d = wrap_dim(dim, self.dim()), n = self.size(d);
   const int64_t from = start < 0 ? start + n : start;
-  MICA_CHECK(length >= 0 && from >= 0 && from + length <= n, "Invalid range to narrow. range(start, start+length) must ",
-             "be a subset of range(0, ", n, ").");
+  MICA_CHECK(length >= 0 && from >= 0 && from + length <= n,
+             "Invalid range to narrow. range(start, start+length) must ", "be a subset of range(0, ", n, ").");
   const Tensor c = through_coo(self);
   const SparseParts& p = parts_of(c);
   DimVector sizes(self.sizes());
@@ -281,12 +280,12 @@ Tensor reshape(const Tensor& self, IntArrayRef shape) {
   DimVector sizes = infer_size(shape, self.numel());
   const Tensor c = through_coo(self);
   const SparseParts& p = parts_of(c);
-  MICA_CHECK(p.dense_dim == 0, "reshape of a sparse tensor with dense dimensions is not supported: to_dense() it first");
+  MICA_CHECK(p.dense_dim == 0,
+             "reshape of a sparse tensor with dense dimensions is not supported: to_dense() it first");
   const Tensor keys = keys_of(p.indices.contiguous(), self.sizes());
   const Tensor indices = mica::empty({static_cast<int64_t>(sizes.size()), keys.numel()}, keys.options());
   const Tensor order = mica::arange(Scalar(keys.numel()), keys.options());
-  if (keys.numel() > 0)
-    MICA_LAYER_KERNEL(keys.device(), sparse_unflatten_keys)
+  if (keys.numel() > 0) MICA_LAYER_KERNEL(keys.device(), sparse_unflatten_keys)
   (indices.view_of(), keys.view_of(), order.view_of(), order.view_of(), sizes);
   return coo(indices, values_of(c), sizes, p.coalesced);
 }

@@ -47,8 +47,7 @@ void check_coo(const Tensor& indices, const Tensor& values, IntArrayRef size, bo
   if (coalesced && nnz > 1) {
     const Tensor keys = keys_of(indices.contiguous(), size.slice(0, static_cast<size_t>(sparse_dim)));
     const Tensor rising = keys.narrow(0, 0, nnz - 1).lt(keys.narrow(0, 1, nnz - 1)).all();
-    MICA_CHECK(rising.item<bool>(),
-               "cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor");
+    MICA_CHECK(rising.item<bool>(), "cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor");
   }
 }
 
@@ -80,12 +79,12 @@ void check_compressed(Layout layout, const Tensor& compressed, const Tensor& pla
   for (int64_t d = 0; d < batch; ++d)
     MICA_CHECK(compressed.size(d) == size[static_cast<size_t>(d)] && plain.size(d) == compressed.size(d) &&
                    values.size(d) == compressed.size(d),
-               "all batch dimensions of ", compressed_name, " (=", compressed.sizes(), "), ", plain_name, " (=",
-               plain.sizes(), "), values (=", values.sizes(), ") and the tensor (=", size, ") must be equal");
+               "all batch dimensions of ", compressed_name, " (=", compressed.sizes(), "), ", plain_name,
+               " (=", plain.sizes(), "), values (=", values.sizes(), ") and the tensor (=", size, ") must be equal");
   for (int64_t d = 0; d < dense_dim; ++d)
     MICA_CHECK(values.size(batch + 1 + block_dims + d) == size[static_cast<size_t>(batch + 2 + d)],
-               "values has incorrect size: its dense dimensions (=", values.sizes(), ") differ from the tensor's (=",
-               size, ")");
+               "values has incorrect size: its dense dimensions (=", values.sizes(),
+               ") differ from the tensor's (=", size, ")");
   const int64_t lines = rows ? nrows / height : ncolumns / width, extent = rows ? ncolumns / width : nrows / height;
   const int64_t nnz = plain.size(-1);
   MICA_CHECK(compressed.size(-1) == lines + 1, compressed_name, ".shape[-1] must be equal to the number of ", line,
@@ -106,8 +105,8 @@ void check_compressed(Layout layout, const Tensor& compressed, const Tensor& pla
   MICA_CHECK(last.eq(Scalar(nnz)).all().item<bool>(), "`", compressed_name, "[..., -1] == nnz` is not satisfied.");
   if (lines > 0) {
     const Tensor lengths = begins.narrow(-1, 1, lines).sub(begins.narrow(-1, 0, lines));
-    MICA_CHECK(lengths.ge(0).all().item<bool>() && lengths.le(Scalar(extent)).all().item<bool>(), "`0 <= ",
-               compressed_name, "[..., 1:] - ", compressed_name, "[..., :-1] <= ", rows ? "ncols" : "nrows",
+    MICA_CHECK(lengths.ge(0).all().item<bool>() && lengths.le(Scalar(extent)).all().item<bool>(),
+               "`0 <= ", compressed_name, "[..., 1:] - ", compressed_name, "[..., :-1] <= ", rows ? "ncols" : "nrows",
                "` is not satisfied.");
   }
   const Tensor flat = int64_indices(plain).reshape({-1});
