@@ -113,7 +113,7 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
 def _reduce_quantized_tensor(tensor):
     from mica.storage import TypedStorage
 
-    if tensor.qscheme() is _C_scheme("per_tensor_affine"):
+    if not tensor._is_quantized_per_channel():
         parameters = (tensor.qscheme(), tensor.q_scale(), tensor.q_zero_point())
     else:
         parameters = (
@@ -122,7 +122,8 @@ def _reduce_quantized_tensor(tensor):
             tensor.q_per_channel_zero_points(),
             tensor.q_per_channel_axis(),
         )
-    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype)
+    integers = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}[tensor.dtype]
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=integers)
     return _rebuild_qtensor, (
         storage,
         tensor.storage_offset(),
@@ -132,12 +133,6 @@ def _reduce_quantized_tensor(tensor):
         False,
         OrderedDict(),
     )
-
-
-def _C_scheme(name):
-    from mica import _quantization_schemes
-
-    return getattr(_quantization_schemes, name)
 
 
 def _reduce_sparse_tensor(tensor):

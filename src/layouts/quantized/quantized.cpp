@@ -352,6 +352,10 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   self.impl()->rare->quantizer = src.impl()->rare->quantizer;
 }
 
+void fill_(const Tensor& self, const Scalar& value) {
+  quantized::copy_(self, mica::full({}, value, TensorOptions(DType::Float32).with_device(self.device())), false);
+}
+
 Tensor relu(const Tensor& self) {
   const Quantizer& q = need_per_tensor("relu", self);
   return attach(bare(self).clamp_min(Scalar(q.zero_point)), self.impl()->rare->quantizer);
