@@ -62,7 +62,7 @@ _LAZY = {
     "get_printoptions": "mica._tensor_str",
 }
 _SUBMODULES = {
-    "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
     "func", "fx", "hub", "jit", "library", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
     "serialization", "sparse", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
