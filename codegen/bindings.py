@@ -272,7 +272,7 @@ def local_name(name: str) -> str:
     return name + "_" if name in RESERVED else name
 
 
-def declaration(a: Argument, index: int) -> str:
+def declaration(a: Argument, index: int, quantized: bool = False) -> str:
     name, t = local_name(a.name), a.type
     if t.is_tensor:
         return f"const Tensor& {name} = a.tensor({index});"
@@ -284,6 +284,8 @@ def declaration(a: Argument, index: int) -> str:
             accessor = "optional_ints"
     else:
         accessor = SCALAR_ACCESSORS[t.base]
+        if quantized and accessor == "dtype":
+            accessor = "any_dtype"
         if t.optional:
             accessor = "optional_" + accessor
     return f"const auto {name} = a.{accessor}({index});"
@@ -317,7 +319,7 @@ def body(group: Group, o: Overload, number: int) -> list[str]:
     lines = [f"    case {number}: {{  // {schema.text}"]
     for a in o.arguments:
         if a.name != "inplace" or schema.has_argument("inplace"):
-            lines.append("      " + declaration(typed_as(schema, a), o.index(a.name)))
+            lines.append("      " + declaration(typed_as(schema, a), o.index(a.name), "quantized" in o.op.takes))
     values = [passed(a, o.index(a.name) if a.name in by_name else None) for a in schema.arguments]
     call_arguments = ", ".join(values)
     name = schema.name

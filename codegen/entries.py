@@ -17,6 +17,7 @@ from cpp import (
 )
 from derivative import Derivative, derivative_for, make_node, node_class
 from model import Op, Schema
+from rare import RareForms, forward_declarations
 
 BANNER = (
     "// Generated from ops/{folder}{family}.toml. `python3 codegen/generate.py show {example}` prints all of an "
@@ -24,7 +25,7 @@ BANNER = (
 )
 
 
-class Writer:
+class Writer(RareForms):
     """The entries of one operation, one overload at a time."""
 
     def __init__(self, op: Op, schema: Schema):
@@ -40,15 +41,17 @@ class Writer:
     def tensors(self) -> list[str]:
         return [a.name for a in self.schema.tensors]
 
-    def special(self, call: str, skip_self: bool = False) -> None:
-        """Lazily conjugated or negated inputs are made plain before anything dense sees them."""
-        plain = [a.name for a in self.schema.tensors]
-        if not plain:
-            return
-        arguments = ", ".join(
-            f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in self.schema.arguments
-        )
-        self.put(f"if (entry::special({', '.join(plain)})) [[unlikely]]", f"  return {call}({arguments});")
+    def special(self) -> None:
+        """Rare kinds of tensors leave here, before anything dense sees them: see rare.py."""
+        if self.schema.tensors:
+            self.put(
+                f"if ({self.tests_special()}) [[unlikely]]",
+                f"  return rare_{self.schema.name}({', '.join(a.name for a in self.schema.arguments)});",
+            )
+
+    def has_rare_functional(self) -> bool:
+        composed = self.op.kind == "composite" and not self.derivative
+        return bool(self.schema.tensors) and (not composed or self.is_listed())
 
     def modes(self, call: str, given: list[str], casts: bool = False) -> None:
         """What is usually off: a recording of what runs, and autocast. Both let the entry run a second time."""
@@ -107,7 +110,7 @@ class Writer:
         return lines
 
     def functional_pointwise(self) -> None:
-        self.special(self.schema.name)
+        self.special()
         self.check()
         self.needs()
         self.plan()
@@ -147,7 +150,7 @@ class Writer:
 
     def functional_native(self) -> None:
         op = self.op
-        self.special(self.schema.name)
+        self.special()
         self.check()
         self.needs()
         outs, results = output_names(self.schema), self.results()
@@ -162,6 +165,7 @@ class Writer:
 
     def functional_view(self) -> None:
         op, schema = self.op, self.schema
+        self.special()
         self.needs()
         if schema.returns[0].type.is_list:
             self.put(f"std::vector<Tensor> result = views::{op.implementation}({names(schema)});")
@@ -185,10 +189,11 @@ class Writer:
 
     def functional_composite(self) -> None:
         call = f"composite::{self.op.implementation}({names(self.schema)})"
+        if self.has_rare_functional():
+            self.special()
         if not self.derivative:
             self.put(f"return {call};")
             return
-        self.special(self.schema.name)
         self.needs()
         results = self.results()
         if len(results) == 1:
@@ -208,16 +213,12 @@ class Writer:
     def inplace(self) -> str:
         op, schema = self.op, self.schema
         name = schema.name if schema.name.endswith("_") else schema.name + "_"
-        others = schema.arguments[1:]
         if schema.arguments[0].name != "self":
             self.put(f"const Tensor& {schema.arguments[0].name} = self;")
         self.modes(name, [a.name for a in schema.arguments])
-        plain = [a.name for a in schema.tensors]
-        arguments = ", ".join(f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in others)
         self.put(
-            f"if (entry::special({', '.join(plain)})) [[unlikely]]",
-            "  return entry::through_plain(self, [&](const Tensor& plain) "
-            f"{{ mica::{name}(plain{', ' + arguments if arguments else ''}); }});",
+            f"if ({self.tests_special()}) [[unlikely]]",
+            f"  return rare_{name}({', '.join(a.name for a in schema.arguments)});",
         )
         self.check()
         if self.derivative:
@@ -287,12 +288,11 @@ class Writer:
         if is_factory(schema):
             self.put(f"const TensorOptions options = {outs[0]}.options();")
         self.put(f'entry::check_out("{schema.name}", entry::inputs({inputs}), {{{", ".join(outs)}}});')
-        plain = self.tensors()
-        if plain:
-            arguments = ", ".join(f"entry::plain({a.name})" if a.type.base == "Tensor" else a.name for a in given)
+        if self.tensors():
             self.put(
-                f"if (entry::special({', '.join(plain)})) [[unlikely]]",
-                f"  return {schema.name}_out({', '.join(outs)}, {arguments});",
+                f"if ({self.tests_special()} || entry::special_in<tensor_bit::kSpecial & ~tensor_bit::kLazyBits>"
+                f"({', '.join(outs)})) [[unlikely]]",
+                f"  return rare_{schema.name}_out({', '.join([*outs, *(a.name for a in given)])});",
             )
         self.put("NoGradGuard below;")
         if op.kind == "pointwise":
@@ -363,12 +363,14 @@ def family_source(family: str, ops: list[Op]) -> str:
         '#include "core/pointwise.h"',
         '#include "mica/autocast.h"',
         '#include "mica/autograd.h"',
+        '#include "mica/names.h"',
         '#include "mica/ops.h"',
         '#include "mica/profiler.h"',
         *own,
         "",
         "namespace mica {",
         "",
+        *forward_declarations(ops),
         "using namespace formulas;  // NOLINT: what derivative expressions call",
         "namespace {",
         "",
@@ -388,14 +390,22 @@ def family_source(family: str, ops: list[Op]) -> str:
             w = Writer(op, schema)
             if w.derivative:
                 lines.append(node_class(w.derivative, schema))
+            for derivative in w.layout_derivatives():
+                lines.append(node_class(derivative, schema))
             public.append(f"// {schema.text}")
             if op.kind == "inplace":
+                lines.append(w.rare_inplace())
                 public.append(w.inplace())
                 continue
+            if w.has_rare_functional():
+                lines.append(w.rare_functional())
             public.append(w.functional())
             if wants_inplace(op, schema):
+                lines.append(w.rare_inplace())
                 public.append(w.inplace())
             if wants_out(op, schema):
+                if schema.tensors:
+                    lines.append(w.rare_out())
                 public.append(w.out())
     lines += ["", "}  // namespace", "", *public, "}  // namespace mica", ""]
     return "\n".join(lines)

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cpp
 import entries
 import model
+import rare
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,6 +62,8 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
         source = f"ops/layers/{family}.toml"
         files[f"{headers}/layers/{family}.h"] = cpp.ops_header(members, source)
         files[f"{headers}/layers/{family}_implementations.h"] = cpp.implementations_header(members, source)
+    for layout in model.LAYOUTS:
+        files[f"{headers}/layouts/{layout}.h"] = rare.layout_header(layout, ops)
     for family, members in by_family(ops).items():
         files[f"src/ops_{family}.cpp"] = entries.family_source(family, members)
     for _, module in optional_generators():

@@ -165,6 +165,10 @@ class Schema:
     returns: tuple[Return, ...]
 
     @property
+    def full_name(self) -> str:
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
     def tensors(self) -> list[Argument]:
         return [a for a in self.arguments if a.type.base == "Tensor"]
 
@@ -244,6 +248,20 @@ def fold_options(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
     return tuple(rest[:at] + [Argument("options", Type("Options"), "None", True)] + rest[at:])
 
 
+# -------------------------------------------------------------------------------------------------- layouts
+LAYOUTS = ("sparse", "quantized")
+
+
+@dataclass
+class LayoutEntry:
+    """What ops/layouts/<layout>.toml says of one overload: which function of src/layouts/<layout>/ serves it."""
+
+    implementation: str
+    inplace: str = ""  # a function that changes self; else the result of `implementation` is written into it
+    composite: bool = False  # made of operations that record their own derivatives
+    grad: dict[str, str] = field(default_factory=dict)  # where it differs from the dense operation's
+
+
 # -------------------------------------------------------------------------------------------------- entries
 @dataclass
 class Op:
@@ -279,10 +297,16 @@ class Op:
     is_layer: bool = False
     includes: list[str] = field(default_factory=list)  # headers that the family's derivatives need
     autocast: dict[str, str] = field(default_factory=dict)  # type of device -> lower, float32 or widest
+    takes: list[str] = field(default_factory=list)  # layouts that the whole family is made for
+    layouts: dict[str, dict[str, LayoutEntry]] = field(default_factory=dict)  # overload -> layout -> its entry
+    name_rules: dict[str, str] = field(default_factory=dict)  # overload -> the names of its result
 
     @cached_property
     def schema(self) -> Schema:
         return self.schemas[0]
+
+    def layouts_of(self, schema: Schema) -> dict[str, LayoutEntry]:
+        return self.layouts.get(schema.full_name, {})
 
     def has(self, form: str) -> bool:
         return form in self.forms
@@ -403,18 +427,43 @@ def autocast_policies(folder: Path) -> dict[str, dict[str, str]]:
     return policies
 
 
+def layout_tables(folder: Path) -> dict[str, dict[str, LayoutEntry]]:
+    """overload -> layout -> what the layout's table says of it."""
+    found: dict[str, dict[str, LayoutEntry]] = {}
+    for layout in LAYOUTS:
+        for entry in tomllib.loads((folder / "layouts" / f"{layout}.toml").read_text()).get("op", []):
+            name = entry.pop("schema")
+            implementation = entry.pop("implementation", name.replace(".", "_"))
+            if unknown := set(entry) - {"inplace", "composite", "grad"}:
+                raise TableError(f"ops/layouts/{layout}.toml: {name}: unknown keys {sorted(unknown)}")
+            found.setdefault(name, {})[layout] = LayoutEntry(implementation, **entry)
+    return found
+
+
 def load(folder: Path) -> list[Op]:
     ops: list[Op] = []
     policies = autocast_policies(folder)
+    layouts = layout_tables(folder)
+    name_rules = tomllib.loads((folder / "layouts" / "named.toml").read_text())["rules"]
     for path, is_layer, table in read_tables(folder):
         for entry in table.get("op", []):
             op = read_entry(path.stem, entry)
             op.is_layer = is_layer
             op.includes = table.get("includes", [])
             op.autocast = policies.get(op.name, {})
-            if is_layer and (op.has("method") or op.has("inplace")):
+            op.takes = table.get("takes", [])
+            if is_layer and (op.has("method") or op.has("inplace")) and not op.takes:
                 raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no Tensor methods")
+            for schema in op.schemas if op.kind != "declared" else ():
+                if schema.full_name in layouts:
+                    op.layouts[schema.full_name] = layouts[schema.full_name]
+                if schema.full_name in name_rules:
+                    op.name_rules[schema.full_name] = name_rules[schema.full_name]
             ops.append(op)
+    known = {s.full_name for op in ops for s in op.schemas}
+    for name in [*layouts, *name_rules]:
+        if name not in known:
+            raise TableError(f"ops/layouts/: {name} is no overload of an operation")
     check_unique(ops)
     number_nodes(ops)
     names: dict[str, int] = {}

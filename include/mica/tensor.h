@@ -48,7 +48,7 @@ class Tensor {
   TensorImpl* operator->() const { return impl_.get(); }
   const TensorView& view_of() const {
     if (impl_->storage && impl_->storage->moved()) [[unlikely]]
-      impl_->refresh_data_pointer();
+      impl_->follow_storage();
     return impl_->view;
   }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
@@ -70,7 +70,10 @@ class Tensor {
   DType dtype() const { return impl_->view.dtype; }
   DType scalar_type() const { return dtype(); }
   Device device() const { return impl_->view.device; }
-  Layout layout() const { return Layout::Strided; }
+  Layout layout() const { return impl_->layout; }
+  bool is_sparse() const { return layout() == Layout::SparseCoo; }
+  bool is_sparse_csr() const { return layout() == Layout::SparseCsr; }
+  bool is_quantized() const { return impl_->bits & tensor_bit::kQuantized; }
   int64_t element_size() const { return mica::element_size(dtype()); }
   int64_t itemsize() const { return element_size(); }
   int64_t nbytes() const { return numel() * element_size(); }
@@ -126,6 +129,47 @@ class Tensor {
   Tensor base() const { return Tensor(impl_->base); }
   uint32_t version() const { return impl_->version(); }
 
+  // names of dimensions (mica/names.h); "" is a dimension without a name
+  bool has_names() const { return impl_->bits & tensor_bit::kNamed; }
+  std::vector<std::string> names() const;
+  Tensor rename(const std::vector<std::string>& names) const;  // an empty list drops them
+  const Tensor& rename_(const std::vector<std::string>& names) const;
+  Tensor refine_names(const std::vector<std::string>& names) const;  // "..." stands for the names in between
+  Tensor align_to(const std::vector<std::string>& names) const;      // "..." stands for the dimensions not mentioned
+  Tensor align_as(const Tensor& other) const;
+
+  // sparse layouts (mica/generated/layers/sparse.h)
+  Tensor coalesce() const;
+  bool is_coalesced() const;
+  Tensor indices() const;
+  Tensor values() const;
+  Tensor _indices() const;
+  Tensor _values() const;
+  Tensor crow_indices() const;
+  Tensor col_indices() const;
+  Tensor ccol_indices() const;
+  Tensor row_indices() const;
+  int64_t sparse_dim() const;
+  int64_t dense_dim() const;
+  int64_t _nnz() const;
+  Tensor to_dense(std::optional<DType> dtype = std::nullopt, std::optional<bool> masked_grad = std::nullopt) const;
+  Tensor to_sparse() const;
+  Tensor to_sparse(int64_t sparse_dim) const;
+  Tensor to_sparse_csr(std::optional<int64_t> dense_dim = std::nullopt) const;
+  Tensor to_sparse_csc(std::optional<int64_t> dense_dim = std::nullopt) const;
+  Tensor to_sparse_bsr(IntArrayRef blocksize, std::optional<int64_t> dense_dim = std::nullopt) const;
+  Tensor to_sparse_bsc(IntArrayRef blocksize, std::optional<int64_t> dense_dim = std::nullopt) const;
+  Tensor sparse_mask(const Tensor& mask) const;
+
+  // quantized tensors (mica/generated/layers/quantized.h)
+  Tensor dequantize() const;
+  Tensor int_repr() const;
+  double q_scale() const;
+  int64_t q_zero_point() const;
+  Tensor q_per_channel_scales() const;
+  Tensor q_per_channel_zero_points() const;
+  int64_t q_per_channel_axis() const;
+
   // indexing
   Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value);
@@ -151,6 +195,7 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+void append_to(std::string& s, Layout layout);    // "torch.sparse_coo"
 void append_to(std::string& s, const Tensor& t);  // "float32[2, 3]": for error messages
 
 }  // namespace mica

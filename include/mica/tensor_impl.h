@@ -12,6 +12,7 @@
 namespace mica {
 
 struct AutogradMeta;  // include/mica/autograd.h
+struct RareFacts;     // include/mica/rare_facts.h
 
 // Facts that change how an operation treats a tensor. All that is rare shares one word, so that the entry of an
 // operation asks about all of it with a single test.
@@ -22,10 +23,16 @@ inline constexpr uint32_t kWrappedNumber = 1u << 2;  // a Python number made a 0
 inline constexpr uint32_t kInference = 1u << 3;      // made under inference_mode: no version counter, no autograd
 inline constexpr uint32_t kOwnVersion = 1u << 4;     // counts its versions apart from its storage (x.data, x.data)
 inline constexpr uint32_t kNamed = 1u << 5;          // has dimension names
-inline constexpr uint32_t kForeignLayout = 1u << 6;  // sparse or quantized
+inline constexpr uint32_t kSparse = 1u << 6;         // has sparse parts instead of a storage
+inline constexpr uint32_t kQuantized = 1u << 7;      // its integers stand for real numbers, as a quantizer says
+inline constexpr uint32_t kBatched = 1u << 8;        // stands for one sample of a batch
+inline constexpr uint32_t kDual = 1u << 9;           // carries a tangent, in forward-mode differentiation
 inline constexpr uint32_t kLazyBits = kConj | kNeg;
+inline constexpr uint32_t kForeignLayout = kSparse | kQuantized;
 // Bits that send an operation's entry to its slow path.
-inline constexpr uint32_t kSpecial = kConj | kNeg | kNamed | kForeignLayout;
+inline constexpr uint32_t kSpecial = kLazyBits | kNamed | kForeignLayout | kBatched | kDual;
+// Those that send a view there: lazy signs and quantizers are passed on by every view.
+inline constexpr uint32_t kSpecialView = kNamed | kSparse | kBatched | kDual;
 }  // namespace tensor_bit
 
 // What forbids an in-place change through a view from being recorded.
@@ -63,21 +70,30 @@ class TensorImpl {
   AutogradMeta* autograd = nullptr;  // owned; null for a tensor that autograd has nothing to remember of
   void* python_object = nullptr;     // the Python wrapper; owned only while python_owned
   Ref<TensorImpl> base;              // not null: this is a view, and never of another view
-  Ref<VersionCounter> own_version;   // null: the storage counts
+  RareFacts* rare = nullptr;         // owned; null for almost every tensor
   bool python_owned = false;
   bool requires_grad_leaf = false;  // mirrors AutogradMeta for the one-load test of requires_grad()
   bool has_grad_fn = false;
   bool contiguous = true;  // row-major, computed whenever sizes or strides change
   uint16_t bits = 0;
   ViewCreation creation = ViewCreation::Normal;
+  Layout layout = Layout::Strided;
   uint32_t view_version = 0;  // of a view: the version for which its grad_fn is right
 
   // Replaces the geometry; recomputes numel, contiguity and the data pointer.
   void set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t new_offset);
   void refresh_data_pointer();  // after the storage was resized or replaced
+  // For the reader of a tensor whose storage is marked as moved: finds the data again. A sparse tensor has an empty
+  // storage with that mark, so that whoever takes it for a strided one gets an error here.
+  void follow_storage();
 
   uint32_t version() const;
   void bump_version();
+  const Ref<VersionCounter>& own_version() const;     // null: the storage counts
+  void set_own_version(Ref<VersionCounter> counter);  // null: the storage counts from now on
+
+  RareFacts& rare_facts();  // made on demand
+  void share_rare_facts(const TensorImpl& from);
 
   // Set by the Python extension: lets go of an owned wrapper when the last C++ reference dies.
   static void (*release_python_object)(TensorImpl*);

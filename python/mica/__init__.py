@@ -50,14 +50,27 @@ _LAZY = {
     "_standard_gamma": "mica._C",
     "_standard_gamma_grad": "mica._C",
     "_weight_norm": "mica._C",
+    "sparse_coo_tensor": "mica.sparse",
+    "sparse_csr_tensor": "mica.sparse",
+    "sparse_csc_tensor": "mica.sparse",
+    "sparse_bsr_tensor": "mica.sparse",
+    "sparse_bsc_tensor": "mica.sparse",
+    "sparse_compressed_tensor": "mica.sparse",
+    "qscheme": "mica._quantization_schemes",
+    "per_tensor_affine": "mica._quantization_schemes",
+    "per_channel_affine": "mica._quantization_schemes",
+    "per_tensor_symmetric": "mica._quantization_schemes",
+    "per_channel_symmetric": "mica._quantization_schemes",
+    "per_channel_affine_float_qparams": "mica._quantization_schemes",
     "printoptions": "mica._tensor_str",
     "set_printoptions": "mica._tensor_str",
     "get_printoptions": "mica._tensor_str",
 }
 _SUBMODULES = {
-    "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types",
-    "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
+    "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
+    "cpu", "cuda", "distributed", "distributions", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing",
+    "nested", "nn", "optim", "overrides", "profiler", "return_types", "serialization", "sparse", "special", "testing", "torch_version", "types",
+    "utils", "xpu",
 }  # fmt: skip
 
 

@@ -98,6 +98,16 @@ def record_stream(self, stream):
         )
 
 
+@_method
+def qscheme(self):
+    """How the tensor is quantized: torch.per_tensor_affine or torch.per_channel_affine."""
+    from mica import _quantization_schemes as schemes
+
+    if not self.is_quantized:
+        raise RuntimeError(f"qscheme() is only for quantized tensors, but got one of dtype {self.dtype}")
+    return schemes.per_channel_affine if self._is_quantized_per_channel() else schemes.per_tensor_affine
+
+
 # ---- copies and pickles
 
 
@@ -116,7 +126,14 @@ def __deepcopy__(self, memo):
     grad_was_enabled = _C.is_grad_enabled()
     _C._set_grad_enabled(False)
     try:
-        if self.is_meta or self.is_conj() or self.is_neg() or (type(self) is not Tensor and self.data_ptr() == 0):
+        if (
+            self.layout is not _C.strided
+            or self.is_quantized
+            or self.is_meta
+            or self.is_conj()
+            or self.is_neg()
+            or (type(self) is not Tensor and self.data_ptr() == 0)
+        ):
             copy = self.clone()
         else:
             untyped = _deepcopy_storage(self.untyped_storage(), memo)

@@ -47,6 +47,19 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
     return _C.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 
 
+def _rebuild_sparse_tensor(layout, data):
+    """A sparse tensor from its parts, which are checked: they may come from a file."""
+    from mica.sparse import sparse_compressed_tensor, sparse_coo_tensor
+
+    if layout == _C.sparse_coo:
+        indices, values, size, *coalesced = data
+        return sparse_coo_tensor(indices, values, size, is_coalesced=coalesced[0] if coalesced else None)
+    if layout not in (_C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc):
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    compressed, plain, values, size = data
+    return sparse_compressed_tensor(compressed, plain, values, size, layout=layout)
+
+
 def _rebuild_from_type_v2(func, new_type, args, state):
     """A tensor of a subclass, or with attributes of its own. No type stands for a plain tensor."""
     made = func(*args)
@@ -75,8 +88,66 @@ def _set_state(obj, state):
         setattr(obj, name, value)
 
 
+def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
+    """A quantized tensor: integers in a storage, and what numbers they stand for."""
+    untyped = getattr(storage, "_untyped_storage", storage)
+    dtype = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}.get(storage.dtype, storage.dtype)
+    integers = _C._view_storage(untyped, dtype, storage_offset, size, stride)
+    scheme, first, *rest = quantizer_params
+    if str(scheme) in ("torch.per_tensor_affine", "torch.per_tensor_symmetric"):
+        return _C._make_per_tensor_quantized_tensor(integers, first, rest[0])
+    if str(scheme) in ("torch.per_channel_affine", "torch.per_channel_symmetric"):
+        scales, zero_points, axis = first, *rest
+        if isinstance(scales, (list, tuple)):
+            scales, zero_points = _C.tensor(scales, dtype=_C.float64), _C.tensor(zero_points, dtype=_C.int64)
+        return _C._make_per_channel_quantized_tensor(integers, scales, zero_points, axis)
+    raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
+
+
+def _reduce_quantized_tensor(tensor):
+    from mica.storage import TypedStorage
+
+    if not tensor._is_quantized_per_channel():
+        parameters = (tensor.qscheme(), tensor.q_scale(), tensor.q_zero_point())
+    else:
+        parameters = (
+            tensor.qscheme(),
+            tensor.q_per_channel_scales(),
+            tensor.q_per_channel_zero_points(),
+            tensor.q_per_channel_axis(),
+        )
+    integers = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}[tensor.dtype]
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=integers)
+    return _rebuild_qtensor, (
+        storage,
+        tensor.storage_offset(),
+        tuple(tensor.size()),
+        tensor.stride(),
+        parameters,
+        False,
+        OrderedDict(),
+    )
+
+
+def _reduce_sparse_tensor(tensor):
+    detached = tensor.detach()
+    if tensor.layout is _C.sparse_coo:
+        parts = (detached._indices(), detached._values(), tensor.size(), tensor.is_coalesced())
+    elif tensor.layout in (_C.sparse_csr, _C.sparse_bsr):
+        parts = (detached.crow_indices(), detached.col_indices(), detached.values(), tensor.size())
+    else:
+        parts = (detached.ccol_indices(), detached.row_indices(), detached.values(), tensor.size())
+    return _rebuild_sparse_tensor, (tensor.layout, parts)
+
+
 def _reduce_tensor(tensor):
     """The function and the arguments that make an equal tensor: over the same storage object."""
+    if tensor.layout is not _C.strided:
+        return _reduce_sparse_tensor(tensor)
+    if tensor.is_quantized:
+        return _reduce_quantized_tensor(tensor)
+    if tensor.has_names():
+        raise RuntimeError("NYI: Named tensors don't support serialization. Drop the names with `tensor.rename(None)`.")
     if tensor.device.type == "meta":
         return _rebuild_meta_tensor_no_storage, (
             tensor.dtype,

@@ -158,6 +158,12 @@ DType Arguments::dtype(int i) const {
   return values_[i] ? dtype_from_object(values_[i]) : static_cast<DType>(param(i).default_int);
 }
 
+DType Arguments::any_dtype(int i) const {
+  PyObject* o = values_[i];
+  const DType quantized = o && is_dtype(o) ? quantized_dtype_of_object(o) : DType::Undefined;
+  return quantized != DType::Undefined ? quantized : dtype(i);
+}
+
 int64_t Arguments::element(int i, PyObject* item, Py_ssize_t position) const {
   if (!is_int_like(item)) {
     const char* got = Py_TYPE(item)->tp_name;

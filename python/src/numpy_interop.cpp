@@ -192,6 +192,11 @@ static PyObject* to_numpy(const Tensor& given, bool force) {
     NoGradGuard no_history;
     x = mica::resolve_neg(mica::resolve_conj(mica::to(mica::detach(x), TensorOptions(kCPU), false, false)));
   }
+  MICA_CHECK_KIND(x.layout() == Layout::Strided, Type, "can't convert ", x.layout(),
+                  " layout tensor to numpy. Use Tensor.to_dense() first.");
+  MICA_CHECK_KIND(!x.is_quantized(), Type,
+                  "can't convert a quantized tensor to numpy. Use Tensor.dequantize() or "
+                  "Tensor.int_repr() first.");
   MICA_CHECK_KIND(x.is_cpu(), Type, "can't convert ", x.device(),
                   " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
   MICA_CHECK(!x.requires_grad() || !grad_enabled(),

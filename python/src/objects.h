@@ -44,6 +44,9 @@ PyObject* dtype_object(DType dtype);
 [[noreturn]] void refuse_placeholder(PyObject* dtype);
 PyObject* device_object(Device device);
 PyObject* layout_object(Layout layout);
+// torch.quint8 and its kind stand for quantized tensors' integers; undefined for other dtypes.
+DType quantized_dtype_of_object(PyObject* o);
+PyObject* quantized_dtype_object(DType integers);
 PyObject* size_object(IntArrayRef sizes);
 
 bool is_device_like(PyObject* o);        // a device, a string or an index

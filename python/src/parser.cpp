@@ -1,6 +1,8 @@
 // Choosing the signature that a call fits.
 #include "parser.h"
 
+#include "names.h"
+
 #include <utility>
 
 #include "mica/autograd.h"
@@ -259,7 +261,7 @@ int Parser::parse(Arguments& a, PyObject* self, PyObject* const* args, Py_ssize_
     if (matcher.match(s, self, args, nargs, kwnames)) break;
   }
   if (chosen == count) [[unlikely]] {
-    raise_mismatch(*this, self, args, nargs, kwnames);
+    if (!call_by_names(name_, self, args, nargs, kwnames, a.result)) raise_mismatch(*this, self, args, nargs, kwnames);
     return -1;
   }
   if (a.numbers_used_) chosen = choose_number(chosen, a, self, args, nargs, kwnames);

@@ -163,6 +163,7 @@ class Arguments {
   std::vector<Scalar> scalars(int i) const;
   std::vector<Tensor> tensors(int i) const;
   DType dtype(int i) const;
+  DType any_dtype(int i) const;  // of a quantized one, the integers that it is made of
   Layout layout(int i) const { return layout_of_object(values_[i]); }
   Device device(int i) const { return device_from_object(values_[i]); }
   MemoryFormat memory_format(int i) const {
@@ -185,6 +186,7 @@ class Arguments {
     return given_or_default(i) ? std::optional(text(i)) : std::nullopt;
   }
   OptionalInts optional_ints(int i) const { return given_or_default(i) ? OptionalInts(ints(i)) : OptionalInts(); }
+  std::optional<DType> optional_any_dtype(int i) const { return has(i) ? std::optional(any_dtype(i)) : std::nullopt; }
   std::optional<DType> optional_dtype(int i) const { return has(i) ? std::optional(dtype(i)) : std::nullopt; }
   std::optional<Layout> optional_layout(int i) const { return has(i) ? std::optional(layout(i)) : std::nullopt; }
   std::optional<Device> optional_device(int i) const { return has(i) ? std::optional(device(i)) : std::nullopt; }

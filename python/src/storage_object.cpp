@@ -187,8 +187,17 @@ static PyObject* tensor_over_storage(PyObject* self, PyObject* dtype) try {
 
 // ---- tensors and their storages
 
-static PyObject* untyped_storage(PyObject* self, PyObject*) {
+void require_strided(const Tensor& x, const char* wanted) {
+  MICA_CHECK_KIND(x.layout() == Layout::Strided, NotImplemented, "Cannot access ", wanted,
+                  " of a sparse tensor (layout ", x.layout(),
+                  "): sparse tensors do not have strides nor one storage. Use to_dense(), or its parts.");
+}
+
+static PyObject* untyped_storage(PyObject* self, PyObject*) try {
+  require_strided(unwrap(self), "storage");
   return storage_object(unwrap(self).storage(), storage_type);
+} catch (...) {
+  return raise_current_exception();
 }
 
 // tensor._set_storage(storage, offset, size, stride): a storage that is too small grows.
@@ -217,7 +226,7 @@ static PyObject* set_storage(PyObject* self, PyObject* args) try {
     storage->resize(needed);
   }
   x.impl()->storage = storage;
-  x.impl()->own_version = nullptr;
+  x.impl()->set_own_version(nullptr);
   x.impl()->set_geometry(sizes, strides, offset);
   return Py_NewRef(self);
 } catch (...) {

@@ -1,6 +1,7 @@
 // Tensor's attributes.
 #include "entry.h"
 #include "mica/warning.h"
+#include "names.h"
 #include "node_object.h"
 #include "torch_function.h"
 
@@ -48,7 +49,11 @@ static int set_attribute(PyObject* self, PyObject* value, void* closure) try {
 // ---- getters
 
 static PyObject* get_shape(const Tensor& x) { return size_object(x.sizes()); }
-static PyObject* get_dtype(const Tensor& x) { return dtype_object(x.dtype()); }
+static PyObject* get_dtype(const Tensor& x) {
+  if (x.is_quantized()) [[unlikely]]
+    return quantized_dtype_object(x.dtype());
+  return dtype_object(x.dtype());
+}
 static PyObject* get_device(const Tensor& x) { return device_object(x.device()); }
 static PyObject* get_layout(const Tensor& x) { return layout_object(x.layout()); }
 static PyObject* get_ndim(const Tensor& x) { return PyLong_FromLongLong(x.dim()); }
@@ -57,6 +62,9 @@ static PyObject* get_nbytes(const Tensor& x) { return PyLong_FromLongLong(x.nbyt
 static PyObject* get_is_cpu(const Tensor& x) { return PyBool_FromLong(x.is_cpu()); }
 static PyObject* get_is_cuda(const Tensor& x) { return PyBool_FromLong(x.is_cuda()); }
 static PyObject* get_is_meta(const Tensor& x) { return PyBool_FromLong(x.is_meta()); }
+static PyObject* get_is_sparse(const Tensor& x) { return PyBool_FromLong(x.is_sparse()); }
+static PyObject* get_is_sparse_csr(const Tensor& x) { return PyBool_FromLong(x.is_sparse_csr()); }
+static PyObject* get_is_quantized(const Tensor& x) { return PyBool_FromLong(x.is_quantized()); }
 static PyObject* get_false(const Tensor&) { Py_RETURN_FALSE; }
 static PyObject* get_none(const Tensor&) { Py_RETURN_NONE; }
 static PyObject* get_version(const Tensor& x) {
@@ -70,6 +78,14 @@ static PyObject* get_retains_grad(const Tensor& x) { return PyBool_FromLong(x.re
 static PyObject* get_grad_fn(const Tensor& x) { return node_object(x.grad_fn()); }
 static PyObject* get_array_priority(const Tensor&) { return PyLong_FromLong(1000); }
 static PyObject* get_cdata(const Tensor& x) { return PyLong_FromVoidPtr(x.impl()); }
+
+// ---- names of dimensions
+
+static PyObject* get_names(const Tensor& x) { return names_object(x.names()); }
+static void set_names(const Tensor& x, PyObject* value) {
+  MICA_CHECK(value, "the names of a tensor cannot be deleted; x.rename_(None) takes them off");
+  x.rename_(value == Py_None ? std::vector<std::string>() : names_from_object(value));
+}
 
 // ---- transposes
 
@@ -168,9 +184,10 @@ static Attribute kAttributes[] = {
     {"is_cpu", get_is_cpu},
     {"is_cuda", get_is_cuda},
     {"is_meta", get_is_meta},
-    {"is_sparse", get_false},
-    {"is_sparse_csr", get_false},
-    {"is_quantized", get_false},
+    {"is_sparse", get_is_sparse},
+    {"is_sparse_csr", get_is_sparse_csr},
+    {"is_quantized", get_is_quantized},
+    {"names", get_names, set_names},
     {"is_nested", get_false},
     {"is_mkldnn", get_false},
     {"is_mps", get_false},

@@ -174,6 +174,8 @@ static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
 static PyObject* tolist(PyObject* self, PyObject*) try {
   Tensor x = unwrap(self);
   MICA_CHECK_KIND(!x.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
+  require_strided(x, "elements");
+  MICA_CHECK(!x.is_quantized(), "tolist() of a quantized tensor: use dequantize() or int_repr() first");
   NoGradGuard no_history;
   if (!x.is_cpu()) x = mica::to(x, TensorOptions(kCPU), false, false, std::nullopt);
   if (x.is_conj()) x = mica::resolve_conj(x);

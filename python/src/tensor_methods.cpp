@@ -34,6 +34,7 @@ MICA_METHOD(stride) {
   static constinit Parser parser("stride", texts);
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
+  require_strided(a.tensor(0), "strides");
   return a.has(1) ? to_python(a.tensor(0).stride(a.integer(1))) : int_tuple(a.tensor(0).strides());
 }
 MICA_METHOD_END
@@ -44,6 +45,7 @@ MICA_METHOD(is_contiguous) {
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
   MemoryFormat format = a.memory_format(1);
+  require_strided(a.tensor(0), "contiguity");
   MICA_CHECK(format != MemoryFormat::Preserve, "preserve memory format is unsupported by the contiguous operator");
   return to_python(a.tensor(0).is_contiguous(format));
 }
@@ -52,11 +54,17 @@ MICA_METHOD_END
 static PyObject* dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(unwrap(self).dim()); }
 static PyObject* numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(unwrap(self).numel()); }
 static PyObject* element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(unwrap(self).element_size()); }
-static PyObject* storage_offset(PyObject* self, PyObject*) {
+static PyObject* storage_offset(PyObject* self, PyObject*) try {
+  require_strided(unwrap(self), "storage offset");
   return PyLong_FromLongLong(unwrap(self).storage_offset());
+} catch (...) {
+  return raise_current_exception();
 }
-static PyObject* data_ptr(PyObject* self, PyObject*) {
+static PyObject* data_ptr(PyObject* self, PyObject*) try {
+  require_strided(unwrap(self), "data pointer");
   return PyLong_FromVoidPtr(unwrap(self).numel() ? unwrap(self).data_ptr() : nullptr);
+} catch (...) {
+  return raise_current_exception();
 }
 static PyObject* get_device(PyObject* self, PyObject*) {
   Device d = unwrap(self).device();
@@ -94,14 +102,17 @@ MICA_METHOD(is_set_to) {
 MICA_METHOD_END
 
 // The dimensions from the outermost in memory to the innermost.
-static PyObject* dim_order(PyObject* self, PyObject*) {
+static PyObject* dim_order(PyObject* self, PyObject*) try {
   const Tensor& x = unwrap(self);
+  require_strided(x, "strides");
   DimVector order(static_cast<size_t>(x.dim()));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return x.strides()[static_cast<size_t>(a)] > x.strides()[static_cast<size_t>(b)];
   });
   return int_tuple(order);
+} catch (...) {
+  return raise_current_exception();
 }
 
 // ---- subclasses

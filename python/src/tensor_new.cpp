@@ -1,5 +1,7 @@
 #include "tensor_new.h"
 
+#include "names.h"
+
 #include <cstring>
 
 #include "entry.h"
@@ -161,7 +163,26 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
 
 // ---- torch.tensor
 
+static PyObject* tensor(PyObject* module, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+// torch.tensor(data, names=...): the tensor without names, which are then given to it.
+static PyObject* named_tensor(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Py_ssize_t at) {
+  std::vector<PyObject*> rest(args, args + nargs + PyTuple_GET_SIZE(kwnames));
+  rest.erase(rest.begin() + nargs + at);
+  Owned before(PyTuple_GetSlice(kwnames, 0, at)), after(PyTuple_GetSlice(kwnames, at + 1, PyTuple_GET_SIZE(kwnames)));
+  Owned keywords(before && after ? PySequence_Concat(before.get(), after.get()) : nullptr);
+  if (!keywords) return nullptr;
+  Owned made(tensor(nullptr, rest.data(), nargs, keywords.get()));
+  if (!made) return nullptr;
+  PyObject* names = args[nargs + at];
+  if (names != Py_None) unwrap(made.get()).rename_(names_from_object(names));
+  return made.release();
+}
+
 static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try {
+  for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "names") == 0)
+      return named_tensor(args, nargs, kwnames, i);
   static constexpr SignatureText texts[] = {
       {kFunction,
        "Tensor data, *, ScalarType? dtype=None, Device? device=None, bool pin_memory=False, bool "

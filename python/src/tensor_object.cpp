@@ -105,7 +105,8 @@ static void release_object(TensorImpl* impl) {
     heir->requires_grad_leaf = impl->requires_grad_leaf;
     heir->has_grad_fn = impl->has_grad_fn;
     heir->bits = impl->bits;
-    heir->own_version = impl->own_version;
+    heir->layout = impl->layout;
+    heir->share_rare_facts(*impl);
     heir->python_object = self;
     self->tensor = Tensor::adopt(heir);
   }

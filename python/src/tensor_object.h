@@ -57,6 +57,9 @@ PyObject* tensor_repr(PyObject* self);  // print.cpp
 PyObject* tensor_compare(PyObject* a, PyObject* b, int op);
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);  // tensor_new.cpp
 
+// Refuses a sparse tensor where its memory is asked for, and a quantized one where numbers are.
+void require_strided(const Tensor& x, const char* wanted);
+
 // A Python number as a 0-dim tensor that ranks lowest in type promotion.
 Tensor wrapped_number(const Scalar& number);
 

@@ -31,6 +31,7 @@ bool has_layout_for(const Tensor& gradient, const Tensor& leaf) {
 }
 
 Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
+  if ((gradient.impl()->bits | leaf.impl()->bits) & tensor_bit::kForeignLayout) return clone(gradient);
   if (has_layout_for(gradient, leaf) && gradient.is_non_overlapping_and_dense()) return clone(gradient);
   if (!leaf.is_non_overlapping_and_dense()) return clone(gradient, MemoryFormat::Contiguous);
   Tensor copy = empty_strided(leaf.sizes(), leaf.strides(), gradient.options());
@@ -42,6 +43,9 @@ Tensor clone_with_layout_for(const Tensor& gradient, const Tensor& leaf) {
 // alone.
 Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references) {
   const TensorImpl* impl = gradient.impl();
+  // The parts of a sparse gradient are never changed, only replaced: a bare alias can share them.
+  if (impl->bits & tensor_bit::kSparse) [[unlikely]]
+    return bare_alias(gradient);
   if (impl->use_count() > expected_references || !has_layout_for(gradient, leaf)) return {};
   if (impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) return {};
   if (!impl->autograd && !impl->base) {
@@ -105,6 +109,11 @@ std::mutex& gradient_mutex(const AutogradMeta& meta) {
 
 namespace {
 
+// A sparse gradient and a dense one make a dense one, which cannot be written into the sparse one's memory.
+bool becomes_dense(const Tensor& grad, const Tensor& addend) {
+  return (grad.impl()->bits & tensor_bit::kSparse) && addend.layout() == Layout::Strided;
+}
+
 // Other threads may read, set or clear the leaf's gradient meanwhile: what was seen of it is looked at again before it
 // is replaced.
 void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, bool keeps_copy) {
@@ -115,7 +124,7 @@ void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, b
     {
       std::lock_guard lock(gradient_mutex(meta));
       if (meta.grad.defined()) {
-        if (!grad_enabled()) return static_cast<void>(meta.grad.add_(addend));
+        if (!grad_enabled() && !becomes_dense(meta.grad, addend)) return static_cast<void>(meta.grad.add_(addend));
         before = meta.grad;
       } else if (first.defined()) {
         return std::swap(meta.grad, first);
@@ -126,7 +135,7 @@ void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, b
       if (!first.defined()) first = clone_with_layout_for(gradient, leaf);
       continue;
     }
-    Tensor sum = add(before, addend);
+    Tensor sum = becomes_dense(before, addend) ? add(addend, before) : add(before, addend);
     std::lock_guard lock(gradient_mutex(meta));
     if (meta.grad.is_same(before)) return std::swap(meta.grad, sum);
   }

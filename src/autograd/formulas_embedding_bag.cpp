@@ -1,5 +1,6 @@
 #include "autograd/formulas_embedding_bag.h"
 
+#include "autograd/formulas_indexing.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 #include "shapes/embedding_bag.h"
@@ -12,8 +13,7 @@ std::tuple<Tensor, Tensor> embedding_bag_backward(const Tensor& grad, const Tens
                                                   const Tensor& per_sample_weights, bool include_last_offset,
                                                   int64_t padding_idx, const std::array<bool, 2>& wanted) {
   if (!grad.defined()) return {};
-  MICA_CHECK_KIND(!sparse, NotImplemented,
-                  "embedding_bag(sparse=True): sparse gradients are not available; leave sparse out");
+  MICA_CHECK(!sparse || mode != 2, "embedding_bag: max mode does not support sparse weights");
   const shapes::Bags bags(indices, offsets, include_last_offset);
   const int64_t used = bags.count() ? bags.begins[bags.count()].item<int64_t>() : 0;  // later indices are in no bag
   const Tensor rows = bags.indices.narrow(0, 0, used), bag_of = bags.bag_of().narrow(0, 0, used);
@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor> embedding_bag_backward(const Tensor& grad, const Tens
     }
     spread = spread.index_select(0, bag_of);
     if (per_sample_weights.defined()) spread = spread * per_sample_weights.narrow(0, 0, used).unsqueeze(1);
-    grad_weight = embedding_dense_backward(spread, rows, weight.size(0), padding_idx, scale_grad_by_freq);
+    grad_weight = embedding_backward(spread, rows, weight.sizes(), padding_idx, scale_grad_by_freq, sparse);
   }
   if (wanted[1]) {
     const Tensor products = sum(grad.index_select(0, bag_of) * weight.index_select(0, rows), 1);

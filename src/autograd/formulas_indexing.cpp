@@ -2,6 +2,7 @@
 
 #include "autograd/formulas.h"
 #include "core/geometry.h"
+#include "mica/generated/layers/sparse.h"
 
 namespace mica::formulas {
 
@@ -91,8 +92,19 @@ Tensor with_unused(const Tensor& grad, IntArrayRef src_sizes, const Tensor& inde
 }  // namespace
 
 Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const Tensor& index, bool sparse_grad) {
-  MICA_CHECK_KIND(!sparse_grad, NotImplemented,
-                  "gather(sparse_grad=True): sparse gradients are not available; leave sparse_grad out");
+  if (sparse_grad) {
+    // One element of the gradient for each that was gathered.
+    const int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()));
+    std::vector<Tensor> places;
+    for (int64_t i = 0; i < index.dim(); ++i) {
+      DimVector shape(static_cast<size_t>(index.dim()), 1);
+      shape[i] = index.size(i);
+      places.push_back(
+          i == d ? index.reshape({-1})
+                 : arange(Scalar(index.size(i)), index.options()).reshape(shape).expand(index.sizes()).reshape({-1}));
+    }
+    return _sparse_coo_tensor_unsafe(stack(places), grad.reshape({-1}), sizes);
+  }
   return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);
 }
 
@@ -209,10 +221,23 @@ Tensor as_strided_scatter_src_backward(const Tensor& grad, IntArrayRef sizes, In
 
 // ---- tables of rows
 
+// A COO gradient that holds one row for each index, in their order.
+Tensor embedding_sparse_backward(const Tensor& grad, const Tensor& indices, int64_t rows, int64_t padding_idx,
+                                 bool scale_grad_by_freq) {
+  MICA_CHECK(!scale_grad_by_freq, "embedding_backward: scale_grad_by_freq not supported with sparse gradients");
+  const int64_t width = grad.size(-1);
+  Tensor flat = indices.to(DType::Int64).reshape({-1}), values = grad.reshape({flat.numel(), width});
+  if (padding_idx >= 0) {
+    const Tensor counted = flat.ne(Scalar(padding_idx)).nonzero().squeeze(1);
+    flat = flat.index_select(0, counted);
+    values = values.index_select(0, counted);
+  }
+  return _sparse_coo_tensor_unsafe(flat.unsqueeze(0), values, {rows, width});
+}
+
 Tensor embedding_backward(const Tensor& grad, const Tensor& indices, IntArrayRef weight_sizes, int64_t padding_idx,
                           bool scale_grad_by_freq, bool sparse) {
-  MICA_CHECK_KIND(!sparse, NotImplemented,
-                  "embedding(sparse=True): sparse gradients are not available; leave sparse out");
+  if (sparse) return embedding_sparse_backward(grad, indices, weight_sizes[0], padding_idx, scale_grad_by_freq);
   return embedding_dense_backward(grad, indices, weight_sizes[0], padding_idx, scale_grad_by_freq);
 }
 

@@ -40,7 +40,10 @@ Tensor bare_alias(const Tensor& t) {
   TensorImpl* impl =
       TensorImpl::create(from->storage, from->view.dtype, from->view.device, t.sizes(), t.strides(), from->offset);
   impl->bits = from->bits & ~tensor_bit::kWrappedNumber;
-  impl->own_version = from->own_version;
+  if (from->rare) [[unlikely]] {
+    impl->layout = from->layout;
+    impl->share_rare_facts(*from);
+  }
   return Tensor::adopt(impl);
 }
 

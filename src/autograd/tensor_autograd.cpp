@@ -63,7 +63,7 @@ void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, 
 
 Tensor Tensor::tensor_data() const {
   Tensor data = bare_alias(*this);
-  if (!is_inference()) data.impl()->own_version = Ref<VersionCounter>::adopt(new VersionCounter(0));
+  if (!is_inference()) data.impl()->set_own_version(Ref<VersionCounter>::adopt(new VersionCounter(0)));
   return data;
 }
 
@@ -93,7 +93,7 @@ void set_data(const Tensor& t, const Tensor& data) {
   MICA_CHECK(!t.requires_grad() || is_floating(data.dtype()) || mica::is_complex(data.dtype()),
              "data set to a tensor that requires gradients must be floating point or complex dtype");
   MICA_CHECK(
-      !((to->bits ^ from->bits) & tensor_bit::kForeignLayout),
+      !((to->bits ^ from->bits) & tensor_bit::kForeignLayout) && to->layout == from->layout,
       "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.");
   // A gradient of the old shape or type has nowhere to go: the next graph makes a new accumulator.
   AutogradMeta* meta = to->autograd;
@@ -102,9 +102,11 @@ void set_data(const Tensor& t, const Tensor& data) {
     meta->accumulator = nullptr;
   // Assigning data is no change of the old memory: the tensor goes on counting its own versions.
   const uint32_t version = to->version();
-  if (!to->own_version && from->storage != to->storage) {
-    to->own_version = Ref<VersionCounter>::adopt(new VersionCounter(version));
-  }
+  Ref<VersionCounter> counter = to->own_version();
+  if (!counter && from->storage != to->storage) counter = Ref<VersionCounter>::adopt(new VersionCounter(version));
+  to->share_rare_facts(*from);
+  to->set_own_version(std::move(counter));
+  to->layout = from->layout;
   const DimVector sizes(data.sizes()), strides(data.strides());
   to->storage = from->storage;
   to->view.dtype = from->view.dtype;

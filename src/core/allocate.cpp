@@ -3,6 +3,7 @@
 #include "core/geometry.h"
 #include "mica/autograd.h"
 #include "mica/backend.h"
+#include "mica/rare_facts.h"
 
 namespace mica {
 
@@ -53,10 +54,25 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
 
 namespace {
 
+// A view counts versions with its base and is quantized as its base is. All else is up to the operation that makes it.
+[[gnu::cold]] void pass_on_rare_facts(TensorImpl* view, const TensorImpl* from) {
+  view->set_own_version(from->own_version());
+  const auto& quantizer = from->rare->quantizer;
+  if (!quantizer || view->view.dtype != from->view.dtype) return;
+  const int64_t axis = quantizer->axis;
+  MICA_CHECK_KIND(axis < 0 || (axis < view->view.ndim && view->view.ndim == from->view.ndim &&
+                               view->view.sizes[axis] == from->view.sizes[axis] &&
+                               view->view.strides[axis] == from->view.strides[axis] && view->offset == from->offset),
+                  NotImplemented, "views of a tensor that is quantized per channel keep its channels as they are: ",
+                  "dequantize() it, or take the view of its int_repr()");
+  view->rare_facts().quantizer = quantizer;
+  view->bits |= tensor_bit::kQuantized;
+}
+
 Tensor finish_view(TensorImpl* view, const TensorImpl* from) {
   view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
-  if (from->own_version) [[unlikely]]
-    view->own_version = from->own_version;
+  if (from->rare) [[unlikely]]
+    pass_on_rare_facts(view, from);
   return Tensor::adopt(view);
 }
 

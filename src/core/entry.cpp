@@ -1,7 +1,9 @@
 #include "core/entry.h"
 
 #include "core/out.h"
+#include "mica/names.h"
 #include "mica/ops.h"
+#include "mica/rare_facts.h"
 
 namespace mica {
 
@@ -41,9 +43,7 @@ namespace entry {
 
 Tensor plain(const Tensor& t) {
   const uint32_t b = bits(t);
-  if (!(b & tensor_bit::kSpecial)) return t;
-  MICA_CHECK_KIND(!(b & (tensor_bit::kNamed | tensor_bit::kForeignLayout)), NotImplemented,
-                  "this operation does not take named, sparse or quantized tensors yet");
+  if (!(b & tensor_bit::kLazyBits)) return t;
   return resolve_neg(resolve_conj(t));
 }
 
@@ -68,7 +68,7 @@ static void write_below(const Tensor& self, const Tensor& value) {
 }
 
 const Tensor& through_plain(const Tensor& self, FunctionRef<void(const Tensor&)> body) {
-  if (!(bits(self) & tensor_bit::kSpecial)) {
+  if (!(bits(self) & tensor_bit::kLazyBits)) {
     body(self);
     return self;
   }
@@ -91,6 +91,71 @@ void write_in_place(const char* op, const Tensor& self, const Tensor& result) {
 void write_new(const Tensor& out, const Tensor& result) {
   if (!(out.sizes() == result.sizes())) out.resize_(result.sizes());
   out.copy_(result);
+}
+
+// A sparse tensor takes over the parts, the shape and the history of `result`.
+static void replace_parts(const char* op, const Tensor& self, const Tensor& result) {
+  MICA_CHECK(self.sizes() == result.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+             result.sizes(), " (", op, ")");
+  MICA_CHECK(self.layout() == result.layout(), op, "(): the result of layout ", result.layout(),
+             " cannot be written into a tensor of layout ", self.layout());
+  MICA_CHECK(self.dtype() == result.dtype() || can_cast(result.dtype(), self.dtype()), "result type ",
+             info(result.dtype()).legacy, " can't be cast to the desired output type ", info(self.dtype()).legacy);
+  const bool needs = compute_requires_grad(self, result);
+  check_inplace(self, needs);
+  const Tensor value = result.dtype() == self.dtype() ? result : result.to(self.dtype());
+  if (value.is_same(self)) return;
+  self.impl()->rare->sparse = value.impl()->rare->sparse;
+  mark_changed(self);
+  if (needs) take_history(self, value);
+}
+
+const Tensor& write_rare(const char* op, const Tensor& self, const Tensor& result) {
+  if (bits(self) & tensor_bit::kSparse) {
+    replace_parts(op, self, result);
+  } else {
+    write_in_place(op, self, result);
+  }
+  return self;
+}
+
+const Tensor& write_rare_out(const char* op, const Tensor& out, const Tensor& result) {
+  if (bits(out) & tensor_bit::kSparse) {
+    if (!(out.sizes() == result.sizes()) && result.layout() == out.layout()) {
+      DimVector none(result.sizes().size(), 0);
+      out.impl()->set_geometry(result.sizes(), none, 0);
+    }
+    replace_parts(op, out, result);
+    return out;
+  }
+  MICA_CHECK(!(bits(result) & tensor_bit::kSparse), op, "(): the result is sparse (layout ", result.layout(),
+             ") and cannot be written into a strided out");
+  const DimNames given = names::of(result);
+  if (names::any(given) || out.has_names()) {
+    const Tensor alias = without_names(out);
+    write_out(op, alias, without_names(result));
+    take_history(out, alias);
+    names::set(out, given);
+  } else {
+    write_out(op, out, result);
+    mark_changed(out);
+  }
+  return out;
+}
+
+void refuse_layout(const char* op, TensorList inputs) {
+  const char *kind = "", *device = "CPU";
+  for (const Tensor& t : inputs) {
+    const uint32_t b = bits(t);
+    if (!(b & tensor_bit::kForeignLayout)) continue;
+    kind = b & tensor_bit::kQuantized ? "Quantized" : t.layout() == Layout::SparseCoo ? "Sparse" : "SparseCsr";
+    device = t.is_cuda() ? "CUDA" : t.is_meta() ? "Meta" : "CPU";
+    break;
+  }
+  fail(ErrorKind::NotImplemented,
+       cat("Could not run 'aten::", op, "' with arguments from the '", kind, device,
+           "' backend. This could be because the operator doesn't exist for this backend: ",
+           *kind == 'Q' ? "dequantize() the tensor first" : "to_dense() the tensor first", "."));
 }
 
 void check_out(const char* op, TensorList inputs, std::initializer_list<Tensor> outs) {

@@ -2,6 +2,7 @@
 // tensors and modes branch off.
 #pragma once
 
+#include <tuple>
 #include <vector>
 
 #include "mica/parallel.h"
@@ -28,8 +29,18 @@ inline uint32_t bits(TensorList list) {
   return b;
 }
 template <class... Ts>
+inline uint32_t all_bits(const Ts&... ts) {
+  return (bits(ts) | ...);
+}
+// Whether one of the tensors is of a rare kind. The entry then leads to its rare_<name> function, which looks at the
+// kinds one after the other.
+template <class... Ts>
 inline bool special(const Ts&... ts) {
-  return ((bits(ts) | ...) & tensor_bit::kSpecial) != 0;
+  return (all_bits(ts...) & tensor_bit::kSpecial) != 0;
+}
+template <uint32_t mask, class... Ts>
+inline bool special_in(const Ts&... ts) {
+  return (all_bits(ts...) & mask) != 0;
 }
 
 // The tensor with its lazy conjugation and negation carried out; the tensor itself when there is none.
@@ -48,6 +59,13 @@ void write_in_place(const char* op, const Tensor& self, const Tensor& result);
 
 // out <- result, for factories: out is given the result's shape without further ado.
 void write_new(const Tensor& out, const Tensor& result);
+
+// self <- result or out <- result, where one of the two is of a rare kind.
+const Tensor& write_rare(const char* op, const Tensor& self, const Tensor& result);
+const Tensor& write_rare_out(const char* op, const Tensor& out, const Tensor& result);
+
+// Refuses tensors of a foreign layout that no table of ops/layouts/ names `op` for, in torch's words.
+[[noreturn]] void refuse_layout(const char* op, TensorList inputs);
 
 void check_out(const char* op, TensorList inputs, std::initializer_list<Tensor> outs);
 
@@ -75,4 +93,16 @@ Inputs inputs(const Ts&... ts) {
 }
 
 }  // namespace entry
+
+// ---- an alias that stands for its tensor
+
+// The same memory, geometry and history without the names: gradients of what is computed from it reach `t`.
+Tensor without_names(const Tensor& t);
+std::vector<Tensor> without_names(TensorList list);
+// After an operation has changed `alias`, made by without_names(self), in place: its history is self's.
+void take_history(const Tensor& self, const Tensor& alias);
+// After an operation has made a view of `alias`: it is a view of `self`.
+void view_of_original(const Tensor& view, const Tensor& self, const Tensor& alias);
+void view_of_original(TensorList views, const Tensor& self, const Tensor& alias);
+
 }  // namespace mica

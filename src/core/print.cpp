@@ -4,10 +4,12 @@
 #include <mutex>
 #include <ostream>
 
+#include "core/entry.h"
 #include "core/print_numbers.h"
 #include "core/scalar_bytes.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
+#include "mica/rare_facts.h"
 
 namespace mica {
 
@@ -145,8 +147,74 @@ std::string grad_fn_text(const Tensor& t) {
   }
 }
 
+// Text in the columns from `indent` on.
+std::string body_of(const Tensor& t, int64_t indent, const PrintOptions& options) {
+  if (t.numel() == 0) return "[]";
+  const Shown shown = select_shown(t, options);
+  const Cells cells = format_numbers(shown.items, t.dtype(), options);
+  return Layouter(shown, cells, options).text(indent);
+}
+
+// The parts of a sparse tensor, one below the other, as torch shows them.
+std::string sparse_body(const Tensor& t, int64_t indent, const PrintOptions& options) {
+  const SparseParts& p = sparse_parts(t);
+  const bool rows = t.layout() == Layout::SparseCsr || t.layout() == Layout::SparseBsr;
+  std::string text;
+  const auto add = [&](const char* name, const Tensor& part) {
+    if (!text.empty()) text += ",\n" + std::string(static_cast<size_t>(indent), ' ');
+    const std::string prefix = cat(name, "=tensor(");
+    text += prefix + body_of(part, indent + static_cast<int64_t>(prefix.size()), options);
+    if (part.numel() == 0) text += ", size=" + tuple_text(part.sizes());
+    text += ")";
+  };
+  if (t.layout() != Layout::SparseCoo) add(rows ? "crow_indices" : "ccol_indices", p.compressed);
+  add(t.layout() == Layout::SparseCoo ? "indices" : rows ? "col_indices" : "row_indices", p.indices);
+  add("values", p.values);
+  return text;
+}
+
+std::vector<std::string> sparse_suffixes(const Tensor& t) {
+  std::vector<std::string> list;
+  if (!t.is_cpu()) list.push_back("device='" + t.device().str() + "'");
+  list.push_back("size=" + tuple_text(t.sizes()));
+  list.push_back(cat("nnz=", sparse_parts(t).indices.size(-1)));
+  const DType complex = default_dtype() == DType::Float64 ? DType::Complex128 : DType::Complex64;
+  const bool evident = t.dtype() == DType::Int64 || t.dtype() == DType::Bool || t.dtype() == complex;
+  if (t.dtype() != default_dtype() && !evident) list.push_back(cat("dtype=torch.", t.dtype()));
+  list.push_back(cat("layout=", t.layout()));
+  return list;
+}
+
+std::vector<std::string> quantized_suffixes(const Tensor& t) {
+  const Quantizer& q = quantizer_of(t);
+  std::vector<std::string> list;
+  if (!t.is_cpu()) list.push_back("device='" + t.device().str() + "'");
+  list.push_back("size=" + tuple_text(t.sizes()));
+  list.push_back(cat("dtype=torch.q", t.dtype()));
+  list.push_back(cat("quantization_scheme=torch.per_", q.axis < 0 ? "tensor" : "channel", "_affine"));
+  if (q.axis < 0) {
+    list.push_back(cat("scale=", Scalar(q.scale)));
+    list.push_back(cat("zero_point=", q.zero_point));
+  } else {
+    list.push_back("scale=" + q.scales.str());
+    list.push_back("zero_point=" + q.zero_points.str());
+    list.push_back(cat("axis=", q.axis));
+  }
+  return list;
+}
+
 std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& options) {
   std::vector<std::string> list;
+  if (t.is_quantized()) return quantized_suffixes(t);
+  if (t.layout() != Layout::Strided) {
+    list = sparse_suffixes(t);
+    if (std::string grad_fn = grad_fn_text(t); !grad_fn.empty()) {
+      list.push_back(std::move(grad_fn));
+    } else if (t.requires_grad()) {
+      list.push_back("requires_grad=True");
+    }
+    return list;
+  }
   const bool bare = t.is_meta() || t.numel() == 0;  // no values from which a reader could tell the dtype
   if (!t.is_cpu()) list.push_back("device='" + t.device().str() + "'");
   if (t.is_meta() || (bare ? t.dim() != 1 : options.edgeitems == 0)) list.push_back("size=" + tuple_text(t.sizes()));
@@ -157,6 +225,12 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
     list.push_back(std::move(grad_fn));
   } else if (t.requires_grad()) {
     list.push_back("requires_grad=True");
+  }
+  if (t.has_names()) {
+    std::string names;
+    for (const std::string& name : t.names())
+      names += (names.empty() ? "" : ", ") + (name.empty() ? "None" : "'" + name + "'");
+    list.push_back(cat("names=(", names, t.dim() == 1 ? ",)" : ")"));
   }
   return list;
 }
@@ -185,12 +259,10 @@ std::string print(const Tensor& t, std::string_view name, std::optional<std::str
     text += *contents;
   } else if (t.is_meta()) {
     text += "...";
-  } else if (t.numel() == 0) {
-    text += "[]";
+  } else if (t.layout() != Layout::Strided) {
+    text += sparse_body(t, indent, options);
   } else {
-    const Shown shown = select_shown(t, options);
-    const Cells cells = format_numbers(shown.items, t.dtype(), options);
-    text += Layouter(shown, cells, options).text(indent);
+    text += body_of(t.has_names() ? without_names(t) : t.is_quantized() ? t.dequantize() : t, indent, options);
   }
   // torch's count, which takes the line before the first break as two characters longer than it is.
   const size_t line_break = text.rfind('\n');

@@ -41,6 +41,8 @@ MemoryFormat Tensor::suggest_memory_format() const {
 Scalar Tensor::item() const {
   MICA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   MICA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
+  MICA_CHECK(!(impl_->bits & tensor_bit::kForeignLayout),
+             "item() of a sparse or quantized tensor: use to_dense() or dequantize() first");
   if (!is_cpu()) return cpu().item();
   Scalar value = read_scalar(dtype(), data_ptr());
   if (is_conj()) value = value.conj();
@@ -63,6 +65,13 @@ Tensor& Tensor::operator/=(const Scalar& o) { return div_(o), *this; }
 Tensor Tensor::operator[](int64_t i) const {
   MICA_CHECK_KIND(dim() > 0, Index, "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a number");
   return select(0, i);
+}
+
+void append_to(std::string& s, Layout layout) {
+  static constexpr const char* kNames[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                           "sparse_bsr", "sparse_bsc", "jagged"};
+  s += "torch.";
+  s += kNames[static_cast<int>(layout)];
 }
 
 void append_to(std::string& s, const Tensor& t) {

@@ -5,6 +5,8 @@
 #include "core/geometry.h"
 #include "mica/allocator.h"
 #include "mica/autograd.h"
+#include "mica/error.h"
+#include "mica/rare_facts.h"
 
 namespace mica {
 
@@ -97,21 +99,52 @@ void TensorImpl::refresh_data_pointer() {
   view.data = base_address ? static_cast<char*>(base_address) + offset * element_size(view.dtype) : nullptr;
 }
 
+void TensorImpl::follow_storage() {
+  MICA_CHECK_KIND(
+      !(bits & tensor_bit::kSparse), NotImplemented,
+      "Cannot access data pointer of Tensor that doesn't have storage: it is sparse. Use to_dense(), or its "
+      "indices and values.");
+  refresh_data_pointer();
+}
+
+static const Ref<VersionCounter> kNoCounter;
+
+const Ref<VersionCounter>& TensorImpl::own_version() const { return rare ? rare->own_version : kNoCounter; }
+
+void TensorImpl::set_own_version(Ref<VersionCounter> counter) {
+  if (rare || counter) rare_facts().own_version = std::move(counter);
+}
+
 uint32_t TensorImpl::version() const {
-  if (own_version) return own_version->get();
+  if (rare && rare->own_version) return rare->own_version->get();
   return storage ? storage->version() : 0;
 }
 
 void TensorImpl::bump_version() {
-  if (own_version) {
-    own_version->bump();
+  if (rare && rare->own_version) [[unlikely]] {
+    rare->own_version->bump();
   } else if (storage) {
     storage->bump_version();
   }
 }
 
+RareFacts& TensorImpl::rare_facts() {
+  if (!rare) rare = new RareFacts;
+  return *rare;
+}
+
+void TensorImpl::share_rare_facts(const TensorImpl& from) {
+  if (from.rare) {
+    rare_facts() = *from.rare;
+  } else {
+    delete std::exchange(rare, nullptr);
+  }
+}
+
 TensorImpl::~TensorImpl() {
   if (autograd) delete_autograd_meta(autograd);
+  if (rare) [[unlikely]]
+    delete rare;
 }
 
 void TensorImpl::destroy() {

@@ -41,7 +41,7 @@ void set_(const Tensor& self, const Tensor& source) {
   // Graphs made before go on adding up gradients of what the tensor was.
   if (AutogradMeta* meta = self.impl()->autograd) meta->accumulator = nullptr;
   self.impl()->storage = source.storage();
-  self.impl()->own_version = source.impl()->own_version;
+  self.impl()->set_own_version(source.impl()->own_version());
   become(self, source);
 }
 

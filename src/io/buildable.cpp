@@ -31,6 +31,7 @@ constexpr Entry kEntries[] = {
     {"torch._utils._rebuild_meta_tensor_no_storage", Builder::RebuildMetaTensor},
     {"torch._utils._rebuild_parameter", Builder::RebuildParameter},
     {"torch._utils._rebuild_parameter_with_state", Builder::RebuildParameterWithState},
+    {"torch._utils._rebuild_sparse_tensor", Builder::RebuildSparseTensor},
     {"torch._utils._rebuild_tensor", Builder::RebuildTensor},
     {"torch._utils._rebuild_tensor_v2", Builder::RebuildTensorV2},
     {"torch._utils._rebuild_tensor_v3", Builder::RebuildTensorV3},

@@ -29,6 +29,7 @@ enum class Builder : uint8_t {
   RebuildTensorV2,
   RebuildTensorV3,
   RebuildMetaTensor,
+  RebuildSparseTensor,
   RebuildParameter,
   RebuildParameterWithState,
   RebuildFromType,

@@ -1,6 +1,7 @@
 #include "io/pickle_builders.h"
 
 #include "io/storage_view.h"
+#include "mica/generated/layers/sparse.h"
 #include "mica/ops.h"
 
 namespace mica::io {
@@ -64,6 +65,37 @@ Value rebuild_meta_tensor(const Value& arguments) {
   return t;
 }
 
+const std::string& layout_named(const std::string& name) {
+  for (const Layout layout : {Layout::Strided, Layout::Sparse, Layout::SparseCsr, Layout::SparseCsc, Layout::SparseBsr,
+                              Layout::SparseBsc}) {
+    std::string known;
+    append_to(known, layout);
+    if (known == name) return name;
+  }
+  refuse("layout " + name);
+}
+
+Value rebuild_sparse(const std::string& layout, const Value& parts) {
+  if (layout == "torch.sparse_coo") {
+    const Tensor indices = argument(parts, 0).as_tensor(), values = argument(parts, 1).as_tensor();
+    const DimVector size = dims(argument(parts, 2));
+    const bool coalesced = parts.size() > 3 && parts[3].as_bool();
+    _validate_sparse_coo_tensor_args(indices, values, size, coalesced);
+    return _sparse_coo_tensor_unsafe(indices, values, size, coalesced);
+  }
+  for (const Layout l : {Layout::SparseCsr, Layout::SparseCsc, Layout::SparseBsr, Layout::SparseBsc}) {
+    std::string known;
+    append_to(known, l);
+    if (known != layout) continue;
+    const Tensor compressed = argument(parts, 0).as_tensor(), plain = argument(parts, 1).as_tensor();
+    const Tensor values = argument(parts, 2).as_tensor();
+    const DimVector size = dims(argument(parts, 3));
+    _validate_sparse_compressed_tensor_args(compressed, plain, values, size, l);
+    return _sparse_compressed_tensor_unsafe(compressed, plain, values, size, l);
+  }
+  refuse(cat("no sparse layout is called ", layout));
+}
+
 // A tensor of a subclass, or with attributes: what is kept is the tensor. The function is one that makes tensors, so
 // that calls do not nest.
 Value rebuild_from_type(const Value& arguments) {
@@ -75,6 +107,7 @@ Value rebuild_from_type(const Value& arguments) {
     case Builder::RebuildTensorV2:
     case Builder::RebuildTensorV3:
     case Builder::RebuildMetaTensor:
+    case Builder::RebuildSparseTensor:
     case Builder::RebuildParameter:
     case Builder::RebuildParameterWithState:
       return build(function.as_string(), inner);
@@ -131,6 +164,8 @@ Value build(const std::string& name, const Value& arguments) {
       return rebuild_tensor(builder, arguments);
     case Builder::RebuildMetaTensor:
       return rebuild_meta_tensor(arguments);
+    case Builder::RebuildSparseTensor:
+      return rebuild_sparse(argument(arguments, 0).as_string(), argument(arguments, 1));
     case Builder::RebuildParameter:
     case Builder::RebuildParameterWithState:
     case Builder::Parameter: {
@@ -155,8 +190,7 @@ Value build(const std::string& name, const Value& arguments) {
       return arguments.size() > 1 ? cat(type, ":", arguments[1].as_int()) : type;
     }
     case Builder::Layout:
-      if (argument(arguments, 0).as_string() != "torch.strided") refuse("layout " + arguments[0].as_string());
-      return Value::name("torch.strided");
+      return Value::name(layout_named(argument(arguments, 0).as_string()));
     case Builder::Bytes:
     case Builder::ByteArray:
       return bytes_from(arguments);

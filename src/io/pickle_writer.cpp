@@ -6,6 +6,8 @@
 #include "io/pickle_values.h"
 #include "mica/ops.h"
 
+#include "mica/rare_facts.h"
+
 namespace mica::io {
 
 namespace {
@@ -170,9 +172,38 @@ class PickleWriter {
     put(Opcode::Tuple);
   }
 
+  // torch._utils._rebuild_sparse_tensor(layout, (parts..., size))
+  void write_sparse(const Tensor& t) {
+    const SparseParts& p = sparse_parts(t);
+    std::string layout;
+    append_to(layout, t.layout());
+    write_global("torch._utils", "_rebuild_sparse_tensor");
+    put(Opcode::Mark);
+    write_global("torch.serialization", "_get_layout");
+    put(Opcode::Mark);
+    write_string(layout);
+    put(Opcode::Tuple);
+    put(Opcode::Reduce);
+    put(Opcode::Mark);
+    if (p.compressed.defined()) write_tensor(p.compressed);
+    write_tensor(p.indices);
+    write_tensor(p.values);
+    write_global("torch", "Size");
+    put(Opcode::Mark);
+    write_dims(t.sizes());
+    put(Opcode::Tuple);
+    put(Opcode::Reduce);
+    if (!p.compressed.defined()) put(p.coalesced ? Opcode::NewTrue : Opcode::NewFalse);
+    put(Opcode::Tuple);
+    put(Opcode::Tuple);
+    put(Opcode::Reduce);
+  }
+
   void write_tensor(const Tensor& given) {
     MICA_CHECK(given.defined(), "save: an undefined tensor");
     MICA_CHECK(!given.is_meta(), "save: a tensor without data (on the meta device)");
+    MICA_CHECK(!given.is_quantized(), "save: a quantized tensor cannot be written from C++ yet; save its int_repr()");
+    if (given.layout() != Layout::Strided) return write_sparse(given);
     const bool requires_grad = given.requires_grad();
     Tensor t = given.detach().resolve_conj().resolve_neg();
     for (const int64_t stride : t.strides())

@@ -152,12 +152,18 @@ _REBUILD = {
         "_rebuild_parameter",
         "_rebuild_parameter_with_state",
         "_rebuild_meta_tensor_no_storage",
+        "_rebuild_sparse_tensor",
     )
 }
 
 
+_LAYOUTS = {
+    f"torch.{name}" for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+}
+
+
 def _get_layout(name):
-    return getattr(_C, name.removeprefix("torch.")) if name == "torch.strided" else refuse(f"layout {name}")
+    return getattr(_C, name.removeprefix("torch.")) if name in _LAYOUTS else refuse(f"layout {name}")
 
 
 CALLS = {

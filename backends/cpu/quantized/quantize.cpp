@@ -1,0 +1,128 @@
+// quantize and dequantize: contiguous float32 numbers to integers and back, with one scale or one for each channel.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/quantized/quantize.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/simd_register.h"
+#include "backends/cpu/visit_dtype.h"
+#include "mica/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+T to_integer(float value, float inverse, int64_t zero, int64_t low, int64_t high) {
+  const float scaled = value * inverse;
+  // NaN and numbers beyond all integers go where the vector instructions put them: to the bounds.
+  if (!(scaled < 9.0e18f)) return static_cast<T>(scaled > 0 ? high : low);
+  if (scaled < -9.0e18f) return static_cast<T>(low);
+  return static_cast<T>(std::clamp(static_cast<int64_t>(std::nearbyint(scaled)) + zero, low, high));
+}
+
+template <class T>
+void quantize_run(T* HWY_RESTRICT to, const float* HWY_RESTRICT from, int64_t n, float scale, int64_t zero, int64_t low,
+                  int64_t high) {
+  const float inverse = 1.0f / scale;
+  int64_t i = 0;
+  if constexpr (sizeof(T) == 1) {
+    const hn::ScalableTag<float> f;
+    const hn::RebindToSigned<decltype(f)> wide;
+    const hn::Rebind<T, decltype(f)> narrow;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(f));
+    const auto factor = hn::Set(f, inverse);
+    // Clamped while they are floats: whatever lies beyond a byte by far ends at a bound.
+    const auto least = hn::Set(f, static_cast<float>(low - zero)),
+               greatest = hn::Set(f, static_cast<float>(high - zero));
+    const auto offset = hn::Set(wide, static_cast<int32_t>(zero));
+    for (; i + lanes <= n; i += lanes) {
+      const auto x = hn::Mul(hn::LoadU(f, from + i), factor);
+      const auto bounded = hn::Min(hn::Max(hn::IfThenElse(hn::Eq(x, x), x, least), least), greatest);
+      hn::StoreU(hn::DemoteTo(narrow, hn::Add(hn::NearestInt(bounded), offset)), narrow, to + i);
+    }
+  }
+  for (; i < n; ++i) to[i] = to_integer<T>(from[i], inverse, zero, low, high);
+}
+
+template <class T>
+void dequantize_run(float* HWY_RESTRICT to, const T* HWY_RESTRICT from, int64_t n, float scale, int64_t zero) {
+  int64_t i = 0;
+  if constexpr (sizeof(T) == 1) {
+    const hn::ScalableTag<float> f;
+    const hn::RebindToSigned<decltype(f)> wide;
+    const hn::Rebind<T, decltype(f)> narrow;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(f));
+    const auto factor = hn::Set(f, scale);
+    const auto offset = hn::Set(wide, static_cast<int32_t>(zero));
+    for (; i + lanes <= n; i += lanes) {
+      const auto integers = hn::Sub(hn::PromoteTo(wide, hn::LoadU(narrow, from + i)), offset);
+      hn::StoreU(hn::Mul(hn::ConvertTo(f, integers), factor), f, to + i);
+    }
+  }
+  for (; i < n; ++i) to[i] = static_cast<float>(static_cast<int64_t>(from[i]) - zero) * scale;
+}
+
+// Calls run(first element, count, channel) for pieces of `numel` elements that lie in one channel, on all threads.
+template <class Run>
+void for_each_channel_run(int64_t numel, int64_t inner, int64_t channels, const Run& run) {
+  parallel_for(0, numel, 32768, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t line = begin / inner, count = std::min(end, (line + 1) * inner) - begin;
+      run(begin, count, line % channels);
+      begin += count;
+    }
+  });
+}
+
+void quantize(const TensorView& out, const TensorView& self, const TensorView& scales, const TensorView& zero_points,
+              int64_t inner, int64_t low, int64_t high) {
+  const auto work = [&]<class T>(T*) {
+    for_each_channel_run(out.numel, inner, scales.numel, [&](int64_t first, int64_t count, int64_t channel) {
+      quantize_run<T>(out.ptr<T>() + first, self.ptr<const float>() + first, count,
+                      static_cast<float>(scales.ptr<const double>()[channel]),
+                      zero_points.ptr<const int64_t>()[channel], low, high);
+    });
+  };
+  if (out.dtype == DType::UInt8) {
+    work(static_cast<uint8_t*>(nullptr));
+  } else if (out.dtype == DType::Int8) {
+    work(static_cast<int8_t*>(nullptr));
+  } else {
+    work(static_cast<int32_t*>(nullptr));
+  }
+}
+
+void dequantize(const TensorView& out, const TensorView& self, const TensorView& scales, const TensorView& zero_points,
+                int64_t inner) {
+  const auto work = [&]<class T>(T*) {
+    for_each_channel_run(out.numel, inner, scales.numel, [&](int64_t first, int64_t count, int64_t channel) {
+      dequantize_run<T>(out.ptr<float>() + first, self.ptr<const T>() + first, count,
+                        static_cast<float>(scales.ptr<const double>()[channel]),
+                        zero_points.ptr<const int64_t>()[channel]);
+    });
+  };
+  if (self.dtype == DType::UInt8) {
+    work(static_cast<uint8_t*>(nullptr));
+  } else if (self.dtype == DType::Int8) {
+    work(static_cast<int8_t*>(nullptr));
+  } else {
+    work(static_cast<int32_t*>(nullptr));
+  }
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+HWY_EXPORT(quantize);
+HWY_EXPORT(dequantize);
+MICA_REGISTER_SIMD(quantize, quantize);
+MICA_REGISTER_SIMD(dequantize, dequantize);
+}  // namespace mica::cpu
+#endif

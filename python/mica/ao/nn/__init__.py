@@ -1,0 +1,5 @@
+"""Modules of quantized models."""
+
+from mica.ao.nn import quantized
+
+__all__ = ["quantized"]

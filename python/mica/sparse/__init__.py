@@ -1,0 +1,74 @@
+"""Sparse tensors: constructors, products, sums, softmax, and the checks of their parts."""
+
+from mica import _C
+from mica.sparse._construct import (
+    check_sparse_tensor_invariants,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+)
+from mica.sparse._gradcheck import as_sparse_gradcheck
+from mica.sparse._scipy import from_scipy, to_scipy
+
+__all__ = [
+    "addmm",
+    "as_sparse_gradcheck",
+    "check_sparse_tensor_invariants",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "spdiags",
+    "sum",
+]
+
+sampled_addmm = _C._sparse.sampled_addmm
+# Names of the root that live here, and Mica's own.
+_ROOT = (
+    sparse_coo_tensor,
+    sparse_csr_tensor,
+    sparse_csc_tensor,
+    sparse_bsr_tensor,
+    sparse_bsc_tensor,
+    sparse_compressed_tensor,
+    from_scipy,
+    to_scipy,
+)
+
+
+def mm(mat1, mat2, reduce=None):
+    """The product of a sparse matrix and a dense or sparse one. The gradient of a sparse operand is sparse.
+
+    With `reduce` ("sum", "mean", "amax", "amin") the terms of each element of a CSR matrix' product are combined that way.
+    """
+    return _C._sparse_mm(mat1, mat2) if reduce is None else _C._sparse_mm(mat1, mat2, reduce)
+
+
+def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
+    """beta * mat + alpha * (mat1 @ mat2) with a sparse mat1."""
+    return _C._sparse_addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sum(input, dim=None, dtype=None):
+    """The sum over all elements, or over some dimensions: sparse as long as a sparse dimension is left."""
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return _C._sparse_sum(input) if dtype is None else _C._sparse_sum(input, dtype=dtype)
+    return _C._sparse_sum(input, dim) if dtype is None else _C._sparse_sum(input, dim, dtype=dtype)
+
+
+def softmax(input, dim, *, dtype=None):
+    """Softmax over the elements that a sparse tensor holds; those it does not hold count as minus infinity."""
+    return _C._sparse_softmax(input, dim, dtype)
+
+
+def log_softmax(input, dim, *, dtype=None):
+    """The logarithm of `softmax`."""
+    return _C._sparse_log_softmax(input, dim, dtype)
+
+
+def spdiags(diagonals, offsets, shape, layout=None):
+    """A sparse matrix with the rows of `diagonals` on the diagonals `offsets`."""
+    return _C._spdiags(diagonals, offsets, shape, layout)

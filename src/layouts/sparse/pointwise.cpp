@@ -1,0 +1,255 @@
+// Pointwise operations on sparse tensors, in terms of their values: derivatives follow from those of the parts.
+#include "core/entry.h"
+#include "layouts/sparse/parts.h"
+#include "mica/generated/layouts/sparse.h"
+
+namespace mica::layouts::sparse {
+
+// ---- functions that are zero at zero
+
+#define MICA_SPARSE_UNARY(name) \
+  Tensor name(const Tensor& self) { return with_values(self, mica::name(values_of(self))); }
+MICA_SPARSE_UNARY(abs)
+MICA_SPARSE_UNARY(neg)
+MICA_SPARSE_UNARY(positive)
+MICA_SPARSE_UNARY(sqrt)
+MICA_SPARSE_UNARY(square)
+MICA_SPARSE_UNARY(sin)
+MICA_SPARSE_UNARY(sinh)
+MICA_SPARSE_UNARY(asin)
+MICA_SPARSE_UNARY(asinh)
+MICA_SPARSE_UNARY(tan)
+MICA_SPARSE_UNARY(atan)
+MICA_SPARSE_UNARY(atanh)
+MICA_SPARSE_UNARY(tanh)
+MICA_SPARSE_UNARY(erf)
+MICA_SPARSE_UNARY(expm1)
+MICA_SPARSE_UNARY(log1p)
+MICA_SPARSE_UNARY(sign)
+MICA_SPARSE_UNARY(sgn)
+MICA_SPARSE_UNARY(floor)
+MICA_SPARSE_UNARY(ceil)
+MICA_SPARSE_UNARY(trunc)
+MICA_SPARSE_UNARY(frac)
+MICA_SPARSE_UNARY(round)
+MICA_SPARSE_UNARY(relu)
+MICA_SPARSE_UNARY(deg2rad)
+MICA_SPARSE_UNARY(rad2deg)
+MICA_SPARSE_UNARY(isnan)
+MICA_SPARSE_UNARY(isinf)
+MICA_SPARSE_UNARY(isposinf)
+MICA_SPARSE_UNARY(isneginf)
+MICA_SPARSE_UNARY(signbit)
+MICA_SPARSE_UNARY(conj_physical)
+#undef MICA_SPARSE_UNARY
+
+namespace {
+
+// Functions that are not linear want every index once.
+Tensor summed(const Tensor& t) { return is_coo(t) ? t.coalesce() : t; }
+
+Tensor in_layout(const Tensor& t, Layout layout) { return t.layout() == layout ? t : mica::_convert_layout(t, layout); }
+
+void check_same_size(const char* op, const Tensor& a, const Tensor& b) {
+  MICA_CHECK(a.sizes() == b.sizes(), op, ": expected sizes of 'self' and 'other' to match, but ", a.sizes(),
+             " != ", b.sizes());
+}
+
+Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
+  check_same_size("add", self, other);
+  const SparseParts &p = sparse_parts(self), &q = sparse_parts(other);
+  MICA_CHECK(p.dense_dim == q.dense_dim, "add: expected 'self' and 'other' to have same density, but 'self' has ",
+             p.sparse_dim, " sparse dimensions while 'other' has ", q.sparse_dim, " sparse dimensions");
+  const DType dtype = promote_types(self.dtype(), other.dtype());
+  Tensor values = values_of(other).to(dtype);
+  if (!(alpha == Scalar(1))) values = values.mul(alpha);
+  const Tensor both =
+      coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0), self.sizes(), false);
+  // Two coalesced tensors make a coalesced one; others are summed when it is asked for.
+  return p.coalesced && q.coalesced ? both.coalesce() : both;
+}
+
+// dense + alpha * sparse
+Tensor added_to_dense(const Tensor& dense, const Tensor& sparse, const Scalar& alpha) {
+  MICA_CHECK(dense.sizes() == sparse.sizes() || dense.dim() == 0,
+             "add: expected 'self' and 'other' to have same size, ", "but self has size ", dense.sizes(),
+             " while other has size ", sparse.sizes(), " (FYI: dense-sparse ",
+             "addition does not currently support broadcasting)");
+  return mica::add(dense, mica::_to_dense(sparse), alpha);
+}
+
+}  // namespace
+
+Tensor add(const Tensor& self, const Tensor& other, const Scalar& alpha) {
+  if (!is_sparse(self)) return added_to_dense(self, other, alpha);
+  if (!is_sparse(other)) {
+    MICA_CHECK(!is_coo(self), "add(sparse, dense) is not supported. Use add(dense, sparse) instead.");
+    return mica::add(mica::_to_dense(self), other, alpha);
+  }
+  if (is_coo(self) && is_coo(other)) return added_coo(self, other, alpha);
+  const Layout layout = self.layout();
+  const Tensor sum = added_coo(in_layout(self, Layout::SparseCoo), in_layout(other, Layout::SparseCoo), alpha);
+  return in_layout(sum.coalesce(), has_blocks(layout) ? Layout::SparseCsr : layout);
+}
+
+Tensor sub(const Tensor& self, const Tensor& other, const Scalar& alpha) { return sparse::add(self, other, -alpha); }
+
+// In place on a dense tensor: only what the sparse one holds is touched.
+void add_(const Tensor& self, const Tensor& other, const Scalar& alpha) {
+  if (is_sparse(self) || !is_coo(other) || !self.is_contiguous() || self.dtype() != other.dtype() ||
+      !(self.sizes() == other.sizes())) {
+    entry::write_rare("add_", self, sparse::add(self, other, alpha));
+    return;
+  }
+  const SparseParts& p = parts_of(other);
+  if (p.values.numel() == 0) return;
+  const IntArrayRef sizes = other.sizes().slice(0, static_cast<size_t>(p.sparse_dim));
+  MICA_LAYER_KERNEL(self.device(), sparse_add_at_keys)
+  (self.view({product_of(sizes), -1}).view_of(), keys_of(p.indices.contiguous(), sizes).view_of(),
+   p.values.contiguous().view({p.indices.size(1), -1}).view_of(), alpha);
+}
+
+void sub_(const Tensor& self, const Tensor& other, const Scalar& alpha) { sparse::add_(self, other, -alpha); }
+
+// ---- products and quotients
+
+static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
+  check_same_size("mul", self, other);
+  // Where both have an element: what the one holds, times the other at its places.
+  const Tensor a = summed(self);
+  const Tensor there = mica::sparse_mask(is_coo(other) == is_coo(a) ? other : in_layout(other, a.layout()), a);
+  return with_values(a, values_of(a).mul(values_of(there)));
+}
+
+Tensor mul(const Tensor& self, const Tensor& other) {
+  if (!is_sparse(self)) return sparse::mul(other, self);
+  if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
+  if (other.dim() == 0)
+    return with_values(self, values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other));
+  const Tensor a = summed(self);
+  const Tensor spread = other.sizes() == self.sizes() ? other : other.expand(self.sizes());
+  return with_values(a, values_of(a).mul(values_of(mica::sparse_mask(spread, a))));
+}
+Tensor mul(const Tensor& self, const Scalar& other) { return with_values(self, values_of(self).mul(other)); }
+
+static void check_divisor(const Tensor& other) {
+  MICA_CHECK(!is_sparse(other), "Sparse division requires a dense divisor, but got one of layout ", other.layout(),
+             ": what a sparse tensor does not hold is zero");
+}
+
+Tensor div(const Tensor& self, const Tensor& other) {
+  check_divisor(other);
+  if (other.dim() == 0) return with_values(self, values_of(self).div(other));
+  const Tensor a = summed(self);
+  return with_values(a, values_of(a).div(values_of(mica::sparse_mask(other.expand(self.sizes()), a))));
+}
+Tensor div(const Tensor& self, const Scalar& other) { return with_values(self, values_of(self).div(other)); }
+Tensor div_mode(const Tensor& self, const Tensor& other, std::optional<std::string_view> rounding_mode) {
+  check_divisor(other);
+  MICA_CHECK(other.dim() == 0, "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape ",
+             other.sizes(), " for divisor)");
+  return with_values(summed(self), mica::div(values_of(summed(self)), other, rounding_mode));
+}
+Tensor div_mode(const Tensor& self, const Scalar& other, std::optional<std::string_view> rounding_mode) {
+  return with_values(summed(self), mica::div(values_of(summed(self)), other, rounding_mode));
+}
+
+Tensor pow(const Tensor& self, const Scalar& exponent) {
+  MICA_CHECK(exponent.is_complex() || exponent.to_double() > 0,
+             "pow: a sparse tensor's exponent must be positive, or zeros would not stay zeros, but got ", exponent);
+  const Tensor a = summed(self);
+  return with_values(a, values_of(a).pow(exponent));
+}
+
+// ---- copies
+
+static Tensor copied_indices(const Tensor& t) { return t.defined() ? t.clone() : t; }
+
+Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
+  const SparseParts& p = sparse_parts(self);
+  const Tensor values = values_of(self).clone();
+  if (is_coo(self)) return coo(p.indices.clone(), values, self.sizes(), p.coalesced);
+  return mica::_sparse_compressed_tensor_unsafe(copied_indices(p.compressed), p.indices.clone(), values, self.sizes(),
+                                                self.layout());
+}
+
+Tensor contiguous(const Tensor& self, MemoryFormat) { return self; }
+
+Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking, std::optional<MemoryFormat>) {
+  TensorOptions strided = options;
+  strided.layout = std::nullopt;
+  const SparseParts& p = sparse_parts(self);
+  const Tensor values = mica::_to_copy(values_of(self), strided, non_blocking, std::nullopt);
+  TensorOptions place;
+  place.device = values.device();
+  const Tensor indices = p.indices.to(place), compressed = p.compressed.defined() ? p.compressed.to(place) : Tensor();
+  if (is_coo(self)) return coo(indices, values, self.sizes(), p.coalesced);
+  return mica::_sparse_compressed_tensor_unsafe(compressed, indices, values, self.sizes(), self.layout());
+}
+
+void copy_(const Tensor& self, const Tensor& src, bool) {
+  if (!is_sparse(self) || !is_sparse(src)) {
+    MICA_CHECK(self.sizes() == src.sizes(), "copy_() between dense and sparse Tensors is not implemented! Found self ",
+               "of layout ", self.layout(), " and src of layout ", src.layout());
+    fail(cat("copy_() between dense and sparse Tensors is not implemented! Found self of layout ", self.layout(),
+             " and src of layout ", src.layout()));
+  }
+  const Tensor value = in_layout(src, self.layout()).to(self.dtype()).clone();
+  entry::write_rare("copy_", self, value);
+}
+
+Tensor detach(const Tensor& self) {
+  const SparseParts& p = sparse_parts(self);
+  Tensor result = is_coo(self) ? wrap_coo(p.indices, p.values, self.sizes(), p.coalesced)
+                               : wrap_compressed(self.layout(), p.compressed, p.indices, p.values, self.sizes());
+  result.impl()->set_own_version(self.impl()->own_version());
+  return result;
+}
+
+Tensor alias(const Tensor& self) { return with_values(self, values_of(self)); }
+
+void zero_(const Tensor& self) {
+  MICA_CHECK(is_sparse(self), "zero_: expected a sparse tensor");
+  SparseParts& p = *self.impl()->rare->sparse;
+  if (is_coo(self)) {
+    DimVector sizes(p.values.sizes());
+    sizes[0] = 0;
+    p.values = mica::empty(sizes, p.values.options());
+    p.indices = mica::empty({p.sparse_dim, 0}, p.indices.options());
+    p.checked_version = p.indices.version();
+    p.coalesced = true;
+  } else {
+    p.values = mica::zeros_like(p.values);
+  }
+}
+
+Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
+  const TensorOptions own =
+      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
+  if (options.layout == Layout::Strided) return mica::zeros(self.sizes(), own);
+  NoGradGuard below;
+  const SparseParts& p = sparse_parts(self);
+  const TensorOptions places = p.indices.options().with_device(*own.device);
+  if (!is_coo(self)) return with_values(self, mica::zeros(p.values.sizes(), own)).to(*own.device);
+  DimVector sizes(p.values.sizes());
+  sizes[0] = 0;
+  return wrap_coo(mica::empty({p.sparse_dim, 0}, places), mica::empty(sizes, own), self.sizes(), true);
+}
+
+Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
+  const TensorOptions own =
+      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
+  const Tensor a = summed(self).detach();
+  return with_values(a, mica::ones(sparse_parts(a).values.sizes(), own));
+}
+
+bool equal(const Tensor& self, const Tensor& other) {
+  if (!(self.sizes() == other.sizes()) || self.layout() != other.layout()) return false;
+  NoGradGuard below;
+  const Tensor a = summed(self), b = summed(other);
+  const SparseParts &p = sparse_parts(a), &q = sparse_parts(b);
+  return p.indices.sizes() == q.indices.sizes() && mica::equal(p.indices, q.indices) &&
+         (!p.compressed.defined() || mica::equal(p.compressed, q.compressed)) && mica::equal(p.values, q.values);
+}
+
+}  // namespace mica::layouts::sparse
