@@ -412,8 +412,8 @@ def load(folder: Path) -> list[Op]:
             op.is_layer = is_layer
             op.includes = table.get("includes", [])
             op.autocast = policies.get(op.name, {})
-            if is_layer and (op.has("method") or op.has("inplace")):
-                raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no Tensor methods")
+            if is_layer and op.has("inplace"):
+                raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no in-place forms")
             ops.append(op)
     check_unique(ops)
     number_nodes(ops)

@@ -48,9 +48,9 @@ _LAZY = {
     "get_printoptions": "mica._tensor_str",
 }
 _SUBMODULES = {
-    "__config__", "__future__", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "__config__", "__future__", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "fft",
     "func", "fx", "hub", "jit", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
-    "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
+    "serialization", "signal", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
 
