@@ -417,10 +417,11 @@ def entry(group: Group) -> list[str]:
 def return_types(group: Group) -> list[str]:
     named = [o for o in group.overloads if is_named(o.schema)]
     fields = ", ".join(f'"{r.name}"' for r in named[0].schema.returns)
-    lines = [f'static constinit ReturnType {return_type_name(group)}{{"{group.name}", {{{fields}}}}};']
+    name = f"{group.space}_{group.name}" if group.space else group.name
+    lines = [f'static constinit ReturnType {return_type_name(group)}{{"{name}", {{{fields}}}}};']
     if any(o.out for o in named):
         lines.append(
-            f'static constinit ReturnType {return_type_name(group, True)}{{"{group.name}_out", {{{fields}}}}};'
+            f'static constinit ReturnType {return_type_name(group, True)}{{"{name}_out", {{{fields}}}}};'
         )
     return lines
 

@@ -452,8 +452,8 @@ def load(folder: Path) -> list[Op]:
             op.includes = table.get("includes", [])
             op.autocast = policies.get(op.name, {})
             op.takes = table.get("takes", [])
-            if is_layer and (op.has("method") or op.has("inplace")) and not op.takes:
-                raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no Tensor methods")
+            if is_layer and op.has("inplace") and not op.takes:
+                raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no in-place forms")
             for schema in op.schemas if op.kind != "declared" else ():
                 if schema.full_name in layouts:
                     op.layouts[schema.full_name] = layouts[schema.full_name]

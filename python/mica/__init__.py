@@ -68,9 +68,9 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
-    "cpu", "cuda", "distributed", "distributions", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing",
-    "nested", "nn", "optim", "overrides", "profiler", "return_types", "serialization", "sparse", "special", "testing", "torch_version", "types",
-    "utils", "xpu",
+    "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps",
+    "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types", "serialization", "signal", "sparse", "special", "testing",
+    "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Norms and products of linear algebra: `ops/layers/linalg.toml`. Decompositions and what needs them are not here yet."""
+"""Linear algebra: `ops/layers/linalg.toml` (norms and products), `decompositions.toml`, `linear_systems.toml`."""
 
 from mica import _C
 
@@ -14,4 +14,18 @@ class LinAlgError(RuntimeError):
 
 
 LinAlgError.__module__ = "torch.linalg"
+
+
+def _lapack_path():
+    """The library of the package scipy-openblas32, if that is installed: asked for when one is first needed."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec("scipy_openblas32")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    found = sorted((Path(spec.submodule_search_locations[0]) / "lib").glob("libscipy_openblas*.so*"))
+    return str(found[0]) if found else ""
+
+
 __all__ = ["LinAlgError", *(name for name in vars(_C._linalg) if not name.startswith("_"))]

@@ -3,8 +3,11 @@
 #include <cxxabi.h>
 
 #include <new>
+#include <string>
 
 #include "mica/error.h"
+#include "mica/linalg_error.h"
+#include "mica/linalg_library.h"
 #include "mica/warning.h"
 
 namespace mica::python {
@@ -62,6 +65,26 @@ void PythonError::restore() const {
   PyErr_Restore(Py_XNewRef(held_->type), Py_XNewRef(held_->value), Py_XNewRef(held_->traceback));
 }
 
+// mica.linalg.name, a new reference; the module is imported by then or now.
+static PyObject* of_linalg(const char* name) {
+  Owned module(PyImport_ImportModule("mica.linalg"));
+  return module ? PyObject_GetAttrString(module.get(), name) : nullptr;
+}
+
+static void raise_linalg_error(const char* message) {
+  Owned type(of_linalg("LinAlgError"));
+  if (type) PyErr_SetString(type.get(), message);
+}
+
+static std::string lapack_path() {
+  Locked locked;
+  Owned finder(of_linalg("_lapack_path"));
+  Owned path(finder ? PyObject_CallNoArgs(finder.get()) : nullptr);
+  const char* text = path ? PyUnicode_AsUTF8(path.get()) : nullptr;
+  if (!text) PyErr_Clear();  // then the library is looked for elsewhere
+  return text ? text : "";
+}
+
 // A forced unwind has no object behind its reference, which UndefinedBehaviorSanitizer would report.
 [[gnu::no_sanitize_undefined]] PyObject* raise_current_exception() {
   try {
@@ -70,6 +93,8 @@ void PythonError::restore() const {
     throw;  // pthread_exit: the interpreter ends daemon threads so when it has ended itself
   } catch (const PythonError& e) {
     e.restore();
+  } catch (const LinAlgError& e) {
+    raise_linalg_error(e.what());
   } catch (const Error& e) {
     PyErr_SetString(exception_type(e.kind()), e.what());
   } catch (const std::bad_alloc&) {
@@ -91,6 +116,7 @@ static void warn_in_python(std::string_view message) {
 
 bool install_warning_handler() {
   set_warning_handler(warn_in_python);
+  set_lapack_path_finder(lapack_path);
   return true;
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/geometry.h"
+#include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linalg.h"
 #include "mica/generated/layers/linalg_implementations.h"
 #include "mica/ops.h"
@@ -48,6 +49,17 @@ std::pair<int64_t, int64_t> matrix_dims(const Tensor& x, IntArrayRef dim) {
   return {rows, columns};
 }
 
+Tensor singular_values(const Tensor& x, int64_t rows, int64_t columns) {
+  const int64_t from[] = {rows, columns}, to[] = {-2, -1};
+  return linalg_svdvals(movedim(x, IntArrayRef(from), IntArrayRef(to)));
+}
+
+// A number for each matrix, with dimensions of size one where the matrices' were, if they are to be kept.
+Tensor restored(const Tensor& values, int64_t rows, int64_t columns, bool keepdim) {
+  if (!keepdim) return values;
+  return values.unsqueeze(std::min(rows, columns)).unsqueeze(std::max(rows, columns));
+}
+
 bool of_matrices(const Tensor& x, const OptionalIntArrayRef& dim) {
   if (dim) {
     MICA_CHECK(dim->size() == 1 || dim->size() == 2,
@@ -81,8 +93,10 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntArrayRef dim
   const double order = ord.to<double>();
   const Tensor x = converted(self, dtype, "linalg.matrix_norm");
   const auto [rows, columns] = matrix_dims(x, dim);
-  MICA_CHECK_KIND(std::abs(order) != 2, NotImplemented, "linalg.matrix_norm with ord=", ord,
-                  " needs singular values, which Mica does not have yet");
+  if (std::abs(order) == 2) {
+    const Tensor values = singular_values(x, rows, columns);
+    return restored(order > 0 ? amax(values, -1) : amin(values, -1), rows, columns, keepdim);
+  }
   MICA_CHECK(std::abs(order) == 1 || std::abs(order) == kInfinity, "linalg.matrix_norm: Order ", ord,
              " not supported.");
   const int64_t summed = std::abs(order) == 1 ? rows : columns;
@@ -96,8 +110,7 @@ Tensor linalg_named_matrix_norm(const Tensor& self, std::string_view ord, IntArr
                                 std::optional<DType> dtype) {
   const Tensor x = converted(self, dtype, "linalg.matrix_norm");
   const auto [rows, columns] = matrix_dims(x, dim);
-  MICA_CHECK_KIND(ord != "nuc", NotImplemented,
-                  "linalg.matrix_norm with ord='nuc' needs singular values, which Mica does not have yet");
+  if (ord == "nuc") return restored(singular_values(x, rows, columns).sum(-1), rows, columns, keepdim);
   MICA_CHECK(ord == "fro", "linalg.matrix_norm: Order ", ord, " not supported.");
   const int64_t both[] = {rows, columns};
   return composite::linalg_vector_norm(x, 2, IntArrayRef(both), keepdim, std::nullopt);

@@ -126,10 +126,13 @@ class Evaluator:
             self.leaves.append(t)
         return t
 
+    def positive_definite(self, x):
+        return x @ x.mH + self.module.eye(x.size(-1), dtype=x.dtype, device=x.device)
+
     # ---- evaluation
     def scope(self) -> dict:
         names = {n: getattr(self, n) for n in "TPIBCX"}
-        names.update(nn=self.module.nn, torch=self.module)
+        names.update(nn=self.module.nn, torch=self.module, spd=self.positive_definite)
         return names
 
     def compile(self, tree: ast.expr):
@@ -170,7 +173,7 @@ class Evaluator:
 
 
 def is_module_path(node) -> bool:
-    return ast.unparse(node).startswith(("nn.", "linalg.", "special."))
+    return ast.unparse(node).startswith(("nn.", "linalg.", "special.", "fft."))
 
 
 def tensors_of(result) -> list:

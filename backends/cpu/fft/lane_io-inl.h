@@ -1,0 +1,230 @@
+// Sequences between memory and lanes. Three cases: lanes that lie side by side in memory, sequences whose elements do
+// (a transpose in registers), and any other.
+#if defined(MICA_FFT_LANE_IO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_FFT_LANE_IO_INL_H_
+#undef MICA_FFT_LANE_IO_INL_H_
+#else
+#define MICA_FFT_LANE_IO_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "backends/cpu/fft/passes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+// Where the lanes' sequences begin; lanes without one repeat the first.
+struct LaneOffsets {
+  int64_t at[HWY_MAX_BYTES / 4];
+  int64_t used, lanes;
+  LaneOffsets(const int64_t* offsets, int64_t count, size_t width) : used(count), lanes(static_cast<int64_t>(width)) {
+    for (int64_t l = 0; l < lanes; ++l) at[l] = offsets[l < used ? l : 0];
+  }
+  bool adjacent(int64_t step) const {
+    if (used != lanes) return false;
+    for (int64_t l = 1; l < lanes; ++l)
+      if (at[l] != at[0] + step * l) return false;
+    return true;
+  }
+};
+
+// A square of the elements of one 128-bit register: rows become columns.
+template <class D128, class V>
+HWY_INLINE void transpose(D128 d, V* rows) {
+  if constexpr (sizeof(hn::TFromD<D128>) == 8) {
+    const V a = hn::InterleaveLower(d, rows[0], rows[1]), b = hn::InterleaveUpper(d, rows[0], rows[1]);
+    rows[0] = a;
+    rows[1] = b;
+  } else {
+    const hn::RepartitionToWide<D128> wide;
+    const V a = hn::InterleaveLower(d, rows[0], rows[1]), b = hn::InterleaveLower(d, rows[2], rows[3]);
+    const V c = hn::InterleaveUpper(d, rows[0], rows[1]), e = hn::InterleaveUpper(d, rows[2], rows[3]);
+    const auto lower = [&](V x, V y) {
+      return hn::BitCast(d, hn::InterleaveLower(wide, hn::BitCast(wide, x), hn::BitCast(wide, y)));
+    };
+    const auto upper = [&](V x, V y) {
+      return hn::BitCast(d, hn::InterleaveUpper(wide, hn::BitCast(wide, x), hn::BitCast(wide, y)));
+    };
+    rows[0] = lower(a, b);
+    rows[1] = upper(a, b);
+    rows[2] = lower(c, e);
+    rows[3] = upper(c, e);
+  }
+}
+
+// Pairs of numbers, `stride` apart from pair to pair, the second number right after the first.
+template <class T>
+void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t width = lanes.lanes;
+  if (lanes.adjacent(2)) {
+    const T* from = in + lanes.at[0];
+    for (int64_t k = 0; k < n; ++k, from += stride) {
+      V re, im;
+      hn::LoadInterleaved2(d, from, re, im);
+      hn::Store(re, d, to.re + k * width);
+      hn::Store(im, d, to.im + k * width);
+    }
+    return;
+  }
+  int64_t k = 0;
+  if (stride == 2) {
+    const hn::CappedTag<T, 16 / sizeof(T)> block;
+    constexpr int64_t kSide = 16 / sizeof(T);
+    for (; k + kSide <= n; k += kSide)
+      for (int64_t l = 0; l < width; l += kSide) {
+        hn::Vec<decltype(block)> re[kSide], im[kSide];
+        for (int64_t r = 0; r < kSide; ++r) hn::LoadInterleaved2(block, in + lanes.at[l + r] + 2 * k, re[r], im[r]);
+        transpose(block, re);
+        transpose(block, im);
+        for (int64_t r = 0; r < kSide; ++r) {
+          hn::StoreU(re[r], block, to.re + (k + r) * width + l);
+          hn::StoreU(im[r], block, to.im + (k + r) * width + l);
+        }
+      }
+  }
+  for (; k < n; ++k)
+    for (int64_t l = 0; l < width; ++l) {
+      const T* const from = in + lanes.at[l] + k * stride;
+      to.re[k * width + l] = from[0];
+      to.im[k * width + l] = from[1];
+    }
+}
+
+template <class T>
+void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
+  const hn::ScalableTag<T> d;
+  const int64_t width = lanes.lanes;
+  if (lanes.adjacent(2)) {
+    T* to = out + lanes.at[0];
+    const auto s = hn::Set(d, scale);
+    for (int64_t k = 0; k < n; ++k, to += stride)
+      hn::StoreInterleaved2(hn::Mul(hn::Load(d, from.re + k * width), s), hn::Mul(hn::Load(d, from.im + k * width), s), d,
+                            to);
+    return;
+  }
+  int64_t k = 0;
+  if (stride == 2 && lanes.used == width) {
+    const hn::CappedTag<T, 16 / sizeof(T)> block;
+    constexpr int64_t kSide = 16 / sizeof(T);
+    const auto s = hn::Set(block, scale);
+    for (; k + kSide <= n; k += kSide)
+      for (int64_t l = 0; l < width; l += kSide) {
+        hn::Vec<decltype(block)> re[kSide], im[kSide];
+        for (int64_t r = 0; r < kSide; ++r) {
+          re[r] = hn::Mul(hn::LoadU(block, from.re + (k + r) * width + l), s);
+          im[r] = hn::Mul(hn::LoadU(block, from.im + (k + r) * width + l), s);
+        }
+        transpose(block, re);
+        transpose(block, im);
+        for (int64_t r = 0; r < kSide; ++r) hn::StoreInterleaved2(re[r], im[r], block, out + lanes.at[l + r] + 2 * k);
+      }
+  }
+  for (; k < n; ++k)
+    for (int64_t l = 0; l < lanes.used; ++l) {
+      T* const to = out + lanes.at[l] + k * stride;
+      to[0] = from.re[k * width + l] * scale;
+      to[1] = from.im[k * width + l] * scale;
+    }
+}
+
+// Real sequences of even length: elements 2 k and 2 k + 1 are the parts of number k.
+template <class T>
+void load_pairs(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t pairs, Sequence<T> to) {
+  if (stride == 1) return load_complex(in, lanes, 2, pairs, to);
+  const hn::ScalableTag<T> d;
+  const int64_t width = lanes.lanes;
+  const bool adjacent = lanes.adjacent(1);
+  for (int64_t k = 0; k < pairs; ++k) {
+    if (adjacent) {
+      const T* const from = in + lanes.at[0] + 2 * k * stride;
+      hn::Store(hn::LoadU(d, from), d, to.re + k * width);
+      hn::Store(hn::LoadU(d, from + stride), d, to.im + k * width);
+      continue;
+    }
+    for (int64_t l = 0; l < width; ++l) {
+      const T* const from = in + lanes.at[l] + 2 * k * stride;
+      to.re[k * width + l] = from[0];
+      to.im[k * width + l] = from[stride];
+    }
+  }
+}
+
+template <class T>
+void store_pairs(T* out, const LaneOffsets& lanes, int64_t stride, int64_t pairs, Sequence<T> from, T scale) {
+  if (stride == 1) return store_complex(out, lanes, 2, pairs, from, scale);
+  const hn::ScalableTag<T> d;
+  const int64_t width = lanes.lanes;
+  const bool adjacent = lanes.adjacent(1);
+  const auto s = hn::Set(d, scale);
+  for (int64_t k = 0; k < pairs; ++k) {
+    if (adjacent) {
+      T* const to = out + lanes.at[0] + 2 * k * stride;
+      hn::StoreU(hn::Mul(hn::Load(d, from.re + k * width), s), d, to);
+      hn::StoreU(hn::Mul(hn::Load(d, from.im + k * width), s), d, to + stride);
+      continue;
+    }
+    for (int64_t l = 0; l < lanes.used; ++l) {
+      T* const to = out + lanes.at[l] + 2 * k * stride;
+      to[0] = from.re[k * width + l] * scale;
+      to[stride] = from.im[k * width + l] * scale;
+    }
+  }
+}
+
+template <class T>
+void load_real(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to) {
+  const int64_t width = lanes.lanes;
+  for (int64_t k = 0; k < n; ++k)
+    for (int64_t l = 0; l < width; ++l) {
+      to.re[k * width + l] = in[lanes.at[l] + k * stride];
+      to.im[k * width + l] = 0;
+    }
+}
+
+template <class T>
+void store_real(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> from, T scale) {
+  const int64_t width = lanes.lanes;
+  for (int64_t k = 0; k < n; ++k)
+    for (int64_t l = 0; l < lanes.used; ++l) out[lanes.at[l] + k * stride] = from.re[k * width + l] * scale;
+}
+
+// The second half of a real sequence's spectrum, of odd length: conjugates of the first.
+template <class T>
+void mirror_spectrum(Sequence<T> x, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t width = static_cast<int64_t>(hn::Lanes(d));
+  hn::Store(hn::Zero(d), d, x.im);
+  for (int64_t k = 1; k <= n / 2; ++k) {
+    hn::Store(hn::Load(d, x.re + k * width), d, x.re + (n - k) * width);
+    hn::Store(hn::Neg(hn::Load(d, x.im + k * width)), d, x.im + (n - k) * width);
+  }
+}
+
+template <class T>
+void multiply_by_table(Sequence<T> x, int64_t n, const T* table, int64_t columns, int64_t used) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t width = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < n; ++k) {
+    const T *const re = table + 2 * k * columns, *const im = re + columns;
+    if (used == width) {
+      const Parts<V> v = times(Parts<V>{hn::Load(d, x.re + k * width), hn::Load(d, x.im + k * width)},
+                              Parts<V>{hn::LoadU(d, re), hn::LoadU(d, im)});
+      hn::Store(v.re, d, x.re + k * width);
+      hn::Store(v.im, d, x.im + k * width);
+      continue;
+    }
+    for (int64_t l = 0; l < used; ++l) {
+      const T a = x.re[k * width + l], b = x.im[k * width + l];
+      x.re[k * width + l] = a * re[l] - b * im[l];
+      x.im[k * width + l] = a * im[l] + b * re[l];
+    }
+  }
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,150 @@
+// Groups of transforms: read into lanes, transformed, written back.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/fft/lanes.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backends/cpu/fft/lane_io-inl.h"
+#include "backends/cpu/fft/lanes.h"
+#include "backends/cpu/fft/passes-inl.h"
+#include "backends/cpu/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+
+// The spectrum of an even number of reals from that of pairs of them as complex numbers, z: with h half the length,
+// X[k] = (z[k] + conj z[h - k]) / 2 - i w^k (z[k] - conj z[h - k]) / 2.
+template <class T>
+void unfold_real(Sequence<T> z, Sequence<T> x, int64_t half, const T* roots) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V point_five = hn::Set(d, T(0.5));
+  const auto put = [&](int64_t k, Parts<V> v) {
+    hn::Store(v.re, d, x.re + k * lanes);
+    hn::Store(v.im, d, x.im + k * lanes);
+  };
+  const V re0 = hn::Load(d, z.re), im0 = hn::Load(d, z.im);
+  for (int64_t k = 1; k <= half / 2; ++k) {
+    const int64_t mirror = half - k;
+    const Parts<V> a{hn::Load(d, z.re + k * lanes), hn::Load(d, z.im + k * lanes)};
+    const Parts<V> b{hn::Load(d, z.re + mirror * lanes), hn::Neg(hn::Load(d, z.im + mirror * lanes))};
+    const Parts<V> even = scaled(a + b, point_five), odd = scaled(by_minus_i(a - b), point_five);
+    const Parts<V> turned = times(odd, Parts<V>{hn::Set(d, roots[2 * k]), hn::Set(d, roots[2 * k + 1])});
+    put(k, even + turned);
+    const Parts<V> other = even - turned;
+    put(mirror, {other.re, hn::Neg(other.im)});
+  }
+  put(0, {hn::Add(re0, im0), hn::Zero(d)});
+  put(half, {hn::Sub(re0, im0), hn::Zero(d)});
+}
+
+// The other way: z[k] = (x[k] + conj x[h - k]) + i conj(w^k) (x[k] - conj x[h - k]), twice what unfold_real takes.
+template <class T>
+void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto put = [&](int64_t k, Parts<V> v) {
+    hn::Store(v.re, d, z.re + k * lanes);
+    hn::Store(v.im, d, z.im + k * lanes);
+  };
+  const V first = hn::Load(d, x.re), last = hn::Load(d, x.re + half * lanes);  // imaginary parts there mean nothing
+  for (int64_t k = 1; k <= half / 2; ++k) {
+    const int64_t mirror = half - k;
+    const Parts<V> a{hn::Load(d, x.re + k * lanes), hn::Load(d, x.im + k * lanes)};
+    const Parts<V> b{hn::Load(d, x.re + mirror * lanes), hn::Neg(hn::Load(d, x.im + mirror * lanes))};
+    const Parts<V> even = a + b;
+    const Parts<V> turned = times(a - b, Parts<V>{hn::Set(d, roots[2 * k]), hn::Set(d, -roots[2 * k + 1])});
+    const Parts<V> odd{hn::Neg(turned.im), turned.re};
+    put(k, even + odd);
+    const Parts<V> other = even - odd;
+    put(mirror, {other.re, hn::Neg(other.im)});
+  }
+  put(0, {hn::Add(first, last), hn::Sub(first, last)});
+}
+
+template <class T>
+void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T>& batch, int64_t first, int64_t used,
+               Sequence<T> a, Sequence<T> b) {
+  using fft::Kind;
+  const hn::ScalableTag<T> d;
+  const int64_t n = batch.length, bins = n / 2 + 1;
+  const auto swapped = [](Sequence<T> s) { return Sequence<T>{s.im, s.re}; };
+  const LaneOffsets in(batch.in_offsets + first, used, hn::Lanes(d)), out(batch.out_offsets + first, used, hn::Lanes(d));
+  Sequence<T> result;
+  if (batch.kind == Kind::Complex) {
+    load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a);
+    result = run_plan(plan, a, b);
+    if (batch.table) multiply_by_table(result, n, batch.table + first, batch.table_columns, used);
+    store_complex(batch.out, out, batch.out_stride, n, batch.backward ? swapped(result) : result, batch.scale);
+  } else if (batch.kind == Kind::FromReal) {
+    if (batch.halved()) {
+      load_pairs(batch.in, in, batch.in_stride, n / 2, a);
+      result = run_plan(plan, a, b);
+      const Sequence<T> spectrum = result.re == a.re ? b : a;
+      unfold_real(result, spectrum, n / 2, half_roots);
+      result = spectrum;
+    } else {
+      load_real(batch.in, in, batch.in_stride, n, a);
+      result = run_plan(plan, a, b);
+    }
+    store_complex(batch.out, out, batch.out_stride, bins, result, batch.scale);
+  } else if (batch.halved()) {
+    load_complex(batch.in, in, batch.in_stride, bins, a);
+    fold_real(a, b, n / 2, half_roots);
+    result = swapped(run_plan(plan, swapped(b), swapped(a)));
+    store_pairs(batch.out, out, batch.out_stride, n / 2, result, batch.scale);
+  } else {
+    load_complex(batch.in, in, batch.in_stride, bins, a);
+    mirror_spectrum(a, n);
+    result = swapped(run_plan(plan, swapped(a), swapped(b)));
+    store_real(batch.out, out, batch.out_stride, n, result, batch.scale);
+  }
+}
+
+template <class T>
+void run_groups(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T>& batch, int64_t first, int64_t last) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  // One element more than the plan's, for the last bin of a real spectrum; rows apart, so that they share no cache sets.
+  const int64_t room = (std::max(plan.working_length(), batch.length / 2) + 1) * lanes + 64 / static_cast<int64_t>(sizeof(T));
+  Scratch<T> scratch(4 * room);
+  const Sequence<T> a{scratch.data(), scratch.data() + room};
+  const Sequence<T> b{scratch.data() + 2 * room, scratch.data() + 3 * room};
+  for (int64_t t = first; t < last; t += lanes) run_group(plan, half_roots, batch, t, std::min(lanes, last - t), a, b);
+}
+
+void run_float32(const fft::Plan<float>& plan, const float* roots, const fft::Batch<float>& batch, int64_t first,
+                 int64_t last) {
+  run_groups(plan, roots, batch, first, last);
+}
+void run_float64(const fft::Plan<double>& plan, const double* roots, const fft::Batch<double>& batch, int64_t first,
+                 int64_t last) {
+  run_groups(plan, roots, batch, first, last);
+}
+int64_t lanes_of(bool is_double) {
+  return static_cast<int64_t>(is_double ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>()));
+}
+
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mica::cpu {
+HWY_EXPORT(run_float32);
+HWY_EXPORT(run_float64);
+HWY_EXPORT(lanes_of);
+
+namespace fft {
+void run_lanes(const Plan<float>& plan, const float* half_roots, const Batch<float>& batch, int64_t first,
+               int64_t last) {
+  HWY_DYNAMIC_DISPATCH(run_float32)(plan, half_roots, batch, first, last);
+}
+void run_lanes(const Plan<double>& plan, const double* half_roots, const Batch<double>& batch, int64_t first,
+               int64_t last) {
+  HWY_DYNAMIC_DISPATCH(run_float64)(plan, half_roots, batch, first, last);
+}
+int64_t lane_count(bool is_double) { return HWY_DYNAMIC_DISPATCH(lanes_of)(is_double); }
+}  // namespace fft
+}  // namespace mica::cpu
+#endif

@@ -1,0 +1,43 @@
+// A group of transforms of one length, one per lane.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/fft/plan.h"
+
+namespace mica::cpu::fft {
+
+enum class Kind { Complex, FromReal, ToReal };
+
+// Transforms `first` to `last` of a batch. Offsets and strides count numbers, two to a complex element. Backward
+// transforms are forward ones with real and imaginary parts exchanged, going in and coming out.
+template <class T>
+struct Batch {
+  Kind kind = Kind::Complex;
+  int64_t length = 0;  // of the real or complex sequence
+  const T* in = nullptr;
+  T* out = nullptr;
+  int64_t in_stride = 0, out_stride = 0;
+  const int64_t* in_offsets = nullptr;
+  const int64_t* out_offsets = nullptr;
+  bool backward = false;
+  T scale = 1;
+  // Element k of transform t is multiplied by table[2 k columns + t] + i table[(2 k + 1) columns + t] before it is written.
+  const T* table = nullptr;
+  int64_t table_columns = 0;
+
+  // Even real lengths are transforms of half as many complex numbers.
+  bool halved() const { return kind != Kind::Complex && length % 2 == 0; }
+  int64_t plan_length() const { return halved() ? length / 2 : length; }
+};
+
+// `plan` is that of batch.plan_length(); `half_roots` the roots of batch.length where it is halved: pairs, up to half.
+#define MICA_FFT_LANES(T)                                                                                      \
+  void run_lanes(const Plan<T>& plan, const T* half_roots, const Batch<T>& batch, int64_t first, int64_t last);
+MICA_FFT_LANES(float)
+MICA_FFT_LANES(double)
+#undef MICA_FFT_LANES
+
+int64_t lane_count(bool is_double);
+
+}  // namespace mica::cpu::fft

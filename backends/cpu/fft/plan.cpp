@@ -1,0 +1,225 @@
+#include "backends/cpu/fft/plan.h"
+
+#include <cmath>
+#include <complex>
+#include <list>
+#include <map>
+#include <mutex>
+#include <numbers>
+#include <utility>
+
+namespace mica::cpu::fft {
+
+namespace {
+
+constexpr int kLargestRadix = 31;
+constexpr size_t kKeptPlans = 64;                     // the least recently used goes
+constexpr int64_t kKeptElements = int64_t{1} << 23;  // of all plans together: 64 MB
+
+std::vector<int> factors_of(int64_t n) {
+  std::vector<int> factors;
+  int twos = 0;
+  while (n % 2 == 0) n /= 2, ++twos;
+  // Eights, and fours so that no single two remains.
+  while (twos >= 3 && twos != 4) factors.push_back(8), twos -= 3;
+  while (twos >= 2) factors.push_back(4), twos -= 2;
+  if (twos) factors.push_back(2);
+  for (int p = 3; p <= kLargestRadix; p += 2)
+    while (n % p == 0) factors.push_back(p), n /= p;
+  if (n > 1) factors.push_back(-1);
+  return factors;
+}
+
+// Values by key, the most recently used first, bounded in number and size.
+template <class Key, class Value>
+class Cache {
+ public:
+  template <class Make>
+  std::shared_ptr<const Value> get(const Key& key, const Make& make) {
+    {
+      std::lock_guard lock(mutex_);
+      for (auto it = kept_.begin(); it != kept_.end(); ++it)
+        if (it->key == key) {
+          kept_.splice(kept_.begin(), kept_, it);
+          return kept_.front().value;
+        }
+    }
+    int64_t size = 0;
+    std::shared_ptr<const Value> made = make(size);  // outside the lock: a plan may need another one
+    std::lock_guard lock(mutex_);
+    kept_.push_front({key, made, size});
+    total_ += size;
+    while (kept_.size() > 1 && (kept_.size() > kKeptPlans || total_ > kKeptElements)) {
+      total_ -= kept_.back().size;
+      kept_.pop_back();
+    }
+    return made;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::shared_ptr<const Value> value;
+    int64_t size;
+  };
+  std::mutex mutex_;
+  std::list<Entry> kept_;
+  int64_t total_ = 0;
+};
+
+template <class T>
+void add_passes(Plan<T>& plan, const std::vector<int>& factors) {
+  int64_t before = 1;
+  for (const int radix : factors) {
+    const int64_t after = plan.length / (before * radix);
+    plan.passes.push_back({radix, before, after, static_cast<int64_t>(plan.roots.size())});
+    for (int64_t i = 0; i < after; ++i)
+      for (int64_t j = 1; j < radix; ++j) {
+        const Root w = root_of_unity(j * before * i, plan.length);
+        plan.roots.push_back(static_cast<T>(w.re));
+        plan.roots.push_back(static_cast<T>(w.im));
+      }
+    if (radix > 5 && radix != 8) {
+      bool known = false;
+      for (const auto& [p, at] : plan.primes) known |= p == radix;
+      if (!known) {
+        plan.primes.emplace_back(radix, static_cast<int64_t>(plan.prime_roots.size()));
+        for (int k = 0; k < radix; ++k) {
+          const Root w = root_of_unity(k, radix);
+          plan.prime_roots.push_back(static_cast<T>(w.re));
+          plan.prime_roots.push_back(static_cast<T>(-w.im));
+        }
+      }
+    }
+    before *= radix;
+  }
+}
+
+// A plain transform of the chirp, for its spectrum: precision matters more than speed.
+void transform(std::vector<std::complex<double>>& x) {
+  const int64_t n = static_cast<int64_t>(x.size());
+  std::vector<std::complex<double>> other(x.size()), roots(x.size());
+  for (int64_t k = 0; k < n; ++k) {
+    const Root w = root_of_unity(k, n);
+    roots[static_cast<size_t>(k)] = {w.re, w.im};
+  }
+  int64_t before = 1;
+  for (const int radix : factors_of(n)) {
+    const int64_t after = n / (before * radix), step = n / radix;
+    for (int64_t k = 0; k < before; ++k)
+      for (int64_t i = 0; i < after; ++i)
+        for (int64_t j = 0; j < radix; ++j) {
+          std::complex<double> sum = 0;
+          for (int64_t m = 0; m < radix; ++m)
+            sum += x[static_cast<size_t>(i + after * (m + radix * k))] * roots[static_cast<size_t>(j * m % radix * step)];
+          other[static_cast<size_t>(i + after * (k + before * j))] = sum * roots[static_cast<size_t>(j * before * i % n)];
+        }
+    x.swap(other);
+    before *= radix;
+  }
+}
+
+template <class T>
+std::shared_ptr<const Plan<T>> make_plan(int64_t length, int64_t& size) {
+  auto plan = std::make_shared<Plan<T>>();
+  plan->length = length;
+  const std::vector<int> factors = factors_of(length);
+  if (factors.empty() || factors.back() > 0) {
+    add_passes(*plan, factors);
+    size = static_cast<int64_t>(plan->roots.size() * sizeof(T)) / 8;
+    return plan;
+  }
+  const int64_t m = good_length(2 * length - 1);
+  plan->convolution = plan_of<T>(m);
+  std::vector<std::complex<double>> kernel(static_cast<size_t>(m));
+  int64_t square = 0;  // k^2 modulo 2 n
+  for (int64_t k = 0; k < length; ++k) {
+    const Root w = root_of_unity(square, 2 * length);
+    plan->chirp.push_back(static_cast<T>(w.re));
+    plan->chirp.push_back(static_cast<T>(w.im));
+    const std::complex<double> value(w.re, -w.im);
+    kernel[static_cast<size_t>(k)] = value;
+    if (k) kernel[static_cast<size_t>(m - k)] = value;
+    square = (square + 2 * k + 1) % (2 * length);
+  }
+  transform(kernel);
+  for (const std::complex<double>& value : kernel) {
+    plan->spectrum.push_back(static_cast<T>(value.real() / static_cast<double>(m)));
+    plan->spectrum.push_back(static_cast<T>(value.imag() / static_cast<double>(m)));
+  }
+  size = static_cast<int64_t>((plan->chirp.size() + plan->spectrum.size()) * sizeof(T)) / 8;
+  return plan;
+}
+
+}  // namespace
+
+Root root_of_unity(int64_t k, int64_t n) {
+  k %= n;
+  // exp(-2 pi i k / n), from an angle of at most pi / 4.
+  const bool lower = 2 * k > n;  // conjugate of the upper half
+  if (lower) k = n - k;
+  const bool left = 4 * k > n;  // mirrored at the imaginary axis
+  if (left) k = n - 2 * k;  // twice the distance to it, counted in halves below
+  const double angle = left ? std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)
+                            : 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
+  // Beyond pi / 4, the other function of the complement is the more exact one.
+  double cosine, sine;
+  const int64_t eighths = left ? 4 * k : 8 * k;
+  if (eighths > n) {
+    const double rest = left ? std::numbers::pi * static_cast<double>(n - 2 * k) / static_cast<double>(2 * n)
+                             : std::numbers::pi * static_cast<double>(n - 4 * k) / static_cast<double>(2 * n);
+    cosine = std::sin(rest);
+    sine = std::cos(rest);
+  } else {
+    cosine = std::cos(angle);
+    sine = std::sin(angle);
+  }
+  if (left) cosine = -cosine;
+  return {cosine, lower ? sine : -sine};
+}
+
+bool is_smooth(int64_t length) {
+  const std::vector<int> factors = factors_of(length);
+  return factors.empty() || factors.back() > 0;
+}
+
+int64_t good_length(int64_t least) {
+  int64_t best = 1;
+  while (best < least) best *= 2;
+  for (int64_t fives = 1; fives < best; fives *= 5)
+    for (int64_t threes = fives; threes < best; threes *= 3) {
+      int64_t n = threes;
+      while (n < least) n *= 2;
+      best = std::min(best, n);
+    }
+  return best;
+}
+
+template <class T>
+std::shared_ptr<const Plan<T>> plan_of(int64_t length) {
+  static auto* const cache = new Cache<int64_t, Plan<T>>;
+  return cache->get(length, [&](int64_t& size) { return make_plan<T>(length, size); });
+}
+
+template <class T>
+std::shared_ptr<const std::vector<T>> cut_roots(int64_t rows, int64_t columns) {
+  static auto* const cache = new Cache<std::pair<int64_t, int64_t>, std::vector<T>>;
+  return cache->get({rows, columns}, [&](int64_t& size) {
+    auto table = std::make_shared<std::vector<T>>(static_cast<size_t>(2 * rows * columns));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) {
+        const Root w = root_of_unity(r * c, rows * columns);
+        (*table)[static_cast<size_t>(2 * r * columns + c)] = static_cast<T>(w.re);
+        (*table)[static_cast<size_t>((2 * r + 1) * columns + c)] = static_cast<T>(w.im);
+      }
+    size = 2 * rows * columns * static_cast<int64_t>(sizeof(T)) / 8;
+    return std::shared_ptr<const std::vector<T>>(table);
+  });
+}
+
+template std::shared_ptr<const Plan<float>> plan_of(int64_t);
+template std::shared_ptr<const Plan<double>> plan_of(int64_t);
+template std::shared_ptr<const std::vector<float>> cut_roots(int64_t, int64_t);
+template std::shared_ptr<const std::vector<double>> cut_roots(int64_t, int64_t);
+
+}  // namespace mica::cpu::fft

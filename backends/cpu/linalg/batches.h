@@ -1,0 +1,84 @@
+// Batches of matrices as the kernels of this folder get them: column-major and dense, one after the other.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backends/cpu/linalg/lapack.h"
+#include "mica/error.h"
+#include "mica/parallel.h"
+
+namespace mica::cpu {
+
+template <class T>
+struct Matrices {
+  T* data;
+  int64_t rows, columns, count;
+
+  explicit Matrices(const TensorView& view)
+      : data(view.ptr<T>()), rows(view.size(-2)), columns(view.size(-1)), count(1) {
+    for (int d = 0; d < view.ndim - 2; ++d) count *= view.sizes[d];
+  }
+  T* operator[](int64_t i) const { return data + i * rows * columns; }
+  lapack::Integer m() const { return static_cast<lapack::Integer>(rows); }
+  lapack::Integer n() const { return static_cast<lapack::Integer>(columns); }
+  lapack::Integer lead() const { return std::max<lapack::Integer>(1, m()); }  // LAPACK wants at least one
+};
+
+// Vectors that belong to matrices: `length` numbers for each.
+template <class T>
+struct Vectors {
+  T* data;
+  int64_t length;
+  explicit Vectors(const TensorView& view) : data(view.ptr<T>()), length(view.ndim ? view.size(-1) : 1) {}
+  T* operator[](int64_t i) const { return data + i * length; }
+};
+
+// Runs f(i, j) over ranges of matrices: many on the pool, a single large one with the library's threads.
+template <class F>
+void over_matrices(int64_t count, int64_t rows, int64_t columns, const F& f) {
+  const double work = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(std::max(rows, columns));
+  if (count == 1) {
+    const lapack::Threads threads(work > 64.0 * 64 * 64);
+    return f(int64_t{0}, int64_t{1});
+  }
+  const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(20000.0 / (work + 1000.0)));
+  parallel_for(0, count, grain, [&](int64_t begin, int64_t end) { f(begin, end); });
+}
+
+// f with a Tag of the element type; LAPACK has four.
+template <class T>
+struct MatrixTag {
+  using type = T;
+};
+template <class F>
+void visit_matrix(const char* op, DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::Float32:
+      return f(MatrixTag<float>{});
+    case DType::Float64:
+      return f(MatrixTag<double>{});
+    case DType::Complex64:
+      return f(MatrixTag<complex64>{});
+    case DType::Complex128:
+      return f(MatrixTag<complex128>{});
+    default:
+      unsupported_dtype(op, dtype);
+  }
+}
+
+// The size of workspace that a routine asked for in the first element of it.
+template <class T>
+lapack::Integer asked_for(T size) {
+  return std::max<lapack::Integer>(1, static_cast<lapack::Integer>(std::real(size)));
+}
+
+template <class T>
+bool all_finite(const T* a, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (!std::isfinite(std::real(a[i])) || !std::isfinite(std::imag(a[i]))) return false;
+  return true;
+}
+
+}  // namespace mica::cpu

@@ -1,0 +1,223 @@
+// Cholesky, LU and LDL decompositions, inverses, and what is solved with them.
+#include "backends/cpu/linalg/batches.h"
+#include "backends/cpu/linalg/small_matrices.h"
+#include "backends/cpu/register.h"
+
+namespace mica::cpu {
+namespace {
+
+using lapack::Integer;
+using lapack::Routine;
+
+template <class T>
+void clear_triangle(T* a, int64_t n, bool upper_one) {
+  for (int64_t j = 0; j < n; ++j) {
+    T* const column = a + j * n;
+    if (upper_one) {
+      std::fill(column, column + j, T(0));
+    } else {
+      std::fill(column + j + 1, column + n, T(0));
+    }
+  }
+}
+
+void cholesky(const TensorView& a, const TensorView& info, bool upper) {
+  visit_matrix("cholesky_cpu", a.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> matrices(a);
+    int32_t* const infos = info.ptr<int32_t>();
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (small::takes(matrices.rows, matrices.count))
+        return small::cholesky(matrices.data, matrices.rows, matrices.count, infos, upper);
+    }
+    over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      const char triangle = upper ? 'U' : 'L';
+      const Integer n = matrices.n(), lead = matrices.lead();
+      for (int64_t i = begin; i < end; ++i) {
+        lapack::call<T>(Routine::potrf, &triangle, &n, matrices[i], &lead, infos + i);
+        clear_triangle(matrices[i], n, !upper);
+      }
+    });
+  });
+}
+
+void cholesky_solve(const TensorView& factor, const TensorView& b, bool upper) {
+  visit_matrix("cholesky_solve_cpu", b.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> factors(factor), solutions(b);
+    over_matrices(factors.count, factors.rows, solutions.columns, [&](int64_t begin, int64_t end) {
+      const char triangle = upper ? 'U' : 'L';
+      const Integer n = factors.n(), lead = factors.lead(), columns = solutions.n();
+      Integer info = 0;
+      for (int64_t i = begin; i < end; ++i)
+        lapack::call<T>(Routine::potrs, &triangle, &n, &columns, factors[i], &lead, solutions[i], &lead, &info);
+    });
+  });
+}
+
+void cholesky_inverse(const TensorView& a, const TensorView& info, bool upper) {
+  visit_matrix("cholesky_inverse_out_cpu", a.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> matrices(a);
+    int32_t* const infos = info.ptr<int32_t>();
+    over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      const char triangle = upper ? 'U' : 'L';
+      const Integer n = matrices.n(), lead = matrices.lead();
+      for (int64_t i = begin; i < end; ++i) {
+        T* const inverse = matrices[i];
+        lapack::call<T>(Routine::potri, &triangle, &n, inverse, &lead, infos + i);
+        for (int64_t column = 0; column < n; ++column)  // the other triangle
+          for (int64_t row = column + 1; row < n; ++row) {
+            T &low = inverse[column * n + row], &high = inverse[row * n + column];
+            if constexpr (lapack::is_complex_v<T>) {
+              (upper ? low : high) = std::conj(upper ? high : low);
+            } else {
+              (upper ? low : high) = upper ? high : low;
+            }
+          }
+      }
+    });
+  });
+}
+
+void lu_factor(const TensorView& a, const TensorView& pivots, const TensorView& info) {
+  visit_matrix("lu_cpu", a.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> matrices(a);
+    const Vectors<int32_t> rows(pivots);
+    int32_t* const infos = info.ptr<int32_t>();
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (matrices.rows == matrices.columns && small::takes(matrices.rows, matrices.count))
+        return small::lu(matrices.data, matrices.rows, matrices.count, rows.data, infos);
+    }
+    over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
+      for (int64_t i = begin; i < end; ++i) {
+        lapack::call<T>(Routine::getrf, &m, &n, matrices[i], &lead, rows[i], infos + i);
+        // A matrix of NaN has no largest element, and the library may name none.
+        for (int64_t k = 0; k < rows.length; ++k)
+          if (rows[i][k] < k + 1 || rows[i][k] > m) rows[i][k] = static_cast<int32_t>(k + 1);
+      }
+    });
+  });
+}
+
+void lu_solve(const TensorView& lu, const TensorView& pivots, const TensorView& b, int64_t transpose) {
+  visit_matrix("lu_solve_cpu", b.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> factors(lu), solutions(b);
+    const Vectors<int32_t> rows(pivots);
+    for (int64_t i = 0; i < factors.count * rows.length; ++i)
+      MICA_CHECK(rows.data[i] >= 1 && rows.data[i] <= factors.rows,
+                 "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of "
+                 "lu_factor?");
+    over_matrices(factors.count, factors.rows, std::max(factors.columns, solutions.columns),
+                  [&](int64_t begin, int64_t end) {
+                    const char form = "NTC"[transpose];
+                    const Integer n = factors.n(), lead = factors.lead(), columns = solutions.n();
+                    Integer info = 0;
+                    for (int64_t i = begin; i < end; ++i)
+                      lapack::call<T>(Routine::getrs, &form, &n, &columns, factors[i], &lead, rows[i], solutions[i],
+                                      &lead, &info);
+                  });
+  });
+}
+
+void inverse(const TensorView& a, const TensorView& info) {
+  visit_matrix("linalg_inv", a.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> matrices(a);
+    int32_t* const infos = info.ptr<int32_t>();
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (small::takes(matrices.rows, matrices.count))
+        return small::inverse(matrices.data, matrices.rows, matrices.count, infos);
+    }
+    over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      const Integer n = matrices.n(), lead = matrices.lead();
+      std::vector<Integer> pivots(static_cast<size_t>(n));
+      T size{};
+      Integer query = -1, ignored = 0;
+      lapack::call<T>(Routine::getri, &n, matrices[begin], &lead, pivots.data(), &size, &query, &ignored);
+      const Integer length = asked_for(size);
+      std::vector<T> work(static_cast<size_t>(length));
+      for (int64_t i = begin; i < end; ++i) {
+        lapack::call<T>(Routine::getrf, &n, &n, matrices[i], &lead, pivots.data(), infos + i);
+        for (int64_t k = 0; k < n; ++k)
+          if (pivots[k] < k + 1 || pivots[k] > n) pivots[k] = static_cast<Integer>(k + 1);
+        if (infos[i] == 0)
+          lapack::call<T>(Routine::getri, &n, matrices[i], &lead, pivots.data(), work.data(), &length, infos + i);
+      }
+    });
+  });
+}
+
+void ldl_factor(const TensorView& a, const TensorView& pivots, const TensorView& info, bool hermitian) {
+  visit_matrix("ldl_factor_kernel_cpu", a.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> matrices(a);
+    const Vectors<int32_t> rows(pivots);
+    int32_t* const infos = info.ptr<int32_t>();
+    over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      const Routine routine = hermitian ? Routine::hetrf : Routine::sytrf;
+      const char triangle = 'L';
+      const Integer n = matrices.n(), lead = matrices.lead();
+      T size{};
+      Integer query = -1, ignored = 0;
+      lapack::call<T>(routine, &triangle, &n, matrices[begin], &lead, rows[begin], &size, &query, &ignored);
+      const Integer length = asked_for(size);
+      std::vector<T> work(static_cast<size_t>(length));
+      for (int64_t i = begin; i < end; ++i) {
+        lapack::call<T>(routine, &triangle, &n, matrices[i], &lead, rows[i], work.data(), &length, infos + i);
+        clear_triangle(matrices[i], n, true);
+      }
+    });
+  });
+}
+
+void ldl_solve(const TensorView& ld, const TensorView& pivots, const TensorView& b, bool hermitian) {
+  visit_matrix("ldl_solve_kernel_cpu", b.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> factors(ld), solutions(b);
+    const Vectors<int32_t> rows(pivots);
+    for (int64_t i = 0; i < factors.count * rows.length; ++i)
+      MICA_CHECK(rows.data[i] != 0 && std::abs(rows.data[i]) <= factors.rows,
+                 "torch.linalg.ldl_solve: pivots must be those of ldl_factor, but ", rows.data[i], " is among them");
+    over_matrices(factors.count, factors.rows, solutions.columns, [&](int64_t begin, int64_t end) {
+      const char triangle = 'L';
+      const Integer n = factors.n(), lead = factors.lead(), columns = solutions.n();
+      Integer info = 0;
+      for (int64_t i = begin; i < end; ++i)
+        lapack::call<T>(hermitian ? Routine::hetrs : Routine::sytrs, &triangle, &n, &columns, factors[i], &lead,
+                        rows[i], solutions[i], &lead, &info);
+    });
+  });
+}
+
+void triangular_solve(const TensorView& a, const TensorView& b, bool left, bool upper, int64_t transpose, bool unit) {
+  visit_matrix("triangular_solve_cpu", b.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> triangles(a), solutions(b);
+    over_matrices(solutions.count, solutions.rows, solutions.columns, [&](int64_t begin, int64_t end) {
+      const char side = left ? 'L' : 'R', triangle = upper ? 'U' : 'L', form = "NTC"[transpose], ones = unit ? 'U' : 'N';
+      const Integer m = solutions.m(), n = solutions.n(), lead = triangles.lead(), rows = solutions.lead();
+      const T one(1);
+      for (int64_t i = begin; i < end; ++i)
+        lapack::call<T>(Routine::trsm, &side, &triangle, &form, &ones, &m, &n, &one, triangles[i], &lead, solutions[i],
+                        &rows);
+    });
+  });
+}
+
+}  // namespace
+
+MICA_REGISTER_CPU(linalg_cholesky, cholesky);
+MICA_REGISTER_CPU(linalg_cholesky_solve, cholesky_solve);
+MICA_REGISTER_CPU(linalg_cholesky_inverse, cholesky_inverse);
+MICA_REGISTER_CPU(linalg_lu_factor, lu_factor);
+MICA_REGISTER_CPU(linalg_lu_solve, lu_solve);
+MICA_REGISTER_CPU(linalg_inverse, inverse);
+MICA_REGISTER_CPU(linalg_ldl_factor, ldl_factor);
+MICA_REGISTER_CPU(linalg_ldl_solve, ldl_solve);
+MICA_REGISTER_CPU(linalg_triangular_solve, triangular_solve);
+
+}  // namespace mica::cpu

@@ -1,0 +1,114 @@
+#include "backends/cpu/linalg/lapack.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "mica/error.h"
+#include "mica/linalg_library.h"
+#include "mica/parallel.h"
+
+namespace mica {
+
+namespace {
+std::string (*path_finder)() = nullptr;
+}
+
+void set_lapack_path_finder(std::string (*finder)()) { path_finder = finder; }
+
+namespace cpu::lapack {
+namespace {
+
+constexpr const char* kRoutineNames[][2] = {
+#define MICA_LAPACK_NAME(name, real, complex) {real, complex},
+    MICA_LAPACK_ROUTINES(MICA_LAPACK_NAME)
+#undef MICA_LAPACK_NAME
+};
+
+// OpenBLAS from PyPI has its names prefixed, so that it can live beside another one.
+constexpr const char* kPrefixes[] = {"", "scipy_"};
+
+struct Library {
+  void* handle = nullptr;
+  std::string prefix;
+  std::string tried;  // what was looked for, and what came of it
+  void (*set_num_threads)(int) = nullptr;
+  std::array<std::array<std::atomic<void*>, 4>, static_cast<size_t>(Routine::kCount)> routines{};
+
+  void* symbol(const std::string& name) const { return dlsym(handle, (prefix + name).c_str()); }
+
+  bool open(const std::string& path) {
+    if (path.empty()) return false;
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+      const char* why = dlerror();
+      tried += "\n  " + path + ": " + (why ? why : "cannot be opened");
+      return false;
+    }
+    for (const char* candidate : kPrefixes) {
+      prefix = candidate;
+      if (symbol("dgesdd_") && symbol("dtrsm_")) return true;
+    }
+    tried += "\n  " + path + ": has no LAPACK routines of 32-bit integers";
+    dlclose(handle);
+    handle = nullptr;
+    return false;
+  }
+
+  Library() {
+    const char* chosen = std::getenv("MICA_LAPACK");
+    if (chosen && *chosen) {
+      open(chosen);
+    } else {
+      if (path_finder) open(path_finder());
+      for (const char* path : {"libopenblas.so.0", "libopenblas.so", "liblapack.so.3"})
+        if (!handle) open(path);
+    }
+    if (!handle) return;
+    set_num_threads = reinterpret_cast<void (*)(int)>(symbol("openblas_set_num_threads"));
+    if (set_num_threads) set_num_threads(1);
+  }
+};
+
+Library& library() {
+  static Library* const opened = new Library;  // never closed: its threads may outlive static objects
+  return *opened;
+}
+
+// One large matrix at a time is shared among threads, OpenBLAS's own: the jobs that it makes of one wait for each
+// other, which a pool that may run them one after the other cannot allow. Their number is a setting of the whole library.
+std::mutex sharing;
+
+}  // namespace
+
+void* find(Routine routine, int type) {
+  Library& opened = library();
+  std::atomic<void*>& place = opened.routines[static_cast<size_t>(routine)][static_cast<size_t>(type)];
+  if (void* known = place.load(std::memory_order_acquire)) return known;
+  const std::string name = std::string(1, "sdcz"[type]) + kRoutineNames[static_cast<size_t>(routine)][type >= 2] + "_";
+  MICA_CHECK(opened.handle, "linear algebra needs a LAPACK library, and none was found. Install one (`pip install ",
+             "scipy-openblas32`, or Debian's libopenblas0), or name its file in MICA_LAPACK. Tried:", opened.tried);
+  void* found = opened.symbol(name);
+  MICA_CHECK(found, "the LAPACK library has no routine ", name, "; name another one in MICA_LAPACK");
+  place.store(found, std::memory_order_release);
+  return found;
+}
+
+Threads::Threads(bool many) : many_(many && get_num_threads() > 1 && !in_parallel_region()) {
+  Library& opened = library();
+  many_ = many_ && opened.set_num_threads && sharing.try_lock();
+  if (many_) opened.set_num_threads(get_num_threads());
+}
+
+Threads::~Threads() {
+  if (!many_) return;
+  library().set_num_threads(1);
+  sharing.unlock();
+}
+
+}  // namespace cpu::lapack
+}  // namespace mica

@@ -1,0 +1,187 @@
+// Rules of triangular and orthogonal decompositions. Results are computed in tensors of their own, column-major, since
+// what a failed call has written must not show.
+#include "core/geometry.h"
+#include "linalg/matrices.h"
+#include "mica/generated/layers/decompositions_implementations.h"
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+
+namespace mica::shapes {
+
+using namespace linalg_rules;  // NOLINT
+
+void linalg_cholesky_ex(Out& L, Out& info, const Tensor& self, bool upper, bool check_errors) {
+  check_square(self, "linalg.cholesky");
+  check_floating(self, "linalg.cholesky");
+  check_kernel_dtype(self, "cholesky_cpu");
+  const Tensor factor = column_copy(self), codes = empty_info(self);
+  if (!self.is_meta() && self.numel() > 0)
+    MICA_LAYER_KERNEL(self.device(), linalg_cholesky)(factor.view_of(), codes.view_of(), upper);
+  if (check_errors) check_info(codes, "linalg.cholesky_ex");
+  L.take(factor);
+  info.take(codes);
+}
+
+void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool pivot, bool check_errors) {
+  MICA_CHECK(A.dim() >= 2, "torch.lu_factor: Expected tensor with 2 or more dimensions. Got size: ", A.sizes(),
+             " instead");
+  MICA_CHECK(pivot || !A.is_cpu(), "linalg.lu_factor: LU without pivoting is not implemented on the CPU");
+  check_kernel_dtype(A, "lu_cpu");
+  const Tensor factors = column_copy(A), codes = empty_info(A);
+  TensorOptions integers = A.options();
+  integers.dtype = DType::Int32;
+  const Tensor rows = empty(with_sizes(batch_sizes(A), {std::min(A.size(-2), A.size(-1))}), integers);
+  if (!A.is_meta() && A.numel() > 0)
+    MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)(factors.view_of(), rows.view_of(), codes.view_of());
+  if (check_errors) check_info(codes, "torch.linalg.lu_factor_ex");
+  LU.take(factors);
+  pivots.take(rows);
+  info.take(codes);
+}
+
+void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
+               bool unpack_pivots) {
+  MICA_CHECK(LU_data.dim() >= 2, "torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: ",
+             LU_data.sizes(), " instead");
+  if (unpack_pivots)
+    MICA_CHECK(LU_pivots.dtype() == DType::Int32,
+               "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
+               "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor");
+  const int64_t m = LU_data.size(-2), n = LU_data.size(-1), k = std::min(m, n);
+  if (unpack_data) {
+    L.take(LU_data.narrow(-1, 0, k).tril(-1) + eye(m, k, LU_data.options()));
+    U.take(LU_data.narrow(-2, 0, k).triu());
+  } else {
+    L.take(empty({0}, LU_data.options()));
+    U.take(empty({0}, LU_data.options()));
+  }
+  if (!unpack_pivots) {
+    P.take(empty({0}, LU_data.options()));
+    return;
+  }
+  const DimVector sizes = with_sizes(batch_sizes(LU_data), {m, m});
+  MICA_CHECK(LU_pivots.dim() >= 1 && LU_pivots.size(-1) == k && LU_pivots.dim() == LU_data.dim() - 1,
+             "torch.lu_unpack: LU_pivots must have the batch of LU_data and ", k, " entries, but is ", LU_pivots);
+  const Tensor permutation = zeros(sizes, LU_data.options());
+  if (!LU_data.is_meta() && permutation.numel() > 0) {
+    // Row i of P^T has its one where the exchanges have brought row i.
+    const Tensor rows = LU_pivots.contiguous();
+    const int32_t* const pivots = rows.data_ptr<int32_t>();
+    const int64_t count = permutation.numel() / (m * m);
+    const Tensor columns = empty({count, m}, DType::Int64);
+    int64_t* const order = columns.data_ptr<int64_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t* const mine = order + i * m;
+      for (int64_t row = 0; row < m; ++row) mine[row] = row;
+      for (int64_t row = 0; row < k; ++row) {
+        const int64_t other = pivots[i * k + row] - 1;
+        MICA_CHECK(other >= 0 && other < m,
+                   "torch.lu_unpack: pivots must be between 1 and the number of rows, but ", other + 1, " is not in [1, ",
+                   m, "]");
+        std::swap(mine[row], mine[other]);
+      }
+    }
+    DimVector index = with_sizes(batch_sizes(LU_data), {1, m});
+    permutation.scatter_(-2, columns.view(index).to(TensorOptions(LU_data.device())), Scalar(1));
+  }
+  P.take(permutation);
+}
+
+void linalg_ldl_factor_ex(Out& LD, Out& pivots, Out& info, const Tensor& self, bool hermitian, bool check_errors) {
+  check_square(self, "torch.linalg.ldl_factor_ex");
+  check_floating(self, "torch.linalg.ldl_factor_ex");
+  check_kernel_dtype(self, "ldl_factor_kernel_cpu");
+  const Tensor factors = column_copy(self), codes = empty_info(self);
+  TensorOptions integers = self.options();
+  integers.dtype = DType::Int32;
+  const Tensor rows = empty(with_sizes(batch_sizes(self), {self.size(-1)}), integers);
+  if (!self.is_meta() && self.numel() > 0)
+    MICA_LAYER_KERNEL(self.device(), linalg_ldl_factor)
+  (factors.view_of(), rows.view_of(), codes.view_of(), hermitian && self.is_complex());
+  if (check_errors) check_info(codes, "torch.linalg.ldl_factor_ex");
+  LD.take(factors);
+  pivots.take(rows);
+  info.take(codes);
+}
+
+void geqrf(Out& a, Out& tau, const Tensor& self) {
+  MICA_CHECK(self.dim() >= 2, "torch.geqrf: input must have at least 2 dimensions.");
+  check_kernel_dtype(self, "geqrf_cpu");
+  const Tensor factors = column_copy(self);
+  const Tensor scales = zeros(with_sizes(batch_sizes(self), {std::min(self.size(-2), self.size(-1))}), self.options());
+  if (!self.is_meta() && self.numel() > 0)
+    MICA_LAYER_KERNEL(self.device(), linalg_geqrf)(factors.view_of(), scales.view_of());
+  a.take(factors);
+  tau.take(scales);
+}
+
+void _linalg_householder_product(Out& out, const Tensor& input, const Tensor& tau) {
+  check_kernel_dtype(input, "orgqr_cpu");
+  const Tensor product = column_copy(input);
+  const Tensor scales = tau.contiguous();
+  if (!input.is_meta() && input.numel() > 0) {
+    if (tau.size(-1) == 0) {
+      product.copy_(eye(input.size(-2), input.size(-1), input.options()).expand(input.sizes()));
+    } else {
+      MICA_LAYER_KERNEL(input.device(), linalg_orgqr)(product.view_of(), scales.view_of());
+    }
+  }
+  out.take(product);
+}
+
+void _ormqr(Out& out, const Tensor& self, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
+  check_kernel_dtype(self, "ormqr_cpu");
+  const Tensor product = column_copy(other);
+  if (!self.is_meta() && other.numel() > 0 && tau.size(-1) > 0) {
+    const Tensor reflectors = column_copy(self), scales = tau.contiguous();
+    MICA_LAYER_KERNEL(self.device(), linalg_ormqr)
+    (reflectors.view_of(), scales.view_of(), product.view_of(), left, transpose);
+  }
+  out.take(product);
+}
+
+void linalg_qr(Out& Q, Out& R, const Tensor& A, std::string_view mode) {
+  check_matrix(A, "linalg.qr");
+  check_floating(A, "linalg.qr");
+  check_kernel_dtype(A, "geqrf_cpu");
+  MICA_CHECK(mode == "reduced" || mode == "complete" || mode == "r", "qr received unrecognized mode '", mode,
+             "' but expected one of 'reduced' (default), 'r', or 'complete'");
+  const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
+  const bool complete = mode == "complete" && m > n;
+  const DimVector batch = batch_sizes(A);
+  const int64_t columns = complete ? m : k;
+  const bool runs = !A.is_meta() && A.numel() > 0;
+  if (mode != "r" && m == n && runs && A.is_cpu()) {
+    const Tensor q = column_copy(A), r = empty_columns(A.sizes(), A.options());
+    bool done = false;
+    MICA_LAYER_KERNEL(A.device(), linalg_small_qr)(q.view_of(), r.view_of(), done);
+    if (done) {
+      Q.take(q);
+      R.take(r);
+      return;
+    }
+  }
+  const Tensor factors = column_copy(A);
+  const Tensor tau = zeros(with_sizes(batch, {k}), A.options());
+  if (runs) MICA_LAYER_KERNEL(A.device(), linalg_geqrf)(factors.view_of(), tau.view_of());
+  const Tensor upper = empty_columns(with_sizes(batch, {columns, n}), A.options());
+  if (!A.is_meta()) upper.copy_(factors.narrow(-2, 0, columns).triu());
+  R.take(upper);
+  if (mode == "r") {
+    Q.take(empty({0}, A.options()));
+    return;
+  }
+  const Tensor q = empty_columns(with_sizes(batch, {m, columns}), A.options());
+  if (!A.is_meta() && q.numel() > 0) {
+    if (n == 0) {
+      q.copy_(eye(m, columns, A.options()).expand(q.sizes()));
+    } else {
+      q.narrow(-1, 0, k).copy_(factors.narrow(-1, 0, k));
+      if (columns > k) q.narrow(-1, k, columns - k).zero_();
+      MICA_LAYER_KERNEL(A.device(), linalg_orgqr)(q.view_of(), tau.view_of());
+    }
+  }
+  Q.take(q);
+}
+
+}  // namespace mica::shapes
