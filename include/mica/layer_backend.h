@@ -16,6 +16,11 @@ inline const LayerKernelTable& layer_kernel_table(Device device) {
   return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type));
 }
 
+// MICA_TAKES for the slots of layers.
+#define MICA_LAYER_TAKES(device_, slot, ...)                                                                     \
+  ((device_).is_meta() ||                                                                                        \
+   ::mica::takes_call(device_, ::mica::layer_kernel_table(device_).slot != nullptr, #slot, {__VA_ARGS__}))
+
 // MICA_LAYER_KERNEL(device, slot)(arguments...): the backend's kernel, or an error naming the operation and the device.
 #define MICA_LAYER_KERNEL(device_, slot)            \
   ([](::mica::Device d_) {                          \
