@@ -63,6 +63,7 @@ bool can_access_peer(int device, int peer) {
 
 void* extension(const char* name) {
   const std::string_view which = name;
+  if (which == "supports") return reinterpret_cast<void*>(supports);
   if (which == "set_flag") return reinterpret_cast<void*>(set_flag_by_name);
   if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
   if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
@@ -112,7 +113,6 @@ extern "C" const mica::Backend* mica_backend() {
     b.device_name = device_name;
     b.layer_abi = mica::kLayerKernelTableHash;
     b.layer_kernels = &layer_kernels();
-    b.supports = supports;
     b.extension = extension;
     return b;
   }();

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string_view>
 
 #include "mica/kernel_types.h"
@@ -87,10 +86,6 @@ struct Backend {
   Generator& (*default_generator)(int index) = nullptr;
   Generator (*new_generator)(int index, uint64_t seed) = nullptr;
 
-  // Whether a filled slot would take a call with these inputs (undefined ones included). Asked only of operations that
-  // can also be composed of others, which they then are. Null: every filled slot takes whatever comes.
-  bool (*supports)(const char* slot, const TensorView* const* inputs, size_t count) = nullptr;
-
   const char* (*device_name)(int index) = nullptr;
   // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's
   // whole list.
@@ -123,22 +118,12 @@ void manual_seed(uint64_t seed);  // every default generator, those of backends 
 #define MICA_HOOK(backend_, hook) \
   ((backend_).hook ? (backend_).hook : (::mica::missing_hook(backend_, #hook), (backend_).hook))
 
-// Whether the backend of a device takes a call of a slot: it is filled, and the backend does not turn these inputs down.
-// Where the answer is no, an operation that has a composition runs as that. The meta device takes everything.
-bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs);
-
 extern KernelTable cpu_kernels;  // filled by the kernel files as the library is loaded: backends/cpu/register.h
 
 inline const KernelTable& kernel_table(Device device) {
   return device.is_cpu() ? cpu_kernels : *backend(device.type).kernels;
 }
 [[noreturn]] void missing_kernel(const char* slot, Device device);
-
-// MICA_TAKES(device, slot, inputs...): whether the backend has a kernel for such a call; the inputs are pointers to
-// views.
-#define MICA_TAKES(device_, slot, ...)                                                                           \
-  ((device_).is_meta() ||                                                                                        \
-   ::mica::takes_call(device_, ::mica::kernel_table(device_).slot != nullptr, #slot, {__VA_ARGS__}))
 
 // MICA_KERNEL(device, slot)(arguments...): the backend's kernel, or an error naming the operation and the device.
 #define MICA_KERNEL(device_, slot)            \

@@ -25,6 +25,8 @@ def _method(function):
 @_method
 def pin_memory(self, device=None):
     """The tensor in host memory that a GPU reads and writes directly; itself where it is."""
+    if not _C._device_count("cuda"):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
     return _C._pin_memory(self)
 
 
@@ -37,6 +39,10 @@ def is_pinned(self, device=None):
 @_method
 def record_stream(self, stream):
     """Keep the tensor's memory, after it is given up, until what is queued on the stream now is done."""
+    if self.device.type in ("cpu", "meta"):
+        raise NotImplementedError(
+            f"record_stream: only memory of a GPU is used by streams, the tensor is on {self.device}"
+        )
     _C._record_stream(self, stream.device, stream.cuda_stream)
 
 
@@ -100,6 +106,9 @@ def share_memory_(self):
     """Move the tensor's storage to memory that other processes can see."""
     self.untyped_storage().share_memory_()
     return self
+
+
+# ---- copies and pickles
 
 
 @_method

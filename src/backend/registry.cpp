@@ -135,7 +135,8 @@ bool takes_call(Device device, bool filled, const char* slot, std::initializer_l
   if (!filled) return false;
   if (device.is_cpu()) return true;
   const Backend& b = backend(device.type);
-  return !b.supports || b.supports(slot, inputs.begin(), inputs.size());
+  auto* supports = b.extension ? reinterpret_cast<SupportsFunction*>(b.extension("supports")) : nullptr;
+  return !supports || supports(slot, inputs.begin(), inputs.size());
 }
 
 const LayerKernelTable& layer_kernel_table_of(const Backend& backend) {

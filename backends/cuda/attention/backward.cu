@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* 
     shift[h] = q < p.length ? b.logsumexp[at] * kLog2E : 0.0f;
     product[h] = q < p.length ? b.products[at] : 0.0f;
   }
-  float result[kWidth / 8][4] = {};
+  float result[1][kWidth / 8][4] = {};
   for (int block = 0; block < blocks; ++block) {
     if (block + 1 < blocks) {
       load_keys(block + 1);
@@ -103,9 +103,9 @@ __global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* 
       wait_for_all_but<0>();
     }
     __syncthreads();
-    float scores[kOthers / 8][4] = {}, slopes[kOthers / 8][4] = {};
-    multiply_rows<kOthers, kWidth, T>(scores, query_tile, row, key_tile(block % 2));
-    multiply_rows<kOthers, kWidth, T>(slopes, grad_tile, row, key_tile(block % 2) + kOtherBytes);
+    float scores[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
+    multiply_rows<1, kOthers, kWidth, T>(scores, query_tile, row, key_tile(block % 2));
+    multiply_rows<1, kOthers, kWidth, T>(slopes, grad_tile, row, key_tile(block % 2) + kOtherBytes);
     const int64_t first_key = static_cast<int64_t>(block) * kOthers;
 #pragma unroll
     for (int n = 0; n < kOthers / 8; ++n)
@@ -113,14 +113,14 @@ __global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* 
       for (int c = 0; c < 4; ++c) {
         const int64_t k = first_key + n * 8 + lane % 4 * 2 + c % 2, q = first_query + row + lane / 4 + c / 2 * 8;
         const bool seen = k < p.keys && (!p.causal || k <= q);
-        const float weight = seen ? exp2f(scores[n][c] * scale - shift[c / 2]) : 0.0f;
-        scores[n][c] = weight * (slopes[n][c] - product[c / 2]);
+        const float weight = seen ? power_of_two(__fmaf_rn(scores[0][n][c], scale, -shift[c / 2])) : 0.0f;
+        scores[0][n][c] = weight * (slopes[0][n][c] - product[c / 2]);
       }
-    multiply_accumulated<kOthers, kWidth, T>(result, scores, key_tile(block % 2));
+    multiply_accumulated<1, kOthers, kWidth, T>(result, scores, key_tile(block % 2));
     __syncthreads();
   }
   grad_query += batch * strides.batch + head * strides.head;
-  store_rows<kWidth>(grad_query, strides.row, first_query + row, p.length, p.width, result, p.scale);
+  store_rows<kWidth>(grad_query, strides.row, first_query + row, p.length, p.width, result[0], p.scale);
 }
 
 // 128 keys against all queries of the heads that share them: dV = sum of P' dO, dK = scale * sum of (P (dP -
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
   const float scale = p.scale * kLog2E;
-  float for_key[kWidth / 8][4] = {}, for_value[kWidth / 8][4] = {};
+  float for_key[1][kWidth / 8][4] = {}, for_value[1][kWidth / 8][4] = {};
   for (int block = 0; block < blocks; ++block) {
     if (block + 1 < blocks) {
       load_queries(block + 1);
@@ -182,9 +182,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t first_query = (first_block + block % per_head) * kOthers;
     const float* shift = numbers + block % 2 * 2 * kOthers;
     const float* product = shift + kOthers;
-    float weights[kOthers / 8][4] = {}, slopes[kOthers / 8][4] = {};
-    multiply_rows<kOthers, kWidth, T>(weights, key_tile, row, query_tile(block % 2));
-    multiply_rows<kOthers, kWidth, T>(slopes, value_tile, row, query_tile(block % 2) + kOtherBytes);
+    float weights[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
+    multiply_rows<1, kOthers, kWidth, T>(weights, key_tile, row, query_tile(block % 2));
+    multiply_rows<1, kOthers, kWidth, T>(slopes, value_tile, row, query_tile(block % 2) + kOtherBytes);
 #pragma unroll
     for (int n = 0; n < kOthers / 8; ++n)
 #pragma unroll
@@ -192,18 +192,18 @@ __global__ void __launch_bounds__(kBlockThreads)
         const int i = n * 8 + lane % 4 * 2 + c % 2;
         const int64_t q = first_query + i, k = first_key + row + lane / 4 + c / 2 * 8;
         const bool seen = q < p.length && k < p.keys && (!p.causal || k <= q);
-        const float weight = seen ? exp2f(weights[n][c] * scale - shift[i]) : 0.0f;
-        weights[n][c] = weight;
-        slopes[n][c] = weight * (slopes[n][c] - product[i]);
+        const float weight = seen ? power_of_two(__fmaf_rn(weights[0][n][c], scale, -shift[i])) : 0.0f;
+        weights[0][n][c] = weight;
+        slopes[0][n][c] = weight * (slopes[0][n][c] - product[i]);
       }
-    multiply_accumulated<kOthers, kWidth, T>(for_value, weights, query_tile(block % 2) + kOtherBytes);
-    multiply_accumulated<kOthers, kWidth, T>(for_key, slopes, query_tile(block % 2));
+    multiply_accumulated<1, kOthers, kWidth, T>(for_value, weights, query_tile(block % 2) + kOtherBytes);
+    multiply_accumulated<1, kOthers, kWidth, T>(for_key, slopes, query_tile(block % 2));
     __syncthreads();
   }
   grad_key += batch * key_strides.batch + kv_head * key_strides.head;
   grad_value += batch * value_strides.batch + kv_head * value_strides.head;
-  store_rows<kWidth>(grad_key, key_strides.row, first_key + row, p.keys, p.width, for_key, p.scale);
-  store_rows<kWidth>(grad_value, value_strides.row, first_key + row, p.keys, p.width, for_value, 1.0f);
+  store_rows<kWidth>(grad_key, key_strides.row, first_key + row, p.keys, p.width, for_key[0], p.scale);
+  store_rows<kWidth>(grad_value, value_strides.row, first_key + row, p.keys, p.width, for_value[0], 1.0f);
 }
 
 struct CopyElements {

@@ -76,40 +76,54 @@ __device__ inline void load_tile(uint32_t tile, const T* from, int64_t row_strid
   }
 }
 
-// c[j] += the product of 16 rows of A (from `row` on) with rows of B, both stored along the inner dimension:
-// scores of 16 queries with kColumns keys.
-template <int kColumns, int kWidth, class T>
-__device__ inline void multiply_rows(float (&c)[kColumns / 8][4], uint32_t a_tile, int row, uint32_t b_tile) {
+// c[m][j] += the product of kTiles times 16 rows of A (from `row` on) with rows of B, both stored along the inner
+// dimension: scores of queries with kColumns keys. What is loaded of B serves all tiles.
+template <int kTiles, int kColumns, int kWidth, class T>
+__device__ inline void multiply_rows(float (&c)[kTiles][kColumns / 8][4], uint32_t a_tile, int row, uint32_t b_tile) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < kWidth / 16; ++k) {
-    uint32_t a[4];
-    load_matrices(a, a_tile + tile_offset<kWidth>(row + lane % 16, k * 2 + lane / 16));
+    uint32_t a[kTiles][4];
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m)
+      load_matrices(a[m], a_tile + tile_offset<kWidth>(row + m * 16 + lane % 16, k * 2 + lane / 16));
 #pragma unroll
     for (int n = 0; n < kColumns / 16; ++n) {
       uint32_t b[4];
       load_matrices(b, b_tile + tile_offset<kWidth>(n * 16 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-      multiply<T>(c[2 * n], a, b[0], b[1]);
-      multiply<T>(c[2 * n + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        multiply<T>(c[m][2 * n], a[m], b[0], b[1]);
+        multiply<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
+      }
     }
   }
 }
 
-// c += P V, with P the 16 x kInner values of accumulators and V stored in rows of the inner dimension.
-template <int kInner, int kWidth, class T>
-__device__ inline void multiply_accumulated(float (&c)[kWidth / 8][4], const float (&p)[kInner / 8][4],
+// c += P V, with P the values of accumulators, 16 x kInner each, and V stored in rows of the inner dimension.
+template <int kTiles, int kInner, int kWidth, class T>
+__device__ inline void multiply_accumulated(float (&c)[kTiles][kWidth / 8][4], const float (&p)[kTiles][kInner / 8][4],
                                             uint32_t v_tile) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < kInner / 16; ++k) {
-    const uint32_t a[4] = {pack<T>(p[2 * k][0], p[2 * k][1]), pack<T>(p[2 * k][2], p[2 * k][3]),
-                           pack<T>(p[2 * k + 1][0], p[2 * k + 1][1]), pack<T>(p[2 * k + 1][2], p[2 * k + 1][3])};
+    uint32_t a[kTiles][4];
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      a[m][0] = pack<T>(p[m][2 * k][0], p[m][2 * k][1]);
+      a[m][1] = pack<T>(p[m][2 * k][2], p[m][2 * k][3]);
+      a[m][2] = pack<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+      a[m][3] = pack<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+    }
 #pragma unroll
     for (int n = 0; n < kWidth / 16; ++n) {
       uint32_t b[4];
       load_transposed(b, v_tile + tile_offset<kWidth>(k * 16 + lane % 16, n * 2 + lane / 16));
-      multiply<T>(c[2 * n], a, b[0], b[1]);
-      multiply<T>(c[2 * n + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        multiply<T>(c[m][2 * n], a[m], b[0], b[1]);
+        multiply<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
+      }
     }
   }
 }
@@ -130,5 +144,12 @@ struct Problem {
 };
 
 inline constexpr float kLog2E = 1.4426950408889634f;
+
+// A power of two as the special-function unit gives it.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 }  // namespace mica::cuda::attention

@@ -58,7 +58,8 @@ __device__ void walk_row(const T* row, int64_t n, int lane, const F& f) {
 
 template <class T>
 __device__ void finish_row(const Problem<T>& p, int64_t row, int64_t label, compute_t<T> largest, compute_t<T> sum,
-                           compute_t<T> of_label, compute_t<T> weighted, compute_t<T>* statistics, T* each,
+                           compute_t<T> of_label, compute_t<T> weighted, compute_t<T>* statistics,
+                           const Statistic<T>& each,
                            double* losses, double* weights) {
   using C = compute_t<T>;
   const C log_sum = ::isfinite(largest) ? ::log(sum) : static_cast<C>(NAN);
@@ -76,14 +77,14 @@ __device__ void finish_row(const Problem<T>& p, int64_t row, int64_t label, comp
       loss += static_cast<double>(p.uniform) * all;
     }
   }
-  if (each) each[row] = convert<T>(static_cast<C>(loss));
+  if (each.given()) each.set(row, static_cast<C>(loss));
   losses[row] = loss;
   weights[row] = weight;
 }
 
 template <class T, int kGroup>
 __global__ void __launch_bounds__(row_threads(kGroup))
-    forward_rows(Problem<T> p, compute_t<T>* statistics, T* each, double* losses, double* weights) {
+    forward_rows(Problem<T> p, compute_t<T>* statistics, Statistic<T> each, double* losses, double* weights) {
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= p.rows) return;
@@ -107,7 +108,7 @@ template <class T>
 struct ForwardColumn {
   Problem<T> p;
   compute_t<T>* statistics;
-  T* each;
+  Statistic<T> each;
   double *losses, *weights;
   __device__ void operator()(int64_t row) const {
     using C = compute_t<T>;
@@ -129,7 +130,7 @@ struct Gradient {
   using C = compute_t<T>;
   Problem<T> p;
   const C* statistics;
-  const T* grad;
+  Parameter<T> grad;  // of the input's dtype, or float32
   int64_t reduction;
 
   struct Row {
@@ -139,7 +140,7 @@ struct Gradient {
   __device__ Row row(int64_t r) const {
     Row s{statistics[r], statistics[p.rows + r], C(0), C(0), C(0), p.labels.at(r, p.bounds)};
     if (s.label < 0) return s;
-    double factor = static_cast<double>(convert<C>(grad[reduction == kNone ? r : 0]));
+    double factor = static_cast<double>(grad.at(reduction == kNone ? r : 0));
     if (reduction == kMean) factor /= static_cast<double>(statistics[2 * p.rows]);
     const double own = (1.0 - static_cast<double>(p.smoothing)) * static_cast<double>(p.weight_of(s.label));
     s.share = static_cast<C>(factor * (own + static_cast<double>(p.uniform) * static_cast<double>(p.weight_sum())));
@@ -280,7 +281,7 @@ void cross_entropy(const TensorView& out, const TensorView& statistics, const Te
     const Workspace parts(static_cast<size_t>(2 * p.rows + 2) * sizeof(double), device);
     auto *losses = static_cast<double*>(parts.data()), *weights = losses + p.rows;
     auto* kept = statistics.ptr<C>();
-    T* each = reduction == kNone ? out.ptr<T>() : nullptr;
+    const Statistic<T> each = reduction == kNone ? Statistic<T>(out) : Statistic<T>();
     if (p.rows == 0) {
     } else if (p.inner != 1) {
       for_each(device, p.rows, ForwardColumn<T>{p, kept, each, losses, weights});
@@ -290,8 +291,15 @@ void cross_entropy(const TensorView& out, const TensorView& statistics, const Te
       forward_rows<T, 512><<<static_cast<unsigned>(p.rows), 512, 0, stream>>>(p, kept, each, losses, weights);
     }
     MICA_CUDA(cudaGetLastError());
-    finish_loss<T, C><<<1, 1024, 0, stream>>>(losses, weights, p.rows, reduction == kNone ? nullptr : out.ptr<T>(),
-                                              kept + 2 * p.rows, 1, reduction == kMean);
+    auto finish = [&]<class O>(Tag<O>) {
+      finish_loss<O, C><<<1, 1024, 0, stream>>>(losses, weights, p.rows, reduction == kNone ? nullptr : out.ptr<O>(),
+                                                kept + 2 * p.rows, 1, reduction == kMean);
+    };
+    if (out.dtype == DType::Float32) {
+      finish(Tag<float>{});
+    } else {
+      finish(Tag<T>{});
+    }
   });
   MICA_CUDA(cudaGetLastError());
 }
@@ -306,7 +314,7 @@ void cross_entropy_backward(const TensorView& grad_input, const TensorView& grad
   visit_floating("cross_entropy_backward", input.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
     const Prepared<T> prepared(input, target, weight, ignore_index, label_smoothing);
-    const Gradient<T> g{prepared.p, statistics.ptr<const C>(), grad.ptr<const T>(), reduction};
+    const Gradient<T> g{prepared.p, statistics.ptr<const C>(), Parameter<T>(grad), reduction};
     T* to = grad_input.ptr<T>();
     const bool aligned = rows_aligned(g.p.classes * static_cast<int64_t>(sizeof(T)), to, g.p.x);
     if (g.p.inner != 1) {

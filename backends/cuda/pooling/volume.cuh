@@ -20,18 +20,31 @@ struct Volume {
   }
   // The plane and the position of element i of memory.
   __device__ void locate(int64_t i, int64_t& plane, int64_t (&position)[3]) const {
-    int64_t place;
-    if (channels_last) {
-      const int64_t pixel = i / channels;
-      place = pixel % places();
-      plane = pixel / places() * channels + i % channels;
+    if (i >> 31) {
+      locate_in<int64_t>(i, plane, position);
     } else {
-      place = i % places();
-      plane = i / places();
+      locate_in<uint32_t>(static_cast<uint32_t>(i), plane, position);
     }
-    position[2] = place % size[2];
-    position[1] = place / size[2] % size[1];
-    position[0] = place / (size[2] * size[1]);
+  }
+  // A division of 32 bits is a fraction of the price.
+  template <class N>
+  __device__ void locate_in(N i, int64_t& plane, int64_t (&position)[3]) const {
+    const N c = static_cast<N>(channels), n = static_cast<N>(places()), w = static_cast<N>(size[2]),
+            h = static_cast<N>(size[1]);
+    N place;
+    if (channels_last) {
+      const N pixel = i / c, image = pixel / n;
+      place = pixel - image * n;
+      plane = static_cast<int64_t>(image) * channels + (i - pixel * c);
+    } else {
+      const N p = i / n;
+      place = i - p * n;
+      plane = p;
+    }
+    const N row = place / w, deep = row / h;
+    position[2] = place - row * w;
+    position[1] = row - deep * h;
+    position[0] = deep;
   }
 };
 inline Volume volume_of(const TensorView& t, bool channels_last) {

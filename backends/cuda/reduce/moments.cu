@@ -22,10 +22,10 @@ __device__ __noinline__ C power(C a, C p) {
 
 enum class Order { Zero, One, Two, Largest, Smallest, Other };
 
-template <class T, Order kOrder>
+template <class T, class O, Order kOrder>
 struct Norm {
   using In = T;
-  using Out = typename RealOf<T>::type;
+  using Out = O;
   using Acc = compute_t<Out>;
   Out* out;
   Acc p;
@@ -118,10 +118,15 @@ struct LogSumExp {
 
 void reduce_norm(const TensorView& out, const TensorView& self, uint64_t dims, double p) {
   visit_floating_complex("norm", self.dtype, [&]<class T>(Tag<T>) {
-    using Out = typename RealOf<T>::type;
-    using A = compute_t<Out>;
+    using Real = typename RealOf<T>::type;
+    using A = compute_t<Real>;
     auto run = [&]<Order kOrder>() {
-      run_reduction(out, {}, self, dims, Norm<T, kOrder>{out.ptr<Out>(), static_cast<A>(p)});
+      // 16-bit floats may be asked to come out as float32.
+      if constexpr (!std::is_same_v<Real, A>) {
+        if (out.dtype == DType::Float32)
+          return run_reduction(out, {}, self, dims, Norm<T, float, kOrder>{out.ptr<float>(), static_cast<A>(p)});
+      }
+      run_reduction(out, {}, self, dims, Norm<T, Real, kOrder>{out.ptr<Real>(), static_cast<A>(p)});
     };
     if (p == 0) return run.template operator()<Order::Zero>();
     if (p == 1) return run.template operator()<Order::One>();
