@@ -26,7 +26,7 @@ size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 struct Block {
   char* data;
   size_t size;
-  cudaStream_t stream;  // whose order protects it
+  const void* owner;  // the stream whose order protects it, or the graph that was captured
   bool small;
   bool free = false;
   Block* before = nullptr;  // neighbours in the segment
@@ -36,7 +36,7 @@ struct Block {
 
 struct BySize {
   bool operator()(const Block* a, const Block* b) const {
-    if (a->stream != b->stream) return a->stream < b->stream;
+    if (a->owner != b->owner) return a->owner < b->owner;
     if (a->size != b->size) return a->size < b->size;
     return a->data < b->data;
   }
@@ -54,10 +54,15 @@ class DeviceAllocator {
 
   void* allocate(size_t nbytes, cudaStream_t stream) {
     std::lock_guard lock(mutex_);
-    collect(false);
+    const void* owner = stream;
+    if (captures_.empty()) [[likely]] {
+      collect(false);
+    } else if (const auto found = captures_.find(stream); found != captures_.end()) {
+      owner = found->second;
+    }
     const size_t size = round_up(nbytes, kUnit);
-    Block* block = take(size, stream);
-    if (!block) block = grow(size, stream);
+    Block* block = take(size, owner);
+    if (!block) block = grow(size, owner);
     split(block, size);
     block->free = false;
     in_use_.emplace(block->data, block);
@@ -90,7 +95,7 @@ class DeviceAllocator {
   void use_on_stream(void* data, cudaStream_t stream) {
     std::lock_guard lock(mutex_);
     const auto found = in_use_.find(data);
-    if (found == in_use_.end() || found->second->stream == stream) return;
+    if (found == in_use_.end() || found->second->owner == stream) return;
     auto& others = found->second->other_streams;
     if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
   }
@@ -111,6 +116,24 @@ class DeviceAllocator {
     return s;
   }
 
+  void begin_capture(cudaStream_t stream, const void* owner) {
+    std::lock_guard lock(mutex_);
+    captures_[stream] = owner;
+    kept_.insert(owner);
+  }
+  void end_capture(cudaStream_t stream) {
+    std::lock_guard lock(mutex_);
+    captures_.erase(stream);
+  }
+  void forget_capture(const void* owner) {
+    std::lock_guard lock(mutex_);
+    kept_.erase(owner);
+  }
+  void set_limit(int64_t bytes) {
+    std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
+
   void reset_peaks() {
     std::lock_guard lock(mutex_);
     stats_.peak_allocated = stats_.allocated;
@@ -120,11 +143,11 @@ class DeviceAllocator {
  private:
   std::set<Block*, BySize>& pool(bool small) { return small ? small_ : large_; }
 
-  Block* take(size_t size, cudaStream_t stream) {
+  Block* take(size_t size, const void* owner) {
     auto& blocks = pool(size <= kSmall);
-    Block wanted{nullptr, size, stream, false};
+    Block wanted{nullptr, size, owner, false};
     const auto found = blocks.lower_bound(&wanted);
-    if (found == blocks.end() || (*found)->stream != stream) return nullptr;
+    if (found == blocks.end() || (*found)->owner != owner) return nullptr;
     // A large block is not spent on a request that would leave most of it idle and could not be cut.
     if (size > kLarge && (*found)->size > size + kLargeSegment) return nullptr;
     Block* block = *found;
@@ -132,32 +155,38 @@ class DeviceAllocator {
     return block;
   }
 
-  Block* grow(size_t size, cudaStream_t stream) {
+  Block* grow(size_t size, const void* owner) {
     const size_t segment = size <= kSmall  ? kSmallSegment
                            : size < kLarge ? kLargeSegment
                                            : round_up(size, kSegmentUnit);
+    // A capture goes on over this: what is asked for here is not part of the graph.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    if (!captures_.empty()) cudaThreadExchangeStreamCaptureMode(&mode);
     void* data = nullptr;
-    cudaError_t status = cudaMalloc(&data, segment);
-    if (status == cudaErrorMemoryAllocation) {
+    cudaError_t status = limit_ > 0 && stats_.reserved + static_cast<int64_t>(segment) > limit_
+                             ? cudaErrorMemoryAllocation
+                             : cudaMalloc(&data, segment);
+    if (!captures_.empty()) cudaThreadExchangeStreamCaptureMode(&mode);
+    if (status == cudaErrorMemoryAllocation && captures_.empty()) {
       // What is kept for reuse may be what is missing.
       cudaGetLastError();
       collect(true);
       return_segments();
-      status = cudaMalloc(&data, segment);
+      if (limit_ == 0 || stats_.reserved + static_cast<int64_t>(segment) <= limit_) status = cudaMalloc(&data, segment);
     }
     if (status == cudaErrorMemoryAllocation) fail_full(segment);
     check(status, "cudaMalloc");
     stats_.reserved += static_cast<int64_t>(segment);
     stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
     ++stats_.device_allocations;
-    return new Block{static_cast<char*>(data), segment, stream, size <= kSmall};
+    return new Block{static_cast<char*>(data), segment, owner, size <= kSmall};
   }
 
   // Leaves a remainder in the pool where it is large enough to be of use.
   void split(Block* block, size_t size) {
     const size_t rest = block->size - size;
     if (rest < (block->small ? kUnit : kSmall) || rest == 0) return;
-    auto* remainder = new Block{block->data + size, rest, block->stream, block->small, true, block, block->after, {}};
+    auto* remainder = new Block{block->data + size, rest, block->owner, block->small, true, block, block->after, {}};
     if (block->after) block->after->before = remainder;
     block->after = remainder;
     block->size = size;
@@ -211,7 +240,7 @@ class DeviceAllocator {
     for (auto* blocks : {&small_, &large_}) {
       for (auto at = blocks->begin(); at != blocks->end();) {
         Block* block = *at;
-        if (block->before || block->after) {
+        if (block->before || block->after || kept_.contains(block->owner)) {
           ++at;
           continue;
         }
@@ -239,6 +268,9 @@ class DeviceAllocator {
   std::set<Block*, BySize> small_, large_;
   std::unordered_map<void*, Block*> in_use_;
   std::vector<Waiting> waiting_;
+  std::unordered_map<cudaStream_t, const void*> captures_;  // streams that are being captured, and for which graph
+  std::set<const void*> kept_;                              // graphs whose memory stays
+  int64_t limit_ = 0;                                       // bytes that may be reserved; 0 for all there are
   MemoryStats stats_;
 };
 
@@ -265,27 +297,97 @@ void use_on_stream(void* data, Stream stream) {
   allocator(stream.device.index).use_on_stream(data, static_cast<cudaStream_t>(stream.handle));
 }
 
+void begin_capture(cudaStream_t stream, const void* owner, int index) {
+  allocator(index).begin_capture(stream, owner);
+}
+void end_capture(cudaStream_t stream, int index) { allocator(index).end_capture(stream); }
+void forget_capture(const void* owner, int index) { allocator(index).forget_capture(owner); }
+void set_memory_limit(int64_t bytes, int index) { allocator(index).set_limit(bytes); }
+
 MemoryStats memory_stats(int index) {
   DeviceGuard guard(index);
   return allocator(index).stats();
 }
 
+static void empty_pinned();
+
 void reset_peak_memory_stats(int index) { allocator(index).reset_peaks(); }
 
 void empty_cache() {
+  empty_pinned();
   for (int i = 0; i < device_count(); ++i) {
     DeviceGuard guard(i);
     allocator(i).empty();
   }
 }
 
-void* allocate_pinned(size_t nbytes) {
-  void* data = nullptr;
-  MICA_CUDA(cudaHostAlloc(&data, nbytes, cudaHostAllocPortable));
-  return data;
+// Pinned blocks are kept by size, since making one takes as long as copying many megabytes. A block is used again only
+// after the copies that were queued from or to it: free_pinned marks the point on the current stream.
+namespace {
+
+class PinnedCache {
+ public:
+  void* allocate(size_t nbytes) {
+    const size_t size = bucket(nbytes);
+    std::lock_guard lock(mutex_);
+    auto& blocks = free_[size];
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i].event && cudaEventQuery(blocks[i].event) == cudaErrorNotReady) {
+        cudaGetLastError();
+        continue;
+      }
+      if (blocks[i].event) cudaEventDestroy(blocks[i].event);
+      void* data = blocks[i].data;
+      blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
+      return data;
+    }
+    void* data = nullptr;
+    MICA_CUDA(cudaHostAlloc(&data, size, cudaHostAllocPortable));
+    return data;
+  }
+  void release(void* data, size_t nbytes) {
+    std::lock_guard lock(mutex_);
+    cudaEvent_t event = nullptr;
+    if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess)
+      cudaEventRecord(event, current_stream(current_device()));
+    free_[bucket(nbytes)].push_back({data, event});
+  }
+  void empty() {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, blocks] : free_)
+      for (const Held& held : blocks) {
+        if (held.event) cudaEventSynchronize(held.event), cudaEventDestroy(held.event);
+        cudaFreeHost(held.data);
+      }
+    free_.clear();
+  }
+
+ private:
+  struct Held {
+    void* data;
+    cudaEvent_t event;
+  };
+  static size_t bucket(size_t nbytes) {
+    size_t size = 512;
+    while (size < nbytes) size *= 2;
+    return size;
+  }
+  std::mutex mutex_;
+  std::map<size_t, std::vector<Held>> free_;
+};
+
+PinnedCache& pinned() {
+  static auto* cache = new PinnedCache;
+  return *cache;
 }
 
-void free_pinned(void* data, size_t) { cudaFreeHost(data); }
+}  // namespace
+
+static void empty_pinned() { pinned().empty(); }
+
+void* allocate_pinned(size_t nbytes) { return pinned().allocate(nbytes); }
+
+void free_pinned(void* data, size_t nbytes) { pinned().release(data, nbytes); }
 
 bool is_pinned(const void* data) {
   cudaPointerAttributes attributes;

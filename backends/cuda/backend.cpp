@@ -1,8 +1,13 @@
 // What libmica opens: the hooks and the table of kernels.
 #include "backends/cuda/allocator.h"
-#include "backends/cuda/kernels.h"
+#include "backends/cuda/attention/supports.h"
+#include "backends/cuda/bounds.h"
+#include "backends/cuda/convolution/cudnn.h"
+#include "backends/cuda/flags.h"
+#include "backends/cuda/graphs.h"
 #include "backends/cuda/random/generator.h"
 #include "backends/cuda/runtime.h"
+#include "backends/cuda/tables.h"
 
 namespace mica::cuda {
 
@@ -25,45 +30,46 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   MICA_CUDA(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, stream));
   if (!to_host && !from_host) return;
   // The host may change or free its end as soon as this returns, unless it has promised not to.
-  if (!non_blocking || !is_pinned(to_host ? to : from)) MICA_CUDA(cudaStreamSynchronize(stream));
+  if (non_blocking && is_pinned(to_host ? to : from)) return;
+  MICA_CUDA(cudaStreamSynchronize(stream));
+  if (to_host) check_bounds(index);
 }
 
 void synchronize(int index) {
   DeviceGuard guard(index);
   MICA_CUDA(cudaDeviceSynchronize());
+  check_bounds(index);
 }
 
 const char* device_name(int index) { return properties(index).name; }
 
-const KernelTable& kernels() {
-  static const KernelTable table = [] {
-    KernelTable t;
-#define MICA_CUDA_SLOT(slot) t.slot = slot;
-    MICA_CUDA_POINTWISE(MICA_CUDA_SLOT)
-    MICA_CUDA_SLOT(add)
-    MICA_CUDA_SLOT(addcdiv)
-    MICA_CUDA_SLOT(addcmul)
-    MICA_CUDA_SLOT(arange)
-    MICA_CUDA_SLOT(fill)
-    MICA_CUDA_SLOT(gather)
-    MICA_CUDA_SLOT(gelu)
-    MICA_CUDA_SLOT(gelu_backward)
-    MICA_CUDA_SLOT(index_select)
-    MICA_CUDA_SLOT(leaky_relu)
-    MICA_CUDA_SLOT(leaky_relu_backward)
-    MICA_CUDA_SLOT(matmul)
-    MICA_CUDA_SLOT(random_normal)
-    MICA_CUDA_SLOT(random_uniform)
-    MICA_CUDA_SLOT(rsub)
-    MICA_CUDA_SLOT(sub)
-    MICA_CUDA_SLOT(threshold_backward)
-#undef MICA_CUDA_SLOT
-#define MICA_CUDA_SLOT(op) t.reduce_##op = reduce_##op;
-    MICA_CUDA_REDUCTIONS(MICA_CUDA_SLOT)
-#undef MICA_CUDA_SLOT
-    return t;
-  }();
-  return table;
+bool supports(const char* slot, const TensorView* const* inputs, size_t) {
+  const std::string_view name = slot;
+  if (name == "attention_forward") return supports_attention(*inputs[0], *inputs[1], *inputs[2], *inputs[3]);
+  return true;
+}
+
+void set_flag_by_name(const char* name, bool value) {
+  const std::string_view which = name;
+  if (which == "matmul_tf32") set_flag(Flag::MatmulTf32, value);
+  if (which == "convolution_tf32") set_flag(Flag::ConvolutionTf32, value);
+}
+bool cudnn_available() { return cudnn::available(); }
+bool can_access_peer(int device, int peer) {
+  int answer = 0;
+  MICA_CUDA(cudaDeviceCanAccessPeer(&answer, device, peer));
+  return answer != 0;
+}
+
+void* extension(const char* name) {
+  const std::string_view which = name;
+  if (which == "supports") return reinterpret_cast<void*>(supports);
+  if (which == "set_flag") return reinterpret_cast<void*>(set_flag_by_name);
+  if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
+  if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
+  if (which == "can_access_peer") return reinterpret_cast<void*>(can_access_peer);
+  if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
+  return graph_extension(which);
 }
 
 }  // namespace
@@ -105,6 +111,9 @@ extern "C" const mica::Backend* mica_backend() {
     b.default_generator = default_generator;
     b.new_generator = new_generator;
     b.device_name = device_name;
+    b.layer_abi = mica::kLayerKernelTableHash;
+    b.layer_kernels = &layer_kernels();
+    b.extension = extension;
     return b;
   }();
   return &backend;

@@ -107,6 +107,39 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Rows of vectors: along the fastest dimension each operand is dense or one element, as the bits of `dense` say. This is
+// what broadcast rows and columns and slices of rows look like.
+template <int kCount, class T>
+__device__ Vector<T, kCount> load_row(const Source<T>& source, int64_t offset, bool dense) {
+  if (dense) return *reinterpret_cast<const Vector<T, kCount>*>(source.data + offset);
+  const T one = source.load(offset);
+  Vector<T, kCount> v;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) v.item[j] = one;
+  return v;
+}
+
+template <int kCount, class F, class Out, class... In, size_t... kIndex>
+__device__ void row_vector(const F& f, char* out, const int64_t* at, uint32_t dense, std::index_sequence<kIndex...>,
+                           const Source<In>&... in) {
+  Vector<Out, kCount> result;
+  [&](const auto&... values) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) result.item[j] = convert<Out>(f(convert<compute_t<In>>(values.item[j])...));
+  }(load_row<kCount>(in, at[kIndex + 1], dense >> (kIndex + 1) & 1)...);
+  *reinterpret_cast<Vector<Out, kCount>*>(out + at[0]) = result;
+}
+
+template <int kCount, class F, class Out, class... In>
+__global__ void __launch_bounds__(kThreads) row_kernel(uint32_t vectors, F f, Offsets<1 + sizeof...(In)> offsets,
+                                                       uint32_t dense, char* out, Source<In>... in) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= vectors) return;
+  int64_t at[1 + sizeof...(In)];
+  offsets.at(i, at);
+  row_vector<kCount, F, Out, In...>(f, out, at, dense, std::index_sequence_for<In...>{}, in...);
+}
+
 template <class T>
 Source<T> source(const PointwiseLoop& loop, int k) {
   Source<T> s{nullptr, T()};
@@ -173,6 +206,36 @@ inline bool is_flat(const PointwiseLoop& loop, int k, size_t size, int per_threa
   return loop.strides[0][k] == static_cast<int64_t>(size) && reinterpret_cast<uintptr_t>(loop.data[k]) % alignment == 0;
 }
 
+// Whether operand k is dense along the fastest dimension, in vectors, or one element there; adds its bit to `dense`.
+inline bool is_row(const PointwiseLoop& loop, int k, size_t size, int per_thread, uint32_t& dense) {
+  if (loop.numbers >> k & 1 || loop.strides[0][k] == 0) return k > 0;
+  const int64_t unit = static_cast<int64_t>(size) * per_thread;
+  if (loop.strides[0][k] != static_cast<int64_t>(size) || reinterpret_cast<uintptr_t>(loop.data[k]) % unit) return false;
+  for (int d = 1; d < loop.ndim; ++d)
+    if (loop.strides[d][k] % unit) return false;
+  dense |= 1u << k;
+  return true;
+}
+
+// False where the loop is no rows of vectors.
+template <int kCount, class Out, class... In, class F, size_t... kIndex>
+bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {
+  if (kCount == 1 || loop.shape[0] % kCount || loop.ndim > kStridedDims || loop.numel > kPieceElements) return false;
+  uint32_t dense = 0;
+  if (!is_row(loop, 0, sizeof(Out), kCount, dense)) return false;
+  if (!(is_row(loop, static_cast<int>(kIndex) + 1, sizeof(In), kCount, dense) && ...)) return false;
+  Offsets<1 + sizeof...(In)> offsets = offsets_of<1 + sizeof...(In)>(loop);
+  offsets.sizes[0] = Divider(static_cast<uint32_t>(loop.shape[0] / kCount));
+  for (size_t k = 0; k < 1 + sizeof...(In); ++k) offsets.strides[0][k] *= kCount;
+  const int64_t vectors = loop.numel / kCount;
+  row_kernel<kCount, F, Out, In...>
+      <<<blocks_for(vectors, kThreads), kThreads, 0, current_stream(loop.device.index)>>>(
+          static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
+          source<In>(loop, static_cast<int>(kIndex) + 1)...);
+  MICA_CUDA(cudaGetLastError());
+  return true;
+}
+
 template <class Out, class... In, class F, size_t... kIndex>
 void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {
   if (loop.numel == 0) return;
@@ -182,6 +245,7 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
   const bool flat = loop.ndim == 1 && is_flat(loop, 0, sizeof(Out), kCount) &&
                     (is_flat(loop, static_cast<int>(kIndex) + 1, sizeof(In), kCount) && ...);
   if (!flat) {
+    if (run_rows<kCount, Out, In...>(loop, f, index)) return;
     PointwiseLoop whole = loop;
     return for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
   }

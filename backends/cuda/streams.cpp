@@ -1,6 +1,7 @@
 // Streams and events.
 #include <vector>
 
+#include "backends/cuda/bounds.h"
 #include "backends/cuda/runtime.h"
 
 namespace mica::cuda {
@@ -45,6 +46,7 @@ bool stream_done(Stream stream) {
 void synchronize_stream(Stream stream) {
   DeviceGuard guard(stream.device.index);
   MICA_CUDA(cudaStreamSynchronize(handle(stream)));
+  check_bounds(stream.device.index);
 }
 
 Event new_event(int index, bool timing) {

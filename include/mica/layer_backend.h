@@ -1,6 +1,8 @@
 // The seam between the operations of layers and a backend: mica/backend.h with the table of their kernels.
 #pragma once
 
+#include <initializer_list>
+
 #include "mica/backend.h"
 
 #include "mica/generated/layer_kernel_table.h"  // struct LayerKernelTable, kLayerKernelTableHash
@@ -15,6 +17,23 @@ const LayerKernelTable& layer_kernel_table_of(const Backend& backend);
 inline const LayerKernelTable& layer_kernel_table(Device device) {
   return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type));
 }
+
+// extension("supports"): whether a filled slot would take a call with these inputs (undefined ones included). A backend
+// without it takes whatever comes.
+using SupportsFunction = bool(const char* slot, const TensorView* const* inputs, size_t count);
+
+// Whether the backend of a device takes a call of a slot: it is filled, and the backend does not turn these inputs down.
+// Where the answer is no, an operation that is also a composition of others runs as that. The meta device takes all.
+bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs);
+
+// MICA_TAKES(device, slot, inputs...) of the engine's table, MICA_LAYER_TAKES of that of layers; inputs are pointers to
+// views.
+#define MICA_TAKES(device_, slot, ...) \
+  ((device_).is_meta() ||              \
+   ::mica::takes_call(device_, ::mica::kernel_table(device_).slot != nullptr, #slot, {__VA_ARGS__}))
+#define MICA_LAYER_TAKES(device_, slot, ...) \
+  ((device_).is_meta() ||                    \
+   ::mica::takes_call(device_, ::mica::layer_kernel_table(device_).slot != nullptr, #slot, {__VA_ARGS__}))
 
 // MICA_LAYER_KERNEL(device, slot)(arguments...): the backend's kernel, or an error naming the operation and the device.
 #define MICA_LAYER_KERNEL(device_, slot)            \

@@ -19,6 +19,33 @@ def _method(function):
     return function
 
 
+# ---- memory that GPUs reach
+
+
+@_method
+def pin_memory(self, device=None):
+    """The tensor in host memory that a GPU reads and writes directly; itself where it is."""
+    if not _C._device_count("cuda"):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return _C._pin_memory(self)
+
+
+@_method
+def is_pinned(self, device=None):
+    """Whether the tensor lies in host memory that a GPU reads and writes directly."""
+    return _C._is_pinned(self)
+
+
+@_method
+def record_stream(self, stream):
+    """Keep the tensor's memory, after it is given up, until what is queued on the stream now is done."""
+    if self.device.type in ("cpu", "meta"):
+        raise NotImplementedError(
+            f"record_stream: only memory of a GPU is used by streams, the tensor is on {self.device}"
+        )
+    _C._record_stream(self, stream.device, stream.cuda_stream)
+
+
 # ---- storages
 
 
@@ -79,23 +106,6 @@ def share_memory_(self):
     """Move the tensor's storage to memory that other processes can see."""
     self.untyped_storage().share_memory_()
     return self
-
-
-@_method
-def pin_memory(self, device=None):
-    """The tensor in memory that a GPU reads directly."""
-    if not _C._device_count("cuda"):
-        raise RuntimeError("Cannot access accelerator device when none is available.")
-    raise NotImplementedError("pin_memory: Mica does not pin memory yet; copies from ordinary memory work")
-
-
-@_method
-def record_stream(self, stream):
-    """Tell the allocator that another stream uses the tensor's memory."""
-    if not self.is_cuda:
-        raise NotImplementedError(
-            f"record_stream: only memory of a GPU is used by streams, the tensor is on {self.device}"
-        )
 
 
 @_method

@@ -126,6 +126,6 @@ static PyMethodDef functions[] = {
     {"_seed_devices", seed_devices, METH_O, "Seeds the default generator of every device."},
     {}};
 
-bool add_backends(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool add_backends(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0 && add_streams(module); }
 
 }  // namespace mica::python

@@ -6,5 +6,6 @@
 namespace mica::python {
 
 bool add_backends(PyObject* module);
+bool add_streams(PyObject* module);  // streams_module.cpp: streams, events, graphs, pinned memory
 
 }  // namespace mica::python

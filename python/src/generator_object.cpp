@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "exceptions.h"
+#include "mica/backend.h"
 #include "mica/ops.h"
 #include "objects.h"
 #include "tensor_object.h"
@@ -27,11 +29,14 @@ uint64_t seed_from_object(PyObject* o) {
   return value;
 }
 
-static PyObject* make(PyTypeObject* type, Generator generator) {
+static PyObject* make(PyTypeObject* type, Generator generator, Device device = kCPU) {
   PyObject* o = type->tp_alloc(type, 0);
-  if (o) new (&generator_of(o)) Generator(std::move(generator));
+  if (!o) return nullptr;
+  new (&generator_of(o)) Generator(std::move(generator));
+  reinterpret_cast<GeneratorObject*>(o)->device = device;
   return o;
 }
+static Device device_of(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o)->device; }
 
 static PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"device", nullptr};
@@ -42,7 +47,11 @@ static PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwa
       return PyErr_Format(PyExc_TypeError, "Generator(): argument 'device' (position 1) must be torch.device, not %s",
                           Py_TYPE(device)->tp_name);
     Device d = device_from_object(device);
-    MICA_CHECK(d.is_cpu(), "Device type ", device_type_name(d.type), " has no random number generator here");
+    if (!d.is_cpu()) {
+      MICA_CHECK(!d.is_meta(), "Device type meta is not supported for torch.Generator() api.");
+      d = with_index(d);
+      return make(type, MICA_HOOK(backend(d.type), new_generator)(d.index, Generator::kDefaultSeed), d);
+    }
   }
   return make(type, Generator(Generator::kDefaultSeed));
 } catch (...) {
@@ -101,7 +110,7 @@ static PyObject* set_offset(PyObject* self, PyObject* offset) try {
   return raise_current_exception();
 }
 static PyObject* clone_state(PyObject* self, PyObject*) try {
-  return make(Py_TYPE(self), generator_of(self).clone());
+  return make(Py_TYPE(self), generator_of(self).clone(), device_of(self));
 } catch (...) {
   return raise_current_exception();
 }
@@ -118,7 +127,17 @@ static PyObject* generator_of_state(PyObject*, PyObject* args) {
   Owned seeded(generator ? manual_seed(generator.get(), seed) : nullptr);
   return seeded ? set_state(generator.get(), state) : nullptr;
 }
-static PyObject* get_device(PyObject*, void*) { return device_object(kCPU); }
+static PyObject* get_device(PyObject* self, void*) { return device_object(device_of(self)); }
+
+// The generator that calls on a device draw from when they name none.
+static PyObject* default_generator_of(PyObject*, PyObject* device) try {
+  if (!is_device_like(device))
+    return PyErr_Format(PyExc_TypeError, "expected a device, not %s", Py_TYPE(device)->tp_name);
+  const Device d = with_index(device_from_object(device));
+  return make(generator_type, default_generator(d), d);
+} catch (...) {
+  return raise_current_exception();
+}
 
 bool add_generator(PyObject* module) {
   static PyMethodDef methods[] = {
@@ -140,7 +159,9 @@ bool add_generator(PyObject* module) {
                                 {0, nullptr}};
   static PyType_Spec spec = {"torch.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                              slots};
-  static PyMethodDef functions[] = {{"_generator", generator_of_state, METH_VARARGS, nullptr}, {}};
+  static PyMethodDef functions[] = {{"_generator", generator_of_state, METH_VARARGS, nullptr},
+                                    {"_default_generator", default_generator_of, METH_O, nullptr},
+                                    {}};
   generator_type = add_type(module, &spec);
   if (!generator_type || PyModule_AddFunctions(module, functions) < 0) return false;
   Owned shared(make(generator_type, default_generator()));

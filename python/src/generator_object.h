@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "mica/device.h"
 #include "mica/generator.h"
 #include "object.h"
 
@@ -10,6 +11,7 @@ namespace mica::python {
 
 struct GeneratorObject {
   PyObject_HEAD Generator generator;
+  Device device;
 };
 extern PyTypeObject* generator_type;
 inline bool is_generator(PyObject* o) { return PyObject_TypeCheck(o, generator_type); }

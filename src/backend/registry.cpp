@@ -131,6 +131,14 @@ void missing_hook(const Backend& b, const char* hook) {
   fail(ErrorKind::NotImplemented, cat("the backend '", b.name, "' does not implement '", hook, "'"));
 }
 
+bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs) {
+  if (!filled) return false;
+  if (device.is_cpu()) return true;
+  const Backend& b = backend(device.type);
+  auto* supports = b.extension ? reinterpret_cast<SupportsFunction*>(b.extension("supports")) : nullptr;
+  return !supports || supports(slot, inputs.begin(), inputs.size());
+}
+
 const LayerKernelTable& layer_kernel_table_of(const Backend& backend) {
   static constexpr LayerKernelTable kNone;
   return backend.layer_kernels && backend.layer_abi == kLayerKernelTableHash ? *backend.layer_kernels : kNone;

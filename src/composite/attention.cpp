@@ -56,7 +56,10 @@ struct Fused {
 };
 
 bool fits_fused(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {
-  const bool has_kernel = query.is_cpu() || query.is_meta() || layer_kernel_table(query.device()).attention_forward;
+  static const TensorView kNone;
+  const bool has_kernel =
+      MICA_LAYER_TAKES(query.device(), attention_forward, &query.view_of(), &key.view_of(), &value.view_of(),
+                       mask.defined() ? &mask.view_of() : &kNone);
   return has_kernel && dropout_p == 0.0 && query.is_floating_point() && element_size(query.dtype()) >= 2 &&
          query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2) && query.numel() > 0 && key.numel() > 0 &&
          value.numel() > 0 && !compute_requires_grad(mask);

@@ -1,4 +1,5 @@
 #include "core/geometry.h"
+#include "core/host_data.h"
 #include "core/pointwise.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -66,7 +67,7 @@ std::vector<Tensor> tensor_split_by(const Tensor& self, const Tensor& tensor_ind
              by.dim(), " dims");
   if (by.dim() == 0) return mica::tensor_split(self, by.item<int64_t>(), dim);
   const Tensor flat = by.contiguous();
-  return mica::tensor_split(self, IntArrayRef(flat.data_ptr<int64_t>(), static_cast<size_t>(flat.numel())), dim);
+  return mica::tensor_split(self, IntArrayRef(host_data<int64_t>(flat), static_cast<size_t>(flat.numel())), dim);
 }
 
 namespace {

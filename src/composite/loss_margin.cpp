@@ -3,6 +3,7 @@
 
 #include "composite/reduce_loss.h"
 #include "core/geometry.h"
+#include "core/host_data.h"
 #include "mica/generated/layers/distance.h"
 #include "mica/generated/layers/loss.h"
 #include "mica/generated/layers/loss_implementations.h"
@@ -186,7 +187,7 @@ std::vector<int64_t> lengths_of(const char* name, const Tensor& lengths) {
   MICA_CHECK(!lengths.is_floating_point() && !lengths.is_complex() && lengths.dtype() != DType::Bool, name,
              " must be integral");
   const Tensor flat = lengths.to(Device(), DType::Int64).contiguous();
-  const int64_t* data = flat.data_ptr<int64_t>();
+  const int64_t* data = host_data<int64_t>(flat);
   return {data, data + flat.numel()};
 }
 
@@ -202,8 +203,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, IntArrayRef inpu
   if (reduction == kMean) {
     std::vector<double> divisors;
     for (int64_t n : target_lengths) divisors.push_back(static_cast<double>(std::max<int64_t>(n, 1)));
-    Tensor lengths = empty({static_cast<int64_t>(divisors.size())}, TensorOptions(DType::Float64));
-    std::copy(divisors.begin(), divisors.end(), lengths.data_ptr<double>());
+    Tensor lengths = empty({static_cast<int64_t>(divisors.size())}, TensorOptions(DType::Float64).with_device(kCPU));
+    std::copy(divisors.begin(), divisors.end(), host_data<double>(lengths));
     return mean(loss / lengths.to(loss.device(), loss.dtype()));
   }
   if (reduction == kSum) return sum(loss);

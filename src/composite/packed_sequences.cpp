@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/host_data.h"
 #include "mica/generated/layers/recurrent.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/ops.h"
@@ -18,8 +19,8 @@ Tensor read_lengths(const Tensor& lengths) {
 Tensor padded_rows(IntArrayRef batch_sizes, int64_t batch, Device device) {
   int64_t total = 0;
   for (int64_t n : batch_sizes) total += n;
-  Tensor rows = mica::empty({total}, TensorOptions().with_dtype(DType::Int64));
-  int64_t* to = rows.data_ptr<int64_t>();
+  Tensor rows = mica::empty({total}, TensorOptions(DType::Int64).with_device(kCPU));
+  int64_t* to = host_data<int64_t>(rows);
   for (size_t t = 0; t < batch_sizes.size(); ++t)
     for (int64_t i = 0; i < batch_sizes[t]; ++i) *to++ = static_cast<int64_t>(t) * batch + i;
   return device.is_cpu() ? rows : rows.to(device);
@@ -42,7 +43,7 @@ std::tuple<Tensor, Tensor> _pack_padded_sequence(const Tensor& input, const Tens
   const int64_t steps = x.size(0), batch = x.size(1);
   MICA_CHECK(dense.numel() == batch, "Expected `len(lengths)` to be equal to batch_size, but got ", dense.numel(),
              " (batch_size=", batch, ")");
-  const int64_t* length = dense.data_ptr<int64_t>();
+  const int64_t* length = host_data<int64_t>(dense);
   for (int64_t i = 0; i < batch; ++i) {
     MICA_CHECK(length[i] > 0,
                "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0");
@@ -52,8 +53,8 @@ std::tuple<Tensor, Tensor> _pack_padded_sequence(const Tensor& input, const Tens
   }
   MICA_CHECK(length[0] <= steps, "Expected lengths of at most the ", steps, " steps of the input, but found ",
              length[0]);
-  Tensor batch_sizes = mica::empty({length[0]}, TensorOptions().with_dtype(DType::Int64));
-  int64_t* sizes = batch_sizes.data_ptr<int64_t>();
+  Tensor batch_sizes = mica::empty({length[0]}, TensorOptions(DType::Int64).with_device(kCPU));
+  int64_t* sizes = host_data<int64_t>(batch_sizes);
   for (int64_t t = 0, n = batch; t < length[0]; ++t) {
     while (length[n - 1] <= t) --n;
     sizes[t] = n;
@@ -69,15 +70,15 @@ std::tuple<Tensor, Tensor> _pad_packed_sequence(const Tensor& data, const Tensor
   const Tensor dense = read_lengths(batch_sizes);
   const int64_t longest = dense.numel();
   MICA_CHECK(longest > 0, "packed sequences have at least one step, but batch_sizes is empty");
-  const IntArrayRef sizes(dense.data_ptr<int64_t>(), static_cast<size_t>(longest));
+  const IntArrayRef sizes(host_data<int64_t>(dense), static_cast<size_t>(longest));
   const int64_t batch = sizes[0];
   const int64_t steps = total_length > 0 ? total_length : longest;
   MICA_CHECK(steps >= longest,
              "Expected total_length to be at least the length of the longest sequence in input, but got total_length=",
              steps, " and max sequence length being ", longest);
   MICA_CHECK(data.dim() >= 1, "packed data must have at least one dimension");
-  Tensor lengths = mica::empty({batch}, TensorOptions().with_dtype(DType::Int64));
-  int64_t* length = lengths.data_ptr<int64_t>();
+  Tensor lengths = mica::empty({batch}, TensorOptions(DType::Int64).with_device(kCPU));
+  int64_t* length = host_data<int64_t>(lengths);
   int64_t total = 0;
   for (int64_t t = 0; t < longest; ++t) {
     MICA_CHECK(sizes[t] > 0 && sizes[t] <= (t ? sizes[t - 1] : batch),

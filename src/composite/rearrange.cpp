@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/geometry.h"
+#include "core/host_data.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 
@@ -86,15 +87,15 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
   MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32,
              "repeats has to be Long or Int tensor");
   const Tensor counts = repeats.to(DType::Int64).contiguous().cpu();
-  const auto* c = counts.data_ptr<int64_t>();
+  const auto* c = host_data<int64_t>(counts);
   int64_t total = 0;
   for (int64_t i = 0; i < counts.numel(); ++i) {
     MICA_CHECK(c[i] >= 0, "repeats can not be negative");
     total += c[i];
   }
   MICA_CHECK(!output_size || *output_size == total, "allocated size does not match required size");
-  const Tensor result = mica::empty(total, TensorOptions(DType::Int64));
-  auto* out = result.data_ptr<int64_t>();
+  const Tensor result = mica::empty(total, TensorOptions(DType::Int64).with_device(kCPU));
+  auto* out = host_data<int64_t>(result);
   for (int64_t i = 0; i < counts.numel(); ++i) out = std::fill_n(out, c[i], i);
   return result.to(TensorOptions(repeats.dtype()).with_device(repeats.device()));
 }
@@ -245,8 +246,8 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
     }
   };
   extend(extend, 0, 0);
-  const Tensor index = mica::empty(static_cast<int64_t>(all.size()), TensorOptions(DType::Int64));
-  std::copy(all.begin(), all.end(), index.data_ptr<int64_t>());
+  const Tensor index = mica::empty(static_cast<int64_t>(all.size()), TensorOptions(DType::Int64).with_device(kCPU));
+  std::copy(all.begin(), all.end(), host_data<int64_t>(index));
   return self.index_select(0, index.to(TensorOptions(self.device()))).view({-1, r});
 }
 

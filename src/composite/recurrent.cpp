@@ -2,9 +2,11 @@
 #include <vector>
 
 #include "composite/unrolled_recurrent.h"
+#include "core/host_data.h"
 #include "mica/autocast.h"
 #include "mica/generated/layers/recurrent.h"
 #include "mica/generated/layers/recurrent_implementations.h"
+#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::composite {
@@ -33,7 +35,8 @@ RecurrentResult run_layer(const Tensor& data, IntArrayRef batch_sizes, const Ten
       return run_layer(cast(data), batch_sizes, cast(h0), cast(c0), cast_weights, mode, reverse, policy);
     }
   }
-  if (!data.is_floating_point() || !w.w_ih.is_floating_point())
+  if (!data.is_floating_point() || !w.w_ih.is_floating_point() ||
+      !MICA_LAYER_TAKES(data.device(), recurrent_forward, &data.view_of(), &w.w_hh.view_of()))
     return unroll_recurrent_layer(data, batch_sizes, h0, c0, w, mode, reverse);
   auto r = mica::_recurrent_layer(data, batch_sizes, h0, c0, w.w_ih, w.w_hh, w.b_ih, w.b_hh, w.w_hr, mode, reverse);
   return {std::get<0>(r), std::get<1>(r), std::get<2>(r)};
@@ -95,7 +98,7 @@ DimVector sizes_from(const Tensor& batch_sizes) {
   MICA_CHECK(batch_sizes.dim() == 1 && batch_sizes.is_cpu(),
              "batch_sizes should always be on CPU and one-dimensional, ", "but got ", batch_sizes);
   const Tensor dense = batch_sizes.contiguous();
-  return DimVector(IntArrayRef(dense.data_ptr<int64_t>(), static_cast<size_t>(dense.numel())));
+  return DimVector(IntArrayRef(host_data<int64_t>(dense), static_cast<size_t>(dense.numel())));
 }
 
 bool has_projection(TensorList hx) { return hx[0].dim() == 3 && hx[1].dim() == 3 && hx[0].size(2) != hx[1].size(2); }

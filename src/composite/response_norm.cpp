@@ -1,6 +1,7 @@
 // Normalisation across neighbouring channels.
 #include "autograd/formulas.h"
 #include "autograd/formulas_pooling.h"
+#include "core/host_data.h"
 #include "mica/generated/layers/pooling.h"
 #include "mica/generated/layers/rearrange_implementations.h"
 #include "mica/ops.h"
@@ -13,8 +14,8 @@ namespace {
 template <class F>
 Tensor sum_of_channels(const Tensor& x, const F& inside) {
   const int64_t channels = x.size(1);
-  const Tensor band = mica::zeros({channels, channels}, TensorOptions(DType::Float64));
-  double* at = band.data_ptr<double>();
+  const Tensor band = mica::zeros({channels, channels}, TensorOptions(DType::Float64).with_device(kCPU));
+  double* at = host_data<double>(band);
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t j = 0; j < channels; ++j) at[c * channels + j] = inside(c, j) ? 1 : 0;
   const Tensor flat = x.flatten(2);

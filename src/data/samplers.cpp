@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/host_data.h"
 #include "data/random_seed.h"
 #include "mica/data.h"
 #include "mica/ops.h"
@@ -12,7 +13,7 @@ namespace mica::data {
 namespace {
 
 std::vector<int64_t> values(const Tensor& t) {
-  const auto* begin = t.data_ptr<int64_t>();
+  const auto* begin = host_data<int64_t>(t);
   return {begin, begin + t.numel()};
 }
 
@@ -58,10 +59,10 @@ Example TensorDataset::get(int64_t index) const {
 }
 
 Example TensorDataset::get_batch(IntArrayRef indices) const {
-  Tensor index = empty({static_cast<int64_t>(indices.size())}, DType::Int64);
-  std::copy(indices.begin(), indices.end(), index.data_ptr<int64_t>());
+  Tensor index = empty({static_cast<int64_t>(indices.size())}, TensorOptions(DType::Int64).with_device(kCPU));
+  std::copy(indices.begin(), indices.end(), host_data<int64_t>(index));
   Example batch;
-  for (const Tensor& t : tensors_) batch.push_back(t.index_select(0, index));
+  for (const Tensor& t : tensors_) batch.push_back(t.index_select(0, index.to(TensorOptions(t.device()))));
   return batch;
 }
 

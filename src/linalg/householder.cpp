@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/host_data.h"
 #include "mica/error.h"
 #include "mica/ops.h"
 
@@ -49,10 +50,10 @@ struct Panel {
 // what is above it become r's, the vectors of the reflections go to V.
 Panel factor_panel(double* columns, int64_t rows, int64_t first, int64_t width) {
   const int64_t height = rows - first;
-  const Tensor v_columns = zeros({width, height}, DType::Float64);
-  const Tensor t = zeros({width, width}, DType::Float64);
-  double* const v = v_columns.data_ptr<double>();
-  double* const triangle = t.data_ptr<double>();
+  const Tensor v_columns = zeros({width, height}, TensorOptions(DType::Float64).with_device(kCPU));
+  const Tensor t = zeros({width, width}, TensorOptions(DType::Float64).with_device(kCPU));
+  double* const v = host_data<double>(v_columns);
+  double* const triangle = host_data<double>(t);
   for (int64_t j = 0; j < width; ++j) {
     double* const column = columns + (first + j) * rows + first + j;
     const int64_t n = height - j;
@@ -88,7 +89,7 @@ std::vector<Panel> factor(const Tensor& columns) {
   std::vector<Panel> panels;
   for (int64_t first = 0; first < cols; first += kPanel) {
     const int64_t width = std::min(kPanel, cols - first), next = first + width;
-    panels.push_back(factor_panel(columns.data_ptr<double>(), rows, first, width));
+    panels.push_back(factor_panel(host_data<double>(columns), rows, first, width));
     if (next == cols) break;
     const auto& [_, v, t] = panels.back();
     const Tensor rest = work.narrow(0, first, rows - first).narrow(1, next, cols - next);

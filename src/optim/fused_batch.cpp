@@ -66,6 +66,7 @@ FusedParameter* FusedBatch::add(std::initializer_list<const Tensor*> tensors, ui
   p.numel = param.numel() * (param.is_complex() ? 2 : 1);
   p.flags = flags;
   p.decay = 0;
+  p.step = p.lr = nullptr;
   return &p;
 }
 
@@ -91,7 +92,7 @@ void FusedBatch::run() {
   int64_t total = 0;
   for (const FusedParameter& p : parameters_) total += p.numel;
   const bool shared = total > kSmall && parameters_.size() > 1 && overlapping();
-  const FusedStep step{dtype_, parameters_.begin(), static_cast<int64_t>(parameters_.size()), shared};
+  const FusedStep step{dtype_, device_, parameters_.begin(), static_cast<int64_t>(parameters_.size()), shared};
   (layer_kernel_table(device_).*kernel_)(step);
   parameters_.clear();
 }

@@ -1,6 +1,7 @@
 #include "mica/optim/loss_scale.h"
 
 #include <cmath>
+#include <vector>
 
 #include "mica/autograd.h"
 #include "mica/layer_backend.h"
@@ -20,10 +21,45 @@ static bool fits_kernel(const Tensor& t) {
          t.is_non_overlapping_and_dense() && layer_kernel_table(t.device()).unscale_gradients;
 }
 
+// Everything on one device whose backend needs nothing read back.
+static bool unscale_on_device(TensorList gradients, const Tensor& found_inf, const Tensor& inv_scale) {
+  const Device device = inv_scale.device();
+  if (device.is_cpu() || device.is_meta() || found_inf.device() != device ||
+      !layer_kernel_table(device).unscale_on_device)
+    return false;
+  for (const Tensor& g : gradients)
+    if (g.device() != device) return false;
+  std::vector<const TensorView*> views;
+  const auto run = [&] {
+    if (!views.empty())
+      MICA_LAYER_KERNEL(device, unscale_on_device)(views, found_inf.view_of(), inv_scale.view_of());
+    views.clear();
+  };
+  for (const Tensor& g : gradients) {
+    const DType dtype = g.dtype();
+    const bool fits = (dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Float16 ||
+                       dtype == DType::BFloat16) &&
+                      !(g.impl()->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) &&
+                      g.is_non_overlapping_and_dense();
+    if (!fits) {
+      found_inf.copy_(maximum(found_inf, isfinite(g).all().logical_not().to(DType::Float32)));
+      g.mul_(inv_scale);
+      continue;
+    }
+    if (!views.empty() && views[0]->dtype != dtype) run();
+    views.push_back(&g.view_of());
+    mark_changed(g);
+  }
+  run();
+  mark_changed(found_inf);
+  return true;
+}
+
 void unscale_gradients(TensorList gradients, const Tensor& found_inf, const Tensor& inv_scale) {
   check_single(inv_scale, "inv_scale");
   check_single(found_inf, "found_inf");
   NoGradGuard no_grad;
+  if (unscale_on_device(gradients, found_inf, inv_scale)) return;
   const double scale = inv_scale.item().to_double();
   bool found = false;
   std::vector<const TensorView*> views;
@@ -55,6 +91,15 @@ void update_scale(const Tensor& scale, const Tensor& growth_tracker, const Tenso
   check_single(scale, "current_scale");
   check_single(found_inf, "found_inf");
   NoGradGuard no_grad;
+  const Device device = scale.device();
+  if (!device.is_cpu() && !device.is_meta() && growth_tracker.device() == device && found_inf.device() == device &&
+      layer_kernel_table(device).update_scale_on_device) {
+    MICA_LAYER_KERNEL(device, update_scale_on_device)
+    (scale.view_of(), growth_tracker.view_of(), found_inf.view_of(), growth_factor, backoff_factor, growth_interval);
+    mark_changed(scale);
+    mark_changed(growth_tracker);
+    return;
+  }
   if (found_inf.item().to_double() != 0) {
     scale.mul_(backoff_factor);
     growth_tracker.fill_(0);

@@ -1,6 +1,7 @@
 #include "shapes/embedding_bag.h"
 
 #include "core/geometry.h"
+#include "core/host_data.h"
 #include "mica/generated/layers/embedding_bag_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
@@ -21,7 +22,7 @@ void check_index_dtype(const char* name, const Tensor& t) {
 
 void check_bags(const Bags& bags) {
   if (!bags.begins.is_cpu()) return;
-  const int64_t* begins = bags.begins.data_ptr<int64_t>();
+  const int64_t* begins = host_data<int64_t>(bags.begins);
   const int64_t length = bags.indices.numel();
   if (bags.count() == 0) return;
   MICA_CHECK(begins[0] == 0,
@@ -85,7 +86,7 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
     check_bags(bags);
     if (const auto bad = index_outside(bags.indices, 0, rows)) {
       int64_t at = 0;
-      while (bags.indices.data_ptr<int64_t>()[at] != *bad) ++at;
+      while (host_data<int64_t>(bags.indices)[at] != *bad) ++at;
       fail(mica::cat("Index ", at, " of input takes value ", *bad, " which is not in the valid range [0, ", rows,
                      "). embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ", *bad));
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/host_data.h"
 #include "core/out.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
@@ -14,7 +15,7 @@ std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t h
   if (!index.is_cpu() || index.numel() == 0) return std::nullopt;
   int64_t position = -1;
   MICA_KERNEL(index.device(), first_outside)(index.view_of(), low, high, &position);
-  return position < 0 ? std::nullopt : std::optional(index.data_ptr<int64_t>()[position]);
+  return position < 0 ? std::nullopt : std::optional(host_data<int64_t>(index)[position]);
 }
 
 void check_written_once(const char* op, const Tensor& self) {
@@ -108,8 +109,9 @@ const Tensor* whole_mask(const Tensor& self, TensorList indices) {
 NonzeroCount::NonzeroCount(const char* op, const Tensor& self) {
   MICA_CHECK_KIND(!self.is_meta(), NotImplemented, op,
                   "(): the shape of the result depends on the data, which a meta tensor does not have");
-  constexpr int64_t kChunk = 32768;
-  const int64_t chunks = std::clamp<int64_t>(self.numel() / kChunk, 1, 4 * get_num_threads());
+  // A device takes many small chunks, the CPU a few for each thread.
+  const int64_t chunk = self.is_cpu() ? 32768 : 4096, most = self.is_cpu() ? 4 * get_num_threads() : int64_t{1} << 20;
+  const int64_t chunks = std::clamp<int64_t>(self.numel() / chunk, 1, most);
   offsets = empty({chunks + 1}, TensorOptions(DType::Int64).with_device(self.device()));
   MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), self.view_of());
   total = offsets.select(0, -1).item().to_int();

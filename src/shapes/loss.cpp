@@ -1,6 +1,7 @@
 // Losses that end in one kernel: differences of pairs, negative log-likelihoods, cross entropy.
 #include "core/geometry.h"
 #include "core/pointwise.h"
+#include "mica/autocast.h"
 #include "mica/generated/layers/loss_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
@@ -161,7 +162,10 @@ void _cross_entropy(Out& out, Out& statistics, const Tensor& self, const Tensor&
   check_target_dtype(target);
   if (!is_floating(self.dtype())) unsupported_dtype("log_softmax_lastdim_kernel_impl", self.dtype());
   const DType computed = self.dtype() == DType::Float64 ? DType::Float64 : DType::Float32;
-  const Tensor& result = out.set(reduction == kNone ? target.sizes() : IntArrayRef(), self.dtype(), self.device());
+  // Where autocast would have taken the logits to float32, the loss comes out as that; the logits stay as they are.
+  const bool wide = !self.is_cpu() && thread_modes & mode_bit::kAutocast && autocast::is_enabled(self.device().type);
+  const Tensor& result =
+      out.set(reduction == kNone ? target.sizes() : IntArrayRef(), wide ? computed : self.dtype(), self.device());
   const Tensor& numbers = statistics.set({2 * target.numel() + 1}, computed, self.device());
   if (!statistics.needs_kernel()) return;
   const ClassRows rows(self, target);

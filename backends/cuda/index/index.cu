@@ -1,106 +1,145 @@
-// arange, gather, index_select.
-#include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+// Reading through indices: gather, index_select, index.
+#include "backends/cuda/bounds.h"
+#include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
 
 namespace {
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    arange_integers(int64_t n, T* out, int64_t stride, uint64_t start, uint64_t step) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n) out[i * stride] = static_cast<T>(start + static_cast<uint64_t>(i) * step);
-}
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    arange_floats(int64_t n, T* out, int64_t stride, double start, double step) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n) out[i * stride] = convert<T>(start + step * static_cast<double>(i));
-}
+constexpr int kMaxIndices = 16;
 
-constexpr int kMaxDims = 24;
-
-// A walk over the output; along `dim` the table is read where the index says.
+// A walk over elements of which one tensor is dense and the other, the table, is reached through indices: strides of
+// the dense tensor, the table and the indices.
 struct Lookup {
-  int ndim, dim;
-  int64_t sizes[kMaxDims], out[kMaxDims], table[kMaxDims], index[kMaxDims];
-  int64_t dim_size;  // of the table
+  Places<3> places;
+  int count = 1;  // of indexed dimensions
+  const int64_t* index[kMaxIndices];
+  int64_t sizes[kMaxIndices], strides[kMaxIndices];
+  int dims[kMaxIndices];
+  bool from_end = false;
+  Bounds bounds;
+
+  __device__ void at(int64_t i, int64_t& dense, int64_t& table) const {
+    int64_t offsets[3];
+    places.at(i, offsets);
+    dense = offsets[0];
+    table = offsets[1];
+    for (int k = 0; k < count; ++k)
+      table += bounds.checked(index[k][offsets[2]], sizes[k], dims[k], from_end) * strides[k];
+  }
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    lookup_kernel(int64_t n, Lookup walk, T* out, const T* table, const int64_t* index) {
-  int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
-  int64_t to = 0, from = 0, place = 0;
-  for (int d = walk.ndim - 1; d >= 0; --d) {
-    const int64_t here = i % walk.sizes[d];
-    i /= walk.sizes[d];
-    to += here * walk.out[d];
-    place += here * walk.index[d];
-    if (d != walk.dim) from += here * walk.table[d];
+struct Read {
+  Lookup walk;
+  T* dense;
+  const T* table;
+  __device__ void operator()(int64_t i) const {
+    int64_t to, from;
+    walk.at(i, to, from);
+    dense[to] = table[from];
   }
-  int64_t at = index[place];
-  if (at < 0) at += walk.dim_size;
-  // As in every CUDA library the device stops on an index outside: the next call reports it.
-  if (static_cast<uint64_t>(at) >= static_cast<uint64_t>(walk.dim_size)) {
-    __trap();
-  }
-  out[to] = table[from + at * walk.table[walk.dim]];
+};
+
+// Runs whose elements lie side by side in both tensors are moved in units of up to 16 bytes.
+int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t element) {
+  Places<3>& p = walk.places;
+  if (p.ndim == 0 || p.strides[0][0] != 1 || p.strides[0][1] != 1 || p.strides[0][2] != 0) return element;
+  auto divides = [&](int64_t f) {
+    bool fits = p.sizes[0] % f == 0 && reinterpret_cast<uintptr_t>(dense) % static_cast<size_t>(f * element) == 0 &&
+                reinterpret_cast<uintptr_t>(table) % static_cast<size_t>(f * element) == 0;
+    for (int d = 1; d < p.ndim; ++d) fits = fits && p.strides[d][0] % f == 0 && p.strides[d][1] % f == 0;
+    for (int k = 0; k < walk.count; ++k) fits = fits && walk.strides[k] % f == 0;
+    return fits;
+  };
+  int64_t factor = 1;
+  while (factor * 2 * element <= 16 && divides(factor * 2)) factor *= 2;
+  if (factor == 1) return element;
+  p.sizes[0] /= factor;
+  p.numel /= factor;
+  for (int d = 1; d < p.ndim; ++d) p.strides[d][0] /= factor, p.strides[d][1] /= factor;
+  for (int k = 0; k < walk.count; ++k) walk.strides[k] /= factor;
+  p.finish();
+  return factor * element;
 }
 
-void run_lookup(const char* op, const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index,
-                bool one_dimensional) {
-  if (out.numel == 0) return;
-  MICA_CHECK(out.ndim <= kMaxDims, op, "(): tensors of more than ", kMaxDims, " dimensions are not supported on ",
-             out.device);
-  DeviceGuard guard(out.device.index);
-  Lookup walk{};
-  walk.ndim = std::max(out.ndim, 1);
-  walk.dim = static_cast<int>(dim);
-  walk.sizes[0] = 1;
-  walk.dim_size = self.ndim ? self.sizes[dim] : 1;
-  for (int d = 0; d < out.ndim; ++d) {
-    walk.sizes[d] = out.sizes[d];
-    walk.out[d] = out.strides[d];
-    walk.table[d] = self.ndim ? self.strides[d] : 0;
-    walk.index[d] = one_dimensional ? (d == dim && index.ndim ? index.strides[0] : 0) : index.strides[d];
-  }
-  visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    lookup_kernel<T><<<blocks_for(out.numel, kThreads), kThreads, 0, current_stream(out.device.index)>>>(
-        out.numel, walk, out.ptr<T>(), self.ptr<const T>(), index.ptr<const int64_t>());
+void read(Lookup& walk, const TensorView& out, const TensorView& table) {
+  const int64_t unit = widen(walk, out.data, table.data, element_size(out.dtype));
+  visit_size(unit, [&]<class T>(Tag<T>) {
+    for_each(out.device.index, walk.places.numel, Read<T>{walk, out.ptr<T>(), table.ptr<const T>()});
   });
-  MICA_CUDA(cudaGetLastError());
+}
+
+// The table without the dimensions from `first` on that indices replace by those of `result`.
+Places<3> replaced_dims(const TensorView& result, const TensorView& table, int64_t first, int64_t count,
+                        int64_t replaced) {
+  Places<3> places;
+  int64_t step = 1;
+  for (int d = result.ndim - 1; d >= 0; --d) {
+    if (d >= first && d < first + replaced) {
+      places.add(result.sizes[d], {result.strides[d], 0, step});
+      step *= result.sizes[d];
+    } else {
+      const auto from = static_cast<int>(d < first ? d : d - replaced + count);
+      places.add(result.sizes[d], {result.strides[d], table.strides[from], 0});
+    }
+  }
+  places.finish();
+  return places;
+}
+
+void check_not_empty(const char* op, const TensorView& out, int64_t size) {
+  MICA_CHECK_KIND(out.numel == 0 || size > 0, Index, op, "(): index out of range: the indexed dimension has size 0");
 }
 
 }  // namespace
 
-// Floating sequences are computed in double, as start + i * step.
-void arange(const TensorView& out, Scalar start, Scalar step) {
-  if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
-  const int64_t stride = out.ndim ? out.strides[0] : 1;
-  const cudaStream_t stream = current_stream(out.device.index);
-  visit_real("arange", out.dtype, [&]<class T>(Tag<T>) {
-    if constexpr (std::is_integral_v<T>) {
-      arange_integers<T><<<blocks_for(out.numel, kThreads), kThreads, 0, stream>>>(
-          out.numel, out.ptr<T>(), stride, static_cast<uint64_t>(start.cast<int64_t>()),
-          static_cast<uint64_t>(step.cast<int64_t>()));
-    } else {
-      arange_floats<T><<<blocks_for(out.numel, kThreads), kThreads, 0, stream>>>(
-          out.numel, out.ptr<T>(), stride, start.cast<double>(), step.cast<double>());
-    }
-  });
-  MICA_CUDA(cudaGetLastError());
-}
-
 void gather(const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index) {
-  run_lookup("gather", out, self, dim, index, false);
+  if (out.numel == 0) return;
+  check_not_empty("gather", out, self.sizes[dim]);
+  DeviceGuard guard(out.device.index);
+  Lookup walk{};
+  walk.bounds = Bounds::of("gather", out.device.index);
+  for (int d = out.ndim - 1; d >= 0; --d)
+    walk.places.add(out.sizes[d], {out.strides[d], d == dim ? 0 : self.strides[d], index.strides[d]});
+  walk.places.finish();
+  walk.index[0] = index.ptr<const int64_t>();
+  walk.sizes[0] = self.sizes[dim];
+  walk.strides[0] = self.strides[dim];
+  walk.dims[0] = static_cast<int>(dim);
+  read(walk, out, self);
 }
 
 void index_select(const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index) {
-  run_lookup("index_select", out, self, dim, index, true);
+  if (out.numel == 0) return;
+  check_not_empty("index_select", out, self.sizes[dim]);
+  DeviceGuard guard(out.device.index);
+  Lookup walk{};
+  walk.bounds = Bounds::of("index_select", out.device.index);
+  walk.places = replaced_dims(out, self, dim, 1, 1);
+  walk.index[0] = index.ptr<const int64_t>();
+  walk.sizes[0] = self.sizes[dim];
+  walk.strides[0] = self.strides[dim];
+  walk.dims[0] = static_cast<int>(dim);
+  read(walk, out, self);
+}
+
+void index(const TensorView& out, const TensorView& self, int64_t first, TensorViewList indices) {
+  if (out.numel == 0) return;
+  MICA_CHECK(indices.size() <= kMaxIndices, "index(): at most ", kMaxIndices, " indices on ", out.device);
+  DeviceGuard guard(out.device.index);
+  Lookup walk{};
+  walk.bounds = Bounds::of("index", out.device.index);
+  walk.count = static_cast<int>(indices.size());
+  walk.from_end = true;
+  walk.places = replaced_dims(out, self, first, walk.count, indices[0]->ndim);
+  for (int k = 0; k < walk.count; ++k) {
+    walk.index[k] = indices[static_cast<size_t>(k)]->ptr<const int64_t>();
+    walk.sizes[k] = self.sizes[first + k];
+    walk.strides[k] = self.strides[first + k];
+    walk.dims[k] = static_cast<int>(first) + k;
+  }
+  read(walk, out, self);
 }
 
 }  // namespace mica::cuda

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/flags.h"
 
 namespace mica::cuda {
 
@@ -36,7 +37,8 @@ struct Types {
 std::optional<Types> types(DType dtype) {
   switch (dtype) {
     case DType::Float32:
-      return Types{CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+      return Types{CUDA_R_32F, CUDA_R_32F,
+                   flag(Flag::MatmulTf32) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
     case DType::Float64:
       return Types{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
     case DType::Float16:
@@ -79,7 +81,7 @@ std::optional<Matrix> matrix(const TensorView& t, int row_dim, int column_dim, b
 struct Key {
   Matrix a, b, out;
   int64_t batch, inner;
-  int device, dtype, bias, alignment;
+  int device, dtype, bias, alignment, compute;
 };
 struct KeyHash {
   size_t operator()(const Key& k) const {
@@ -209,6 +211,7 @@ bool cublas_matmul(const MatmulCall& call) {
   key.device = device;
   key.dtype = static_cast<int>(call.out.dtype);
   key.bias = call.bias != nullptr;
+  key.compute = static_cast<int>(t->compute);
   key.alignment = common_alignment({first.data, second.data, call.out.data});
 
   static std::mutex mutex;

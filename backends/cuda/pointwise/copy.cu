@@ -64,8 +64,40 @@ __global__ void __launch_bounds__(kThreads)
   *reinterpret_cast<To*>(to + at[0]) = from.at(at[1]);
 }
 
+// The pairs of dtypes between which training moves numbers have loops of their own.
+template <class To>
+bool run_common(const PointwiseLoop& loop) {
+  if constexpr (std::is_same_v<To, float> || std::is_same_v<To, half> || std::is_same_v<To, bfloat16>) {
+    auto run = [&]<class From>(Tag<From>) {
+      if constexpr (!std::is_same_v<To, From>) run_pointwise<To, From>(loop, Same<compute_t<From>>{});
+      return true;
+    };
+    switch (loop.dtypes[1]) {
+      case DType::Float32:
+        return run(Tag<float>{});
+      case DType::Float16:
+        return run(Tag<half>{});
+      case DType::BFloat16:
+        return run(Tag<bfloat16>{});
+      case DType::Int64:
+        return run(Tag<int64_t>{});
+      case DType::Int32:
+        return run(Tag<int32_t>{});
+      case DType::UInt8:
+        return run(Tag<uint8_t>{});
+      case DType::Bool:
+        return run(Tag<bool>{});
+      default:
+        return false;
+    }
+  } else {
+    return false;
+  }
+}
+
 template <class To>
 void run_converted(PointwiseLoop& loop) {
+  if (run_common<To>(loop)) return;
   const cudaStream_t stream = current_stream(loop.device.index);
   const auto from_size = static_cast<int>(element_size(loop.dtypes[1]));
   AnyConverted<To> from{loop.data[1], loop.dtypes[1]};

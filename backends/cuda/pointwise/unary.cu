@@ -51,10 +51,20 @@ MICA_UNARY(log2, Log2, visit_floating, { return ::log2(x); })
 MICA_UNARY(log10, Log10, visit_floating, { return ::log10(x); })
 MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
 MICA_UNARY(erfc, Erfc, visit_floating, { return ::erfc(x); })
-MICA_UNARY(floor, Floor, visit_floating, { return ::floor(x); })
-MICA_UNARY(ceil, Ceil, visit_floating, { return ::ceil(x); })
-MICA_UNARY(trunc, Trunc, visit_floating, { return ::trunc(x); })
-MICA_UNARY(round, Round, visit_floating, { return ::rint(x); })  // halves to even
+// Integers are their own integers; halves are rounded to even.
+#define MICA_ROUNDING(slot, Name, function)  \
+  MICA_UNARY(slot, Name, visit_real, {       \
+    if constexpr (std::is_integral_v<T>) {   \
+      return x;                              \
+    } else {                                 \
+      return ::function(x);                  \
+    }                                        \
+  })
+MICA_ROUNDING(floor, Floor, floor)
+MICA_ROUNDING(ceil, Ceil, ceil)
+MICA_ROUNDING(trunc, Trunc, trunc)
+MICA_ROUNDING(round, Round, rint)
+#undef MICA_ROUNDING
 
 namespace {
 
@@ -98,11 +108,27 @@ struct IsNan {
 };
 template <class T>
 struct IsFinite {
-  __device__ bool operator()(T x) const { return ::isfinite(x); }
+  __device__ bool operator()(T x) const {
+    if constexpr (is_complex_v<T>) {
+      return ::isfinite(x.real()) && ::isfinite(x.imag());
+    } else if constexpr (std::is_integral_v<T>) {
+      return true;
+    } else {
+      return ::isfinite(x);
+    }
+  }
 };
 template <class T>
 struct IsInf {
-  __device__ bool operator()(T x) const { return ::isinf(x); }
+  __device__ bool operator()(T x) const {
+    if constexpr (is_complex_v<T>) {
+      return ::isinf(x.real()) || ::isinf(x.imag());
+    } else if constexpr (std::is_integral_v<T>) {
+      return false;
+    } else {
+      return ::isinf(x);
+    }
+  }
 };
 
 template <class T>
@@ -139,11 +165,11 @@ void isnan(const PointwiseLoop& loop) {
   visit_number_bool("isnan", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
 }
 void isfinite(const PointwiseLoop& loop) {
-  visit_floating("isfinite", loop.dtype,
+  visit_number_bool("isfinite", loop.dtype,
                  [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
 }
 void isinf(const PointwiseLoop& loop) {
-  visit_floating("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
+  visit_number_bool("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
 }
 
 }  // namespace mica::cuda

@@ -22,6 +22,21 @@ class PhiloxGenerator final : public GeneratorImpl {
   uint32_t random() override;
   uint64_t random64() override;
 
+  // While a graph is captured, kernels draw relative to a place that they read from device memory: offset, then seed.
+  void begin_capture(const uint64_t* place) {
+    captured_ = place;
+    before_ = offset_;
+    offset_ = 0;
+  }
+  // How many numbers of each thread the capture has taken.
+  uint64_t end_capture() {
+    const uint64_t taken = offset_;
+    offset_ = before_;
+    captured_ = nullptr;
+    return taken;
+  }
+  const uint64_t* captured() const { return captured_; }
+
   // Where a kernel begins that will draw `count` numbers in each of its threads; a multiple of four.
   uint64_t take(uint64_t count) {
     const uint64_t begin = offset_;
@@ -31,7 +46,8 @@ class PhiloxGenerator final : public GeneratorImpl {
 
  private:
   uint64_t seed_;
-  uint64_t offset_ = 0;
+  uint64_t offset_ = 0, before_ = 0;
+  const uint64_t* captured_ = nullptr;
 };
 
 // The generator behind the handle; an error if it is another device's.

@@ -1,42 +1,21 @@
-// amax, amin, all, any.
-#include "backends/cuda/kernels.h"
+// amax, amin, aminmax, all, any.
+#include "backends/cuda/reduce/limits.cuh"
 #include "backends/cuda/reduce/reduce.cuh"
 
 namespace mica::cuda {
 
 namespace {
 
-template <class T>
-__device__ T lowest() {
-  if constexpr (std::is_same_v<T, bool>) {
-    return false;
-  } else if constexpr (std::is_integral_v<T>) {
-    return std::is_signed_v<T> ? static_cast<T>(static_cast<T>(1) << (sizeof(T) * 8 - 1)) : T(0);
-  } else {
-    return -static_cast<T>(INFINITY);
-  }
-}
-template <class T>
-__device__ T highest() {
-  if constexpr (std::is_same_v<T, bool>) {
-    return true;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(~lowest<T>());
-  } else {
-    return static_cast<T>(INFINITY);
-  }
-}
-
 // A NaN wins.
 template <class T>
 struct Largest {
   using In = T;
-  using Out = T;
   using Acc = compute_t<T>;
+  T* out;
   __device__ Acc identity() const { return lowest<Acc>(); }
-  __device__ Acc load(T v) const { return convert<Acc>(v); }
+  __device__ Acc load(T v, int64_t) const { return convert<Acc>(v); }
   __device__ Acc combine(Acc a, Acc b) const { return a != a || a > b ? a : b; }
-  __device__ T finish(Acc a) const { return convert<T>(a); }
+  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(a); }
 };
 template <class T>
 struct Smallest : Largest<T> {
@@ -45,16 +24,37 @@ struct Smallest : Largest<T> {
   __device__ Acc combine(Acc a, Acc b) const { return a != a || a < b ? a : b; }
 };
 
+template <class C>
+struct Range {
+  C low, high;
+};
+template <class T>
+struct LowAndHigh {
+  using In = T;
+  using C = compute_t<T>;
+  using Acc = Range<C>;
+  T *low, *high;
+  __device__ Acc identity() const { return {highest<C>(), lowest<C>()}; }
+  __device__ Acc load(T v, int64_t) const { return {convert<C>(v), convert<C>(v)}; }
+  __device__ Acc combine(Acc a, Acc b) const {
+    return {a.low != a.low || a.low < b.low ? a.low : b.low, a.high != a.high || a.high > b.high ? a.high : b.high};
+  }
+  __device__ void store(Acc a, int64_t at, int64_t second) const {
+    low[at] = convert<T>(a.low);
+    high[second] = convert<T>(a.high);
+  }
+};
+
 // bool, or uint8 where the input was: both are one byte of 0 or 1.
 template <class T>
 struct Any {
   using In = T;
-  using Out = uint8_t;
   using Acc = bool;
+  uint8_t* out;
   __device__ bool identity() const { return false; }
-  __device__ bool load(T v) const { return convert<bool>(v); }
+  __device__ bool load(T v, int64_t) const { return convert<bool>(v); }
   __device__ bool combine(bool a, bool b) const { return a || b; }
-  __device__ uint8_t finish(bool a) const { return a; }
+  __device__ void store(bool a, int64_t at, int64_t) const { out[at] = a; }
 };
 template <class T>
 struct All : Any<T> {
@@ -65,16 +65,25 @@ struct All : Any<T> {
 }  // namespace
 
 void reduce_amax(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_real_bool("amax", self.dtype, [&]<class T>(Tag<T>) { run_reduction(out, self, dims, Largest<T>{}); });
+  visit_real_bool("amax", self.dtype,
+                  [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, Largest<T>{out.ptr<T>()}); });
 }
 void reduce_amin(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_real_bool("amin", self.dtype, [&]<class T>(Tag<T>) { run_reduction(out, self, dims, Smallest<T>{}); });
+  visit_real_bool("amin", self.dtype,
+                  [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, Smallest<T>{{out.ptr<T>()}}); });
+}
+void reduce_aminmax(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
+  visit_real_bool("aminmax", self.dtype, [&]<class T>(Tag<T>) {
+    run_reduction(min, max, self, dims, LowAndHigh<T>{min.ptr<T>(), max.ptr<T>()});
+  });
 }
 void reduce_any(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_number_bool("any", self.dtype, [&]<class T>(Tag<T>) { run_reduction(out, self, dims, Any<T>{}); });
+  visit_number_bool("any", self.dtype,
+                    [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, Any<T>{out.ptr<uint8_t>()}); });
 }
 void reduce_all(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_number_bool("all", self.dtype, [&]<class T>(Tag<T>) { run_reduction(out, self, dims, All<T>{}); });
+  visit_number_bool("all", self.dtype,
+                    [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, All<T>{{out.ptr<uint8_t>()}}); });
 }
 
 }  // namespace mica::cuda

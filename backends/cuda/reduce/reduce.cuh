@@ -1,182 +1,188 @@
-// Reductions: run_reduction<Op>(out, self, dims). Op names the types In, Acc and Out, and has identity(), load(In),
-// combine(Acc, Acc) and finish(Acc). The elements of one output meet in a fixed order, so that a result does not change
-// from run to run.
+// Reductions: run_reduction(out, second, self, dims, op). Op names the types In and Acc and has identity(), load(In,
+// position), combine(Acc, Acc) and store(Acc, place in the first output, place in the second). The elements of one
+// output meet in a fixed order, so that a result does not change from run to run.
 #pragma once
 
 #include "backends/cuda/allocator.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
 
-// A few dimensions, the fastest first, and where each of two tensors lies along them, in elements.
-struct Walk {
-  int ndim = 0;
-  int64_t numel = 1;
-  uint64_t sizes[64];
-  int64_t strides[64][2];
-
-  void add(int64_t size, int64_t first, int64_t second) {
-    numel *= size;
-    if (size == 1) return;
-    if (ndim && strides[ndim - 1][0] * static_cast<int64_t>(sizes[ndim - 1]) == first &&
-        strides[ndim - 1][1] * static_cast<int64_t>(sizes[ndim - 1]) == second) {
-      sizes[ndim - 1] *= static_cast<uint64_t>(size);
-      return;
-    }
-    sizes[ndim] = static_cast<uint64_t>(size);
-    strides[ndim][0] = first;
-    strides[ndim++][1] = second;
-  }
-  __device__ void at(uint64_t i, int64_t& first, int64_t& second) const {
-    first = second = 0;
-    for (int d = 0; d < ndim; ++d) {
-      uint64_t here = i;
-      if (d + 1 < ndim) {
-        // A division of 32 bits is a fraction of the price.
-        if (i >> 32) {
-          here = i % sizes[d], i /= sizes[d];
-        } else {
-          const auto narrow = static_cast<uint32_t>(i), size = static_cast<uint32_t>(sizes[d]);
-          here = narrow % size, i = narrow / size;
-        }
-      }
-      first += static_cast<int64_t>(here) * strides[d][0];
-      second += static_cast<int64_t>(here) * strides[d][1];
-    }
-  }
-};
-
 struct ReductionShape {
-  Walk kept;       // along the outputs: input, output
-  Walk reduced;    // along what meets in one output: input, unused
-  int splits = 1;  // blocks that share one output
+  Places<3> kept;     // along the outputs: input, first output, second output
+  Places<1> reduced;  // along what meets in one output
+  int splits = 1;     // blocks that share one output
 };
 
 inline constexpr int kReduceThreads = 256;
 
-template <class Op>
-__device__ typename Op::Acc reduce_block(typename Op::Acc value, const Op& op) {
-  __shared__ alignas(16) unsigned char raw[sizeof(typename Op::Acc) * kReduceThreads];
-  auto* shared = reinterpret_cast<typename Op::Acc*>(raw);
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int half_way = kReduceThreads / 2; half_way > 0; half_way /= 2) {
-    if (threadIdx.x < half_way) shared[threadIdx.x] = op.combine(shared[threadIdx.x], shared[threadIdx.x + half_way]);
-    __syncthreads();
-  }
-  return shared[0];
+// The value of the lane `distance` above, whatever its type.
+template <class Acc>
+__device__ Acc shuffle_down(const Acc& value, int distance) {
+  constexpr int kWords = (sizeof(Acc) + 3) / 4;
+  uint32_t words[kWords] = {};
+  memcpy(words, &value, sizeof(Acc));
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) words[w] = __shfl_down_sync(0xffffffffu, words[w], distance);
+  Acc result;
+  memcpy(static_cast<void*>(&result), words, sizeof(Acc));
+  return result;
 }
 
-// A block for each output, or for each part of one: neighbouring threads read neighbouring elements of what is reduced.
+template <class Op, class Acc>
+__device__ Acc reduce_warp(Acc value, const Op& op) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value = op.combine(value, shuffle_down(value, distance));
+  return value;
+}
+
+// The total of a block of kReduceThreads threads, in its first thread.
+template <class Op, class Acc>
+__device__ Acc reduce_block(Acc value, const Op& op) {
+  __shared__ alignas(16) unsigned char raw[sizeof(Acc) * (kReduceThreads / 32)];
+  auto* shared = reinterpret_cast<Acc*>(raw);
+  value = reduce_warp(value, op);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int w = 1; w < kReduceThreads / 32; ++w) value = op.combine(value, shared[w]);
+  return value;
+}
+
+// One thread's share of the elements of one output: those at first, first + step, ..., and where the row is dense, in
+// pieces of 16 bytes.
 template <class Op>
-__global__ void __launch_bounds__(kReduceThreads) reduce_rows(Op op, ReductionShape shape, const typename Op::In* in,
-                                                              typename Op::Out* out, typename Op::Acc* partial) {
+__device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& shape, const typename Op::In* row,
+                                         int64_t first, int64_t step) {
+  using In = typename Op::In;
   using Acc = typename Op::Acc;
-  const int64_t output = blockIdx.x / shape.splits, split = blockIdx.x % shape.splits;
-  int64_t base, target, unused;
-  shape.kept.at(output, base, target);
-  const int64_t step = static_cast<int64_t>(kReduceThreads) * shape.splits;
+  constexpr int kCount = sizeof(In) >= 16 ? 1 : sizeof(In) > 2 ? 16 / sizeof(In) : 8;
+  using Piece = Vector<In, kCount>;
   const bool dense = shape.reduced.ndim == 0 || (shape.reduced.ndim == 1 && shape.reduced.strides[0][0] == 1);
-  // As many running totals as elements come with one load of 16 bytes.
-  constexpr int kCount = sizeof(typename Op::In) >= 16 ? 1
-                         : sizeof(typename Op::In) > 2 ? 16 / sizeof(typename Op::In)
-                                                       : 8;
+  if (dense && reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0 && shape.reduced.numel >= kCount) {
+    Acc sums[kCount];
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sums[j] = op.identity();
+    const int64_t pieces = shape.reduced.numel / kCount;
+#pragma unroll 4
+    for (int64_t i = first; i < pieces; i += step) {
+      const Piece piece = reinterpret_cast<const Piece*>(row)[i];
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
+    }
+    for (int64_t last = pieces * kCount + first; last < shape.reduced.numel; last += step)
+      sums[0] = op.combine(sums[0], op.load(row[last], last));
+#pragma unroll
+    for (int j = 1; j < kCount; ++j) sums[0] = op.combine(sums[0], sums[j]);
+    return sums[0];
+  }
+  Acc sum = op.identity();
+  for (int64_t i = first; i < shape.reduced.numel; i += step) {
+    int64_t at[1];
+    shape.reduced.at(i, at);
+    sum = op.combine(sum, op.load(row[at[0]], i));
+  }
+  return sum;
+}
+
+// A block, a warp or a thread for each output, or for each part of one: neighbouring threads read neighbouring elements
+// of what is reduced.
+template <int kGroup, class Op>
+__global__ void __launch_bounds__(kReduceThreads)
+    reduce_rows(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
+  const int64_t task = static_cast<int64_t>(blockIdx.x) * (kReduceThreads / kGroup) + threadIdx.x / kGroup;
+  const int64_t output = task / shape.splits, split = task % shape.splits;
+  if (output >= shape.kept.numel) return;
+  int64_t at[3];
+  shape.kept.at(output, at);
+  typename Op::Acc total = reduce_share(op, shape, in + at[0], split * kGroup + threadIdx.x % kGroup,
+                                        static_cast<int64_t>(kGroup) * shape.splits);
+  if constexpr (kGroup == kReduceThreads) total = reduce_block(total, op);
+  if constexpr (kGroup == 32) total = reduce_warp(total, op);
+  if (threadIdx.x % kGroup) return;
+  if (partial) {
+    partial[task] = total;
+  } else {
+    op.store(total, at[1], at[2]);
+  }
+}
+
+inline constexpr int kColumnRows = 8;
+
+// The columns of a matrix whose rows are dense: each thread adds up kCount neighbouring columns, 32 threads side by
+// side, and eight rows at a time.
+template <int kCount, class Op>
+__global__ void __launch_bounds__(32 * kColumnRows)
+    reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
+  using Acc = typename Op::Acc;
   using Piece = Vector<typename Op::In, kCount>;
+  __shared__ alignas(16) unsigned char raw[sizeof(Acc) * kCount * 32 * kColumnRows];
+  auto* shared = reinterpret_cast<Acc*>(raw);
+  const int64_t column = (static_cast<int64_t>(blockIdx.x / shape.splits) * 32 + threadIdx.x) * kCount;
+  const int split = blockIdx.x % shape.splits;
+  const int64_t step = static_cast<int64_t>(kColumnRows) * shape.splits;
+  const bool inside = column < shape.kept.numel;
   Acc sums[kCount];
 #pragma unroll
   for (int j = 0; j < kCount; ++j) sums[j] = op.identity();
-  int64_t i = split * kReduceThreads + threadIdx.x;
-  const auto* row = in + base;
-  if (dense && reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0) {
-    const int64_t pieces = shape.reduced.numel / kCount;
+  if (inside) {
+    int64_t base[3];
+    shape.kept.at(column, base);
+    if (shape.reduced.ndim <= 1) {
+      const int64_t pitch = shape.reduced.ndim ? shape.reduced.strides[0][0] : 0;
 #pragma unroll 4
-    for (; i < pieces; i += step) {
-      const Piece piece = reinterpret_cast<const Piece*>(row)[i];
+      for (int64_t i = split * kColumnRows + threadIdx.y; i < shape.reduced.numel; i += step) {
+        const Piece piece = *reinterpret_cast<const Piece*>(in + base[0] + i * pitch);
 #pragma unroll
-      for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j]));
-    }
-    const int64_t last = pieces * kCount + split * kReduceThreads + threadIdx.x;
-    if (last < shape.reduced.numel) sums[0] = op.combine(sums[0], op.load(row[last]));
-  } else {
-    for (; i < shape.reduced.numel; i += step) {
-      int64_t at;
-      shape.reduced.at(i, at, unused);
-      sums[0] = op.combine(sums[0], op.load(row[at]));
-    }
-  }
+        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i));
+      }
+    } else {
+      for (int64_t i = split * kColumnRows + threadIdx.y; i < shape.reduced.numel; i += step) {
+        int64_t at[1];
+        shape.reduced.at(i, at);
+        const Piece piece = *reinterpret_cast<const Piece*>(in + base[0] + at[0]);
 #pragma unroll
-  for (int j = 1; j < kCount; ++j) sums[0] = op.combine(sums[0], sums[j]);
-  const Acc total = reduce_block(sums[0], op);
-  if (threadIdx.x) return;
-  if (partial) {
-    partial[blockIdx.x] = total;
-  } else {
-    out[target] = op.finish(total);
-  }
-}
-
-inline constexpr int kColumns = 32, kColumnRows = 8;
-
-// 32 neighbouring outputs for each block: neighbouring threads read the same element of neighbouring outputs.
-template <class Op>
-__global__ void __launch_bounds__(kColumns* kColumnRows)
-    reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Out* out,
-                   typename Op::Acc* partial) {
-  using Acc = typename Op::Acc;
-  __shared__ alignas(16) unsigned char raw[sizeof(Acc) * kColumns * kColumnRows];
-  auto* shared = reinterpret_cast<Acc*>(raw);
-  const int64_t output = static_cast<int64_t>(blockIdx.x / shape.splits) * kColumns + threadIdx.x,
-                split = blockIdx.x % shape.splits;
-  const int64_t step = static_cast<int64_t>(kColumnRows) * shape.splits;
-  int64_t base = 0, target = 0, at, unused;
-  Acc sums[4] = {op.identity(), op.identity(), op.identity(), op.identity()};
-  if (output < shape.kept.numel) {
-    shape.kept.at(output, base, target);
-    int64_t i = split * kColumnRows + threadIdx.y;
-    for (; i + 3 * step < shape.reduced.numel; i += 4 * step) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        shape.reduced.at(i + j * step, at, unused);
-        sums[j] = op.combine(sums[j], op.load(in[base + at]));
+        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i));
       }
     }
-    for (; i < shape.reduced.numel; i += step) {
-      shape.reduced.at(i, at, unused);
-      sums[0] = op.combine(sums[0], op.load(in[base + at]));
-    }
   }
-  shared[threadIdx.y * kColumns + threadIdx.x] = op.combine(op.combine(sums[0], sums[1]), op.combine(sums[2], sums[3]));
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) shared[(threadIdx.y * 32 + threadIdx.x) * kCount + j] = sums[j];
   __syncthreads();
-  if (threadIdx.y || output >= shape.kept.numel) return;
-  Acc total = shared[threadIdx.x];
-  for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[r * kColumns + threadIdx.x]);
-  if (partial) {
-    partial[output * shape.splits + split] = total;
-  } else {
-    out[target] = op.finish(total);
+  if (threadIdx.y || !inside) return;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    Acc total = shared[threadIdx.x * kCount + j];
+    for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[(r * 32 + threadIdx.x) * kCount + j]);
+    if (partial) {
+      partial[(column + j) * shape.splits + split] = total;
+    } else {
+      int64_t at[3];
+      shape.kept.at(column + j, at);
+      op.store(total, at[1], at[2]);
+    }
   }
 }
 
-// The parts of each output: a block for each where they are many, else a thread.
-template <bool kBlocks, class Op>
+// The parts of each output: a warp for each.
+template <class Op>
 __global__ void __launch_bounds__(kReduceThreads)
-    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial, typename Op::Out* out) {
-  const int64_t output = kBlocks ? blockIdx.x : static_cast<int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x;
+    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial) {
+  const int64_t output = static_cast<int64_t>(blockIdx.x) * (kReduceThreads / 32) + threadIdx.x / 32;
   if (output >= shape.kept.numel) return;
   typename Op::Acc total = op.identity();
-  for (int s = kBlocks ? threadIdx.x : 0; s < shape.splits; s += kBlocks ? kReduceThreads : 1)
+  for (int s = threadIdx.x % 32; s < shape.splits; s += 32)
     total = op.combine(total, partial[output * shape.splits + s]);
-  if constexpr (kBlocks) {
-    total = reduce_block(total, op);
-    if (threadIdx.x) return;
-  }
-  int64_t unused, target;
-  shape.kept.at(output, unused, target);
-  out[target] = op.finish(total);
+  total = reduce_warp(total, op);
+  if (threadIdx.x % 32) return;
+  int64_t at[3];
+  shape.kept.at(output, at);
+  op.store(total, at[1], at[2]);
 }
 
 // Dimensions of the input in the order of its strides, the fastest first.
-inline ReductionShape reduction_shape(const TensorView& out, const TensorView& self, uint64_t dims) {
+inline ReductionShape reduction_shape(const TensorView& out, const TensorView& second, const TensorView& self,
+                                      uint64_t dims) {
   ReductionShape shape;
   int order[64];
   for (int d = 0; d < self.ndim; ++d) order[d] = self.ndim - 1 - d;
@@ -186,55 +192,84 @@ inline ReductionShape reduction_shape(const TensorView& out, const TensorView& s
   for (int o = 0; o < self.ndim; ++o) {
     const int d = order[o];
     if (dims >> d & 1) {
-      shape.reduced.add(self.sizes[d], self.strides[d], 0);
+      shape.reduced.add(self.sizes[d], {self.strides[d]});
       continue;
     }
     int target = d;
     if (!keepdim)
       for (int before = 0; before < d; ++before) target -= static_cast<int>(dims >> before & 1);
-    shape.kept.add(self.sizes[d], self.strides[d], out.strides[target]);
+    shape.kept.add(self.sizes[d],
+                   {self.strides[d], out.strides[target], second.defined() ? second.strides[target] : 0});
   }
+  shape.kept.finish();
+  shape.reduced.finish();
   return shape;
 }
 
 template <class Op>
-void run_reduction(const TensorView& out, const TensorView& self, uint64_t dims, const Op& op) {
+void run_reduction(const TensorView& out, const TensorView& second, const TensorView& self, uint64_t dims,
+                   const Op& op) {
+  using In = typename Op::In;
   using Acc = typename Op::Acc;
+  if (out.numel == 0) return;
   const int device = out.device.index;
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
-  ReductionShape shape = reduction_shape(out, self, dims);
-  auto stride_of = [](const Walk& w) { return w.ndim ? std::abs(w.strides[0][0]) : INT64_MAX; };
-  const bool columns = shape.kept.numel >= kColumns && stride_of(shape.kept) < stride_of(shape.reduced);
-  const int64_t outputs = columns ? (shape.kept.numel + kColumns - 1) / kColumns : shape.kept.numel;
-  const int64_t per_block = columns ? kColumnRows : kReduceThreads;
+  ReductionShape shape = reduction_shape(out, second, self, dims);
+  const auto* in = self.ptr<const In>();
+  // Columns of a matrix, in vectors where all of its rows are aligned.
+  constexpr int kWide = sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 4 ? 4 : 4;
+  auto stride_of = [](const auto& p) { return p.ndim ? std::abs(p.strides[0][0]) : INT64_MAX; };
+  const bool by_columns = shape.kept.ndim >= 1 && shape.kept.strides[0][0] == 1 && shape.kept.numel >= 32 &&
+                          stride_of(shape.reduced) > 1;
+  bool wide = kWide > 1 && by_columns && shape.kept.sizes[0] % kWide == 0 &&
+              reinterpret_cast<uintptr_t>(in) % (sizeof(In) * kWide) == 0;
+  for (int d = 1; d < shape.kept.ndim; ++d) wide = wide && shape.kept.strides[d][0] % kWide == 0;
+  for (int d = 0; d < shape.reduced.ndim; ++d) wide = wide && shape.reduced.strides[d][0] % kWide == 0;
+  // Few columns leave the device idle in vectors of them.
+  const int64_t multiprocessors = properties(device).multiProcessorCount;
+  const int count = wide ? kWide : 1;
+  const int64_t length = shape.reduced.numel;
+  const int group = by_columns ? 0 : length <= 8 ? 1 : length <= 1024 && shape.kept.numel >= multiprocessors ? 32 : 256;
+  const int64_t tasks = by_columns ? (shape.kept.numel + 32 * count - 1) / (32 * count) : shape.kept.numel;
+  const int64_t per_block = by_columns ? kColumnRows : group;
   // Enough blocks to fill the device several times over, as long as each has work.
-  const int64_t wanted = 8 * properties(device).multiProcessorCount;
-  shape.splits = static_cast<int>(
-      std::clamp<int64_t>(std::min(wanted / outputs, shape.reduced.numel / (per_block * 16)), 1, 1024));
-  const auto* in = self.ptr<const typename Op::In>();
-  auto* to = out.ptr<typename Op::Out>();
+  if (by_columns || group == 256)
+    shape.splits = static_cast<int>(
+        std::clamp<int64_t>(std::min(8 * multiprocessors / tasks, length / (per_block * 16)), 1, 1024));
   auto launch = [&](Acc* partial) {
-    const auto blocks = static_cast<unsigned>(outputs * shape.splits);
-    if (columns) {
-      reduce_columns<Op><<<blocks, dim3(kColumns, kColumnRows), 0, stream>>>(op, shape, in, to, partial);
+    if (by_columns) {
+      const auto blocks = static_cast<unsigned>(tasks * shape.splits);
+      if (wide) {
+        reduce_columns<kWide, Op><<<blocks, dim3(32, kColumnRows), 0, stream>>>(op, shape, in, partial);
+      } else {
+        reduce_columns<1, Op><<<blocks, dim3(32, kColumnRows), 0, stream>>>(op, shape, in, partial);
+      }
+    } else if (group == 256) {
+      reduce_rows<256, Op>
+          <<<static_cast<unsigned>(tasks * shape.splits), kReduceThreads, 0, stream>>>(op, shape, in, partial);
+    } else if (group == 32) {
+      reduce_rows<32, Op>
+          <<<blocks_for(tasks, kReduceThreads / 32), kReduceThreads, 0, stream>>>(op, shape, in, partial);
     } else {
-      reduce_rows<Op><<<blocks, kReduceThreads, 0, stream>>>(op, shape, in, to, partial);
+      reduce_rows<1, Op><<<blocks_for(tasks, kReduceThreads), kReduceThreads, 0, stream>>>(op, shape, in, partial);
     }
     MICA_CUDA(cudaGetLastError());
   };
   if (shape.splits == 1) return launch(nullptr);
   const Workspace parts(static_cast<size_t>(shape.kept.numel * shape.splits) * sizeof(Acc), device);
   launch(static_cast<Acc*>(parts.data()));
-  const auto* partial = static_cast<const Acc*>(parts.data());
-  if (shape.splits >= 32) {
-    reduce_partials<true, Op>
-        <<<static_cast<unsigned>(shape.kept.numel), kReduceThreads, 0, stream>>>(op, shape, partial, to);
-  } else {
-    reduce_partials<false, Op>
-        <<<blocks_for(shape.kept.numel, kReduceThreads), kReduceThreads, 0, stream>>>(op, shape, partial, to);
-  }
+  reduce_partials<Op><<<blocks_for(shape.kept.numel, kReduceThreads / 32), kReduceThreads, 0, stream>>>(
+      op, shape, static_cast<const Acc*>(parts.data()));
   MICA_CUDA(cudaGetLastError());
+}
+
+// How many elements meet in one output.
+inline double count_of(const TensorView& self, uint64_t dims) {
+  double count = 1;
+  for (int d = 0; d < self.ndim; ++d)
+    if (dims >> d & 1) count *= static_cast<double>(self.sizes[d]);
+  return count;
 }
 
 }  // namespace mica::cuda

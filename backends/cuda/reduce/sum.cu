@@ -1,5 +1,4 @@
-// sum, mean, prod.
-#include "backends/cuda/kernels.h"
+// sum, nansum, mean, prod, count_nonzero.
 #include "backends/cuda/reduce/reduce.cuh"
 
 namespace mica::cuda {
@@ -9,21 +8,28 @@ namespace {
 template <class I, class O, class A>
 struct Sum {
   using In = I;
-  using Out = O;
   using Acc = A;
+  O* out;
   __device__ Acc identity() const { return Acc(0); }
-  __device__ Acc load(In v) const { return convert<Acc>(v); }
+  __device__ Acc load(In v, int64_t) const { return convert<Acc>(v); }
   __device__ Acc combine(Acc a, Acc b) const { return a + b; }
-  __device__ Out finish(Acc a) const { return convert<Out>(a); }
+  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<O>(a); }
+};
+template <class I, class O, class A>
+struct NanSum : Sum<I, O, A> {
+  __device__ A load(I v, int64_t) const {
+    const A x = convert<A>(v);
+    return x != x ? A(0) : x;
+  }
 };
 template <class I, class O, class A>
 struct Mean : Sum<I, O, A> {
   double count;
-  __device__ O finish(A a) const {
+  __device__ void store(A a, int64_t at, int64_t) const {
     if constexpr (is_complex_v<A>) {
-      return convert<O>(a / static_cast<typename A::value_type>(count));
+      this->out[at] = convert<O>(a / static_cast<typename A::value_type>(count));
     } else {
-      return convert<O>(a / static_cast<A>(count));
+      this->out[at] = convert<O>(a / static_cast<A>(count));
     }
   }
 };
@@ -31,6 +37,10 @@ template <class I, class O, class A>
 struct Product : Sum<I, O, A> {
   __device__ A identity() const { return A(1); }
   __device__ A combine(A a, A b) const { return a * b; }
+};
+template <class I>
+struct CountNonzero : Sum<I, int64_t, int64_t> {
+  __device__ int64_t load(I v, int64_t) const { return convert<bool>(v); }
 };
 
 // Calls f(In, Out, Acc): integers meet in 64 bits, 16-bit floats in 32, and come out as themselves or, where asked, as
@@ -53,29 +63,38 @@ void visit_sum(const char* op, const TensorView& out, const TensorView& self, co
   });
 }
 
-double count_of(const TensorView& self, uint64_t dims) {
-  double count = 1;
-  for (int d = 0; d < self.ndim; ++d)
-    if (dims >> d & 1) count *= static_cast<double>(self.sizes[d]);
-  return count;
-}
-
 }  // namespace
 
 void reduce_sum(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_sum("sum", out, self,
-            [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) { run_reduction(out, self, dims, Sum<I, O, A>{}); });
+  visit_sum("sum", out, self, [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) {
+    run_reduction(out, {}, self, dims, Sum<I, O, A>{out.ptr<O>()});
+  });
+}
+void reduce_nansum(const TensorView& out, const TensorView& self, uint64_t dims) {
+  if (!is_floating(self.dtype)) return reduce_sum(out, self, dims);
+  visit_floating("nansum", self.dtype, [&]<class T>(Tag<T>) {
+    using A = compute_t<T>;
+    if (out.dtype == self.dtype)
+      return run_reduction(out, {}, self, dims, NanSum<T, T, A>{{out.ptr<T>()}});
+    if (out.dtype != DType::Float32) unsupported_dtype("nansum", out.dtype);
+    run_reduction(out, {}, self, dims, NanSum<T, float, A>{{out.ptr<float>()}});
+  });
 }
 void reduce_mean(const TensorView& out, const TensorView& self, uint64_t dims) {
+  if (!is_floating(self.dtype) && !is_complex(self.dtype)) unsupported_dtype("mean", self.dtype);
   visit_sum("mean", out, self, [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) {
-    Mean<I, O, A> op;
-    op.count = count_of(self, dims);
-    run_reduction(out, self, dims, op);
+    if constexpr (!std::is_integral_v<I>)
+      run_reduction(out, {}, self, dims, Mean<I, O, A>{{out.ptr<O>()}, count_of(self, dims)});
   });
 }
 void reduce_prod(const TensorView& out, const TensorView& self, uint64_t dims) {
   visit_sum("prod", out, self, [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) {
-    run_reduction(out, self, dims, Product<I, O, A>{});
+    run_reduction(out, {}, self, dims, Product<I, O, A>{{out.ptr<O>()}});
+  });
+}
+void reduce_count_nonzero(const TensorView& out, const TensorView& self, uint64_t dims) {
+  visit_number_bool("count_nonzero", self.dtype, [&]<class T>(Tag<T>) {
+    run_reduction(out, {}, self, dims, CountNonzero<T>{{out.ptr<int64_t>()}});
   });
 }
 

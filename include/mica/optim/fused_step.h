@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mica/device.h"
 #include "mica/dtype.h"
 
 namespace mica {
@@ -64,6 +65,11 @@ struct FusedParameter {
   int64_t numel;
   uint32_t flags;
   double decay;
+  // Where the count of steps or the learning rate live on the device, so that nothing has to be read back: Adam's kernel
+  // then works the corrections out itself, `step_size` is the learning rate unless `lr` is given, and with `lr` the
+  // decay that shrinks is the weight decay as it stands.
+  const float* step;
+  const float* lr;
   union {
     SgdNumbers sgd;
     AdamNumbers adam;
@@ -80,6 +86,7 @@ struct FusedParameter {
 
 struct FusedStep {
   DType dtype;  // of every tensor: float32, float64, float16 or bfloat16
+  Device device;
   const FusedParameter* parameters;
   int64_t count;
   bool in_order;  // parameters share memory: one after the other, on one thread

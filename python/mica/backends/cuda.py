@@ -7,7 +7,17 @@ import warnings
 
 from mica import _C
 
-matmul = types.SimpleNamespace(
+
+class _Products(types.SimpleNamespace):
+    """Settings of products. `allow_tf32` rounds the inputs of float32 products; the others are kept."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "allow_tf32" and _C._device_count("cuda") > 0:
+            _C._set_backend_flag("cuda", "matmul_tf32", bool(value))
+
+
+matmul = _Products(
     allow_tf32=False,
     allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True,

@@ -1,5 +1,10 @@
-"""torch's settings of cuDNN. Mica's kernels are its own, and deterministic: the settings are kept and change nothing."""
+"""Settings of cuDNN, which computes convolutions on GPUs. `allow_tf32` says how exact they are; the others are kept and change
+nothing."""
 
+import sys
+import types
+
+from mica import _C
 from mica.backends._flags import setter_and_context
 
 enabled = True
@@ -15,8 +20,8 @@ set_flags, flags = setter_and_context(
 
 
 def is_available():
-    """False: cuDNN is not used."""
-    return False
+    """Whether the library is there and a GPU for it."""
+    return _C._cudnn_available()
 
 
 def version():
@@ -24,5 +29,17 @@ def version():
 
 
 def is_acceptable(tensor):
-    """False: cuDNN is not used."""
-    return False
+    """Whether cuDNN takes such a tensor."""
+    return tensor.is_cuda and tensor.is_floating_point() and is_available()
+
+
+class _Module(types.ModuleType):
+    """The module, which tells the backend what concerns it."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "allow_tf32" and _C._device_count("cuda") > 0:
+            _C._set_backend_flag("cuda", "convolution_tf32", bool(value))
+
+
+sys.modules[__name__].__class__ = _Module

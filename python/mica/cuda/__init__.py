@@ -1,9 +1,56 @@
 """NVIDIA GPUs: devices, memory and waiting for them. Nothing here starts CUDA before it is asked to."""
 
-import contextlib
-import secrets
+import os
+import sys
 
 from mica import _C
+from mica.cuda.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from mica.cuda.streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+
+__all__ = [
+    "Event", "ExternalStream", "Stream", "StreamContext", "current_device", "current_stream", "default_stream", "device",
+    "device_count", "device_of", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_rng_state", "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
+    "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_reserved", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
+    "set_rng_state_all", "set_stream", "stream", "synchronize",
+]  # fmt: skip
+
+
+def _find_libraries():
+    """Tell the backend where the nvidia-* packages keep their libraries, unless somebody has."""
+    if "MICA_CUDA_LIBRARIES" in os.environ:
+        return
+    found = []
+    for folder in sys.path:
+        for package in ("cudnn", "cu13"):
+            path = os.path.join(folder, "nvidia", package, "lib")
+            if os.path.isdir(path):
+                found.append(path)
+    if found:
+        os.environ["MICA_CUDA_LIBRARIES"] = os.pathsep.join(found)
+
+
+_find_libraries()
 
 
 def _device(device=None):
@@ -35,6 +82,43 @@ def set_device(device):
 def get_device_name(device=None):
     """The GPU's name."""
     return _C._device_name(_device(device))
+
+
+class _DeviceProperties:
+    """Facts about a GPU, as attributes."""
+
+    def __init__(self, facts):
+        uuid = facts.pop("uuid_bytes").hex()
+        self.__dict__.update(facts)
+        self.uuid = "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
+
+    def __repr__(self):
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count}, "
+            f"uuid={self.uuid}, L2_cache_size={self.L2_cache_size // 2**20}MB)"
+        )
+
+
+def get_device_properties(device=None):
+    """Facts about a GPU: its name, memory, multiprocessors."""
+    return _DeviceProperties(_C._device_properties(_device(device)))
+
+
+def get_device_capability(device=None):
+    """The major and minor number of what a GPU can compute."""
+    facts = get_device_properties(device)
+    return facts.major, facts.minor
+
+
+def get_arch_list():
+    """The architectures that the CUDA backend is built for."""
+    return ["sm_80", "sm_90"] if is_available() else []
+
+
+def can_device_access_peer(device, peer_device):
+    """Whether a GPU reads the memory of another directly."""
+    return _C._can_access_peer(_device(device), _device(peer_device))
 
 
 def synchronize(device=None):
@@ -108,36 +192,6 @@ def ipc_collect():
     """Nothing to collect: tensors on GPUs are not shared between processes."""
 
 
-def manual_seed(seed):
-    """Seed the random streams of the GPUs; nothing where there is none."""
-    if is_available():
-        _C._seed_devices(int(seed))
-
-
-manual_seed_all = manual_seed
-
-
-def seed():
-    """Seed the random streams of the GPUs with a number that nobody knows."""
-    manual_seed(secrets.randbits(63))
-
-
-seed_all = seed
-
-
-def get_rng_state_all():
-    """The states of the GPUs' random streams: empty where there is no GPU."""
-    if is_available():
-        raise NotImplementedError("The state of a GPU's random stream cannot be taken yet: seed it with manual_seed")
-    return []
-
-
-def set_rng_state_all(new_states):
-    """Take up the states that `get_rng_state_all` has returned."""
-    if list(new_states):
-        raise NotImplementedError("The state of a GPU's random stream cannot be set yet: seed it with manual_seed")
-
-
 class device:
     """Use another GPU in a with block; an index below 0 changes nothing."""
 
@@ -163,19 +217,28 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
-@contextlib.contextmanager
-def stream(stream):
-    """None changes nothing; there are no streams to choose from yet."""
-    if stream is not None:
-        raise NotImplementedError("Mica has no streams to choose from yet: each GPU has the one that it uses")
-    yield
+# Names that few programs use, and the modules that have them.
+_LAZY = {
+    **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"), "graphs"),
+    **dict.fromkeys(
+        (
+            "caching_allocator_alloc", "caching_allocator_delete", "get_per_process_memory_fraction", "memory_snapshot",
+            "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "set_per_process_memory_fraction",
+        ),
+        "memory",
+    ),
+}  # fmt: skip
 
 
 def __getattr__(name):
-    if name == "amp":
-        import mica.cuda.amp as amp
+    import importlib
 
-        return amp
+    if name in ("amp", "comm", "graphs", "memory", "nvtx"):
+        return importlib.import_module(f"mica.cuda.{name}")
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)
     if name == "OutOfMemoryError":
         return _C.OutOfMemoryError
+    if name == "default_generators":
+        return tuple(_C._default_generator(_C.device("cuda", i)) for i in range(device_count()))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

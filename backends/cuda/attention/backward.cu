@@ -1,0 +1,280 @@
+// The gradients of attention. The scores are made again, once for the gradient of the queries and once for those of the
+// keys and values, each of which is then a sum in registers: nothing is added in global memory, and a result does not
+// change from run to run.
+#include <optional>
+
+#include "backends/cuda/allocator.h"
+#include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/tiles.cuh"
+#include "backends/cuda/places.cuh"
+
+namespace mica::cuda {
+
+namespace attention {
+
+constexpr int kWarps = 8, kBlockThreads = kWarps * 32, kRows = kWarps * 16, kOthers = 64;
+
+template <class T>
+struct Backward {
+  Problem<T> p;
+  const T *grad, *out;
+  Strides grad_strides, out_strides;
+  const float *logsumexp, *products;
+};
+
+// Of each query, the sum of grad * out: a warp for each.
+template <class T>
+__global__ void __launch_bounds__(256) products_kernel(Backward<T> b, int64_t rows, float* products) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32;
+  if (i >= rows) return;
+  const int64_t q = i % b.p.length, head = i / b.p.length % b.p.heads, batch = i / (b.p.length * b.p.heads);
+  const T* g = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + q * b.grad_strides.row;
+  const T* o = b.out + batch * b.out_strides.batch + head * b.out_strides.head + q * b.out_strides.row;
+  float sum = 0;
+  for (int c = threadIdx.x % 32; c < b.p.width; c += 32) sum += convert<float>(g[c]) * convert<float>(o[c]);
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (threadIdx.x % 32 == 0) products[i] = sum;
+}
+
+template <int kWidth, class T>
+__device__ void store_rows(T* to, int64_t row_stride, int64_t first, int64_t count, int width,
+                           const float (&values)[kWidth / 8][4], float factor) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t row = first + lane / 4 + h * 8;
+    if (row >= count) continue;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+      const int column = n * 8 + lane % 4 * 2;
+      if (column < width)
+        *reinterpret_cast<uint32_t*>(to + row * row_stride + column) =
+            pack<T>(values[n][2 * h] * factor, values[n][2 * h + 1] * factor);
+    }
+  }
+}
+
+// 128 queries against all keys: dQ = scale * sum over keys of P (dP - products) K.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* grad_query, Strides strides) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  const Problem<T>& p = b.p;
+  constexpr int kRowBytes = kRows * kWidth * 2, kOtherBytes = kOthers * kWidth * 2;
+  const uint32_t query_tile = shared_address(memory), grad_tile = query_tile + kRowBytes;
+  auto key_tile = [&](int stage) { return grad_tile + kRowBytes + stage * 2 * kOtherBytes; };
+  const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
+  const int64_t tile = p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = tile * kRows;
+  const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head +
+                   first_query * p.query_strides.row;
+  const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head +
+                  first_query * b.grad_strides.row;
+  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
+  const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
+  int64_t last_key = p.keys;
+  if (p.causal && first_query + kRows < last_key) last_key = first_query + kRows;
+  const int blocks = static_cast<int>((last_key + kOthers - 1) / kOthers);
+  auto load_keys = [&](int block) {
+    const int64_t first = static_cast<int64_t>(block) * kOthers;
+    const uint32_t to = key_tile(block % 2);
+    load_tile<kOthers, kWidth, kBlockThreads>(to, key + first * p.key_strides.row, p.key_strides.row, p.keys - first,
+                                              p.width);
+    load_tile<kOthers, kWidth, kBlockThreads>(to + kOtherBytes, value + first * p.value_strides.row,
+                                              p.value_strides.row, p.keys - first, p.width);
+    commit();
+  };
+  load_tile<kRows, kWidth, kBlockThreads>(query_tile, query, p.query_strides.row, p.length - first_query, p.width);
+  load_tile<kRows, kWidth, kBlockThreads>(grad_tile, grad, b.grad_strides.row, p.length - first_query, p.width);
+  load_keys(0);
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+  const float scale = p.scale * kLog2E;
+  float shift[2], product[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t q = first_query + row + lane / 4 + h * 8, at = (batch * p.heads + head) * p.length + q;
+    shift[h] = q < p.length ? b.logsumexp[at] * kLog2E : 0.0f;
+    product[h] = q < p.length ? b.products[at] : 0.0f;
+  }
+  float result[1][kWidth / 8][4] = {};
+  for (int block = 0; block < blocks; ++block) {
+    if (block + 1 < blocks) {
+      load_keys(block + 1);
+      wait_for_all_but<1>();
+    } else {
+      wait_for_all_but<0>();
+    }
+    __syncthreads();
+    float scores[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
+    multiply_rows<1, kOthers, kWidth, T>(scores, query_tile, row, key_tile(block % 2));
+    multiply_rows<1, kOthers, kWidth, T>(slopes, grad_tile, row, key_tile(block % 2) + kOtherBytes);
+    const int64_t first_key = static_cast<int64_t>(block) * kOthers;
+#pragma unroll
+    for (int n = 0; n < kOthers / 8; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int64_t k = first_key + n * 8 + lane % 4 * 2 + c % 2, q = first_query + row + lane / 4 + c / 2 * 8;
+        const bool seen = k < p.keys && (!p.causal || k <= q);
+        const float weight = seen ? power_of_two(__fmaf_rn(scores[0][n][c], scale, -shift[c / 2])) : 0.0f;
+        scores[0][n][c] = weight * (slopes[0][n][c] - product[c / 2]);
+      }
+    multiply_accumulated<1, kOthers, kWidth, T>(result, scores, key_tile(block % 2));
+    __syncthreads();
+  }
+  grad_query += batch * strides.batch + head * strides.head;
+  store_rows<kWidth>(grad_query, strides.row, first_query + row, p.length, p.width, result[0], p.scale);
+}
+
+// 128 keys against all queries of the heads that share them: dV = sum of P' dO, dK = scale * sum of (P (dP -
+// products))' Q. Scores are made transposed, so that both factors are at hand.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlockThreads)
+    key_kernel(Backward<T> b, T* grad_key, Strides key_strides, T* grad_value, Strides value_strides) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  const Problem<T>& p = b.p;
+  constexpr int kRowBytes = kRows * kWidth * 2, kOtherBytes = kOthers * kWidth * 2;
+  const uint32_t key_tile = shared_address(memory), value_tile = key_tile + kRowBytes;
+  auto query_tile = [&](int stage) { return value_tile + kRowBytes + stage * 2 * kOtherBytes; };
+  auto* numbers = reinterpret_cast<float*>(memory + 2 * kRowBytes + 4 * kOtherBytes);  // [stage][2][kOthers]
+  const int64_t batch = blockIdx.y / p.kv_heads, kv_head = blockIdx.y % p.kv_heads, shared = p.heads / p.kv_heads;
+  const int64_t first_key = static_cast<int64_t>(blockIdx.x) * kRows;
+  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head + first_key * p.key_strides.row;
+  const T* value =
+      p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head + first_key * p.value_strides.row;
+  const int64_t query_blocks = (p.length + kOthers - 1) / kOthers;
+  const int64_t first_block = p.causal ? first_key / kOthers : 0;
+  const int64_t per_head = query_blocks > first_block ? query_blocks - first_block : 0;
+  const auto blocks = static_cast<int>(per_head * shared);
+  auto load_queries = [&](int block) {
+    const int64_t head = kv_head * shared + block / per_head, first = (first_block + block % per_head) * kOthers;
+    const uint32_t to = query_tile(block % 2);
+    const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head +
+                     first * p.query_strides.row;
+    const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + first * b.grad_strides.row;
+    load_tile<kOthers, kWidth, kBlockThreads>(to, query, p.query_strides.row, p.length - first, p.width);
+    load_tile<kOthers, kWidth, kBlockThreads>(to + kOtherBytes, grad, b.grad_strides.row, p.length - first, p.width);
+    if (threadIdx.x < 2 * kOthers) {
+      const int i = threadIdx.x % kOthers;
+      const int64_t at = (batch * p.heads + head) * p.length + first + i;
+      const bool inside = first + i < p.length;
+      numbers[block % 2 * 2 * kOthers + threadIdx.x] =
+          !inside ? 0.0f : threadIdx.x < kOthers ? b.logsumexp[at] * kLog2E : b.products[at];
+    }
+    commit();
+  };
+  load_tile<kRows, kWidth, kBlockThreads>(key_tile, key, p.key_strides.row, p.keys - first_key, p.width);
+  load_tile<kRows, kWidth, kBlockThreads>(value_tile, value, p.value_strides.row, p.keys - first_key, p.width);
+  if (blocks > 0) {
+    load_queries(0);
+  } else {
+    commit();
+    wait_for_all_but<0>();
+  }
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+  const float scale = p.scale * kLog2E;
+  float for_key[1][kWidth / 8][4] = {}, for_value[1][kWidth / 8][4] = {};
+  for (int block = 0; block < blocks; ++block) {
+    if (block + 1 < blocks) {
+      load_queries(block + 1);
+      wait_for_all_but<1>();
+    } else {
+      wait_for_all_but<0>();
+    }
+    __syncthreads();
+    const int64_t first_query = (first_block + block % per_head) * kOthers;
+    const float* shift = numbers + block % 2 * 2 * kOthers;
+    const float* product = shift + kOthers;
+    float weights[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
+    multiply_rows<1, kOthers, kWidth, T>(weights, key_tile, row, query_tile(block % 2));
+    multiply_rows<1, kOthers, kWidth, T>(slopes, value_tile, row, query_tile(block % 2) + kOtherBytes);
+#pragma unroll
+    for (int n = 0; n < kOthers / 8; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int i = n * 8 + lane % 4 * 2 + c % 2;
+        const int64_t q = first_query + i, k = first_key + row + lane / 4 + c / 2 * 8;
+        const bool seen = q < p.length && k < p.keys && (!p.causal || k <= q);
+        const float weight = seen ? power_of_two(__fmaf_rn(weights[0][n][c], scale, -shift[i])) : 0.0f;
+        weights[0][n][c] = weight;
+        slopes[0][n][c] = weight * (slopes[0][n][c] - product[i]);
+      }
+    multiply_accumulated<1, kOthers, kWidth, T>(for_value, weights, query_tile(block % 2) + kOtherBytes);
+    multiply_accumulated<1, kOthers, kWidth, T>(for_key, slopes, query_tile(block % 2));
+    __syncthreads();
+  }
+  grad_key += batch * key_strides.batch + kv_head * key_strides.head;
+  grad_value += batch * value_strides.batch + kv_head * value_strides.head;
+  store_rows<kWidth>(grad_key, key_strides.row, first_key + row, p.keys, p.width, for_key[0], p.scale);
+  store_rows<kWidth>(grad_value, value_strides.row, first_key + row, p.keys, p.width, for_value[0], 1.0f);
+}
+
+struct CopyElements {
+  Places<2> places;
+  uint16_t* to;
+  const uint16_t* from;
+  __device__ void operator()(int64_t i) const {
+    int64_t at[2];
+    places.at(i, at);
+    to[at[0]] = from[at[1]];
+  }
+};
+
+template <class T, int kWidth>
+void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad_query, const TensorView& grad_key,
+                     const TensorView& grad_value) {
+  constexpr int kBytes = (2 * kRows + 4 * kOthers) * kWidth * 2 + 4 * kOthers * 4;
+  auto* for_queries = query_kernel<T, kWidth>;
+  auto* for_keys = key_kernel<T, kWidth>;
+  static const cudaError_t raised[] = {
+      cudaFuncSetAttribute(for_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+      cudaFuncSetAttribute(for_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)};
+  MICA_CUDA(raised[0]);
+  MICA_CUDA(raised[1]);
+  const cudaStream_t stream = current_stream(grad_query.device.index);
+  const Problem<T>& p = b.p;
+  for_queries<<<dim3(blocks_for(p.length, kRows), static_cast<unsigned>(batch * p.heads)), kBlockThreads, kBytes,
+                stream>>>(b, grad_query.ptr<T>(), strides_of(grad_query));
+  MICA_CUDA(cudaGetLastError());
+  for_keys<<<dim3(blocks_for(p.keys, kRows), static_cast<unsigned>(batch * p.kv_heads)), kBlockThreads, kBytes,
+             stream>>>(b, grad_key.ptr<T>(), strides_of(grad_key), grad_value.ptr<T>(), strides_of(grad_value));
+  MICA_CUDA(cudaGetLastError());
+}
+
+}  // namespace attention
+
+void attention_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
+                        const TensorView& grad_out, const TensorView& out, const TensorView& logsumexp,
+                        const TensorView& query, const TensorView& key, const TensorView& value, const TensorView&,
+                        bool is_causal, double scale) {
+  const int device = query.device.index;
+  DeviceGuard guard(device);
+  const int64_t rows = query.sizes[0] * query.sizes[1] * query.sizes[2];
+  // Loads of 16 bytes want the gradient aligned, which the inputs have been found to be.
+  const int64_t dense_strides[4] = {query.sizes[1] * query.sizes[2] * query.sizes[3], query.sizes[2] * query.sizes[3],
+                                    query.sizes[3], 1};
+  bool aligned = reinterpret_cast<uintptr_t>(grad_out.data) % 16 == 0;
+  for (int d = 0; d < 3; ++d) aligned = aligned && (grad_out.sizes[d] == 1 || grad_out.strides[d] % 8 == 0);
+  TensorView grad = grad_out;
+  std::optional<Workspace> dense;
+  if (!aligned) {
+    dense.emplace(static_cast<size_t>(grad_out.numel) * 2, device);
+    grad.data = dense->data();
+    grad.strides = dense_strides;
+    for_each(device, grad.numel,
+             attention::CopyElements{places_of(grad, grad_out), grad.ptr<uint16_t>(), grad_out.ptr<const uint16_t>()});
+  }
+  const Workspace products(static_cast<size_t>(rows) * sizeof(float), device);
+  attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
+    const attention::Backward<T> b{attention::problem<T>(query, key, value, is_causal, scale),
+                                   grad.ptr<const T>(),
+                                   out.ptr<const T>(),
+                                   attention::strides_of(grad),
+                                   attention::strides_of(out),
+                                   logsumexp.ptr<const float>(),
+                                   static_cast<const float*>(products.data())};
+    attention::products_kernel<T><<<blocks_for(rows, 8), 256, 0, current_stream(device)>>>(
+        b, rows, static_cast<float*>(products.data()));
+    MICA_CUDA(cudaGetLastError());
+    attention::launch_backward<T, kWidth>(b, query.sizes[0], grad_query, grad_key, grad_value);
+  });
+}
+
+}  // namespace mica::cuda

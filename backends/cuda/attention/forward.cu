@@ -1,0 +1,172 @@
+// Attention without the matrix of scores: tiles of 128 queries meet tiles of 64 keys, whose exponentials are taken
+// relative to the largest score so far. Scores are in units of log 2.
+#include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/tiles.cuh"
+#include "backends/cuda/pointwise.cuh"
+
+namespace mica::cuda {
+
+namespace attention {
+
+constexpr int kQueries = 128, kKeys = 64;
+// Narrow heads leave room for two tiles of 16 queries in each warp, which halves what is read of keys and values.
+template <int kWidth>
+inline constexpr int kTilesOf = kWidth <= 64 ? 2 : 1;
+template <int kWidth>
+inline constexpr int kThreadsOf = kQueries / (16 * kTilesOf<kWidth>)*32;
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreadsOf<kWidth>)
+    forward_kernel(Problem<T> p, T* out, Strides out_strides, float* logsumexp) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  constexpr int kTiles = kTilesOf<kWidth>, kBlockThreads = kThreadsOf<kWidth>;
+  constexpr int kQueryBytes = kQueries * kWidth * 2, kKeyBytes = kKeys * kWidth * 2;
+  const uint32_t query_tile = shared_address(memory);
+  auto key_tile = [&](int stage) { return query_tile + kQueryBytes + stage * 2 * kKeyBytes; };
+  const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
+  // Causal rows that see the most keys come first.
+  const int64_t tiles = gridDim.x, tile = p.causal ? tiles - 1 - blockIdx.x : blockIdx.x;
+  const int64_t first_query = tile * kQueries;
+  const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head +
+                   first_query * p.query_strides.row;
+  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
+  const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
+  int64_t last_key = p.keys;
+  if (p.causal && first_query + kQueries < last_key) last_key = first_query + kQueries;
+  const int blocks = static_cast<int>((last_key + kKeys - 1) / kKeys);
+
+  auto load_keys = [&](int block) {
+    const int64_t first = static_cast<int64_t>(block) * kKeys;
+    const uint32_t to = key_tile(block % 2);
+    load_tile<kKeys, kWidth, kBlockThreads>(to, key + first * p.key_strides.row, p.key_strides.row, p.keys - first,
+                                            p.width);
+    load_tile<kKeys, kWidth, kBlockThreads>(to + kKeyBytes, value + first * p.value_strides.row, p.value_strides.row,
+                                            p.keys - first, p.width);
+    commit();
+  };
+  load_tile<kQueries, kWidth, kBlockThreads>(query_tile, query, p.query_strides.row, p.length - first_query, p.width);
+  load_keys(0);
+
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * (16 * kTiles);
+  // The largest score is looked for before scaling, so that a negative scale turns the scores instead.
+  const bool turned = p.scale < 0;
+  const float scale = fabsf(p.scale) * kLog2E;
+  float result[kTiles][kWidth / 8][4] = {};
+  float largest[kTiles][2], sum[kTiles][2];
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) largest[m][0] = largest[m][1] = -INFINITY, sum[m][0] = sum[m][1] = 0;
+  for (int block = 0; block < blocks; ++block) {
+    if (block + 1 < blocks) {
+      load_keys(block + 1);
+      wait_for_all_but<1>();
+    } else {
+      wait_for_all_but<0>();
+    }
+    __syncthreads();
+    const int64_t first_key = static_cast<int64_t>(block) * kKeys;
+    // Nothing of this block is seen by the warp's queries.
+    const bool unseen = p.causal && first_key > first_query + row + 16 * kTiles - 1;
+    if (!unseen) {
+      float scores[kTiles][kKeys / 8][4] = {};
+      multiply_rows<kTiles, kKeys, kWidth, T>(scores, query_tile, row, key_tile(block % 2));
+      if (turned) {
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+            for (int c = 0; c < 4; ++c) scores[m][n][c] = -scores[m][n][c];
+      }
+      const bool edge = first_key + kKeys > p.keys || (p.causal && first_key + kKeys > first_query + row);
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        if (edge) {
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+              const int64_t k = first_key + n * 8 + lane % 4 * 2 + c % 2,
+                            q = first_query + row + m * 16 + lane / 4 + c / 2 * 8;
+              if (k >= p.keys || (p.causal && k > q)) scores[m][n][c] = -INFINITY;
+            }
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          float top = scores[m][0][2 * h];
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n)
+            top = fmaxf(top, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
+          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+          top = fmaxf(largest[m][h], top * scale);
+          const float shift = top == -INFINITY ? 0.0f : top;
+          const float factor = power_of_two(largest[m][h] - shift);
+          largest[m][h] = top;
+          float total = 0;
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n) {
+            scores[m][n][2 * h] = power_of_two(__fmaf_rn(scores[m][n][2 * h], scale, -shift));
+            scores[m][n][2 * h + 1] = power_of_two(__fmaf_rn(scores[m][n][2 * h + 1], scale, -shift));
+            total += scores[m][n][2 * h] + scores[m][n][2 * h + 1];
+          }
+          sum[m][h] = __fmaf_rn(sum[m][h], factor, total);
+#pragma unroll
+          for (int n = 0; n < kWidth / 8; ++n) {
+            result[m][n][2 * h] *= factor;
+            result[m][n][2 * h + 1] *= factor;
+          }
+        }
+      }
+      multiply_accumulated<kTiles, kKeys, kWidth, T>(result, scores, key_tile(block % 2) + kKeyBytes);
+    }
+    __syncthreads();
+  }
+  out += batch * out_strides.batch + head * out_strides.head;
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float total = sum[m][h];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      const int64_t q = first_query + row + m * 16 + lane / 4 + h * 8;
+      if (q >= p.length) continue;
+      const float inverse = total > 0 ? 1.0f / total : 0.0f;
+      if (lane % 4 == 0)
+        logsumexp[(batch * p.heads + head) * p.length + q] = largest[m][h] / kLog2E + logf(total);
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n) {
+        const int column = n * 8 + lane % 4 * 2;
+        if (column >= p.width) continue;
+        *reinterpret_cast<uint32_t*>(out + q * out_strides.row + column) =
+            pack<T>(result[m][n][2 * h] * inverse, result[m][n][2 * h + 1] * inverse);
+      }
+    }
+}
+
+template <class T, int kWidth>
+void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, float* logsumexp) {
+  constexpr int kBytes = (kQueries + 4 * kKeys) * kWidth * 2;
+  auto* kernel = forward_kernel<T, kWidth>;
+  static const cudaError_t raised =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  MICA_CUDA(raised);
+  const dim3 blocks(blocks_for(p.length, kQueries), static_cast<unsigned>(batch * p.heads));
+  kernel<<<blocks, kThreadsOf<kWidth>, kBytes, current_stream(out.device.index)>>>(p, out.ptr<T>(), strides_of(out),
+                                                                              logsumexp);
+  MICA_CUDA(cudaGetLastError());
+}
+
+}  // namespace attention
+
+void attention_forward(const TensorView& out, const TensorView& logsumexp, const TensorView& query,
+                       const TensorView& key, const TensorView& value, const TensorView&, bool is_causal,
+                       double scale) {
+  DeviceGuard guard(out.device.index);
+  attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
+    attention::launch_forward<T, kWidth>(attention::problem<T>(query, key, value, is_causal, scale), query.sizes[0],
+                                         out, logsumexp.ptr<float>());
+  });
+}
+
+}  // namespace mica::cuda

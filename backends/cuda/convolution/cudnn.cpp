@@ -1,0 +1,61 @@
+#include "backends/cuda/convolution/cudnn.h"
+
+#include <unordered_map>
+
+#include "backends/cuda/library.h"
+#include "mica/error.h"
+
+namespace mica::cuda::cudnn {
+
+namespace {
+
+void* library() {
+  static void* const opened = [] {
+    static constexpr const char* kNames[] = {"libcudnn.so.9", "libcudnn.so", nullptr};
+    return open_library(kNames);
+  }();
+  return opened;
+}
+
+template <class F>
+void load(F& function, const char* name) {
+  function = reinterpret_cast<F>(symbol(library(), name));
+}
+
+}  // namespace
+
+bool available() { return library() != nullptr; }
+
+const Api& api() {
+  static const Api loaded = [] {
+    MICA_CHECK_KIND(available(), NotImplemented,
+                    "convolutions on CUDA need cuDNN 9, and libcudnn.so.9 could not be opened: install the package "
+                    "nvidia-cudnn-cu13, or name the folder that holds the library in MICA_CUDA_LIBRARIES");
+    Api a{};
+    load(a.create, "cudnnCreate");
+    load(a.set_stream, "cudnnSetStream");
+    load(a.error_string, "cudnnGetErrorString");
+    load(a.create_descriptor, "cudnnBackendCreateDescriptor");
+    load(a.destroy_descriptor, "cudnnBackendDestroyDescriptor");
+    load(a.set, "cudnnBackendSetAttribute");
+    load(a.get, "cudnnBackendGetAttribute");
+    load(a.finalize, "cudnnBackendFinalize");
+    load(a.execute, "cudnnBackendExecute");
+    return a;
+  }();
+  return loaded;
+}
+
+Handle handle(int device, cudaStream_t stream) {
+  static auto* handles = new std::unordered_map<int, Handle>;
+  Handle& h = (*handles)[device];
+  if (!h) check(api().create(&h), "cudnnCreate");
+  check(api().set_stream(h, stream), "cudnnSetStream");
+  return h;
+}
+
+void check(int status, const char* what) {
+  MICA_CHECK(status == 0, "cuDNN error: ", api().error_string(status), " from ", what);
+}
+
+}  // namespace mica::cuda::cudnn

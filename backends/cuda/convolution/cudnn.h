@@ -1,0 +1,109 @@
+// cuDNN as far as convolutions need it, declared here because its header is in no toolkit: the graph interface, whose
+// descriptions are objects with attributes by number, found by name in the library when it is first used.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mica::cuda::cudnn {
+
+using Handle = struct cudnnContext*;
+using Descriptor = void*;
+
+enum DataType : int { kFloat = 0, kDouble = 1, kHalf = 2, kBFloat16 = 9 };
+
+enum Kind : int {
+  kConvolutionKind = 1,
+  kEngineConfigKind = 3,
+  kHeuristicKind = 4,
+  kPlanKind = 5,
+  kForwardKind = 10,
+  kWeightGradientKind = 11,
+  kInputGradientKind = 12,
+  kGraphKind = 15,
+  kVariantPackKind = 16,
+  kTensorKind = 17,
+};
+
+enum Type : int {
+  kTypeHandle = 0,
+  kTypeDataType = 1,
+  kTypeBoolean = 2,
+  kTypeInt64 = 3,
+  kTypeFloat = 4,
+  kTypeDouble = 5,
+  kTypePointer = 6,
+  kTypeConvolutionMode = 7,
+  kTypeHeuristicMode = 8,
+  kTypeNumericalNote = 11,
+  kTypeDescriptor = 15,
+};
+
+enum Attribute : int {
+  kConvolutionCompute = 100,
+  kConvolutionMode = 101,
+  kConvolutionDilations = 102,
+  kConvolutionStrides = 103,
+  kConvolutionPaddingAfter = 104,
+  kConvolutionPaddingBefore = 105,
+  kConvolutionDims = 106,
+  kHeuristicMode = 200,
+  kHeuristicGraph = 201,
+  kHeuristicResults = 202,
+  kConfigEngine = 300,
+  kPlanHandle = 400,
+  kPlanConfig = 401,
+  kPlanWorkspace = 402,
+  // Of the three operations: alpha, beta, the convolution, then its tensors.
+  kForwardAlpha = 700,
+  kForwardW = 703,
+  kForwardX = 704,
+  kForwardY = 705,
+  kInputGradientAlpha = 706,
+  kInputGradientW = 709,
+  kInputGradientDx = 710,
+  kInputGradientDy = 711,
+  kWeightGradientAlpha = 712,
+  kWeightGradientDw = 715,
+  kWeightGradientX = 716,
+  kWeightGradientDy = 717,
+  kGraphHandle = 800,
+  kGraphOperations = 801,
+  kTensorAlignment = 900,
+  kTensorDataType = 901,
+  kTensorSizes = 902,
+  kTensorStrides = 903,
+  kTensorId = 906,
+  kTensorVirtual = 907,
+  kPackIds = 1000,
+  kPackPointers = 1001,
+  kPackWorkspace = 1003,
+  kEngineNumericalNotes = 1303,
+};
+enum Mode : int { kCrossCorrelation = 1 };
+enum Heuristic : int { kHeuristicFallback = 2, kHeuristicA = 3 };
+// What an engine may do to the numbers on the way.
+enum Note : int { kNoteTensorCore = 0, kNoteDownConvertInputs = 1 };
+
+struct Api {
+  int (*create)(Handle*);
+  int (*set_stream)(Handle, cudaStream_t);
+  const char* (*error_string)(int);
+  int (*create_descriptor)(int kind, Descriptor*);
+  int (*destroy_descriptor)(Descriptor);
+  int (*set)(Descriptor, int attribute, int type, int64_t count, const void* values);
+  int (*get)(Descriptor, int attribute, int type, int64_t wanted, int64_t* count, void* values);
+  int (*finalize)(Descriptor);
+  int (*execute)(Handle, Descriptor plan, Descriptor pack);
+};
+
+// Opens the library on the first call; an error that says what to install where there is none.
+const Api& api();
+bool available();
+// The handle of a device. Whoever uses it holds the lock of the plans.
+Handle handle(int device, cudaStream_t stream);
+void check(int status, const char* what);
+
+}  // namespace mica::cuda::cudnn

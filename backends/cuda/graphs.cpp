@@ -1,0 +1,114 @@
+#include "backends/cuda/graphs.h"
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "backends/cuda/allocator.h"
+#include "backends/cuda/random/generator.h"
+
+namespace mica::cuda {
+
+namespace {
+
+struct Graph {
+  int device;
+  cudaStream_t stream;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  // The random numbers of a replay begin where the generator stands: offset and seed, read by the kernels.
+  uint64_t* philox = nullptr;
+  uint64_t drawn = 0;
+};
+
+void* begin(int device) {
+  DeviceGuard guard(device);
+  auto made = std::make_unique<Graph>();
+  made->device = device;
+  made->stream = current_stream(device);
+  MICA_CHECK(made->stream,
+             "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on "
+             "the default stream.)");
+  // The generator's memory is asked for before anything is captured.
+  MICA_CUDA(cudaMalloc(reinterpret_cast<void**>(&made->philox), 2 * sizeof(uint64_t)));
+  begin_capture(made->stream, made.get(), device);
+  philox(default_generator(device)).begin_capture(made->philox);
+  const cudaError_t status = cudaStreamBeginCapture(made->stream, cudaStreamCaptureModeThreadLocal);
+  if (status != cudaSuccess) {
+    philox(default_generator(device)).end_capture();
+    end_capture(made->stream, device);
+    check(status, "cudaStreamBeginCapture");
+  }
+  return made.release();
+}
+
+void end(void* handle) {
+  auto* g = static_cast<Graph*>(handle);
+  DeviceGuard guard(g->device);
+  const cudaError_t status = cudaStreamEndCapture(g->stream, &g->graph);
+  g->drawn = philox(default_generator(g->device)).end_capture();
+  end_capture(g->stream, g->device);
+  check(status, "cudaStreamEndCapture");
+  MICA_CHECK(g->graph, "the capture of a CUDA graph was invalidated by a call that cannot be captured");
+  MICA_CUDA(cudaGraphInstantiate(&g->ready, g->graph, 0));
+}
+
+void replay(void* handle) {
+  auto* g = static_cast<Graph*>(handle);
+  MICA_CHECK(g->ready, "Called CUDAGraph::replay without a preceding successful capture.");
+  DeviceGuard guard(g->device);
+  const cudaStream_t stream = current_stream(g->device);
+  if (g->drawn) {
+    Generator& generator = default_generator(g->device);
+    std::lock_guard lock(generator.mutex());
+    PhiloxGenerator& source = philox(generator);
+    const uint64_t state[2] = {source.take(g->drawn), source.initial_seed()};
+    // Small copies from pageable memory are staged before the call returns.
+    MICA_CUDA(cudaMemcpyAsync(g->philox, state, sizeof state, cudaMemcpyHostToDevice, stream));
+  }
+  MICA_CUDA(cudaGraphLaunch(g->ready, stream));
+}
+
+void free_graph(void* handle) {
+  auto* g = static_cast<Graph*>(handle);
+  if (g->ready) cudaGraphExecDestroy(g->ready);
+  if (g->graph) cudaGraphDestroy(g->graph);
+  forget_capture(g, g->device);
+  if (g->philox) cudaFree(g->philox);
+  delete g;
+}
+
+bool is_capturing(int device) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  MICA_CUDA(cudaStreamIsCapturing(current_stream(device), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
+void device_facts(int index, DeviceFacts* facts) {
+  const cudaDeviceProp& p = properties(index);
+  std::memset(facts, 0, sizeof *facts);
+  std::strncpy(facts->name, p.name, sizeof facts->name - 1);
+  facts->major = p.major;
+  facts->minor = p.minor;
+  facts->multiprocessors = p.multiProcessorCount;
+  facts->threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;
+  facts->warp_size = p.warpSize;
+  facts->registers_per_multiprocessor = p.regsPerMultiprocessor;
+  facts->total_memory = static_cast<int64_t>(p.totalGlobalMem);
+  facts->l2_bytes = p.l2CacheSize;
+  facts->shared_per_multiprocessor = static_cast<int64_t>(p.sharedMemPerMultiprocessor);
+  facts->shared_per_block = static_cast<int64_t>(p.sharedMemPerBlock);
+  facts->shared_per_block_optin = static_cast<int64_t>(p.sharedMemPerBlockOptin);
+  facts->integrated = p.integrated;
+  facts->multi_gpu_board = p.isMultiGpuBoard;
+  std::memcpy(facts->uuid, p.uuid.bytes, sizeof facts->uuid);
+}
+
+void* graph_extension(std::string_view name) {
+  static GraphApi api{begin, end, replay, free_graph, is_capturing};
+  return name == "graphs" ? &api : nullptr;
+}
+
+}  // namespace mica::cuda

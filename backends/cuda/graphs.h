@@ -1,0 +1,14 @@
+// CUDA graphs, and facts about a device: what only this backend can do, handed out by Backend::extension.
+#pragma once
+
+#include <string_view>
+
+#include "mica/cuda_extension.h"
+
+namespace mica::cuda {
+
+void device_facts(int index, DeviceFacts* facts);
+
+void* graph_extension(std::string_view name);
+
+}  // namespace mica::cuda

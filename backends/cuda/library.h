@@ -1,0 +1,11 @@
+// Libraries that are opened when something first needs them: from where the system looks, or from the folders that
+// MICA_CUDA_LIBRARIES names (the Python package puts those of the nvidia-* packages there).
+#pragma once
+
+namespace mica::cuda {
+
+// The first of the names (ended by null) that can be opened, or null.
+void* open_library(const char* const* names);
+void* symbol(void* library, const char* name);  // an error if it is not there
+
+}  // namespace mica::cuda

@@ -1,0 +1,371 @@
+// Cross entropy and negative log-likelihood. The logits are read once forward, in their own dtype, and once backward:
+// two numbers of each row are kept, from which the probabilities are made again.
+#include "backends/cuda/bounds.h"
+#include "backends/cuda/loss/finish.cuh"
+#include "backends/cuda/norm/rows.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+constexpr const char* kLabels = "cross_entropy";
+
+template <class T>
+struct Problem {
+  using C = compute_t<T>;
+  const T* x;
+  Labels labels;
+  Parameter<T> weight;
+  int64_t classes, inner, rows;
+  C smoothing, uniform;
+  const C* all_weights;  // their sum; null for one each
+  Bounds bounds;
+
+  __device__ C weight_of(int64_t c) const { return weight.given() ? weight.at(c) : C(1); }
+  __device__ C weight_sum() const { return all_weights ? *all_weights : static_cast<C>(classes); }
+};
+
+template <class C>
+struct Exponentials {
+  C largest = -static_cast<C>(INFINITY), sum = 0, against = 0;
+  __device__ void add(C x) {
+    if (x == -static_cast<C>(INFINITY)) return;
+    if (x <= largest) {
+      sum += ::exp(x - largest);
+    } else {
+      sum = (sum == C(0) ? C(0) : sum * ::exp(largest - x)) + C(1);
+      largest = x;
+    }
+  }
+};
+
+// Calls f(element, index) for the elements of a row, 16 bytes at a time where they are aligned.
+template <class T, int kGroup, class F>
+__device__ void walk_row(const T* row, int64_t n, int lane, const F& f) {
+  constexpr int V = kVector<T>;
+  const auto address = reinterpret_cast<uintptr_t>(row);
+  int64_t head = static_cast<int64_t>((16 - address % 16) % 16 / sizeof(T));
+  if (head > n) head = n;
+  for (int64_t i = lane; i < head; i += kGroup) f(convert<compute_t<T>>(row[i]), i);
+  const int64_t pieces = (n - head) / V;
+  for (int64_t p = lane; p < pieces; p += kGroup) {
+    const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + head + p * V);
+#pragma unroll
+    for (int j = 0; j < V; ++j) f(convert<compute_t<T>>(piece.item[j]), head + p * V + j);
+  }
+  for (int64_t i = head + pieces * V + lane; i < n; i += kGroup) f(convert<compute_t<T>>(row[i]), i);
+}
+
+template <class T>
+__device__ void finish_row(const Problem<T>& p, int64_t row, int64_t label, compute_t<T> largest, compute_t<T> sum,
+                           compute_t<T> of_label, compute_t<T> weighted, compute_t<T>* statistics,
+                           const Statistic<T>& each,
+                           double* losses, double* weights) {
+  using C = compute_t<T>;
+  const C log_sum = ::isfinite(largest) ? ::log(sum) : static_cast<C>(NAN);
+  statistics[row] = largest;
+  statistics[p.rows + row] = log_sum;
+  double loss = 0, weight = 0;
+  if (label >= 0) {
+    weight = static_cast<double>(p.weight_of(label));
+    const double against = static_cast<double>(largest - of_label) + static_cast<double>(log_sum);
+    loss = (1.0 - static_cast<double>(p.smoothing)) * weight * against;
+    if (p.smoothing > C(0)) {
+      const double all = static_cast<double>(p.weight_sum()) *
+                             (static_cast<double>(largest) + static_cast<double>(log_sum)) -
+                         static_cast<double>(weighted);
+      loss += static_cast<double>(p.uniform) * all;
+    }
+  }
+  if (each.given()) each.set(row, static_cast<C>(loss));
+  losses[row] = loss;
+  weights[row] = weight;
+}
+
+template <class T, int kGroup>
+__global__ void __launch_bounds__(row_threads(kGroup))
+    forward_rows(Problem<T> p, compute_t<T>* statistics, Statistic<T> each, double* losses, double* weights) {
+  using C = compute_t<T>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
+  if (row >= p.rows) return;
+  const T* x = p.x + row * p.classes;
+  Exponentials<C> own;
+  const bool smoothed = p.smoothing > C(0);
+  walk_row<T, kGroup>(x, p.classes, threadIdx.x % kGroup, [&](C v, int64_t c) {
+    own.add(v);
+    if (smoothed) own.against += p.weight_of(c) * v;
+  });
+  const C largest = all_reduce<kGroup>(own.largest, MaxOp<C>{});
+  const C sum = all_reduce<kGroup>(own.sum == C(0) ? C(0) : own.sum * ::exp(own.largest - largest), AddOp<C>{});
+  const C weighted = smoothed ? all_reduce<kGroup>(own.against, AddOp<C>{}) : C(0);
+  if (threadIdx.x % kGroup) return;
+  const int64_t label = p.labels.at(row, p.bounds);
+  finish_row(p, row, label, largest, sum, label >= 0 ? convert<C>(x[label]) : C(0), weighted, statistics, each, losses,
+             weights);
+}
+
+template <class T>
+struct ForwardColumn {
+  Problem<T> p;
+  compute_t<T>* statistics;
+  Statistic<T> each;
+  double *losses, *weights;
+  __device__ void operator()(int64_t row) const {
+    using C = compute_t<T>;
+    const T* x = p.x + row / p.inner * p.classes * p.inner + row % p.inner;
+    Exponentials<C> own;
+    for (int64_t c = 0; c < p.classes; ++c) {
+      const C v = convert<C>(x[c * p.inner]);
+      own.add(v);
+      if (p.smoothing > C(0)) own.against += p.weight_of(c) * v;
+    }
+    const int64_t label = p.labels.at(row, p.bounds);
+    finish_row(p, row, label, own.largest, own.sum, label >= 0 ? convert<C>(x[label * p.inner]) : C(0), own.against,
+               statistics, each, losses, weights);
+  }
+};
+
+template <class T>
+struct Gradient {
+  using C = compute_t<T>;
+  Problem<T> p;
+  const C* statistics;
+  Parameter<T> grad;  // of the input's dtype, or float32
+  int64_t reduction;
+
+  struct Row {
+    C largest, log_sum, share, every, own;
+    int64_t label;
+  };
+  __device__ Row row(int64_t r) const {
+    Row s{statistics[r], statistics[p.rows + r], C(0), C(0), C(0), p.labels.at(r, p.bounds)};
+    if (s.label < 0) return s;
+    double factor = static_cast<double>(grad.at(reduction == kNone ? r : 0));
+    if (reduction == kMean) factor /= static_cast<double>(statistics[2 * p.rows]);
+    const double own = (1.0 - static_cast<double>(p.smoothing)) * static_cast<double>(p.weight_of(s.label));
+    s.share = static_cast<C>(factor * (own + static_cast<double>(p.uniform) * static_cast<double>(p.weight_sum())));
+    s.every = static_cast<C>(factor * static_cast<double>(p.uniform));
+    s.own = static_cast<C>(factor * own);
+    return s;
+  }
+  __device__ C at(const Row& s, C x, int64_t c) const {
+    if (s.label < 0) return C(0);
+    C g = ::exp(x - s.largest - s.log_sum) * s.share;
+    if (s.every != C(0)) g -= s.every * p.weight_of(c);
+    return c == s.label ? g - s.own : g;
+  }
+};
+
+template <class T, int kGroup>
+__global__ void __launch_bounds__(row_threads(kGroup)) backward_rows(Gradient<T> g, T* out, bool aligned) {
+  using C = compute_t<T>;
+  constexpr int V = kVector<T>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
+  if (row >= g.p.rows) return;
+  const int64_t n = g.p.classes;
+  const T* x = g.p.x + row * n;
+  out += row * n;
+  const auto s = g.row(row);
+  const int lane = threadIdx.x % kGroup;
+  if (!aligned) {
+    walk_row<T, kGroup>(x, n, lane, [&](C v, int64_t c) { out[c] = convert<T>(g.at(s, v, c)); });
+    return;
+  }
+  for (int64_t i = lane; i < n / V; i += kGroup) {
+    auto piece = reinterpret_cast<const Vector<T, V>*>(x)[i];
+#pragma unroll
+    for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(g.at(s, convert<C>(piece.item[j]), i * V + j));
+    reinterpret_cast<Vector<T, V>*>(out)[i] = piece;
+  }
+}
+
+template <class T>
+struct BackwardElement {
+  Gradient<T> g;
+  T* out;
+  __device__ void operator()(int64_t i) const {
+    using C = compute_t<T>;
+    const int64_t inner = g.p.inner, c = i / inner % g.p.classes, row = i / (inner * g.p.classes) * inner + i % inner;
+    out[i] = convert<T>(g.at(g.row(row), convert<C>(g.p.x[i]), c));
+  }
+};
+
+template <class T>
+__global__ void sum_weights(Parameter<T> weight, int64_t n, compute_t<T>* out) {
+  compute_t<T> total = 0;
+  for (int64_t c = threadIdx.x; c < n; c += 256) total += weight.at(c);
+  total = all_reduce<256>(total, AddOp<compute_t<T>>{});
+  if (threadIdx.x == 0) *out = total;
+}
+
+// The problem, and the memory of the sum of its weights.
+template <class T>
+struct Prepared {
+  Problem<T> p;
+  Workspace sum;
+  Prepared(const TensorView& input, const TensorView& target, const TensorView& weight, int64_t ignore_index,
+           double smoothing)
+      : p{input.ptr<const T>(),
+          Labels(target, input.sizes[1], ignore_index),
+          Parameter<T>(weight),
+          input.sizes[1],
+          input.sizes[2],
+          input.sizes[0] * input.sizes[2],
+          static_cast<compute_t<T>>(smoothing),
+          static_cast<compute_t<T>>(input.sizes[1] ? smoothing / static_cast<double>(input.sizes[1]) : 0),
+          nullptr,
+          Bounds::of(kLabels, input.device.index)},
+        sum(sizeof(double), input.device.index) {
+    if (smoothing == 0 || !weight.defined()) return;
+    auto* to = static_cast<compute_t<T>*>(sum.data());
+    sum_weights<T><<<1, 256, 0, current_stream(input.device.index)>>>(p.weight, p.classes, to);
+    MICA_CUDA(cudaGetLastError());
+    p.all_weights = to;
+  }
+};
+
+template <class T>
+struct NllRow {
+  const T* x;
+  Labels labels;
+  Parameter<T> weight;
+  int64_t inner, strides[3];
+  T* each;
+  double *losses, *weights;
+  Bounds bounds;
+  __device__ void operator()(int64_t r) const {
+    using C = compute_t<T>;
+    const int64_t label = labels.at(r, bounds);
+    double loss = 0, w = 0;
+    if (label >= 0) {
+      w = weight.given() ? static_cast<double>(weight.at(label)) : 1;
+      const int64_t at = r / inner * strides[0] + label * strides[1] + r % inner * strides[2];
+      loss = -w * static_cast<double>(convert<C>(x[at]));
+    }
+    if (each) each[r] = convert<T>(static_cast<C>(loss));
+    losses[r] = loss;
+    weights[r] = w;
+  }
+};
+template <class T>
+struct NllGradient {
+  T* out;
+  const T *grad, *total;
+  Labels labels;
+  Parameter<T> weight;
+  int64_t inner, classes, reduction;
+  Bounds bounds;
+  __device__ void operator()(int64_t r) const {
+    using C = compute_t<T>;
+    const int64_t label = labels.at(r, bounds);
+    if (label < 0) return;
+    C factor = convert<C>(grad[reduction == kNone ? r : 0]);
+    if (reduction == kMean) factor /= convert<C>(*total);
+    if (weight.given()) factor *= weight.at(label);
+    out[(r / inner * classes + label) * inner + r % inner] = convert<T>(-factor);
+  }
+};
+
+}  // namespace
+
+void cross_entropy(const TensorView& out, const TensorView& statistics, const TensorView& input,
+                   const TensorView& target, const TensorView& weight, int64_t reduction, int64_t ignore_index,
+                   double label_smoothing) {
+  const int device = input.device.index;
+  DeviceGuard guard(device);
+  const cudaStream_t stream = current_stream(device);
+  visit_floating("cross_entropy", input.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    const Prepared<T> prepared(input, target, weight, ignore_index, label_smoothing);
+    const Problem<T>& p = prepared.p;
+    const Workspace parts(static_cast<size_t>(2 * p.rows + 2) * sizeof(double), device);
+    auto *losses = static_cast<double*>(parts.data()), *weights = losses + p.rows;
+    auto* kept = statistics.ptr<C>();
+    const Statistic<T> each = reduction == kNone ? Statistic<T>(out) : Statistic<T>();
+    if (p.rows == 0) {
+    } else if (p.inner != 1) {
+      for_each(device, p.rows, ForwardColumn<T>{p, kept, each, losses, weights});
+    } else if (p.classes <= 1024) {
+      forward_rows<T, 32><<<blocks_for(p.rows, 4), 128, 0, stream>>>(p, kept, each, losses, weights);
+    } else {
+      forward_rows<T, 512><<<static_cast<unsigned>(p.rows), 512, 0, stream>>>(p, kept, each, losses, weights);
+    }
+    MICA_CUDA(cudaGetLastError());
+    auto finish = [&]<class O>(Tag<O>) {
+      finish_loss<O, C><<<1, 1024, 0, stream>>>(losses, weights, p.rows, reduction == kNone ? nullptr : out.ptr<O>(),
+                                                kept + 2 * p.rows, 1, reduction == kMean);
+    };
+    if (out.dtype == DType::Float32) {
+      finish(Tag<float>{});
+    } else {
+      finish(Tag<T>{});
+    }
+  });
+  MICA_CUDA(cudaGetLastError());
+}
+
+void cross_entropy_backward(const TensorView& grad_input, const TensorView& grad, const TensorView& input,
+                            const TensorView& target, const TensorView& weight, const TensorView& statistics,
+                            int64_t reduction, int64_t ignore_index, double label_smoothing) {
+  if (input.numel == 0) return;
+  const int device = input.device.index;
+  DeviceGuard guard(device);
+  const cudaStream_t stream = current_stream(device);
+  visit_floating("cross_entropy_backward", input.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    const Prepared<T> prepared(input, target, weight, ignore_index, label_smoothing);
+    const Gradient<T> g{prepared.p, statistics.ptr<const C>(), Parameter<T>(grad), reduction};
+    T* to = grad_input.ptr<T>();
+    const bool aligned = rows_aligned(g.p.classes * static_cast<int64_t>(sizeof(T)), to, g.p.x);
+    if (g.p.inner != 1) {
+      for_each(device, input.numel, BackwardElement<T>{g, to});
+    } else if (g.p.classes <= 1024) {
+      backward_rows<T, 32><<<blocks_for(g.p.rows, 4), 128, 0, stream>>>(g, to, aligned);
+    } else {
+      backward_rows<T, 512><<<static_cast<unsigned>(g.p.rows), 512, 0, stream>>>(g, to, aligned);
+    }
+  });
+  MICA_CUDA(cudaGetLastError());
+}
+
+void nll_loss(const TensorView& out, const TensorView& total_weight, const TensorView& input, const TensorView& target,
+              const TensorView& weight, int64_t reduction, int64_t ignore_index) {
+  const int device = input.device.index;
+  DeviceGuard guard(device);
+  const int64_t rows = input.sizes[0] * input.sizes[2];
+  visit_floating("nll_loss", input.dtype, [&]<class T>(Tag<T>) {
+    const Workspace parts(static_cast<size_t>(2 * rows + 2) * sizeof(double), device);
+    auto *losses = static_cast<double*>(parts.data()), *weights = losses + rows;
+    for_each(device, rows,
+             NllRow<T>{input.ptr<const T>(),
+                       Labels(target, input.sizes[1], ignore_index),
+                       Parameter<T>(weight),
+                       input.sizes[2],
+                       {input.strides[0], input.strides[1], input.strides[2]},
+                       reduction == kNone ? out.ptr<T>() : nullptr,
+                       losses,
+                       weights,
+                       Bounds::of("nll_loss", device)});
+    finish_loss<T, T><<<1, 1024, 0, current_stream(device)>>>(losses, weights, rows,
+                                                              reduction == kNone ? nullptr : out.ptr<T>(),
+                                                              total_weight.ptr<T>(), 1, reduction == kMean);
+  });
+  MICA_CUDA(cudaGetLastError());
+}
+
+void nll_loss_backward(const TensorView& grad_input, const TensorView& grad, const TensorView& target,
+                       const TensorView& weight, const TensorView& total_weight, int64_t reduction,
+                       int64_t ignore_index) {
+  const int device = grad_input.device.index;
+  DeviceGuard guard(device);
+  const int64_t rows = grad_input.sizes[0] * grad_input.sizes[2];
+  visit_floating("nll_loss_backward", grad_input.dtype, [&]<class T>(Tag<T>) {
+    for_each(device, rows,
+             NllGradient<T>{grad_input.ptr<T>(), grad.ptr<const T>(), total_weight.ptr<const T>(),
+                            Labels(target, grad_input.sizes[1], ignore_index), Parameter<T>(weight),
+                            grad_input.sizes[2], grad_input.sizes[1], reduction,
+                            Bounds::of("nll_loss_backward", device)});
+  });
+}
+
+}  // namespace mica::cuda

@@ -1,0 +1,165 @@
+// Rows of contiguous memory that a warp or a block works on: held in registers where they fit, so that memory is read
+// once, and else walked over.
+#pragma once
+
+#include "backends/cuda/allocator.h"
+#include "backends/cuda/places.cuh"
+
+namespace mica::cuda {
+
+// A parameter in the dtype of the elements, or float32 beside 16-bit floats.
+template <class T>
+struct Parameter {
+  const T* same = nullptr;
+  const float* wide = nullptr;
+
+  Parameter() = default;
+  explicit Parameter(const TensorView& t) {
+    if (!t.defined()) return;
+    if (t.dtype == DType::Float32) {
+      wide = t.ptr<const float>();
+    } else {
+      same = t.ptr<const T>();
+    }
+  }
+  __device__ bool given() const { return same || wide; }
+  __device__ compute_t<T> at(int64_t i) const {
+    return wide ? static_cast<compute_t<T>>(wide[i]) : convert<compute_t<T>>(same[i]);
+  }
+};
+// A statistic that is written in the dtype of the elements or in float32.
+template <class T>
+struct Statistic {
+  T* same = nullptr;
+  float* wide = nullptr;
+
+  Statistic() = default;
+  explicit Statistic(const TensorView& t) {
+    if (!t.defined() || t.numel == 0) return;
+    if (t.dtype == DType::Float32) {
+      wide = t.ptr<float>();
+    } else {
+      same = t.ptr<T>();
+    }
+  }
+  __device__ bool given() const { return same || wide; }
+  __device__ compute_t<T> at(int64_t i) const {
+    return wide ? static_cast<compute_t<T>>(wide[i]) : convert<compute_t<T>>(same[i]);
+  }
+  __device__ void set(int64_t i, compute_t<T> v) const {
+    if (wide) wide[i] = static_cast<float>(v);
+    if (same) same[i] = convert<T>(v);
+  }
+};
+
+template <class A>
+struct AddOp {
+  __device__ A operator()(A a, A b) const { return a + b; }
+};
+template <class A>
+struct MaxOp {
+  __device__ A operator()(A a, A b) const { return a != a || a > b ? a : b; }
+};
+
+// The total over a group of kGroup threads (32, or the whole block), known to all of them.
+template <int kGroup, class A, class Op>
+__device__ A all_reduce(A value, Op op) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, mask));
+  if constexpr (kGroup > 32) {
+    __shared__ A shared[kGroup / 32];
+    __syncthreads();  // whoever still reads the last total is done
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = shared[0];
+#pragma unroll
+    for (int w = 1; w < kGroup / 32; ++w) value = op(value, shared[w]);
+  }
+  return value;
+}
+
+template <class T>
+inline constexpr int kVector = sizeof(T) >= 8 ? 2 : sizeof(T) == 4 ? 4 : 8;
+
+// Elements of a row that one thread of a group holds: kChunks vectors, a group's width apart.
+template <class T, int kGroup, int kChunks>
+struct RowTile {
+  static constexpr int V = kVector<T>;
+  using C = compute_t<T>;
+  C values[kChunks][V];
+
+  __device__ static int64_t index(int chunk, int j) {
+    return (static_cast<int64_t>(chunk) * kGroup + threadIdx.x % kGroup) * V + j;
+  }
+  __device__ void load(const T* row, int64_t n, bool aligned, C missing) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const int64_t first = index(c, 0);
+      if (aligned && first + V <= n) {
+        const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + first);
+#pragma unroll
+        for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < V; ++j) values[c][j] = first + j < n ? convert<C>(row[first + j]) : missing;
+      }
+    }
+  }
+  template <class F>
+  __device__ void for_each(const F& f) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int j = 0; j < V; ++j) f(values[c][j], c, j);
+  }
+  __device__ void store(T* row, int64_t n, bool aligned) const {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const int64_t first = index(c, 0);
+      if (aligned && first + V <= n) {
+        Vector<T, V> piece;
+#pragma unroll
+        for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(values[c][j]);
+        *reinterpret_cast<Vector<T, V>*>(row + first) = piece;
+      } else {
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          if (first + j < n) row[first + j] = convert<T>(values[c][j]);
+      }
+    }
+  }
+};
+
+// A contiguous tensor seen as [outer, count, inner] around one dimension.
+struct AroundDim {
+  int64_t outer = 1, count = 1, inner = 1;
+  AroundDim(const TensorView& t, int64_t dim) {
+    for (int64_t d = 0; d < t.ndim; ++d) (d < dim ? outer : d == dim ? count : inner) *= t.sizes[d];
+  }
+};
+
+template <class... Pointers>
+bool rows_aligned(int64_t bytes, Pointers... pointers) {
+  uintptr_t bits = static_cast<uintptr_t>(bytes);
+  ((bits |= reinterpret_cast<uintptr_t>(pointers)), ...);
+  return bits % 16 == 0;
+}
+
+// Calls launch with a group width and a number of chunks that hold n elements, or with 0 chunks where none does.
+template <class T, class Launch>
+void visit_tile(int64_t n, const Launch& launch) {
+  constexpr int64_t V = kVector<T>;
+  auto run = [&]<int kGroup, int kChunks>() {
+    launch(std::integral_constant<int, kGroup>{}, std::integral_constant<int, kChunks>{});
+  };
+  if (n <= 32 * V) return run.template operator()<32, 1>();
+  if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+  if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+  if (n <= 4 * 1024 * V) return run.template operator()<1024, 4>();
+  run.template operator()<512, 0>();
+}
+
+// Threads of a block that works on rows in groups of kGroup.
+inline constexpr int row_threads(int group) { return group == 32 ? 128 : group; }
+
+}  // namespace mica::cuda

@@ -1,0 +1,319 @@
+// random_, randint, randperm, multinomial, poisson, binomial.
+#include <optional>
+
+#include "backends/cuda/bounds.h"
+#include "backends/cuda/random/philox.cuh"
+#include "backends/cuda/sort/sorted_index.cuh"
+
+namespace mica::cuda {
+
+void cumsum(const TensorView& out, const TensorView& self, int64_t dim);
+void random_exponential(const TensorView& out, double lambd, Generator generator);
+void topk(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim,
+          bool largest, bool sorted);
+
+namespace {
+
+// base + word % count; a count of zero stands for all words.
+struct Words32 {
+  using Real = uint32_t;
+  static constexpr int kDrawn = 4;
+  uint32_t count;
+  int64_t base;
+  __device__ static void draw(uint4 w, uint32_t* out) { out[0] = w.x, out[1] = w.y, out[2] = w.z, out[3] = w.w; }
+  __device__ int64_t operator()(uint32_t word, int64_t) const {
+    return base + static_cast<int64_t>(count ? word % count : word);
+  }
+};
+struct Words64 {
+  using Real = uint64_t;
+  static constexpr int kDrawn = 2;
+  uint64_t count;
+  int64_t base;
+  __device__ static void draw(uint4 w, uint64_t* out) {
+    out[0] = static_cast<uint64_t>(w.x) << 32 | w.y;
+    out[1] = static_cast<uint64_t>(w.z) << 32 | w.w;
+  }
+  __device__ int64_t operator()(uint64_t word, int64_t) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(base) + (count ? word % count : word));
+  }
+};
+
+// One past the largest integer that a dtype holds exactly.
+uint64_t end_of(DType dtype) {
+  switch (dtype) {
+    case DType::Bool:
+      return 2;
+    case DType::UInt8:
+      return 256;
+    case DType::Int8:
+      return 128;
+    case DType::Int16:
+      return uint64_t{1} << 15;
+    case DType::UInt16:
+      return uint64_t{1} << 16;
+    case DType::Int32:
+      return uint64_t{1} << 31;
+    case DType::UInt32:
+      return uint64_t{1} << 32;
+    case DType::Int64:
+      return uint64_t{1} << 63;
+    case DType::Float16:
+      return (1 << 11) + 1;
+    case DType::BFloat16:
+      return (1 << 8) + 1;
+    case DType::Float32:
+      return (1 << 24) + 1;
+    case DType::Float64:
+      return (uint64_t{1} << 53) + 1;
+    default:
+      return 0;
+  }
+}
+
+template <class T>
+struct WriteOrder {
+  T* out;
+  const uint32_t* order;
+  __device__ void operator()(int64_t i) const { out[i] = static_cast<T>(order[i]); }
+};
+
+// ---- multinomial
+
+template <class T>
+struct Score {
+  const T *weights, *arrivals;
+  T* scores;
+  Bounds bounds;
+  __device__ void operator()(int64_t i) const {
+    using C = compute_t<T>;
+    const C w = convert<C>(weights[i]);
+    if (!(w >= C(0) && w < static_cast<C>(INFINITY))) bounds.complain();
+    scores[i] = convert<T>(w / convert<C>(arrivals[i]));
+  }
+};
+template <class C>
+struct LookUp {
+  const C* cumulated;
+  int64_t* out;
+  int64_t categories, samples;
+  PhiloxPlace place;
+  Bounds bounds;
+  __device__ void operator()(int64_t i) const {
+    const C* row = cumulated + i / samples * categories;
+    const C total = row[categories - 1];
+    if (!(total > C(0))) bounds.complain();
+    const C u = static_cast<C>(unit(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4).x)) * total;
+    int64_t low = 0, high = categories - 1;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (row[middle] < u) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    out[i] = low;
+  }
+};
+
+// ---- counts
+
+// One number after the other in (0, 1), for what does not know beforehand how many it needs.
+struct Numbers {
+  uint64_t seed, subsequence, place;
+  uint4 words;
+  int left = 0;
+  __device__ double next() {
+    if (left == 0) {
+      words = philox_words(seed, subsequence, place++);
+      left = 2;
+    }
+    --left;
+    const double u = left ? unit(words.x, words.y) : unit(words.z, words.w);
+    return u >= 1.0 ? 0.99999999999999989 : u;
+  }
+};
+
+// Products of uniform numbers for few events, Hormann's transformed rejection for many.
+template <class T>
+struct Poisson {
+  T* out;
+  const T* rate;
+  PhiloxPlace place;
+  __device__ static double draw(Numbers& numbers, double rate) {
+    if (!(rate > 0)) return rate == 0 ? 0 : NAN;
+    if (rate < 10) {
+      const double limit = ::exp(-rate);
+      double product = numbers.next(), k = 0;
+      while (product > limit) {
+        product *= numbers.next();
+        k += 1;
+      }
+      return k;
+    }
+    const double root = ::sqrt(rate), log_rate = ::log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b,
+                 inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), limit = 0.9277 - 3.6224 / (b - 2);
+    while (true) {
+      const double u = numbers.next() - 0.5, v = numbers.next(), us = 0.5 - ::fabs(u);
+      const double k = ::floor((2 * a / us + b) * u + rate + 0.43);
+      if (us >= 0.07 && v <= limit) return k;
+      if (k < 0 || (us < 0.013 && v > us)) continue;
+      if (::log(v) + ::log(inverse_alpha) - ::log(a / (us * us) + b) <= -rate + k * log_rate - ::lgamma(k + 1)) return k;
+    }
+  }
+  __device__ void operator()(int64_t i) const {
+    Numbers numbers{place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4};
+    out[i] = convert<T>(static_cast<compute_t<T>>(draw(numbers, static_cast<double>(widen(rate[i])))));
+  }
+};
+
+// Hormann's transformed rejection for many successes, geometric waiting times for few.
+template <class T>
+struct Binomial {
+  T* out;
+  const T *count, *prob;
+  PhiloxPlace place;
+
+  __device__ static double few(Numbers& numbers, double n, double p) {
+    if (p <= 0) return 0;
+    double successes = 0, trials = 0;
+    while (true) {
+      trials += ::ceil(::log(numbers.next()) / ::log1p(-p));
+      if (trials > n) return successes;
+      successes += 1;
+    }
+  }
+  __device__ static double correction(double k) {
+    const double y = 1 / ((k + 1) * (k + 1));
+    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 * y) * y) / (k + 1);
+  }
+  __device__ static double many(Numbers& numbers, double n, double p) {
+    const double deviation = ::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation,
+                 a = -0.0873 + 0.0248 * b + 0.01 * p, c = n * p + 0.5, limit = 0.92 - 4.2 / b, r = p / (1 - p);
+    const double alpha = (2.83 + 5.1 / b) * deviation, mode = ::floor((n + 1) * p);
+    while (true) {
+      const double u = numbers.next() - 0.5;
+      double v = numbers.next();
+      const double us = 0.5 - ::fabs(u), k = ::floor((2 * a / us + b) * u + c);
+      if (us >= 0.07 && v <= limit) return k;
+      if (k < 0 || k > n) continue;
+      v = ::log(v * alpha / (a / (us * us) + b));
+      const double bound = (mode + 0.5) * ::log((mode + 1) / (r * (n - mode + 1))) +
+                           (n + 1) * ::log((n - mode + 1) / (n - k + 1)) +
+                           (k + 0.5) * ::log(r * (n - k + 1) / (k + 1)) + correction(mode) + correction(n - mode) -
+                           correction(k) - correction(n - k);
+      if (v <= bound) return k;
+    }
+  }
+  __device__ void operator()(int64_t i) const {
+    const double n = static_cast<double>(widen(count[i])), p = static_cast<double>(widen(prob[i]));
+    double drawn = NAN;
+    if (n <= 0 || p <= 0) {
+      drawn = n != n || p != p ? NAN : 0;
+    } else if (p >= 1) {
+      drawn = n;
+    } else if (p == p && n == n) {
+      Numbers numbers{place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4};
+      const bool turned = p > 0.5;
+      const double q = turned ? 1 - p : p, k = n * q >= 10 ? many(numbers, n, q) : few(numbers, n, q);
+      drawn = turned ? n - k : k;
+    }
+    out[i] = convert<T>(static_cast<compute_t<T>>(drawn));
+  }
+};
+
+PhiloxPlace take(const Generator& generator, uint64_t count) {
+  PhiloxGenerator& source = philox(generator);
+  std::lock_guard lock(generator.mutex());
+  return take_place(source, count);
+}
+
+}  // namespace
+
+void random_integers(const TensorView& out, std::optional<int64_t> low, std::optional<int64_t> high,
+                     Generator generator) {
+  int64_t base = 0;
+  uint64_t count;
+  if (!low) {
+    count = end_of(out.dtype);
+  } else {
+    base = *low;
+    count = high ? static_cast<uint64_t>(*high) - static_cast<uint64_t>(base)
+                 : end_of(out.dtype) - static_cast<uint64_t>(base);
+  }
+  visit_real_bool("random_", out.dtype, [&]<class T>(Tag<T>) {
+    if (count == 0 || count >= uint64_t{1} << 32) return draw<T>(out, generator, Words64{count, base});
+    draw<T>(out, generator, Words32{static_cast<uint32_t>(count), base});
+  });
+}
+
+void random_permutation(const TensorView& out, Generator generator) {
+  const int64_t n = out.numel;
+  if (n == 0) return;
+  const int device = out.device.index;
+  DeviceGuard guard(device);
+  const Buffer keys = buffer(n * 8, device);
+  TensorView words = out;
+  words.data = keys->data();
+  words.dtype = DType::Int64;
+  draw<int64_t>(words, generator, Words64{0, 0});
+  const Buffer order = sort_keys(static_cast<uint64_t*>(keys->data()), nullptr, 1, n, device);
+  visit_real("randperm", out.dtype, [&]<class T>(Tag<T>) {
+    for_each(device, n, WriteOrder<T>{out.ptr<T>(), static_cast<const uint32_t*>(order->data())});
+  });
+}
+
+void random_multinomial(const TensorView& out, const TensorView& weights, bool replacement, Generator generator) {
+  const int device = out.device.index;
+  DeviceGuard guard(device);
+  const int64_t samples = out.sizes[1], categories = weights.sizes[1];
+  MICA_CHECK(categories > 0, "multinomial: cannot sample from a distribution of no categories");
+  static constexpr const char* kInvalid = "probability tensor contains either `inf`, `nan` or element < 0";
+  static constexpr const char* kNone = "invalid multinomial distribution (sum of probabilities <= 0)";
+  const Buffer memory = buffer(weights.numel * element_size(weights.dtype), device);
+  TensorView scores = weights;
+  scores.data = memory->data();
+  if (replacement && samples > 1) {
+    cumsum(scores, weights, 1);
+    const PhiloxPlace place = take(generator, 4);
+    return visit_floating("multinomial", weights.dtype, [&]<class T>(Tag<T>) {
+      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+        for_each(device, out.numel,
+                 LookUp<T>{scores.ptr<const T>(), out.ptr<int64_t>(), categories, samples, place,
+                           Bounds::of(kNone, device)});
+      } else {
+        unsupported_dtype("multinomial with replacement", weights.dtype);
+      }
+    });
+  }
+  random_exponential(scores, 1, generator);
+  visit_floating("multinomial", weights.dtype, [&]<class T>(Tag<T>) {
+    for_each(device, weights.numel,
+             Score<T>{weights.ptr<const T>(), scores.ptr<const T>(), scores.ptr<T>(), Bounds::of(kInvalid, device)});
+  });
+  const Buffer best = buffer(out.numel * element_size(weights.dtype), device);
+  TensorView values = out;
+  values.data = best->data();
+  values.dtype = weights.dtype;
+  topk(values, out, scores, samples, 1, true, true);
+}
+
+void random_poisson(const TensorView& out, const TensorView& rate, Generator generator) {
+  DeviceGuard guard(out.device.index);
+  const PhiloxPlace place = take(generator, 20);
+  visit_floating("poisson", out.dtype, [&]<class T>(Tag<T>) {
+    for_each(out.device.index, out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
+  });
+}
+
+void random_binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator generator) {
+  DeviceGuard guard(out.device.index);
+  const PhiloxPlace place = take(generator, 44);
+  visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
+    for_each(out.device.index, out.numel,
+             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
+  });
+}
+
+}  // namespace mica::cuda

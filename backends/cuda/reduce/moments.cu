@@ -1,0 +1,154 @@
+// Norms, variance, logsumexp.
+#include "backends/cuda/reduce/reduce.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+template <class T>
+struct RealOf {
+  using type = T;
+};
+template <class R>
+struct RealOf<thrust::complex<R>> {
+  using type = R;
+};
+
+// Called where it would be written out dozens of times.
+template <class C>
+__device__ __noinline__ C power(C a, C p) {
+  return ::pow(a, p);
+}
+
+enum class Order { Zero, One, Two, Largest, Smallest, Other };
+
+template <class T, class O, Order kOrder>
+struct Norm {
+  using In = T;
+  using Out = O;
+  using Acc = compute_t<Out>;
+  Out* out;
+  Acc p;
+  __device__ Acc identity() const { return kOrder == Order::Smallest ? static_cast<Acc>(INFINITY) : Acc(0); }
+  __device__ Acc load(T v, int64_t) const {
+    Acc a;
+    if constexpr (is_complex_v<T>) {
+      if constexpr (kOrder == Order::Two) return v.real() * v.real() + v.imag() * v.imag();
+      a = thrust::abs(v);
+    } else {
+      a = ::fabs(convert<Acc>(v));
+    }
+    if constexpr (kOrder == Order::Zero) return a != Acc(0);
+    if constexpr (kOrder == Order::Two) return a * a;
+    if constexpr (kOrder == Order::Other) return power(a, p);
+    return a;
+  }
+  __device__ Acc combine(Acc a, Acc b) const {
+    if constexpr (kOrder == Order::Largest) return a != a || a > b ? a : b;
+    if constexpr (kOrder == Order::Smallest) return a != a || a < b ? a : b;
+    return a + b;
+  }
+  __device__ void store(Acc a, int64_t at, int64_t) const {
+    if constexpr (kOrder == Order::Two) a = ::sqrt(a);
+    if constexpr (kOrder == Order::Other) a = power(a, Acc(1) / p);
+    out[at] = convert<Out>(a);
+  }
+};
+
+// Welford's running mean and sum of squared deviations.
+template <class C>
+struct Moments {
+  C mean, squares, count;
+};
+template <class T>
+struct Variance {
+  using In = T;
+  using C = compute_t<T>;
+  using Acc = Moments<C>;
+  T *out, *mean;
+  double total, correction;
+  bool root;
+  __device__ Acc identity() const { return {C(0), C(0), C(0)}; }
+  __device__ Acc load(T v, int64_t) const { return {convert<C>(v), C(0), C(1)}; }
+  __device__ Acc combine(Acc a, Acc b) const {
+    if (b.count == C(1) && a.count > C(0)) {
+      const C delta = b.mean - a.mean, count = a.count + C(1), mean = a.mean + delta / count;
+      return {mean, a.squares + delta * (b.mean - mean), count};
+    }
+    if (a.count == C(0)) return b;
+    if (b.count == C(0)) return a;
+    const C count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
+    return {a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share, count};
+  }
+  __device__ void store(Acc a, int64_t at, int64_t second) const {
+    const double free = total - correction;
+    double v = static_cast<double>(a.squares) / (free > 0 ? free : 0);
+    if (total == 0) v = NAN;
+    out[at] = convert<T>(static_cast<C>(root ? ::sqrt(v) : v));
+    if (mean) mean[second] = convert<T>(total == 0 ? static_cast<C>(NAN) : a.mean);
+  }
+};
+
+template <class C>
+struct Shifted {
+  C largest, sum;
+};
+template <class T>
+struct LogSumExp {
+  using In = T;
+  using C = compute_t<T>;
+  using Acc = Shifted<C>;
+  T* out;
+  __device__ Acc identity() const { return {-static_cast<C>(INFINITY), C(0)}; }
+  __device__ Acc load(T v, int64_t) const { return {convert<C>(v), C(1)}; }
+  __device__ Acc combine(Acc a, Acc b) const {
+    if (a.largest != a.largest) return a;
+    if (b.largest != b.largest) return b;
+    if (a.largest < b.largest) return {b.largest, b.sum + a.sum * ::exp(a.largest - b.largest)};
+    if (a.largest == b.largest) return {a.largest, a.sum + b.sum};
+    return {a.largest, a.sum + b.sum * ::exp(b.largest - a.largest)};
+  }
+  __device__ void store(Acc a, int64_t at, int64_t) const {
+    const bool finite = ::isfinite(a.largest);
+    out[at] = convert<T>(finite ? a.largest + ::log(a.sum) : a.largest);
+  }
+};
+
+}  // namespace
+
+void reduce_norm(const TensorView& out, const TensorView& self, uint64_t dims, double p) {
+  visit_floating_complex("norm", self.dtype, [&]<class T>(Tag<T>) {
+    using Real = typename RealOf<T>::type;
+    using A = compute_t<Real>;
+    auto run = [&]<Order kOrder>() {
+      // 16-bit floats may be asked to come out as float32.
+      if constexpr (!std::is_same_v<Real, A>) {
+        if (out.dtype == DType::Float32)
+          return run_reduction(out, {}, self, dims, Norm<T, float, kOrder>{out.ptr<float>(), static_cast<A>(p)});
+      }
+      run_reduction(out, {}, self, dims, Norm<T, Real, kOrder>{out.ptr<Real>(), static_cast<A>(p)});
+    };
+    if (p == 0) return run.template operator()<Order::Zero>();
+    if (p == 1) return run.template operator()<Order::One>();
+    if (p == 2) return run.template operator()<Order::Two>();
+    if (std::isinf(p) && p > 0) return run.template operator()<Order::Largest>();
+    if (std::isinf(p)) return run.template operator()<Order::Smallest>();
+    run.template operator()<Order::Other>();
+  });
+}
+
+void reduce_var(const TensorView& out, const TensorView& mean, const TensorView& self, uint64_t dims,
+                double correction, bool root) {
+  visit_floating("var", self.dtype, [&]<class T>(Tag<T>) {
+    run_reduction(out, mean, self, dims,
+                  Variance<T>{out.ptr<T>(), mean.defined() ? mean.ptr<T>() : nullptr, count_of(self, dims), correction,
+                              root});
+  });
+}
+
+void reduce_logsumexp(const TensorView& out, const TensorView& self, uint64_t dims) {
+  visit_floating("logsumexp", self.dtype,
+                 [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, LogSumExp<T>{out.ptr<T>()}); });
+}
+
+}  // namespace mica::cuda

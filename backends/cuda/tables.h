@@ -1,0 +1,10 @@
+#pragma once
+
+#include "mica/layer_backend.h"
+
+namespace mica::cuda {
+
+const KernelTable& kernels();
+const LayerKernelTable& layer_kernels();
+
+}  // namespace mica::cuda

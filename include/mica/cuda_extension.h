@@ -1,0 +1,30 @@
+// What only the CUDA backend can do: tables that Backend::extension returns by name. No CUDA header is needed here.
+#pragma once
+
+#include <cstdint>
+
+namespace mica {
+
+// extension("graphs"). A graph is an opaque handle; failures throw.
+struct GraphApi {
+  void* (*begin)(int device);   // captures what is queued on the thread's current stream, which must not be the default one
+  void (*end)(void* graph);     // ends the capture and makes the graph ready
+  void (*replay)(void* graph);  // queues it on the current stream
+  void (*free)(void* graph);
+  bool (*is_capturing)(int device);  // whether the current stream is being captured
+};
+
+struct DeviceFacts {
+  char name[256];
+  int major, minor, multiprocessors, threads_per_multiprocessor, warp_size, registers_per_multiprocessor;
+  int64_t total_memory, l2_bytes, shared_per_multiprocessor, shared_per_block, shared_per_block_optin;
+  bool integrated, multi_gpu_board;
+  uint8_t uuid[16];
+};
+using DeviceFactsFunction = void(int index, DeviceFacts* facts);       // extension("device_properties")
+using SetFlagFunction = void(const char* name, bool value);            // extension("set_flag")
+using AvailableFunction = bool();                                      // extension("cudnn_available")
+using SetMemoryLimitFunction = void(int64_t bytes, int index);         // extension("set_memory_limit"); 0: none
+using CanAccessPeerFunction = bool(int device, int peer);              // extension("can_access_peer")
+
+}  // namespace mica

@@ -1,0 +1,122 @@
+"""Every operation's samples on CUDA against the CPU: values, gradients, strided inputs, other dtypes."""
+
+import sys
+from pathlib import Path
+
+import mica
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+from sample_runner import Evaluator, load_samples, tensors_of  # noqa: E402
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not mica.cuda.is_available(), reason="there is no CUDA backend or no GPU"),
+]
+
+SAMPLES = load_samples()
+# These read the storage, whatever the strides of the tensor say, and a copy to a device has another one.
+STORAGE = {"as_strided", "as_strided_scatter"}
+# Their results differ from device to device, or are addresses and such.
+RANDOM = (
+    "rand", "normal", "bernoulli", "dropout", "multinomial", "poisson", "binomial", "exponential", "cauchy", "geometric",
+    "uniform", "random", "rrelu", "empty", "init_", "gumbel",
+)  # fmt: skip
+# Half a unit in the last place, times what sums and functions of a sample's size may add.
+TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "bfloat16": 3e-2}
+
+
+def is_random(sample):
+    return any(word in sample.op for word in RANDOM)
+
+
+class OnDevice(Evaluator):
+    """Tensors are made on the CPU, from the same numbers, and moved."""
+
+    def make(self, shape, draw, dtype):
+        return super().make(shape, draw, dtype).cuda()
+
+    def run(self, text):
+        with mica.device("cuda"):
+            return super().run(text)
+
+    def floating(self, shape, low, high):
+        with mica.device("cpu"):
+            return super().floating(shape, low, high)
+
+    def I(self, *shape):  # noqa: E743
+        with mica.device("cpu"):
+            return super().I(*shape)
+
+    def B(self, *shape):
+        with mica.device("cpu"):
+            return super().B(*shape)
+
+    def X(self, *shape, high):
+        with mica.device("cpu"):
+            return super().X(*shape, high=high)
+
+    def C(self, *shape):
+        with mica.device("cpu"):
+            return super().C(*shape)
+
+
+def ids(sample):
+    return sample.id
+
+
+def assert_alike(there, here, tolerance):
+    assert there.dtype == here.dtype and tuple(there.shape) == tuple(here.shape)
+    if there.dtype in (mica.float32, mica.float64, mica.bfloat16, mica.float16, mica.complex64, mica.complex128):
+        mica.testing.assert_close(there.detach().cpu(), here.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+    else:
+        assert there.cpu().tolist() == here.tolist()
+
+
+@pytest.mark.parametrize("mode", ["plain", "noncontiguous"])
+@pytest.mark.parametrize("sample", SAMPLES, ids=ids)
+def test_values(sample, mode):
+    if mode == "noncontiguous" and sample.op in STORAGE:
+        pytest.skip("reads the storage, which a copy does not keep")
+    here = tensors_of(Evaluator(mica, mode=mode).run(sample.text))
+    there = tensors_of(OnDevice(mica, mode=mode).run(sample.text))
+    assert len(here) == len(there)
+    for a, b in zip(there, here, strict=True):
+        if is_random(sample):
+            assert a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
+        else:
+            assert_alike(a, b, TOLERANCE["float64"])
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.differentiable and not is_random(s)], ids=ids)
+def test_gradients(sample):
+    def gradients(evaluator):
+        outputs = [t for t in tensors_of(evaluator.run(sample.text)) if t.requires_grad]
+        if not outputs or not evaluator.leaves:
+            return None
+        loss = sum((t.abs() if t.is_complex() else t).sum() for t in outputs)
+        return mica.autograd.grad(loss, evaluator.leaves, allow_unused=True)
+
+    here = gradients(Evaluator(mica, requires_grad=True))
+    if here is None:
+        pytest.skip("nothing requires a gradient")
+    there = gradients(OnDevice(mica, requires_grad=True))
+    for a, b in zip(there, here, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert_alike(a, b, 1e-8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if not is_random(s)], ids=ids)
+def test_narrow_floats(sample, dtype):
+    try:
+        here = tensors_of(Evaluator(mica, dtype=dtype).run(sample.text))
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        pytest.skip(f"the CPU does not take it: {str(error)[:60]}")
+    there = tensors_of(OnDevice(mica, dtype=dtype).run(sample.text))
+    for a, b in zip(there, here, strict=True):
+        assert a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
+        # Integers picked by narrow floats may differ where those are rounded otherwise.
+        if a.is_floating_point() or a.is_complex():
+            assert_alike(a, b, TOLERANCE[dtype])
