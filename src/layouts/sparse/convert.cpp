@@ -105,7 +105,8 @@ Tensor dense_from_coo(const Tensor& self) {
   const IntArrayRef sizes = self.sizes().slice(0, static_cast<size_t>(p.sparse_dim));
   const int64_t places = product_of(sizes);
   const DType dtype = self.dtype();
-  if (is_float8(dtype) || dtype == DType::Complex32) return dense_from_coo(self.to(DType::Complex64)).to(dtype);
+  if (is_float8(dtype)) return dense_from_coo(self.to(DType::Float32)).to(dtype);
+  if (dtype == DType::Complex32) return dense_from_coo(self.to(DType::Complex64)).to(dtype);
   MICA_LAYER_KERNEL(self.device(), sparse_add_at_keys)
   (result.view({places, -1}).view_of(), keys_of(p.indices, sizes).view_of(),
    p.values.contiguous().view({p.indices.size(1), -1}).view_of(), 1);

@@ -1,6 +1,7 @@
 // Making sparse tensors and taking them apart.
 #include "layouts/sparse/parts.h"
 
+#include "core/allocate.h"
 #include "core/geometry.h"
 #include "mica/autograd.h"
 
@@ -46,8 +47,8 @@ int64_t product_of(IntArrayRef sizes) {
 
 Tensor wrap_coo(const Tensor& indices, const Tensor& values, IntArrayRef size, bool coalesced) {
   SparseParts parts;
-  parts.indices = indices.detach();
-  parts.values = values.detach();
+  parts.indices = alias_of(indices);
+  parts.values = alias_of(values.resolve_conj().resolve_neg());
   parts.sparse_dim = indices.size(0);
   parts.dense_dim = values.dim() - 1;
   parts.coalesced = coalesced || indices.size(1) < 2;
@@ -57,9 +58,9 @@ Tensor wrap_coo(const Tensor& indices, const Tensor& values, IntArrayRef size, b
 Tensor wrap_compressed(Layout layout, const Tensor& compressed, const Tensor& plain, const Tensor& values,
                        IntArrayRef size) {
   SparseParts parts;
-  parts.compressed = compressed.detach();
-  parts.indices = plain.detach();
-  parts.values = values.detach();
+  parts.compressed = alias_of(compressed);
+  parts.indices = alias_of(plain);
+  parts.values = alias_of(values.resolve_conj().resolve_neg());
   parts.sparse_dim = 2;
   parts.dense_dim = values.dim() - plain.dim() - (has_blocks(layout) ? 2 : 0);
   return wrap(layout, size, std::move(parts));
@@ -244,7 +245,7 @@ Tensor _values(const Tensor& self) {
 
 Tensor _sparse_values(const Tensor& self) {
   require_sparse("values", self);
-  return sparse_parts(self).values.detach();
+  return alias_of(sparse_parts(self).values);
 }
 
 static void require_coalesced(const Tensor& self, const char* what) {
