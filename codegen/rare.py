@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cpp import inplace_signature, out_schema, out_signature, output_names, parameters, signature
+from cpp import inplace_signature, is_factory, out_schema, out_signature, output_names, parameters, signature
 from derivative import derivative_for
 from model import LAYOUTS, LayoutEntry, Op, Schema, camel
 
@@ -227,6 +227,8 @@ class RareForms:
             f"  return mica::{schema.name}_out({', '.join(outs)}, {plain});",
             "NoGradGuard below;",
         )
+        if is_factory(schema):
+            self.put(f"const TensorOptions options = {outs[0]}.options();")
         call = f"mica::{schema.name}({', '.join(a.name for a in schema.arguments)})"
         if len(outs) == 1:
             self.put(f'return entry::write_rare_out("{schema.name}", out, {call});')
