@@ -288,3 +288,21 @@ def test_functions_of_ones_own():
 def test_nobody():
     assert vmap(lambda x: (x @ x.mT).sum(0))(mica.ones(0, 3, 2)).shape == (0, 3)
     assert vmap(lambda x: x.view(-1)[:2])(mica.ones(0, 3, 2)).shape == (0, 2)
+
+
+def test_vectors_of_their_own_for_a_graph_that_all_share():
+    from mica.func import jvp, vjp
+
+    x, w = mica.randn(4), mica.randn(3, 4)
+    f = lambda v: (w @ v).tanh()  # noqa: E731
+    jacobian = jacrev(f)(x)
+    _, product = vjp(f, x)
+    mica.testing.assert_close(vmap(lambda v: product(v)[0])(mica.eye(3)), jacobian)
+    kernel = vmap(lambda v: jvp(f, (x,), (product(v)[0],))[1])(mica.eye(3))
+    mica.testing.assert_close(kernel, jacobian @ jacobian.T)
+    shared = x.clone().requires_grad_()
+    inside = vmap(lambda row: mica.autograd.grad((row * shared).sin().sum(), shared)[0])(w)
+    mica.testing.assert_close(inside, (w * x).cos() * w)
+    both = vmap(lambda row: mica.autograd.grad((row * shared).sum(), (row, shared)))(w.clone().requires_grad_())
+    mica.testing.assert_close(both[1], w)
+    mica.testing.assert_close(both[0], x.expand(3, 4))

@@ -52,30 +52,58 @@ def gradients(outputs, inputs, weights, retain_graph, create_graph, allow_unused
     level = levels_in(outputs, levels_in(inputs, levels_in(weights or (), None)))
     if level is None:
         return _C._autograd_grad(outputs, inputs, weights, retain_graph, create_graph, allow_unused)
+    weights = _seeds(outputs, weights)
+    if not all(is_batched(x, level) for x in inputs):
+        return _for_each(outputs, inputs, weights, retain_graph, create_graph, allow_unused, level)
+    # Every input is an example's own: the gradient of the sum over the batch is one for each.
+    pairs = [(y, w) for y, w in zip(outputs, weights, strict=True) if is_batched(y, level)]
+    if not pairs:
+        if not allow_unused:
+            raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
+        return (None,) * len(inputs)
+    values = tuple(y._batch_value for y, _ in pairs)
+    seeds = tuple(w._batch_value if is_batched(w, level) else w.expand(level.size, *w.shape) for _, w in pairs)
+    given = tuple(x._batch_value for x in inputs)
+    found = gradients(values, given, seeds, retain_graph, create_graph, allow_unused)
+    return tuple(None if g is None else wrap(g, level) for g in found)
+
+
+def _seeds(outputs, weights):
     import mica
 
-    if weights is None:
-        weights = [None] * len(outputs)
-    values, seeds = [], []
-    for y, w in zip(outputs, weights, strict=True):
+    given = [None] * len(outputs) if weights is None else weights
+    seeds = []
+    for y, w in zip(outputs, given, strict=True):
         if w is None:
             if y.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             w = mica.ones_like(y)
-        batched_y, batched_w = is_batched(y, level), is_batched(w, level)
-        value = y._batch_value if batched_y else y
-        seed = w._batch_value if batched_w else w
-        if batched_y and not batched_w:
-            seed = seed.expand(level.size, *seed.shape)
-        elif batched_w and not batched_y:
-            value = value.expand(level.size, *value.shape)
-        values.append(value)
-        seeds.append(seed)
-    given = [x._batch_value if is_batched(x, level) else x for x in inputs]
-    found = gradients(tuple(values), tuple(given), tuple(seeds), retain_graph, create_graph, allow_unused)
-    return tuple(
-        g if g is None or not is_batched(x, level) else wrap(g, level) for g, x in zip(found, inputs, strict=True)
-    )
+        seeds.append(w)
+    return seeds
+
+
+def _for_each(outputs, inputs, weights, retain_graph, create_graph, allow_unused, level):
+    """One backward pass for each example: some input is shared by all, and has a gradient from each."""
+    import mica
+
+    def value(x):
+        return x._batch_value if is_batched(x, level) else x
+
+    given = tuple(value(x) for x in inputs)
+    rows = []
+    for i in range(level.size):
+        ys = tuple(value(y).select(0, i) if is_batched(y, level) else y for y in outputs)
+        ws = tuple(value(w).select(0, i) if is_batched(w, level) else w for w in weights)
+        keep = True if i + 1 < level.size else retain_graph
+        found = gradients(ys, given, ws, keep, create_graph, allow_unused)
+        rows.append(
+            [
+                g.select(0, i) if g is not None and is_batched(x, level) else g
+                for g, x in zip(found, inputs, strict=True)
+            ]
+        )
+    columns = zip(*rows, strict=True) if rows else [(mica.zeros_like(x),) for x in given]
+    return tuple(None if c[0] is None else wrap(mica.stack(c), level) for c in columns)
 
 
 # ------------------------------------------------------------------------------------------------ functions of one's own
