@@ -37,6 +37,10 @@ constexpr Entry kEntries[] = {
     {"torch._utils._rebuild_tensor_v3", Builder::RebuildTensorV3},
 };
 
+// Dtypes of torch that have a name and no elements here.
+constexpr std::string_view kPlaceholders[] = {"uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
+                                              "int1",  "int2",  "int3",  "int4",  "int5",  "int6",  "int7"};
+
 constexpr std::string_view kTorch = "torch.";
 constexpr std::string_view kPython2 = "__builtin__.";
 
@@ -51,12 +55,15 @@ std::optional<Builder> buildable(std::string_view name) {
   if (storage_class_dtype(name) != DType::Undefined) return Builder::Nothing;
   for (int i = 0; i < kNumDTypes; ++i)
     if (name == mica::name(static_cast<DType>(i))) return Builder::Nothing;
+  for (const std::string_view placeholder : kPlaceholders)
+    if (name == placeholder) return Builder::Nothing;
   return std::nullopt;
 }
 
 std::vector<std::string> buildable_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kEntries) names.emplace_back(entry.name);
+  for (const std::string_view placeholder : kPlaceholders) names.push_back(cat(kTorch, placeholder));
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
     names.push_back(cat(kTorch, mica::name(dtype)));

@@ -271,7 +271,7 @@ def test_a_message_that_cannot_be_pickled_leaves_no_segment_behind():
         free = sender.pool.allocate(large.nbytes)
         addresses.add(free.data_ptr())
         del free
-    assert len(addresses) == 1  # the same memory every time: it has come back
+    assert len(addresses) <= 2  # one for the tensor, one for the array: they come back every time
     sender.send(20, [large, large * 2])
     number, (first, second) = receiver.receive()
     assert number == 20 and first.equal(large) and second.equal(large * 2)
