@@ -24,6 +24,7 @@ _LAZY = {
     "inference_mode": "mica.autograd",
     "no_grad": "mica.autograd",
     "set_grad_enabled": "mica.autograd",
+    "explain": "mica.inspect",
     "GradScaler": "mica.amp",
     "autocast": "mica.amp",
     "is_autocast_cpu_enabled": "mica.amp.autocast_mode",
@@ -51,7 +52,7 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "func", "fx", "hub", "jit", "library", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
+    "func", "fx", "hub", "inspect", "jit", "lab", "library", "linalg", "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "return_types",
     "serialization", "special", "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 

@@ -5,6 +5,8 @@ import sys
 
 _USAGE = """usage: mica run [-m] script.py [arguments...]   run a program with torch meaning Mica
        mica alias on | off | status             let torch mean Mica in the whole environment
+       mica lab [--port N] [--no-browser]       instruments that show tensors, in the browser
+       mica trace [-o page.html] script.py ...  its hidden copies, memory and slowest lines
        mica demo                                a short tour in the terminal
        mica --version"""
 
@@ -88,6 +90,14 @@ def main(argv=None):
         from mica._cli import alias
 
         alias.main(rest)
+    elif command == "lab":
+        from mica._cli import lab
+
+        lab.main(rest)
+    elif command == "trace":
+        from mica._cli import trace
+
+        trace.main(rest)
     elif command == "demo" and not rest:
         from mica import demo
 

@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "autograd/metadata.h"
+#include "inspect/observe.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -117,6 +118,10 @@ void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
       replaced = add(meta.grad, gradient);
       std::swap(replaced, meta.grad);
     }
+  }
+  if (inspect::recording_memory.load(std::memory_order_relaxed)) [[unlikely]] {
+    inspect::mark_memory(variable, inspect::MemoryKind::Parameter);
+    inspect::mark_memory(meta.grad, inspect::MemoryKind::Gradient);
   }
   if (meta.extras) {
     const auto& list = meta.extras->post_accumulate_hooks;
