@@ -24,6 +24,7 @@ _LAZY = {
     "inference_mode": "mica.autograd",
     "no_grad": "mica.autograd",
     "set_grad_enabled": "mica.autograd",
+    "explain": "mica.inspect",
     "GradScaler": "mica.amp",
     "autocast": "mica.amp",
     "is_autocast_cpu_enabled": "mica.amp.autocast_mode",
@@ -68,9 +69,9 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
-    "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps",
-    "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types", "serialization", "signal", "sparse", "special", "testing",
-    "torch_version", "types", "utils", "xpu",
+    "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab", "library", "linalg", "masked",
+    "mps", "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types", "serialization", "signal", "sparse", "special",
+    "testing", "torch_version", "types", "utils", "xpu",
 }  # fmt: skip
 
 

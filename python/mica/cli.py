@@ -10,6 +10,8 @@ Runs programs written for PyTorch on Mica.
   mica run script.py [arguments...]      run a program in which `import torch` means Mica
   mica run -m package [arguments...]     the same for a module, as python -m does
   mica alias on | off | status           let torch mean Mica in the whole environment
+  mica lab [--port N] [--no-browser]     instruments that show tensors, in the browser
+  mica trace [-o page.html] script.py    the hidden copies, the memory and the slowest lines of a program
   mica demo                              a tour of tensors in the terminal, half a minute
   mica doctor                            versions, the CPU and its threads, which devices were found and why not
   mica --version                         the version; with -v the same as mica doctor
@@ -145,6 +147,14 @@ def main(argv=None):
         from mica._cli import alias
 
         alias.main(rest)
+    elif command == "lab":
+        from mica._cli import lab
+
+        lab.main(rest)
+    elif command == "trace":
+        from mica._cli import trace
+
+        trace.main(rest)
     elif command == "demo" and not rest:
         from mica import demo
 

@@ -4,6 +4,7 @@
 
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "mica/error.h"
 #include "mica/linalg_error.h"
@@ -34,6 +35,22 @@ static PyObject* exception_type(ErrorKind kind) {
       break;
   }
   return PyExc_RuntimeError;
+}
+
+// What the engine said last on this thread: how an exception of the engine's is told from others.
+static thread_local std::string last_engine_error;
+
+bool is_engine_error(PyObject* exception) {
+  if (last_engine_error.empty() || !PyExceptionInstance_Check(exception)) return false;
+  Owned args(PyObject_GetAttrString(exception, "args"));
+  if (!args || !PyTuple_Check(args.get()) || PyTuple_GET_SIZE(args.get()) == 0) {
+    PyErr_Clear();
+    return false;
+  }
+  PyObject* first = PyTuple_GET_ITEM(args.get(), 0);
+  const char* text = PyUnicode_Check(first) ? PyUnicode_AsUTF8(first) : nullptr;
+  if (!text) PyErr_Clear();
+  return text && std::string_view(text).substr(0, last_engine_error.size()) == last_engine_error;
 }
 
 struct PythonError::Held {
@@ -96,6 +113,7 @@ static std::string lapack_path() {
   } catch (const LinAlgError& e) {
     raise_linalg_error(e.what());
   } catch (const Error& e) {
+    last_engine_error = e.what();
     PyErr_SetString(exception_type(e.kind()), e.what());
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();

@@ -7,6 +7,7 @@ namespace mica::python {
 
 extern PyObject* out_of_memory_error;  // torch.OutOfMemoryError, a RuntimeError
 
+bool is_engine_error(PyObject* exception);  // whether the engine raised it, on this thread and last
 bool add_exceptions(PyObject* module);
 bool install_warning_handler();  // routes mica::warn to Python's warnings module
 

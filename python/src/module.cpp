@@ -3,6 +3,7 @@
 #include "exceptions.h"
 #include "entry.h"
 #include "foreign_memory.h"
+#include "inspect.h"
 #include "mica/parallel.h"
 #include "modes.h"
 #include "module_object.h"
@@ -149,7 +150,8 @@ static int execute(PyObject* module) {
                      add_autograd(module) && add_tensor_constructors(module) && add_interop(module) &&
                      add_module_base(module) && add_init_functions(module) && add_archive(module) &&
                      add_shared_memory(module) && PyModule_AddFunctions(module, functions) == 0 &&
-                     add_backends(module) && add_modes(module) && add_optim(module) && add_entries(module);
+                     add_backends(module) && add_modes(module) && add_optim(module) && add_inspect(module) &&
+                     add_entries(module);
   return ready ? 0 : -1;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "exceptions.h"
 #include "objects.h"
 #include "tensor_object.h"
 
@@ -177,7 +178,7 @@ static PyObject* call_function(PyObject* function, PyObject* self, PyObject* con
 
 static PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs);
 
-static PyObject* vectorcall_module(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
+static PyObject* run_module(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
   PyTypeObject* type = Py_TYPE(self);
   if (type->tp_call != call_module) {  // the class has got a __call__ of its own since
     Owned call(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__call__"));
@@ -199,6 +200,27 @@ static PyObject* vectorcall_module(PyObject* self, PyObject* const* args, size_t
   if (PyErr_Occurred()) return nullptr;
   Owned forward(PyObject_GetAttr(self, names.forward));
   return forward ? PyObject_Vectorcall(forward.get(), args, nargsf, keywords) : nullptr;
+}
+
+// An error of the engine's that leaves a module says in which one it happened, by its name inside the model.
+[[gnu::cold, gnu::noinline]] static void name_module_in_error(PyObject* self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value && is_engine_error(value)) {
+    if (traceback) PyException_SetTraceback(value, traceback);
+    Owned helper(PyImport_ImportModule("mica.nn.modules._errors"));
+    Owned ignored(helper ? PyObject_CallMethod(helper.get(), "locate", "OO", self, value) : nullptr);
+    PyErr_Clear();  // the error itself matters more than its decoration
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+static PyObject* vectorcall_module(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
+  PyObject* result = run_module(self, args, nargsf, keywords);
+  if (!result) [[unlikely]]
+    name_module_in_error(self);
+  return result;
 }
 
 // The slot. An instance's first call comes here, and then goes the short way, as does super().__call__.

@@ -10,8 +10,11 @@
 #include <utility>
 
 #include "mica/autograd.h"
+#include "mica/observe.h"
 
 namespace mica::python {
+
+void settle_places();  // tells the engine which line allocated what it has allocated meanwhile (places.cpp)
 
 // A strong reference that is dropped at the end of its scope. Construct it from a new reference.
 class Owned {
@@ -71,7 +74,10 @@ class Unlocked {
   // An interpreter that has ended lets threads that want its lock unwind and exit, through here too.
   ~Unlocked() noexcept(false) { lock(); }
   void lock() {
-    if (state_) PyEval_RestoreThread(std::exchange(state_, nullptr));
+    if (!state_) return;
+    PyEval_RestoreThread(std::exchange(state_, nullptr));
+    if (inspect::places_pending) [[unlikely]]
+      settle_places();
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "autograd/metadata.h"
+#include "inspect/observe.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -147,6 +148,10 @@ void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
   if (!grads[0].defined() || !variable.requires_grad()) return;
   AutogradMeta& meta = *variable.impl()->autograd;
   add_to_gradient(meta, variable, grads[0], hooks && !hooks->post_hooks.empty());
+  if (inspect::recording_memory.load(std::memory_order_relaxed)) [[unlikely]] {
+    inspect::mark_memory(variable, inspect::MemoryKind::Parameter);
+    inspect::mark_memory(meta.grad, inspect::MemoryKind::Gradient);
+  }
   if (meta.extras) {
     const auto& list = meta.extras->post_accumulate_hooks;
     for (size_t i = 0; i < list.size(); ++i)

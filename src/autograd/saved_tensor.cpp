@@ -1,4 +1,5 @@
 #include "autograd/metadata.h"
+#include "inspect/observe.h"
 
 namespace mica {
 
@@ -26,6 +27,9 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
              "autograd, or use "
              "`torch.no_grad()` instead of `torch.inference_mode()`.");
   saved_version_ = impl->version();
+  if (inspect::recording_memory.load(std::memory_order_relaxed)) [[unlikely]]
+    inspect::mark_memory(t,
+                         impl->requires_grad_leaf ? inspect::MemoryKind::Parameter : inspect::MemoryKind::Activation);
   if (impl->autograd) output_nr_ = impl->autograd->output_nr;
   if (thread_modes & mode_bit::kSavedTensorHooks) [[unlikely]] {
     pack(t, saved_hook_stack().hooks.back());

@@ -4,9 +4,14 @@
 #include <cmath>
 #include <utility>
 
+#include "core/error_advice.h"
+
 namespace mica {
 
-void fail(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
+void fail(ErrorKind kind, std::string message) {
+  message += advice_for(message);
+  throw Error(kind, std::move(message));
+}
 
 void append_to(std::string& s, double v) {
   if (std::isnan(v)) {

@@ -6,6 +6,7 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "inspect/observe.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -122,6 +123,7 @@ Tensor Out::finish() {
   if (given_.defined() && !given_.is_same(tensor_)) {
     MICA_CHECK(!in_place_ || given_.sizes() == tensor_.sizes(), "output with shape ", given_.sizes(),
                " doesn't match the broadcast shape ", tensor_.sizes(), " (", op_, ")");
+    inspect::BecauseOf overlap(given_, inputs_);
     write_out(op_, given_, tensor_);
     return std::move(given_);
   }

@@ -8,6 +8,7 @@
 #include "core/geometry.h"
 #include "core/out.h"
 #include "core/scalar_bytes.h"
+#include "inspect/observe.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -273,8 +274,14 @@ void PointwisePlan::into(const Tensor& out, int output) {
 }
 
 void PointwisePlan::finish() {
-  for (int i = 0; i < op_.noutputs; ++i)
-    if (temporaries_[i].defined()) write_out(op_.name, *given_[i], temporaries_[i]);
+  for (int i = 0; i < op_.noutputs; ++i) {
+    if (!temporaries_[i].defined()) continue;
+    std::vector<Tensor> inputs;
+    for (int k = 0; k < ninputs_ && (thread_modes & mode_bit::kObserve); ++k)
+      if (operands_[k].tensor) inputs.push_back(*operands_[k].tensor);
+    inspect::BecauseOf overlap(*given_[i], inputs);
+    write_out(op_.name, *given_[i], temporaries_[i]);
+  }
 }
 
 // ---- the loop ------------------------------------------------------------------------------------------------------

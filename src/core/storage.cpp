@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "inspect/observe.h"
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"
@@ -13,10 +14,13 @@ namespace mica {
 
 namespace {
 
-void* allocate_on(size_t nbytes, Device device) {
+void* allocate_on(size_t nbytes, Device device) try {
   if (nbytes == 0 || device.is_meta()) return nullptr;
   if (device.is_cpu()) return cpu_allocate(nbytes);
   return backend(device.type).allocate(nbytes, device.index);
+} catch (const Error& e) {
+  if (e.kind() != ErrorKind::OutOfMemory) throw;
+  fail(ErrorKind::OutOfMemory, e.what() + inspect::who_holds_memory(device, static_cast<int64_t>(nbytes)));
 }
 
 void free_on(void* data, size_t nbytes, Device device) {
@@ -46,6 +50,8 @@ Storage StorageImpl::allocate(size_t nbytes, Device device) {
     s->nbytes_ = nbytes;
     s->inline_bytes_ = static_cast<uint32_t>(nbytes);
     s->device_ = device;
+    if (inspect::wants_allocation(nbytes)) [[unlikely]]
+      inspect::note_allocation(s, s->data_, nbytes, device);
     return Storage::adopt(s);
   }
   void* data = allocate_on(nbytes, device);
@@ -53,6 +59,8 @@ Storage StorageImpl::allocate(size_t nbytes, Device device) {
   s->data_ = data;
   s->nbytes_ = nbytes;
   s->device_ = device;
+  if (inspect::wants_allocation(nbytes)) [[unlikely]]
+    inspect::note_allocation(s, data, nbytes, device);
   return Storage::adopt(s);
 }
 
@@ -69,8 +77,13 @@ Storage StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter dele
 
 void StorageImpl::resize(size_t nbytes) {
   MICA_CHECK(resizable_, "Trying to resize storage that is not resizable: its memory belongs to another library");
+  const auto note = [this] {
+    if (inspect::knows_blocks()) inspect::note_free(this);
+    if (inspect::wants_allocation(nbytes_)) inspect::note_allocation(this, data_, nbytes_, device_);
+  };
   if (device_.is_meta()) {
     nbytes_ = nbytes;
+    note();
     return;
   }
   void* bigger = allocate_on(nbytes, device_);
@@ -86,6 +99,7 @@ void StorageImpl::resize(size_t nbytes) {
   data_ = bigger;
   nbytes_ = nbytes;
   moved_ = true;
+  note();
 }
 
 void* StorageImpl::inline_data() const {
@@ -135,6 +149,8 @@ void StorageImpl::let_go() {
 }
 
 void StorageImpl::destroy() {
+  if (inspect::knows_blocks()) [[unlikely]]
+    inspect::note_free(this);
   let_go();
   if (moved_ && !resizable_) {
     std::vector<LeftBehind> memory;

@@ -5,6 +5,7 @@
 #include "core/geometry.h"
 #include "core/out.h"
 #include "core/pointwise.h"
+#include "inspect/observe.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -44,9 +45,12 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   check_no_internal_overlap("copy_", self);
   if (self.numel() == 0 || self.is_meta()) return;
   MICA_CHECK_KIND(!from.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
+  if (thread_modes & mode_bit::kObserve) [[unlikely]]
+    inspect::note_copy(self, from);
   if (self.device() != from.device()) return copy_between_devices(self, from, non_blocking);
   if (may_share_memory(self, from)) {
     if (self.data_ptr() == from.data_ptr() && self.strides() == from.strides() && self.dtype() == from.dtype()) return;
+    inspect::BecauseOf overlap(inspect::CopyReason::Overlap);
     from = from.clone();
   }
   run_loop(self, from);

@@ -8,6 +8,7 @@
 
 #include <sys/syscall.h>
 
+#include "inspect/observe.h"
 #include "mica/allocator.h"
 #include "mica/autograd.h"
 #include "mica/error.h"
@@ -26,6 +27,13 @@ struct Recording {
 };
 thread_local std::unique_ptr<Recording> current;
 thread_local const char* resumed = nullptr;  // the operation whose entry is about to run a second time
+thread_local int observers = 0;              // recordings of copies and memory, which want to know what runs
+
+void update_modes() {
+  set_modes(mode_bit::kProfile, current || observers > 0);
+  set_modes(mode_bit::kObserve, observers > 0);
+}
+bool observed() { return thread_modes & mode_bit::kObserve; }
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -35,23 +43,26 @@ int64_t allocated() { return cpu_allocator_stats().allocated_bytes; }
 
 }  // namespace
 
+static void end_event();
+
 void start(const Options& options) {
   MICA_CHECK(!current, "Profiler is already enabled on this thread");
   current = std::make_unique<Recording>();
   current->options = options;
-  set_modes(mode_bit::kProfile, true);
+  update_modes();
 }
 
 std::vector<Event> stop() {
-  set_modes(mode_bit::kProfile, false);
   if (!current) return {};
-  while (current->innermost >= 0) end();
-  return std::move(std::exchange(current, nullptr)->events);
+  while (current->innermost >= 0) end_event();
+  std::vector<Event> events = std::move(std::exchange(current, nullptr)->events);
+  update_modes();
+  return events;
 }
 
 bool recording() { return current != nullptr; }
 
-void begin(std::string name, Kind kind, int64_t sequence) {
+static void begin_event(std::string name, Kind kind, int64_t sequence) {
   if (!current) return;
   Event& e = current->events.emplace_back();
   e.name = std::move(name);
@@ -64,7 +75,7 @@ void begin(std::string name, Kind kind, int64_t sequence) {
   e.start_ns = now();
 }
 
-void end() {
+static void end_event() {
   if (!current || current->innermost < 0) return;
   Event& e = current->events[static_cast<size_t>(current->innermost)];
   e.end_ns = now();
@@ -72,16 +83,33 @@ void end() {
   current->innermost = e.parent;
 }
 
+void begin(std::string name, Kind kind, int64_t sequence) {
+  if (observed()) {
+    if (kind == Kind::Node) {
+      inspect::enter_node(name);
+    } else {
+      inspect::enter_operation("");
+    }
+  }
+  begin_event(std::move(name), kind, sequence);
+}
+
+void end() {
+  if (observed()) inspect::leave_operation();
+  end_event();
+}
+
 bool Scope::enter() {
   if (std::exchange(resumed, nullptr) == operation_) return false;
-  if (!current) return false;
-  begin(operation_, Kind::Operation);
+  if (!current && !observed()) return false;
+  if (observed()) inspect::enter_operation(operation_);
+  if (current) begin_event(operation_, Kind::Operation, -1);
   resumed = operation_;
   return open_ = true;
 }
 
 void Scope::note(const Tensor& input) {
-  if (!current->options.shapes || !input.defined()) return;
+  if (!current || !current->options.shapes || !input.defined()) return;
   Event& e = current->events[static_cast<size_t>(current->innermost)];
   e.shapes.emplace_back(input.sizes());
   e.dtypes.push_back(input.dtype());
@@ -100,3 +128,12 @@ void Scope::note_result(const Tensor& result) {
 }
 
 }  // namespace mica::profiler
+
+namespace mica::inspect {
+
+void announce_operations(int recordings) {
+  profiler::observers += recordings;
+  profiler::update_modes();
+}
+
+}  // namespace mica::inspect

@@ -1,5 +1,6 @@
 #include "shapes/convolution.h"
 
+#include "core/error_advice.h"
 #include "core/geometry.h"
 #include "core/out.h"
 #include "mica/generated/layers/convolution.h"
@@ -56,7 +57,7 @@ void check_same_type(const Tensor& input, const Tensor& other, const char* what)
   MICA_CHECK(input.dtype() != DType::Float64 || what == std::string_view("bias"),
              "expected scalar type Double but found ", info(other.dtype()).legacy, " (input and ", what,
              " of a convolution)");
-  fail(mica::cat("Input type (", input.dtype(), ") and ", what, " type (", other.dtype(),
+  fail(mica::cat("Input type (", cpp_name(input.dtype()), ") and ", what, " type (", cpp_name(other.dtype()),
                  ") should be the same: convert one with .to(dtype)"));
 }
 
@@ -95,8 +96,8 @@ ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& we
   MICA_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == filters), "Given ",
              transposed ? "transposed=1, " : "", "weight of size ", w, ", expected bias to be 1-dimensional with ",
              filters, " elements, but got bias of size ", bias.sizes(), " instead");
-  check_same_type(input, weight, "weight");
   if (bias.defined()) check_same_type(input, bias, "bias");
+  check_same_type(input, weight, "weight");
   check_one_device("convolution", input, {&weight, &bias});
   DimVector padded, kernel;
   bool fits = true;

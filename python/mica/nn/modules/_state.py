@@ -27,6 +27,27 @@ def _quoted(keys):
     return ", ".join(f'"{key}"' for key in keys)
 
 
+def _ways_out(keys, problems):
+    """What to write instead, after the list of what is wrong."""
+    advice = []
+    prefixes = {key.split(".", 1)[0] + "." for key in keys.unexpected_keys if "." in key}
+    if len(prefixes) == 1 and all(key.startswith(next(iter(prefixes))) for key in keys.unexpected_keys):
+        prefix = next(iter(prefixes))
+        bare = {key.removeprefix(prefix) for key in keys.unexpected_keys}
+        if bare >= set(keys.missing_keys):
+            advice.append(
+                f"All keys of the state_dict begin with {prefix!r}, as a wrapper saves them: load "
+                f"{{k.removeprefix({prefix!r}): v for k, v in state_dict.items()}}."
+            )
+    if (keys.missing_keys or keys.unexpected_keys) and not advice:
+        advice.append("load_state_dict(..., strict=False) loads the keys that both have and returns the others.")
+    if any(problem.startswith("size mismatch") for problem in problems):
+        advice.append(
+            "Build the model with the sizes it was saved with, or drop these keys and load with strict=False."
+        )
+    return advice
+
+
 def _load_tree(module, part, prefix, metadata, assign, keys, error_msgs):
     """Load a module and all below it from the part of a state dict whose keys begin with the prefix."""
     local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
@@ -211,6 +232,7 @@ class ModuleState:
             if keys.missing_keys:
                 error_msgs.insert(0, f"Missing key(s) in state_dict: {_quoted(keys.missing_keys)}. ")
         if error_msgs:
+            error_msgs += _ways_out(keys, error_msgs)
             problems = "\n\t".join(error_msgs)
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{problems}")
         return keys

@@ -1,0 +1,81 @@
+// Looking into tensors: where their elements lie, what their memory holds besides, and how a view came about.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mica/options.h"
+#include "mica/tensor.h"
+
+namespace mica::inspect {
+
+// Whether a geometry is contiguous in a memory format; if not, the first dimension, from the innermost outwards, whose
+// stride is another than the format asks for.
+struct Contiguity {
+  MemoryFormat format = MemoryFormat::Contiguous;
+  bool applies = true;  // channels-last formats are for 4 and 5 dimensions
+  bool holds = false;
+  int64_t dimension = -1;
+  int64_t expected = 0, found = 0;
+};
+Contiguity contiguity(IntArrayRef sizes, IntArrayRef strides, MemoryFormat format);
+const char* name(MemoryFormat format);  // "contiguous_format"
+
+// Where the elements of a geometry lie, counted in elements.
+struct Reach {
+  int64_t lowest = 0, highest = -1;  // places in the storage; highest < lowest where there is no element
+  int64_t distinct = 0;              // different places: fewer than elements where some share one
+  bool exact = true;                 // false: too large to count, `distinct` is an upper bound
+};
+Reach reach(IntArrayRef sizes, IntArrayRef strides, int64_t offset);
+
+// A view operation, as Python writes it, and the geometry after it.
+struct ViewStep {
+  std::string operation;
+  DimVector sizes, strides;
+  int64_t offset = 0;
+};
+
+// Operations that lead from the geometry of `base` to that of `view`: slices, a permutation, new and stretched
+// dimensions, a view in other sizes, or as_strided where nothing simpler does. They are found from the numbers and
+// carried out to be sure, so they may be others than the program used.
+std::vector<ViewStep> view_steps(const Tensor& base, const Tensor& view);
+
+struct Anatomy {
+  DimVector sizes, strides;
+  int64_t offset = 0, numel = 0;
+  DType dtype = DType::Undefined;
+  Device device;
+  int64_t element_size = 0;
+  bool conjugated = false, negated = false;
+
+  int64_t storage_bytes = 0;
+  uint64_t storage_address = 0, address = 0;
+  uint32_t storage_users = 0;  // tensors and saved tensors that hold the storage, this one among them
+  uint32_t version = 0;
+  bool foreign_memory = false;  // another library's
+  Reach reached;
+  int64_t reached_bytes = 0;  // of the storage, that this tensor can see
+  int64_t hole_bytes = 0;     // between its first and its last element, that it skips
+
+  std::vector<Contiguity> formats;
+  bool dense = false;     // every byte between its first and last element is its own, in whatever order
+  bool overlaps = false;  // two indices reach one element
+
+  bool is_view = false;
+  DimVector base_sizes, base_strides;
+  int64_t base_offset = 0;
+  std::vector<ViewStep> steps;  // from the base
+
+  bool requires_grad = false, is_leaf = true, has_grad = false;
+  std::string grad_fn;               // of the tensor; empty for a leaf
+  std::vector<std::string> history;  // names of the nodes from its own to the first leaf
+};
+Anatomy explain(const Tensor& t);
+
+// For a terminal; escape codes of colours if wanted.
+std::string to_text(const Anatomy& anatomy, bool colours = false);
+std::string readable_bytes(int64_t bytes);  // "1.50 MiB"
+
+}  // namespace mica::inspect

@@ -1,0 +1,16 @@
+#include "instruments.h"
+#include "mica/parallel.h"
+#include "operations.h"
+
+namespace mica::lab {
+
+Json engine(const Json&) {
+  Json dtypes = Json::array();
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto t = static_cast<DType>(i);
+    dtypes.push_back({{"name", name(t)}, {"bytes", element_size(t)}, {"floating", is_floating(t)}});
+  }
+  return {{"dtypes", dtypes}, {"threads", get_num_threads()}, {"operations", operations_json()}};
+}
+
+}  // namespace mica::lab

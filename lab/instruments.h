@@ -1,0 +1,24 @@
+// The functions behind the page: each takes a question and returns the engine's answer.
+#pragma once
+
+#include "describe.h"
+
+namespace mica::lab {
+
+Json engine(const Json& question);        // dtypes, operations, threads: what the page needs before anything else
+Json fit(const Json& question);           // a model's memory against that of a GPU
+Json weights_file(const Json& question);  // the tensors that a file of weights lists
+Json calculator(const Json& question);    // the bytes of a shape in every dtype
+Json strides(const Json& question);       // a geometry over a tape of memory
+Json views(const Json& question);         // who shares memory with whom
+Json broadcasting(const Json& question);  // shapes that meet
+Json precision(const Json& question);     // a curve in several formats
+Json bits(const Json& question);          // of one number
+Json transfer(const Json& question);      // copies and products, measured
+Json playground(const Json& question);    // a chain of operations
+Json graph(const Json& question);         // what autograd keeps of one
+Json sparse(const Json& question);        // dense, COO and CSR: bytes and measured time
+Json quantize(const Json& question);      // numbers in a few bits, and what that loses
+Json run(const Json& question);           // what a running program shows of itself
+
+}  // namespace mica::lab

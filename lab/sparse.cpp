@@ -1,0 +1,126 @@
+// Fewer numbers, or smaller ones: dense against COO and CSR, and quantization.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+
+#include "instruments.h"
+#include "mica/layers.h"
+
+namespace mica::lab {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+std::mutex measuring;
+
+template <class Work>
+double least_seconds(Work work) {
+  double best = INFINITY;
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = Clock::now();
+    work();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+// A matrix as its coordinates and values, and as row pointers, columns and values: what the two formats hold.
+struct Coordinates {
+  Tensor rows, columns, values, pointers;
+};
+Coordinates coordinates(const Tensor& dense) {
+  const Tensor at = dense.nonzero();
+  Coordinates c;
+  c.rows = at.select(1, 0).contiguous();
+  c.columns = at.select(1, 1).contiguous();
+  c.values = dense.reshape({-1}).index_select(0, c.rows.mul(dense.size(1)).add(c.columns));
+  const Tensor counts = dense.ne(0).sum({1});
+  const Tensor zero = mica::zeros({1}, TensorOptions(DType::Int64));
+  const Tensor parts[] = {zero, counts.cumsum(0)};
+  c.pointers = mica::cat(TensorList(parts, 2), 0);
+  return c;
+}
+
+}  // namespace
+
+Json sparse(const Json& question) {
+  NoGradGuard below;
+  const auto n = question.value("n", int64_t{256}), width = question.value("columns", int64_t{32});
+  MICA_CHECK(n >= 8 && n <= 1024 && width >= 1 && width <= 256, "a matrix of 8 to 1024 rows, times 1 to 256 columns");
+  std::lock_guard lock(measuring);
+  const Tensor weight = mica::rand({n, n}, Generator(0)), right = mica::randn({n, width}, Generator(1));
+  Json rows = Json::array();
+  for (const double sparsity : {0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999}) {
+    const Tensor dense = mica::where(weight.ge(sparsity), weight, Scalar(0.0));
+    const Coordinates c = coordinates(dense);
+    const Tensor out = mica::empty({n, width});
+    const double dense_time = least_seconds([&] { mica::matmul_out(out, dense, right); });
+    const Tensor column = c.values.unsqueeze(1);
+    Tensor by_coordinates, by_rows;
+    const double coo_time = least_seconds([&] {
+      by_coordinates = mica::zeros({n, width});
+      by_coordinates.index_add_(0, c.rows, right.index_select(0, c.columns).mul(column));
+    });
+    const Tensor offsets = c.pointers.narrow(0, 0, n);
+    const double csr_time = least_seconds(
+        [&] { by_rows = std::get<0>(mica::_embedding_bag(right, c.columns, offsets, false, 0, false, c.values)); });
+    const double error = by_rows.sub(out).abs().max().item<double>();
+    rows.push_back({{"sparsity", sparsity},
+                    {"nonzero", c.values.numel()},
+                    {"dense_bytes", dense.nbytes()},
+                    {"coo_bytes", c.rows.nbytes() + c.columns.nbytes() + c.values.nbytes()},
+                    {"csr_bytes", c.pointers.nbytes() + c.columns.nbytes() + c.values.nbytes()},
+                    {"dense_time", dense_time},
+                    {"coo_time", coo_time},
+                    {"csr_time", csr_time},
+                    {"difference", number(error)}});
+  }
+  return {{"n", n}, {"columns", width}, {"rows", rows}};
+}
+
+Json quantize(const Json& question) {
+  NoGradGuard below;
+  const auto bits = question.value("bits", int64_t{8});
+  MICA_CHECK(bits >= 2 && bits <= 8, "2 to 8 bits");
+  const double outlier = question.value("outlier", 0.0);
+  MICA_CHECK(std::isfinite(outlier), "the outlier is a finite number");
+  const bool symmetric = question.value("symmetric", false);
+  Tensor x = mica::randn({4096}, Generator(0));
+  if (outlier != 0) x.select(0, 0).fill_(outlier);
+  const double levels = static_cast<double>((int64_t{1} << bits) - 1);
+  const double low = x.min().item<double>(), high = x.max().item<double>();
+  double scale, zero;
+  if (symmetric) {
+    scale = 2 * std::max(std::abs(low), std::abs(high)) / levels;
+    zero = std::floor((levels + 1) / 2);
+  } else {
+    scale = (high - low) / levels;
+    zero = std::round(-low / scale);
+  }
+  const Tensor q = x.div(scale).add(zero).round().clamp(Scalar(0), Scalar(levels)).to(DType::UInt8);
+  const Tensor back = q.to(DType::Float32).sub(zero).mul(scale);
+  const Tensor error = back.sub(x);
+  const int64_t bins = 64;
+  const Tensor counts = mica::histc(x, bins, low, high);
+  const Tensor used = mica::histc(back, bins, low, high);
+  Json before = Json::array(), after = Json::array();
+  for (int64_t i = 0; i < bins; ++i) {
+    before.push_back(number(counts[i].item()));
+    after.push_back(number(used[i].item()));
+  }
+  return {{"scale", scale},
+          {"zero_point", zero},
+          {"low", low},
+          {"high", high},
+          {"levels", levels + 1},
+          {"levels_used", std::get<0>(mica::_unique2(q)).numel()},
+          {"bytes", x.numel() * bits / 8},
+          {"float_bytes", x.nbytes()},
+          {"worst", error.abs().max().item<double>()},
+          {"rms", error.pow(2).mean().sqrt().item<double>()},
+          {"histogram", before},
+          {"quantized", after}};
+}
+
+}  // namespace mica::lab

@@ -1,0 +1,90 @@
+"""`mica.explain(x)`: the anatomy of one tensor, as text, as a picture, as a dict."""
+
+import gc
+import sys
+
+from mica import _C
+from mica._C import Tensor
+from mica.inspect import _terminal
+from mica.inspect._explain_svg import draw
+
+_MOST_NEIGHBOURS = 20
+
+
+class Explanation:
+    """What a tensor is made of. Prints itself; in a notebook it draws itself; `to_dict()` has every number."""
+
+    def __init__(self, tensor):
+        self._facts = _C._explain(tensor)
+        self._text = (_C._explain_text(tensor), _C._explain_text(tensor, True))
+        self._facts["neighbours"] = _neighbours(tensor)
+
+    def to_dict(self):
+        """Every number of the anatomy, as plain Python values."""
+        return self._facts
+
+    def text(self, colours=None):
+        """The anatomy as text; with colours if the terminal has them and NO_COLOR does not ask for none."""
+        text = self._text[_terminal.colours() if colours is None else bool(colours)]
+        lines = [f"            {where}  {_tuple(shape)}\n" for where, shape in self._facts["neighbours"]]
+        if not lines:
+            return text
+        head, mark, rest = text.partition("shared by")
+        line, _, rest = rest.partition("\n")
+        return head + mark + line + "\n" + "".join(lines) + rest
+
+    def svg(self):
+        """The storage as a tape, with what the tensor reaches of it, as an SVG picture."""
+        return draw(self._facts)
+
+    def __str__(self):
+        return self.text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        from html import escape
+
+        return f'{self.svg()}<pre style="font-size:12px">{escape(self.text(colours=False))}</pre>'
+
+
+def explain(x):
+    """The anatomy of a tensor: geometry, storage, contiguity, who shares its memory, how a view came about, its history."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"explain() takes a Tensor, not {type(x).__name__}")
+    return Explanation(x)
+
+
+def _tuple(shape):
+    return "(" + ", ".join(map(str, shape)) + (",)" if len(shape) == 1 else ")")
+
+
+def _neighbours(tensor):
+    """Where the program keeps other tensors on the same storage: (name, shape) of variables, attributes and entries."""
+    storage = _C._storage_identity(tensor)
+    found, seen = [], {id(tensor)}
+
+    def note(name, value):
+        if isinstance(value, Tensor) and id(value) not in seen and _C._storage_identity(value) == storage != 0:
+            seen.add(id(value))
+            found.append((name, tuple(value.shape)))
+
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("mica.inspect"):
+            where = "" if frame.f_code.co_name == "<module>" else f" in {frame.f_code.co_name}"
+            for name, value in list(frame.f_locals.items()):
+                note(f"{name}{where}", value)
+        frame = frame.f_back
+    for holder in gc.get_objects():
+        if len(found) >= _MOST_NEIGHBOURS:
+            break
+        if type(holder) is dict:
+            for key, value in list(holder.items()):
+                if isinstance(value, Tensor):
+                    note(f"{key!r} of a dict" if not isinstance(key, str) else key, value)
+        elif type(holder) in (list, tuple):
+            for i, value in enumerate(holder):
+                if isinstance(value, Tensor):
+                    note(f"[{i}] of a {type(holder).__name__}", value)
+    return found

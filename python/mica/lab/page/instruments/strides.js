@@ -1,0 +1,193 @@
+// c: the grid and the tape.
+import { bytes, codeline, facts, h, list, replace, s } from "../dom.js";
+import { ask, guarded } from "../engine.js";
+import { button, choice, numbers } from "../fields.js";
+import { figure } from "../save.js";
+
+export const lede = [
+  "Memory is a tape; a tensor is a way to walk along it.",
+  "The element at [i, j] lies at offset + i \u00d7 stride\u2080 + j \u00d7 stride\u2081, and nothing else decides where.",
+  "Transposing, slicing, reversing and stretching write other numbers here and leave every byte where it is.",
+];
+export const source = ["src/core/geometry.cpp", "src/views/views.cpp", "src/inspect/explain.cpp"];
+
+const CELL = 46, GAP = 4, TAPE = 34;
+const START = { shape: [3, 4], strides: [4, 1], offset: 0, elements: 12, dtype: "float32", pick: 0 };
+
+// Where element `i` of a shape is drawn: the last two dimensions make a sheet, the others lay sheets side by side.
+function spot(shape, i, columnsOfSheets) {
+  const [rows, columns] = shape.length > 1 ? shape.slice(-2) : [1, shape[0] ?? 1];
+  const sheet = Math.floor(i / (rows * columns)), inside = i % (rows * columns);
+  const sx = sheet % columnsOfSheets, sy = Math.floor(sheet / columnsOfSheets);
+  return [sx * (columns * (CELL + GAP) + 20) + (inside % columns) * (CELL + GAP), sy * (rows * (CELL + GAP) + 20) + Math.floor(inside / columns) * (CELL + GAP)];
+}
+function indexOf(shape, i) {
+  const index = [];
+  for (let d = shape.length - 1; d >= 0; d -= 1) { index.unshift(i % shape[d]); i = Math.floor(i / shape[d]); }
+  return index;
+}
+
+export function mount(root, state, remember) {
+  const now = { ...START, ...state };
+  const past = [];
+  let answer = null;
+  const grid = h("div", { tabindex: 0, role: "application", "aria-label": "The tensor's elements; arrow keys move", class: "plate" });
+  const tape = h("div", {});
+  const error = h("p", { class: "error", role: "alert" });
+  const readout = h("p", { class: "readout", id: "readout", "aria-live": "polite" });
+  const table = h("div", {}), code = h("div", {}), heading = h("h2", {});
+  const undo = button("Undo", () => { if (past.length) { Object.assign(now, past.pop()); sync(); refresh(); } }, "", { disabled: true });
+
+  function edit(change) {
+    past.push(structuredClone({ shape: now.shape, strides: now.strides, offset: now.offset, elements: now.elements, dtype: now.dtype, pick: now.pick }));
+    Object.assign(now, change);
+    refresh();
+  }
+  const shape = numbers("Shape", now.shape, (v, how) => edit({ shape: v, strides: how === "grow" ? [...now.strides, 1] : how === "shrink" ? now.strides.slice(0, -1) : now.strides }), { least: 0, most: 64, grow: true, fresh: 2 });
+  const strides = numbers("Strides", now.strides, (v) => edit({ strides: v }), { least: -999 });
+  const offset = numbers("Offset", [now.offset], ([v]) => edit({ offset: v }));
+  const elements = numbers("Tape", [now.elements], ([v]) => edit({ elements: v }), { least: 1, most: 256 });
+  const dtype = choice("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "bool"], now.dtype, (v) => edit({ dtype: v }));
+  function sync() {
+    shape.set(now.shape); strides.set(now.strides); offset.set([now.offset]); elements.set([now.elements]); dtype.set(now.dtype);
+  }
+
+  const last = () => now.shape.length - 1;
+  const operations = [
+    ["x.t()", () => ({ op: "transpose", dim0: Math.max(last() - 1, 0), dim1: Math.max(last(), 0) })],
+    ["x[1:]", () => ({ op: "slice", dim: 0, start: 1 })],
+    ["x[:, ::2]", () => ({ op: "slice", dim: last(), step: 2 })],
+    ["x[::-1]", () => ({ op: "reverse", dim: 0 })],
+    ["x[0]", () => ({ op: "select", dim: 0, index: 0 })],
+    ["x.unsqueeze(0)", () => ({ op: "unsqueeze", dim: 0 })],
+    ["x.expand(3, \u2026)", () => ({ op: "expand", shape: [3, ...(now.shape[0] === 1 ? now.shape.slice(1) : now.shape)] })],
+    ["x.view(-1)", () => ({ op: "view", shape: [-1] })],
+  ];
+  const apply = (step) => guarded(error, async () => {
+    const made = await ask("strides", { ...question(), apply: step });
+    edit({ shape: made.shape, strides: made.strides, offset: made.offset, pick: 0 });
+    sync();
+  });
+  const question = () => ({ shape: now.shape, strides: now.strides, offset: now.offset, elements: now.elements, dtype: now.dtype });
+
+  function pick(i) {
+    now.pick = Math.max(0, Math.min(i, answer.places.length - 1));
+    remember(now);
+    draw();
+  }
+  grid.addEventListener("keydown", (event) => {
+    const [columns, rows] = [answer.shape.at(-1) ?? 1, answer.shape.at(-2) ?? 1];
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, PageDown: rows * columns, PageUp: -rows * columns, Home: -now.pick, End: answer.places.length }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    if (now.pick + step >= 0 || event.key === "Home") pick(now.pick + step);
+  });
+
+  const cells = new Map();
+  let gridSvg = null;
+  function drawGrid() {
+    const { shape: sizes, places } = answer;
+    const [rows, columns] = sizes.length > 1 ? sizes.slice(-2) : [1, sizes[0] ?? 1];
+    const sheets = Math.max(1, Math.round(places.length / Math.max(1, rows * columns)));
+    const room = Math.max(1, Math.floor((grid.clientWidth || 600) / (columns * (CELL + GAP) + 20)));
+    const across = Math.min(sheets, room);
+    const width = Math.max(CELL, across * (columns * (CELL + GAP) + 20) - 20), height = Math.max(CELL, Math.ceil(sheets / across) * (rows * (CELL + GAP) + 20) - 20);
+    if (!gridSvg) replace(grid, figure("strides", (gridSvg = s("svg", { role: "img", "aria-label": "Elements as a grid" }))));
+    gridSvg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    gridSvg.setAttribute("width", width);
+    gridSvg.setAttribute("height", height);
+    // A cell is the place it shows: when an operation moves the element elsewhere, its cell travels there.
+    const seen = new Map();
+    places.forEach((place, i) => {
+      const turn = (seen.get(place) ?? 0) + 1;
+      seen.set(place, turn);
+      const key = `${place}/${turn}`;
+      const [x, y] = spot(sizes, i, across);
+      let cell = cells.get(key);
+      if (!cell) {
+        cell = s("g", { class: "cell motion", "data-place": place }, s("rect", { width: CELL, height: CELL, rx: 5 }), s("text", { x: CELL / 2, y: CELL / 2 + 5, "text-anchor": "middle" }, place));
+        cell.addEventListener("click", () => { grid.focus({ preventScroll: true }); pick(cell.index); });
+        cells.set(key, cell);
+        gridSvg.append(cell);
+      }
+      cell.index = i;
+      cell.used = true;
+      cell.style.transform = `translate(${x}px, ${y}px)`;
+      cell.setAttribute("class", `cell motion${i === now.pick ? " pick" : ""}${place < 0 || place >= now.elements ? " out" : ""}`);
+    });
+    for (const [key, cell] of cells) {
+      if (!cell.used) { cell.remove(); cells.delete(key); }
+      cell.used = false;
+    }
+  }
+  function drawTape() {
+    const { places, lowest, highest } = answer;
+    const first = Math.min(0, places.length ? Math.max(lowest, -64) : 0), end = Math.max(now.elements - 1, places.length ? Math.min(highest, now.elements + 64) : 0);
+    const times = new Map();
+    for (const place of places) times.set(place, (times.get(place) ?? 0) + 1);
+    const across = Math.max(4, Math.floor(((tape.clientWidth || 640) + 2) / (TAPE + 2)));
+    const total = end - first + 1, wide = Math.min(total, across), lines = Math.ceil(total / wide);
+    const height = lines * (TAPE + 22);
+    const svg = s("svg", { viewBox: `0 0 ${wide * (TAPE + 2)} ${height}`, width: wide * (TAPE + 2), height, role: "img", "aria-label": "The tape of memory" });
+    const here = places[now.pick];
+    for (let place = first; place <= end; place += 1) {
+      const at = place - first, x = (at % wide) * (TAPE + 2), y = Math.floor(at / wide) * (TAPE + 22);
+      const kind = `place${times.has(place) ? " reach" : ""}${(times.get(place) ?? 0) > 1 ? " many" : ""}${place < 0 || place >= now.elements ? " ghost" : ""}${place === here ? " here" : ""}`;
+      const box = s("g", { class: kind, transform: `translate(${x} ${y})`, "data-place": place }, s("rect", { width: TAPE, height: TAPE, rx: 4 }), s("text", { x: TAPE / 2, y: TAPE / 2 + 4.5, "text-anchor": "middle" }, place));
+      if (place === here) box.append(s("text", { class: "s share", x: TAPE / 2, y: TAPE + 14, "text-anchor": "middle" }, "\u25b4"));
+      if (times.has(place)) { box.style.cursor = "pointer"; box.addEventListener("click", () => pick(places.indexOf(place))); }
+      svg.append(box);
+    }
+    replace(tape, figure("tape", svg));
+  }
+  function draw() {
+    const { places } = answer;
+    heading.textContent = `The tensor: shape ${list(answer.shape)}, strides ${list(answer.strides)}, offset ${answer.offset}`;
+    drawGrid();
+    drawTape();
+    if (places.length) {
+      const index = indexOf(answer.shape, now.pick), place = places[now.pick];
+      const terms = index.map((n, d) => `${n}\u2009\u00d7\u2009${answer.strides[d]}`);
+      const outside = place < 0 || place >= now.elements;
+      replace(readout, "x[", index.join(", "), "]  =  ", [answer.offset, ...terms].join(" + "), "  =  place ", h("em", {}, place), outside ? h("b", {}, "  out of range") : `  =  byte ${answer.addresses[now.pick]}`);
+    } else replace(readout, "no elements: a size is 0");
+    const row = answer.formats[0];
+    replace(table, facts([
+      ["Elements", answer.numel],
+      ["Bytes of the tensor", bytes(answer.bytes)],
+      ["Bytes on the tape", bytes(answer.storage_bytes)],
+      ["Places reached", `${answer.distinct} of ${now.elements}`],
+      ["In range", answer.inside ? "yes" : "no", answer.inside ? "yes" : "bad"],
+      ["Elements share a place", answer.overlaps ? "yes" : "no", answer.overlaps ? "no" : ""],
+      ["Contiguous", row.holds ? "yes" : "no", row.holds ? "yes" : "no"],
+      !row.holds && ["", `dimension ${row.dimension} steps by ${row.found}, not ${row.expected}`],
+    ]));
+    replace(code, codeline("Python", answer.python), codeline("C++", answer.cpp), answer.refused && h("p", { class: "error", css: { marginTop: "12px" } }, answer.refused));
+  }
+  function refresh() {
+    undo.disabled = past.length === 0;
+    remember(now);
+    return guarded(error, async () => {
+      answer = await ask("strides", question());
+      now.pick = Math.min(now.pick, Math.max(0, answer.places.length - 1));
+      draw();
+    });
+  }
+
+  replace(root,
+    h("section", { class: "sheet" },
+      h("div", { class: "row" }, shape.element, strides.element, offset.element, elements.element, dtype.element),
+      h("div", { class: "row tight", css: { marginTop: "20px" } }, operations.map(([name, step]) => button(name, () => apply(step()), "code")), undo,
+        button("Reset", () => { edit(structuredClone(START)); sync(); }))),
+    error,
+    h("div", { class: "cols" },
+      h("section", { class: "sheet" }, heading, grid, h("div", { css: { height: "16px" } }), readout,
+        h("div", { css: { height: "24px" } }), h("h2", {}, "The tape"), tape,
+        h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-share" }), "the place of the chosen element"), h("li", {}, h("i", { class: "swatch-share-wash" }), "reached by the tensor"), h("li", {}, h("i", { class: "swatch-hair" }), "not reached"), h("li", {}, h("i", { class: "swatch-own" }), "outlined: reached more than once")),
+        h("div", { css: { height: "24px" } }), h("h2", {}, "The same in code"), code),
+      h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), table)));
+  const resize = new ResizeObserver(() => answer && draw());
+  resize.observe(root);
+  refresh();
+  return () => resize.disconnect();
+}

@@ -1,0 +1,109 @@
+// The frame around the instruments: the list, the address, the theme, the keys.
+import { h, replace, say } from "./dom.js";
+
+// letter, name, module, what one sees
+export const INSTRUMENTS = [
+  ["a", "Does it fit", "fit", "Parameters, gradients, optimizer and activations against the memory of a GPU"],
+  ["b", "Memory calculator", "calculator", "What a shape costs in every dtype"],
+  ["c", "Stride explorer", "strides", "The grid and the tape: where each element lies"],
+  ["d", "View or copy", "views", "Who shares memory with whom, and why something was copied"],
+  ["e", "Broadcasting", "broadcasting", "Align, pad, stretch: shapes that meet"],
+  ["f", "Precision", "precision", "The same curve in every floating-point format, down to the bits"],
+  ["g", "Transfer and compute", "transfer", "Where moving a matrix costs more than multiplying it"],
+  ["h", "Playground", "playground", "A chain of operations, every step laid open"],
+  ["i", "Sparse and quantized", "sparse", "Where fewer numbers, or smaller ones, win"],
+  ["j", "Graph and run", "graph", "What autograd keeps, and a training as it runs"],
+];
+
+const main = document.getElementById("main");
+const find = (id) => INSTRUMENTS.find(([letter, , module]) => letter === id || module === id);
+
+function address() {
+  const [id, state] = location.hash.slice(1).split("?");
+  let value = {};
+  if (state) try { value = JSON.parse(decodeURIComponent(state)); } catch { say("the link's state could not be read"); }
+  return [id, value && typeof value === "object" ? value : {}];
+}
+
+function nav(current) {
+  replace(document.getElementById("list"), INSTRUMENTS.map(([letter, name]) =>
+    h("li", {}, h("a", { href: `#${letter}`, "aria-current": letter === current ? "page" : false }, h("i", {}, letter), name))));
+  document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
+function home() {
+  document.title = "Mica Lab";
+  replace(main, h("header", {}, h("h1", {}, "See through a tensor"),
+    h("p", { class: "lede" }, "Ten instruments on one engine. Every number on these pages is computed by Mica on this machine as you look; nothing is drawn from memory.")),
+  h("div", { class: "cards" }, INSTRUMENTS.map(([letter, name, , words]) => h("a", { class: "card", href: `#${letter}` }, h("i", {}, letter), h("strong", {}, name), h("span", {}, words)))));
+}
+
+let leave = null;
+let shown = null;
+async function show() {
+  const [id, state] = address();
+  const entry = find(id);
+  nav(entry?.[0]);
+  leave?.();
+  leave = null;
+  shown = entry?.[0] ?? "";
+  if (!entry) return home();
+  const [letter, name, module] = entry;
+  document.title = `${name} \u00b7 Mica Lab`;
+  const instrument = await import(`./instruments/${module}.js`);
+  if (shown !== letter) return;
+  const body = h("div", { id: "instrument" });
+  const [first, ...rest] = instrument.lede;
+  replace(main,
+    h("header", {}, h("h1", {}, name), h("p", { class: "lede" }, h("b", {}, first), " ", rest.join(" "))),
+    body,
+    h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))])));
+  // An instrument keeps its state in the address, so that a link shares what is on the screen.
+  const remember = (value) => history.replaceState(null, "", `#${letter}?${encodeURIComponent(JSON.stringify(value))}`);
+  try {
+    leave = instrument.mount(body, state, remember) ?? null;
+  } catch (problem) {
+    // A link may hold anything: what cannot be used is left out.
+    console.warn(problem);
+    say("the link's state could not be used");
+    leave = instrument.mount(body, {}, remember) ?? null;
+  }
+}
+
+// ---- theme
+const THEMES = ["auto", "light", "dark"];
+function theme(value) {
+  if (value === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = value;
+  document.getElementById("theme").textContent = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[value];
+  try { localStorage.setItem("mica-lab-theme", value); } catch { /* a private window keeps nothing */ }
+}
+let chosen = "auto";
+try { chosen = THEMES.includes(localStorage.getItem("mica-lab-theme")) ? localStorage.getItem("mica-lab-theme") : "auto"; } catch { /* as above */ }
+theme(chosen);
+document.getElementById("theme").addEventListener("click", () => theme((chosen = THEMES[(THEMES.indexOf(chosen) + 1) % 3])));
+
+// ---- keys
+const help = document.getElementById("help");
+replace(help, h("h2", {}, "Keys"), h("dl", {},
+  h("dt", {}, h("kbd", {}, "a"), " \u2026 ", h("kbd", {}, "j")), h("dd", {}, "open an instrument"),
+  h("dt", {}, h("kbd", {}, "["), " ", h("kbd", {}, "]")), h("dd", {}, "the one before, the one after"),
+  h("dt", {}, h("kbd", {}, "\u2190"), " ", h("kbd", {}, "\u2191"), " ", h("kbd", {}, "\u2192"), " ", h("kbd", {}, "\u2193")), h("dd", {}, "move within a picture that has the focus; change a number"),
+  h("dt", {}, h("kbd", {}, "Tab")), h("dd", {}, "the next control"),
+  h("dt", {}, h("kbd", {}, "m")), h("dd", {}, "light, dark, or as the system has it"),
+  h("dt", {}, h("kbd", {}, "?")), h("dd", {}, "this list")), h("form", { method: "dialog" }, h("button", { class: "button" }, "Close")));
+document.getElementById("keys").addEventListener("click", () => help.showModal());
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=range]):not([type=radio]):not([type=checkbox]), select, textarea")) return;
+  const at = INSTRUMENTS.findIndex(([letter]) => letter === shown);
+  if (event.key === "?") help.showModal();
+  else if (event.key === "m") document.getElementById("theme").click();
+  else if (event.key === "]") location.hash = INSTRUMENTS[(at + 1) % INSTRUMENTS.length][0];
+  else if (event.key === "[") location.hash = INSTRUMENTS[(at + INSTRUMENTS.length - (at < 0 ? 0 : 1)) % INSTRUMENTS.length][0];
+  else if (find(event.key)?.[0] === event.key) location.hash = event.key;
+  else return;
+  event.preventDefault();
+});
+
+addEventListener("hashchange", show);
+show();

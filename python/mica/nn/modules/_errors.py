@@ -1,0 +1,35 @@
+"""Where in a model an error happened: the name of the module, as `named_modules` has it."""
+
+
+def _path(root, wanted):
+    """The name of a module below another one; None if it is not there."""
+    open_, seen = [("", root)], set()
+    while open_:
+        prefix, module = open_.pop()
+        for name, child in module.__dict__.get("_modules", {}).items():
+            if child is None or id(child) in seen:
+                continue
+            seen.add(id(child))
+            path = f"{prefix}.{name}" if prefix else name
+            if child is wanted:
+                return path
+            open_.append((path, child))
+    return None
+
+
+def _described(module):
+    try:
+        return f"{module._get_name()}({module.extra_repr()})"
+    except Exception:  # a model's own extra_repr may fail; the error at hand matters more
+        return type(module).__name__
+
+
+def locate(module, error):
+    """Add to the engine's message in which module of the model it happened; called by each module that it passes."""
+    inner, message = error.__dict__.get("_mica_module", (module, error.args[0]))
+    path = "" if inner is module else _path(module, inner)
+    if path is None:
+        return
+    error._mica_module = (inner, message)
+    where = f"{path}: {_described(inner)}" if path else _described(inner)
+    error.args = (f"{message}\n  in {where}", *error.args[1:])

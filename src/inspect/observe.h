@@ -1,0 +1,54 @@
+// The hooks of inspection: what the core calls where operations begin, data is copied and memory comes and goes.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "mica/grad_mode.h"
+#include "mica/observe.h"
+
+namespace mica::inspect {
+
+// ---- operations of this thread, while kObserve is set
+
+void enter_operation(const char* name);
+void enter_node(const std::string& name);
+void leave_operation();
+const char* outermost_operation();  // what the program called; "" outside
+const char* innermost_operation();
+bool inside_backward();
+void settle_operations(uint32_t place);
+
+// Whether operations must announce themselves on this thread, for a recording of any kind (src/inspect/profiler.cpp).
+void announce_operations(int recordings);  // adds to their number
+
+// ---- copies
+
+void note_copy(const Tensor& to, const Tensor& from);
+// Why the copies of a scope are made, where the tensors alone do not tell.
+class BecauseOf {
+ public:
+  explicit BecauseOf(CopyReason reason);
+  // Overlap, if the target shares memory with an input; nothing otherwise.
+  BecauseOf(const Tensor& target, TensorList inputs);
+  ~BecauseOf();
+
+ private:
+  int before_;
+};
+
+// ---- memory
+
+// From this size on a block is known even while nobody records: an allocation of it costs far more than a note.
+inline constexpr size_t kAlwaysNoted = size_t{8} << 20;
+
+extern std::atomic<bool> recording_memory;
+extern std::atomic<uint32_t> noted_blocks;  // how many are known: 0 while all memory is small
+void note_allocation(const void* storage, const void* data, size_t bytes, Device device);
+void note_free(const void* storage);
+inline bool wants_allocation(size_t bytes) {
+  return bytes >= kAlwaysNoted || recording_memory.load(std::memory_order_relaxed);
+}
+inline bool knows_blocks() { return noted_blocks.load(std::memory_order_relaxed) != 0; }
+
+}  // namespace mica::inspect

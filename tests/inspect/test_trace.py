@@ -1,0 +1,73 @@
+"""`mica trace` on programs as they are."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hidden_copies.py"
+
+
+def trace(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "mica", "trace", *map(str, arguments)],
+        cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+
+
+def marked(words):
+    """The number of the example's line with a remark that begins so."""
+    lines = EXAMPLE.read_text().splitlines()
+    return [i for i, line in enumerate(lines, 1) if re.search(rf"# {words}", line)]
+
+
+def test_three_copies_and_a_leak_are_found(tmp_path):
+    done = trace("-o", "report.html", EXAMPLE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "5 steps, the last loss" in done.stdout
+    copies = done.stderr.split("Hidden copies:")[1].split("Memory:")[0]
+    found = {int(n) for n in re.findall(r"hidden_copies\.py:(\d+)", copies)}
+    assert set(marked("a copy")) == found and len(found) == 3
+    leaks = done.stderr.split("Held and never let go:")[1].split("Operations:")[0]
+    assert marked("a leak") and "hidden_copies.py" in leaks
+    page = (tmp_path / "report.html").read_text()
+    for number in marked("a copy"):
+        assert f"hidden_copies.py:{number}" in page
+    assert "Hidden copies" in page and "Memory over time" in page and "Slowest lines" in page
+
+
+def test_parts_can_be_chosen(tmp_path):
+    done = trace("--copies", "-o", "c.html", EXAMPLE, cwd=tmp_path)
+    page = (tmp_path / "c.html").read_text()
+    assert done.returncode == 0 and "Hidden copies" in page and "Memory over time" not in page
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "words"),
+    [
+        ("import sys\nimport torch\nsys.exit(3)\n", 3, ""),
+        ("import torch\nraise ValueError('mine')\n", 1, "ValueError: mine"),
+        ("import torch\ntorch.ones(2, 3) @ torch.ones(2, 3)\n", 1, "cannot be multiplied"),
+    ],
+)
+def test_a_program_ends_as_it_would(tmp_path, program, status, words):
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    done = trace(script, cwd=tmp_path)
+    assert done.returncode == status and words in done.stderr and (tmp_path / "mica-trace.html").exists()
+    assert "trace.py" not in done.stderr.split("The whole report")[0]
+
+
+def test_arguments_and_modules(tmp_path):
+    (tmp_path / "said.py").write_text("import sys\nprint(sys.argv[1:], __name__)\n")
+    assert "['--copies', 'x'] __main__" in trace("said.py", "--copies", "x", cwd=tmp_path).stdout
+    assert "['y'] __main__" in trace("-m", "said", "y", cwd=tmp_path).stdout
+
+
+def test_what_cannot_be(tmp_path):
+    assert "can't write" in trace("-o", "/nowhere/r.html", EXAMPLE, cwd=tmp_path).stderr
+    assert "can't open file" in trace("nothing.py", cwd=tmp_path).stderr
+    assert trace(cwd=tmp_path).returncode == 2

@@ -1,0 +1,69 @@
+"""A running Lab, and a browser to look at it."""
+
+import json
+import shutil
+from urllib.request import Request, urlopen
+
+import mica
+import pytest
+
+
+@pytest.fixture(scope="session")
+def lab():
+    server = mica.lab.serve()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def ask(lab):
+    """Ask an instrument over HTTP; the engine's refusal is returned as {"error": ...}."""
+
+    def question(instrument, **values):
+        request = Request(
+            f"{lab.url}api/{instrument}",
+            data=json.dumps(values).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urlopen(request, timeout=30) as response:
+            answer = json.load(response)
+        return answer["value"] if answer["ok"] else {"error": answer["error"]}
+
+    return question
+
+
+@pytest.fixture(scope="session")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium is installed: the Lab's page is not driven here")
+    with playwright.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser, lab):
+    """A page of the Lab that fails the test if its scripts raise or log an error."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shown = context.new_page()
+    problems = []
+    shown.on("pageerror", lambda error: problems.append(str(error)))
+    shown.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    shown.set_default_timeout(10000)
+
+    def visit(letter, state=None):
+        from urllib.parse import quote
+
+        hash_ = f"#{letter}" + (f"?{quote(json.dumps(state))}" if state is not None else "")
+        shown.goto(lab.url + hash_)
+        shown.wait_for_selector("#instrument > *")
+        return shown
+
+    shown.visit = visit
+    yield shown
+    context.close()
+    assert not problems, problems

@@ -1,0 +1,266 @@
+"""The page in a real browser: clicks and keys, and what it shows against the engine."""
+
+import re
+
+import mica
+import pytest
+
+LETTERS = "abcdefghij"
+
+
+def numbers(text):
+    return [int(n) for n in re.findall(r"-?\d+", text.replace("\u2212", "-"))]
+
+
+def error(page):
+    return page.wait_for_selector(".error:not(:empty)").inner_text()
+
+
+def test_front_page_and_keys(page, lab):
+    page.goto(lab.url)
+    assert page.locator(".card").count() == 10
+    page.keyboard.press("c")
+    page.wait_for_selector("h1:has-text('Stride explorer')")
+    page.keyboard.press("]")
+    page.wait_for_selector("h1:has-text('View or copy')")
+    page.keyboard.press("[")
+    page.wait_for_selector("h1:has-text('Stride explorer')")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_every_instrument_teaches_and_links_its_code(page, letter, lab):
+    page.visit(letter)
+    lede = page.locator(".lede").inner_text()
+    assert len(re.findall(r"[.!?](?:\s|$)", lede)) == 3, lede
+    links = page.locator(".source a")
+    assert links.count() >= 1
+    for link in links.all():
+        response = page.request.get(lab.url + link.get_attribute("href"))
+        assert response.ok and response.headers["content-type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_sticks_out(browser, lab, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    shown = context.new_page()
+    for letter in LETTERS:
+        shown.goto(f"{lab.url}#{letter}")
+        shown.wait_for_selector("#instrument > *")
+        shown.wait_for_timeout(150)
+        wide = shown.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, (letter, wide)
+    context.close()
+
+
+def test_first_paint(browser, lab):
+    context = browser.new_context()
+    shown = context.new_page()
+    shown.goto(lab.url + "#c")
+    shown.wait_for_selector(".cell")
+    shown.reload()
+    shown.wait_for_selector(".cell")
+    paint = shown.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+    context.close()
+    assert paint < 1000, paint
+
+
+def test_theme(page):
+    page.visit("c")
+    button = page.locator("#theme")
+    assert button.inner_text() == "Theme: system"
+    button.click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    button.click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_another_page_is_refused(browser, lab):
+    """A page from elsewhere in the same browser can neither read nor ask."""
+    context = browser.new_context()
+    shown = context.new_page()
+    shown.goto("data:text/html,<title>evil</title>")
+    answer = shown.evaluate(
+        """async (url) => {
+          try {
+            const r = await fetch(url + "api/engine", {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"});
+            return r.status + (await r.text());
+          } catch (problem) { return "refused: " + problem.message; }
+        }""",
+        lab.url,
+    )
+    assert answer.startswith("refused")
+    shown.set_content(f'<iframe src="{lab.url}"></iframe>')
+    shown.wait_for_timeout(300)
+    assert all("Mica Lab" not in (frame.title() or "") for frame in shown.frames[1:] if frame.url.startswith("http"))
+    context.close()
+
+
+# ---- a
+
+
+def test_fit(page, ask):
+    page.visit("a")
+    page.wait_for_selector("[data-format='float32']")
+    assert page.locator("[data-format='float32']").get_attribute("data-fits") == "false"
+    assert page.locator("[data-format='int4']").get_attribute("data-fits") == "true"
+    assert "Fits in bfloat16" in page.locator("#verdict").inner_text()
+    page.get_by_text("H200, 141 GB").click()
+    page.wait_for_selector("[data-format='float32'][data-fits='true']")
+    page.get_by_text("Training", exact=True).click()
+    page.wait_for_function("document.querySelectorAll('[data-format=float32] rect').length === 4")
+    expected = ask(
+        "fit", parameters=6738.4e6, layers=32, width=4096, heads=32, kv_heads=32, training=True, memory=141e9
+    )
+    shown = page.locator("[data-format='float32'] text").nth(1).inner_text()
+    assert shown.startswith(f"{expected['rows'][0]['bytes'] / 1e9:.1f} GB")
+
+
+def test_fit_of_a_dropped_file(page, tmp_path):
+    mica.save({"w": mica.zeros(1000, 1000)}, tmp_path / "model.pt")
+    page.visit("a")
+    page.set_input_files("input[type=file]", tmp_path / "model.pt")
+    page.wait_for_selector("#status:has-text('1 tensors, 4.00 MB')")
+    (tmp_path / "bad.pt").write_bytes(b"\xff" * 100)
+    page.set_input_files("input[type=file]", tmp_path / "bad.pt")
+    assert "neither a safetensors" in error(page)
+
+
+# ---- b
+
+
+def test_calculator(page):
+    page.visit("b")
+    page.wait_for_selector("[data-dtype=float32]")
+    assert "19.27 MB" in page.locator("[data-dtype=float32]").inner_text()
+    assert page.locator("svg [data-dtype]").count() == 20
+    first = page.get_by_label("Shape 0")
+    first.fill("64")
+    page.wait_for_selector("[data-dtype=float32]:has-text('38.54 MB')")
+    first.press("ArrowUp")
+    page.wait_for_selector("[data-dtype=float32]:has-text('39.14 MB')")
+    page.get_by_label("Shape 0").fill("9000000")
+    page.get_by_label("Shape 1").fill("9000000")
+    page.get_by_label("Shape 2").fill("9000000")
+    assert "overflow" in error(page)
+
+
+# ---- c
+
+
+def test_strides_follow_clicks_and_keys(page):
+    page.visit("c")
+    page.wait_for_selector(".cell")
+    page.locator(".cell[data-place='6']").click()
+    readout = page.locator("#readout")
+    assert "x[1, 2]" in readout.inner_text() and "place 6" in readout.inner_text() and "byte 24" in readout.inner_text()
+    assert page.locator(".place.here").get_attribute("data-place") == "6"
+    page.keyboard.press("ArrowDown")
+    assert "x[2, 2]" in readout.inner_text() and page.locator(".place.here").get_attribute("data-place") == "10"
+    page.keyboard.press("ArrowLeft")
+    assert "x[2, 1]" in readout.inner_text()
+
+
+def test_strides_of_operations(page):
+    page.visit("c")
+    page.wait_for_selector(".cell")
+    expected = mica.arange(12).reshape(3, 4)
+    for label, view in (("x.t()", lambda x: x.t()), ("x[1:]", lambda x: x[1:]), ("x[::-1]", lambda x: x[::-1])):
+        expected = view(expected)
+        page.get_by_role("button", name=label, exact=True).click()
+        page.wait_for_selector(f"h2:has-text('offset {expected.storage_offset()}')")
+        heading = page.locator("h2:has-text('The tensor')").inner_text()
+        assert numbers(heading) == [*expected.shape, *expected.stride(), expected.storage_offset()]
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_function("document.querySelector('h2').textContent.includes('offset')")
+
+
+def test_strides_out_of_range_and_refused(page):
+    page.visit("c")
+    page.wait_for_selector(".cell")
+    page.get_by_label("Strides 0").fill("6")
+    page.wait_for_selector(".cell.out")
+    assert page.locator(".place.ghost").count() >= 1
+    assert "out of bounds" in error(page)
+    page.get_by_label("Strides 0").fill("0")
+    page.wait_for_selector(".place.many")
+    page.get_by_label("Strides 0").fill("-4")
+    page.get_by_label("Offset 0").fill("8")
+    page.wait_for_function("document.querySelectorAll('.cell.out').length === 0")
+    page.get_by_role("button", name="x.view(-1)").click()
+    assert "view size is not compatible" in error(page)
+
+
+def test_pictures_are_saved(page):
+    page.visit("c")
+    page.wait_for_selector(".cell")
+    page.locator("figure").first.hover()
+    with page.expect_download() as saved:
+        page.get_by_label("Save strides as SVG").click()
+    text = saved.value.path().read_text()
+    assert text.startswith("<svg") and "var(" not in text and ">11</text>" in text
+    with page.expect_download() as saved:
+        page.get_by_label("Save strides as PNG").click()
+    assert saved.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_code_is_copied(page):
+    page.visit("c")
+    page.wait_for_selector(".codeline")
+    page.get_by_label("Copy the Python code").click()
+    page.wait_for_selector("#status:has-text('Python copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == "mica.arange(12).as_strided((3, 4), (4, 1), 0)"
+
+
+# ---- d
+
+
+def test_view_or_copy(page):
+    page.visit("d")
+    page.wait_for_selector("[data-step='1']")
+    page.get_by_role("button", name="t()", exact=True).click()
+    page.wait_for_selector("[data-step='2'][data-shares='true']")
+    page.get_by_role("button", name="reshape(-1)").click()
+    copied = page.wait_for_selector("[data-step='3'][data-shares='false']")
+    assert "cannot be seen in the new shape without a copy" in copied.inner_text()
+    page.get_by_label("write into x1, element 5", exact=True).click()
+    page.wait_for_function("document.querySelector('[data-tensor=\"1\"][data-element=\"5\"]').textContent === '99'")
+    values = lambda i: [b.inner_text() for b in page.locator(f"[data-tensor='{i}']").all()]  # noqa: E731
+    assert values(2)[4] == "99" and values(0)[5] == "99" and "99" not in values(3)
+
+
+def test_view_or_copy_refuses(page):
+    page.visit("d", {"steps": [{"op": "arange", "on": [], "args": {"end": 4}}], "chosen": 0})
+    page.wait_for_selector("[data-step='0']")
+    page.wait_for_selector("#operation")
+    page.select_option("#operation", "select")
+    page.fill("#p-index", "9")
+    page.click("#append")
+    assert "out of range" in error(page) or "out of bounds" in error(page)
+
+
+# ---- e
+
+
+def test_broadcasting(page):
+    page.visit("e")
+    page.wait_for_selector("[data-operand=result]")
+    page.get_by_role("button", name="column + row", exact=True).click()
+    page.wait_for_selector("h2:has-text('strides (1, 0)')")
+    assert page.locator("[data-operand=a] .ghost").count() == 9
+    expected = mica.arange(3).reshape(3, 1) + mica.arange(4) * 10
+    shown = [int(t.inner_text()) for t in page.locator("[data-operand=result] svg text").all()]
+    assert shown == expected.reshape(-1).tolist()
+
+
+def test_broadcasting_is_mended(page):
+    page.visit("e")
+    page.get_by_role("button", name="matrix + vector, failing").click()
+    assert "must match the size of tensor b" in error(page)
+    page.get_by_role("button", name=re.compile(r"b\.unsqueeze\(1\)")).click()
+    page.wait_for_selector("[data-operand=result]")
+    assert page.locator(".error:not(:empty)").count() == 0
