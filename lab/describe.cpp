@@ -72,7 +72,7 @@ std::string tuple(IntArrayRef v) {
   return s + (v.size() == 1 ? ",)" : ")");
 }
 
-Json values(const Tensor& t) {
+Json first_values(const Tensor& t) {
   Json list = Json::array();
   if (t.is_meta()) return list;
   NoGradGuard below;
@@ -116,7 +116,7 @@ Json describe(const Tensor& t) {
           {"formats", contiguity_json(a.sizes, a.strides)},
           {"requires_grad", a.requires_grad},
           {"grad_fn", a.grad_fn},
-          {"values", values(t)},
+          {"values", first_values(t)},
           {"places", places(a.sizes, a.strides, a.offset)}};
 }
 

@@ -34,7 +34,7 @@ Json views(const Json& question) {
     for (const int64_t i : index) cell = cell.select(0, i);
     cell.fill_(Values(write).scalar("value"));
     for (size_t i = 0; i < e.results.size(); ++i) {
-      const Json after = values(e.results[i]);
+      const Json after = first_values(e.results[i]);
       Json changed = Json::array();
       for (size_t k = 0; k < after.size(); ++k)
         if (after[k] != cards[i]["values"][k]) changed.push_back(k);
@@ -150,7 +150,7 @@ Json graph(const Json& question) {
       e.results.back().sum().backward();
       for (size_t i = 0; i < e.results.size(); ++i)
         if (const Tensor g = e.results[i].grad(); g.defined())
-          answer["steps"][i]["grad"] = {{"shape", integers(g.sizes())}, {"values", values(g)}, {"bytes", g.nbytes()}};
+          answer["steps"][i]["grad"] = {{"shape", integers(g.sizes())}, {"values", first_values(g)}, {"bytes", g.nbytes()}};
     } catch (const Error& problem) {
       answer["error"] = problem.what();
     }
