@@ -106,7 +106,7 @@ def vec_to_tril_matrix(vec, diag=0):
     # The side d solves d^2 + (1 + 2 diag) d - |diag| (diag + 1) - 2 length = 0.
     b = 1 + 2 * diag
     side = (-b + (b * b + 8 * length + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
-    if round(side) - side > mica.finfo(vec.dtype).eps:
+    if abs(round(side) - side) > mica.finfo(vec.dtype).eps:
         raise ValueError(
             f"The size of last dimension is {length} which cannot be expressed as "
             "the lower triangular part of a square D x D matrix."
