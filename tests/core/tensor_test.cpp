@@ -6,7 +6,7 @@ namespace {
 
 using namespace mica;
 
-std::vector<double> values(const Tensor& t) {
+std::vector<double> values_of(const Tensor& t) {
   const Tensor flat = t.detach().to(DType::Float64).contiguous().view({-1});
   const auto* p = flat.data_ptr<double>();
   return {p, p + flat.numel()};
@@ -28,12 +28,12 @@ TEST(Tensor, FactoriesAndGeometry) {
 
 TEST(Tensor, ArithmeticBroadcastsAndPromotes) {
   const Tensor a = ones({3, 1}), b = arange(0, 4, 1);
-  EXPECT_EQ(values(a + b), (V{0 + 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(values_of(a + b), (V{0 + 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}));
   EXPECT_EQ((b + 1.5).dtype(), DType::Float32);
   EXPECT_EQ((b + 1).dtype(), DType::Int64);
   EXPECT_EQ((b / 2).dtype(), DType::Float32);
   EXPECT_EQ((b > 1).dtype(), DType::Bool);
-  EXPECT_EQ(values(1 - b), (V{1, 0, -1, -2}));
+  EXPECT_EQ(values_of(1 - b), (V{1, 0, -1, -2}));
   EXPECT_THROW(ones({3}) + ones({4}), Error);
 }
 
@@ -41,10 +41,10 @@ TEST(Tensor, NegativeStepsAreViews) {
   const Tensor x = arange(0, 5, 1);
   const Tensor r = slice(x, 0, std::nullopt, std::nullopt, -1);
   EXPECT_EQ(r.strides()[0], -1);
-  EXPECT_EQ(values(r), (V{4, 3, 2, 1, 0}));
-  EXPECT_EQ(values(r + r), (V{8, 6, 4, 2, 0}));
+  EXPECT_EQ(values_of(r), (V{4, 3, 2, 1, 0}));
+  EXPECT_EQ(values_of(r + r), (V{8, 6, 4, 2, 0}));
   r.fill_(7);
-  EXPECT_EQ(values(x), (V{7, 7, 7, 7, 7}));
+  EXPECT_EQ(values_of(x), (V{7, 7, 7, 7, 7}));
 }
 
 TEST(Tensor, InPlaceKeepsMemoryAndRefusesWhatDoesNotFit) {
@@ -53,17 +53,17 @@ TEST(Tensor, InPlaceKeepsMemoryAndRefusesWhatDoesNotFit) {
   x += 1;
   x.mul_(3);
   EXPECT_EQ(x.data_ptr(), p);
-  EXPECT_EQ(values(x), V(6, 6.0));
+  EXPECT_EQ(values_of(x), V(6, 6.0));
   Tensor i = arange(0, 3, 1);
   EXPECT_THROW(i.add_(0.5), Error);
-  EXPECT_EQ(values(i), (V{0, 1, 2}));
+  EXPECT_EQ(values_of(i), (V{0, 1, 2}));
   EXPECT_THROW(ones({1}).expand({3}).add_(1), Error);
 }
 
 TEST(Tensor, OverlappingOutputsAreComputedApart) {
   const Tensor x = arange(0, 5, 1).to(DType::Float32);
   slice(x, 0, 1, 5).copy_(slice(x, 0, 0, 4));
-  EXPECT_EQ(values(x), (V{0, 0, 1, 2, 3}));
+  EXPECT_EQ(values_of(x), (V{0, 0, 1, 2, 3}));
 }
 
 TEST(Tensor, MetaComputesShapesOnly) {
@@ -79,16 +79,16 @@ TEST(Tensor, ConjugationIsLazy) {
   const Tensor c = z.conj();
   EXPECT_TRUE(c.is_conj());
   EXPECT_EQ(c.data_ptr(), z.data_ptr());
-  EXPECT_EQ(values(imag(c.resolve_conj())), (V{-1, -1}));
-  EXPECT_EQ(values(imag(c + 0)), (V{-1, -1}));
-  EXPECT_EQ(values(imag(c)), (V{-1, -1}));
+  EXPECT_EQ(values_of(imag(c.resolve_conj())), (V{-1, -1}));
+  EXPECT_EQ(values_of(imag(c + 0)), (V{-1, -1}));
+  EXPECT_EQ(values_of(imag(c)), (V{-1, -1}));
 }
 
 TEST(Tensor, GradientsFlow) {
   const Tensor w = ones({3}).requires_grad_();
   const Tensor y = (w * w * 2.0 + 1).sum();
   y.backward();
-  EXPECT_EQ(values(w.grad()), (V{4, 4, 4}));
+  EXPECT_EQ(values_of(w.grad()), (V{4, 4, 4}));
   EXPECT_THROW(y.backward(), Error);
 }
 
