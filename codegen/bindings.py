@@ -420,9 +420,7 @@ def return_types(group: Group) -> list[str]:
     name = f"{group.space}_{group.name}" if group.space else group.name
     lines = [f'static constinit ReturnType {return_type_name(group)}{{"{name}", {{{fields}}}}};']
     if any(o.out for o in named):
-        lines.append(
-            f'static constinit ReturnType {return_type_name(group, True)}{{"{name}_out", {{{fields}}}}};'
-        )
+        lines.append(f'static constinit ReturnType {return_type_name(group, True)}{{"{name}_out", {{{fields}}}}};')
     return lines
 
 

@@ -160,9 +160,9 @@ def main(argv=None):
 
         demo.main()
     elif command == "doctor" and not rest:
-        from mica import _doctor
+        from mica._cli import doctor
 
-        print(_doctor.report(), end="")
+        print(doctor.report(), end="")
     elif command in _HELP_OF:
         _misused(f"mica {command}: unexpected {' '.join(rest)!r}\n\n{_HELP_OF[command]}")
     else:

@@ -370,7 +370,9 @@ def test_devices_and_errors():
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         mica.ones(2, device="cuda:99")
     with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
-        mica.nn.functional.conv1d(mica.ones(1, 1, 4, device="cuda", dtype=mica.int32), mica.ones(1, 1, 2, device="cuda", dtype=mica.int32))
+        mica.nn.functional.conv1d(
+            mica.ones(1, 1, 4, device="cuda", dtype=mica.int32), mica.ones(1, 1, 2, device="cuda", dtype=mica.int32)
+        )
     with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
         np.asarray(x)
     assert x.to("cuda") is x and x.cuda() is x

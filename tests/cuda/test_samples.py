@@ -7,7 +7,7 @@ import mica
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
-from sample_runner import Evaluator, load_samples, tensors_of  # noqa: E402
+from sample_runner import Evaluator, load_samples, tensors_of
 
 pytestmark = [
     pytest.mark.cuda,

@@ -200,7 +200,7 @@ TEST(Pickle, RefusesWhatHoldsItself) {
                              "]q\x01h\x01\x61"
                              "0N."})
     EXPECT_THROW(load_pickle(pickle), Error) << pickle;
-  EXPECT_EQ(load_pickle("]q\x01(]q\x02h\x02h\x02e.").size(), 3u);  // one list three times
+  EXPECT_EQ(load_pickle("]q\x01(]q\x02h\x02h\x02\x65.").size(), 3u);  // one list three times
 }
 
 TEST(Pickle, RefusesANameThatNothingCalls) {
@@ -211,7 +211,7 @@ TEST(Pickle, RefusesANameThatNothingCalls) {
 
 TEST(Pickle, BuildsWhatPythonBuilds) {
   EXPECT_EQ(load_pickle("ccollections\nCounter\n}K\x07K\x02s\x85R.").at(7).as_int(), 2);
-  EXPECT_EQ(load_pickle("c__builtin__\nset\n](K\x01K\x02e\x85R.").size(), 2u);
+  EXPECT_EQ(load_pickle("c__builtin__\nset\n](K\x01K\x02\x65\x85R.").size(), 2u);
   EXPECT_EQ(load_pickle("cbuiltins\nbytearray\n)R.").as_string(), "");
   EXPECT_EQ(load_pickle("ctorch\ndevice\nU\x04"
                         "cudaK\x01\x86R.")

@@ -46,7 +46,7 @@ TEST(Quantized, PerTensor) {
   EXPECT_EQ(q.q_zero_point(), 128);
   EXPECT_TRUE(equal(q.int_repr(), tensor({28, 128, 183, 228}).to(DType::UInt8)));
   EXPECT_TRUE(allclose(q.dequantize(), x, 0, 1e-6));
-  EXPECT_TRUE(q.slice(0, 1, 3).is_quantized());
+  EXPECT_TRUE(slice(q, 0, 1, 3).is_quantized());
 }
 
 TEST(RareFacts, CostPlainTensorsNothing) { EXPECT_EQ(ones({2}).impl()->rare, nullptr); }

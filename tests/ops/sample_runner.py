@@ -62,10 +62,8 @@ def nested(flat: list, shape: tuple[int, ...]):
 
 
 class Evaluator:
-    def __init__(
-        self, module, mode: str = "plain", dtype: str = "float64", requires_grad: bool = False, device: str = "cpu"
-    ):
-        self.module, self.mode, self.requires_grad, self.device = module, mode, requires_grad, device
+    def __init__(self, module, mode: str = "plain", dtype: str = "float64", requires_grad: bool = False):
+        self.module, self.mode, self.requires_grad = module, mode, requires_grad
         self.dtype = getattr(module, dtype)
         self.leaves: list = []
         self.inputs: list = []  # every tensor that the sample asked for
@@ -83,8 +81,6 @@ class Evaluator:
             t = self.module.tensor(nested(values, tuple(shape)), dtype=dtype)
         if self.mode == "rounded" and t.is_floating_point():
             t = t.double()
-        if self.device != "cpu":
-            t = t.to(self.device)
         self.inputs.append(t)
         if self.mode == "meta":
             return self.module.empty(shape, dtype=dtype, device="meta")

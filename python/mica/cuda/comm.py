@@ -6,7 +6,9 @@ import mica
 def broadcast(tensor, devices=None, *, out=None):
     """The tensor on every one of the devices."""
     if (devices is None) == (out is None):
-        raise RuntimeError(f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}")
+        raise RuntimeError(
+            f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}"
+        )
     if out is not None:
         return tuple(t.copy_(tensor, non_blocking=True) for t in out)
     return tuple(tensor.to(mica.device("cuda", d) if isinstance(d, int) else d, non_blocking=True) for d in devices)

@@ -89,7 +89,9 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
     single = not isinstance(callables, tuple)
     if single:
         callables, sample_args = (callables,), (sample_args,)
-    return_list = [_graphed(c, a, num_warmup_iters, allow_unused_input) for c, a in zip(callables, sample_args, strict=True)]
+    return_list = [
+        _graphed(c, a, num_warmup_iters, allow_unused_input) for c, a in zip(callables, sample_args, strict=True)
+    ]
     return return_list[0] if single else tuple(return_list)
 
 

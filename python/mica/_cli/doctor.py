@@ -69,7 +69,7 @@ def report():
     sections = {
         "mica": [
             f"version {_VERSION}, which behaves as torch 2.13",
-            f"package {os.path.dirname(__file__)}",
+            f"package {os.path.dirname(os.path.dirname(__file__))}",
             f"compiled by {info['compiler']} with Highway {info['highway']}",
         ],
         "python": [
