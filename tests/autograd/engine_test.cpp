@@ -273,18 +273,10 @@ TEST(Engine, GradientsAreReadAndClearedMeanwhile) {
   for (int t = 0; t < 2; ++t)
     threads.emplace_back([&] {
       while (!stop) {
-<<<<<<< HEAD
-        if (const Tensor seen = a.grad(); seen.defined()) {
-          EXPECT_EQ(seen.numel(), 2);
-        }
-        if (const Tensor seen = b.grad(); seen.defined()) {
-          EXPECT_EQ(seen.numel(), 2);
-=======
         for (const Tensor& seen : {a.grad(), b.grad()}) {
           if (seen.defined()) {
             EXPECT_EQ(seen.numel(), 2);
           }
->>>>>>> main
         }
         a.set_grad({});
       }
