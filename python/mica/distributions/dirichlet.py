@@ -35,11 +35,18 @@ class Dirichlet(ExponentialFamily):
     def log_prob(self, value):
         if self._validate_args:
             self._validate_sample(value)
-        return (
-            mica.xlogy(self.concentration - 1.0, value).sum(-1)
-            + mica.lgamma(self.concentration.sum(-1))
-            - mica.lgamma(self.concentration).sum(-1)
-        )
+        return mica.xlogy(self.concentration - 1.0, value).sum(-1) + self._log_constant()
+
+    def _log_constant(self):
+        """The logarithm of what densities are multiplied by; kept where no gradient needs it, until a change in place."""
+        c = self.concentration
+        if c.requires_grad or c.is_inference():
+            return mica.lgamma(c.sum(-1)) - mica.lgamma(c).sum(-1)
+        kept = self.__dict__.get("_kept_constant")
+        if kept is None or kept[0] is not c or kept[1] != c._version:
+            constant = mica.lgamma(c.sum(-1)) - mica.lgamma(c).sum(-1)
+            kept = self.__dict__["_kept_constant"] = (c, c._version, constant)
+        return kept[2]
 
     @property
     def mean(self):
