@@ -1,9 +1,10 @@
 """Dirichlet distributions."""
 
 import mica
-from mica import _C
+from mica import _C, lgamma
 from mica.distributions import constraints
 from mica.distributions.exp_family import ExponentialFamily
+from mica.distributions.utils import kept
 from mica.nn.functional import one_hot
 
 __all__ = ["Dirichlet"]
@@ -38,15 +39,7 @@ class Dirichlet(ExponentialFamily):
         return mica.xlogy(self.concentration - 1.0, value).sum(-1) + self._log_constant()
 
     def _log_constant(self):
-        """The logarithm of what densities are multiplied by; kept where no gradient needs it, until a change in place."""
-        c = self.concentration
-        if c.requires_grad or c.is_inference():
-            return mica.lgamma(c.sum(-1)) - mica.lgamma(c).sum(-1)
-        kept = self.__dict__.get("_kept_constant")
-        if kept is None or kept[0] is not c or kept[1] != c._version:
-            constant = mica.lgamma(c.sum(-1)) - mica.lgamma(c).sum(-1)
-            kept = self.__dict__["_kept_constant"] = (c, c._version, constant)
-        return kept[2]
+        return kept(self, "_kept_constant", self.concentration, lambda c: lgamma(c.sum(-1)) - lgamma(c).sum(-1))
 
     @property
     def mean(self):
