@@ -234,3 +234,20 @@ def test_samples_at_the_edges():
     alpha = mica.rand(3, 4).t().requires_grad_()
     mica._sample_dirichlet(alpha).sum().backward()
     assert alpha.grad.abs().max() < 1e-4  # shares sum to one whatever the concentrations
+
+
+def test_a_density_follows_its_concentration():
+    c = mica.tensor([0.5, 1.5, 3.0])
+    d, x = D.Dirichlet(c), mica.tensor([0.2, 0.3, 0.5])
+    before = d.log_prob(x)
+    assert mica.equal(d.log_prob(x), before)
+    c.add_(1)
+    mica.testing.assert_close(d.log_prob(x), D.Dirichlet(c.clone()).log_prob(x))
+    d.concentration = c * 2
+    mica.testing.assert_close(d.log_prob(x), D.Dirichlet(c * 2).log_prob(x))
+    c.requires_grad_()
+    D.Dirichlet(c).log_prob(x).backward()
+    assert c.grad is not None
+    with mica.inference_mode():
+        still = D.Dirichlet(mica.ones(3))
+        mica.testing.assert_close(still.log_prob(x), mica.tensor(2.0).log())

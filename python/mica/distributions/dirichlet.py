@@ -1,9 +1,10 @@
 """Dirichlet distributions."""
 
 import mica
-from mica import _C
+from mica import _C, lgamma
 from mica.distributions import constraints
 from mica.distributions.exp_family import ExponentialFamily
+from mica.distributions.utils import kept
 from mica.nn.functional import one_hot
 
 __all__ = ["Dirichlet"]
@@ -35,11 +36,10 @@ class Dirichlet(ExponentialFamily):
     def log_prob(self, value):
         if self._validate_args:
             self._validate_sample(value)
-        return (
-            mica.xlogy(self.concentration - 1.0, value).sum(-1)
-            + mica.lgamma(self.concentration.sum(-1))
-            - mica.lgamma(self.concentration).sum(-1)
-        )
+        return mica.xlogy(self.concentration - 1.0, value).sum(-1) + self._log_constant()
+
+    def _log_constant(self):
+        return kept(self, "_kept_constant", self.concentration, lambda c: lgamma(c.sum(-1)) - lgamma(c).sum(-1))
 
     @property
     def mean(self):

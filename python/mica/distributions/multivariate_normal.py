@@ -5,7 +5,7 @@ import math
 import mica
 from mica.distributions import constraints
 from mica.distributions.distribution import Distribution
-from mica.distributions.utils import _standard_normal, lazy_property
+from mica.distributions.utils import _standard_normal, kept, lazy_property
 
 __all__ = ["MultivariateNormal"]
 
@@ -135,7 +135,8 @@ class MultivariateNormal(Distribution):
             self._validate_sample(value)
         squared = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         constant = self._event_shape[0] * math.log(2 * math.pi)
-        return -0.5 * (constant + squared) - log_diagonal(self._unbroadcasted_scale_tril)
+        half_log_det = kept(self, "_kept_log_det", self._unbroadcasted_scale_tril, log_diagonal)
+        return -0.5 * (constant + squared) - half_log_det
 
     def entropy(self):
         half = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))

@@ -87,6 +87,19 @@ class _LazyOfClass(lazy_property, property):
         property.__init__(self, wrapped)
 
 
+def kept(owner, name, source, compute):
+    """What `compute(source)` gives, kept with its owner until the source is another or changed in place.
+
+    Nothing is kept that a gradient flows through, nor of inference tensors, whose changes nobody counts.
+    """
+    if source.requires_grad or source.is_inference():
+        return compute(source)
+    known = owner.__dict__.get(name)
+    if known is None or known[0] is not source or known[1] != source._version:
+        known = owner.__dict__[name] = (source, source._version, compute(source))
+    return known[2]
+
+
 def _lower_mask(n, diag, device):
     column = mica.arange(n, device=device)
     return column < column.view(-1, 1) + (diag + 1)

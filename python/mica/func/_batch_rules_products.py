@@ -198,7 +198,7 @@ def _tensordot(call):
 
 
 @rule("solve", "linalg_solve", "solve_triangular", "linalg_solve_triangular", "cholesky_solve", "triangular_solve",
-      "lu_solve", "lstsq", "linalg_lstsq")  # fmt: skip
+      "lu_solve")  # fmt: skip
 def _solve(call):
     if len(call.args) != 2 or any(x.dim() < 2 for x in call.args) or call.args[0].dim() != call.args[1].dim():
         return NotImplemented
