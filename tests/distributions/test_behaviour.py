@@ -259,3 +259,10 @@ def test_a_density_follows_its_concentration():
     with mica.inference_mode():
         still = D.Dirichlet(mica.ones(3))
         mica.testing.assert_close(still.log_prob(x), mica.tensor(2.0).log())
+
+
+def test_no_sampler_waits_for_ever():
+    odd = mica.tensor([float("nan"), -1.0, 0.0, 2.0])
+    angles = D.VonMises(mica.zeros(4), odd, validate_args=False).sample((3,))
+    assert angles.isnan().all(0).tolist() == [True, True, True, False]
+    assert D.Gamma(odd, mica.ones(4), validate_args=False).sample().isnan().tolist() == [True, True, False, False]
