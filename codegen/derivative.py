@@ -189,6 +189,27 @@ def node_class(d: Derivative, schema: Schema) -> str:
     return "\n".join(lines)
 
 
+SHOWN_FACTS = ("sizes", "strides", "numel", "storage_offset")
+
+
+def saved_fields(d: Derivative) -> list[str]:
+    """The entry, if any, that lets programs look at what a node saves: torch's names, which say sym_ of what may be symbolic."""
+
+    def shown(member: str) -> str:
+        for fact in SHOWN_FACTS:
+            if member.endswith("_" + fact):
+                return f"{member.removesuffix(fact)}sym_{fact}"
+        return member
+
+    if not d.saved:
+        return []
+    shows = " ".join(f'search("{shown(s.member)}", node->{s.member}_);' for s in d.saved)
+    return [
+        f'    {{"{d.label}", [](Node& base, SavedFieldSearch& search) {{ '
+        f"if (auto* node = dynamic_cast<{d.node}*>(&base)) {{ {shows} }} }}}},"
+    ]
+
+
 def make_node(d: Derivative, indent: str, in_place: bool = False) -> list[str]:
     """Statements that create `node` with its edges and its saved inputs."""
     lines = [f"auto* made = new {d.node};", "node = Ref<Node>::adopt(made);"]

@@ -15,7 +15,7 @@ from cpp import (
     wants_inplace,
     wants_out,
 )
-from derivative import Derivative, derivative_for, make_node, node_class
+from derivative import Derivative, derivative_for, make_node, node_class, saved_fields
 from model import Op, Schema
 from rare import RareForms, forward_declarations
 
@@ -358,6 +358,7 @@ def family_source(family: str, ops: list[Op]) -> str:
         "#include <array>",
         "",
         '#include "autograd/formulas.h"',
+        '#include "autograd/saved_fields.h"',
         '#include "core/entry.h"',
         '#include "core/out.h"',
         '#include "core/pointwise.h"',
@@ -376,6 +377,7 @@ def family_source(family: str, ops: list[Op]) -> str:
         "",
     ]
     public: list[str] = []
+    fields: list[str] = []
     for op in ops:
         if op.kind == "pointwise":
             op.notes["descriptor"] = "".join(p.capitalize() for p in op.name.split("_")) + str(op.notes.get("uid", ""))
@@ -390,8 +392,10 @@ def family_source(family: str, ops: list[Op]) -> str:
             w = Writer(op, schema)
             if w.derivative:
                 lines.append(node_class(w.derivative, schema))
+                fields += saved_fields(w.derivative)
             for derivative in w.layout_derivatives():
                 lines.append(node_class(derivative, schema))
+                fields += saved_fields(derivative)
             public.append(f"// {schema.text}")
             if op.kind == "inplace":
                 lines.append(w.rare_inplace())
@@ -407,5 +411,8 @@ def family_source(family: str, ops: list[Op]) -> str:
                 if schema.tensors:
                     lines.append(w.rare_out())
                 public.append(w.out())
+    if fields:
+        lines += ["constexpr SavedFields kSavedFields[] = {", *fields, "};"]
+        lines.append("const SavedFieldsTable saved_fields_table(kSavedFields, std::size(kSavedFields));")
     lines += ["", "}  // namespace", "", *public, "}  // namespace mica", ""]
     return "\n".join(lines)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "autograd/metadata.h"
+#include "autograd/saved_fields.h"
 #include "entry.h"
 #include "hooks.h"
 
@@ -107,6 +108,86 @@ static PyObject* get_variable(PyObject* self, void*) {
   return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", Py_TYPE(self)->tp_name);
 }
 
+// ---- what a node has saved
+
+static PyObject* tuple_of(const DimVector& sizes) {
+  Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
+  for (size_t i = 0; tuple && i < sizes.size(); ++i) {
+    PyObject* item = PyLong_FromLongLong(sizes[i]);
+    if (!item) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
+  }
+  return tuple.release();
+}
+
+template <class T, class F>
+static PyObject* tuple_of(const std::vector<T>& list, const F& convert) {
+  Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(list.size())));
+  for (size_t i = 0; tuple && i < list.size(); ++i) {
+    PyObject* item = convert(list[i]);
+    if (!item) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
+  }
+  return tuple.release();
+}
+
+struct SavedToPython {
+  PyObject* operator()(std::monostate) const { Py_RETURN_NONE; }
+  PyObject* operator()(const TensorVec& list) const {
+    return tuple_of(std::vector<Tensor>(list.begin(), list.end()), [](const Tensor& t) { return to_python(t); });
+  }
+  PyObject* operator()(const DimVector& sizes) const { return tuple_of(sizes); }
+  PyObject* operator()(const std::vector<double>& list) const { return tuple_of(list, PyFloat_FromDouble); }
+  PyObject* operator()(const std::vector<DimVector>& list) const {
+    return tuple_of(list, [](const DimVector& sizes) { return tuple_of(sizes); });
+  }
+  template <class T>
+  PyObject* operator()(const T& value) const {
+    return to_python(value);
+  }
+};
+
+static constexpr std::string_view kSavedPrefix = "_saved_";
+
+static PyObject* node_getattr(PyObject* self, PyObject* name) try {
+  PyObject* found = PyObject_GenericGetAttr(self, name);
+  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) || !as_node(self)->node) return found;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text || !std::string_view(text).starts_with(kSavedPrefix)) return nullptr;
+  PyObject *t, *v, *b;
+  PyErr_Fetch(&t, &v, &b);
+  Node& node = *as_node(self)->node;
+  SavedFieldSearch search(node, std::string_view(text).substr(kSavedPrefix.size()));
+  try {
+    show_saved_fields(node, search);
+  } catch (...) {
+    Py_XDECREF(t), Py_XDECREF(v), Py_XDECREF(b);
+    throw;
+  }
+  if (!search.found) {
+    PyErr_Restore(t, v, b);
+    return nullptr;
+  }
+  Py_XDECREF(t), Py_XDECREF(v), Py_XDECREF(b);
+  return std::visit(SavedToPython(), *search.found);
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* node_dir(PyObject* self, PyObject*) try {
+  Owned known(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self));
+  if (!known || !as_node(self)->node) return known.release();
+  SavedFieldSearch search(*as_node(self)->node);
+  show_saved_fields(*as_node(self)->node, search);
+  for (const char* name : search.names) {
+    Owned text(PyUnicode_FromFormat("_saved_%s", name));
+    if (!text || PyList_Append(known.get(), text.get()) < 0) return nullptr;
+  }
+  return known.release();
+} catch (...) {
+  return raise_current_exception();
+}
+
 static PyObject* node_register_hook(PyObject* self, PyObject* callable) try {
   return add_node_posthook(*node_of_object(self), callable);
 } catch (...) {
@@ -127,6 +208,7 @@ bool add_node(PyObject* module) {
       {"register_prehook", node_register_prehook, METH_O,
        "Calls hook(grad_outputs) before the node runs; it may return new ones."},
       {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+      {"__dir__", node_dir, METH_NOARGS, nullptr},
       {}};
   static PyGetSetDef attributes[] = {{"next_functions", get_next_functions, nullptr,
                                       "The nodes that gradients flow on to, with their input numbers.", nullptr},
@@ -135,6 +217,7 @@ bool add_node(PyObject* module) {
                                      {}};
   static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
                                 {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
+                                {Py_tp_getattro, reinterpret_cast<void*>(node_getattr)},
                                 {Py_tp_methods, methods},
                                 {Py_tp_getset, attributes},
                                 {0, nullptr}};

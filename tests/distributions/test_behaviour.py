@@ -228,6 +228,14 @@ def test_samples_at_the_edges():
     assert mica._standard_gamma(mica.zeros(0)).shape == (0,)
     assert mica._sample_dirichlet(mica.ones(0, 3)).shape == (0, 3)
     assert (mica._standard_gamma(mica.full((100,), 1e-30)) > 0).all()
+    odd = mica.tensor([-1.0, -0.5, float("nan"), 0.0, float("inf")])
+    assert mica._standard_gamma(odd).isnan().tolist() == [True, True, True, False, False]
+    assert mica._sample_dirichlet(mica.tensor([[1.0, -2.0], [1.0, 1.0]])).isnan().tolist() == [
+        [True, True],
+        [False, False],
+    ]
+    assert mica._dirichlet_grad(odd, odd, odd).isnan()[:3].all()
+    assert mica._standard_gamma_grad(odd, odd).isnan()[:3].all()
     assert mica._standard_gamma_grad(mica.tensor([2.0]), mica.tensor([0.0])).item() == 0
     with pytest.raises(RuntimeError, match="not implemented for 'Int'|not implemented for 'Long'"):
         mica._standard_gamma(mica.ones(3, dtype=mica.int64))
@@ -251,3 +259,10 @@ def test_a_density_follows_its_concentration():
     with mica.inference_mode():
         still = D.Dirichlet(mica.ones(3))
         mica.testing.assert_close(still.log_prob(x), mica.tensor(2.0).log())
+
+
+def test_no_sampler_waits_for_ever():
+    odd = mica.tensor([float("nan"), -1.0, 0.0, 2.0])
+    angles = D.VonMises(mica.zeros(4), odd, validate_args=False).sample((3,))
+    assert angles.isnan().all(0).tolist() == [True, True, True, False]
+    assert D.Gamma(odd, mica.ones(4), validate_args=False).sample().isnan().tolist() == [True, True, False, False]

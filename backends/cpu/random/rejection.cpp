@@ -133,6 +133,8 @@ T binomial(T count, T prob, CpuGenerator& source) {
 // kernel are floats, and alpha stays in T.
 template <class T>
 T standard_gamma(T alpha, CpuGenerator& source) {
+  // Torch never returns for a negative or NaN alpha.
+  if (!(alpha >= 0)) return std::numeric_limits<T>::quiet_NaN();
   double scale = 1;
   if (alpha < 1) {
     if (alpha == 0) return 0;
@@ -206,7 +208,7 @@ void sample_standard_gamma(void* out, const void* alpha, DType dtype, int64_t nu
     std::lock_guard lock(source.mutex);
     for (int64_t i = 0; i < numel; ++i) {
       const T sample = standard_gamma(static_cast<const T*>(alpha)[i], source);
-      static_cast<T*>(out)[i] = std::max(std::numeric_limits<T>::min(), sample);
+      static_cast<T*>(out)[i] = std::max(sample, std::numeric_limits<T>::min());  // NaN stays NaN
     }
   });
 }
@@ -222,13 +224,13 @@ void sample_dirichlet(void* out, const void* alpha, DType dtype, int64_t rows, i
       auto* samples = static_cast<T*>(out) + row * categories;
       double sum = 0;
       for (int64_t i = 0; i < categories; ++i) {
-        gammas[i] = std::max(std::numeric_limits<double>::min(), standard_gamma<double>(alphas[i], source));
+        gammas[i] = std::max(standard_gamma<double>(alphas[i], source), std::numeric_limits<double>::min());
         sum += gammas[i];
       }
       const T below_one = std::nextafter(T(1), T(0));
       for (int64_t i = 0; i < categories; ++i) {
         const T share = static_cast<T>(gammas[i] / sum);
-        samples[i] = std::min(below_one, std::max(std::numeric_limits<T>::min(), share));
+        samples[i] = std::min(std::max(share, std::numeric_limits<T>::min()), below_one);
       }
     }
   });

@@ -84,8 +84,10 @@ class VonMises(Distribution):
         """Best and Fisher's rejection (1979), in double: in float it would hardly end for small concentrations."""
         with mica.no_grad():
             x = mica.zeros(self._extended_shape(sample_shape), dtype=mica.double, device=self.loc.device)
-            done = mica.zeros(x.shape, dtype=mica.bool, device=x.device)
             r = self._proposal_r
+            # What is no distribution would never be done with: unvalidated, it gives NaN.
+            hopeless = (~(self._concentration > 0) | r.isnan()).expand(x.shape)
+            done = hopeless
             while not done.all():
                 u1, u2, u3 = mica.rand((3,) + x.shape, dtype=x.dtype, device=x.device).unbind()
                 z = mica.cos(math.pi * u1)
@@ -95,7 +97,8 @@ class VonMises(Distribution):
                 # A sample that was accepted is drawn again with the others: that is torch's stream.
                 x = mica.where(accept, (u3 - 0.5).sign() * f.acos(), x)
                 done = done | accept
-            return ((x + math.pi + self._loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
+            angle = (x + math.pi + self._loc) % (2 * math.pi) - math.pi
+            return angle.masked_fill(hopeless, math.nan).to(self.loc.dtype)
 
     @property
     def mean(self):
