@@ -301,7 +301,7 @@ _methods |= {"split": _split_method, "unique": unique, "unique_consecutive": uni
 _split_method.__name__ = "split"
 
 # Python 2's names of division, which torch still has.
-_methods |= {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__rdiv__", "__idiv__")}
+_methods |= {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__idiv__")}
 
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)

@@ -273,6 +273,37 @@ PyObject* tensor_compare(PyObject* a, PyObject* b, int op) {
   }
 }
 
+// Torch's reflected operators are functions of Python: `Tensor.__rpow__(1, x)`, with a number for self, is x ** 1. What
+// the type itself would give for these names refuses anything but a tensor there.
+template <binaryfunc kOperator>
+static PyObject* reflected(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs != 2) return PyErr_Format(PyExc_TypeError, "expected 2 arguments, got %zd", nargs);
+  return kOperator(args[1], args[0]);
+}
+
+static PyObject* plain_power(PyObject* a, PyObject* b) { return power(a, b, Py_None); }
+
+bool add_reflected_operators() {
+  static PyMethodDef functions[] = {
+      {"__rsub__", as_cfunction(reflected<binary<Subtract>>), METH_FASTCALL, nullptr},
+      {"__rdiv__", as_cfunction(reflected<binary<Divide>>), METH_FASTCALL, nullptr},
+      {"__rtruediv__", as_cfunction(reflected<binary<Divide>>), METH_FASTCALL, nullptr},
+      {"__rfloordiv__", as_cfunction(reflected<binary<FloorDivide>>), METH_FASTCALL, nullptr},
+      {"__rmod__", as_cfunction(reflected<binary<Remainder>>), METH_FASTCALL, nullptr},
+      {"__rpow__", as_cfunction(reflected<plain_power>), METH_FASTCALL, nullptr},
+      {"__rmatmul__", as_cfunction(reflected<matrix_multiply>), METH_FASTCALL, nullptr},
+      {"__rlshift__", as_cfunction(reflected<binary<LeftShift>>), METH_FASTCALL, nullptr},
+      {"__rrshift__", as_cfunction(reflected<binary<RightShift>>), METH_FASTCALL, nullptr},
+      {}};
+  for (PyMethodDef* method = functions; method->ml_name; ++method) {
+    Owned function(PyCFunction_NewEx(method, nullptr, nullptr));
+    Owned bindable(function ? PyInstanceMethod_New(function.get()) : nullptr);
+    // Into the dict, past the type's setattr, which would put a slower function into the operator's slot.
+    if (!bindable || PyDict_SetItemString(tensor_type->tp_dict, method->ml_name, bindable.get()) < 0) return false;
+  }
+  return true;
+}
+
 template <class F>
 static constexpr void* slot(F* f) {
   return reinterpret_cast<void*>(f);

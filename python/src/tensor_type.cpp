@@ -62,6 +62,8 @@ static bool add_methods(PyMethodDef* methods) {
   return true;
 }
 
+bool add_reflected_operators();  // tensor_numbers.cpp
+
 bool add_tensor(PyObject* module) {
   static PyMemberDef members[] = {
       {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
@@ -96,6 +98,7 @@ bool add_tensor(PyObject* module) {
   install_release_hook();
   for (PyMethodDef* methods : {tensor_methods, tensor_conversions, tensor_autograd_methods, torch_function_methods})
     if (!add_methods(methods)) return false;
+  if (!add_reflected_operators()) return false;
   PyType_Modified(tensor_type);
   // The names under which torch knows the base of Tensor and its metaclass.
   return PyModule_AddObjectRef(module, "TensorBase", reinterpret_cast<PyObject*>(tensor_type)) == 0 &&

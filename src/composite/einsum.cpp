@@ -204,6 +204,8 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
                term.ellipsis_at >= 0 ? ") is more than the number of dimensions ("
                                      : ") does not match the number of dimensions (",
                tensors[i].dim(), ") for operand ", i, term.ellipsis_at >= 0 ? "" : " and no ellipsis was given");
+    MICA_CHECK(covered <= kMaxLabels - kLetters, "einsum(): only ellipses of up to ", kMaxLabels - kLetters,
+               " dimensions are supported, got one of ", covered, " for operand ", i);
     if (term.ellipsis_at >= 0) ellipsis_dims = std::max(ellipsis_dims, covered);
     Labels labels;
     for (size_t d = 0; d <= term.labels.size(); ++d) {

@@ -42,15 +42,12 @@ Tensor movedim(const Tensor& self, IntArrayRef source, IntArrayRef destination) 
   const DimVector from = wrapped("source", source), to = wrapped("destination", destination);
   if (n == 0) return self.alias();
   DimVector order(n, -1);
-  uint64_t moved = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    order[to[i]] = from[i];
-    moved |= uint64_t{1} << from[i];
-  }
+  for (size_t i = 0; i < from.size(); ++i) order[to[i]] = from[i];
+  const auto moves = [&](int64_t d) { return std::find(from.begin(), from.end(), d) != from.end(); };
   int64_t next = 0;
   for (int64_t& o : order) {
     if (o >= 0) continue;
-    while (moved >> next & 1) ++next;
+    while (moves(next)) ++next;
     o = next++;
   }
   return self.permute(order);

@@ -23,12 +23,16 @@ void check_several_places(IntArrayRef sizes) {
                   sizes, ")");
 }
 
+// Torch takes an empty list, which has no channels, as it is.
+bool is_nothing(const Tensor& input) { return input.dim() == 1 && input.numel() == 0; }
+
 Tensor repeated(const Tensor& t, int64_t times) { return t.defined() ? t.repeat({times}) : t; }
 
 }  // namespace
 
 Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, bool training, double momentum, double eps, bool) {
+  if (is_nothing(input)) return input.clone();
   return std::get<0>(mica::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps));
 }
 
@@ -37,6 +41,7 @@ Tensor functional_batch_norm(const Tensor& input, const Tensor& running_mean, co
   if (training && input.dim() > 0) check_several_values(input.sizes());
   MICA_CHECK_KIND(!training || eps > 0, Value, "batch_norm eps must be positive during training, but got ", eps);
   MICA_CHECK_KIND(eps >= 0, Value, "batch_norm eps must be non-negative, but got ", eps);
+  if (is_nothing(input)) return input.clone();
   return std::get<0>(mica::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps));
 }
 

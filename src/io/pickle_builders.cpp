@@ -66,8 +66,8 @@ Value rebuild_meta_tensor(const Value& arguments) {
 }
 
 const std::string& layout_named(const std::string& name) {
-  for (const Layout layout : {Layout::Strided, Layout::SparseCoo, Layout::SparseCsr, Layout::SparseCsc, Layout::SparseBsr,
-                              Layout::SparseBsc}) {
+  for (const Layout layout : {Layout::Strided, Layout::SparseCoo, Layout::SparseCsr, Layout::SparseCsc,
+                              Layout::SparseBsr, Layout::SparseBsc}) {
     std::string known;
     append_to(known, layout);
     if (known == name) return name;

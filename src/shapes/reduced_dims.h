@@ -7,17 +7,26 @@
 
 namespace mica::shapes {
 
+// A set of dimensions has a bit for each.
 inline constexpr uint64_t kAllDims = ~uint64_t{0};
+
+inline void check_dims_fit(int64_t ndim) {
+  MICA_CHECK(ndim <= 64, "only tensors with up to 64 dims are supported: this one has ", ndim);
+}
 
 // No list and, for most operations, an empty one mean all dimensions.
 inline uint64_t reduced_dims(OptionalIntArrayRef dim, int64_t ndim, bool empty_is_all = true) {
   if (!dim || (dim->empty() && empty_is_all)) return kAllDims;
+  check_dims_fit(ndim);
   uint64_t bits = 0;
   for (int64_t d : wrap_dims(*dim, ndim)) bits |= uint64_t{1} << d;
   return bits;
 }
 
-inline uint64_t reduced_dim(int64_t dim, int64_t ndim) { return uint64_t{1} << wrap_dim(dim, ndim); }
+inline uint64_t reduced_dim(int64_t dim, int64_t ndim) {
+  check_dims_fit(ndim);
+  return uint64_t{1} << wrap_dim(dim, ndim);
+}
 
 inline DimVector reduced_sizes(const Tensor& self, uint64_t dims, bool keepdim) {
   DimVector sizes;

@@ -111,11 +111,13 @@ Tensor permute(const Tensor& self, IntArrayRef dims) {
              "ordering of dimensions i.e. input.dim() = ",
              self.dim(), " is not equal to len(dims) = ", dims.size());
   DimVector sizes(dims.size()), strides(dims.size());
-  uint64_t seen = 0;
+  uint64_t seen = 0;  // a bit for each of the first 64; beyond, the list itself is looked through
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t d = wrap_dim(dims[i], self.dim());
-    MICA_CHECK(!(seen >> d & 1), "permute(): duplicate dims are not allowed.");
-    seen |= uint64_t{1} << d;
+    bool again = d < 64 && (seen >> d & 1);
+    for (size_t j = 0; d >= 64 && j < i; ++j) again |= wrap_dim(dims[j], self.dim()) == d;
+    MICA_CHECK(!again, "permute(): duplicate dims are not allowed.");
+    if (d < 64) seen |= uint64_t{1} << d;
     sizes[i] = self.sizes()[d];
     strides[i] = self.strides()[d];
   }
@@ -148,10 +150,11 @@ Tensor unsqueeze(const Tensor& self, int64_t dim) {
 
 namespace {
 
-Tensor squeeze_where(const Tensor& self, uint64_t chosen) {
+template <class Chosen>
+Tensor squeeze_where(const Tensor& self, const Chosen& is_chosen) {
   DimVector sizes, strides;
   for (int64_t d = 0; d < self.dim(); ++d) {
-    if (self.sizes()[d] == 1 && (chosen >> d & 1)) continue;
+    if (self.sizes()[d] == 1 && is_chosen(d)) continue;
     sizes.push_back(self.sizes()[d]);
     strides.push_back(self.strides()[d]);
   }
@@ -160,14 +163,18 @@ Tensor squeeze_where(const Tensor& self, uint64_t chosen) {
 
 }  // namespace
 
-Tensor squeeze(const Tensor& self) { return squeeze_where(self, ~uint64_t{0}); }
+Tensor squeeze(const Tensor& self) {
+  return squeeze_where(self, [](int64_t) { return true; });
+}
 Tensor squeeze_dim(const Tensor& self, int64_t dim) {
-  return squeeze_where(self, uint64_t{1} << wrap_dim(dim, self.dim()));
+  const int64_t chosen = wrap_dim(dim, self.dim());
+  return squeeze_where(self, [&](int64_t d) { return d == chosen; });
 }
 Tensor squeeze_dims(const Tensor& self, IntArrayRef dim) {
+  MICA_CHECK(self.dim() <= 64, "only tensors with up to 64 dims are supported: this one has ", self.dim());
   uint64_t chosen = 0;
   for (int64_t d : wrap_dims(dim, self.dim())) chosen |= uint64_t{1} << d;
-  return squeeze_where(self, chosen);
+  return squeeze_where(self, [&](int64_t d) { return (chosen >> d & 1) != 0; });
 }
 
 Tensor view(const Tensor& self, IntArrayRef size) {

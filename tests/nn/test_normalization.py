@@ -189,3 +189,20 @@ def test_track_running_stats_switched_off():
     layer.track_running_stats = False
     layer(mica.randn(4, 2))
     assert layer.running_mean.tolist() == [0, 0] and layer.num_batches_tracked.item() == 0
+
+
+def test_an_empty_list_is_taken_as_it_is():
+    nothing = mica.ones(0)
+    assert F.batch_norm(nothing, None, None, training=True).shape == (0,)
+    assert F.batch_norm(nothing, mica.zeros(0), mica.ones(0)).shape == (0,)
+    assert mica.batch_norm(nothing, None, None, None, None, False, 0.1, 1e-5, True).shape == (0,)
+
+
+def test_statistics_and_averages_into_tensors():
+    x = mica.randn(4, 3, 6, 6)
+    outs = [mica.empty(0) for _ in range(3)]
+    mica.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5, out=outs)
+    for out, expected in zip(outs, mica.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), strict=True):
+        assert mica.equal(out, expected)
+    out = mica.empty(0)
+    assert F.avg_pool2d(x, 2, out=out) is out and mica.equal(out, F.avg_pool2d(x, 2))

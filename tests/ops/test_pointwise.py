@@ -335,3 +335,28 @@ def test_equality_of_the_shortest_floats(dtype):
     x, y = T([1.0, -2.0, nan]).to(dtype), T([1.0, 2.0, nan]).to(dtype)
     assert (x == y).tolist() == [True, False, False] and (x != y).tolist() == [False, True, True]
     assert torch.equal(x[:2], x[:2].clone()) and not torch.equal(x, x.clone())
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "expected"),
+    [
+        ("__rpow__", 1, [2.0, 4.0]),
+        ("__rsub__", 1, [1.0, 3.0]),
+        ("__rtruediv__", 2, [1.0, 2.0]),
+        ("__rdiv__", 2, [1.0, 2.0]),
+        ("__rfloordiv__", 3, [0.0, 1.0]),
+        ("__rmod__", 3, [2.0, 1.0]),
+    ],
+)
+def test_reflected_operators_are_functions(name, number, expected):
+    x = torch.tensor([2.0, 4.0])
+    assert getattr(torch.Tensor, name)(number, x).tolist() == expected  # x op number, as torch has it
+    assert getattr(x, name)(number).tolist() == getattr(torch.Tensor, name)(x, number).tolist()
+    assert getattr(x, name)("text") is NotImplemented
+
+
+def test_operators_keep_their_slots():
+    x = torch.tensor([2.0, 4.0])
+    assert (1 - x).tolist() == [-1, -3] and (2**x).tolist() == [4, 16] and (8 / x).tolist() == [4, 2]
+    with pytest.raises(TypeError):
+        "text" - x

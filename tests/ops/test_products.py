@@ -128,3 +128,10 @@ def test_small_integers_and_bools_keep_their_dtype():
     assert mica.addr(matrix, row, column, beta=2).dtype == mica.bool
     with pytest.raises(RuntimeError, match="For integral input tensors, argument alpha must not be a floating point"):
         mica.addr(matrix, row, column, alpha=2.0)
+
+
+def test_an_ellipsis_of_very_many_dimensions():
+    x = mica.ones([1] * 64)
+    assert mica.einsum("...,...->...", x, x).dim() == 64
+    with pytest.raises(RuntimeError, match="only ellipses of up to 64 dimensions"):
+        mica.einsum("...->...", mica.ones([1] * 200))

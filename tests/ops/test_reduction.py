@@ -390,3 +390,36 @@ def test_counts_and_sums_of_nothing_and_of_little():
         mica.cov(mica.zeros(5), fweights=mica.zeros(2, 2))
     with pytest.raises(RuntimeError, match="histogramdd: The size of bins must be equal to the innermost dimension"):
         mica.histogramdd(mica.zeros(4, 3), [2, 2])
+
+
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        lambda x: x.sum(64),
+        lambda x: x.sum((0, 64)),
+        lambda x: x.mean(0),
+        lambda x: x.amax(64),
+        lambda x: x.max(64),
+        lambda x: x.argmax(0),
+        lambda x: x.any(0),
+        lambda x: x.std(64),
+        lambda x: x.count_nonzero(64),
+        lambda x: mica.logsumexp(x, 64),
+        lambda x: mica.linalg.vector_norm(x, dim=64),
+        lambda x: x.squeeze((0, 64)),
+    ],
+)
+def test_more_than_64_dimensions_are_refused(reduce):
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        reduce(mica.ones([1] * 64 + [2]))
+
+
+def test_what_works_in_any_number_of_dimensions():
+    x = mica.arange(2.0).reshape([1] * 64 + [2])
+    assert x.sum().item() == 1 and x.squeeze().shape == (2,) and x.squeeze(64).dim() == 65 and x.squeeze(0).dim() == 64
+    assert x.permute(list(range(64, -1, -1))).shape[0] == 2 and x.movedim(64, 0).shape[0] == 2
+    assert x.flip(64).reshape(-1).tolist() == [1, 0] and (x + x).reshape(-1).tolist() == [0, 2]
+    with pytest.raises(RuntimeError, match="duplicate dims are not allowed"):
+        x.permute([*range(64), 63])
+    with pytest.raises(RuntimeError, match="duplicate dims are not allowed"):
+        mica.ones([1] * 66).permute([*range(65), 64])
