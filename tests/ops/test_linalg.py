@@ -219,7 +219,7 @@ GRADIENTS = {
     "eig": lambda a: linalg.eig(a)[1].abs(),
     "pinv": linalg.pinv,
     "matrix_exp": linalg.matrix_exp,
-    "cholesky_inverse": lambda a: mica.cholesky_inverse(a.tril() + 3 * mica.eye(a.size(-1), dtype=a.dtype)),
+    "cholesky_inverse": lambda a: mica.cholesky_inverse(a.tril(-1) + 3 * mica.eye(a.size(-1), dtype=a.dtype)),
     "cond": linalg.cond,
     "nuclear": lambda a: linalg.matrix_norm(a, "nuc"),
 }
@@ -257,7 +257,7 @@ def test_gradients_of_two_inputs(of):
         (lambda a, b: linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True), (a, b)),
         (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), (a, b)),
         (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b.mT, left=False, adjoint=True), (a, b)),
-        (lambda a, b: mica.cholesky_solve(b, a.tril() + 3 * mica.eye(3, dtype=of)), (a, b)),
+        (lambda a, b: mica.cholesky_solve(b, a.tril(-1) + 3 * mica.eye(3, dtype=of)), (a, b)),
         (lambda a, b: linalg.lstsq(a, b).solution, (tall, right)),
         (lambda a, b: linalg.lstsq(a, b, driver="gelsd").residuals, (tall, right)),
         (linalg.householder_product, (tall, tau)),
