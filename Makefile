@@ -87,8 +87,8 @@ test-cuda: $(VENV)/.installed
 	cmake --build build-cuda --parallel $(JOBS) -- --quiet
 	PYTHONPATH=build-cuda/python $(VENV)/bin/python -m pytest tests -m cuda $(PYTEST_ARGS)
 
-# Side by side with torch in one run, without what Mica does not have yet; BENCH_ARGS="--only reduce" narrows it down.
-BENCH_ARGS ?= --only '^(?!linalg|fft)'
+# Side by side with torch in one run; BENCH_ARGS="--only reduce" narrows it down.
+BENCH_ARGS ?=
 bench: build $(TORCH_PYTHON)
 	PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) -W ignore bench/workloads.py --lib mica --versus torch --threads 2 $(BENCH_ARGS)
 

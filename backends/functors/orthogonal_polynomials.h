@@ -127,7 +127,8 @@ T laguerre_l(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (x == 0) return T(1);
-  return recur(T(1) - x, n, [x](T k, T here, T before) { return ((k + k + T(1) - x) * here - k * before) / (k + T(1)); });
+  return recur(T(1) - x, n,
+               [x](T k, T here, T before) { return ((k + k + T(1) - x) * here - k * before) / (k + T(1)); });
 }
 
 template <class T>

@@ -5,7 +5,7 @@ import warnings
 from mica import _C
 from mica._C import Tensor
 from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
-from mica.functional import _split_method, unique, unique_consecutive
+from mica.functional import _split_method, lu, unique, unique_consecutive
 from mica.storage import TypedStorage, UntypedStorage, _deepcopy_storage, storage_class
 
 _methods = {}
@@ -207,6 +207,16 @@ def polygamma_(self, n):
     return self.copy_(result)
 
 
+@_method
+def __array_namespace__(self, *, api_version=None):
+    """The functions of the array API standard for tensors."""
+    from mica import _array_namespace
+
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"Mica follows the array API standard up to 2024.12, not {api_version!r}")
+    return _array_namespace
+
+
 # ---- element by element
 
 
@@ -297,7 +307,7 @@ def to_dense(self, dtype=None, *, masked_grad=True):
     return self
 
 
-_methods |= {"split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
+_methods |= {"lu": lu, "split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
 _split_method.__name__ = "split"
 
 # Python 2's names of division, which torch still has.

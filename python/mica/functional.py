@@ -15,6 +15,7 @@ __all__ = [
     "chain_matmul",
     "einsum",
     "histogramdd",
+    "lu",
     "meshgrid",
     "nonzero",
     "split",
@@ -235,6 +236,14 @@ def block_diag(*tensors):
 def chain_matmul(*matrices, out=None):
     """The product of several matrices, in the cheapest order."""
     return _into(out, _C._chain_matmul(_listed(matrices)))
+
+
+@_overridable
+def lu(A, pivot=True, get_infos=False, out=None):
+    """L and U in one matrix and the rows exchanged; `torch.linalg.lu_factor` is its better form."""
+    results = _C._lu_with_info(A, pivot=pivot)
+    chosen = tuple(results) if get_infos else tuple(results)[:2]
+    return chosen if out is None else tuple(map(_into, out, chosen))
 
 
 def _at_least(function, tensors):

@@ -93,13 +93,16 @@ Tensor lu_factor_backward(const Tensor& grad, const Tensor& factors, const Tenso
   return matmul(p, result);
 }
 
-// With X = Q^H A' R^-1, the skew Q^H Q' has X's lower triangle (and the imaginary part of its diagonal), R' R^-1 the rest.
+// With X = Q^H A' R^-1, the skew Q^H Q' has X's lower triangle (and the imaginary part of its diagonal), R' R^-1 the
+// rest.
 Tensor linalg_qr_backward(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const Tensor& r,
                           std::string_view mode) {
-  MICA_CHECK(mode != "r", "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
-                          "linalg.qr(A, mode='reduced') if you are going to require gradients of this function.");
+  MICA_CHECK(mode != "r",
+             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+             "linalg.qr(A, mode='reduced') if you are going to require gradients of this function.");
   const int64_t m = q.size(-2), n = r.size(-1);
-  MICA_CHECK(mode == "reduced" || m <= n, "The QR decomposition is not differentiable when mode='complete' and nrows > ncols.");
+  MICA_CHECK(mode == "reduced" || m <= n,
+             "The QR decomposition is not differentiable when mode='complete' and nrows > ncols.");
   if (m >= n) {
     Tensor product;
     if (grad_r.defined()) product = matmul(grad_r, r.mH());
@@ -134,13 +137,15 @@ Tensor svd_backward(const Tensor& given_u, const Tensor& grad_s, const Tensor& g
                     const Tensor& s, const Tensor& all_vh, bool full_matrices) {
   const int64_t k = s.size(-1);
   MICA_CHECK(all_vh.dim() >= 2, "svd_backward: cannot compute the gradient without the singular vectors");
-  const Tensor u = full_matrices ? all_u.narrow(-1, 0, k) : all_u, vh = full_matrices ? all_vh.narrow(-2, 0, k) : all_vh;
+  const Tensor u = full_matrices ? all_u.narrow(-1, 0, k) : all_u,
+               vh = full_matrices ? all_vh.narrow(-2, 0, k) : all_vh;
   const Tensor grad_u = full_matrices && given_u.defined() ? given_u.narrow(-1, 0, k) : given_u;
   const Tensor grad_vh = full_matrices && given_vh.defined() ? given_vh.narrow(-2, 0, k) : given_vh;
   const int64_t m = u.size(-2), n = vh.size(-1);
   const Tensor scale = s.to(u.dtype());
   if (!grad_u.defined() && !grad_vh.defined())
-    return m >= n ? matmul(u, grad_s.to(u.dtype()).unsqueeze(-1) * vh) : matmul(u * grad_s.to(u.dtype()).unsqueeze(-2), vh);
+    return m >= n ? matmul(u, grad_s.to(u.dtype()).unsqueeze(-1) * vh)
+                  : matmul(u * grad_s.to(u.dtype()).unsqueeze(-2), vh);
   const auto skew = [](const Tensor& x) { return x - x.mH(); };
   const Tensor squares = scale * scale, gap = gaps(squares);
   Tensor inner, u_skew, v_skew;
@@ -186,8 +191,7 @@ Tensor linalg_eigh_backward(const Tensor& grad_values, const Tensor& grad_vector
 
 Tensor linalg_eig_backward(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
                            const Tensor& vectors) {
-  if (!grad_vectors.defined())
-    return linalg_solve(vectors.mH(), grad_values.unsqueeze(-1) * vectors.mH());
+  if (!grad_vectors.defined()) return linalg_solve(vectors.mH(), grad_values.unsqueeze(-1) * vectors.mH());
   const Tensor products = matmul(vectors.mH(), grad_vectors);
   check_phase(products, "linalg_eig_backward", "eigenvectors");
   // Vectors have length one: along themselves they do not change.

@@ -177,11 +177,11 @@ MICA_FFT_ONE(fft_irfft, to_real_signal(self, n, dim, norm, false))
 MICA_FFT_ONE(fft_hfft, to_real_signal(self, n, dim, norm, true))
 #undef MICA_FFT_ONE
 
-#define MICA_FFT_MANY(name, call)                                                                             \
-  Tensor name##2(const Tensor& self, OptionalSizes s, IntArrayRef given, OptionalString norm) {                \
-    const OptionalSizes dim = given;                                                                           \
-    return call;                                                                                               \
-  }                                                                                                            \
+#define MICA_FFT_MANY(name, call)                                                               \
+  Tensor name##2(const Tensor& self, OptionalSizes s, IntArrayRef given, OptionalString norm) { \
+    const OptionalSizes dim = given;                                                            \
+    return call;                                                                                \
+  }                                                                                             \
   Tensor name##n(const Tensor& self, OptionalSizes s, OptionalSizes dim, OptionalString norm) { return call; }
 MICA_FFT_MANY(fft_fft, complex_transforms(self, s, dim, norm, true))
 MICA_FFT_MANY(fft_ifft, complex_transforms(self, s, dim, norm, false))
@@ -194,7 +194,8 @@ MICA_FFT_MANY(fft_ihfft, inverse_hermitian_transforms(self, s, dim, norm))
 Tensor fft_fftfreq(int64_t n, double d, const TensorOptions& options) {
   const Tensor result = arange(Scalar(n), options.with_dtype(options.dtype_or_default()));
   const int64_t positive = (n + 1) / 2;
-  if (n > positive) result.narrow(0, positive, n - positive).copy_(arange(Scalar(-(n / 2)), Scalar(0), result.options()));
+  if (n > positive)
+    result.narrow(0, positive, n - positive).copy_(arange(Scalar(-(n / 2)), Scalar(0), result.options()));
   return result.mul_(Scalar(1.0 / (static_cast<double>(n) * d)));
 }
 

@@ -41,8 +41,10 @@ Tensor optional_scalar(const Tensor& like, std::optional<double> value) {
 void check_pinv(const Tensor& a) {
   const bool taken = a.dim() >= 2 && (a.dtype() == DType::Float32 || a.dtype() == DType::Float64 ||
                                       a.dtype() == DType::Complex64 || a.dtype() == DType::Complex128);
-  MICA_CHECK(taken, "linalg.pinv(", info(a.dtype()).legacy, "{", a.sizes(),
-             "}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types");
+  MICA_CHECK(
+      taken, "linalg.pinv(", info(a.dtype()).legacy, "{", a.sizes(),
+      "}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types, but its dtype is ",
+      a.dtype());
 }
 
 }  // namespace
@@ -55,7 +57,8 @@ Tensor _linalg_pinv(const Tensor& self, const Tensor& atol, const Tensor& rtol, 
     return empty(sizes, self.options());
   }
   const auto inverted = [&](const Tensor& values, const Tensor& largest) {
-    const Tensor limit = maximum(atol.unsqueeze(-1).to(values.dtype()), rtol.unsqueeze(-1).to(values.dtype()) * largest);
+    const Tensor limit =
+        maximum(atol.unsqueeze(-1).to(values.dtype()), rtol.unsqueeze(-1).to(values.dtype()) * largest);
     return where(gt(values.abs(), limit), values.reciprocal(), zeros_like(values));
   };
   if (hermitian) {
@@ -111,13 +114,15 @@ Tensor linalg_matrix_rank(const Tensor& input, const Tensor& atol, const Tensor&
     values = mica::linalg_svdvals(input, std::nullopt);
     largest = values.narrow(-1, 0, 1);
   }
-  const Tensor limit = maximum(absolute.unsqueeze(-1).to(values.dtype()), relative.unsqueeze(-1).to(values.dtype()) * largest);
+  const Tensor limit =
+      maximum(absolute.unsqueeze(-1).to(values.dtype()), relative.unsqueeze(-1).to(values.dtype()) * largest);
   return gt(values, limit).sum(-1);
 }
 
 Tensor linalg_matrix_rank(const Tensor& self, std::optional<double> atol, std::optional<double> rtol, bool hermitian) {
   check_matrix(self, "torch.linalg.matrix_rank", "input");
-  MICA_CHECK(self.is_floating_point() || self.is_complex(), "This function doesn't handle types other than float and double");
+  MICA_CHECK(self.is_floating_point() || self.is_complex(),
+             "This function doesn't handle types other than float and double");
   return composite::linalg_matrix_rank(self, optional_scalar(self, atol), optional_scalar(self, rtol), hermitian);
 }
 
@@ -153,8 +158,7 @@ Tensor linalg_named_cond(const Tensor& self, std::string_view p) {
   MICA_CHECK(self.dim() >= 2, "linalg.cond: The input tensor must have at least 2 dimensions.");
   check_square(self, "linalg.cond");
   MICA_CHECK(p == "fro" || p == "nuc", "linalg.cond got an invalid norm type: ", p);
-  if (self.numel() == 0)
-    return zeros(batch_sizes(self), self.options().with_dtype(to_real(self.dtype())));
+  if (self.numel() == 0) return zeros(batch_sizes(self), self.options().with_dtype(to_real(self.dtype())));
   if (p == "nuc") {
     const Tensor values = mica::linalg_svdvals(self, std::nullopt);
     return values.sum(-1) * values.reciprocal().sum(-1);
@@ -166,15 +170,16 @@ Tensor linalg_named_cond(const Tensor& self, std::string_view p) {
 
 // ---- exponentials and powers
 
-// Scaling and squaring: A is halved until a Taylor polynomial of degree 18 (in float32 and float64) is exact to the last
-// digit, which is then squared as often.
+// Scaling and squaring: A is halved until a Taylor polynomial of degree 18 (in float32 and float64) is exact to the
+// last digit, which is then squared as often.
 Tensor linalg_matrix_exp(const Tensor& self) {
   check_square(self, "linalg.matrix_exp");
   check_floating(self, "linalg.matrix_exp");
   const int64_t n = self.size(-1);
   if (self.numel() == 0 || self.is_meta()) return empty(self.sizes(), self.options());
   if (n == 1) return exp(self);
-  const DType working = self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16 ? DType::Float32 : self.dtype();
+  const DType working =
+      self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16 ? DType::Float32 : self.dtype();
   const Tensor a = self.to(working).contiguous();
   const Tensor norms = a.abs().sum(-2).amax(-1);
   constexpr double kReach = 1.09;  // of the polynomial, in double precision
@@ -195,8 +200,8 @@ Tensor linalg_matrix_exp(const Tensor& self) {
   const int64_t most = halvings.numel() ? static_cast<int64_t>(halvings.max().item<double>()) : 0;
   for (int64_t i = 0; i < most; ++i) {
     const Tensor squared = matmul(result, result);
-    result = halvings.dim() == 0 ? squared
-                                 : where(gt(halvings, Scalar(i)).unsqueeze(-1).unsqueeze(-1), squared, result);
+    result =
+        halvings.dim() == 0 ? squared : where(gt(halvings, Scalar(i)).unsqueeze(-1).unsqueeze(-1), squared, result);
   }
   return result.to(self.dtype());
 }
@@ -228,8 +233,10 @@ Tensor linalg_tensorinv(const Tensor& self, int64_t ind) {
   MICA_CHECK(ind <= self.dim(), "linalg.tensorinv: 'ind' is ", ind, ", but the input has ", self.dim(), " dimensions");
   const IntArrayRef sizes = self.sizes();
   DimVector rest(IntArrayRef(sizes.begin() + ind, sizes.size() - static_cast<size_t>(ind)));
-  const int64_t rows = count_elements(IntArrayRef(sizes.begin(), static_cast<size_t>(ind))), columns = count_elements(rest);
-  MICA_CHECK(rows == columns, "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got ",
+  const int64_t rows = count_elements(IntArrayRef(sizes.begin(), static_cast<size_t>(ind))),
+                columns = count_elements(rest);
+  MICA_CHECK(rows == columns,
+             "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got ",
              columns, " != ", rows);
   for (int64_t d = 0; d < ind; ++d) rest.push_back(sizes[static_cast<size_t>(d)]);
   return mica::linalg_inv(self.reshape({rows, columns})).reshape(rest);
@@ -252,7 +259,8 @@ Tensor linalg_tensorsolve(const Tensor& self, const Tensor& other, std::optional
 }
 
 Tensor linalg_vander(const Tensor& x, std::optional<int64_t> N) {
-  MICA_CHECK(x.dtype() != DType::Bool, "linalg.vander: supports floating point, complex, and integer tensors, but got Bool");
+  MICA_CHECK(x.dtype() != DType::Bool,
+             "linalg.vander: supports floating point, complex, and integer tensors, but got Bool");
   MICA_CHECK(x.dim() > 0 && x.numel() > 0, "x must be a non-empty tensor of at least one dimension.");
   const int64_t n = N.value_or(x.size(-1));
   MICA_CHECK(n > 1, "N must be greater than 1.");

@@ -55,11 +55,13 @@ std::tuple<Tensor, Tensor> linalg_ldl_factor(const Tensor& self, bool hermitian)
 
 static void check_reflections(const Tensor& input, const Tensor& tau, const char* op) {
   MICA_CHECK(input.dim() >= 2, op, ": input must have at least 2 dimensions.");
-  MICA_CHECK(input.size(-2) >= input.size(-1), op, ": input.shape[-2] must be greater than or equal to input.shape[-1]");
+  MICA_CHECK(input.size(-2) >= input.size(-1), op,
+             ": input.shape[-2] must be greater than or equal to input.shape[-1]");
   MICA_CHECK(tau.dim() >= 1 && input.size(-1) >= tau.size(-1), op,
              ": input.shape[-1] must be greater than or equal to tau.shape[-1]");
-  MICA_CHECK(input.dim() - tau.dim() == 1, op, ": Expected tau to have one dimension less than input, but got tau.ndim equal to ",
-             tau.dim(), " and input.ndim is equal to ", input.dim());
+  MICA_CHECK(input.dim() - tau.dim() == 1, op,
+             ": Expected tau to have one dimension less than input, but got tau.ndim equal to ", tau.dim(),
+             " and input.ndim is equal to ", input.dim());
   MICA_CHECK(IntArrayRef(batch_sizes(input)) == IntArrayRef(batch_sizes(tau, 1)), op,
              ": Expected batch dimensions of tau to be equal to input.shape[:-2], but got ",
              IntArrayRef(batch_sizes(tau, 1)));
@@ -71,8 +73,7 @@ static void check_reflections(const Tensor& input, const Tensor& tau, const char
 // (I - tau v v^H) m for reflection i, whose vector lies below the diagonal of column i.
 static Tensor reflect(const Tensor& vectors, const Tensor& tau, const Tensor& m, int64_t i, bool adjoint) {
   const int64_t rows = vectors.size(-2);
-  Tensor v = vectors.narrow(-1, i, 1).narrow(-2, i, rows - i).tril(-1) +
-             eye(rows - i, 1, vectors.options());
+  Tensor v = vectors.narrow(-1, i, 1).narrow(-2, i, rows - i).tril(-1) + eye(rows - i, 1, vectors.options());
   if (i > 0) v = constant_pad_nd(v, {0, 0, i, 0});
   Tensor scale = tau.narrow(-1, i, 1).unsqueeze(-1);
   if (adjoint && scale.is_complex()) scale = scale.conj();
@@ -97,9 +98,11 @@ Tensor ormqr(const Tensor& self, const Tensor& input2, const Tensor& input3, boo
   MICA_CHECK(side >= input2.size(-1), "torch.ormqr: other.shape[", left ? -2 : -1,
              "] must be greater than or equal to tau.shape[-1]");
   MICA_CHECK(side == self.size(-2), "torch.ormqr: other.shape[", left ? -2 : -1, "] must be equal to input.shape[-2]");
-  MICA_CHECK(input2.size(-1) <= self.size(-1), "torch.ormqr: tau.shape[-1] must be less than or equal to input.shape[-1]");
-  MICA_CHECK(self.dim() - input2.dim() == 1, "torch.ormqr: Expected tau to have one dimension less than input, but got ",
-             "tau.ndim equal to ", input2.dim(), " and input.ndim is equal to ", self.dim());
+  MICA_CHECK(input2.size(-1) <= self.size(-1),
+             "torch.ormqr: tau.shape[-1] must be less than or equal to input.shape[-1]");
+  MICA_CHECK(self.dim() - input2.dim() == 1,
+             "torch.ormqr: Expected tau to have one dimension less than input, but got ", "tau.ndim equal to ",
+             input2.dim(), " and input.ndim is equal to ", self.dim());
   MICA_CHECK(self.dim() == input3.dim(), "torch.ormqr: Expected other to have the same number of dimensions as input, ",
              "but got other.ndim equal to ", input3.dim(), " and input.ndim is equal to ", self.dim());
   MICA_CHECK(IntArrayRef(batch_sizes(self)) == IntArrayRef(batch_sizes(input2, 1)),
@@ -108,7 +111,8 @@ Tensor ormqr(const Tensor& self, const Tensor& input2, const Tensor& input3, boo
   MICA_CHECK(IntArrayRef(batch_sizes(self)) == IntArrayRef(batch_sizes(input3)),
              "torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got ",
              IntArrayRef(batch_sizes(input3)));
-  MICA_CHECK(input2.dtype() == self.dtype(), "torch.ormqr: Expected input and tau to have the same dtype, but input has dtype",
+  MICA_CHECK(input2.dtype() == self.dtype(),
+             "torch.ormqr: Expected input and tau to have the same dtype, but input has dtype",
              info(self.dtype()).legacy, " and tau has dtype ", info(input2.dtype()).legacy);
   MICA_CHECK(input3.dtype() == self.dtype(), "torch.ormqr: Expected input and other to have the same dtype, but input ",
              "has dtype", info(self.dtype()).legacy, " and other has dtype ", info(input3.dtype()).legacy);
@@ -221,11 +225,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
   MICA_CHECK(b.dim() >= 1, "torch.linalg.lstsq: other must have at least 1 dimension.");
   MICA_CHECK(self.dtype() == b.dtype(), "torch.linalg.lstsq: Expected input and other to have the same dtype, but got ",
              "input's dtype ", info(self.dtype()).legacy, " and other's dtype ", info(b.dtype()).legacy);
-  MICA_CHECK(self.dim() - b.dim() == 1 || self.dim() - b.dim() == 0 || b.dim() == 1 || b.dim() >= 2,
-             "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
+  MICA_CHECK(
+      self.dim() - b.dim() == 1 || self.dim() - b.dim() == 0 || b.dim() == 1 || b.dim() >= 2,
+      "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
   const int64_t apart = self.dim() - b.dim();
-  MICA_CHECK(0 <= apart && apart <= 1,
-             "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
+  MICA_CHECK(
+      0 <= apart && apart <= 1,
+      "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
   check_kernel_dtype(self, "torch.linalg.lstsq");
   const bool vector = apart == 1;
   if (vector) {

@@ -32,7 +32,8 @@ void check_window(const Tensor& window, int64_t win_length, const char* op) {
 Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length, std::optional<int64_t> win_length,
             const Tensor& window, bool center, std::string_view pad_mode, bool normalized, std::optional<bool> onesided,
             std::optional<bool> return_complex, std::optional<bool> align_to_window) {
-  MICA_CHECK(self.is_floating_point() || self.is_complex(), "stft: expected a tensor of floating point or complex values");
+  MICA_CHECK(self.is_floating_point() || self.is_complex(),
+             "stft: expected a tensor of floating point or complex values");
   MICA_CHECK(self.dim() == 1 || self.dim() == 2, "stft: expected a 1D or 2D tensor, but got ", self);
   MICA_CHECK(!center || !align_to_window, "stft align_to_window should only be set when center = false.");
   const int64_t hop = hop_length.value_or(n_fft / 4), length = win_length.value_or(n_fft);
@@ -41,10 +42,11 @@ Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length
              "stft requires the return_complex parameter be given for real inputs, and will further require that "
              "return_complex=True in a future PyTorch release.");
   if (!window.defined())
-    warn("A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. "
-         "Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage. "
-         "To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, "
-         "device=<device>)`.");
+    warn(
+        "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. "
+        "Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage. "
+        "To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, "
+        "device=<device>)`.");
   Tensor x = self.dim() == 1 ? self.unsqueeze(0) : self;
   if (center) {
     const int64_t each = n_fft / 2, both[] = {each, each};
@@ -68,8 +70,8 @@ Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length
   const bool half = onesided.value_or(!is_complex);
   MICA_CHECK(!half || !is_complex, "Cannot have onesided output if window or input is complex");
   const int64_t along = 2, mode = normalized ? 1 : 0;
-  Tensor result = is_complex ? _fft_c2c(pieces, IntArrayRef(along), mode, true)
-                             : _fft_r2c(pieces, IntArrayRef(along), mode, half);
+  Tensor result =
+      is_complex ? _fft_c2c(pieces, IntArrayRef(along), mode, true) : _fft_r2c(pieces, IntArrayRef(along), mode, half);
   result = result.transpose(1, 2);
   if (self.dim() == 1) result = result.squeeze(0);
   return return_complex.value_or(true) ? result : view_as_real(result);
@@ -87,12 +89,15 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   Tensor x = self.dim() == 2 ? self.unsqueeze(0) : self;
   const int64_t bins = x.size(1), frames = x.size(2), total = n_fft + hop * (frames - 1);
   const bool onesided = onesided_given.value_or(bins != n_fft);
-  MICA_CHECK(!onesided || n_fft / 2 + 1 == bins,
-             "istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when "
-             "onesided=True, but got ", bins);
+  MICA_CHECK(
+      !onesided || n_fft / 2 + 1 == bins,
+      "istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when "
+      "onesided=True, but got ",
+      bins);
   MICA_CHECK(onesided || n_fft == bins,
              "istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft when "
-             "onesided=False, but got ", bins);
+             "onesided=False, but got ",
+             bins);
   MICA_CHECK(0 < hop && hop <= width, "istft: expected 0 < hop_length <= win_length");
   MICA_CHECK(0 < width && width <= n_fft, "istft: expected 0 < win_length <= n_fft");
   check_window(window, width, "istft");
@@ -112,7 +117,8 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   const Tensor weighted = pieces * weights.view({1, 1, n_fft});
   const int64_t sizes[] = {x.size(0), total}, one[] = {1, total};
   Tensor y = formulas::unfold_backward(weighted, IntArrayRef(sizes), 1, n_fft, hop);
-  Tensor envelope = formulas::unfold_backward((weights * weights).expand({1, frames, n_fft}), IntArrayRef(one), 1, n_fft, hop);
+  Tensor envelope =
+      formulas::unfold_backward((weights * weights).expand({1, frames, n_fft}), IntArrayRef(one), 1, n_fft, hop);
   const int64_t start = center ? n_fft / 2 : 0;
   const int64_t end = length ? start + *length : center ? total - n_fft / 2 : total;
   const int64_t stop = std::min(end, total);
@@ -120,12 +126,14 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   envelope = envelope.narrow(1, start, stop - start);
   if (!self.is_meta()) {
     const double least = envelope.abs().min().item().to<double>();
-    MICA_CHECK(least > 1e-11, "istft: window overlap add min: ", least, " must be above 1e-11: the window must overlap itself");
+    MICA_CHECK(least > 1e-11, "istft: window overlap add min: ", least,
+               " must be above 1e-11: the window must overlap itself");
   }
   y = y / envelope;
   if (end > total) {
-    warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
-         "Please check your center and hop_length settings.");
+    warn(
+        "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
+        "Please check your center and hop_length settings.");
     y = constant_pad_nd(y, {0, end - total});
   }
   return self.dim() == 2 ? y.squeeze(0) : y;
@@ -137,7 +145,8 @@ namespace {
 
 // `length` weights from those of a symmetric window: a periodic one is that of one element more, without its last.
 template <class Weights>
-Tensor make_window(const char* name, int64_t length, bool periodic, const TensorOptions& options, const Weights& weights) {
+Tensor make_window(const char* name, int64_t length, bool periodic, const TensorOptions& options,
+                   const Weights& weights) {
   const DType dtype = options.dtype_or_default();
   MICA_CHECK(is_floating(dtype), name, " expects floating point dtypes, got: ", info(dtype).legacy);
   MICA_CHECK(length >= 0, name, " requires non-negative window_length, got window_length=", length);

@@ -52,9 +52,14 @@ DimVector with_sizes(IntArrayRef batch, std::initializer_list<int64_t> inner) {
 
 Tensor empty_columns(IntArrayRef sizes, const TensorOptions& options) {
   DimVector transposed(sizes);
-  std::swap(transposed[transposed.size() - 1], transposed[transposed.size() - 2]);
-  return empty(transposed, options).transpose(-2, -1);
+  const size_t last = sizes.size() - 1;
+  std::swap(transposed[last], transposed[last - 1]);
+  DimVector strides = contiguous_strides(transposed);
+  std::swap(strides[last], strides[last - 1]);
+  return empty_strided(sizes, strides, options);
 }
+
+void give(Out& out, const Tensor& computed) { out.take(computed.is_view() ? computed.tensor_data() : computed); }
 
 Tensor column_copy(const Tensor& a) {
   const Tensor columns = empty_columns(a.sizes(), a.options());
@@ -72,9 +77,7 @@ Tensor expand_batch(const Tensor& a, IntArrayRef batch) {
   return a.expand(with_sizes(batch, {a.size(-2), a.size(-1)}));
 }
 
-DimVector broadcast_batch(const Tensor& a, const Tensor& b) {
-  return broadcast_sizes(batch_sizes(a), batch_sizes(b));
-}
+DimVector broadcast_batch(const Tensor& a, const Tensor& b) { return broadcast_sizes(batch_sizes(a), batch_sizes(b)); }
 
 void check_info(const Tensor& info, const char* op) {
   if (info.is_meta() || info.numel() == 0) return;
@@ -86,7 +89,8 @@ void check_info(const Tensor& info, const char* op) {
     const std::string where = flat.dim() ? cat(op, ": (Batch element ", i, "): ") : cat(op, ": ");
     const auto is = [&](const char* name) { return std::strstr(op, name) != nullptr; };
     if (is("svd") && code < 0)
-      throw LinAlgError(where + "The algorithm failed to converge because the input matrix contained non-finite values.");
+      throw LinAlgError(where +
+                        "The algorithm failed to converge because the input matrix contained non-finite values.");
     MICA_CHECK(code > 0, where, "Argument ", -code, " has illegal value.");
     if (is("lu_factor"))
       fail(where + cat("U[", code, ",", code,
@@ -96,8 +100,7 @@ void check_info(const Tensor& info, const char* op) {
     if (is("inv"))
       throw LinAlgError(where + cat("The diagonal element ", code, " is zero, the inversion could not be completed ",
                                     "because the input matrix is singular."));
-    if (is("solve"))
-      throw LinAlgError(where + "The solver failed because the input matrix is singular.");
+    if (is("solve")) throw LinAlgError(where + "The solver failed because the input matrix is singular.");
     if (is("cholesky"))
       throw LinAlgError(where + cat("The factorization could not be completed because the input is not ",
                                     "positive-definite (the leading minor of order ", code,
@@ -105,11 +108,10 @@ void check_info(const Tensor& info, const char* op) {
     if (is("lstsq"))
       throw LinAlgError(where + cat("The least squares solution could not be computed because the input matrix does ",
                                     "not have full rank (error code: ", code, ")."));
-    if (is("ldl"))
-      throw LinAlgError(where + cat("D[", code, ",", code, "] is zero: the input matrix is singular."));
-    throw LinAlgError(where + cat("The algorithm failed to converge because the input matrix is ill-conditioned or has ",
-                                  "too many repeated ", is("svd") ? "singular values" : "eigenvalues",
-                                  " (error code: ", code, ")."));
+    if (is("ldl")) throw LinAlgError(where + cat("D[", code, ",", code, "] is zero: the input matrix is singular."));
+    throw LinAlgError(
+        where + cat("The algorithm failed to converge because the input matrix is ill-conditioned or has ",
+                    "too many repeated ", is("svd") ? "singular values" : "eigenvalues", " (error code: ", code, ")."));
   }
 }
 

@@ -18,8 +18,8 @@ void linalg_cholesky_ex(Out& L, Out& info, const Tensor& self, bool upper, bool 
   if (!self.is_meta() && self.numel() > 0)
     MICA_LAYER_KERNEL(self.device(), linalg_cholesky)(factor.view_of(), codes.view_of(), upper);
   if (check_errors) check_info(codes, "linalg.cholesky_ex");
-  L.take(factor);
-  info.take(codes);
+  give(L, factor);
+  give(info, codes);
 }
 
 void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool pivot, bool check_errors) {
@@ -34,29 +34,29 @@ void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool 
   if (!A.is_meta() && A.numel() > 0)
     MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)(factors.view_of(), rows.view_of(), codes.view_of());
   if (check_errors) check_info(codes, "torch.linalg.lu_factor_ex");
-  LU.take(factors);
-  pivots.take(rows);
-  info.take(codes);
+  give(LU, factors);
+  give(pivots, rows);
+  give(info, codes);
 }
 
 void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
                bool unpack_pivots) {
-  MICA_CHECK(LU_data.dim() >= 2, "torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: ",
-             LU_data.sizes(), " instead");
+  MICA_CHECK(LU_data.dim() >= 2,
+             "torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: ", LU_data.sizes(), " instead");
   if (unpack_pivots)
     MICA_CHECK(LU_pivots.dtype() == DType::Int32,
                "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
                "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor");
   const int64_t m = LU_data.size(-2), n = LU_data.size(-1), k = std::min(m, n);
   if (unpack_data) {
-    L.take(LU_data.narrow(-1, 0, k).tril(-1) + eye(m, k, LU_data.options()));
-    U.take(LU_data.narrow(-2, 0, k).triu());
+    give(L, LU_data.narrow(-1, 0, k).tril(-1) + eye(m, k, LU_data.options()));
+    give(U, LU_data.narrow(-2, 0, k).triu());
   } else {
-    L.take(empty({0}, LU_data.options()));
-    U.take(empty({0}, LU_data.options()));
+    give(L, empty({0}, LU_data.options()));
+    give(U, empty({0}, LU_data.options()));
   }
   if (!unpack_pivots) {
-    P.take(empty({0}, LU_data.options()));
+    give(P, empty({0}, LU_data.options()));
     return;
   }
   const DimVector sizes = with_sizes(batch_sizes(LU_data), {m, m});
@@ -75,16 +75,15 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
       for (int64_t row = 0; row < m; ++row) mine[row] = row;
       for (int64_t row = 0; row < k; ++row) {
         const int64_t other = pivots[i * k + row] - 1;
-        MICA_CHECK(other >= 0 && other < m,
-                   "torch.lu_unpack: pivots must be between 1 and the number of rows, but ", other + 1, " is not in [1, ",
-                   m, "]");
+        MICA_CHECK(other >= 0 && other < m, "torch.lu_unpack: pivots must be between 1 and the number of rows, but ",
+                   other + 1, " is not in [1, ", m, "]");
         std::swap(mine[row], mine[other]);
       }
     }
     DimVector index = with_sizes(batch_sizes(LU_data), {1, m});
     permutation.scatter_(-2, columns.view(index).to(TensorOptions(LU_data.device())), Scalar(1));
   }
-  P.take(permutation);
+  give(P, permutation);
 }
 
 void linalg_ldl_factor_ex(Out& LD, Out& pivots, Out& info, const Tensor& self, bool hermitian, bool check_errors) {
@@ -95,13 +94,12 @@ void linalg_ldl_factor_ex(Out& LD, Out& pivots, Out& info, const Tensor& self, b
   TensorOptions integers = self.options();
   integers.dtype = DType::Int32;
   const Tensor rows = empty(with_sizes(batch_sizes(self), {self.size(-1)}), integers);
-  if (!self.is_meta() && self.numel() > 0)
-    MICA_LAYER_KERNEL(self.device(), linalg_ldl_factor)
+  if (!self.is_meta() && self.numel() > 0) MICA_LAYER_KERNEL(self.device(), linalg_ldl_factor)
   (factors.view_of(), rows.view_of(), codes.view_of(), hermitian && self.is_complex());
   if (check_errors) check_info(codes, "torch.linalg.ldl_factor_ex");
-  LD.take(factors);
-  pivots.take(rows);
-  info.take(codes);
+  give(LD, factors);
+  give(pivots, rows);
+  give(info, codes);
 }
 
 void geqrf(Out& a, Out& tau, const Tensor& self) {
@@ -111,8 +109,8 @@ void geqrf(Out& a, Out& tau, const Tensor& self) {
   const Tensor scales = zeros(with_sizes(batch_sizes(self), {std::min(self.size(-2), self.size(-1))}), self.options());
   if (!self.is_meta() && self.numel() > 0)
     MICA_LAYER_KERNEL(self.device(), linalg_geqrf)(factors.view_of(), scales.view_of());
-  a.take(factors);
-  tau.take(scales);
+  give(a, factors);
+  give(tau, scales);
 }
 
 void _linalg_householder_product(Out& out, const Tensor& input, const Tensor& tau) {
@@ -126,7 +124,7 @@ void _linalg_householder_product(Out& out, const Tensor& input, const Tensor& ta
       MICA_LAYER_KERNEL(input.device(), linalg_orgqr)(product.view_of(), scales.view_of());
     }
   }
-  out.take(product);
+  give(out, product);
 }
 
 void _ormqr(Out& out, const Tensor& self, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
@@ -137,7 +135,7 @@ void _ormqr(Out& out, const Tensor& self, const Tensor& tau, const Tensor& other
     MICA_LAYER_KERNEL(self.device(), linalg_ormqr)
     (reflectors.view_of(), scales.view_of(), product.view_of(), left, transpose);
   }
-  out.take(product);
+  give(out, product);
 }
 
 void linalg_qr(Out& Q, Out& R, const Tensor& A, std::string_view mode) {
@@ -156,8 +154,8 @@ void linalg_qr(Out& Q, Out& R, const Tensor& A, std::string_view mode) {
     bool done = false;
     MICA_LAYER_KERNEL(A.device(), linalg_small_qr)(q.view_of(), r.view_of(), done);
     if (done) {
-      Q.take(q);
-      R.take(r);
+      give(Q, q);
+      give(R, r);
       return;
     }
   }
@@ -166,9 +164,9 @@ void linalg_qr(Out& Q, Out& R, const Tensor& A, std::string_view mode) {
   if (runs) MICA_LAYER_KERNEL(A.device(), linalg_geqrf)(factors.view_of(), tau.view_of());
   const Tensor upper = empty_columns(with_sizes(batch, {columns, n}), A.options());
   if (!A.is_meta()) upper.copy_(factors.narrow(-2, 0, columns).triu());
-  R.take(upper);
+  give(R, upper);
   if (mode == "r") {
-    Q.take(empty({0}, A.options()));
+    give(Q, empty({0}, A.options()));
     return;
   }
   const Tensor q = empty_columns(with_sizes(batch, {m, columns}), A.options());
@@ -181,7 +179,7 @@ void linalg_qr(Out& Q, Out& R, const Tensor& A, std::string_view mode) {
       MICA_LAYER_KERNEL(A.device(), linalg_orgqr)(q.view_of(), tau.view_of());
     }
   }
-  Q.take(q);
+  give(Q, q);
 }
 
 }  // namespace mica::shapes

@@ -16,11 +16,10 @@ void linalg_inv_ex(Out& inverse, Out& info, const Tensor& A, bool check_errors) 
   check_square(A, "linalg.inv");
   check_floating(A, "linalg.inv", false);
   const Tensor result = column_copy(A), codes = empty_info(A);
-  if (!A.is_meta() && A.numel() > 0)
-    MICA_LAYER_KERNEL(A.device(), linalg_inverse)(result.view_of(), codes.view_of());
+  if (!A.is_meta() && A.numel() > 0) MICA_LAYER_KERNEL(A.device(), linalg_inverse)(result.view_of(), codes.view_of());
   if (check_errors) check_info(codes, "linalg.inv_ex");
-  inverse.take(result);
-  info.take(codes);
+  give(inverse, result);
+  give(info, codes);
 }
 
 // 1 or -1 for each matrix: whether its pivots exchange an even or an odd number of rows.
@@ -35,9 +34,9 @@ void _linalg_det(Out& result, Out& LU, Out& pivots, const Tensor& A) {
   check_square(A, "linalg.det");
   check_floating(A, "linalg.det");
   const auto [factors, rows, codes] = mica::linalg_lu_factor_ex(A);
-  result.take(factors.diagonal(0, -2, -1).prod(-1) * permutation_sign(rows, A.dtype()));
-  LU.take(factors);
-  pivots.take(rows);
+  give(result, factors.diagonal(0, -2, -1).prod(-1) * permutation_sign(rows, A.dtype()));
+  give(LU, factors);
+  give(pivots, rows);
 }
 
 void _linalg_slogdet(Out& sign, Out& logabsdet, Out& LU, Out& pivots, const Tensor& A) {
@@ -45,10 +44,10 @@ void _linalg_slogdet(Out& sign, Out& logabsdet, Out& LU, Out& pivots, const Tens
   check_floating(A, "linalg.slogdet", false);
   const auto [factors, rows, codes] = mica::linalg_lu_factor_ex(A);
   const Tensor diagonal = factors.diagonal(0, -2, -1);
-  sign.take(sgn(diagonal).prod(-1) * permutation_sign(rows, A.dtype()));
-  logabsdet.take(abs(diagonal).log().sum(-1));
-  LU.take(factors);
-  pivots.take(rows);
+  give(sign, sgn(diagonal).prod(-1) * permutation_sign(rows, A.dtype()));
+  give(logabsdet, abs(diagonal).log().sum(-1));
+  give(LU, factors);
+  give(pivots, rows);
 }
 
 // Whether B is a vector for each matrix of A, as NumPy has it.
@@ -92,15 +91,16 @@ void _linalg_solve_ex(Out& result, Out& LU, Out& pivots, Out& info, const Tensor
     MICA_LAYER_KERNEL(A.device(), linalg_lu_solve)(lu.view_of(), order.view_of(), x.view_of(), left ? 0 : 1);
     if (!left) x = column_copy(x.transpose(-2, -1));
   }
-  result.take(vector ? x.squeeze(-1) : x);
-  LU.take(factors);
-  pivots.take(rows);
-  info.take(codes);
+  give(result, vector ? x.squeeze(-1) : x);
+  give(LU, factors);
+  give(pivots, rows);
+  give(info, codes);
 }
 
 void linalg_lu_solve(Out& out, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint) {
   check_floating(LU, "torch.linalg.lu_solve");
-  MICA_CHECK(LU.dtype() == B.dtype(), "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type ",
+  MICA_CHECK(LU.dtype() == B.dtype(),
+             "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type ",
              info(LU.dtype()).legacy, " and B of type ", info(B.dtype()).legacy, " instead");
   MICA_CHECK(pivots.dtype() == DType::Int32, "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32");
   check_square(LU, "torch.linalg.lu_solve", "LU");
@@ -114,7 +114,7 @@ void linalg_lu_solve(Out& out, const Tensor& LU, const Tensor& pivots, const Ten
   const DimVector batch = broadcast_batch(LU, B);
   const Tensor b = expand_batch(B, batch);
   if (B.is_meta() || b.numel() == 0) {
-    out.take(empty_columns(b.sizes(), B.options()));
+    give(out, empty_columns(b.sizes(), B.options()));
     return;
   }
   const Tensor factors = column_copy(expand_batch(LU, batch));
@@ -123,15 +123,15 @@ void linalg_lu_solve(Out& out, const Tensor& LU, const Tensor& pivots, const Ten
   if (left) {
     const Tensor x = column_copy(b);
     MICA_LAYER_KERNEL(B.device(), linalg_lu_solve)(factors.view_of(), order.view_of(), x.view_of(), adjoint ? 2 : 0);
-    out.take(x);
+    give(out, x);
   } else if (adjoint) {
     const Tensor x = column_copy(b.transpose(-2, -1).conj_physical());
     MICA_LAYER_KERNEL(B.device(), linalg_lu_solve)(factors.view_of(), order.view_of(), x.view_of(), 0);
-    out.take(column_copy(x.transpose(-2, -1).conj_physical()));
+    give(out, column_copy(x.transpose(-2, -1).conj_physical()));
   } else {
     const Tensor x = column_copy(b.transpose(-2, -1));
     MICA_LAYER_KERNEL(B.device(), linalg_lu_solve)(factors.view_of(), order.view_of(), x.view_of(), 1);
-    out.take(column_copy(x.transpose(-2, -1)));
+    give(out, column_copy(x.transpose(-2, -1)));
   }
 }
 
@@ -148,7 +148,7 @@ void linalg_solve_triangular(Out& out, const Tensor& self, const Tensor& B, bool
     MICA_LAYER_KERNEL(B.device(), linalg_triangular_solve)
     (a.view_of(), x.view_of(), left, upper, 0, unitriangular);
   }
-  out.take(x);
+  give(out, x);
 }
 
 void cholesky_solve(Out& out, const Tensor& self, const Tensor& input2, bool upper) {
@@ -164,7 +164,7 @@ void cholesky_solve(Out& out, const Tensor& self, const Tensor& input2, bool upp
     const Tensor factor = column_copy(expand_batch(input2, batch));
     MICA_LAYER_KERNEL(self.device(), linalg_cholesky_solve)(factor.view_of(), x.view_of(), upper);
   }
-  out.take(x);
+  give(out, x);
 }
 
 void cholesky_inverse(Out& out, const Tensor& self, bool upper) {
@@ -174,7 +174,7 @@ void cholesky_inverse(Out& out, const Tensor& self, bool upper) {
   if (!self.is_meta() && self.numel() > 0)
     MICA_LAYER_KERNEL(self.device(), linalg_cholesky_inverse)(result.view_of(), codes.view_of(), upper);
   check_info(codes, "cholesky_inv");
-  out.take(result);
+  give(out, result);
 }
 
 void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Tensor& B, bool hermitian) {
@@ -182,9 +182,10 @@ void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Te
   check_floating(LD, "torch.linalg.ldl_solve");
   check_sides(LD, B, true, "torch.linalg.ldl_solve");
   MICA_CHECK(pivots.dim() >= 1, "torch.linalg.ldl_solve: Expected pivots to have at least 1 dimension");
-  MICA_CHECK(pivots.sizes() == IntArrayRef(batch_sizes(LD, 1)),
-             "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape ",
-             pivots.sizes(), " instead");
+  MICA_CHECK(
+      pivots.sizes() == IntArrayRef(batch_sizes(LD, 1)),
+      "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape ",
+      pivots.sizes(), " instead");
   MICA_CHECK(is_integral(pivots.dtype()), "torch.linalg.ldl_solve: Expected pivots to be integers. Got ",
              info(pivots.dtype()).legacy);
   MICA_CHECK(LD.dtype() == B.dtype(), "torch.linalg.ldl_solve: LD dtype ", info(LD.dtype()).legacy,
@@ -198,7 +199,7 @@ void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Te
     MICA_LAYER_KERNEL(B.device(), linalg_ldl_solve)
     (factors.view_of(), order.view_of(), x.view_of(), hermitian && LD.is_complex());
   }
-  out.take(x);
+  give(out, x);
 }
 
 void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_values, const Tensor& self, const Tensor& b,
@@ -232,10 +233,10 @@ void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_value
   bool full = m > n && kind != 1;
   if (full && kind >= 2 && !self.is_meta()) full = ranks.numel() > 0 && all(eq(ranks, Scalar(n))).item<bool>();
   const Tensor rest = full ? work.narrow(-2, n, m - n).abs().square().sum(-2) : empty({0}, real);
-  solution.take(vector ? column_copy(x).squeeze(-1) : column_copy(x));
-  residuals.take(rest);
-  rank.take(ranks);
-  singular_values.take(values);
+  give(solution, vector ? column_copy(x).squeeze(-1) : column_copy(x));
+  give(residuals, rest);
+  give(rank, ranks);
+  give(singular_values, values);
 }
 
 }  // namespace mica::shapes

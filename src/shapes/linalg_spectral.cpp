@@ -32,16 +32,18 @@ void _linalg_svd(Out& U, Out& S, Out& Vh, const Tensor& A, bool full_matrices, b
       const Tensor work = column_copy(A), codes = empty_info(A);
       MICA_LAYER_KERNEL(A.device(), linalg_svd)
       (work.view_of(), u.view_of(), s.view_of(), vh.view_of(), codes.view_of(),
-       !compute_uv ? 0 : full_matrices && m != n ? 2 : 1);
+       !compute_uv               ? 0
+       : full_matrices && m != n ? 2
+                                 : 1);
       check_info(codes, "linalg.svd");
     } else if (compute_uv && full_matrices) {  // of matrices without elements, any orthogonal ones will do
       if (u.numel()) u.copy_(eye(m, A.options()).expand(u.sizes()));
       if (vh.numel()) vh.copy_(eye(n, A.options()).expand(vh.sizes()));
     }
   }
-  U.take(u);
-  S.take(s);
-  Vh.take(vh);
+  give(U, u);
+  give(S, s);
+  give(Vh, vh);
 }
 
 static bool reads_upper(std::string_view uplo) {
@@ -63,8 +65,8 @@ void _linalg_eigh(Out& eigenvalues, Out& eigenvectors, const Tensor& A, std::str
     MICA_LAYER_KERNEL(A.device(), linalg_eigh)(vectors.view_of(), values.view_of(), codes.view_of(), upper, compute_v);
     check_info(codes, "linalg.eigh");
   }
-  eigenvalues.take(values);
-  eigenvectors.take(compute_v ? vectors : empty({0}, A.options()));
+  give(eigenvalues, values);
+  give(eigenvectors, compute_v ? vectors : empty({0}, A.options()));
 }
 
 static void run_eig(const Tensor& a, const char* op, Tensor& values, Tensor& vectors, bool wanted) {
@@ -78,21 +80,22 @@ static void run_eig(const Tensor& a, const char* op, Tensor& values, Tensor& vec
   if (a.is_meta() || a.numel() == 0) return;
   MICA_CHECK(all(isfinite(a)).item<bool>(), "torch.", op, ": input tensor should not contain infs or NaNs.");
   const Tensor work = column_copy(a), codes = empty_info(a);
-  MICA_LAYER_KERNEL(a.device(), linalg_eig)(work.view_of(), values.view_of(), vectors.view_of(), codes.view_of(), wanted);
+  MICA_LAYER_KERNEL(a.device(), linalg_eig)
+  (work.view_of(), values.view_of(), vectors.view_of(), codes.view_of(), wanted);
   check_info(codes, op);
 }
 
 void linalg_eig(Out& eigenvalues, Out& eigenvectors, const Tensor& self) {
   Tensor values, vectors;
   run_eig(self, "linalg.eig", values, vectors, true);
-  eigenvalues.take(values);
-  eigenvectors.take(vectors);
+  give(eigenvalues, values);
+  give(eigenvectors, vectors);
 }
 
 void _linalg_eigvals(Out& out, const Tensor& self) {
   Tensor values, vectors;
   run_eig(self, "linalg.eigvals", values, vectors, false);
-  out.take(values);
+  give(out, values);
 }
 
 }  // namespace mica::shapes

@@ -29,19 +29,11 @@ mica.set_num_threads(1)
 # Names that are not compared here, with the reason.
 ELSEWHERE = {
     r"nn\.functional\.": "layers have live tests of their own",
-    r"fft\.|stft$|istft$": "spectra are not built yet",
-    r"(cholesky|geqrf|lu|matrix_exp|ormqr|qr|svd|triangular_solve|pinverse|logdet|pca_lowrank)": (
-        "decompositions are not built yet"
-    ),
     r"sparse\.|to_sparse": "only strided tensors",
-    r"masked\.|signal\.windows\.": "not part of the engine",
+    r"masked\.": "not part of the engine",
     r"jiterator|_(?!_)|torch\.ops|hash_tensor|slice$|native_dropout_backward|max_pool2d_with_indices_backward": (
         "torch's own machinery"
     ),
-    r"special\.(airy|bessel|chebyshev|hermite|laguerre|legendre|modified|scaled|shifted|spherical)": (
-        "not in torch's documented special functions"
-    ),
-    r"norm nuc": "singular values are not built yet",
     r"grid_sampler": "layers have live tests of their own",
 }
 ABSENT_OR_ELSEWHERE = re.compile("|".join(f"(?:{p})" for p in ELSEWHERE))

@@ -16,7 +16,7 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 // Where the lanes' sequences begin; lanes without one repeat the first.
 struct LaneOffsets {
-  int64_t at[HWY_MAX_BYTES / 4];
+  int64_t at[HWY_MAX_BYTES / 4] = {};
   int64_t used, lanes;
   LaneOffsets(const int64_t* offsets, int64_t count, size_t width) : used(count), lanes(static_cast<int64_t>(width)) {
     for (int64_t l = 0; l < lanes; ++l) at[l] = offsets[l < used ? l : 0];
@@ -101,8 +101,8 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
     T* to = out + lanes.at[0];
     const auto s = hn::Set(d, scale);
     for (int64_t k = 0; k < n; ++k, to += stride)
-      hn::StoreInterleaved2(hn::Mul(hn::Load(d, from.re + k * width), s), hn::Mul(hn::Load(d, from.im + k * width), s), d,
-                            to);
+      hn::StoreInterleaved2(hn::Mul(hn::Load(d, from.re + k * width), s), hn::Mul(hn::Load(d, from.im + k * width), s),
+                            d, to);
     return;
   }
   int64_t k = 0;
@@ -212,7 +212,7 @@ void multiply_by_table(Sequence<T> x, int64_t n, const T* table, int64_t columns
     const T *const re = table + 2 * k * columns, *const im = re + columns;
     if (used == width) {
       const Parts<V> v = times(Parts<V>{hn::Load(d, x.re + k * width), hn::Load(d, x.im + k * width)},
-                              Parts<V>{hn::LoadU(d, re), hn::LoadU(d, im)});
+                               Parts<V>{hn::LoadU(d, re), hn::LoadU(d, im)});
       hn::Store(v.re, d, x.re + k * width);
       hn::Store(v.im, d, x.im + k * width);
       continue;

@@ -71,7 +71,8 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
   const hn::ScalableTag<T> d;
   const int64_t n = batch.length, bins = n / 2 + 1;
   const auto swapped = [](Sequence<T> s) { return Sequence<T>{s.im, s.re}; };
-  const LaneOffsets in(batch.in_offsets + first, used, hn::Lanes(d)), out(batch.out_offsets + first, used, hn::Lanes(d));
+  const LaneOffsets in(batch.in_offsets + first, used, hn::Lanes(d)),
+      out(batch.out_offsets + first, used, hn::Lanes(d));
   Sequence<T> result;
   if (batch.kind == Kind::Complex) {
     load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a);
@@ -104,10 +105,13 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
 }
 
 template <class T>
-void run_groups(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T>& batch, int64_t first, int64_t last) {
+void run_groups(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T>& batch, int64_t first,
+                int64_t last) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  // One element more than the plan's, for the last bin of a real spectrum; rows apart, so that they share no cache sets.
-  const int64_t room = (std::max(plan.working_length(), batch.length / 2) + 1) * lanes + 64 / static_cast<int64_t>(sizeof(T));
+  // One element more than the plan's, for the last bin of a real spectrum; rows apart, so that they share no cache
+  // sets.
+  const int64_t room =
+      (std::max(plan.working_length(), batch.length / 2) + 1) * lanes + 64 / static_cast<int64_t>(sizeof(T));
   Scratch<T> scratch(4 * room);
   const Sequence<T> a{scratch.data(), scratch.data() + room};
   const Sequence<T> b{scratch.data() + 2 * room, scratch.data() + 3 * room};

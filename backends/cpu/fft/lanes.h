@@ -22,7 +22,8 @@ struct Batch {
   const int64_t* out_offsets = nullptr;
   bool backward = false;
   T scale = 1;
-  // Element k of transform t is multiplied by table[2 k columns + t] + i table[(2 k + 1) columns + t] before it is written.
+  // Element k of transform t is multiplied by table[2 k columns + t] + i table[(2 k + 1) columns + t] before it is
+  // written.
   const T* table = nullptr;
   int64_t table_columns = 0;
 
@@ -32,7 +33,7 @@ struct Batch {
 };
 
 // `plan` is that of batch.plan_length(); `half_roots` the roots of batch.length where it is halved: pairs, up to half.
-#define MICA_FFT_LANES(T)                                                                                      \
+#define MICA_FFT_LANES(T) \
   void run_lanes(const Plan<T>& plan, const T* half_roots, const Batch<T>& batch, int64_t first, int64_t last);
 MICA_FFT_LANES(float)
 MICA_FFT_LANES(double)

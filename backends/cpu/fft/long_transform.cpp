@@ -190,7 +190,8 @@ void to_real(const Batch<T>& batch) {
       const int64_t mirror = half - k;
       const T a = bin(k)[0], b = bin(k)[1], c = bin(mirror)[0], d = bin(mirror)[1];
       const T even_re = a + c, even_im = b - d, rest_re = a - c, rest_im = b + d;
-      const T turn_re = rest_re * w[2 * k] + rest_im * w[2 * k + 1], turn_im = rest_im * w[2 * k] - rest_re * w[2 * k + 1];
+      const T turn_re = rest_re * w[2 * k] + rest_im * w[2 * k + 1],
+              turn_im = rest_im * w[2 * k] - rest_re * w[2 * k + 1];
       z[2 * k] = even_re - turn_im;
       z[2 * k + 1] = even_im + turn_re;
       z[2 * mirror] = even_re + turn_im;

@@ -13,7 +13,7 @@ namespace mica::cpu::fft {
 namespace {
 
 constexpr int kLargestRadix = 31;
-constexpr size_t kKeptPlans = 64;                     // the least recently used goes
+constexpr size_t kKeptPlans = 64;                    // the least recently used goes
 constexpr int64_t kKeptElements = int64_t{1} << 23;  // of all plans together: 64 MB
 
 std::vector<int> factors_of(int64_t n) {
@@ -111,8 +111,10 @@ void transform(std::vector<std::complex<double>>& x) {
         for (int64_t j = 0; j < radix; ++j) {
           std::complex<double> sum = 0;
           for (int64_t m = 0; m < radix; ++m)
-            sum += x[static_cast<size_t>(i + after * (m + radix * k))] * roots[static_cast<size_t>(j * m % radix * step)];
-          other[static_cast<size_t>(i + after * (k + before * j))] = sum * roots[static_cast<size_t>(j * before * i % n)];
+            sum +=
+                x[static_cast<size_t>(i + after * (m + radix * k))] * roots[static_cast<size_t>(j * m % radix * step)];
+          other[static_cast<size_t>(i + after * (k + before * j))] =
+              sum * roots[static_cast<size_t>(j * before * i % n)];
         }
     x.swap(other);
     before *= radix;
@@ -159,7 +161,7 @@ Root root_of_unity(int64_t k, int64_t n) {
   const bool lower = 2 * k > n;  // conjugate of the upper half
   if (lower) k = n - k;
   const bool left = 4 * k > n;  // mirrored at the imaginary axis
-  if (left) k = n - 2 * k;  // twice the distance to it, counted in halves below
+  if (left) k = n - 2 * k;      // twice the distance to it, counted in halves below
   const double angle = left ? std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)
                             : 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
   // Beyond pi / 4, the other function of the complement is the more exact one.

@@ -17,8 +17,8 @@ template <class T>
 struct Plan {
   int64_t length = 0;
   std::vector<Pass> passes;
-  std::vector<T> roots;       // twiddle factors of all passes, real and imaginary parts in turn
-  std::vector<T> prime_roots; // cos, sin of 2 pi k / p for k < p, by prime radix
+  std::vector<T> roots;                         // twiddle factors of all passes, real and imaginary parts in turn
+  std::vector<T> prime_roots;                   // cos, sin of 2 pi k / p for k < p, by prime radix
   std::vector<std::pair<int, int64_t>> primes;  // radix, where its roots begin
 
   // Lengths with a larger prime factor: a convolution with a chirp (Bluestein), of a length without.
@@ -44,8 +44,8 @@ int64_t good_length(int64_t least);
 // Whether no prime factor is above what passes take.
 bool is_smooth(int64_t length);
 
-// A table for the cut of one transform of length rows * columns: root (row * column) for every pair, the real parts of a
-// row and then its imaginary parts.
+// A table for the cut of one transform of length rows * columns: root (row * column) for every pair, the real parts of
+// a row and then its imaginary parts.
 template <class T>
 std::shared_ptr<const std::vector<T>> cut_roots(int64_t rows, int64_t columns);
 

@@ -38,7 +38,8 @@ struct Vectors {
 // Runs f(i, j) over ranges of matrices: many on the pool, a single large one with the library's threads.
 template <class F>
 void over_matrices(int64_t count, int64_t rows, int64_t columns, const F& f) {
-  const double work = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(std::max(rows, columns));
+  const double work =
+      static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(std::max(rows, columns));
   if (count == 1) {
     const lapack::Threads threads(work > 64.0 * 64 * 64);
     return f(int64_t{0}, int64_t{1});

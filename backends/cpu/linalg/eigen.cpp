@@ -30,8 +30,8 @@ void eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& 
       Integer real_length = -1, integer_length = -1;
       const auto run = [&](int64_t i, T* work, Integer length, Integer* result) {
         if constexpr (lapack::is_complex_v<T>) {
-          lapack::call<T>(Routine::syevd, &job, &triangle, &n, matrices[i], &lead, values[i], work, &length, reals.data(),
-                          &real_length, integers.data(), &integer_length, result);
+          lapack::call<T>(Routine::syevd, &job, &triangle, &n, matrices[i], &lead, values[i], work, &length,
+                          reals.data(), &real_length, integers.data(), &integer_length, result);
         } else {
           lapack::call<T>(Routine::syevd, &job, &triangle, &n, matrices[i], &lead, values[i], work, &length,
                           integers.data(), &integer_length, result);
@@ -41,12 +41,14 @@ void eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& 
       Integer ignored = 0;
       run(begin, &size, -1, &ignored);
       // Sizes come as floats of the matrix's precision, which may have rounded them down.
-      const Integer length = static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
+      const Integer length =
+          static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
       integer_length = std::max<Integer>(1, integers[0]);
       integers.resize(static_cast<size_t>(integer_length));
       if constexpr (lapack::is_complex_v<T>) {
-        real_length =
-            static_cast<Integer>(std::max(1.0, double(reals[0]) * (1 + 4 * double(std::numeric_limits<R>::epsilon())))) + 1;
+        real_length = static_cast<Integer>(
+                          std::max(1.0, double(reals[0]) * (1 + 4 * double(std::numeric_limits<R>::epsilon())))) +
+                      1;
         reals.resize(static_cast<size_t>(real_length));
       }
       std::vector<T> work(static_cast<size_t>(length));
@@ -90,7 +92,8 @@ void eig(const TensorView& a, const TensorView& eigenvalues, const TensorView& e
       T size{};
       Integer ignored = 0;
       run(begin, &size, -1, &ignored);
-      const Integer length = static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
+      const Integer length =
+          static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
       std::vector<T> work(static_cast<size_t>(length));
       for (int64_t i = begin; i < end; ++i) {
         run(i, work.data(), length, infos + i);

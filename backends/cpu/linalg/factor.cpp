@@ -198,7 +198,8 @@ void triangular_solve(const TensorView& a, const TensorView& b, bool left, bool 
     using T = typename decltype(tag)::type;
     const Matrices<T> triangles(a), solutions(b);
     over_matrices(solutions.count, solutions.rows, solutions.columns, [&](int64_t begin, int64_t end) {
-      const char side = left ? 'L' : 'R', triangle = upper ? 'U' : 'L', form = "NTC"[transpose], ones = unit ? 'U' : 'N';
+      const char side = left ? 'L' : 'R', triangle = upper ? 'U' : 'L', form = "NTC"[transpose],
+                 ones = unit ? 'U' : 'N';
       const Integer m = solutions.m(), n = solutions.n(), lead = triangles.lead(), rows = solutions.lead();
       const T one(1);
       for (int64_t i = begin; i < end; ++i)

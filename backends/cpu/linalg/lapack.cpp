@@ -80,7 +80,8 @@ Library& library() {
 }
 
 // One large matrix at a time is shared among threads, OpenBLAS's own: the jobs that it makes of one wait for each
-// other, which a pool that may run them one after the other cannot allow. Their number is a setting of the whole library.
+// other, which a pool that may run them one after the other cannot allow. Their number is a setting of the whole
+// library.
 std::mutex sharing;
 
 }  // namespace

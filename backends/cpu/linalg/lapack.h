@@ -68,7 +68,7 @@ inline constexpr bool is_complex_v = !std::is_same_v<T, Real<T>>;
 
 template <class T, class... Arguments>
 void call(Routine routine, Arguments*... arguments) {
-  reinterpret_cast<void (*)(Arguments*...)>(find(routine, type_of<T>))(arguments...);
+  reinterpret_cast<void (*)(Arguments * ...)>(find(routine, type_of<T>))(arguments...);
 }
 
 // Lets the library use as many threads as the pool has for one large matrix while this lives; else it runs on the

@@ -127,7 +127,8 @@ void svd(const TensorView& a, const TensorView& u, const TensorView& s, const Te
       Integer ignored = 0;
       run(begin, &size, -1, &ignored);
       // The size is a float of the matrix's precision, which may have rounded it down.
-      const Integer length = static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon())));
+      const Integer length =
+          static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon())));
       std::vector<T> work(static_cast<size_t>(length) + 1);
       for (int64_t i = begin; i < end; ++i) {
         if (!all_finite(matrices[i], int64_t{m} * n)) {  // the library may search for ever
@@ -165,8 +166,8 @@ void lstsq(const TensorView& a, const TensorView& b, const TensorView& rank, con
         Integer found = 0;
         R* const s = keeps_values && values.data ? values[i] : unused.data();
         if (driver == 0) {
-          lapack::call<T>(Routine::gels, &form, &m, &n, &columns, matrices[i], &lead, solutions[i], &rows, work, &length,
-                          result);
+          lapack::call<T>(Routine::gels, &form, &m, &n, &columns, matrices[i], &lead, solutions[i], &rows, work,
+                          &length, result);
         } else if (driver == 1) {
           std::vector<Integer> order(static_cast<size_t>(std::max<Integer>(1, n)), 0);
           if constexpr (lapack::is_complex_v<T>) {
@@ -179,11 +180,11 @@ void lstsq(const TensorView& a, const TensorView& b, const TensorView& rank, con
           }
         } else if (driver == 2) {
           if constexpr (lapack::is_complex_v<T>) {
-            lapack::call<T>(Routine::gelsd, &m, &n, &columns, matrices[i], &lead, solutions[i], &rows, s, &limit, &found,
-                            work, &length, reals.data(), integers.data(), result);
+            lapack::call<T>(Routine::gelsd, &m, &n, &columns, matrices[i], &lead, solutions[i], &rows, s, &limit,
+                            &found, work, &length, reals.data(), integers.data(), result);
           } else {
-            lapack::call<T>(Routine::gelsd, &m, &n, &columns, matrices[i], &lead, solutions[i], &rows, s, &limit, &found,
-                            work, &length, integers.data(), result);
+            lapack::call<T>(Routine::gelsd, &m, &n, &columns, matrices[i], &lead, solutions[i], &rows, s, &limit,
+                            &found, work, &length, integers.data(), result);
           }
         } else if constexpr (lapack::is_complex_v<T>) {
           reals.resize(static_cast<size_t>(5 * std::max<int64_t>(1, k)));
@@ -201,7 +202,8 @@ void lstsq(const TensorView& a, const TensorView& b, const TensorView& rank, con
       const Integer length = asked_for(size) + asked_for(size) / 1000 + 1;
       if (driver == 2) {  // the query has left the sizes of the other workspaces in their first elements
         const double levels = std::max(0.0, std::log2(std::max<double>(double(k), 1.0) / 26.0)) + 1;
-        const int64_t asked = std::max<int64_t>(integers[0], int64_t(3.0 * double(k) * (levels + 1) + 11.0 * double(k)));
+        const int64_t asked =
+            std::max<int64_t>(integers[0], int64_t(3.0 * double(k) * (levels + 1) + 11.0 * double(k)));
         integers.resize(static_cast<size_t>(asked) + 1);
         if (lapack::is_complex_v<T>) reals.resize(static_cast<size_t>(double(reals[0]) * 1.001) + 16);
       }

@@ -215,14 +215,14 @@ void small_qr(T* a, T* r, int64_t n, int64_t count) {
       });
 }
 
-#define MICA_SMALL_TARGET(T, name)                                                                                   \
-  void small_cholesky_##name(T* a, int64_t n, int64_t count, int32_t* info, bool upper) {                            \
-    small_cholesky(a, n, count, info, upper);                                                                        \
-  }                                                                                                                  \
-  void small_lu_##name(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {                             \
-    small_lu(a, n, count, pivots, info);                                                                             \
-  }                                                                                                                  \
-  void small_inverse_##name(T* a, int64_t n, int64_t count, int32_t* info) { small_inverse(a, n, count, info); }     \
+#define MICA_SMALL_TARGET(T, name)                                                                               \
+  void small_cholesky_##name(T* a, int64_t n, int64_t count, int32_t* info, bool upper) {                        \
+    small_cholesky(a, n, count, info, upper);                                                                    \
+  }                                                                                                              \
+  void small_lu_##name(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {                         \
+    small_lu(a, n, count, pivots, info);                                                                         \
+  }                                                                                                              \
+  void small_inverse_##name(T* a, int64_t n, int64_t count, int32_t* info) { small_inverse(a, n, count, info); } \
   void small_qr_##name(T* a, T* r, int64_t n, int64_t count) { small_qr(a, r, n, count); }
 MICA_SMALL_TARGET(float, float32)
 MICA_SMALL_TARGET(double, float64)
@@ -233,23 +233,21 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mica::cpu {
-#define MICA_SMALL_EXPORT(T, name)                                                       \
-  HWY_EXPORT(small_cholesky_##name);                                                     \
-  HWY_EXPORT(small_lu_##name);                                                           \
-  HWY_EXPORT(small_inverse_##name);                                                      \
-  HWY_EXPORT(small_qr_##name);                                                           \
-  void small::cholesky(T* a, int64_t n, int64_t count, int32_t* info, bool upper) {      \
-    HWY_DYNAMIC_DISPATCH(small_cholesky_##name)(a, n, count, info, upper);               \
-  }                                                                                      \
-  void small::lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {       \
-    HWY_DYNAMIC_DISPATCH(small_lu_##name)(a, n, count, pivots, info);                    \
-  }                                                                                      \
-  void small::inverse(T* a, int64_t n, int64_t count, int32_t* info) {                   \
-    HWY_DYNAMIC_DISPATCH(small_inverse_##name)(a, n, count, info);                       \
-  }                                                                                      \
-  void small::qr(T* a, T* r, int64_t n, int64_t count) {                                 \
-    HWY_DYNAMIC_DISPATCH(small_qr_##name)(a, r, n, count);                               \
-  }
+#define MICA_SMALL_EXPORT(T, name)                                                  \
+  HWY_EXPORT(small_cholesky_##name);                                                \
+  HWY_EXPORT(small_lu_##name);                                                      \
+  HWY_EXPORT(small_inverse_##name);                                                 \
+  HWY_EXPORT(small_qr_##name);                                                      \
+  void small::cholesky(T* a, int64_t n, int64_t count, int32_t* info, bool upper) { \
+    HWY_DYNAMIC_DISPATCH(small_cholesky_##name)(a, n, count, info, upper);          \
+  }                                                                                 \
+  void small::lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {  \
+    HWY_DYNAMIC_DISPATCH(small_lu_##name)(a, n, count, pivots, info);               \
+  }                                                                                 \
+  void small::inverse(T* a, int64_t n, int64_t count, int32_t* info) {              \
+    HWY_DYNAMIC_DISPATCH(small_inverse_##name)(a, n, count, info);                  \
+  }                                                                                 \
+  void small::qr(T* a, T* r, int64_t n, int64_t count) { HWY_DYNAMIC_DISPATCH(small_qr_##name)(a, r, n, count); }
 MICA_SMALL_EXPORT(float, float32)
 MICA_SMALL_EXPORT(double, float64)
 #undef MICA_SMALL_EXPORT

@@ -161,8 +161,7 @@ void small_svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t*
           scales[lane] = safe_scale(matrix, n * n, finite);
           info[first + lane] = finite ? 0 : -4;
           for (int64_t j = 0; j < n; ++j)
-            for (int64_t i = 0; i < n; ++i)
-              m.at(i, j, lane) = finite ? matrix[j * n + i] / scales[lane] : T(i == j);
+            for (int64_t i = 0; i < n; ++i) m.at(i, j, lane) = finite ? matrix[j * n + i] / scales[lane] : T(i == j);
         }
         if (vh) v.set_identity();
         constexpr T eps = std::numeric_limits<T>::epsilon();
@@ -221,12 +220,12 @@ void small_svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t*
       });
 }
 
-#define MICA_SMALL_TARGET(T, name)                                                                                    \
-  void small_eigh_##name(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool upper, bool vectors) {        \
-    small_eigh(a, values, n, count, info, upper, vectors);                                                            \
-  }                                                                                                                   \
-  void small_svd_##name(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t* info) {                     \
-    small_svd(a, u, s, vh, n, count, info);                                                                           \
+#define MICA_SMALL_TARGET(T, name)                                                                             \
+  void small_eigh_##name(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool upper, bool vectors) { \
+    small_eigh(a, values, n, count, info, upper, vectors);                                                     \
+  }                                                                                                            \
+  void small_svd_##name(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t* info) {              \
+    small_svd(a, u, s, vh, n, count, info);                                                                    \
   }
 MICA_SMALL_TARGET(float, float32)
 MICA_SMALL_TARGET(double, float64)
@@ -237,14 +236,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mica::cpu {
-#define MICA_SMALL_EXPORT(T, name)                                                                             \
-  HWY_EXPORT(small_eigh_##name);                                                                               \
-  HWY_EXPORT(small_svd_##name);                                                                                \
-  void small::eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool upper, bool vectors) {       \
-    HWY_DYNAMIC_DISPATCH(small_eigh_##name)(a, values, n, count, info, upper, vectors);                        \
-  }                                                                                                            \
-  void small::svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t* info) {                    \
-    HWY_DYNAMIC_DISPATCH(small_svd_##name)(a, u, s, vh, n, count, info);                                       \
+#define MICA_SMALL_EXPORT(T, name)                                                                       \
+  HWY_EXPORT(small_eigh_##name);                                                                         \
+  HWY_EXPORT(small_svd_##name);                                                                          \
+  void small::eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool upper, bool vectors) { \
+    HWY_DYNAMIC_DISPATCH(small_eigh_##name)(a, values, n, count, info, upper, vectors);                  \
+  }                                                                                                      \
+  void small::svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t* info) {              \
+    HWY_DYNAMIC_DISPATCH(small_svd_##name)(a, u, s, vh, n, count, info);                                 \
   }
 MICA_SMALL_EXPORT(float, float32)
 MICA_SMALL_EXPORT(double, float64)

@@ -26,7 +26,9 @@ class LaneMatrices {
   using V = hn::Vec<D>;
 
   explicit LaneMatrices(int64_t n)
-      : n_(n), lanes_(static_cast<int64_t>(hn::Lanes(D()))), data_(hwy::AllocateAligned<T>(static_cast<size_t>((n + 1) * n * lanes_))) {}
+      : n_(n),
+        lanes_(static_cast<int64_t>(hn::Lanes(D()))),
+        data_(hwy::AllocateAligned<T>(static_cast<size_t>((n + 1) * n * lanes_))) {}
 
   int64_t lanes() const { return lanes_; }
   HWY_INLINE V get(int64_t i, int64_t j) const { return hn::Load(D(), data_.get() + (j * n_ + i) * lanes_); }

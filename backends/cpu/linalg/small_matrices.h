@@ -13,12 +13,12 @@ inline bool takes(int64_t n, int64_t count) { return n >= 1 && n <= kLargest && 
 inline bool takes_iterative(int64_t n, int64_t count) { return n >= 1 && n <= kLargestIterative && count >= 8; }
 
 // Each for float and double. What is returned, also in `info`, is what the LAPACK routine of the same purpose returns.
-#define MICA_SMALL(T)                                                                                         \
-  void cholesky(T* a, int64_t n, int64_t count, int32_t* info, bool upper);                                  \
-  void lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info);                                   \
-  void inverse(T* a, int64_t n, int64_t count, int32_t* info);                                               \
-  void qr(T* a, T* r, int64_t n, int64_t count);                                                             \
-  void eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool upper, bool vectors);             \
+#define MICA_SMALL(T)                                                                            \
+  void cholesky(T* a, int64_t n, int64_t count, int32_t* info, bool upper);                      \
+  void lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info);                       \
+  void inverse(T* a, int64_t n, int64_t count, int32_t* info);                                   \
+  void qr(T* a, T* r, int64_t n, int64_t count);                                                 \
+  void eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool upper, bool vectors); \
   void svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t* info); /* u, vh: both or none */
 MICA_SMALL(float)
 MICA_SMALL(double)

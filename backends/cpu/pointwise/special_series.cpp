@@ -21,8 +21,8 @@ void run_whole_floats(const char* name, const PointwiseLoop& loop, const F& f) {
   unsupported_dtype(name, loop.dtype);
 }
 
-#define MICA_SERIES(slot, ...)                                                                                    \
-  MICA_LANES_1(slot##_lanes, __VA_ARGS__)                                                                         \
+#define MICA_SERIES(slot, ...)            \
+  MICA_LANES_1(slot##_lanes, __VA_ARGS__) \
   void slot##_kernel(const PointwiseLoop& loop) { run_whole_floats<1>(#slot "_cpu", loop, slot##_lanes{}); }
 MICA_SERIES(special_bessel_j0, bessel_j0(d, x))
 MICA_SERIES(special_bessel_j1, bessel_j1(d, x))
@@ -36,15 +36,15 @@ MICA_SERIES(special_airy_ai, airy_ai(d, x))
 MICA_SERIES(special_spherical_bessel_j0, spherical_bessel_j0(d, x))
 #undef MICA_SERIES
 
-#define MICA_POLYNOMIAL(slot, function)                                                           \
-  void slot##_kernel(const PointwiseLoop& loop) {                                                 \
-    const auto run = [&]<class T>(Tag<T>) {                                                       \
-      run_binary<T>(                                                                              \
-          loop, [](T x, T n) { return ::mica::special::function(x, n); }, kSlowGrain);            \
-    };                                                                                            \
-    if (loop.dtype == DType::Float32) return run(Tag<float>{});                                   \
-    if (loop.dtype == DType::Float64) return run(Tag<double>{});                                  \
-    unsupported_dtype(#slot "_cpu", loop.dtype);                                                  \
+#define MICA_POLYNOMIAL(slot, function)                                                \
+  void slot##_kernel(const PointwiseLoop& loop) {                                      \
+    const auto run = [&]<class T>(Tag<T>) {                                            \
+      run_binary<T>(                                                                   \
+          loop, [](T x, T n) { return ::mica::special::function(x, n); }, kSlowGrain); \
+    };                                                                                 \
+    if (loop.dtype == DType::Float32) return run(Tag<float>{});                        \
+    if (loop.dtype == DType::Float64) return run(Tag<double>{});                       \
+    unsupported_dtype(#slot "_cpu", loop.dtype);                                       \
   }
 MICA_POLYNOMIAL(special_chebyshev_polynomial_t, chebyshev_t)
 MICA_POLYNOMIAL(special_chebyshev_polynomial_u, chebyshev_u)

@@ -152,15 +152,18 @@ HWY_INLINE V airy_ai(D d, V x) {
     const V inverse = hn::Div(hn::Set(d, T(1)), s);
     const V amplitude = hn::Div(root_pi, hn::Sqrt(root));
     constexpr double kDecayTop = 0.53033008588991064330, kTurnTop = 0.03515625;
-    const V decay = hn::Mul(hn::Mul(hn::Set(d, T(0.5)), exp(d, hn::Neg(s))),
-                            chebyshev_series(d, bessel::kAiryDecay, to_unit(d, hn::Min(inverse, hn::Set(d, T(kDecayTop))), kDecayTop)));
+    const V decay = hn::Mul(
+        hn::Mul(hn::Set(d, T(0.5)), exp(d, hn::Neg(s))),
+        chebyshev_series(d, bessel::kAiryDecay, to_unit(d, hn::Min(inverse, hn::Set(d, T(kDecayTop))), kDecayTop)));
     const V squared = to_unit(d, hn::Min(hn::Mul(inverse, inverse), hn::Set(d, T(kTurnTop))), kTurnTop);
     const V sine = sin(d, s), cosine = cos(d, s), half_root = hn::Set(d, T(0.70710678118654752440));
-    const V u = chebyshev_series(d, bessel::kAiryU, squared), v = hn::Mul(inverse, chebyshev_series(d, bessel::kAiryV, squared));
+    const V u = chebyshev_series(d, bessel::kAiryU, squared),
+            v = hn::Mul(inverse, chebyshev_series(d, bessel::kAiryV, squared));
     const V turn = hn::Mul(half_root, hn::NegMulAdd(hn::Sub(cosine, sine), v, hn::Mul(hn::Add(sine, cosine), u)));
     const V outside = hn::Mul(amplitude, hn::IfThenElse(above, decay, turn));
     result = hn::IfThenElse(hn::Or(above, below), outside, result);
-    result = hn::IfThenElse(hn::Eq(hn::Abs(x), infinity(d, x)), hn::IfThenElse(above, hn::Zero(d), not_a_number(d, x)), result);
+    result = hn::IfThenElse(hn::Eq(hn::Abs(x), infinity(d, x)), hn::IfThenElse(above, hn::Zero(d), not_a_number(d, x)),
+                            result);
   }
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }

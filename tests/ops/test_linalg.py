@@ -1,0 +1,328 @@
+"""Linear algebra: what decompositions must satisfy, for LAPACK's path and for that of many small matrices."""
+
+import mica
+import pytest
+from mica import linalg
+from mica.autograd import gradcheck, gradgradcheck
+
+REAL = (mica.float32, mica.float64)
+ALL = (*REAL, mica.complex64, mica.complex128)
+TOLERANCE = {mica.float32: 2e-4, mica.complex64: 2e-4, mica.float64: 1e-11, mica.complex128: 1e-11}
+# Batches of one, of few, and of so many that small matrices have a kernel of their own; with a rest that fills no vector.
+BATCHES = ((), (3,), (2, 0), (21,), (5, 9))
+
+
+def make(*shape, dtype=mica.float64, seed=0):
+    mica.manual_seed(seed)
+    return mica.randn(*shape, dtype=dtype)
+
+
+def definite(*shape, dtype=mica.float64):
+    a = make(*shape, dtype=dtype)
+    return a @ a.mH + mica.eye(shape[-1], dtype=dtype)
+
+
+def close(a, b, dtype=None):
+    tolerance = TOLERANCE[dtype or a.dtype]
+    scale = max(1.0, float(b.abs().max()) if b.numel() else 1.0)
+    mica.testing.assert_close(a, b, rtol=0, atol=tolerance * scale)
+
+
+@pytest.fixture(params=ALL, ids=str)
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture(params=BATCHES, ids=str)
+def batch(request):
+    return request.param
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 33])
+def test_factors_multiply_to_the_matrix(dtype, batch, n):
+    a, s = make(*batch, n, n, dtype=dtype), definite(*batch, n, n, dtype=dtype)
+    lower = linalg.cholesky(s)
+    close(lower @ lower.mH, s)
+    assert (lower.triu(1) == 0).all()
+    upper = linalg.cholesky(s, upper=True)
+    close(upper.mH @ upper, s)
+    p, low, u = linalg.lu(a)
+    close(p @ low @ u, a)
+    q, r = linalg.qr(a)
+    close(q @ r, a)
+    close(q.mH @ q, mica.eye(n, dtype=dtype).expand(a.shape))
+    assert (r.tril(-1) == 0).all()
+    u, s_values, vh = linalg.svd(a)
+    close((u * s_values.unsqueeze(-2)) @ vh, a)
+    close(u.mH @ u, mica.eye(n, dtype=dtype).expand(a.shape))
+    close(vh @ vh.mH, mica.eye(n, dtype=dtype).expand(a.shape))
+    assert (s_values[..., 1:] <= s_values[..., :-1]).all() and (s_values >= 0).all()
+    close(linalg.svdvals(a), s_values)
+    values, vectors = linalg.eigh(s)
+    close((vectors * values.unsqueeze(-2)) @ vectors.mH, s)
+    close(vectors.mH @ vectors, mica.eye(n, dtype=dtype).expand(a.shape))
+    assert (values[..., 1:] >= values[..., :-1]).all()
+    close(linalg.eigvalsh(s, "U"), values)
+    values, vectors = linalg.eig(a)
+    close(a.to(values.dtype) @ vectors, vectors * values.unsqueeze(-2))
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 33])
+def test_inverses_and_solutions(dtype, batch, n):
+    a = make(*batch, n, n, dtype=dtype) + 3 * mica.eye(n, dtype=dtype) * n**0.5
+    b = make(*batch, n, 2, dtype=dtype, seed=1)
+    one = mica.eye(n, dtype=dtype).expand(a.shape)
+    close(a @ linalg.inv(a), one)
+    close(a @ linalg.solve(a, b), b)
+    close(linalg.solve(a, b.mT, left=False) @ a, b.mT)
+    close(linalg.lu_solve(*linalg.lu_factor(a), b), linalg.solve(a, b))
+    close(a.mH @ linalg.lu_solve(*linalg.lu_factor(a), b, adjoint=True), b)
+    close(linalg.lu_solve(*linalg.lu_factor(a), b.mT, left=False, adjoint=True) @ a.mH, b.mT)
+    close(a.triu() @ linalg.solve_triangular(a, b, upper=True), b)
+    close(linalg.solve_triangular(a, b.mT, upper=False, left=False) @ a.tril(), b.mT)
+    s = definite(*batch, n, n, dtype=dtype)
+    factor = linalg.cholesky(s)
+    close(s @ mica.cholesky_solve(b, factor), b)
+    close(mica.cholesky_inverse(factor), linalg.inv(s))
+    close(s @ linalg.ldl_solve(*linalg.ldl_factor(s, hermitian=True), b, hermitian=True), b)
+    close(linalg.pinv(a), linalg.inv(a))
+    if n < 33:  # it would overflow
+        sign, log = linalg.slogdet(a)
+        close(sign * log.exp().to(dtype), linalg.det(a))
+    close(linalg.matrix_power(a, -2), linalg.inv(a @ a))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3), (9, 3, 4), (0, 3), (3, 0), (2, 0, 0)])
+def test_rectangles(dtype, shape):
+    a = make(*shape, dtype=dtype)
+    m, n = shape[-2:]
+    for mode, columns in (("reduced", min(m, n)), ("complete", m)):
+        q, r = linalg.qr(a, mode)
+        assert q.shape[-2:] == (m, columns) and r.shape[-2:] == (columns, n)
+        close(q @ r, a)
+        close(q.mH @ q, mica.eye(columns, dtype=dtype).expand(*shape[:-2], columns, columns))
+    for full in (False, True):
+        u, s, vh = linalg.svd(a, full_matrices=full)
+        assert u.shape[-1] == (m if full else min(m, n)) and vh.shape[-2] == (n if full else min(m, n))
+        k = min(m, n)
+        close((u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :], a)
+    p, low, u = linalg.lu(a)
+    close(p @ low @ u, a)
+    inverse = linalg.pinv(a)
+    close(a @ inverse @ a, a)
+    assert (linalg.matrix_rank(a) == min(m, n)).all()
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
+def test_least_squares(dtype, shape, driver):
+    a, b = make(*shape, dtype=dtype), make(*shape[:-1], 2, dtype=dtype, seed=3)
+    found = linalg.lstsq(a, b, driver=driver)
+    close(found.solution, linalg.pinv(a) @ b)
+    if shape[-2] > shape[-1] and driver != "gelsy":
+        rest = (a @ found.solution - b).abs().square().sum(-2)
+        close(found.residuals, rest, dtype)
+    if driver != "gels":
+        assert (found.rank == min(shape[-2:])).all()
+    if driver in ("gelsd", "gelss"):
+        close(found.singular_values, linalg.svdvals(a))
+
+
+def test_singular_input_is_named():
+    singular = mica.zeros(3, 3)
+    batch = mica.stack([mica.eye(3), singular])
+    many = mica.eye(4).repeat(20, 1, 1)
+    many[13, 2, 2] = 0
+    with pytest.raises(
+        linalg.LinAlgError, match=r"linalg.inv: The diagonal element 1 is zero, the inversion could not"
+    ):
+        linalg.inv(singular)
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.inv: \(Batch element 1\): The diagonal element 1 is zero"):
+        linalg.inv(batch)
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.inv: \(Batch element 13\): The diagonal element 3 is zero"):
+        linalg.inv(many)
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.cholesky: .*the leading minor of order 3 is not positive"):
+        linalg.cholesky(many)
+    with pytest.raises(
+        linalg.LinAlgError, match=r"torch.linalg.solve: The solver failed because the input matrix is sing"
+    ):
+        linalg.solve(singular, mica.ones(3))
+    with pytest.raises(RuntimeError, match=r"torch.linalg.lu_factor: U\[1,1\] is zero and using it on lu_solve"):
+        linalg.lu_factor(singular)
+    assert linalg.inv_ex(many).info.nonzero().tolist() == [[13]]
+    assert linalg.cholesky_ex(many).info[13] == 3
+    assert linalg.lu_factor_ex(many).info[13] == 3
+    assert linalg.det(many)[13] == 0 and linalg.det(many)[12] == 1
+    with pytest.raises(linalg.LinAlgError):
+        linalg.inv_ex(batch, check_errors=True)
+    assert issubclass(linalg.LinAlgError, RuntimeError)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("shape", [(3, 3), (40, 40), (30, 3, 3)])
+def test_what_is_not_finite_ends_in_an_error_or_in_nan(bad, shape):
+    a = mica.full(shape, bad, dtype=mica.float64)
+    for name in ("svd", "svdvals", "eigh", "eigvalsh", "pinv"):
+        with pytest.raises(linalg.LinAlgError, match="failed to converge"):
+            getattr(linalg, name)(a)
+    for name in ("eig", "eigvals"):
+        with pytest.raises(RuntimeError, match="input tensor should not contain infs or NaNs"):
+            getattr(linalg, name)(a)
+    for function in (linalg.inv_ex, linalg.cholesky_ex, linalg.lu_factor_ex, linalg.qr, linalg.det, linalg.slogdet):
+        function(a)
+    linalg.lstsq(a, a)
+    linalg.matrix_exp(a)
+
+
+def test_wrong_input_says_what_is_wrong():
+    with pytest.raises(
+        RuntimeError, match="linalg.inv: A must be batches of square matrices, but they are 3 by 4 matrices"
+    ):
+        linalg.inv(mica.ones(3, 4))
+    with pytest.raises(RuntimeError, match="linalg.cholesky: The input tensor A must have at least 2 dimensions."):
+        linalg.cholesky(mica.ones(3))
+    with pytest.raises(
+        RuntimeError, match="linalg.svd: Expected a floating point or complex tensor as input. Got Long"
+    ):
+        linalg.svd(mica.ones(3, 3, dtype=mica.int64))
+    with pytest.raises(NotImplementedError, match="\"linalg_eigh_cpu\" not implemented for 'Half'"):
+        linalg.eigh(mica.ones(3, 3).half())
+    with pytest.raises(RuntimeError, match="qr received unrecognized mode 'some'"):
+        linalg.qr(mica.ones(3, 3), "some")
+    with pytest.raises(RuntimeError, match="Expected UPLO argument to be 'L' or 'U', but got X"):
+        linalg.eigh(mica.eye(3), "X")
+    with pytest.raises(RuntimeError, match=r"linalg.solve: Incompatible shapes of A and B for the equation AX = B"):
+        linalg.solve(mica.eye(3), mica.ones(4, 2))
+    lu, pivots = linalg.lu_factor(mica.eye(3))
+    for wrong in (pivots * 0, pivots * 100, -pivots):
+        with pytest.raises(RuntimeError, match="Pivots given to lu_solve must all be greater or equal to 1"):
+            linalg.lu_solve(lu, wrong, mica.ones(3, 1))
+        with pytest.raises(RuntimeError, match="pivots must be between 1 and the number of rows"):
+            mica.lu_unpack(lu, wrong)
+
+
+GRADIENTS = {
+    "cholesky": lambda a: linalg.cholesky(a @ a.mH + mica.eye(a.size(-1), dtype=a.dtype)),
+    "cholesky_upper": lambda a: linalg.cholesky(a @ a.mH + mica.eye(a.size(-1), dtype=a.dtype), upper=True),
+    "inv": linalg.inv,
+    "det": linalg.det,
+    "slogdet": lambda a: linalg.slogdet(a)[1],
+    "logdet": lambda a: mica.logdet(a @ a.mH),
+    "lu": lambda a: linalg.lu(a)[1:],
+    "lu_factor": lambda a: linalg.lu_factor(a)[0],
+    "qr": lambda a: tuple(linalg.qr(a)),
+    "svdvals": linalg.svdvals,
+    "svd": lambda a: ((r := linalg.svd(a, full_matrices=False)).U.abs(), r.S, r.Vh.abs()),
+    "eigvalsh": lambda a: linalg.eigvalsh(a + a.mH),
+    "eigh": lambda a: linalg.eigh(a + a.mH)[1].abs(),
+    "eigvals": lambda a: linalg.eigvals(a).abs().sum(-1),
+    "eig": lambda a: linalg.eig(a)[1].abs(),
+    "pinv": linalg.pinv,
+    "matrix_exp": linalg.matrix_exp,
+    "cholesky_inverse": lambda a: mica.cholesky_inverse(a.tril(-1) + 3 * mica.eye(a.size(-1), dtype=a.dtype)),
+    "cond": linalg.cond,
+    "nuclear": lambda a: linalg.matrix_norm(a, "nuc"),
+}
+
+
+@pytest.mark.parametrize("of", (mica.float64, mica.complex128), ids=str)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name, of):
+    for shape in ((3, 3), (2, 2, 2)):
+        a = make(*shape, dtype=of, seed=5).requires_grad_()
+        assert gradcheck(GRADIENTS[name], (a,))
+        assert gradgradcheck(GRADIENTS[name], (a,))
+
+
+@pytest.mark.parametrize("of", (mica.float64, mica.complex128), ids=str)
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4)])
+def test_gradients_of_rectangles(shape, of):
+    a = make(*shape, dtype=of, seed=5).requires_grad_()
+    for name in ("lu", "lu_factor", "qr", "svdvals", "svd", "pinv"):
+        assert gradcheck(GRADIENTS[name], (a,)), name
+        assert gradgradcheck(GRADIENTS[name], (a,)), name
+
+
+@pytest.mark.parametrize("of", (mica.float64, mica.complex128), ids=str)
+def test_gradients_of_two_inputs(of):
+    a = make(3, 3, dtype=of).requires_grad_()
+    b = make(3, 2, dtype=of, seed=1).requires_grad_()
+    tall, right = make(4, 2, dtype=of).requires_grad_(), make(4, 3, dtype=of, seed=2).requires_grad_()
+    tau = make(2, dtype=of, seed=4).requires_grad_()
+    cases = [
+        (linalg.solve, (a, b)),
+        (lambda a, b: linalg.solve(a, b[:, 0]), (a, b)),
+        (lambda a, b: linalg.solve(a, b.mT, left=False), (a, b)),
+        (lambda a, b: linalg.solve_triangular(a, b, upper=True), (a, b)),
+        (lambda a, b: linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True), (a, b)),
+        (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), (a, b)),
+        (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b.mT, left=False, adjoint=True), (a, b)),
+        (lambda a, b: mica.cholesky_solve(b, a.tril(-1) + 3 * mica.eye(3, dtype=of)), (a, b)),
+        (lambda a, b: linalg.lstsq(a, b).solution, (tall, right)),
+        (lambda a, b: linalg.lstsq(a, b, driver="gelsd").residuals, (tall, right)),
+        (linalg.householder_product, (tall, tau)),
+        (lambda a, t, c: mica.ormqr(a, t, c), (tall, tau, right)),
+        (lambda a, t, c: mica.ormqr(a, t, c.mT, left=False, transpose=True), (tall, tau, right)),
+    ]
+    for function, inputs in cases:
+        assert gradcheck(function, inputs)
+        assert gradgradcheck(function, inputs)
+
+
+def test_the_gradient_of_a_singular_determinant():
+    a = mica.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=mica.float64, requires_grad=True)
+    (gradient,) = mica.autograd.grad(linalg.det(a), a)
+    mica.testing.assert_close(gradient, mica.tensor([[4.0, -2.0], [-2.0, 1.0]], dtype=mica.float64))
+
+
+def test_views_and_conjugates_are_taken_as_they_are(dtype):
+    a = make(6, 4, 4, dtype=dtype)[::2].mT
+    close(linalg.inv(a), linalg.inv(a.contiguous()))
+    close(linalg.inv(a.mH), linalg.inv(a.mH.contiguous().resolve_conj()))
+    wide = make(1, 4, 4, dtype=dtype).expand(3, 4, 4)
+    close(linalg.solve(wide, a), linalg.solve(wide.contiguous(), a))
+
+
+def test_rank_deficient_small_matrices_have_orthogonal_factors():
+    a = mica.ones(16, 4, 4, dtype=mica.float64)
+    a[3] = 0
+    a[5] = mica.outer(mica.arange(4.0), mica.arange(4.0)).double() * 1e-200
+    u, s, vh = linalg.svd(a)
+    one = mica.eye(4, dtype=mica.float64).expand(a.shape)
+    close(u.mT @ u, one)
+    close(vh @ vh.mT, one)
+    close((u * s.unsqueeze(-2)) @ vh, a)
+    assert s[5, 0] > 1e-200 and linalg.matrix_rank(a).tolist() == [1, 1, 1, 0] + [1] * 12
+
+
+def test_old_names():
+    a = definite(4, 4)
+    lu, pivots = mica.lu(a)
+    close(mica.lu_solve(a, lu, pivots), mica.eye(4, dtype=mica.float64))
+    u, s, v = mica.svd(a)
+    close((u * s) @ v.mT, a)
+    close(a.inverse() @ a, mica.eye(4, dtype=mica.float64))
+    close(a.det().log(), a.logdet())
+    packed, tau = mica.geqrf(a)
+    close(mica.orgqr(packed, tau) @ packed.triu(), a)
+    close(mica.ormqr(packed, tau, packed.triu()), a)
+    x, _ = mica.triangular_solve(a, a.tril(), upper=False)
+    close(a.tril() @ x, a)
+    close(a.matrix_exp(), linalg.matrix_exp(a))
+    with pytest.raises(RuntimeError, match="keyword argument `driver=` is only supported on CUDA"):
+        linalg.svd(a, driver="gesvd")
+
+
+def test_low_rank():
+    mica.manual_seed(3)
+    a = make(30, 4) @ make(4, 20, seed=1)
+    u, s, v = mica.svd_lowrank(a, q=4)
+    close((u * s) @ v.mT, a)
+    u, s, v = mica.pca_lowrank(a, q=4)
+    close((u * s) @ v.mT, a - a.mean(0))
+    big = definite(40, 40)
+    values, vectors = mica.lobpcg(big, k=3)
+    mica.testing.assert_close(values, linalg.eigvalsh(big).flip(-1)[:3], rtol=1e-6, atol=1e-6)
+    mica.testing.assert_close(big @ vectors, vectors * values, rtol=1e-4, atol=1e-4)
+    values, _ = mica.lobpcg(big, k=2, B=definite(40, 40) + mica.eye(40), largest=False)
+    assert values[0] <= values[1]
