@@ -59,6 +59,7 @@ test-cpp: build-all
 	ctest --test-dir build --output-on-failure
 
 test-python: build
+	@scripts/install_browser
 	$(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 cpp_files = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'

@@ -18,7 +18,7 @@ DType dtype_named(const std::string& name);
 
 Json contiguity_json(IntArrayRef sizes, IntArrayRef strides);
 std::string tuple(IntArrayRef list);  // "(3, 4)", "(3,)"
-Json first_values(const Tensor& t);         // its first elements, in order
+Json first_values(const Tensor& t);   // its first elements, in order
 Json places(IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t most = kMostShown);
 Json describe(const Tensor& t);  // geometry, storage, values
 

@@ -150,7 +150,8 @@ Json graph(const Json& question) {
       e.results.back().sum().backward();
       for (size_t i = 0; i < e.results.size(); ++i)
         if (const Tensor g = e.results[i].grad(); g.defined())
-          answer["steps"][i]["grad"] = {{"shape", integers(g.sizes())}, {"values", first_values(g)}, {"bytes", g.nbytes()}};
+          answer["steps"][i]["grad"] = {
+              {"shape", integers(g.sizes())}, {"values", first_values(g)}, {"bytes", g.nbytes()}};
     } catch (const Error& problem) {
       answer["error"] = problem.what();
     }

@@ -190,8 +190,10 @@ Json weights_file(const Json& question) {
     MICA_CHECK(end != std::string::npos, "not a torch checkpoint: it has no zip directory");
     const auto entries = little(tail, end + 10, 2);
     const auto directory = little(tail, end + 12, 4);
-    MICA_CHECK(directory <= end, "the directory of the archive is larger than what was read of the file");
-    size_t at = end - directory;
+    // A 64-bit end record of 56 bytes and its locator of 20 may stand between the directory and the end.
+    const size_t stop = end >= 76 && tail.compare(end - 20, 4, "PK\6\7") == 0 ? end - 76 : end;
+    MICA_CHECK(directory <= stop, "the directory of the archive is larger than what was read of the file");
+    size_t at = stop - directory;
     for (uint64_t i = 0; i < entries && tail.compare(at, 4, "PK\1\2") == 0; ++i) {
       const auto size = little(tail, at + 24, 4);
       const auto name = little(tail, at + 28, 2), extra = little(tail, at + 30, 2), comment = little(tail, at + 32, 2);

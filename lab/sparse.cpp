@@ -25,23 +25,6 @@ double least_seconds(Work work) {
   return best;
 }
 
-// A matrix as its coordinates and values, and as row pointers, columns and values: what the two formats hold.
-struct Coordinates {
-  Tensor rows, columns, values, pointers;
-};
-Coordinates coordinates(const Tensor& dense) {
-  const Tensor at = dense.nonzero();
-  Coordinates c;
-  c.rows = at.select(1, 0).contiguous();
-  c.columns = at.select(1, 1).contiguous();
-  c.values = dense.reshape({-1}).index_select(0, c.rows.mul(dense.size(1)).add(c.columns));
-  const Tensor counts = dense.ne(0).sum({1});
-  const Tensor zero = mica::zeros({1}, TensorOptions(DType::Int64));
-  const Tensor parts[] = {zero, counts.cumsum(0)};
-  c.pointers = mica::cat(TensorList(parts, 2), 0);
-  return c;
-}
-
 }  // namespace
 
 Json sparse(const Json& question) {
@@ -53,24 +36,22 @@ Json sparse(const Json& question) {
   Json rows = Json::array();
   for (const double sparsity : {0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999}) {
     const Tensor dense = mica::where(weight.ge(sparsity), weight, Scalar(0.0));
-    const Coordinates c = coordinates(dense);
+    const Tensor coo = mica::to_sparse(dense, 2), csr = mica::to_sparse_csr(dense);
     const Tensor out = mica::empty({n, width});
-    const double dense_time = least_seconds([&] { mica::matmul_out(out, dense, right); });
-    const Tensor column = c.values.unsqueeze(1);
     Tensor by_coordinates, by_rows;
-    const double coo_time = least_seconds([&] {
-      by_coordinates = mica::zeros({n, width});
-      by_coordinates.index_add_(0, c.rows, right.index_select(0, c.columns).mul(column));
-    });
-    const Tensor offsets = c.pointers.narrow(0, 0, n);
-    const double csr_time = least_seconds(
-        [&] { by_rows = std::get<0>(mica::_embedding_bag(right, c.columns, offsets, false, 0, false, c.values)); });
-    const double error = by_rows.sub(out).abs().max().item<double>();
+    const double dense_time = least_seconds([&] { mica::matmul_out(out, dense, right); });
+    const double coo_time = least_seconds([&] { by_coordinates = mica::_sparse_mm(coo, right); });
+    const double csr_time = least_seconds([&] { by_rows = mica::_sparse_mm(csr, right); });
+    const double error =
+        std::max(by_rows.sub(out).abs().max().item<double>(), by_coordinates.sub(out).abs().max().item<double>());
+    const Tensor indices = mica::_indices(coo), numbers = mica::_values(coo);
+    const int64_t csr_bytes =
+        mica::crow_indices(csr).nbytes() + mica::col_indices(csr).nbytes() + mica::values(csr).nbytes();
     rows.push_back({{"sparsity", sparsity},
-                    {"nonzero", c.values.numel()},
+                    {"nonzero", numbers.numel()},
                     {"dense_bytes", dense.nbytes()},
-                    {"coo_bytes", c.rows.nbytes() + c.columns.nbytes() + c.values.nbytes()},
-                    {"csr_bytes", c.pointers.nbytes() + c.columns.nbytes() + c.values.nbytes()},
+                    {"coo_bytes", indices.nbytes() + numbers.nbytes()},
+                    {"csr_bytes", csr_bytes},
                     {"dense_time", dense_time},
                     {"coo_time", coo_time},
                     {"csr_time", csr_time},
@@ -98,8 +79,16 @@ Json quantize(const Json& question) {
     scale = (high - low) / levels;
     zero = std::round(-low / scale);
   }
-  const Tensor q = x.div(scale).add(zero).round().clamp(Scalar(0), Scalar(levels)).to(DType::UInt8);
-  const Tensor back = q.to(DType::Float32).sub(zero).mul(scale);
+  // Eight bits are a quantized tensor of the engine's; fewer are the same arithmetic with fewer levels.
+  Tensor q, back;
+  if (bits == 8) {
+    const Tensor quantized = mica::quantize_per_tensor(x, scale, static_cast<int64_t>(zero), DType::UInt8);
+    q = mica::int_repr(quantized);
+    back = mica::dequantize(quantized);
+  } else {
+    q = x.div(scale).add(zero).round().clamp(Scalar(0), Scalar(levels)).to(DType::UInt8);
+    back = q.to(DType::Float32).sub(zero).mul(scale);
+  }
   const Tensor error = back.sub(x);
   const int64_t bins = 64;
   const Tensor counts = mica::histc(x, bins, low, high);

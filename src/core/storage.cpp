@@ -149,7 +149,7 @@ void StorageImpl::let_go() {
 }
 
 void StorageImpl::destroy() {
-  if (inspect::knows_blocks()) [[unlikely]]
+  if (inspect::wants_allocation(nbytes_)) [[unlikely]]
     inspect::note_free(this);
   let_go();
   if (moved_ && !resizable_) {

@@ -29,6 +29,7 @@ struct Running {
   const char* name;
   std::string node;  // of a backward node: its name may die with it
 };
+const char* name_of(const Running& r) { return r.name ? r.name : r.node.c_str(); }
 struct Recording {
   CopyOptions options;
   std::vector<Copy> copies;
@@ -114,7 +115,8 @@ CopyReason reason_of(const Tensor& to, const Tensor& from) {
   if (watched.because >= 0) return static_cast<CopyReason>(watched.because);
   if (to.dtype() != from.dtype()) return CopyReason::Cast;
   for (const Running& r : watched.operations)
-    if (const std::string_view n = bare(r.name); n == "reshape" || n == "flatten" || n == "view_as" || n == "unflatten")
+    if (const std::string_view n = bare(name_of(r));
+        n == "reshape" || n == "flatten" || n == "view_as" || n == "unflatten")
       return CopyReason::Reshape;
   for (int64_t d = 0; d < from.dim(); ++d)
     if (from.stride(d) == 0 && from.size(d) > 1 && to.stride(d) != 0) return CopyReason::Broadcast;
@@ -135,8 +137,6 @@ Place place(uint32_t number) {
 }
 
 // ---- operations
-
-static const char* name_of(const Running& r) { return r.name ? r.name : r.node.c_str(); }
 
 static int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -163,6 +163,8 @@ static void note_time(Timing& timing) {
 }
 
 void settle_operations(uint32_t place) {
+  for (Recording& r : watched.recordings)
+    for (size_t i = r.copies.size(); i-- > 0 && r.copies[i].place == kPlaceLater;) r.copies[i].place = place;
   if (!watched.timing) return;
   for (OperationTotal& one : watched.timing->pending) {
     one.place = place;
@@ -269,6 +271,7 @@ void note_copy(const Tensor& to, const Tensor& from) {
   });
   if (!wanted) return;
   if (current_place) c.place = current_place();
+  if (c.place == kPlaceLater) places_pending = true;
   bool refused = false;
   for (Recording& r : watched.recordings) {
     if (c.bytes < r.options.least_bytes) continue;

@@ -46,6 +46,7 @@ extern std::atomic<bool> recording_memory;
 extern std::atomic<uint32_t> noted_blocks;  // how many are known: 0 while all memory is small
 void note_allocation(const void* storage, const void* data, size_t bytes, Device device);
 void note_free(const void* storage);
+// Whether a block of this size is noted as it comes, and looked for as it goes.
 inline bool wants_allocation(size_t bytes) {
   return bytes >= kAlwaysNoted || recording_memory.load(std::memory_order_relaxed);
 }

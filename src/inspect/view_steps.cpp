@@ -38,12 +38,14 @@ class Finder {
 
   std::vector<ViewStep> find() {
     if (same(now_, view_)) return {step("alias")};
+    const std::optional<std::vector<ViewStep>> simple = by_slices();
+    if (simple && simple->size() == 1) return *simple;
     if (now_.offset == view_.offset) {
       const auto strides = view_strides(now_.sizes, now_.strides, view_.sizes);
       if (strides && same({view_.sizes, DimVector(*strides), now_.offset}, view_) && !is_permutation())
         return {step(cat("view(", list(view_.sizes), ")"))};
     }
-    if (std::optional<std::vector<ViewStep>> simple = by_slices()) return *simple;
+    if (simple) return *simple;
     if (std::optional<std::vector<ViewStep>> folded = by_folding()) return *folded;
     return {step(cat("as_strided((", list(view_.sizes), "), (", list(view_.strides), "), ", view_.offset, ")"))};
   }

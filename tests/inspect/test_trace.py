@@ -13,7 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "hidden_copies.py"
 
 def trace(*arguments, cwd):
     return subprocess.run(
-        [sys.executable, "-m", "mica", "trace", *map(str, arguments)],
+        [sys.executable, "-c", "from mica.cli import main; main()", "trace", *map(str, arguments)],
         cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
 
@@ -30,9 +30,11 @@ def test_three_copies_and_a_leak_are_found(tmp_path):
     assert "5 steps, the last loss" in done.stdout
     copies = done.stderr.split("Hidden copies:")[1].split("Memory:")[0]
     found = {int(n) for n in re.findall(r"hidden_copies\.py:(\d+)", copies)}
-    assert set(marked("a copy")) == found and len(found) == 3
+    # The gradient of the conversion is converted back, in the line that runs the backward pass.
+    (backward,) = (i for i, line in enumerate(EXAMPLE.read_text().splitlines(), 1) if "loss.backward()" in line)
+    assert set(marked("a copy")) == found - {backward} and len(found) >= 3
     leaks = done.stderr.split("Held and never let go:")[1].split("Operations:")[0]
-    assert marked("a leak") and "hidden_copies.py" in leaks
+    assert [int(n) for n in re.findall(r"hidden_copies\.py:(\d+)", leaks)] == marked("a leak")
     page = (tmp_path / "report.html").read_text()
     for number in marked("a copy"):
         assert f"hidden_copies.py:{number}" in page

@@ -91,13 +91,13 @@ def test_bytes_that_are_not_http_do_no_harm(lab):
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
     ):
         with socket.create_connection(("127.0.0.1", lab.port), timeout=10) as s:
-            s.sendall(bytes_)
-            s.shutdown(socket.SHUT_WR)
             answer = b""
             try:
+                s.sendall(bytes_)
+                s.shutdown(socket.SHUT_WR)
                 while chunk := s.recv(4096):
                     answer += chunk
-            except ConnectionResetError:
+            except OSError:
                 pass
             assert b"200 OK" not in answer
     assert talk(lab, "GET", own(lab, ""))[0].status == 200
@@ -151,7 +151,7 @@ def test_the_command_starts_and_ends():
 
     started = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, "-m", "mica", "lab", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", "from mica.cli import main; main()", "lab", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ},
     ) as process:  # fmt: skip
         line = process.stdout.readline()

@@ -72,7 +72,9 @@ def test_everything_that_is_wrong_is_said_at_once():
         "\tsize mismatch for 0.weight: copying a param with shape torch.Size([3, 5]) from checkpoint, the shape in "
         "current model is torch.Size([3, 2]).\n"
         '\tWhile copying the parameter named "2.bias", expected torch.Tensor or Tensor-like object from checkpoint but '
-        "received <class 'int'>"
+        "received <class 'int'>\n"
+        "\tload_state_dict(..., strict=False) loads the keys that both have and returns the others.\n"
+        "\tBuild the model with the sizes it was saved with, or drop these keys and load with strict=False."
     )
 
 

@@ -150,6 +150,7 @@ def estimate(model, inputs, optimizer=None, dtype=None, device=None, loss=None, 
         raise ValueError(f'estimate(): device is "cpu" or "cuda", not {device!r}')
 
     def run(size=None):
+        updates = []
         with memory() as record:
             again = _meta_copy(model, dtype)
             given = tuple(_on_meta(value, dtype, size) for value in arguments)
@@ -163,18 +164,30 @@ def estimate(model, inputs, optimizer=None, dtype=None, device=None, loss=None, 
                     total.backward()
                     del total
                     if steps is not None:
+                        before = _C._memory_so_far()[1]
                         steps.step()
+                        updates.append((before, _C._memory_so_far()[1]))
             else:
                 with mica.no_grad():
                     output = again(*given)
                     del output
-        return Estimate(_meta_only(record), learns, run, size if size is not None else batch)
+        return Estimate(_as_it_would_be(record, updates), learns, run, size if size is not None else batch)
 
     return run()
 
 
-def _meta_only(record):
-    """The recording without what the program held elsewhere."""
-    record.blocks = [block for block in record.blocks if block.device == "meta"]
+def _as_it_would_be(record, updates):
+    """The recording without what the program held elsewhere, and without the temporaries of the optimizer's updates.
+
+    A device updates all of a parameter in one pass over its memory; the meta device has no such kernels and says the same in
+    steps that have results of their own.
+    """
+    record.blocks = [
+        block
+        for block in record.blocks
+        if block.device == "meta"
+        and not block.before
+        and not any(begin <= block.born and 0 <= block.died < end for begin, end in updates)
+    ]
     record._at_peak = {}
     return record

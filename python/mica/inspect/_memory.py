@@ -191,9 +191,9 @@ class memory:
         lines = {}
         for block in self.blocks:
             if not block.before and block.place:
-                lines.setdefault(block.line, []).append(block)
+                lines.setdefault((block.line, block.operation, block.bytes), []).append(block)
         found = []
-        for line, blocks in lines.items():
+        for (line, _, _), blocks in lines.items():
             living = [b for b in blocks if b.alive and b.kind in ("other", "activations", "temporaries")]
             if len(living) > least and len(living) >= len(blocks) / 2 and living[-1].born - living[0].born > 0:
                 found.append(

@@ -43,7 +43,7 @@ export function seconds(t) {
 export const list = (values) => `(${values.join(", ")}${values.length === 1 ? "," : ""})`;
 
 export function facts(rows) {
-  return h("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value, kind]) => [h("dt", {}, name), h("dd", { class: kind || false }, value)]));
+  return h("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value, kind]) => (name ? [h("dt", {}, name), h("dd", { class: kind || false }, value)] : h("dd", { class: "whole" }, value))));
 }
 
 export function say(words) {

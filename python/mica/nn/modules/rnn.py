@@ -155,7 +155,8 @@ class RNNBase(Module):
             raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
         if input.size(-1) != self.input_size:
             raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}. The last "
+                "dimension holds the features; where the batch comes first, say batch_first=True."
             )
 
     def _expected_state_size(self, input, batch_sizes, width):

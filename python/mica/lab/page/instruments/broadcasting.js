@@ -35,13 +35,13 @@ function sheets(shape, cells, colour) {
 export function mount(root, state, remember) {
   const now = { shapes: EXAMPLES[0][1], stretch: true, ...state };
   const error = h("p", { class: "error", role: "alert" });
-  const fields = h("div", { class: "row" }), alignment = h("div", { class: "scroll" }), pictures = h("div", {}), mends = h("div", {});
+  const fields = h("div", { class: "row" }), alignment = h("div", { class: "scroll" }), pictures = h("div", { class: "tiles" }), mends = h("div", {});
   function controls() {
     replace(fields, now.shapes.map((shape, i) => numbers(`Shape of ${COLOURS[i][1]}`, shape, (v) => { now.shapes[i] = v; refresh(); }, { least: 0, most: 64, grow: true }).element),
       h("div", { class: "row tight" }, button("Add a third", () => { now.shapes.push([4]); controls(); refresh(); }, "", { disabled: now.shapes.length > 2 }), button("Remove it", () => { now.shapes.pop(); controls(); refresh(); }, "", { disabled: now.shapes.length < 3 })));
   }
   function draw(answer) {
-    const table = h("table", {}, h("tbody", {}, now.shapes.map((shape, i) => h("tr", { "data-tensor": COLOURS[i][1] }, h("td", {}, COLOURS[i][1]), answer.columns.map((c) => {
+    const table = h("table", { class: "narrow" }, h("tbody", {}, now.shapes.map((shape, i) => h("tr", { "data-tensor": COLOURS[i][1] }, h("td", {}, COLOURS[i][1]), answer.columns.map((c) => {
       const { size, padded, stretched } = c.sizes[i];
       return h("td", { class: "n", css: { color: padded ? "var(--faint)" : c.fits ? "" : "var(--limit)", fontWeight: c.fits ? "" : "700" } }, stretched ? `${size} \u2192 ${c.result}` : size, padded ? h("span", { class: "note" }, " pad") : "");
     }))), h("tr", { "data-tensor": "result" }, h("td", {}, "a + b" + (now.shapes.length > 2 ? " + c" : "")), answer.columns.map((c) => h("td", { class: "n", css: { color: c.fits ? "var(--result)" : "var(--limit)", fontWeight: 700 } }, c.fits ? c.result : "\u2717"))))) ;

@@ -33,7 +33,7 @@ export function mount(root, state, remember) {
     const rows = [...answer.dtypes].sort((a, b) => b.element - a.element || a.dtype.localeCompare(b.dtype));
     const most = Math.max(...rows.map((r) => r.bytes), 1);
     const LEFT = 150, WIDE = 720, ROW = 26;
-    const svg = s("svg", { viewBox: `0 0 ${WIDE} ${rows.length * ROW + 8}`, width: WIDE, height: rows.length * ROW + 8, role: "img", "aria-label": "Bytes in every dtype" });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${rows.length * ROW + 8}`, width: WIDE, height: rows.length * ROW + 8, role: "img", "aria-label": "Bytes in every dtype" });
     rows.forEach((row, i) => {
       const wide = Math.max(2, ((WIDE - LEFT - 130) * row.bytes) / most);
       svg.append(s("g", { transform: `translate(0 ${i * ROW + 4})`, "data-dtype": row.dtype },

@@ -1,6 +1,6 @@
 // a: a model against the memory of a GPU.
 import { bytes, count, h, replace, s, say } from "../dom.js";
-import { ask, guarded } from "../engine.js";
+import { Refused, ask, guarded } from "../engine.js";
 import { button, check, choice, segments, slider } from "../fields.js";
 import { figure } from "../save.js";
 
@@ -11,7 +11,7 @@ export const lede = [
 ];
 export const source = ["lab/sizes.cpp", "python/mica/inspect/_estimate.py"];
 
-const COLOURS = { parameters: "var(--share)", gradients: "var(--own)", optimizer: "var(--result)", activations: "var(--blue)", "key-value cache": "var(--blue)" };
+const COLOURS = { parameters: "var(--share)", gradients: "var(--own)", optimizer: "var(--result)", activations: "var(--blue)", "key-value cache": "var(--own)" };
 const START = { parameters: 6738.4e6, layers: 32, width: 4096, heads: 32, kv_heads: 32, training: false, optimizer: "AdamW", batch: 1, length: 2048, memory: 24e9, fused_attention: true, name: "Llama-2 7B" };
 const people = (n) => (n >= 1e9 ? `${(n / 1e9).toPrecision(3)} billion` : n >= 1e6 ? `${(n / 1e6).toPrecision(3)} million` : count(Math.round(n)));
 
@@ -41,10 +41,10 @@ export function mount(root, state, remember) {
     const most = Math.max(answer.memory * 1.12, ...answer.rows.map((r) => r.bytes));
     const x = (b) => LEFT + ((WIDE - LEFT - RIGHT) * b) / most;
     const height = answer.rows.length * ROW + 40;
-    const svg = s("svg", { viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Memory of the model in each format against the GPU's" });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Memory of the model in each format against the GPU's" });
     answer.rows.forEach((row, i) => {
       const y = 24 + i * ROW;
-      const g = s("g", { "data-format": row.format, "data-fits": row.fits }, s("text", { x: LEFT - 12, y: y + 20, "text-anchor": "end" }, row.format));
+      const g = s("g", { "data-format": row.format, "data-fits": String(row.fits) }, s("text", { x: LEFT - 12, y: y + 20, "text-anchor": "end" }, row.format));
       let at = 0;
       for (const part of row.parts) {
         const wide = Math.max(0, x(at + part.bytes) - x(at) - 1);
@@ -73,7 +73,7 @@ export function mount(root, state, remember) {
     let question;
     if (file.size > 8 && head.getUint32(0, true) !== 0x04034b50) {
       const size = Number(head.getBigUint64(0, true));
-      if (size > 3e7 || size > file.size) throw new Error("neither a safetensors file nor a torch checkpoint");
+      if (size > 3e7 || size > file.size) throw new Refused("neither a safetensors file nor a torch checkpoint");
       question = { kind: "safetensors", header: await file.slice(8, 8 + size).text() };
     } else {
       const tail = new Uint8Array(await file.slice(Math.max(0, file.size - 4e6)).arrayBuffer());

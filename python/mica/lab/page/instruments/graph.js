@@ -17,6 +17,7 @@ const KINDS = [["parameters", "share"], ["buffers", "faint"], ["gradients", "own
 
 export function mount(root, state, remember) {
   const now = { steps: structuredClone(START), ...state };
+  if (!Array.isArray(now.steps)) throw new TypeError("steps are a list");
   const error = h("p", { class: "error", role: "alert" });
   const picture = h("div", {}), table = h("div", { class: "scroll" }), code = h("div", {}), form = h("div", {}), live = h("div", {}), total = h("p", { class: "readout" });
   let add = null;
@@ -53,7 +54,7 @@ export function mount(root, state, remember) {
     const WIDE = 940, HIGH = 220, LEFT = 70;
     const moments = report.timeline, most = Math.max(1, ...moments.map(([, held]) => KINDS.reduce((sum, [k]) => sum + (held[k] ?? 0), 0))), span = moments.at(-1)?.[0] || 1;
     const x = (t) => LEFT + ((WIDE - LEFT - 8) * t) / span, y = (v) => 8 + (HIGH - 30) * (1 - v / most);
-    const svg = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": "Memory of the running program" });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": "Memory of the running program" });
     let below = moments.map(() => 0);
     for (const [kind, colour] of KINDS) {
       const above = moments.map(([, held], i) => below[i] + (held[kind] ?? 0));

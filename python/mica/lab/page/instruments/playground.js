@@ -21,6 +21,7 @@ const EXPERIMENTS = [
 
 export function mount(root, state, remember) {
   const now = { steps: structuredClone(START), ...state };
+  if (!Array.isArray(now.steps)) throw new TypeError("steps are a list");
   const redo = [];
   const error = h("p", { class: "error", role: "alert" });
   const chain = h("div", { id: "chain" }), code = h("div", {}), form = h("div", {});

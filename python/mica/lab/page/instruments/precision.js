@@ -42,7 +42,7 @@ export function mount(root, state, remember) {
     const y = (v) => 8 + ((HIGH - BOTTOM - 8) * (top - v)) / (2 * top);
     const low = ["exponential", "bell", "small steps"].includes(now.curve) ? 0 : -top;
     const y2 = low === 0 ? (v) => 8 + ((HIGH - BOTTOM - 8) * (top - v)) / top : y;
-    const svg = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": "The curve in each format" });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": "The curve in each format" });
     for (const v of low === 0 ? [0, answer.most / 2, answer.most] : [-answer.most, 0, answer.most]) svg.append(s("g", { class: "grid" }, s("line", { x1: LEFT, x2: WIDE - 8, y1: y2(v), y2: y2(v) })), s("text", { x: LEFT - 8, y: y2(v) + 4, "text-anchor": "end", class: "s" }, short(v, 3)));
     for (const row of answer.rows) {
       const [colour, dash] = COLOURS[row.dtype];
@@ -56,7 +56,7 @@ export function mount(root, state, remember) {
     });
     replace(curve, figure("precision", svg));
     const worst = Math.max(...answer.rows.map((r) => (typeof r.worst === "number" ? r.worst : 0)), Number.MIN_VALUE);
-    const error2 = s("svg", { viewBox: `0 0 ${WIDE} 160`, width: WIDE, height: 160, role: "img", "aria-label": "The error of each format" });
+    const error2 = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} 160`, width: WIDE, height: 160, role: "img", "aria-label": "The error of each format" });
     const ye = (v) => 8 + 124 * (1 - v / worst);
     for (const v of [0, worst]) error2.append(s("g", { class: "grid" }, s("line", { x1: LEFT, x2: WIDE - 8, y1: ye(v), y2: ye(v) })), s("text", { x: LEFT - 8, y: ye(v) + 4, "text-anchor": "end", class: "s" }, short(v, 2)));
     for (const row of answer.rows) error2.append(s("path", { d: stairs(row.errors, ye), fill: "none", stroke: COLOURS[row.dtype][0], "stroke-dasharray": COLOURS[row.dtype][1], "stroke-width": 1.5 }));

@@ -9,14 +9,14 @@ export const lede = [
   "So a sparse matrix is smaller only when most of it is zero, and faster only much later: the lines cross where they cross on this machine.",
   "Quantizing keeps every number and makes each one small: a scale, a zero point, and an error of at most half a step.",
 ];
-export const source = ["lab/sparse.cpp", "src/inplace/copy.cpp"];
+export const source = ["lab/sparse.cpp"];
 
 const LINES = [["dense", "ink", "none"], ["coo", "own", "6 3"], ["csr", "share", "2 3"]];
 const WIDE = 460, HIGH = 260, LEFT = 64;
 
 export function mount(root, state, remember) {
   const now = { n: 256, columns: 32, bits: 8, outlier: 0, symmetric: false, ...state };
-  const error = h("p", { class: "error", role: "alert" });
+  const error = h("p", { class: "error", role: "alert" }), lost = h("p", { class: "error", role: "alert" });
   const memory = h("div", {}), time = h("div", {}), crossings = h("p", { class: "readout", id: "crossing" }), histogram = h("div", {}), table = h("div", {});
   const size = slider("Matrix", { min: 5, max: 10, step: 1, value: Math.log2(now.n), show: (v) => `${2 ** v} \u00d7 ${2 ** v}` }, (v) => { now.n = 2 ** v; clearTimeout(refresh.timer); refresh.timer = setTimeout(refresh, 150); });
   const bits = slider("Bits", { min: 2, max: 8, value: now.bits }, (v) => { now.bits = v; refreshQuantized(); });
@@ -27,7 +27,7 @@ export function mount(root, state, remember) {
     const values = rows.flatMap((r) => LINES.map(([l]) => r[`${l}_${key}`]));
     const low = Math.floor(Math.log10(Math.max(Math.min(...values), 1e-9))), high = Math.ceil(Math.log10(Math.max(...values)));
     const x = (i) => LEFT + ((WIDE - LEFT - 60) * i) / (rows.length - 1), y = (v) => 10 + (HIGH - 46) * (1 - (Math.log10(Math.max(v, 1e-9)) - low) / Math.max(1, high - low));
-    const svg = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": caption });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": caption });
     for (let p = low; p <= high; p += 1) svg.append(s("g", { class: "grid" }, s("line", { x1: LEFT, x2: WIDE - 60, y1: y(10 ** p), y2: y(10 ** p) })), s("text", { class: "s", x: LEFT - 8, y: y(10 ** p) + 4, "text-anchor": "end" }, show(10 ** p)));
     rows.forEach((r, i) => { if (i % 2 === 0 || i === rows.length - 1) svg.append(s("text", { class: "s", x: x(i), y: HIGH - 16, "text-anchor": "middle" }, `${(r.sparsity * 100).toFixed(r.sparsity > 0.99 ? 1 : 0)}`)); });
     svg.append(s("text", { class: "l", x: (LEFT + WIDE - 60) / 2, y: HIGH - 1, "text-anchor": "middle" }, "% zeros"));
@@ -48,7 +48,7 @@ export function mount(root, state, remember) {
   }
   function drawQuantized(a) {
     const W = 620, H = 220, most = Math.max(...a.histogram, ...a.quantized, 1), step = (W - 20) / a.histogram.length;
-    const svg = s("svg", { viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": "Histogram before and after" });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": "Histogram before and after" });
     a.histogram.forEach((v, i) => svg.append(s("rect", { x: 10 + i * step, y: H - 30 - (v / most) * (H - 50), width: Math.max(1, step - 1), height: (v / most) * (H - 50), fill: "var(--share-wash)", stroke: "var(--share)", "stroke-width": 0.8 })));
     a.quantized.forEach((v, i) => { if (v) svg.append(s("line", { x1: 10 + (i + 0.5) * step, x2: 10 + (i + 0.5) * step, y1: H - 30, y2: H - 30 - (v / most) * (H - 50), stroke: "var(--own)", "stroke-width": 2.2 })); });
     svg.append(s("text", { class: "s", x: 10, y: H - 10 }, short(a.low, 3)), s("text", { class: "s", x: W - 10, y: H - 10, "text-anchor": "end" }, short(a.high, 3)));
@@ -57,7 +57,7 @@ export function mount(root, state, remember) {
   }
   function refreshQuantized() {
     remember(now);
-    return guarded(error, async () => drawQuantized(await ask("quantize", { bits: now.bits, outlier: now.outlier, symmetric: now.symmetric })));
+    return guarded(lost, async () => drawQuantized(await ask("quantize", { bits: now.bits, outlier: now.outlier, symmetric: now.symmetric })));
   }
   function refresh() {
     remember(now);
@@ -67,7 +67,7 @@ export function mount(root, state, remember) {
     h("section", { class: "sheet" }, h("div", { class: "row" }, size.element, button("Measure again", refresh))), error,
     h("div", { class: "cols even" }, h("section", { class: "sheet" }, h("h2", {}, "Memory"), memory), h("section", { class: "sheet" }, h("h2", {}, "Time"), time)),
     h("section", { class: "sheet" }, crossings),
-    h("section", { class: "sheet" }, h("h2", {}, "Quantization"), h("div", { class: "row" }, bits.element, outlier.element, symmetric.element), h("div", { css: { height: "16px" } }), h("div", { class: "cols" }, histogram, table)));
+    h("section", { class: "sheet" }, h("h2", {}, "Quantization"), lost, h("div", { class: "row" }, bits.element, outlier.element, symmetric.element), h("div", { css: { height: "16px" } }), h("div", { class: "cols" }, histogram, table)));
   refresh();
   refreshQuantized();
 }

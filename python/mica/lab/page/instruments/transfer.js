@@ -29,7 +29,7 @@ export function mount(root, state, remember) {
     const least = Math.floor(Math.log10(Math.min(...times))), most = Math.ceil(Math.log10(Math.max(...times)));
     const x = (t) => LEFT + ((WIDE - LEFT - RIGHT) * (Math.log10(t) - least)) / Math.max(1, most - least);
     const height = bars.reduce((sum, [, , parts]) => sum + parts.length * 16 + 18, 34);
-    const svg = s("svg", { viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Time to transfer and to compute" });
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Time to transfer and to compute" });
     for (let power = least; power <= most; power += 1) svg.append(s("g", { class: "grid" }, s("line", { x1: x(10 ** power), x2: x(10 ** power), y1: 16, y2: height - 18 })), s("text", { class: "s", x: x(10 ** power), y: height - 4, "text-anchor": "middle" }, seconds(10 ** power)));
     let y = 18;
     for (const [row, name, parts] of bars) {

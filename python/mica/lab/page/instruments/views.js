@@ -16,6 +16,7 @@ const QUICK = [["t()", { op: "t" }], ["reshape(-1)", { op: "reshape", args: { sh
 
 export function mount(root, state, remember) {
   const now = { steps: structuredClone(START), write: null, chosen: 1, ...state };
+  if (!Array.isArray(now.steps)) throw new TypeError("steps are a list");
   const error = h("p", { class: "error", role: "alert" });
   const board = h("div", { id: "board" }), form = h("div", {});
   let answer = null, add = null;
@@ -33,7 +34,7 @@ export function mount(root, state, remember) {
     const cells = step.values.slice(0, 96).map((value, k) => h("button", { type: "button", class: "value", "data-tensor": i, "data-element": k, "aria-label": `write into x${i}, element ${k}`,
       css: { background: changed.has(k) ? "var(--own)" : owns ? "var(--own-wash)" : "var(--share-wash)", color: changed.has(k) ? "var(--on)" : "inherit", border: "0", borderRadius: "4px", minWidth: "34px", height: "28px", font: "12.5px var(--mono)", cursor: "pointer", padding: "0 4px" },
       onclick: () => { now.write = { tensor: i, element: k, value: 99 }; refresh(); } }, short(value, 3)));
-    return h("section", { class: "sheet", "data-step": i, "data-storage": step.storage.id, "data-shares": step.shares, css: { borderLeft: `4px solid var(--${owns ? "own" : "share"})`, outline: i === now.chosen ? "2px solid var(--blue)" : "none", marginBottom: "12px", padding: "16px" } },
+    return h("section", { class: "sheet", "data-step": i, "data-storage": step.storage.id, "data-shares": String(step.shares), css: { borderLeft: `4px solid var(--${owns ? "own" : "share"})`, outline: i === now.chosen ? "2px solid var(--blue)" : "none", marginBottom: "12px", padding: "16px" } },
       h("div", { class: "row tight", css: { justifyContent: "space-between" } },
         h("button", { class: "button small", type: "button", "aria-pressed": i === now.chosen, onclick: () => { now.chosen = i; draw(); } }, `x${i}`), h("code", { css: { font: "13px var(--mono)", overflowWrap: "anywhere", flex: 1 } }, step.call), h("span", { class: "note", css: { color: `var(--${owns ? "own" : "share"})`, fontWeight: 600 } }, owns ? "owns" : "shares")),
       h("p", { class: "note", css: { margin: "8px 0" } }, `shape ${list(step.shape)}, strides ${list(step.strides)}, offset ${step.offset}${step.contiguous ? "" : ", not contiguous"}`),
