@@ -297,9 +297,7 @@ void use_on_stream(void* data, Stream stream) {
   allocator(stream.device.index).use_on_stream(data, static_cast<cudaStream_t>(stream.handle));
 }
 
-void begin_capture(cudaStream_t stream, const void* owner, int index) {
-  allocator(index).begin_capture(stream, owner);
-}
+void begin_capture(cudaStream_t stream, const void* owner, int index) { allocator(index).begin_capture(stream, owner); }
 void end_capture(cudaStream_t stream, int index) { allocator(index).end_capture(stream); }
 void forget_capture(const void* owner, int index) { allocator(index).forget_capture(owner); }
 void set_memory_limit(int64_t bytes, int index) { allocator(index).set_limit(bytes); }

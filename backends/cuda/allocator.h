@@ -10,8 +10,8 @@ void* allocate(size_t nbytes, int index);
 void release(void* data, size_t nbytes, int index) noexcept;
 // The block will be reused only after what is queued on `stream` now and until it is released.
 void use_on_stream(void* data, Stream stream);
-// What the stream allocates from now on until end_capture belongs to `owner`, a graph, and is used again by it alone, until
-// forget_capture.
+// What the stream allocates from now on until end_capture belongs to `owner`, a graph, and is used again by it alone,
+// until forget_capture.
 void begin_capture(cudaStream_t stream, const void* owner, int index);
 void end_capture(cudaStream_t stream, int index);
 void set_memory_limit(int64_t bytes, int index);  // 0: none

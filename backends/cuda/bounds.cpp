@@ -49,9 +49,9 @@ void check_bounds(int device) {
   const bool is_index = report->raised == 1;
   report->raised = 0;
   if (!is_index) fail(cat(op, " (found by an earlier call on cuda:", device, ")"));
-  fail(ErrorKind::Index, cat("index ", index, " is out of bounds for dimension ", dim, " with size ", size, " (in ", op,
-                             ", which ran on cuda:", device,
-                             " before this call; its result holds elements of index 0 in these places)"));
+  fail(ErrorKind::Index,
+       cat("index ", index, " is out of bounds for dimension ", dim, " with size ", size, " (in ", op,
+           ", which ran on cuda:", device, " before this call; its result holds elements of index 0 in these places)"));
 }
 
 }  // namespace mica::cuda

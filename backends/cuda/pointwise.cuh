@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Rows of vectors: along the fastest dimension each operand is dense or one element, as the bits of `dense` say. This is
-// what broadcast rows and columns and slices of rows look like.
+// Rows of vectors: along the fastest dimension each operand is dense or one element, as the bits of `dense` say. This
+// is what broadcast rows and columns and slices of rows look like.
 template <int kCount, class T>
 __device__ Vector<T, kCount> load_row(const Source<T>& source, int64_t offset, bool dense) {
   if (dense) return *reinterpret_cast<const Vector<T, kCount>*>(source.data + offset);
@@ -131,8 +131,8 @@ __device__ void row_vector(const F& f, char* out, const int64_t* at, uint32_t de
 }
 
 template <int kCount, class F, class Out, class... In>
-__global__ void __launch_bounds__(kThreads) row_kernel(uint32_t vectors, F f, Offsets<1 + sizeof...(In)> offsets,
-                                                       uint32_t dense, char* out, Source<In>... in) {
+__global__ void __launch_bounds__(kThreads)
+    row_kernel(uint32_t vectors, F f, Offsets<1 + sizeof...(In)> offsets, uint32_t dense, char* out, Source<In>... in) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= vectors) return;
   int64_t at[1 + sizeof...(In)];
@@ -210,7 +210,8 @@ inline bool is_flat(const PointwiseLoop& loop, int k, size_t size, int per_threa
 inline bool is_row(const PointwiseLoop& loop, int k, size_t size, int per_thread, uint32_t& dense) {
   if (loop.numbers >> k & 1 || loop.strides[0][k] == 0) return k > 0;
   const int64_t unit = static_cast<int64_t>(size) * per_thread;
-  if (loop.strides[0][k] != static_cast<int64_t>(size) || reinterpret_cast<uintptr_t>(loop.data[k]) % unit) return false;
+  if (loop.strides[0][k] != static_cast<int64_t>(size) || reinterpret_cast<uintptr_t>(loop.data[k]) % unit)
+    return false;
   for (int d = 1; d < loop.ndim; ++d)
     if (loop.strides[d][k] % unit) return false;
   dense |= 1u << k;
@@ -228,10 +229,9 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
   offsets.sizes[0] = Divider(static_cast<uint32_t>(loop.shape[0] / kCount));
   for (size_t k = 0; k < 1 + sizeof...(In); ++k) offsets.strides[0][k] *= kCount;
   const int64_t vectors = loop.numel / kCount;
-  row_kernel<kCount, F, Out, In...>
-      <<<blocks_for(vectors, kThreads), kThreads, 0, current_stream(loop.device.index)>>>(
-          static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
-          source<In>(loop, static_cast<int>(kIndex) + 1)...);
+  row_kernel<kCount, F, Out, In...><<<blocks_for(vectors, kThreads), kThreads, 0, current_stream(loop.device.index)>>>(
+      static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
+      source<In>(loop, static_cast<int>(kIndex) + 1)...);
   MICA_CUDA(cudaGetLastError());
   return true;
 }

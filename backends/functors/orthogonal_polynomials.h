@@ -5,24 +5,26 @@
 #include <cstdint>
 #include <limits>
 
+#include "backends/functors/special_math.h"
+
 namespace mica::special {
 
 // A degree from a number of the functions' own type: none below zero, and no more than an int64 holds.
 template <class T>
-int64_t degree_of(T n) {
+MICA_HD int64_t degree_of(T n) {
   if (!(n >= 0)) return -1;
   constexpr T most = T(1ll << 62);
   return n < most ? static_cast<int64_t>(n) : int64_t{1} << 62;
 }
 
 template <class T>
-T sign_of_degree(int64_t n) {
+MICA_HD T sign_of_degree(int64_t n) {
   return n % 2 == 0 ? T(1) : T(-1);
 }
 
 // p(0) = 1, p(1) = first, p(k + 1) = step(k, p(k), p(k - 1)).
 template <class T, class Step>
-T recur(T first, int64_t n, const Step& step) {
+MICA_HD T recur(T first, int64_t n, const Step& step) {
   if (n == 0) return T(1);
   T before = T(1), here = first;
   for (int64_t k = 1; k < n && !std::isnan(here); ++k) {
@@ -34,13 +36,13 @@ T recur(T first, int64_t n, const Step& step) {
 }
 
 template <class T>
-T chebyshev_recurrence(T x, T first, int64_t n) {
+MICA_HD T chebyshev_recurrence(T x, T first, int64_t n) {
   return recur(first, n, [x](T, T here, T before) { return (x + x) * here - before; });
 }
 
 // The four kinds differ in p(1), in their values at 1 and -1, and in their form with angles.
 template <class T>
-T chebyshev_t(T x, T degree) {
+MICA_HD T chebyshev_t(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (std::abs(x) == T(1)) return x > 0 ? T(1) : sign_of_degree<T>(n);
@@ -49,7 +51,7 @@ T chebyshev_t(T x, T degree) {
 }
 
 template <class T>
-T chebyshev_u(T x, T degree) {
+MICA_HD T chebyshev_u(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (std::abs(x) == T(1)) return (x > 0 ? T(1) : sign_of_degree<T>(n)) * static_cast<T>(n + 1);
@@ -62,7 +64,7 @@ T chebyshev_u(T x, T degree) {
 }
 
 template <class T>
-T chebyshev_v(T x, T degree) {
+MICA_HD T chebyshev_v(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   const T odd_count = sign_of_degree<T>(n) * static_cast<T>(n + n + 1);
@@ -76,7 +78,7 @@ T chebyshev_v(T x, T degree) {
 }
 
 template <class T>
-T chebyshev_w(T x, T degree) {
+MICA_HD T chebyshev_w(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (std::abs(x) == T(1)) return x > 0 ? static_cast<T>(n + n + 1) : sign_of_degree<T>(n);
@@ -90,24 +92,24 @@ T chebyshev_w(T x, T degree) {
 
 // On [0, 1] instead of [-1, 1].
 template <class T>
-T shifted_chebyshev_t(T x, T n) {
+MICA_HD T shifted_chebyshev_t(T x, T n) {
   return chebyshev_t(x + x - T(1), n);
 }
 template <class T>
-T shifted_chebyshev_u(T x, T n) {
+MICA_HD T shifted_chebyshev_u(T x, T n) {
   return chebyshev_u(x + x - T(1), n);
 }
 template <class T>
-T shifted_chebyshev_v(T x, T n) {
+MICA_HD T shifted_chebyshev_v(T x, T n) {
   return chebyshev_v(x + x - T(1), n);
 }
 template <class T>
-T shifted_chebyshev_w(T x, T n) {
+MICA_HD T shifted_chebyshev_w(T x, T n) {
   return chebyshev_w(x + x - T(1), n);
 }
 
 template <class T>
-T hermite_h(T x, T degree) {
+MICA_HD T hermite_h(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (n > (sizeof(T) == 8 ? 512 : 128)) return std::numeric_limits<T>::quiet_NaN();
@@ -115,7 +117,7 @@ T hermite_h(T x, T degree) {
 }
 
 template <class T>
-T hermite_he(T x, T degree) {
+MICA_HD T hermite_he(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (n > (sizeof(T) == 8 ? 512 : 128)) return std::numeric_limits<T>::quiet_NaN();
@@ -123,7 +125,7 @@ T hermite_he(T x, T degree) {
 }
 
 template <class T>
-T laguerre_l(T x, T degree) {
+MICA_HD T laguerre_l(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (x == 0) return T(1);
@@ -132,7 +134,7 @@ T laguerre_l(T x, T degree) {
 }
 
 template <class T>
-T legendre_p(T x, T degree) {
+MICA_HD T legendre_p(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (std::abs(x) == T(1)) return x > 0 ? T(1) : sign_of_degree<T>(n);

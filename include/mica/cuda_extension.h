@@ -7,7 +7,8 @@ namespace mica {
 
 // extension("graphs"). A graph is an opaque handle; failures throw.
 struct GraphApi {
-  void* (*begin)(int device);   // captures what is queued on the thread's current stream, which must not be the default one
+  void* (*begin)(
+      int device);  // captures what is queued on the thread's current stream, which must not be the default one
   void (*end)(void* graph);     // ends the capture and makes the graph ready
   void (*replay)(void* graph);  // queues it on the current stream
   void (*free)(void* graph);
@@ -21,10 +22,10 @@ struct DeviceFacts {
   bool integrated, multi_gpu_board;
   uint8_t uuid[16];
 };
-using DeviceFactsFunction = void(int index, DeviceFacts* facts);       // extension("device_properties")
-using SetFlagFunction = void(const char* name, bool value);            // extension("set_flag")
-using AvailableFunction = bool();                                      // extension("cudnn_available")
-using SetMemoryLimitFunction = void(int64_t bytes, int index);         // extension("set_memory_limit"); 0: none
-using CanAccessPeerFunction = bool(int device, int peer);              // extension("can_access_peer")
+using DeviceFactsFunction = void(int index, DeviceFacts* facts);  // extension("device_properties")
+using SetFlagFunction = void(const char* name, bool value);       // extension("set_flag")
+using AvailableFunction = bool();                                 // extension("cudnn_available")
+using SetMemoryLimitFunction = void(int64_t bytes, int index);    // extension("set_memory_limit"); 0: none
+using CanAccessPeerFunction = bool(int device, int peer);         // extension("can_access_peer")
 
 }  // namespace mica

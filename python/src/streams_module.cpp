@@ -1,5 +1,5 @@
-// Streams, events, graphs and pinned memory of backends, as functions of plain numbers: python/mica/cuda makes classes of
-// them. A handle is an address; 0 is the default stream.
+// Streams, events, graphs and pinned memory of backends, as functions of plain numbers: python/mica/cuda makes classes
+// of them. A handle is an address; 0 is the default stream.
 #include "backend_module.h"
 #include "exceptions.h"
 #include "mica/backend.h"
@@ -30,14 +30,14 @@ Stream stream_argument(PyObject* device, PyObject* handle) {
 }
 
 // A function of `count` arguments, whose exceptions become Python's.
-#define MICA_STREAM_FUNCTION(name, count)                                                      \
-  PyObject* name##_body(PyObject* const* args);                                                \
-  PyObject* name(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {                     \
+#define MICA_STREAM_FUNCTION(name, count)                                                           \
+  PyObject* name##_body(PyObject* const* args);                                                     \
+  PyObject* name(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {                          \
     MICA_CHECK_KIND(nargs == (count), Type, #name "() takes ", (count), " arguments, got ", nargs); \
-    return name##_body(args);                                                                  \
-  } catch (...) {                                                                              \
-    return raise_current_exception();                                                          \
-  }                                                                                            \
+    return name##_body(args);                                                                       \
+  } catch (...) {                                                                                   \
+    return raise_current_exception();                                                               \
+  }                                                                                                 \
   PyObject* name##_body([[maybe_unused]] PyObject* const* args)
 
 MICA_STREAM_FUNCTION(current_stream, 1) {
@@ -140,8 +140,8 @@ MICA_STREAM_FUNCTION(pin_memory, 1) {
   const auto bytes = static_cast<size_t>(std::max<int64_t>(dense.nbytes(), 1));
   void* memory = MICA_HOOK(*b, allocate_pinned)(bytes);
   auto* release = MICA_HOOK(*b, free_pinned);
-  const Tensor pinned =
-      from_blob(memory, dense.sizes(), [=](void* data) { release(data, bytes); }, TensorOptions(dense.dtype()));
+  const Tensor pinned = from_blob(
+      memory, dense.sizes(), [=](void* data) { release(data, bytes); }, TensorOptions(dense.dtype()));
   pinned.copy_(dense);
   return wrap(pinned);
 }
@@ -178,17 +178,16 @@ MICA_STREAM_FUNCTION(device_properties, 1) {
   const Device d = device_argument(args[0]);
   DeviceFacts f;
   extension<DeviceFactsFunction>(d, "device_properties")(d.index, &f);
-  return Py_BuildValue("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:L,s:L,s:L,s:L,s:L,s:O,s:O,s:y#}", "name", f.name, "major", f.major,
-                       "minor", f.minor, "multi_processor_count", f.multiprocessors,
-                       "max_threads_per_multi_processor", f.threads_per_multiprocessor, "warp_size", f.warp_size,
-                       "regs_per_multiprocessor", f.registers_per_multiprocessor, "total_memory",
-                       static_cast<long long>(f.total_memory), "L2_cache_size", static_cast<long long>(f.l2_bytes),
-                       "shared_memory_per_multiprocessor", static_cast<long long>(f.shared_per_multiprocessor),
-                       "shared_memory_per_block", static_cast<long long>(f.shared_per_block),
-                       "shared_memory_per_block_optin", static_cast<long long>(f.shared_per_block_optin),
-                       "is_integrated", f.integrated ? Py_True : Py_False, "is_multi_gpu_board",
-                       f.multi_gpu_board ? Py_True : Py_False, "uuid_bytes", reinterpret_cast<const char*>(f.uuid),
-                       static_cast<Py_ssize_t>(sizeof f.uuid));
+  return Py_BuildValue(
+      "{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:L,s:L,s:L,s:L,s:L,s:O,s:O,s:y#}", "name", f.name, "major", f.major, "minor",
+      f.minor, "multi_processor_count", f.multiprocessors, "max_threads_per_multi_processor",
+      f.threads_per_multiprocessor, "warp_size", f.warp_size, "regs_per_multiprocessor", f.registers_per_multiprocessor,
+      "total_memory", static_cast<long long>(f.total_memory), "L2_cache_size", static_cast<long long>(f.l2_bytes),
+      "shared_memory_per_multiprocessor", static_cast<long long>(f.shared_per_multiprocessor),
+      "shared_memory_per_block", static_cast<long long>(f.shared_per_block), "shared_memory_per_block_optin",
+      static_cast<long long>(f.shared_per_block_optin), "is_integrated", f.integrated ? Py_True : Py_False,
+      "is_multi_gpu_board", f.multi_gpu_board ? Py_True : Py_False, "uuid_bytes", reinterpret_cast<const char*>(f.uuid),
+      static_cast<Py_ssize_t>(sizeof f.uuid));
 }
 MICA_STREAM_FUNCTION(set_backend_flag, 3) {
   const Device d = device_argument(args[0]);
@@ -218,17 +217,21 @@ MICA_STREAM_FUNCTION(can_access_peer, 2) {
 }  // namespace
 
 bool add_streams(PyObject* module) {
-#define MICA_ENTRY(name) {"_" #name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(name)), METH_FASTCALL, nullptr}
-  static PyMethodDef functions[] = {
-      MICA_ENTRY(current_stream),    MICA_ENTRY(set_stream),         MICA_ENTRY(new_stream),
-      MICA_ENTRY(stream_done),       MICA_ENTRY(synchronize_stream), MICA_ENTRY(new_event),
-      MICA_ENTRY(free_event),        MICA_ENTRY(record_event),       MICA_ENTRY(wait_event),
-      MICA_ENTRY(event_done),        MICA_ENTRY(synchronize_event),  MICA_ENTRY(elapsed_ms),
-      MICA_ENTRY(record_stream),     MICA_ENTRY(is_pinned),          MICA_ENTRY(pin_memory),
-      MICA_ENTRY(graph_begin),       MICA_ENTRY(graph_end),          MICA_ENTRY(graph_replay),
-      MICA_ENTRY(graph_free),        MICA_ENTRY(graph_is_capturing), MICA_ENTRY(device_properties),
-      MICA_ENTRY(set_backend_flag),  MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
-      MICA_ENTRY(can_access_peer),   {}};
+#define MICA_ENTRY(name) \
+  { "_" #name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(name)), METH_FASTCALL, nullptr }
+  static PyMethodDef functions[] = {MICA_ENTRY(current_stream),     MICA_ENTRY(set_stream),
+                                    MICA_ENTRY(new_stream),         MICA_ENTRY(stream_done),
+                                    MICA_ENTRY(synchronize_stream), MICA_ENTRY(new_event),
+                                    MICA_ENTRY(free_event),         MICA_ENTRY(record_event),
+                                    MICA_ENTRY(wait_event),         MICA_ENTRY(event_done),
+                                    MICA_ENTRY(synchronize_event),  MICA_ENTRY(elapsed_ms),
+                                    MICA_ENTRY(record_stream),      MICA_ENTRY(is_pinned),
+                                    MICA_ENTRY(pin_memory),         MICA_ENTRY(graph_begin),
+                                    MICA_ENTRY(graph_end),          MICA_ENTRY(graph_replay),
+                                    MICA_ENTRY(graph_free),         MICA_ENTRY(graph_is_capturing),
+                                    MICA_ENTRY(device_properties),  MICA_ENTRY(set_backend_flag),
+                                    MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
+                                    MICA_ENTRY(can_access_peer),    {}};
 #undef MICA_ENTRY
   return PyModule_AddFunctions(module, functions) == 0;
 }

@@ -57,9 +57,8 @@ struct Fused {
 
 bool fits_fused(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {
   static const TensorView kNone;
-  const bool has_kernel =
-      MICA_LAYER_TAKES(query.device(), attention_forward, &query.view_of(), &key.view_of(), &value.view_of(),
-                       mask.defined() ? &mask.view_of() : &kNone);
+  const bool has_kernel = MICA_LAYER_TAKES(query.device(), attention_forward, &query.view_of(), &key.view_of(),
+                                           &value.view_of(), mask.defined() ? &mask.view_of() : &kNone);
   return has_kernel && dropout_p == 0.0 && query.is_floating_point() && element_size(query.dtype()) >= 2 &&
          query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2) && query.numel() > 0 && key.numel() > 0 &&
          value.numel() > 0 && !compute_requires_grad(mask);
@@ -130,7 +129,8 @@ std::tuple<Tensor, Tensor> _scaled_dot_product_attention_math(const Tensor& quer
   const Tensor q = computed(query) * Scalar(factor < 0 ? -root : root);
   Tensor scores = mica::matmul(q, (k * Scalar(root)).transpose(-2, -1));
   if (mask.defined()) scores = scores + additive(mask, scores.dtype());
-  Tensor weights = mask.defined() ? safe_softmax(scores) : mica::softmax(scores, -1);
+  // A query that only later keys are hidden from sees the first one at least.
+  Tensor weights = mask.defined() && !is_causal ? safe_softmax(scores) : mica::softmax(scores, -1);
   if (dropout_p > 0.0) {
     if (dropout_mask.defined()) {
       weights = weights.masked_fill(dropout_mask.logical_not(), Scalar(0));

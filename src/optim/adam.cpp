@@ -32,8 +32,8 @@ static bool step_on_device(std::span<AdamItem> items, const AdamOptions& o) {
   const bool lr_on_device = o.lr.is_tensor() && !o.lr.tensor().is_cpu();
   if (lr_on_device && (o.lr.tensor().dtype() != DType::Float32 || o.lr.tensor().device() != device)) return false;
   for (const AdamItem& item : items)
-    if (item.param.device() != device || item.param.dtype() != items[0].param.dtype() || !item.step.defined() || item.step.device() != device ||
-        item.step.dtype() != DType::Float32)
+    if (item.param.device() != device || item.param.dtype() != items[0].param.dtype() || !item.step.defined() ||
+        item.step.device() != device || item.step.dtype() != DType::Float32)
       return false;
   FusedBatch batch(&LayerKernelTable::adam_step);
   const double beta1 = o.betas[0].value(), beta2 = o.betas[1].value(), lr = lr_on_device ? 0 : o.lr.value();

@@ -31,16 +31,14 @@ static bool unscale_on_device(TensorList gradients, const Tensor& found_inf, con
     if (g.device() != device) return false;
   std::vector<const TensorView*> views;
   const auto run = [&] {
-    if (!views.empty())
-      MICA_LAYER_KERNEL(device, unscale_on_device)(views, found_inf.view_of(), inv_scale.view_of());
+    if (!views.empty()) MICA_LAYER_KERNEL(device, unscale_on_device)(views, found_inf.view_of(), inv_scale.view_of());
     views.clear();
   };
   for (const Tensor& g : gradients) {
     const DType dtype = g.dtype();
-    const bool fits = (dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Float16 ||
-                       dtype == DType::BFloat16) &&
-                      !(g.impl()->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) &&
-                      g.is_non_overlapping_and_dense();
+    const bool fits =
+        (dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Float16 || dtype == DType::BFloat16) &&
+        !(g.impl()->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) && g.is_non_overlapping_and_dense();
     if (!fits) {
       found_inf.copy_(maximum(found_inf, isfinite(g).all().logical_not().to(DType::Float32)));
       g.mul_(inv_scale);

@@ -61,6 +61,13 @@ class OnDevice(Evaluator):
             return super().C(*shape)
 
 
+@pytest.fixture(autouse=True)
+def exact_convolutions():
+    mica.backends.cudnn.allow_tf32 = False
+    yield
+    mica.backends.cudnn.allow_tf32 = True
+
+
 def ids(sample):
     return sample.id
 

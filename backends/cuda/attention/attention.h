@@ -11,11 +11,20 @@ namespace mica::cuda::attention {
 inline Strides strides_of(const TensorView& t) { return {t.strides[0], t.strides[1], t.strides[2]}; }
 
 template <class T>
-Problem<T> problem(const TensorView& query, const TensorView& key, const TensorView& value, bool causal,
-                   double scale) {
-  return {query.ptr<const T>(), key.ptr<const T>(), value.ptr<const T>(), strides_of(query),  strides_of(key),
-          strides_of(value),    query.sizes[1],     key.sizes[1],         query.sizes[2],     key.sizes[2],
-          static_cast<int>(query.sizes[3]), causal, static_cast<float>(scale)};
+Problem<T> problem(const TensorView& query, const TensorView& key, const TensorView& value, bool causal, double scale) {
+  return {query.ptr<const T>(),
+          key.ptr<const T>(),
+          value.ptr<const T>(),
+          strides_of(query),
+          strides_of(key),
+          strides_of(value),
+          query.sizes[1],
+          key.sizes[1],
+          query.sizes[2],
+          key.sizes[2],
+          static_cast<int>(query.sizes[3]),
+          causal,
+          static_cast<float>(scale)};
 }
 
 template <class F>

@@ -12,7 +12,11 @@ namespace mica::cuda {
 
 namespace attention {
 
-constexpr int kWarps = 8, kBlockThreads = kWarps * 32, kRows = kWarps * 16, kOthers = 64;
+constexpr int kWarps = 8, kBlockThreads = kWarps * 32, kRows = kWarps * 16;
+// Two blocks of a multiprocessor hide each other's waits: narrow heads leave registers for that, with fewer queries at
+// a time where there are two sums to keep.
+template <int kWidth>
+inline constexpr int kBlocksOf = kWidth <= 64 ? 2 : 1;
 
 template <class T>
 struct Backward {
@@ -56,18 +60,19 @@ __device__ void store_rows(T* to, int64_t row_stride, int64_t first, int64_t cou
 
 // 128 queries against all keys: dQ = scale * sum over keys of P (dP - products) K.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* grad_query, Strides strides) {
+__global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
+    query_kernel(Backward<T> b, T* grad_query, Strides strides) {
   extern __shared__ __align__(128) unsigned char memory[];
+  constexpr int kOthers = 64;
   const Problem<T>& p = b.p;
   constexpr int kRowBytes = kRows * kWidth * 2, kOtherBytes = kOthers * kWidth * 2;
   const uint32_t query_tile = shared_address(memory), grad_tile = query_tile + kRowBytes;
   auto key_tile = [&](int stage) { return grad_tile + kRowBytes + stage * 2 * kOtherBytes; };
   const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
   const int64_t tile = p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = tile * kRows;
-  const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head +
-                   first_query * p.query_strides.row;
-  const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head +
-                  first_query * b.grad_strides.row;
+  const T* query =
+      p.query + batch * p.query_strides.batch + head * p.query_strides.head + first_query * p.query_strides.row;
+  const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + first_query * b.grad_strides.row;
   const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
   const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
   int64_t last_key = p.keys;
@@ -103,20 +108,25 @@ __global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* 
       wait_for_all_but<0>();
     }
     __syncthreads();
-    float scores[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
-    multiply_rows<1, kOthers, kWidth, T>(scores, query_tile, row, key_tile(block % 2));
-    multiply_rows<1, kOthers, kWidth, T>(slopes, grad_tile, row, key_tile(block % 2) + kOtherBytes);
     const int64_t first_key = static_cast<int64_t>(block) * kOthers;
+    // How many keys of the block each of the two queries of a thread sees; a warp that sees none goes on.
+    const auto left = static_cast<int>(p.keys - first_key < kOthers ? p.keys - first_key : kOthers);
+    const auto ahead = static_cast<int>(first_query - first_key + 1) + row + lane / 4;
+    const int seen[2] = {p.causal && ahead < left ? ahead : left, p.causal && ahead + 8 < left ? ahead + 8 : left};
+    if (!p.causal || first_key <= first_query + row + 15) {
+      float scores[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
+      multiply_rows<1, kOthers, kWidth, T>(scores, query_tile, row, key_tile(block % 2));
+      multiply_rows<1, kOthers, kWidth, T>(slopes, grad_tile, row, key_tile(block % 2) + kOtherBytes);
 #pragma unroll
-    for (int n = 0; n < kOthers / 8; ++n)
+      for (int n = 0; n < kOthers / 8; ++n)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int64_t k = first_key + n * 8 + lane % 4 * 2 + c % 2, q = first_query + row + lane / 4 + c / 2 * 8;
-        const bool seen = k < p.keys && (!p.causal || k <= q);
-        const float weight = seen ? power_of_two(__fmaf_rn(scores[0][n][c], scale, -shift[c / 2])) : 0.0f;
-        scores[0][n][c] = weight * (slopes[0][n][c] - product[c / 2]);
-      }
-    multiply_accumulated<1, kOthers, kWidth, T>(result, scores, key_tile(block % 2));
+        for (int c = 0; c < 4; ++c) {
+          const float power = power_of_two(__fmaf_rn(scores[0][n][c], scale, -shift[c / 2]));
+          const float weight = n * 8 + lane % 4 * 2 + c % 2 < seen[c / 2] ? power : 0.0f;
+          scores[0][n][c] = weight * (slopes[0][n][c] - product[c / 2]);
+        }
+      multiply_accumulated<1, kOthers, kWidth, T>(result, scores, key_tile(block % 2));
+    }
     __syncthreads();
   }
   grad_query += batch * strides.batch + head * strides.head;
@@ -126,9 +136,10 @@ __global__ void __launch_bounds__(kBlockThreads) query_kernel(Backward<T> b, T* 
 // 128 keys against all queries of the heads that share them: dV = sum of P' dO, dK = scale * sum of (P (dP -
 // products))' Q. Scores are made transposed, so that both factors are at hand.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     key_kernel(Backward<T> b, T* grad_key, Strides key_strides, T* grad_value, Strides value_strides) {
   extern __shared__ __align__(128) unsigned char memory[];
+  constexpr int kOthers = kWidth <= 64 ? 32 : 64;
   const Problem<T>& p = b.p;
   constexpr int kRowBytes = kRows * kWidth * 2, kOtherBytes = kOthers * kWidth * 2;
   const uint32_t key_tile = shared_address(memory), value_tile = key_tile + kRowBytes;
@@ -146,8 +157,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   auto load_queries = [&](int block) {
     const int64_t head = kv_head * shared + block / per_head, first = (first_block + block % per_head) * kOthers;
     const uint32_t to = query_tile(block % 2);
-    const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head +
-                     first * p.query_strides.row;
+    const T* query =
+        p.query + batch * p.query_strides.batch + head * p.query_strides.head + first * p.query_strides.row;
     const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + first * b.grad_strides.row;
     load_tile<kOthers, kWidth, kBlockThreads>(to, query, p.query_strides.row, p.length - first, p.width);
     load_tile<kOthers, kWidth, kBlockThreads>(to + kOtherBytes, grad, b.grad_strides.row, p.length - first, p.width);
@@ -155,8 +166,9 @@ __global__ void __launch_bounds__(kBlockThreads)
       const int i = threadIdx.x % kOthers;
       const int64_t at = (batch * p.heads + head) * p.length + first + i;
       const bool inside = first + i < p.length;
-      numbers[block % 2 * 2 * kOthers + threadIdx.x] =
-          !inside ? 0.0f : threadIdx.x < kOthers ? b.logsumexp[at] * kLog2E : b.products[at];
+      numbers[block % 2 * 2 * kOthers + threadIdx.x] = !inside                 ? 0.0f
+                                                       : threadIdx.x < kOthers ? b.logsumexp[at] * kLog2E
+                                                                               : b.products[at];
     }
     commit();
   };
@@ -182,22 +194,29 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t first_query = (first_block + block % per_head) * kOthers;
     const float* shift = numbers + block % 2 * 2 * kOthers;
     const float* product = shift + kOthers;
-    float weights[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
-    multiply_rows<1, kOthers, kWidth, T>(weights, key_tile, row, query_tile(block % 2));
-    multiply_rows<1, kOthers, kWidth, T>(slopes, value_tile, row, query_tile(block % 2) + kOtherBytes);
+    // Which queries of the block see each of the two keys of a thread; a warp whose keys none sees goes on.
+    const auto last = static_cast<int>(p.length - first_query < kOthers ? p.length - first_query : kOthers);
+    const auto begin = static_cast<int>(first_key - first_query) + row + lane / 4;
+    const int64_t key_row = first_key + row + lane / 4;
+    const int from[2] = {p.causal ? begin : 0, p.causal ? begin + 8 : 0};
+    const int until[2] = {key_row < p.keys ? last : 0, key_row + 8 < p.keys ? last : 0};
+    if (!p.causal || first_key + row < first_query + kOthers) {
+      float weights[1][kOthers / 8][4] = {}, slopes[1][kOthers / 8][4] = {};
+      multiply_rows<1, kOthers, kWidth, T>(weights, key_tile, row, query_tile(block % 2));
+      multiply_rows<1, kOthers, kWidth, T>(slopes, value_tile, row, query_tile(block % 2) + kOtherBytes);
 #pragma unroll
-    for (int n = 0; n < kOthers / 8; ++n)
+      for (int n = 0; n < kOthers / 8; ++n)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int i = n * 8 + lane % 4 * 2 + c % 2;
-        const int64_t q = first_query + i, k = first_key + row + lane / 4 + c / 2 * 8;
-        const bool seen = q < p.length && k < p.keys && (!p.causal || k <= q);
-        const float weight = seen ? power_of_two(__fmaf_rn(weights[0][n][c], scale, -shift[i])) : 0.0f;
-        weights[0][n][c] = weight;
-        slopes[0][n][c] = weight * (slopes[0][n][c] - product[i]);
-      }
-    multiply_accumulated<1, kOthers, kWidth, T>(for_value, weights, query_tile(block % 2) + kOtherBytes);
-    multiply_accumulated<1, kOthers, kWidth, T>(for_key, slopes, query_tile(block % 2));
+        for (int c = 0; c < 4; ++c) {
+          const int i = n * 8 + lane % 4 * 2 + c % 2;
+          const float power = power_of_two(__fmaf_rn(weights[0][n][c], scale, -shift[i]));
+          const float weight = i >= from[c / 2] && i < until[c / 2] ? power : 0.0f;
+          weights[0][n][c] = weight;
+          slopes[0][n][c] = weight * (slopes[0][n][c] - product[i]);
+        }
+      multiply_accumulated<1, kOthers, kWidth, T>(for_value, weights, query_tile(block % 2) + kOtherBytes);
+      multiply_accumulated<1, kOthers, kWidth, T>(for_key, slopes, query_tile(block % 2));
+    }
     __syncthreads();
   }
   grad_key += batch * key_strides.batch + kv_head * key_strides.head;
@@ -220,7 +239,7 @@ struct CopyElements {
 template <class T, int kWidth>
 void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad_query, const TensorView& grad_key,
                      const TensorView& grad_value) {
-  constexpr int kBytes = (2 * kRows + 4 * kOthers) * kWidth * 2 + 4 * kOthers * 4;
+  constexpr int kBytes = (2 * kRows + 4 * 64) * kWidth * 2 + 4 * 64 * 4;  // for either
   auto* for_queries = query_kernel<T, kWidth>;
   auto* for_keys = key_kernel<T, kWidth>;
   static const cudaError_t raised[] = {
@@ -270,8 +289,8 @@ void attention_backward(const TensorView& grad_query, const TensorView& grad_key
                                    attention::strides_of(out),
                                    logsumexp.ptr<const float>(),
                                    static_cast<const float*>(products.data())};
-    attention::products_kernel<T><<<blocks_for(rows, 8), 256, 0, current_stream(device)>>>(
-        b, rows, static_cast<float*>(products.data()));
+    attention::products_kernel<T>
+        <<<blocks_for(rows, 8), 256, 0, current_stream(device)>>>(b, rows, static_cast<float*>(products.data()));
     MICA_CUDA(cudaGetLastError());
     attention::launch_backward<T, kWidth>(b, query.sizes[0], grad_query, grad_key, grad_value);
   });

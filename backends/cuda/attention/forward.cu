@@ -9,17 +9,16 @@ namespace mica::cuda {
 namespace attention {
 
 constexpr int kQueries = 128, kKeys = 64;
-// Narrow heads leave room for two tiles of 16 queries in each warp, which halves what is read of keys and values.
+constexpr int kTiles = 1;  // of 16 queries, for each warp
+constexpr int kBlockThreads = kQueries / (16 * kTiles) * 32;
+// Two blocks of a multiprocessor hide each other's waits: narrow heads leave registers for that.
 template <int kWidth>
-inline constexpr int kTilesOf = kWidth <= 64 ? 2 : 1;
-template <int kWidth>
-inline constexpr int kThreadsOf = kQueries / (16 * kTilesOf<kWidth>)*32;
+inline constexpr int kBlocksOf = kWidth <= 64 ? 2 : 1;
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreadsOf<kWidth>)
+__global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     forward_kernel(Problem<T> p, T* out, Strides out_strides, float* logsumexp) {
   extern __shared__ __align__(128) unsigned char memory[];
-  constexpr int kTiles = kTilesOf<kWidth>, kBlockThreads = kThreadsOf<kWidth>;
   constexpr int kQueryBytes = kQueries * kWidth * 2, kKeyBytes = kKeys * kWidth * 2;
   const uint32_t query_tile = shared_address(memory);
   auto key_tile = [&](int stage) { return query_tile + kQueryBytes + stage * 2 * kKeyBytes; };
@@ -27,8 +26,8 @@ __global__ void __launch_bounds__(kThreadsOf<kWidth>)
   // Causal rows that see the most keys come first.
   const int64_t tiles = gridDim.x, tile = p.causal ? tiles - 1 - blockIdx.x : blockIdx.x;
   const int64_t first_query = tile * kQueries;
-  const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head +
-                   first_query * p.query_strides.row;
+  const T* query =
+      p.query + batch * p.query_strides.batch + head * p.query_strides.head + first_query * p.query_strides.row;
   const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
   const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
   int64_t last_key = p.keys;
@@ -77,6 +76,10 @@ __global__ void __launch_bounds__(kThreadsOf<kWidth>)
 #pragma unroll
             for (int c = 0; c < 4; ++c) scores[m][n][c] = -scores[m][n][c];
       }
+      // How many keys of the block a query of the tile sees.
+      const auto left = static_cast<int>(p.keys - first_key < kKeys ? p.keys - first_key : kKeys);
+      const auto ahead = static_cast<int>(first_query - first_key + 1);
+      auto seen_of = [&](int query) { return p.causal && ahead + query < left ? ahead + query : left; };
       const bool edge = first_key + kKeys > p.keys || (p.causal && first_key + kKeys > first_query + row);
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
@@ -85,17 +88,15 @@ __global__ void __launch_bounds__(kThreadsOf<kWidth>)
           for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
-              const int64_t k = first_key + n * 8 + lane % 4 * 2 + c % 2,
-                            q = first_query + row + m * 16 + lane / 4 + c / 2 * 8;
-              if (k >= p.keys || (p.causal && k > q)) scores[m][n][c] = -INFINITY;
+              const int k = n * 8 + lane % 4 * 2 + c % 2;
+              if (k >= seen_of(row + m * 16 + lane / 4 + c / 2 * 8)) scores[m][n][c] = -INFINITY;
             }
         }
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           float top = scores[m][0][2 * h];
 #pragma unroll
-          for (int n = 0; n < kKeys / 8; ++n)
-            top = fmaxf(top, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
+          for (int n = 0; n < kKeys / 8; ++n) top = fmaxf(top, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
           top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
           top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
           top = fmaxf(largest[m][h], top * scale);
@@ -132,8 +133,7 @@ __global__ void __launch_bounds__(kThreadsOf<kWidth>)
       const int64_t q = first_query + row + m * 16 + lane / 4 + h * 8;
       if (q >= p.length) continue;
       const float inverse = total > 0 ? 1.0f / total : 0.0f;
-      if (lane % 4 == 0)
-        logsumexp[(batch * p.heads + head) * p.length + q] = largest[m][h] / kLog2E + logf(total);
+      if (lane % 4 == 0) logsumexp[(batch * p.heads + head) * p.length + q] = largest[m][h] / kLog2E + logf(total);
 #pragma unroll
       for (int n = 0; n < kWidth / 8; ++n) {
         const int column = n * 8 + lane % 4 * 2;
@@ -148,11 +148,10 @@ template <class T, int kWidth>
 void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, float* logsumexp) {
   constexpr int kBytes = (kQueries + 4 * kKeys) * kWidth * 2;
   auto* kernel = forward_kernel<T, kWidth>;
-  static const cudaError_t raised =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  static const cudaError_t raised = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   MICA_CUDA(raised);
   const dim3 blocks(blocks_for(p.length, kQueries), static_cast<unsigned>(batch * p.heads));
-  kernel<<<blocks, kThreadsOf<kWidth>, kBytes, current_stream(out.device.index)>>>(p, out.ptr<T>(), strides_of(out),
+  kernel<<<blocks, kBlockThreads, kBytes, current_stream(out.device.index)>>>(p, out.ptr<T>(), strides_of(out),
                                                                               logsumexp);
   MICA_CUDA(cudaGetLastError());
 }

@@ -64,15 +64,21 @@ __device__ inline uint32_t pack(float low, float high) {
   return bits;
 }
 
-// Rows [0, kRows) of a matrix into a tile; rows from `valid` on and elements from `width` on become zero.
+// Rows [0, kRows) of a matrix into a tile; rows from `valid` on and elements from `width` on become zero. A thread's
+// pieces lie a fixed number of rows apart, a multiple of eight, so that the permutation is the same for all of them.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ inline void load_tile(uint32_t tile, const T* from, int64_t row_stride, int64_t valid, int width) {
-  constexpr int kPieces = kWidth / 8;
+  constexpr int kPieces = kWidth / 8, kStep = kThreads / kPieces;
+  static_assert(kStep % 8 == 0 && kRows % kStep == 0);
+  const int piece = threadIdx.x % kPieces, row = threadIdx.x / kPieces;
+  const int last = piece * 8 < width ? (valid < kRows ? static_cast<int>(valid) : kRows) : 0;
+  const uint32_t to = tile + tile_offset<kWidth>(row, piece);
+  const T* place = from + row * row_stride + piece * 8;
 #pragma unroll
-  for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
-    const int row = i / kPieces, piece = i % kPieces;
-    const bool inside = row < valid && piece * 8 < width;
-    copy_behind(tile + tile_offset<kWidth>(row, piece), inside ? from + row * row_stride + piece * 8 : from, inside);
+  for (int i = 0; i < kRows / kStep; ++i) {
+    const bool inside = row + i * kStep < last;
+    copy_behind(to + i * kStep * kWidth * 2, inside ? place : from, inside);
+    place += kStep * row_stride;
   }
 }
 

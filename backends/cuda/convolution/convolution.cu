@@ -98,7 +98,9 @@ class Description {
   Description& set(int attribute, int type, const T& value) {
     return set(attribute, type, 1, &value);
   }
-  Description& set(int attribute, const Description& other) { return set(attribute, cudnn::kTypeDescriptor, 1, &other.handle_); }
+  Description& set(int attribute, const Description& other) {
+    return set(attribute, cudnn::kTypeDescriptor, 1, &other.handle_);
+  }
   Description& finish() {
     cudnn::check(cudnn::api().finalize(handle_), "cudnnBackendFinalize");
     return *this;
@@ -207,7 +209,8 @@ bool rounds_inputs(const Description& config) {
     return false;
   int notes[16] = {};
   count = 0;
-  if (cudnn::api().get(handle, cudnn::kEngineNumericalNotes, cudnn::kTypeNumericalNote, 16, &count, notes)) return false;
+  if (cudnn::api().get(handle, cudnn::kEngineNumericalNotes, cudnn::kTypeNumericalNote, 16, &count, notes))
+    return false;
   for (int64_t i = 0; i < count; ++i)
     if (notes[i] == cudnn::kNoteTensorCore || notes[i] == cudnn::kNoteDownConvertInputs) return true;
   return false;
@@ -403,8 +406,8 @@ void run(Task task, const TensorView& image, const TensorView& filter, const Ten
 }
 
 void clear(const TensorView& t) {
-  MICA_CUDA(cudaMemsetAsync(t.data, 0, static_cast<size_t>(t.numel * element_size(t.dtype)),
-                            current_stream(t.device.index)));
+  MICA_CUDA(
+      cudaMemsetAsync(t.data, 0, static_cast<size_t>(t.numel * element_size(t.dtype)), current_stream(t.device.index)));
 }
 
 }  // namespace

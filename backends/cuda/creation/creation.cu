@@ -110,8 +110,9 @@ void run_cat(const TensorView& out, TensorViewList inputs, int64_t dim, int64_t 
       longest = std::max(longest, width * rows);
     }
     const auto blocks = static_cast<unsigned>(std::min<int64_t>((longest + kThreads * 4 - 1) / (kThreads * 4), 65536));
-    cat_kernel<T><<<dim3(std::max(1u, blocks), static_cast<unsigned>(p.count)), kThreads, 0,
-                    current_stream(out.device.index)>>>(p, rows);
+    cat_kernel<T>
+        <<<dim3(std::max(1u, blocks), static_cast<unsigned>(p.count)), kThreads, 0, current_stream(out.device.index)>>>(
+            p, rows);
     MICA_CUDA(cudaGetLastError());
   }
 }
@@ -217,9 +218,9 @@ void equal(const TensorView& self, const TensorView& other, bool* result) {
     if constexpr (std::is_same_v<T, complexh>) {
       unsupported_dtype("equal", self.dtype);
     } else {
-      for_each(device, self.numel,
-               Differ<T>{self.ptr<const T>(), other.ptr<const T>(), places_of(self, other),
-                         static_cast<int*>(flag.data())});
+      for_each(
+          device, self.numel,
+          Differ<T>{self.ptr<const T>(), other.ptr<const T>(), places_of(self, other), static_cast<int*>(flag.data())});
     }
   });
   int found = 0;

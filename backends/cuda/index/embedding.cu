@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(256)
   if (!(norm > max_norm)) return;
   const double scale = max_norm / (norm + 1e-7);
   for (int64_t i = threadIdx.x % 32; i < width; i += 32)
-    data[i * step] = convert<T>(
-        static_cast<compute_t<T>>(static_cast<double>(convert<compute_t<T>>(data[i * step])) * scale));
+    data[i * step] =
+        convert<T>(static_cast<compute_t<T>>(static_cast<double>(convert<compute_t<T>>(data[i * step])) * scale));
 }
 
 // A thread for each element of a bag's row.

@@ -37,8 +37,7 @@ Elements<T> elements(const TensorView& t) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    count_kernel(int64_t n, int64_t chunk, Elements<T> from, int64_t* counts) {
+__global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chunk, Elements<T> from, int64_t* counts) {
   const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
   int64_t count = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += from.holds(i);

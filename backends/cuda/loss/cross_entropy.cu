@@ -25,6 +25,10 @@ struct Problem {
   __device__ C weight_sum() const { return all_weights ? *all_weights : static_cast<C>(classes); }
 };
 
+// e^x to a few units in the last place, which sums of many forgive; doubles exactly.
+__device__ inline float fast_exp(float x) { return __expf(x); }
+__device__ inline double fast_exp(double x) { return ::exp(x); }
+
 template <class C>
 struct Exponentials {
   C largest = -static_cast<C>(INFINITY), sum = 0, against = 0;
@@ -39,28 +43,40 @@ struct Exponentials {
   }
 };
 
-// Calls f(element, index) for the elements of a row, 16 bytes at a time where they are aligned.
-template <class T, int kGroup, class F>
-__device__ void walk_row(const T* row, int64_t n, int lane, const F& f) {
-  constexpr int V = kVector<T>;
-  const auto address = reinterpret_cast<uintptr_t>(row);
-  int64_t head = static_cast<int64_t>((16 - address % 16) % 16 / sizeof(T));
-  if (head > n) head = n;
-  for (int64_t i = lane; i < head; i += kGroup) f(convert<compute_t<T>>(row[i]), i);
-  const int64_t pieces = (n - head) / V;
-  for (int64_t p = lane; p < pieces; p += kGroup) {
-    const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + head + p * V);
+// Adds a vector's exponentials: the sum so far is rescaled once.
+template <int V, class C>
+__device__ void add_vector(Exponentials<C>& e, const C (&x)[V]) {
+  C top = x[0];
 #pragma unroll
-    for (int j = 0; j < V; ++j) f(convert<compute_t<T>>(piece.item[j]), head + p * V + j);
+  for (int j = 1; j < V; ++j) top = MaxOp<C>{}(top, x[j]);
+  if (!(top <= e.largest)) {  // a NaN takes over, and stays in the sum
+    e.sum = e.sum == C(0) ? C(0) : e.sum * ::exp(e.largest - top);
+    e.largest = top;
   }
-  for (int64_t i = head + pieces * V + lane; i < n; i += kGroup) f(convert<compute_t<T>>(row[i]), i);
+  if (e.largest == -static_cast<C>(INFINITY)) return;
+#pragma unroll
+  for (int j = 0; j < V; ++j) e.sum += fast_exp(x[j] - e.largest);
 }
+
+// A row as elements up to an aligned address, pieces of 16 bytes, and the elements that are left.
+template <class T>
+struct RowParts {
+  int64_t head, pieces, tail;
+  __device__ RowParts(const T* row, int64_t n) {
+    head = static_cast<int64_t>((16 - reinterpret_cast<uintptr_t>(row) % 16) % 16 / sizeof(T));
+    if (head > n) head = n;
+    pieces = (n - head) / kVector<T>;
+    tail = head + pieces * kVector<T>;
+  }
+  __device__ Vector<T, kVector<T>> piece(const T* row, int64_t i) const {
+    return *reinterpret_cast<const Vector<T, kVector<T>>*>(row + head + i * kVector<T>);
+  }
+};
 
 template <class T>
 __device__ void finish_row(const Problem<T>& p, int64_t row, int64_t label, compute_t<T> largest, compute_t<T> sum,
                            compute_t<T> of_label, compute_t<T> weighted, compute_t<T>* statistics,
-                           const Statistic<T>& each,
-                           double* losses, double* weights) {
+                           const Statistic<T>& each, double* losses, double* weights) {
   using C = compute_t<T>;
   const C log_sum = ::isfinite(largest) ? ::log(sum) : static_cast<C>(NAN);
   statistics[row] = largest;
@@ -71,9 +87,9 @@ __device__ void finish_row(const Problem<T>& p, int64_t row, int64_t label, comp
     const double against = static_cast<double>(largest - of_label) + static_cast<double>(log_sum);
     loss = (1.0 - static_cast<double>(p.smoothing)) * weight * against;
     if (p.smoothing > C(0)) {
-      const double all = static_cast<double>(p.weight_sum()) *
-                             (static_cast<double>(largest) + static_cast<double>(log_sum)) -
-                         static_cast<double>(weighted);
+      const double all =
+          static_cast<double>(p.weight_sum()) * (static_cast<double>(largest) + static_cast<double>(log_sum)) -
+          static_cast<double>(weighted);
       loss += static_cast<double>(p.uniform) * all;
     }
   }
@@ -91,10 +107,24 @@ __global__ void __launch_bounds__(row_threads(kGroup))
   const T* x = p.x + row * p.classes;
   Exponentials<C> own;
   const bool smoothed = p.smoothing > C(0);
-  walk_row<T, kGroup>(x, p.classes, threadIdx.x % kGroup, [&](C v, int64_t c) {
-    own.add(v);
+  const int lane = threadIdx.x % kGroup;
+  auto against = [&](C v, int64_t c) {
     if (smoothed) own.against += p.weight_of(c) * v;
-  });
+  };
+  const RowParts<T> parts(x, p.classes);
+  for (int64_t i = lane; i < parts.head; i += kGroup) own.add(convert<C>(x[i])), against(convert<C>(x[i]), i);
+#pragma unroll 2
+  for (int64_t i = lane; i < parts.pieces; i += kGroup) {
+    const auto piece = parts.piece(x, i);
+    C v[kVector<T>];
+#pragma unroll
+    for (int j = 0; j < kVector<T>; ++j) v[j] = convert<C>(piece.item[j]);
+    add_vector(own, v);
+    if (smoothed)
+      for (int j = 0; j < kVector<T>; ++j) against(v[j], parts.head + i * kVector<T> + j);
+  }
+  for (int64_t i = parts.tail + lane; i < p.classes; i += kGroup)
+    own.add(convert<C>(x[i])), against(convert<C>(x[i]), i);
   const C largest = all_reduce<kGroup>(own.largest, MaxOp<C>{});
   const C sum = all_reduce<kGroup>(own.sum == C(0) ? C(0) : own.sum * ::exp(own.largest - largest), AddOp<C>{});
   const C weighted = smoothed ? all_reduce<kGroup>(own.against, AddOp<C>{}) : C(0);
@@ -150,14 +180,15 @@ struct Gradient {
   }
   __device__ C at(const Row& s, C x, int64_t c) const {
     if (s.label < 0) return C(0);
-    C g = ::exp(x - s.largest - s.log_sum) * s.share;
+    C g = fast_exp(x - s.largest - s.log_sum) * s.share;
     if (s.every != C(0)) g -= s.every * p.weight_of(c);
     return c == s.label ? g - s.own : g;
   }
 };
 
+// `alike`: rows of the input and of the gradient are aligned alike, so that both go in vectors.
 template <class T, int kGroup>
-__global__ void __launch_bounds__(row_threads(kGroup)) backward_rows(Gradient<T> g, T* out, bool aligned) {
+__global__ void __launch_bounds__(row_threads(kGroup)) backward_rows(Gradient<T> g, T* out, bool alike) {
   using C = compute_t<T>;
   constexpr int V = kVector<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
@@ -167,16 +198,22 @@ __global__ void __launch_bounds__(row_threads(kGroup)) backward_rows(Gradient<T>
   out += row * n;
   const auto s = g.row(row);
   const int lane = threadIdx.x % kGroup;
-  if (!aligned) {
-    walk_row<T, kGroup>(x, n, lane, [&](C v, int64_t c) { out[c] = convert<T>(g.at(s, v, c)); });
+  auto one = [&](int64_t c) { out[c] = convert<T>(g.at(s, convert<C>(x[c]), c)); };
+  if (!alike) {
+    for (int64_t c = lane; c < n; c += kGroup) one(c);
     return;
   }
-  for (int64_t i = lane; i < n / V; i += kGroup) {
-    auto piece = reinterpret_cast<const Vector<T, V>*>(x)[i];
+  const RowParts<T> parts(x, n);
+  for (int64_t c = lane; c < parts.head; c += kGroup) one(c);
+#pragma unroll 2
+  for (int64_t i = lane; i < parts.pieces; i += kGroup) {
+    auto piece = parts.piece(x, i);
+    const int64_t first = parts.head + i * V;
 #pragma unroll
-    for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(g.at(s, convert<C>(piece.item[j]), i * V + j));
-    reinterpret_cast<Vector<T, V>*>(out)[i] = piece;
+    for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(g.at(s, convert<C>(piece.item[j]), first + j));
+    *reinterpret_cast<Vector<T, V>*>(out + first) = piece;
   }
+  for (int64_t c = parts.tail + lane; c < n; c += kGroup) one(c);
 }
 
 template <class T>
@@ -316,13 +353,13 @@ void cross_entropy_backward(const TensorView& grad_input, const TensorView& grad
     const Prepared<T> prepared(input, target, weight, ignore_index, label_smoothing);
     const Gradient<T> g{prepared.p, statistics.ptr<const C>(), Parameter<T>(grad), reduction};
     T* to = grad_input.ptr<T>();
-    const bool aligned = rows_aligned(g.p.classes * static_cast<int64_t>(sizeof(T)), to, g.p.x);
+    const bool alike = reinterpret_cast<uintptr_t>(to) % 16 == reinterpret_cast<uintptr_t>(g.p.x) % 16;
     if (g.p.inner != 1) {
       for_each(device, input.numel, BackwardElement<T>{g, to});
     } else if (g.p.classes <= 1024) {
-      backward_rows<T, 32><<<blocks_for(g.p.rows, 4), 128, 0, stream>>>(g, to, aligned);
+      backward_rows<T, 32><<<blocks_for(g.p.rows, 4), 128, 0, stream>>>(g, to, alike);
     } else {
-      backward_rows<T, 512><<<static_cast<unsigned>(g.p.rows), 512, 0, stream>>>(g, to, aligned);
+      backward_rows<T, 512><<<static_cast<unsigned>(g.p.rows), 512, 0, stream>>>(g, to, alike);
     }
   });
   MICA_CUDA(cudaGetLastError());
@@ -360,11 +397,11 @@ void nll_loss_backward(const TensorView& grad_input, const TensorView& grad, con
   DeviceGuard guard(device);
   const int64_t rows = grad_input.sizes[0] * grad_input.sizes[2];
   visit_floating("nll_loss_backward", grad_input.dtype, [&]<class T>(Tag<T>) {
-    for_each(device, rows,
-             NllGradient<T>{grad_input.ptr<T>(), grad.ptr<const T>(), total_weight.ptr<const T>(),
-                            Labels(target, grad_input.sizes[1], ignore_index), Parameter<T>(weight),
-                            grad_input.sizes[2], grad_input.sizes[1], reduction,
-                            Bounds::of("nll_loss_backward", device)});
+    for_each(
+        device, rows,
+        NllGradient<T>{grad_input.ptr<T>(), grad.ptr<const T>(), total_weight.ptr<const T>(),
+                       Labels(target, grad_input.sizes[1], ignore_index), Parameter<T>(weight), grad_input.sizes[2],
+                       grad_input.sizes[1], reduction, Bounds::of("nll_loss_backward", device)});
   });
 }
 

@@ -38,8 +38,15 @@ struct Samples {
   const T* log_probs;
   int64_t strides[3], classes, blank;
   __device__ Sample<T> at(int64_t b) const {
-    return {labels + begins[b], target_lengths[b], input_lengths[b], 2 * target_lengths[b] + 1, classes,
-            strides[0],         strides[2],        blank,            log_probs + b * strides[1]};
+    return {labels + begins[b],
+            target_lengths[b],
+            input_lengths[b],
+            2 * target_lengths[b] + 1,
+            classes,
+            strides[0],
+            strides[2],
+            blank,
+            log_probs + b * strides[1]};
   }
 };
 
@@ -172,9 +179,9 @@ void ctc_loss_backward(const TensorView& grad_input, const TensorView& grad, con
   visit_wide(log_probs.dtype, [&]<class T>(Tag<T>) {
     const Workspace betas(static_cast<size_t>(2 * width * loss.numel) * sizeof(T), device);
     gradient_kernel<T><<<static_cast<unsigned>(loss.numel), kCtcThreads, 0, current_stream(device)>>>(
-        samples_of<T>(log_probs, targets, lists, blank), loss.ptr<const T>(), grad.ptr<const T>(),
-        alpha.ptr<const T>(), alpha.strides[0], width, static_cast<T*>(betas.data()), grad_input.ptr<T>(),
-        grad_input.strides[0], grad_input.strides[1], grad_input.strides[2], zero_infinity);
+        samples_of<T>(log_probs, targets, lists, blank), loss.ptr<const T>(), grad.ptr<const T>(), alpha.ptr<const T>(),
+        alpha.strides[0], width, static_cast<T*>(betas.data()), grad_input.ptr<T>(), grad_input.strides[0],
+        grad_input.strides[1], grad_input.strides[2], zero_infinity);
     MICA_CUDA(cudaGetLastError());
   });
 }

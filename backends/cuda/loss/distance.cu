@@ -128,9 +128,9 @@ void cdist(const TensorView& out, const TensorView& x1, const TensorView& x2, do
   if (out.numel == 0) return;
   DeviceGuard guard(out.device.index);
   visit_wide(x1.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
-             CrossDistance<T>{x1.ptr<const T>(), x2.ptr<const T>(), out.ptr<T>(), x1.sizes[1], x2.sizes[1],
-                              x1.sizes[2], p});
+    for_each(
+        out.device.index, out.numel,
+        CrossDistance<T>{x1.ptr<const T>(), x2.ptr<const T>(), out.ptr<T>(), x1.sizes[1], x2.sizes[1], x1.sizes[2], p});
   });
 }
 void cdist_backward(const TensorView& grad_x1, const TensorView& grad, const TensorView& x1, const TensorView& x2,

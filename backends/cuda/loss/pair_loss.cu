@@ -104,8 +104,8 @@ void visit_kind(int64_t kind, const F& f) {
 
 }  // namespace
 
-void pair_loss(const TensorView& out, const TensorView& input, const TensorView& target, int64_t kind,
-               double parameter, int64_t reduction) {
+void pair_loss(const TensorView& out, const TensorView& input, const TensorView& target, int64_t kind, double parameter,
+               int64_t reduction) {
   const int device = input.device.index;
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
@@ -115,8 +115,8 @@ void pair_loss(const TensorView& out, const TensorView& input, const TensorView&
       const Element<T, k()> element{input.ptr<const T>(), target.ptr<const T>(), static_cast<compute_t<T>>(parameter),
                                     Bounds::of(kInput, device), Bounds::of(kTarget, device)};
       if (reduction == kNone) return for_each(device, n, Each<T, k()>{element, out.ptr<T>()});
-      const auto blocks = static_cast<unsigned>(std::clamp<int64_t>(
-          (n + kThreads * 8 - 1) / (kThreads * 8), 1, 8 * properties(device).multiProcessorCount));
+      const auto blocks = static_cast<unsigned>(
+          std::clamp<int64_t>((n + kThreads * 8 - 1) / (kThreads * 8), 1, 8 * properties(device).multiProcessorCount));
       const Workspace parts(blocks * sizeof(double), device);
       auto* sums = static_cast<double*>(parts.data());
       sum_losses<T, k()><<<blocks, kThreads, 0, stream>>>(n, element, sums);
@@ -134,10 +134,10 @@ void pair_loss_backward(const TensorView& grad_input, const TensorView& grad, co
   DeviceGuard guard(device);
   visit_floating(kernel_name(static_cast<PairLoss>(kind)), input.dtype, [&]<class T>(Tag<T>) {
     visit_kind(kind, [&](auto k) {
-      for_each(device, input.numel,
-               Gradient<T, k()>{grad_input.ptr<T>(), grad.ptr<const T>(), input.ptr<const T>(), target.ptr<const T>(),
-                                static_cast<compute_t<T>>(parameter), static_cast<compute_t<T>>(scale),
-                                grad.numel == 1});
+      for_each(
+          device, input.numel,
+          Gradient<T, k()>{grad_input.ptr<T>(), grad.ptr<const T>(), input.ptr<const T>(), target.ptr<const T>(),
+                           static_cast<compute_t<T>>(parameter), static_cast<compute_t<T>>(scale), grad.numel == 1});
     });
   });
 }

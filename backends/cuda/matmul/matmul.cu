@@ -1,6 +1,7 @@
 // The kernel slot `matmul`: cuBLASLt where it can, and else tiles that take every dtype and any strides.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/matmul/cublas_lt.h"
+#include "backends/cuda/matmul/padded.h"
 #include "backends/cuda/pointwise.cuh"
 
 namespace mica::cuda {
@@ -62,7 +63,7 @@ constexpr int64_t kMostBlocks = 65535;  // along y and z
 
 void matmul(const MatmulCall& call) {
   if (call.out.numel == 0) return;
-  if (cublas_matmul(call)) return;
+  if (padded_matmul(call) || cublas_matmul(call)) return;
   const TensorView& out = call.out;
   DeviceGuard guard(out.device.index);
   visit_number("addmm_impl", out.dtype, [&]<class T>(Tag<T>) {

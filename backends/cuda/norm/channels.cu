@@ -289,8 +289,7 @@ __global__ void __launch_bounds__(512)
   const double n = static_cast<double>(count), off = static_cast<double>(sum) / n;
   const double deviation = static_cast<double>(squares) - static_cast<double>(sum) * off;
   mean.set(blockIdx.x, static_cast<C>(static_cast<double>(shift) + off));
-  rstd.set(blockIdx.x,
-           static_cast<C>(1 / ::sqrt((deviation > 0 || deviation != deviation ? deviation / n : 0) + eps)));
+  rstd.set(blockIdx.x, static_cast<C>(1 / ::sqrt((deviation > 0 || deviation != deviation ? deviation / n : 0) + eps)));
 }
 template <class T>
 struct NormalizeGroups {
@@ -364,8 +363,8 @@ struct GroupParameterGradients {
       for (int64_t cut = 0; cut < cuts; ++cut) {
         const int64_t at = (n * cuts + cut) * channels + c;
         bias += static_cast<double>(sums[at]);
-        weight += static_cast<double>(sums[parts * channels + at]) *
-                  static_cast<double>(rstd.at(n * groups + c / per_group));
+        weight +=
+            static_cast<double>(sums[parts * channels + at]) * static_cast<double>(rstd.at(n * groups + c / per_group));
       }
     if (grad_weight.given()) grad_weight.set(c, static_cast<C>(weight));
     if (grad_bias.given()) grad_bias.set(c, static_cast<C>(bias));
@@ -389,8 +388,8 @@ struct GroupInputGradient {
       const int64_t group = (i + j) / count, c = (i + j) / inner % channels;
       C scale = rstd.at(group);
       if (weight.given()) scale *= weight.at(c);
-      g.item[j] = convert<T>(scale * convert<C>(g.item[j]) +
-                             numbers[group] * (convert<C>(x.item[j]) - mean.at(group)) + numbers[all + group]);
+      g.item[j] = convert<T>(scale * convert<C>(g.item[j]) + numbers[group] * (convert<C>(x.item[j]) - mean.at(group)) +
+                             numbers[all + group]);
     }
     *reinterpret_cast<Vector<T, V>*>(out + i) = g;
   }
@@ -468,8 +467,8 @@ void group_norm(const TensorView& out, const TensorView& mean, const TensorView&
   const int64_t count = input.numel / mean.numel;
   visit_floating("group_norm", input.dtype, [&]<class T>(Tag<T>) {
     const Statistic<T> m(mean), r(rstd);
-    group_moments<T><<<static_cast<unsigned>(mean.numel), 512, 0, current_stream(device)>>>(input.ptr<const T>(), count,
-                                                                                            m, r, eps);
+    group_moments<T>
+        <<<static_cast<unsigned>(mean.numel), 512, 0, current_stream(device)>>>(input.ptr<const T>(), count, m, r, eps);
     MICA_CUDA(cudaGetLastError());
     apply<T>(s,
              NormalizeGroups<T>{out.ptr<T>(), input.ptr<const T>(), m, r, Parameter<T>(weight), Parameter<T>(bias),

@@ -204,8 +204,8 @@ void forward(const char* op, const TensorView& out, const TensorView& mean, cons
                        static_cast<compute_t<T>>(eps),
                        rows_aligned(count * static_cast<int64_t>(sizeof(T)), out.data, input.data)};
     visit_tile<T>(count, [&](auto group, auto chunks) {
-      norm_rows<T, group(), chunks(), kCentred><<<blocks_for(p.rows, row_threads(group()) / group()),
-                                                  row_threads(group()), 0, current_stream(device)>>>(p);
+      norm_rows<T, group(), chunks(), kCentred>
+          <<<blocks_for(p.rows, row_threads(group()) / group()), row_threads(group()), 0, current_stream(device)>>>(p);
     });
   });
   MICA_CUDA(cudaGetLastError());
@@ -221,17 +221,16 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
   const cudaStream_t stream = current_stream(device);
   visit_floating(op, input.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
-    const Backward<T> p{
-        grad_input.defined() ? grad_input.ptr<T>() : nullptr,
-        grad.ptr<const T>(),
-        input.ptr<const T>(),
-        Statistic<T>(mean),
-        Statistic<T>(rstd),
-        Parameter<T>(weight),
-        input.numel / count,
-        count,
-        rows_aligned(count * static_cast<int64_t>(sizeof(T)), grad.data, input.data,
-                     grad_input.defined() ? grad_input.data : nullptr)};
+    const Backward<T> p{grad_input.defined() ? grad_input.ptr<T>() : nullptr,
+                        grad.ptr<const T>(),
+                        input.ptr<const T>(),
+                        Statistic<T>(mean),
+                        Statistic<T>(rstd),
+                        Parameter<T>(weight),
+                        input.numel / count,
+                        count,
+                        rows_aligned(count * static_cast<int64_t>(sizeof(T)), grad.data, input.data,
+                                     grad_input.defined() ? grad_input.data : nullptr)};
     if (p.grad_input)
       visit_tile<T>(count, [&](auto group, auto chunks) {
         input_gradient<T, group(), chunks(), kCentred>

@@ -79,7 +79,9 @@ __device__ A all_reduce(A value, Op op) {
 }
 
 template <class T>
-inline constexpr int kVector = sizeof(T) >= 8 ? 2 : sizeof(T) == 4 ? 4 : 8;
+inline constexpr int kVector = sizeof(T) >= 8   ? 2
+                               : sizeof(T) == 4 ? 4
+                                                : 8;
 
 // Elements of a row that one thread of a group holds: kChunks vectors, a group's width apart.
 template <class T, int kGroup, int kChunks>
@@ -154,12 +156,14 @@ void visit_tile(int64_t n, const Launch& launch) {
   };
   if (n <= 32 * V) return run.template operator()<32, 1>();
   if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+  if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
+  if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
   if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
   if (n <= 4 * 1024 * V) return run.template operator()<1024, 4>();
   run.template operator()<512, 0>();
 }
 
 // Threads of a block that works on rows in groups of kGroup.
-inline constexpr int row_threads(int group) { return group == 32 ? 128 : group; }
+inline constexpr int row_threads(int group) { return group < 128 ? 128 : group; }
 
 }  // namespace mica::cuda

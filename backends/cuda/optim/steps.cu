@@ -281,8 +281,7 @@ __global__ void __launch_bounds__(kStepThreads) step_kernel(const __grid_constan
   const FusedParameter& p = batch.parameters[k];
   const Rule<C> rule(p);
   C decay = static_cast<C>(p.decay);
-  if (p.lr && p.flags & FusedParameter::kShrink)
-    decay = static_cast<C>(1 - static_cast<double>(*p.lr) * p.decay);
+  if (p.lr && p.flags & FusedParameter::kShrink) decay = static_cast<C>(1 - static_cast<double>(*p.lr) * p.decay);
   const int64_t begin = static_cast<int64_t>(blockIdx.x - batch.first_block[k]) * kChunk;
   const int64_t end = begin + kChunk < p.numel ? begin + kChunk : p.numel;
   constexpr int V = sizeof(T) == 8 ? 2 : 4;

@@ -75,11 +75,12 @@ struct Threshold {
 
 }  // namespace
 
-MICA_RARE_1(hardsigmoid, Hardsigmoid, visit_floating, { return between(x + T(3), T(0), T(6)) * static_cast<T>(1.0 / 6); })
-MICA_RARE_1(hardswish, Hardswish, visit_floating, { return x * between(x + T(3), T(0), T(6)) * static_cast<T>(1.0 / 6); })
-MICA_RARE_2(hardsigmoid_backward, HardsigmoidBackward, visit_floating, {
-  return ::fabs(y) < T(3) ? x * static_cast<T>(1.0 / 6) : T(0);
-})
+MICA_RARE_1(hardsigmoid, Hardsigmoid, visit_floating,
+            { return between(x + T(3), T(0), T(6)) * static_cast<T>(1.0 / 6); })
+MICA_RARE_1(hardswish, Hardswish, visit_floating,
+            { return x * between(x + T(3), T(0), T(6)) * static_cast<T>(1.0 / 6); })
+MICA_RARE_2(hardsigmoid_backward, HardsigmoidBackward, visit_floating,
+            { return ::fabs(y) < T(3) ? x * static_cast<T>(1.0 / 6) : T(0); })
 MICA_RARE_2(hardswish_backward, HardswishBackward, visit_floating, {
   return y <= T(-3) ? T(0) : y < T(3) ? x * (y * static_cast<T>(1.0 / 3) + T(0.5)) : x;
 })
@@ -115,7 +116,7 @@ MICA_RARE_2(prelu, Prelu, visit_floating, { return x > T(0) ? x : y * x; })
       }                                                               \
     });                                                               \
   }
-#define MICA_LOOP const PointwiseLoop &loop
+#define MICA_LOOP const PointwiseLoop& loop
 MICA_WITH_NUMBERS(elu, Elu, visit_floating, 1, (MICA_LOOP, Scalar alpha, Scalar scale, Scalar input_scale),
                   static_cast<C>(alpha.to_double() * scale.to_double()), number<C>(scale), number<C>(input_scale))
 MICA_WITH_NUMBERS(elu_backward, EluBackward, visit_floating, 2,

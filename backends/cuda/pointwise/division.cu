@@ -80,9 +80,7 @@ template <class T>
 struct RoundDecimals {
   T power;
   bool after_point;
-  __device__ T operator()(T x) const {
-    return after_point ? ::rint(x * power) / power : ::rint(x / power) * power;
-  }
+  __device__ T operator()(T x) const { return after_point ? ::rint(x * power) / power : ::rint(x / power) * power; }
 };
 
 #define MICA_QUESTION(Name, ...)                          \
@@ -118,12 +116,10 @@ void round_decimals(const PointwiseLoop& loop, int64_t decimals) {
 }
 
 void isposinf(const PointwiseLoop& loop) {
-  visit_real_bool("isposinf", loop.dtype,
-                  [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, IsPosInf<compute_t<T>>{}); });
+  visit_real_bool("isposinf", loop.dtype, [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, IsPosInf<compute_t<T>>{}); });
 }
 void isneginf(const PointwiseLoop& loop) {
-  visit_real_bool("isneginf", loop.dtype,
-                  [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, IsNegInf<compute_t<T>>{}); });
+  visit_real_bool("isneginf", loop.dtype, [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, IsNegInf<compute_t<T>>{}); });
 }
 void signbit(const PointwiseLoop& loop) {
   visit_real_bool("signbit", loop.dtype, [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, SignBit<compute_t<T>>{}); });

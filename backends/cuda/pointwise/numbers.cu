@@ -37,9 +37,8 @@ void visit_integral(const char* op, DType dtype, const F& f) {
 }  // namespace
 
 // A shift by a negative number or by the whole width moves every bit out; what is left of a signed number is its sign.
-MICA_RARE_2(bitwise_left_shift, LeftShift, visit_integral, {
-  return within_width(y) ? static_cast<T>(static_cast<uint64_t>(x) << y) : T(0);
-})
+MICA_RARE_2(bitwise_left_shift, LeftShift, visit_integral,
+            { return within_width(y) ? static_cast<T>(static_cast<uint64_t>(x) << y) : T(0); })
 MICA_RARE_2(bitwise_right_shift, RightShift, visit_integral, {
   if (within_width(y)) return static_cast<T>(x >> y);
   return std::is_signed_v<T> ? static_cast<T>(x >> (sizeof(T) * 8 - 1)) : T(0);
@@ -155,8 +154,7 @@ double largest_finite(DType dtype) {
 }  // namespace
 
 void frexp_exponent(const PointwiseLoop& loop) {
-  visit_floating("frexp", loop.dtype,
-                 [&]<class T>(Tag<T>) { run_rare<int32_t, T>(loop, Exponent<compute_t<T>>{}); });
+  visit_floating("frexp", loop.dtype, [&]<class T>(Tag<T>) { run_rare<int32_t, T>(loop, Exponent<compute_t<T>>{}); });
 }
 
 void nextafter(const PointwiseLoop& loop) {

@@ -48,17 +48,14 @@ struct Logit {
 template <class T>
 struct LogitBackward {
   T low, high, outside;
-  __device__ T operator()(T grad, T x) const {
-    return x >= low && x <= high ? grad / (x * (T(1) - x)) : outside;
-  }
+  __device__ T operator()(T grad, T x) const { return x >= low && x <= high ? grad / (x * (T(1) - x)) : outside; }
 };
 
 }  // namespace
 
 void polygamma(const PointwiseLoop& loop, int64_t n) {
-  visit_floating("polygamma", loop.dtype, [&]<class T>(Tag<T>) {
-    run_rare<T, T>(loop, Polygamma<compute_t<T>>{static_cast<int>(n)});
-  });
+  visit_floating("polygamma", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_rare<T, T>(loop, Polygamma<compute_t<T>>{static_cast<int>(n)}); });
 }
 
 void logit(const PointwiseLoop& loop, std::optional<double> eps) {

@@ -44,21 +44,55 @@ MICA_UNARY(rsqrt, Rsqrt, visit_floating_complex, {
     return ::rsqrt(x);
   }
 })
-MICA_UNARY(exp2, Exp2, visit_floating, { return ::exp2(x); })
-MICA_UNARY(expm1, Expm1, visit_floating, { return ::expm1(x); })
-MICA_UNARY(log1p, Log1p, visit_floating, { return ::log1p(x); })
-MICA_UNARY(log2, Log2, visit_floating, { return ::log2(x); })
-MICA_UNARY(log10, Log10, visit_floating, { return ::log10(x); })
+MICA_UNARY(exp2, Exp2, visit_floating_complex, {
+  if constexpr (is_complex_v<T>) {
+    return thrust::exp(x * T(static_cast<typename T::value_type>(0.69314718055994530942)));
+  } else {
+    return ::exp2(x);
+  }
+})
+MICA_UNARY(expm1, Expm1, visit_floating_complex, {
+  if constexpr (is_complex_v<T>) {
+    const auto half = ::sin(x.imag() / 2);
+    return T(::expm1(x.real()) * ::cos(x.imag()) - 2 * half * half, ::exp(x.real()) * ::sin(x.imag()));
+  } else {
+    return ::expm1(x);
+  }
+})
+MICA_UNARY(log1p, Log1p, visit_floating_complex, {
+  if constexpr (is_complex_v<T>) {
+    const auto a = x.real(), b = x.imag();
+    const bool near = ::fabs(a) < 0.5 && ::fabs(b) < 0.5;
+    const auto size = near ? ::log1p(a * (a + 2) + b * b) / 2 : ::log(::hypot(a + 1, b));
+    return T(size, ::atan2(b, a + 1));
+  } else {
+    return ::log1p(x);
+  }
+})
+MICA_UNARY(log2, Log2, visit_floating_complex, {
+  if constexpr (is_complex_v<T>) {
+    return thrust::log(x) * T(static_cast<typename T::value_type>(1.44269504088896340736));
+  } else {
+    return ::log2(x);
+  }
+})
+MICA_UNARY(log10, Log10, visit_floating_complex, {
+  if constexpr (is_complex_v<T>) {
+    return thrust::log10(x);
+  } else {
+    return ::log10(x);
+  }
+})
 MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
 MICA_UNARY(erfc, Erfc, visit_floating, { return ::erfc(x); })
 // Integers are their own integers; halves are rounded to even.
-#define MICA_ROUNDING(slot, Name, function)  \
-  MICA_UNARY(slot, Name, visit_real, {       \
-    if constexpr (std::is_integral_v<T>) {   \
-      return x;                              \
-    } else {                                 \
-      return ::function(x);                  \
-    }                                        \
+#define MICA_ROUNDING(slot, Name, function) \
+  MICA_UNARY(slot, Name, visit_real, {      \
+    if constexpr (std::is_integral_v<T>) {  \
+      return x;                             \
+    } else {                                \
+      return ::function(x);                 \
+    }                                       \
   })
 MICA_ROUNDING(floor, Floor, floor)
 MICA_ROUNDING(ceil, Ceil, ceil)
@@ -166,7 +200,7 @@ void isnan(const PointwiseLoop& loop) {
 }
 void isfinite(const PointwiseLoop& loop) {
   visit_number_bool("isfinite", loop.dtype,
-                 [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
+                    [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
 }
 void isinf(const PointwiseLoop& loop) {
   visit_number_bool("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });

@@ -5,11 +5,15 @@ namespace mica::cuda {
 
 namespace {
 
-template <class R>
-struct Uniform : UnitDraw<R> {
-  R from, range;
-  // Closed at 0 and open at 1, the other way round than what was drawn.
-  __device__ R operator()(R u, int64_t) const { return (u == R(1) ? R(0) : u) * range + from; }
+template <class T>
+struct Uniform : UnitDraw<drawn_t<T>> {
+  using R = drawn_t<T>;
+  R from, range, to;
+  // Closed at the beginning and open at the end, the other way round than what was drawn: as an element, rounded.
+  __device__ T operator()(R u, int64_t) const {
+    const T value = convert<T>(u * range + from);
+    return convert<R>(value) == to ? convert<T>(from) : value;
+  }
 };
 template <class R>
 struct Normal : NormalDraw<R> {
@@ -71,7 +75,11 @@ void draw_floating(const char* op, const TensorView& out, const Generator& gener
 }  // namespace
 
 void random_uniform(const TensorView& out, double from, double to, Generator generator) {
-  draw_floating<Uniform>("uniform_", out, generator, from, to - from);
+  visit_floating("uniform_", out.dtype, [&]<class T>(Tag<T>) {
+    using R = drawn_t<T>;
+    draw<T>(out, generator,
+            Uniform<T>{{}, static_cast<R>(from), static_cast<R>(to) - static_cast<R>(from), static_cast<R>(to)});
+  });
 }
 void random_normal(const TensorView& out, double mean, double std, Generator generator, bool) {
   draw_floating<Normal>("normal_", out, generator, mean, std);

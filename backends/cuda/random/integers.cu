@@ -103,7 +103,9 @@ struct LookUp {
     const C* row = cumulated + i / samples * categories;
     const C total = row[categories - 1];
     if (!(total > C(0))) bounds.complain();
-    const C u = static_cast<C>(unit(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4).x)) * total;
+    const C u = static_cast<C>(
+                    unit(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4).x)) *
+                total;
     int64_t low = 0, high = categories - 1;
     while (low < high) {
       const int64_t middle = (low + high) / 2;
@@ -159,7 +161,8 @@ struct Poisson {
       const double k = ::floor((2 * a / us + b) * u + rate + 0.43);
       if (us >= 0.07 && v <= limit) return k;
       if (k < 0 || (us < 0.013 && v > us)) continue;
-      if (::log(v) + ::log(inverse_alpha) - ::log(a / (us * us) + b) <= -rate + k * log_rate - ::lgamma(k + 1)) return k;
+      if (::log(v) + ::log(inverse_alpha) - ::log(a / (us * us) + b) <= -rate + k * log_rate - ::lgamma(k + 1))
+        return k;
     }
   }
   __device__ void operator()(int64_t i) const {
@@ -189,8 +192,8 @@ struct Binomial {
     return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 * y) * y) / (k + 1);
   }
   __device__ static double many(Numbers& numbers, double n, double p) {
-    const double deviation = ::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation,
-                 a = -0.0873 + 0.0248 * b + 0.01 * p, c = n * p + 0.5, limit = 0.92 - 4.2 / b, r = p / (1 - p);
+    const double deviation = ::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p,
+                 c = n * p + 0.5, limit = 0.92 - 4.2 / b, r = p / (1 - p);
     const double alpha = (2.83 + 5.1 / b) * deviation, mode = ::floor((n + 1) * p);
     while (true) {
       const double u = numbers.next() - 0.5;
@@ -311,8 +314,7 @@ void random_binomial(const TensorView& out, const TensorView& count, const Tenso
   DeviceGuard guard(out.device.index);
   const PhiloxPlace place = take(generator, 44);
   visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
-             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
+    for_each(out.device.index, out.numel, Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
   });
 }
 

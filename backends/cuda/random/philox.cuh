@@ -1,5 +1,5 @@
-// Random words and how they are handed out, in torch's order: thread t of the grid draws from Philox's subsequence t, four
-// words at a time, and writes what it makes of them a whole grid apart.
+// Random words and how they are handed out, in torch's order: thread t of the grid draws from Philox's subsequence t,
+// four words at a time, and writes what it makes of them a whole grid apart.
 #pragma once
 
 #include <mutex>
@@ -32,7 +32,8 @@ __device__ inline double unit(uint32_t x, uint32_t y) {
   return static_cast<double>(static_cast<uint64_t>(x) ^ static_cast<uint64_t>(y) << 21) * 0x1p-53 + 0x1p-54;
 }
 
-// Where a kernel's numbers begin: known at the launch, or, in a captured graph, written to the device before each replay.
+// Where a kernel's numbers begin: known at the launch, or, in a captured graph, written to the device before each
+// replay.
 struct PhiloxPlace {
   uint64_t seed, offset;
   const uint64_t* captured;
@@ -44,11 +45,10 @@ inline PhiloxPlace take_place(PhiloxGenerator& generator, uint64_t count) {
   return {generator.initial_seed(), generator.take(count), captured};
 }
 
-// A distribution has a type Real of what it draws from four words at a time, kDrawn of them, by draw(words, values), and
-// makes an element of one by operator().
+// A distribution has a type Real of what it draws from four words at a time, kDrawn of them, by draw(words, values),
+// and makes an element of one by operator().
 template <class T, class D>
-__global__ void __launch_bounds__(kThreads)
-    draw_kernel(int64_t n, T* out, D distribution, PhiloxPlace from) {
+__global__ void __launch_bounds__(kThreads) draw_kernel(int64_t n, T* out, D distribution, PhiloxPlace from) {
   const uint64_t seed = from.current_seed(), offset = from.current_offset();
   using R = typename D::Real;
   constexpr int kDrawn = D::kDrawn;
@@ -78,8 +78,8 @@ void draw(const TensorView& out, const Generator& generator, const D& distributi
   std::lock_guard lock(generator.mutex());
   const int64_t per_round = int64_t{kThreads} * blocks * D::kDrawn;
   const auto rounds = static_cast<uint64_t>((out.numel - 1) / per_round + 1);
-  draw_kernel<T, D><<<blocks, kThreads, 0, current_stream(out.device.index)>>>(
-      out.numel, out.ptr<T>(), distribution, take_place(philox_of, rounds * 4));
+  draw_kernel<T, D><<<blocks, kThreads, 0, current_stream(out.device.index)>>>(out.numel, out.ptr<T>(), distribution,
+                                                                               take_place(philox_of, rounds * 4));
   MICA_CUDA(cudaGetLastError());
 }
 

@@ -53,12 +53,10 @@ void reduce_argmax(const TensorView& out, const TensorView& self, uint64_t dims)
 void reduce_argmin(const TensorView& out, const TensorView& self, uint64_t dims) {
   find<false>("argmin", {}, out, self, dims);
 }
-void reduce_max_with_index(const TensorView& values, const TensorView& indices, const TensorView& self,
-                           uint64_t dims) {
+void reduce_max_with_index(const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
   find<true>("max", values, indices, self, dims);
 }
-void reduce_min_with_index(const TensorView& values, const TensorView& indices, const TensorView& self,
-                           uint64_t dims) {
+void reduce_min_with_index(const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
   find<false>("min", values, indices, self, dims);
 }
 

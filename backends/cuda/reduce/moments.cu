@@ -137,12 +137,12 @@ void reduce_norm(const TensorView& out, const TensorView& self, uint64_t dims, d
   });
 }
 
-void reduce_var(const TensorView& out, const TensorView& mean, const TensorView& self, uint64_t dims,
-                double correction, bool root) {
+void reduce_var(const TensorView& out, const TensorView& mean, const TensorView& self, uint64_t dims, double correction,
+                bool root) {
   visit_floating("var", self.dtype, [&]<class T>(Tag<T>) {
-    run_reduction(out, mean, self, dims,
-                  Variance<T>{out.ptr<T>(), mean.defined() ? mean.ptr<T>() : nullptr, count_of(self, dims), correction,
-                              root});
+    run_reduction(
+        out, mean, self, dims,
+        Variance<T>{out.ptr<T>(), mean.defined() ? mean.ptr<T>() : nullptr, count_of(self, dims), correction, root});
   });
 }
 

@@ -220,8 +220,8 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   // Columns of a matrix, in vectors where all of its rows are aligned.
   constexpr int kWide = sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 4 ? 4 : 4;
   auto stride_of = [](const auto& p) { return p.ndim ? std::abs(p.strides[0][0]) : INT64_MAX; };
-  const bool by_columns = shape.kept.ndim >= 1 && shape.kept.strides[0][0] == 1 && shape.kept.numel >= 32 &&
-                          stride_of(shape.reduced) > 1;
+  const bool by_columns =
+      shape.kept.ndim >= 1 && shape.kept.strides[0][0] == 1 && shape.kept.numel >= 32 && stride_of(shape.reduced) > 1;
   bool wide = kWide > 1 && by_columns && shape.kept.sizes[0] % kWide == 0 &&
               reinterpret_cast<uintptr_t>(in) % (sizeof(In) * kWide) == 0;
   for (int d = 1; d < shape.kept.ndim; ++d) wide = wide && shape.kept.strides[d][0] % kWide == 0;

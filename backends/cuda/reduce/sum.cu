@@ -74,8 +74,7 @@ void reduce_nansum(const TensorView& out, const TensorView& self, uint64_t dims)
   if (!is_floating(self.dtype)) return reduce_sum(out, self, dims);
   visit_floating("nansum", self.dtype, [&]<class T>(Tag<T>) {
     using A = compute_t<T>;
-    if (out.dtype == self.dtype)
-      return run_reduction(out, {}, self, dims, NanSum<T, T, A>{{out.ptr<T>()}});
+    if (out.dtype == self.dtype) return run_reduction(out, {}, self, dims, NanSum<T, T, A>{{out.ptr<T>()}});
     if (out.dtype != DType::Float32) unsupported_dtype("nansum", out.dtype);
     run_reduction(out, {}, self, dims, NanSum<T, float, A>{{out.ptr<float>()}});
   });

@@ -229,8 +229,12 @@ struct Borders {
 };
 Borders borders(const TensorView& in, const TensorView& out, std::string_view mode, IntArrayRef before,
                 bool channels_last) {
-  Borders b{volume_of(in, channels_last), volume_of(out, channels_last), {before[0], before[1], before[2]},
-            mode == "replicate" ? Border::Replicate : mode == "reflect" ? Border::Reflect : Border::Circular};
+  Borders b{volume_of(in, channels_last),
+            volume_of(out, channels_last),
+            {before[0], before[1], before[2]},
+            mode == "replicate" ? Border::Replicate
+            : mode == "reflect" ? Border::Reflect
+                                : Border::Circular};
   return b;
 }
 template <class T>

@@ -118,8 +118,8 @@ void run_scan(const TensorView& out, const TensorView& second, const TensorView&
   lines.chunk = (lines.length + lines.chunks - 1) / lines.chunks;
   lines.chunks = (lines.length + lines.chunk - 1) / lines.chunk;
   const auto* in = self.ptr<const typename Op::In>();
-  const auto blocks = columns ? blocks_for(count * lines.chunks, kScanThreads)
-                              : static_cast<unsigned>(count * lines.chunks);
+  const auto blocks =
+      columns ? blocks_for(count * lines.chunks, kScanThreads) : static_cast<unsigned>(count * lines.chunks);
   auto launch = [&](auto store, Acc* partial) {
     if (columns) {
       scan_columns<store(), Op><<<blocks, kScanThreads, 0, stream>>>(op, lines, in, partial);

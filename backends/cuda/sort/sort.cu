@@ -182,8 +182,7 @@ void sort(const TensorView& values, const TensorView& indices, const TensorView&
 void kthvalue(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim) {
   pick("kthvalue", values, indices, self, dim, Pick::Rank, k - 1);
 }
-void median(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim,
-            bool ignore_nan) {
+void median(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim, bool ignore_nan) {
   pick("median", values, indices, self, dim, ignore_nan ? Pick::NanMedian : Pick::Median, 0);
 }
 void mode(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim) {
@@ -215,8 +214,8 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
     const Buffer workspace = buffer(static_cast<int64_t>(bytes), device);
     MICA_CUDA(cub::DeviceScan::InclusiveSum(workspace->data(), bytes, g, g, n, stream));
     for_each(device, n,
-             Collect<T>{self.ptr<const T>(), o, g, values.ptr<T>(), inverse.defined() ? inverse.ptr<int64_t>() : nullptr,
-                        b});
+             Collect<T>{self.ptr<const T>(), o, g, values.ptr<T>(),
+                        inverse.defined() ? inverse.ptr<int64_t>() : nullptr, b});
   });
   MICA_CUDA(cudaMemcpyAsync(count, g + n - 1, sizeof(int64_t), cudaMemcpyDeviceToHost, stream));
   MICA_CUDA(cudaStreamSynchronize(stream));

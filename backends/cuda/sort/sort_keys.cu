@@ -91,8 +91,7 @@ Buffer sort_any(K* keys, const uint32_t* from, int64_t rows, int64_t n, int devi
     while (bits < 32 && rows >> bits) ++bits;
     radix_sort(row_buffer, order_buffer, total, bits, device);
   }
-  if (rows > 1 || from)
-    for_each(device, total, WithinRow{order_buffer.Current(), from, static_cast<uint32_t>(n)});
+  if (rows > 1 || from) for_each(device, total, WithinRow{order_buffer.Current(), from, static_cast<uint32_t>(n)});
   return order_buffer.Current() == to ? std::move(order) : std::move(other_order);
 }
 

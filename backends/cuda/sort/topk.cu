@@ -13,9 +13,8 @@ constexpr int64_t kPart = 32768;
 
 // Part p of each row of n keys: its k largest, those above the k-th in front, in the order in which they stand.
 template <class K>
-__global__ void __launch_bounds__(kBlock)
-    select_kernel(const K* keys, const uint32_t* from, int64_t n, int64_t part, int64_t parts, int k, K* out_keys,
-                  uint32_t* out_from) {
+__global__ void __launch_bounds__(kBlock) select_kernel(const K* keys, const uint32_t* from, int64_t n, int64_t part,
+                                                        int64_t parts, int k, K* out_keys, uint32_t* out_from) {
   using Scan = cub::BlockScan<uint32_t, kBlock>;
   __shared__ typename Scan::TempStorage storage;
   __shared__ uint32_t histogram[256];

@@ -65,9 +65,9 @@ struct FusedParameter {
   int64_t numel;
   uint32_t flags;
   double decay;
-  // Where the count of steps or the learning rate live on the device, so that nothing has to be read back: Adam's kernel
-  // then works the corrections out itself, `step_size` is the learning rate unless `lr` is given, and with `lr` the
-  // decay that shrinks is the weight decay as it stands.
+  // Where the count of steps or the learning rate live on the device, so that nothing has to be read back: Adam's
+  // kernel then works the corrections out itself, `step_size` is the learning rate unless `lr` is given, and with `lr`
+  // the decay that shrinks is the weight decay as it stands.
   const float* step;
   const float* lr;
   union {
