@@ -233,12 +233,17 @@ _LAZY = {
 def __getattr__(name):
     import importlib
 
-    if name in ("amp", "comm", "graphs", "memory", "nvtx"):
+    if name in ("amp", "comm", "graphs", "memory", "nvtx", "profiler"):
         return importlib.import_module(f"mica.cuda.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)
     if name == "OutOfMemoryError":
         return _C.OutOfMemoryError
+    if name.endswith("Tensor"):
+        from mica._legacy_types import CUDA_TYPES
+
+        if name in CUDA_TYPES:
+            return CUDA_TYPES[name]
     if name == "default_generators":
         return tuple(_C._default_generator(_C.device("cuda", i)) for i in range(device_count()))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
