@@ -105,6 +105,8 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(_LAZY[name]), name)
     elif name in _SUBMODULES:
         value = _importlib.import_module(f"mica.{name}")
+    elif name == "_grouped_mm":
+        value = _importlib.import_module("mica.nn.functional").grouped_mm
     elif name.startswith("_foreach_"):
         value = getattr(_importlib.import_module("mica._foreach"), name)
     else:
