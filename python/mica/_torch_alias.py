@@ -13,7 +13,7 @@ import importlib.util
 import sys
 import types
 
-from mica import _absent
+from mica import _C, _absent
 from mica._checkpoints.names import torch_module_name
 from mica.torch_version import TorchVersion
 
@@ -87,7 +87,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         raise ModuleNotFoundError(f"No module named '{name}': torch is Mica here, and Mica has no '{ours}'", name=name)
 
 
-_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, _C._Function)
 
 
 def _rename(module, name):
@@ -114,7 +114,7 @@ def _name_loaded():
 
 def _pickle_as_torch():
     """Let plain pickles hold torch's names for what is no class and no function."""
-    from mica import _C, storage
+    from mica import storage
 
     for kind in (_C.dtype, _C.layout, _C.memory_format):
         copyreg.pickle(kind, lambda value: str(value).removeprefix("torch."))
