@@ -52,7 +52,7 @@ class Variational(gpytorch.models.ApproximateGP):
 model, likelihood = Variational(x[::4].clone()), gpytorch.likelihoods.GaussianLikelihood()
 optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.05)
 elbo = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=24)
-for step in range(6):
+for _ in range(6):
     optimizer.zero_grad()
     loss = -elbo(model(x), y)
     loss.backward()
