@@ -44,7 +44,11 @@ class Writer:
         self._names, self._kept = {}, []  # tensors are kept, so that no other gets their identity
         self._count = 0
         self._parameters = {id(tensor): name for name, tensor in names.items()}
-        self.dynamic = {}  # size -> (input's name, axis): what a size of the example stands for
+        self._given = names
+        self.dynamic = {}  # size -> (input's name, axis): what multiples of a size stand for
+
+    def weights(self):
+        return self._given.values()
 
     def fresh(self, hint="v"):
         self._count += 1
@@ -99,15 +103,17 @@ class Writer:
 
     def shape(self, sizes):
         """The name of a list of sizes, of which those that are declared dynamic are asked of the input."""
-        if not any(size in self.dynamic for size in sizes):
+        found = [next((unit for unit in self.dynamic if size and size % unit == 0), None) for size in sizes]
+        if not any(found):
             return self.ints(sizes)
         parts = []
-        for size in sizes:
-            if size in self.dynamic:
-                source, axis = self.dynamic[size]
-                parts.append(self.add("Shape", [source], start=axis, end=axis + 1))
-            else:
+        for size, unit in zip(sizes, found, strict=True):
+            if unit is None:
                 parts.append(self.ints([size]))
+                continue
+            source, axis = self.dynamic[unit]
+            part = self.add("Shape", [source], start=axis, end=axis + 1)
+            parts.append(part if size == unit else self.add("Mul", [part, self.ints([size // unit])]))
         return self.add("Concat", parts, axis=0)
 
 
@@ -117,9 +123,15 @@ class _Recorder(TorchFunctionMode):
         self.writer = writer
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        from mica.onnx.decompositions import DECOMPOSED
         from mica.onnx.operations import write
+
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in DECOMPOSED:
+            with self:
+                return DECOMPOSED[name](*args, **kwargs)
+        out = func(*args, **kwargs)
 
         write(self.writer, func, args, kwargs, out)
         return out
@@ -135,6 +147,27 @@ def _inputs(model, args, kwargs):
     bound = inspect.signature(function).bind(*args, **(kwargs or {}))
     tensors = [(name, value) for name, value in bound.arguments.items() if isinstance(value, mica.Tensor)]
     return bound, tensors
+
+
+_PRIMES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+
+
+def _with_telling_sizes(writer, bound, tensors, names, axes):
+    """The inputs with dynamic axes as long as a prime that no weight has, one for each label: sizes that come from
+    them are then known as multiples of it."""
+    taken = {size for array in writer.weights() for size in array.shape}
+    taken |= {size for (_, tensor) in tensors for size in tensor.shape}
+    primes, sizes, made = iter(p for p in _PRIMES if p not in taken), {}, []
+    for name, (parameter, tensor) in zip(names, tensors, strict=True):
+        for axis, label in axes.get(name, {}).items():
+            if label not in sizes:
+                sizes[label] = next(primes)
+                writer.dynamic[sizes[label]] = (name, axis)
+            index = mica.arange(sizes[label], device=tensor.device) % tensor.shape[axis]
+            tensor = tensor.index_select(axis, index)
+        bound.arguments[parameter] = tensor
+        made.append((parameter, tensor))
+    return made
 
 
 class ONNXProgram:
@@ -155,7 +188,9 @@ class ONNXProgram:
 
         session = onnxruntime.InferenceSession(self.model_proto.SerializeToString())
         names = [each.name for each in session.get_inputs()]
-        return [mica.from_numpy(out) for out in session.run(None, dict(zip(names, (a.numpy() for a in args), strict=True)))]
+        return [
+            mica.from_numpy(out) for out in session.run(None, dict(zip(names, (a.numpy() for a in args), strict=True)))
+        ]
 
 
 def _dynamic_axes(given, names, shapes):
@@ -171,7 +206,11 @@ def _dynamic_axes(given, names, shapes):
     for name, axes in (shapes or {}).items():
         if axes:
             pairs = axes.items() if isinstance(axes, dict) else enumerate(axes)
-            found[name] = {axis: str(getattr(label, "__name__", label)) for axis, label in pairs if label is not None and not isinstance(label, int)}
+            found[name] = {
+                axis: str(getattr(label, "__name__", label))
+                for axis, label in pairs
+                if label is not None and not isinstance(label, int)
+            }
     return found
 
 
@@ -191,11 +230,9 @@ def export(
     names = list(input_names or [])
     names += [name for name, _ in tensors][len(names) :]
     axes = _dynamic_axes(dynamic_axes, names, dynamic_shapes)
+    tensors = _with_telling_sizes(writer, bound, tensors, names, axes)
     for name, (_, tensor) in zip(names, tensors, strict=True):
         writer.name_tensor(tensor, name)
-        for axis in axes.get(name, {}):
-            if tensor.shape[axis] > 1:
-                writer.dynamic.setdefault(tensor.shape[axis], (name, axis))
     was_training = is_module and model.training
     if is_module and training != TrainingMode.PRESERVE:
         model.train(training == TrainingMode.TRAINING)
@@ -219,7 +256,9 @@ def export(
         graph_outputs.append(onnx.helper.make_tensor_value_info(name, data_type(tensor.dtype), shape))
     graph_inputs = [
         onnx.helper.make_tensor_value_info(
-            name, data_type(tensor.dtype), [axes.get(name, {}).get(axis, size) for axis, size in enumerate(tensor.shape)]
+            name,
+            data_type(tensor.dtype),
+            [axes.get(name, {}).get(axis, size) for axis, size in enumerate(tensor.shape)],
         )
         for name, (_, tensor) in zip(names, tensors, strict=True)
     ]

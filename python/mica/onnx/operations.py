@@ -26,7 +26,7 @@ def writes(*names):
 def write(writer, func, args, kwargs, out):
     """Write a call whose result is `out`."""
     name = getattr(func, "__name__", str(func))
-    if name in _SILENT or name == "__get__" and not isinstance(out, mica.Tensor):
+    if name in _SILENT or (name == "__get__" and not isinstance(out, mica.Tensor)):
         if name == "__get__" and isinstance(out, mica.Tensor):
             _attribute(writer, func, args, out)
         return
@@ -34,7 +34,13 @@ def write(writer, func, args, kwargs, out):
     if not any(isinstance(each, mica.Tensor) for each in results):
         return
     tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, mica.Tensor)]
-    tensors += [each for value in (*args, *kwargs.values()) if isinstance(value, (tuple, list)) for each in value if isinstance(each, mica.Tensor)]
+    tensors += [
+        each
+        for value in (*args, *kwargs.values())
+        if isinstance(value, (tuple, list))
+        for each in value
+        if isinstance(each, mica.Tensor)
+    ]
     if not any(writer.known(each) for each in tensors):
         return  # of constants: the result is one
     base = name.strip("_") if name.startswith("__") else name.rstrip("_") if name not in _WRITERS else name
@@ -53,7 +59,12 @@ def _attribute(writer, func, args, out):
     source = args[0]
     if not writer.known(source) or writer.known(out):
         return
-    if out.dim() == 2 and out.shape == source.shape[::-1] and out.data_ptr() == source.data_ptr() and out.stride() != source.stride():
+    if (
+        out.dim() == 2
+        and out.shape == source.shape[::-1]
+        and out.data_ptr() == source.data_ptr()
+        and out.stride() != source.stride()
+    ):
         writer.bind(out, writer.add("Transpose", [writer.value(source)]))
     elif out.shape == source.shape:
         writer.bind(out, writer.value(source))
@@ -141,7 +152,9 @@ def _activation(writer, name, args, kwargs, out):
     x = args[0]
     value = writer.value(x)
     if name == "leaky_relu":
-        made = writer.add("LeakyRelu", [value], alpha=float(_arguments(args, kwargs, "input", "negative_slope")[1] or 0.01))
+        made = writer.add(
+            "LeakyRelu", [value], alpha=float(_arguments(args, kwargs, "input", "negative_slope")[1] or 0.01)
+        )
     elif name == "elu":
         made = writer.add("Elu", [value], alpha=float(_arguments(args, kwargs, "input", "alpha")[1] or 1.0))
     elif name == "hardsigmoid":
@@ -151,7 +164,9 @@ def _activation(writer, name, args, kwargs, out):
         if name == "hardtanh":
             low, high = _arguments(args, kwargs, "input", "min_val", "max_val")[1:]
             low, high = (-1.0 if low is None else low), (1.0 if high is None else high)
-        made = writer.add("Clip", [value, "" if low is None else writer.value(low, x), "" if high is None else writer.value(high, x)])
+        made = writer.add(
+            "Clip", [value, "" if low is None else writer.value(low, x), "" if high is None else writer.value(high, x)]
+        )
     writer.bind(out, made)
 
 
@@ -193,7 +208,9 @@ def _convolution(writer, name, args, kwargs, out):
     dilations, groups = _pair(given["dilation"] or 1, dims), given["groups"] or 1
     kernel = list(given["weight"].shape[2:])
     if isinstance(given["padding"], str):
-        total = [0] * dims if given["padding"] == "valid" else [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+        total = (
+            [0] * dims if given["padding"] == "valid" else [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+        )
         begins, ends = [t // 2 for t in total], [t - t // 2 for t in total]
     else:
         begins = ends = _pair(given["padding"] or 0, dims)
@@ -201,7 +218,14 @@ def _convolution(writer, name, args, kwargs, out):
     if given["bias"] is not None:
         inputs.append(writer.value(given["bias"]))
     extra = {"output_padding": _pair(given["output_padding"] or 0, dims)} if transposed else {}
-    options = {"kernel_shape": kernel, "strides": strides, "pads": [*begins, *ends], "dilations": dilations, "group": groups, **extra}
+    options = {
+        "kernel_shape": kernel,
+        "strides": strides,
+        "pads": [*begins, *ends],
+        "dilations": dilations,
+        "group": groups,
+        **extra,
+    }
     writer.bind(out, writer.add("ConvTranspose" if transposed else "Conv", inputs, **options))
 
 
@@ -222,13 +246,22 @@ def _layer_norm(writer, name, args, kwargs, out):
     x, shape, weight, bias, eps = _arguments(args, kwargs, "input", "normalized_shape", "weight", "bias", "eps")
     weight = mica.ones(tuple(shape), dtype=x.dtype) if weight is None else weight
     inputs = [writer.value(x), writer.value(weight)] + ([writer.value(bias)] if bias is not None else [])
-    writer.bind(out, writer.add("LayerNormalization", inputs, axis=-len(shape), epsilon=float(1e-5 if eps is None else eps)))
+    writer.bind(
+        out, writer.add("LayerNormalization", inputs, axis=-len(shape), epsilon=float(1e-5 if eps is None else eps))
+    )
 
 
 @writes("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _pool(writer, name, args, kwargs, out):
     is_max = name.startswith("max")
-    names = ["input", "kernel_size", "stride", "padding", "dilation" if is_max else "ceil_mode", "ceil_mode" if is_max else "count_include_pad"]
+    names = [
+        "input",
+        "kernel_size",
+        "stride",
+        "padding",
+        "dilation" if is_max else "ceil_mode",
+        "ceil_mode" if is_max else "count_include_pad",
+    ]
     given = dict(zip(names, _arguments(args, kwargs, *names), strict=True))
     dims = int(name[-2])
     kernel = _pair(given["kernel_size"], dims)

@@ -33,8 +33,14 @@ def _squeeze(writer, name, args, kwargs, out):
         writer.bind(out, writer.value(x))
         return
     rank = out.dim() if name == "unsqueeze" else x.dim()
-    dims = [i for i, n in enumerate(x.shape) if n == 1] if dim is None else [d % rank for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
-    writer.bind(out, writer.add("Unsqueeze" if name == "unsqueeze" else "Squeeze", [writer.value(x), writer.ints(dims)]))
+    dims = (
+        [i for i, n in enumerate(x.shape) if n == 1]
+        if dim is None
+        else [d % rank for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    )
+    writer.bind(
+        out, writer.add("Unsqueeze" if name == "unsqueeze" else "Squeeze", [writer.value(x), writer.ints(dims)])
+    )
 
 
 @writes("expand", "expand_as", "broadcast_to", "repeat", "tile")
@@ -63,7 +69,9 @@ def _cat(writer, name, args, kwargs, out):
 @writes("split", "chunk", "unbind", "split_with_sizes", "tensor_split")
 def _split(writer, name, args, kwargs, out):
     x = args[0]
-    dim = kwargs.get("dim", args[2] if len(args) > 2 and name != "unbind" else (args[1] if name == "unbind" and len(args) > 1 else 0))
+    dim = kwargs.get(
+        "dim", args[2] if len(args) > 2 and name != "unbind" else (args[1] if name == "unbind" and len(args) > 1 else 0)
+    )
     dim %= x.dim()
     start = 0
     for part in out:
@@ -74,7 +82,9 @@ def _split(writer, name, args, kwargs, out):
 
 
 def _slice(writer, value, dim, start, stop, step):
-    return writer.add("Slice", [value, writer.ints([start]), writer.ints([stop]), writer.ints([dim]), writer.ints([step])])
+    return writer.add(
+        "Slice", [value, writer.ints([start]), writer.ints([stop]), writer.ints([dim]), writer.ints([step])]
+    )
 
 
 @writes("getitem")
@@ -160,13 +170,17 @@ def _arg(writer, name, args, kwargs, out):
     value = writer.value(x)
     if dim is None:
         value, dim = writer.add("Reshape", [value, writer.ints([-1])]), 0
-    writer.bind(out, writer.add("ArgMax" if name == "argmax" else "ArgMin", [value], axis=dim, keepdims=int(bool(keepdim))))
+    writer.bind(
+        out, writer.add("ArgMax" if name == "argmax" else "ArgMin", [value], axis=dim, keepdims=int(bool(keepdim)))
+    )
 
 
 @writes("to", "float", "double", "half", "long", "int", "bool", "type", "type_as")
 def _cast(writer, name, args, kwargs, out):
     x = args[0]
-    writer.bind(out, writer.value(x) if x.dtype == out.dtype else writer.add("Cast", [writer.value(x)], to=data_type(out.dtype)))
+    writer.bind(
+        out, writer.value(x) if x.dtype == out.dtype else writer.add("Cast", [writer.value(x)], to=data_type(out.dtype))
+    )
 
 
 @writes("where", "masked_fill")
@@ -189,21 +203,40 @@ def _pad(writer, name, args, kwargs, out):
     kinds = {None: "constant", "constant": "constant", "reflect": "reflect", "replicate": "edge"}
     if mode not in kinds:
         raise OnnxExporterError(f"padding of mode {mode!r} is not written yet")
-    writer.bind(out, writer.add("Pad", [writer.value(x), writer.ints([*begins, *ends]), writer.value(value or 0.0, x)], mode=kinds[mode]))
+    writer.bind(
+        out,
+        writer.add(
+            "Pad", [writer.value(x), writer.ints([*begins, *ends]), writer.value(value or 0.0, x)], mode=kinds[mode]
+        ),
+    )
 
 
 @writes("interpolate", "upsample")
 def _interpolate(writer, name, args, kwargs, out):
     x, _, _, mode, align = _arguments(args, kwargs, "input", "size", "scale_factor", "mode", "align_corners")
-    kinds = {None: "nearest", "nearest": "nearest", "bilinear": "linear", "linear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+    kinds = {
+        None: "nearest",
+        "nearest": "nearest",
+        "bilinear": "linear",
+        "linear": "linear",
+        "trilinear": "linear",
+        "bicubic": "cubic",
+    }
     place = "asymmetric" if kinds.get(mode) == "nearest" else "align_corners" if align else "pytorch_half_pixel"
-    options = {"mode": kinds[mode], "coordinate_transformation_mode": place, "nearest_mode": "floor", "cubic_coeff_a": -0.75}
+    options = {
+        "mode": kinds[mode],
+        "coordinate_transformation_mode": place,
+        "nearest_mode": "floor",
+        "cubic_coeff_a": -0.75,
+    }
     writer.bind(out, writer.add("Resize", [writer.value(x), "", "", writer.shape(list(out.shape))], **options))
 
 
 @writes("scaled_dot_product_attention")
 def _attention(writer, name, args, kwargs, out):
-    q, k, v, mask, _, causal, scale = _arguments(args, kwargs, "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
+    q, k, v, mask, _, causal, scale = _arguments(
+        args, kwargs, "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"
+    )
     order = [*range(k.dim() - 2), k.dim() - 1, k.dim() - 2]
     scores = writer.add("MatMul", [writer.value(q), writer.add("Transpose", [writer.value(k)], perm=order)])
     scores = writer.add("Mul", [scores, writer.value(q.shape[-1] ** -0.5 if scale is None else float(scale), q)])

@@ -22,5 +22,5 @@ with tempfile.TemporaryDirectory() as folder:
     tags = events.Tags()
     print(sorted(tags["scalars"]), tags["histograms"], sorted(tags["images"]), sorted(tags["tensors"]))
     print([(event.step, event.value) for event in events.Scalars("loss")])
-    first = events.Histograms("weights")[2].histogram_value
+    first = events.Histograms("weights")[-1].histogram_value
     print(first.min, first.max, first.num, first.sum_squares, len(first.bucket), sum(first.bucket))

@@ -136,6 +136,21 @@ def text(tag, text):
     return proto.Summary(value=[proto.Summary.Value(tag=tag + "/text_summary", metadata=metadata, tensor=tensor)])
 
 
+def pr_curve_raw(tag, tp, fp, tn, fn, precision, recall, num_thresholds):
+    """A curve of precision over recall whose points are counted."""
+    import numpy
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.plugins.pr_curve.plugin_data_pb2 import PrCurvePluginData
+
+    rows = numpy.stack((tp, fp, tn, fn, precision, recall))
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in rows.shape])
+    tensor = TensorProto(dtype="DT_FLOAT", float_val=rows.reshape(-1).tolist(), tensor_shape=shape)
+    metadata = _metadata("pr_curves", PrCurvePluginData(version=0, num_thresholds=num_thresholds).SerializeToString())
+    proto = _proto()
+    return proto.Summary(value=[proto.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
+
+
 def _hparams_metadata(content):
     from tensorboard.plugins.hparams.metadata import PLUGIN_DATA_VERSION, PLUGIN_NAME
 

@@ -152,12 +152,10 @@ class SummaryWriter:
 
     def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None):
         """Write a curve of precision over recall."""
-        from tensorboard.plugins.pr_curve.summary import raw_data_pb
-
         from mica.utils.tensorboard._pr_curve import counts
 
         table = counts(make_np(labels), make_np(predictions), num_thresholds, weights)
-        self._get_file_writer().add_summary(raw_data_pb(tag, *table, num_thresholds), global_step, walltime)
+        self._get_file_writer().add_summary(summary.pr_curve_raw(tag, *table, num_thresholds), global_step, walltime)
 
     def _absent(self, *args, **kwargs):
         raise NotImplementedError(
