@@ -92,7 +92,7 @@ _REFLECTED = {"add", "sub", "mul", "truediv", "pow"}
 def _binary(writer, name, args, kwargs, out):
     a, b = args[0], args[1] if len(args) > 1 else kwargs["other"]
     like = a if isinstance(a, mica.Tensor) else b
-    common = mica.result_type(a, b) if name not in ("eq", "ne", "lt", "gt", "le", "ge") else mica.result_type(a, b)
+    common = mica.result_type(a, b)
     if name in ("div", "truediv", "rtruediv", "itruediv", "divide", "true_divide") and not common.is_floating_point:
         common = mica.get_default_dtype()
     names = []

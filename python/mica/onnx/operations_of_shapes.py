@@ -112,7 +112,7 @@ def _getitem(writer, name, args, kwargs, out):
             value = _slice(writer, value, dim, each, each + 1 if each != -1 else 1 << 62, 1)
             squeezed.append(dim)
             dim += 1
-        elif isinstance(each, mica.Tensor) and len(index) == 1 and not each.dtype == mica.bool:
+        elif isinstance(each, mica.Tensor) and len(index) == 1 and each.dtype != mica.bool:
             value = writer.add("Gather", [value, writer.value(each)], axis=0)
             dim += 1
         else:
