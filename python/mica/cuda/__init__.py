@@ -102,6 +102,8 @@ class _DeviceProperties:
 
 def get_device_properties(device=None):
     """Facts about a GPU: its name, memory, multiprocessors."""
+    if not is_available():  # torch asserts here, and programs catch that
+        raise AssertionError("Torch not compiled with CUDA enabled: Mica finds no GPU, or no CUDA backend")
     return _DeviceProperties(_C._device_properties(_device(device)))
 
 
