@@ -13,8 +13,6 @@ import types
 
 _REASONS = {
     "distributed": "Mica computes in one process",
-    "ao": "Mica has no quantized layers",
-    "quantization": "Mica has no quantized layers",
     "jit": "there is no TorchScript in Mica",
     "_dynamo": "Mica has no compiler yet",
     "_inductor": "Mica has no compiler yet",

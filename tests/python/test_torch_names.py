@@ -108,7 +108,7 @@ def test_data_parallel_without_gpus_calls_the_module():
     assert mica.equal(parallel(x), layer(x))
     assert mica.equal(mica.nn.parallel.data_parallel(layer, x), layer(x))
     assert list(parallel.state_dict()) == ["module.weight", "module.bias"] and parallel.device_ids == []
-    with pytest.raises(RuntimeError, match="process group"):
+    with pytest.raises(ValueError, match="process group"):
         mica.nn.parallel.DistributedDataParallel(layer)
 
 
@@ -206,9 +206,8 @@ def test_names_of_gpus_without_one():
     for call in (mica.cuda.get_device_capability, mica.cuda.get_device_properties):
         with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
             call()
-    for kind in (mica.cuda.Stream, mica.cuda.CUDAGraph):
-        with pytest.raises(RuntimeError):
-            kind()
+    with pytest.raises(RuntimeError, match="CUDA"):
+        mica.cuda.Stream()
     assert mica.cuda.get_arch_list() == [] and issubclass(mica.cuda.FloatTensor, object)
     with pytest.raises(AssertionError, match="Torch not compiled with XPU enabled"):
         mica.xpu.current_device()
@@ -229,18 +228,6 @@ def test_streams_and_events_of_the_cpu():
     assert stream.query() and event.elapsed_time(later) >= 0 and stream == mica.Stream("cpu")
     with pytest.raises(RuntimeError, match="enable_timing=True"):
         event.elapsed_time(stream.record_event())
-
-
-def test_futures():
-    first, second = mica.futures.Future(), mica.futures.Future()
-    doubled, both = first.then(lambda f: f.wait() * 2), mica.futures.collect_all([first, second])
-    first.set_result(4)
-    assert doubled.wait() == 8 and not both.done()
-    second.set_exception(ValueError("no"))
-    with pytest.raises(ValueError, match="no"):
-        both.wait()
-    with pytest.raises(RuntimeError, match="completed once"):
-        first.set_result(5)
 
 
 def test_functions_of_functions():
