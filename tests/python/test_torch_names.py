@@ -165,7 +165,6 @@ def test_norms_and_products_of_linalg(call, expected):
     ("call", "error"),
     [
         (lambda: mica.linalg.norm(mica.arange(3)), "Expected a floating point or complex tensor as input. Got Long"),
-        (lambda: mica.linalg.norm(mica.ones(2, 2), 2), "needs singular values"),
         (lambda: mica.linalg.norm(mica.ones(2, 2, 2), 2), "the input must be 1D or 2D"),
         (lambda: mica.linalg.cross(mica.ones(2, 3), mica.ones(3)), "must have the same number of dimensions"),
     ],
