@@ -18,7 +18,7 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-cuda bench sweep sanitize \
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-packages test-cuda bench sweep sanitize \
         sanitize-threads fuzz wheel compile-times clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
@@ -82,6 +82,20 @@ $(TORCH_VENV)/bin/python:
 
 test-torch: build $(TORCH_PYTHON)
 	PYTHONPATH=$(CURDIR)/build/python:"$(site_packages)" $(TORCH_PYTHON) -m pytest tests -m torch $(PYTEST_ARGS)
+
+# Packages from PyPI on Mica and on torch, side by side; writes docs/packages.md. PACKAGES_ARGS="--only timm_models" narrows it.
+PACKAGES_VENV := .venv-packages
+PACKAGES_ARGS ?=
+$(PACKAGES_VENV)/.installed: tests/packages/requirements.txt tests/packages/requirements-shared.txt
+	$(PYTHON) -m venv $(PACKAGES_VENV)
+	$(PACKAGES_VENV)/bin/python -m pip install --quiet -r tests/packages/requirements-shared.txt
+	$(PACKAGES_VENV)/bin/python -m pip install --quiet --no-deps -r tests/packages/requirements.txt
+	echo $(CURDIR)/build/python > "$$($(PACKAGES_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"/mica-development.pth
+	touch $@
+
+test-packages: build $(TORCH_PYTHON) $(PACKAGES_VENV)/.installed
+	$(PYTHON) tests/packages/run.py --mica $(PACKAGES_VENV)/bin/python --torch $(TORCH_PYTHON) --write docs/packages.md \
+	  --packages "$$($(PACKAGES_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(PACKAGES_ARGS)
 
 test-cuda: $(VENV)/.installed
 	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python -DMICA_CUDA=ON -B build-cuda

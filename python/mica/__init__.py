@@ -44,6 +44,29 @@ _LAZY = {
     "load": "mica.serialization",
     "save": "mica.serialization",
     "compile": "mica._dynamo",
+    "Event": "mica._streams",
+    "Future": "mica.futures",
+    "Stream": "mica._streams",
+    "SymBool": "mica._symbolic",
+    "SymFloat": "mica._symbolic",
+    "SymInt": "mica._symbolic",
+    "sym_float": "mica._symbolic",
+    "sym_int": "mica._symbolic",
+    "sym_ite": "mica._symbolic",
+    "sym_max": "mica._symbolic",
+    "sym_min": "mica._symbolic",
+    "sym_not": "mica._symbolic",
+    "sym_sum": "mica._symbolic",
+    "sym_fresh_size": "mica._symbolic",
+    "classes": "mica._classes",
+    "ScriptModule": "mica.jit",
+    "ScriptFunction": "mica.jit",
+    "FunctionSchema": "mica._library.schema",
+    "DispatchKey": "mica._c_names",
+    "_check_with": "mica._conditions",
+    "_check_tensor_all_with": "mica._conditions",
+    "cond": "mica._higher_order_ops",
+    "while_loop": "mica._higher_order_ops",
     "ops": "mica._ops",
     "vmap": "mica.func",
     "_dirichlet_grad": "mica._C",
@@ -71,10 +94,12 @@ _LAZY = {
     "get_printoptions": "mica._tensor_str",
 }
 _SUBMODULES = {
-    "__config__", "__future__", "_dynamo", "_inductor", "_library", "_ops", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
-    "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab", "library", "linalg", "masked",
-    "mps", "multiprocessing", "nested", "nn", "optim", "overrides", "profiler", "return_types", "serialization", "signal", "sparse", "special",
-    "testing", "torch_version", "types", "utils", "xpu",
+    "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_library", "_ops", "_streams",
+    "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
+    "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
+    "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
+    "profiler", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
+    "utils", "xpu",
 }  # fmt: skip
 
 
@@ -83,8 +108,12 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(_LAZY[name]), name)
     elif name in _SUBMODULES:
         value = _importlib.import_module(f"mica.{name}")
+    elif name == "_grouped_mm":
+        value = _importlib.import_module("mica.nn.functional").grouped_mm
+    elif name.startswith("_foreach_"):
+        value = getattr(_importlib.import_module("mica._foreach"), name)
     else:
-        raise AttributeError(f"module 'mica' has no attribute '{name}'")
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     globals()[name] = value
     return value
 
@@ -93,4 +122,12 @@ def __dir__():
     return sorted(set(globals()) | set(_LAZY) | _SUBMODULES)
 
 
+def _more_of_the_engine(name):
+    from mica import _c_names
+
+    return _c_names.lookup(name)
+
+
+_C.__getattr__ = _more_of_the_engine
+_C.__path__ = [__file__.replace("__init__.py", "_c_modules")]
 __all__ = [name for name in (*globals(), *_LAZY) if not name.startswith("_")]

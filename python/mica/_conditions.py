@@ -62,3 +62,15 @@ def _check_tensor_all(cond, message=None):
     if cond.dtype != _C.bool:
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
     _checked(RuntimeError, cond.all().item(), message)
+
+
+def _check_with(error_type, cond, message):
+    """Raise an exception of a type unless the condition holds."""
+    _checked(error_type, cond, message)
+
+
+def _check_tensor_all_with(error_type, cond, message=None):
+    """Raise an exception of a type unless the condition holds for every element."""
+    if not isinstance(cond, _C.Tensor):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    _checked(error_type, bool(cond.all()), message)

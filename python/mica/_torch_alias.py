@@ -13,6 +13,7 @@ import importlib.util
 import sys
 import types
 
+from mica import _C, _absent
 from mica._checkpoints.names import torch_module_name
 from mica.torch_version import TorchVersion
 
@@ -52,6 +53,7 @@ class _NamingLoader(importlib.abc.Loader):
         sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
         module.__name__ = _name_of(module, name)
         exec(self._loader.get_code(name), module.__dict__)
+        _absent.add_fallback(module, name.removeprefix("mica."))
 
 
 def _is_import():
@@ -77,12 +79,15 @@ class _Finder(importlib.abc.MetaPathFinder):
             return importlib.machinery.ModuleSpec(
                 name, _Loader(), is_package=found.submodule_search_locations is not None
             )
+        absent = _absent.find_spec(name)
+        if absent is not None:
+            return absent
         if not _is_import():
             return None
         raise ModuleNotFoundError(f"No module named '{name}': torch is Mica here, and Mica has no '{ours}'", name=name)
 
 
-_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, _C._Function)
 
 
 def _rename(module, name):
@@ -104,11 +109,12 @@ def _name_loaded():
         if name.startswith("mica.") and isinstance(module, types.ModuleType):
             sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
             _rename(module, name)
+            _absent.add_fallback(module, name.removeprefix("mica."))
 
 
 def _pickle_as_torch():
     """Let plain pickles hold torch's names for what is no class and no function."""
-    from mica import _C, storage
+    from mica import storage
 
     for kind in (_C.dtype, _C.layout, _C.memory_format):
         copyreg.pickle(kind, lambda value: str(value).removeprefix("torch."))
@@ -135,6 +141,7 @@ def install():
     mica.__version__ = mica.version.__version__ = TorchVersion(f"2.13.0+mica.{mica.version.mica}")
     _pickle_as_torch()
     _rename(mica, "mica")
+    _absent.add_fallback(mica, "")
     _name_loaded()
     for space in ("_nn_functional", "_linalg", "_special", "_fft"):
         if (functions := getattr(mica._C, space, None)) is not None:

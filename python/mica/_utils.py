@@ -214,3 +214,52 @@ class ExceptionWrapper:
             raise exception
         finally:
             del exception  # or its traceback would hold it, and with it the frames of whoever called
+
+
+def _flatten_dense_tensors(tensors):
+    """One vector of the elements of tensors."""
+    return _C.cat([tensor.contiguous().view(-1) for tensor in tensors])
+
+
+def _unflatten_dense_tensors(flat, tensors):
+    """A vector as tensors of the shapes of others."""
+    outputs, start = [], 0
+    for tensor in tensors:
+        outputs.append(flat.narrow(0, start, tensor.numel()).view_as(tensor))
+        start += tensor.numel()
+    return tuple(outputs)
+
+
+def _element_size(dtype):
+    """The bytes of an element."""
+    return dtype.itemsize
+
+
+def _get_device_index(device, optional=False, allow_cpu=False):
+    """The index of a GPU."""
+    if isinstance(device, int):
+        return device
+    device = _C.device(device) if isinstance(device, str) else device
+    if device is None:
+        if optional:
+            return _C._current_device("cuda")
+    elif device.type == "cuda" or allow_cpu:
+        return -1 if device.type == "cpu" else _C._current_device("cuda") if device.index is None else device.index
+    raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+
+
+def _get_all_device_indices():
+    return list(range(_C._device_count("cuda")))
+
+
+def _get_available_device_type():
+    return "cuda" if _C._device_count("cuda") else None
+
+
+def _to(self, device, non_blocking=False):
+    return self.to(device, non_blocking=non_blocking)
+
+
+def is_compiling():
+    """False: nothing is compiled."""
+    return False

@@ -1,4 +1,4 @@
-"""Files of weights from the web, kept in a folder."""
+"""Files of weights and models from the web, or models from a folder, kept in a folder."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ import tempfile
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
-__all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _folder = None
@@ -16,10 +16,13 @@ _folder = None
 
 def get_dir():
     """The folder: what `set_dir` named, or $TORCH_HOME/hub, or hub in torch's folder of the user's cache."""
-    if _folder is not None:
-        return _folder
+    return _folder if _folder is not None else os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home():
+    """$TORCH_HOME, or torch's folder of the user's cache."""
     cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
-    return os.path.join(os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch"))), "hub")
+    return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d):
@@ -69,3 +72,28 @@ def load_state_dict_from_url(
         found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found.group(1) if found else None, progress=progress)
     return load(path, map_location=map_location, weights_only=weights_only)
+
+
+def list(github, force_reload=False, skip_validation=False, trust_repo="check", verbose=True, source="github"):
+    """The names of the models that a repository offers."""
+    from mica import _hub_repositories
+
+    return _hub_repositories.names(github, force_reload, trust_repo, verbose, source)
+
+
+def help(github, model, force_reload=False, skip_validation=False, trust_repo="check", verbose=True, source="github"):
+    """What a repository says about a model."""
+    from mica import _hub_repositories
+
+    return _hub_repositories.entry_point(github, model, force_reload, trust_repo, verbose, source).__doc__
+
+
+def load(
+    repo_or_dir, model, *args, source="github", trust_repo="check", force_reload=False, verbose=True,
+    skip_validation=False, **kwargs,
+):  # fmt: skip
+    """The model that a function of a repository's hubconf.py makes: of a folder (source="local"), or of GitHub."""
+    from mica import _hub_repositories
+
+    entry = _hub_repositories.entry_point(repo_or_dir, model, force_reload, trust_repo, verbose, source)
+    return entry(*args, **kwargs)

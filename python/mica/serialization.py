@@ -326,3 +326,10 @@ def get_unsafe_globals_in_checkpoint(f):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         names = globals_in_pickle(record_bytes(_open_archive(opened, f), "data.pkl"))
     return sorted(name for name in names if not is_allowed(name))
+
+
+MAP_LOCATION = object  # an annotation: a function, a device, a name, a dict of names, or None
+
+
+def _is_zipfile(f):
+    return _is_zip(f)

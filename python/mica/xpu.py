@@ -1,26 +1,13 @@
 """Intel's GPUs: there is no backend for them."""
 
-__all__ = ["device_count", "is_available", "is_initialized", "manual_seed", "manual_seed_all"]
+from mica._absent_device import functions as _functions
+
+globals().update(_functions("XPU", "xpu"))
 
 
-def is_available():
-    """Return False: Mica cannot use Intel GPUs."""
-    return False
+def __getattr__(name):
+    if name == "amp":
+        from mica import amp
 
-
-def is_initialized():
-    """Return False: there is nothing to initialise."""
-    return False
-
-
-def device_count():
-    """Return 0: Mica cannot use Intel GPUs."""
-    return 0
-
-
-def manual_seed(seed):
-    """Do nothing: there is no generator to seed."""
-
-
-def manual_seed_all(seed):
-    """Do nothing: there is no generator to seed."""
+        return amp
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,8 @@
 // Registration of the generated entries, and the objects that they return.
 #include "entry.h"
 
+#include "function_object.h"
+
 #include <structmember.h>
 
 #include <cstring>
@@ -125,8 +127,11 @@ static bool add_entry(PyObject* module, Entry& entry) {
     PyObject* space = namespace_of(module, entry.space);
     if (!space) return false;
     Owned module_name(PyUnicode_FromFormat(*entry.space ? "mica.%s" : "mica", entry.space));
+    // What torch writes in Python can be handled like a function of Python.
+    const bool like_python = !std::strcmp(entry.space, "nn.functional");
     // No self: that is how an entry tells a function call from a method call.
-    Owned function(PyCFunction_NewEx(&entry.definition, nullptr, module_name.get()));
+    Owned function(like_python ? new_function(entry, module_name.get())
+                               : PyCFunction_NewEx(&entry.definition, nullptr, module_name.get()));
     if (!function || PyDict_SetItemString(PyModule_GetDict(space), entry.definition.ml_name, function.get()) < 0)
       return false;
   }
@@ -139,6 +144,7 @@ static bool add_entry(PyObject* module, Entry& entry) {
 }
 
 bool add_entries(PyObject* module) {
+  if (!add_function_type(module)) return false;
   for (size_t f = 0; f < kNumFamilies; ++f)
     for (size_t i = 0; i < kFamilies[f]->num_entries; ++i)
       if (!add_entry(module, kFamilies[f]->entries[i])) return false;

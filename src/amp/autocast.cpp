@@ -3,6 +3,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "mica/device_names.h"
 #include "mica/ops.h"
 
 namespace mica::autocast {
@@ -18,7 +19,7 @@ struct Kept {
   Tensor cast;
 };
 struct ThreadState {
-  std::array<State, kMaxDeviceTypes> devices;
+  std::array<State, kNumDeviceTypes> devices;
   std::unordered_map<const TensorImpl*, Kept> cache;
   bool cache_enabled = true;
   int nesting = 0;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "mica/device_names.h"
 #include "mica/error.h"
 #include "mica/layer_backend.h"
 
@@ -38,6 +39,7 @@ void open_cuda_once() {
 }
 
 const Backend* find(DeviceType type) {
+  if (is_only_a_name(type)) return nullptr;
   std::atomic<const Backend*>& place = backends[static_cast<int>(type)];
   const Backend* b = place.load(std::memory_order_acquire);
   if (b || type != DeviceType::CUDA) return b;
@@ -49,8 +51,8 @@ const Backend* find(DeviceType type) {
   if (b) fail(cat("no ", b->name, " device is available: the backend is there, but it finds no device"));
   if (type == DeviceType::CUDA)
     fail(cat("Torch not compiled with CUDA enabled: no CUDA backend could be opened (", cuda_open_error, ")"));
-  fail(cat("no backend is registered for the device type '", device_type_name(type),
-           "'; open one with open_backend(path)"));
+  fail(cat("Could not run an operation on the device type '", device_type_name(type),
+           "': no backend is registered for it; open one with open_backend(path)"));
 }
 
 void seed_devices(const Backend& b, uint64_t seed) {

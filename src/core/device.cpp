@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "mica/device_names.h"
 #include "mica/error.h"
 
 namespace mica {
@@ -23,7 +24,10 @@ std::atomic<uint16_t> current_default{0xff00};  // type in the low byte, index i
 
 }  // namespace
 
-std::string_view device_type_name(DeviceType type) { return registry().names[static_cast<int>(type)]; }
+std::string_view device_type_name(DeviceType type) {
+  if (is_only_a_name(type)) return kNamedDevices[static_cast<int>(type) - kMaxDeviceTypes];
+  return registry().names[static_cast<int>(type)];
+}
 
 DeviceType register_device_type(std::string_view name) {
   Registry& r = registry();
@@ -60,10 +64,18 @@ Device::Device(std::string_view text) {
       return;
     }
   }
+  for (int i = 0; i < kNumNamedDevices; ++i) {
+    if (kNamedDevices[i] == kind) {
+      type = static_cast<DeviceType>(kMaxDeviceTypes + i);
+      index = static_cast<int8_t>(parsed);
+      return;
+    }
+  }
   for (char c : kind)
     MICA_CHECK(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "Invalid device string: '", text, "'");
   std::string known;
   for (int i = 0; i < n; ++i) known += (i ? ", " : "") + r.names[i];
+  for (std::string_view name : kNamedDevices) known += cat(", ", name);
   fail(cat("Expected one of ", known, " device type at start of device string: ", kind));
 }
 

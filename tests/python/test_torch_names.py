@@ -22,7 +22,7 @@ NONE = not mica.cuda.is_available()
         ("backends.cuda.flash_sdp_enabled()", True),
         ("mps.is_available()", False),
         ("xpu.device_count()", 0),
-        ("distributed.is_available()", False),
+        ("distributed.is_available()", True),
         ("distributed.is_initialized()", False),
         ("jit.is_scripting()", False),
         ("compiler.is_compiling()", False),
@@ -108,7 +108,7 @@ def test_data_parallel_without_gpus_calls_the_module():
     assert mica.equal(parallel(x), layer(x))
     assert mica.equal(mica.nn.parallel.data_parallel(layer, x), layer(x))
     assert list(parallel.state_dict()) == ["module.weight", "module.bias"] and parallel.device_ids == []
-    with pytest.raises(RuntimeError, match="process group"):
+    with pytest.raises(ValueError, match="process group"):
         mica.nn.parallel.DistributedDataParallel(layer)
 
 
@@ -172,3 +172,79 @@ def test_norms_and_products_of_linalg(call, expected):
 def test_linalg_says_what_it_cannot(call, error):
     with pytest.raises(RuntimeError, match=error):
         call()
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu", "xla", "hpu", "mtia", "vulkan", "privateuseone"])
+def test_devices_that_are_only_names(name):
+    device = mica.device(name, 1)
+    assert (
+        str(device) == f"{name}:1"
+        and device.type == name
+        and device != mica.device(name)
+        and hash(device) == hash(mica.device(name, 1))
+    )
+    with pytest.raises(RuntimeError, match=f"device type '{name}': no backend is registered"):
+        mica.ones(2, device=device)
+    with pytest.raises(RuntimeError, match=name):
+        mica.ones(2).to(name)
+    assert not mica.is_autocast_enabled(name)
+    if mica.amp.is_autocast_available(name):
+        with mica.autocast(name, enabled=False):
+            pass
+
+
+def test_an_unknown_device():
+    with pytest.raises(
+        RuntimeError, match="Expected one of cpu, cuda, meta.*mps.* device type at start of device string: npu"
+    ):
+        mica.device("npu")
+
+
+@pytest.mark.skipif(not NONE, reason="there is a GPU")
+def test_names_of_gpus_without_one():
+    for call in (mica.cuda.get_device_capability, mica.cuda.get_device_properties):
+        with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+            call()
+    with pytest.raises(RuntimeError, match="CUDA"):
+        mica.cuda.Stream()
+    assert mica.cuda.get_arch_list() == [] and issubclass(mica.cuda.FloatTensor, object)
+    with pytest.raises(AssertionError, match="Torch not compiled with XPU enabled"):
+        mica.xpu.current_device()
+    assert mica.xpu.empty_cache() is None and mica.mtia.device_count() == 0
+    with pytest.raises(RuntimeError, match="without MPS backend"):
+        mica.mps.empty_cache()
+
+
+def test_streams_and_events_of_the_cpu():
+    stream, event, later = (
+        mica.Stream("cpu"),
+        mica.Event("cpu", enable_timing=True),
+        mica.Event("cpu", enable_timing=True),
+    )
+    with stream:
+        event.record()
+        later.record()
+    assert stream.query() and event.elapsed_time(later) >= 0 and stream == mica.Stream("cpu")
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        event.elapsed_time(stream.record_event())
+
+
+def test_functions_of_functions():
+    from mica._higher_order_ops.associative_scan import associative_scan
+
+    x = mica.rand(5, 3)
+    assert mica.allclose(associative_scan(lambda a, b: a + b, x, 0), x.cumsum(0))
+    assert mica.allclose(associative_scan(lambda a, b: a * b, x, 1, reverse=True), x.flip(1).cumprod(1).flip(1))
+    assert mica.cond(mica.tensor(True), lambda x: x + 1, lambda x: x - 1, (1,)) == 2
+    assert mica.while_loop(lambda i: i < 5, lambda i: (i + 1,), (mica.tensor(0),))[0] == 5
+
+
+def test_hub_of_a_folder(tmp_path):
+    (tmp_path / "hubconf.py").write_text(
+        "dependencies = ['mica']\ndef small(n=2):\n    'Makes a layer.'\n    import mica\n    return mica.nn.Linear(n, n)\n"
+    )
+    assert mica.hub.list(str(tmp_path), source="local") == ["small"]
+    assert mica.hub.help(str(tmp_path), "small", source="local") == "Makes a layer."
+    assert mica.hub.load(str(tmp_path), "small", n=3, source="local").in_features == 3
+    with pytest.raises(RuntimeError, match="Cannot find callable other"):
+        mica.hub.load(str(tmp_path), "other", source="local")

@@ -91,7 +91,7 @@ def torch_module_name(module):
     return "torch" + module.removeprefix("mica") if module.partition(".")[0] == "mica" else module
 
 
-_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, _C._Function)
 
 
 def name_in_file(obj):

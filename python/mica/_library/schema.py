@@ -110,6 +110,8 @@ def _default(text):
 def _argument(text, kwarg_only=False, named=True):
     declaration, equals, default = text.partition("=")
     declaration = declaration.strip()
+    # "Tensor! x" is short for an alias of its own that is changed.
+    declaration = re.sub(r"^(\w+)!", r"\1(changed!)", declaration)
     match = re.fullmatch(r"(.*?[\])?\w])\s+(\w+)", declaration)
     if match and (named or not match[1].endswith(",")):
         type_text, name = match[1], match[2]

@@ -9,11 +9,13 @@ from mica import _C
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _DEVICES = ("cpu", "cuda")
+# Types of device that torch casts on. Autocast there can be switched, and changes nothing: no tensor lives there.
+_NAMED = ("mps", "xpu", "xla", "hpu", "ipu", "mtia", "maia", "privateuseone")
 
 
 def is_autocast_available(device_type):
     """Whether autocast knows the type of device."""
-    return _C.device(device_type).type in _DEVICES
+    return _C.device(device_type).type in (*_DEVICES, *_NAMED)
 
 
 def _checked(device_type):

@@ -126,4 +126,14 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"mica.autograd.{name}")
+    if name in ("forward_ad", "profiler_legacy", "variable"):
+        import importlib
+
+        return importlib.import_module(f"mica.autograd.{name}")
+    if name == "_profiler_enabled":
+        return _C._profiler_recording
+    if name == "_disable_profiler":
+        return lambda: None
+    if name in ("kineto_available", "_kineto_step", "_supported_activities"):
+        return lambda *args: name == "kineto_available"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

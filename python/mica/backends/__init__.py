@@ -4,7 +4,21 @@ import importlib
 
 from mica._C import _open_backend
 
-_SUBMODULES = ("cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum")
+_SUBMODULES = (
+    "cpu",
+    "cuda",
+    "cudnn",
+    "cusparselt",
+    "mha",
+    "miopen",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+)
+fp32_precision = "none"  # a setting of torch's that is kept
 
 
 def open(path):

@@ -93,3 +93,60 @@ def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, e
     return _attention_settings(
         flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
     )
+
+
+class SDPAParams:
+    """The inputs of attention, as torch's functions that choose a kernel take them."""
+
+    def __init__(self, query, key, value, attn_mask, dropout, is_causal, enable_gqa=False):
+        self.query, self.key, self.value, self.attn_mask = query, key, value, attn_mask
+        self.dropout, self.is_causal, self.enable_gqa = dropout, is_causal, enable_gqa
+
+
+def can_use_flash_attention(params, debug=False):
+    """False: torch's kernel is not here; attention has one of Mica's own."""
+    return False
+
+
+can_use_efficient_attention = can_use_cudnn_attention = can_use_flash_attention
+
+
+def is_flash_attention_available():
+    """False: torch's kernel is not here; attention has one of Mica's own."""
+    return False
+
+
+def preferred_linalg_library(backend=None):
+    """The setting; there is nothing to choose from."""
+    return "default"
+
+
+preferred_blas_library = preferred_rocm_fa_library = preferred_linalg_library
+
+
+def fp16_bf16_reduction_math_sdp_allowed():
+    """The setting."""
+    return _reduced["math"]
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled):
+    """Keep the setting."""
+    _reduced["math"] = enabled
+
+
+_reduced = {"math": False}
+
+
+class _PlanCache:
+    """The cache of plans of cuFFT: kept by nobody."""
+
+    size, max_size = 0, 4096
+
+    def __getitem__(self, device):
+        return self
+
+    def clear(self):
+        """Nothing to forget."""
+
+
+cufft_plan_cache = _PlanCache()

@@ -102,6 +102,8 @@ class _DeviceProperties:
 
 def get_device_properties(device=None):
     """Facts about a GPU: its name, memory, multiprocessors."""
+    if not is_available():  # torch asserts here, and programs catch that
+        raise AssertionError("Torch not compiled with CUDA enabled: Mica finds no GPU, or no CUDA backend")
     return _DeviceProperties(_C._device_properties(_device(device)))
 
 
@@ -233,12 +235,17 @@ _LAZY = {
 def __getattr__(name):
     import importlib
 
-    if name in ("amp", "comm", "graphs", "memory", "nvtx"):
+    if name in ("amp", "comm", "graphs", "memory", "nvtx", "profiler"):
         return importlib.import_module(f"mica.cuda.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)
     if name == "OutOfMemoryError":
         return _C.OutOfMemoryError
+    if name.endswith("Tensor"):
+        from mica._legacy_types import CUDA_TYPES
+
+        if name in CUDA_TYPES:
+            return CUDA_TYPES[name]
     if name == "default_generators":
         return tuple(_C._default_generator(_C.device("cuda", i)) for i in range(device_count()))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,22 +1,38 @@
-"""Whether processes can compute together: not yet. Programs ask before they try."""
+"""Processes that compute together. Mica computes in one: every collective works for a world of that size."""
 
-__all__ = ["is_available", "is_initialized"]
+import importlib as _importlib
+
+from mica.distributed.distributed_c10d import *  # noqa: F403
+from mica.distributed.distributed_c10d import (  # noqa: F401
+    GroupMember,
+    _get_default_group,
+    _rank_not_in_group,
+    group,
+)
+from mica.distributed.store import FileStore, HashStore, PrefixStore, Store, TCPStore  # noqa: F401
+
+DebugLevel = type("DebugLevel", (), {"OFF": 0, "INFO": 1, "DETAIL": 2})
 
 
 def is_available():
-    """False: Mica has no process groups yet."""
-    return False
+    """True: a world of one process."""
+    return True
 
 
-def is_initialized():
-    """False: there is no process group to start."""
-    return False
+def get_debug_level():
+    return DebugLevel.OFF
+
+
+def set_debug_level(level):
+    """Nothing is logged."""
+
+
+set_debug_level_from_env = set_debug_level
 
 
 def __getattr__(name):
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    raise AttributeError(
-        f"module 'torch.distributed' has no attribute {name!r}: Mica has no process groups yet, "
-        "and torch.distributed.is_available() is False"
-    )
+    if name in ("DeviceMesh", "init_device_mesh"):
+        return getattr(_importlib.import_module("mica.distributed.device_mesh"), name)
+    if name in ("constants", "device_mesh", "nn", "utils", "optim", "algorithms"):
+        return _importlib.import_module(f"mica.distributed.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

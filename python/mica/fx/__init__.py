@@ -1,15 +1,22 @@
-"""What programs ask about tracing into a graph: nothing is traced, and there is no tracer yet."""
+"""Programs as graphs: traced by running them with proxies, changed node by node, and run again."""
 
-__all__ = ["Proxy", "wrap"]
+from mica.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap  # noqa: F401
+from mica.fx.graph import CodeGen, Graph  # noqa: F401
+from mica.fx.graph_module import GraphModule
+from mica.fx.interpreter import Interpreter, Transformer
+from mica.fx.node import Node, has_side_effect, map_arg
+from mica.fx.proxy import Proxy
+from mica.fx.subgraph_rewriter import replace_pattern
+
+__all__ = [
+    "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "map_arg",
+    "replace_pattern", "symbolic_trace", "wrap",
+]  # fmt: skip
 
 
-class Proxy:
-    """What stands for a value while a program is traced: nothing is one."""
+def __getattr__(name):
+    import importlib
 
-    def __init__(self, *args, **kwargs):
-        raise RuntimeError("There is no tracer in Mica yet, so nothing stands for a traced value")
-
-
-def wrap(fn_or_name):
-    """The function or its name, as they are: they matter to a tracer only."""
-    return fn_or_name
+    if name in ("experimental", "passes"):
+        return importlib.import_module(f"mica.fx.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,6 +30,21 @@ class RecursiveScriptModule:
     """The type of a compiled module: nothing is one."""
 
 
+class CompilationUnit:
+    """Source to be compiled: there is no compiler."""
+
+    def __init__(self, lang=None, _frames_up=0):
+        raise RuntimeError("There is no TorchScript in Mica: write the functions in Python")
+
+
+class TracerWarning(Warning):
+    """What tracing warns of: nothing is traced."""
+
+    @staticmethod
+    def ignore_lib_warnings():
+        """Nothing to ignore."""
+
+
 def is_scripting():
     """False: nothing is compiled."""
     return False
@@ -63,6 +78,39 @@ def script_method(fn):
 def script_if_tracing(fn):
     """The function itself."""
     return fn
+
+
+_script_if_tracing = script_if_tracing
+
+
+def set_fusion_strategy(strategy):
+    """Nothing is fused: the strategy before, none."""
+    return []
+
+
+def enable_onednn_fusion(enabled):
+    """Nothing is fused."""
+
+
+def onednn_fusion_enabled():
+    return False
+
+
+def optimize_for_inference(mod, other_methods=None):
+    """The module itself."""
+    return mod
+
+
+def fuser(name):
+    """A with block in which nothing is fused."""
+    return _contextlib.nullcontext()
+
+
+def last_executed_optimized_graph():
+    raise RuntimeError("There is no TorchScript in Mica, so there is no graph of it")
+
+
+strict_fusion = _contextlib.nullcontext
 
 
 def export(fn):
@@ -132,7 +180,11 @@ def fork(func, *args, **kwargs):
     return _Done(func(*args, **kwargs))
 
 
-class _Done:
+class Future:
+    """The type of what `fork` returns."""
+
+
+class _Done(Future):
     def __init__(self, result):
         self._result = result
 
@@ -170,6 +222,10 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
 
 def __getattr__(name):
     # A module comes with mica.nn, which programs that only mark functions do not need.
+    if name in ("_recursive", "annotations", "_script", "frontend"):
+        import importlib
+
+        return importlib.import_module(f"mica.jit.{name}")
     if name == "ScriptModule":
 
         class ScriptModule(_mica.nn.Module):

@@ -2,10 +2,18 @@
 
 from mica.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter  # noqa: F401, I001
 from mica.nn.modules import *  # noqa: F403
-from mica.nn import attention, functional, grad, init, modules, parallel, parameter, utils  # noqa: F401
+from mica.nn import functional, grad, init, modules, parallel, parameter, utils  # noqa: F401
 from mica.nn.parallel import DataParallel  # noqa: F401
 
 functional.grad = grad
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in ("attention", "quantized", "intrinsic", "qat", "quantizable", "backends"):
+        return importlib.import_module(f"mica.nn.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def factory_kwargs(kwargs):

@@ -31,6 +31,7 @@ globals().update(
 
 from mica.nn.functional_attention import *  # noqa: E402, F403 - after what it replaces
 from mica.nn.functional_attention import _canonical_mask, _none_or_dtype  # noqa: E402, F401
+from mica.nn.functional_grouped import *  # noqa: E402, F403
 from mica.nn.functional_loss import *  # noqa: E402, F403
 from mica.nn.functional_pooling import *  # noqa: E402, F403 - after what it replaces
 

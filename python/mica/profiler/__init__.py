@@ -193,3 +193,20 @@ class profile:
     def export_stacks(self, path, metric="self_cpu_time_total"):
         """Write stacks with their time, as flame graph tools read them."""
         self._finished().export_stacks(path, metric)
+
+
+def kineto_available():
+    """True: what runs can be recorded."""
+    return True
+
+
+def __getattr__(name):
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module("mica.profiler.profiler")
+    if name in ("record_function", "itt"):
+        from mica.autograd.profiler import record_function
+
+        return record_function
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@ import importlib
 
 from mica.utils import dlpack, hooks
 
-_SUBMODULES = ("benchmark", "checkpoint", "data", "flop_counter", "model_zoo")
+_SUBMODULES = ("benchmark", "checkpoint", "cpp_extension", "data", "flop_counter", "model_zoo", "tensorboard")
 
 __all__ = ["dlpack", "hooks", "swap_tensors", *_SUBMODULES]
 
@@ -34,7 +34,14 @@ def swap_tensors(t1, t2):
     _C._swap_tensor_impl(t1, t2)
 
 
+def set_module(obj, mod):
+    """Say that an object belongs to a module."""
+    if not isinstance(mod, str):
+        raise TypeError("The mod argument should be a string")
+    obj.__module__ = mod
+
+
 def __getattr__(name):
-    if name in _SUBMODULES:
+    if name in (*_SUBMODULES, "_pytree", "_python_dispatch"):
         return importlib.import_module(f"mica.utils.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -355,53 +355,6 @@ def arg_tree_leaves(*args, **kwargs):
     return [leaf for value in (*args, *kwargs.values()) for leaf in tree_iter(value)]
 
 
-# ---- with the way to each leaf
-
-
-def _generate_key_paths(key_path, tree, is_leaf=None):
-    if tree_is_leaf(tree, is_leaf):
-        yield key_path, tree
-        return
-    kind = _get_node_type(tree)
-    with_keys = _definition(kind).flatten_with_keys_fn
-    if with_keys is None:
-        raise ValueError(
-            f"Did not find a flatten_with_keys_fn for type: {kind}. "
-            "Please pass a flatten_with_keys_fn argument to register_pytree_node."
-        )
-    for key, item in with_keys(tree)[0]:
-        yield from _generate_key_paths((*key_path, key), item, is_leaf)
-
-
-def tree_flatten_with_path(tree, is_leaf=None):
-    """The leaves, each with the way to it, and the shape of the nest."""
-    return list(_generate_key_paths((), tree, is_leaf)), tree_structure(tree, is_leaf)
-
-
-def tree_leaves_with_path(tree, is_leaf=None):
-    """The leaves, each with the way to it."""
-    return list(_generate_key_paths((), tree, is_leaf))
-
-
-def tree_map_with_path(func, tree, *rests, is_leaf=None):
-    """tree_map of a function whose first argument is the way to the leaf."""
-    found, spec = tree_flatten_with_path(tree, is_leaf)
-    columns = [*zip(*found, strict=True), *(spec.flatten_up_to(rest) for rest in rests)]
-    return spec.unflatten([func(*row) for row in zip(*columns, strict=True)])
-
-
-def keystr(kp):
-    """A way as text: ['a'][0].b"""
-    return "".join(map(str, kp))
-
-
-def key_get(obj, kp):
-    """What a nest has at the end of a way."""
-    for key in kp:
-        obj = key.get(obj)
-    return obj
-
-
 def _is_constant_holder(spec):
     return isinstance(spec.context, _nodes.ConstantNode)
 
@@ -410,7 +363,16 @@ def _retrieve_constant(spec):
     return tree_unflatten([], spec)
 
 
+_WITH_PATHS = (
+    "_generate_key_paths", "key_get", "keystr", "tree_flatten_with_path", "tree_leaves_with_path", "tree_map_with_path",
+)  # fmt: skip
+
+
 def __getattr__(name):
+    if name in _WITH_PATHS:
+        from mica.utils import _pytree_paths
+
+        return getattr(_pytree_paths, name)
     if name in ("treespec_dumps", "treespec_loads", "treespec_pprint", "pytree_to_str", "str_to_pytree"):
         from mica.utils import _pytree_text
 

@@ -7,6 +7,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from mica.utils._pytree_keys import GetAttrKey, MappingKey, SequenceKey
+
 NO_SERIALIZED_TYPE_NAME_FOUND = "NO_SERIALIZED_TYPE_NAME_FOUND"
 
 
@@ -31,48 +33,6 @@ SUPPORTED_NODES: dict[type, NodeDef] = {}
 SUPPORTED_SERIALIZED_TYPES: dict[type, _SerializeNodeDef] = {}
 SERIALIZED_TYPE_TO_PYTHON_TYPE: dict[str, type] = {}
 CONSTANT_NODES: set[type] = set()
-
-
-# ---- the place of an item in its container
-
-
-@dataclasses.dataclass(frozen=True)
-class SequenceKey:
-    """The place in a sequence: [3]."""
-
-    idx: int
-
-    def __str__(self):
-        return f"[{self.idx!r}]"
-
-    def get(self, sequence):
-        return sequence[self.idx]
-
-
-@dataclasses.dataclass(frozen=True)
-class MappingKey:
-    """The key in a mapping: ['a']."""
-
-    key: Any
-
-    def __str__(self):
-        return f"[{self.key!r}]"
-
-    def get(self, mapping):
-        return mapping[self.key]
-
-
-@dataclasses.dataclass(frozen=True)
-class GetAttrKey:
-    """The name of an attribute: .a."""
-
-    name: str
-
-    def __str__(self):
-        return f".{self.name}"
-
-    def get(self, obj):
-        return getattr(obj, self.name)
 
 
 # ---- registration

@@ -1,16 +1,61 @@
-"""A module in several processes."""
+"""A module in several processes: in a world of one, the module itself."""
 
+import contextlib
+
+from mica import _C
 from mica.nn.modules.module import Module
+from mica.utils._pytree import tree_map_only
 
 __all__ = ["DistributedDataParallel"]
 
 
 class DistributedDataParallel(Module):
-    """Needs process groups, which Mica does not have yet."""
+    """Calls a module; its gradients are the mean over all processes, which with one are its own."""
 
-    def __init__(self, module, *args, **kwargs):
+    def __init__(
+        self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True,
+        process_group=None, bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False,
+        gradient_as_bucket_view=False, static_graph=False, **options,
+    ):  # fmt: skip
+        from mica.distributed.process_group import _group
+
         super().__init__()
-        raise RuntimeError(
-            "Default process group has not been initialized: Mica has no process groups yet, "
-            "train in one process without DistributedDataParallel"
-        )
+        self.process_group = _group(process_group)
+        if not any(p.requires_grad for p in module.parameters()):
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."
+            )
+        self.module = module
+        self.dim, self.device_ids = dim, device_ids
+        self.device = next(iter(module.parameters())).device
+        self.output_device = output_device if output_device is not None else (device_ids or [None])[0]
+        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+
+    def forward(self, *inputs, **kwargs):
+        if self.device_ids:
+            inputs, kwargs = tree_map_only(_C.Tensor, lambda tensor: tensor.to(self.device), (inputs, kwargs))
+        return self.module(*inputs, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Gradients add up in a with block and are not averaged: with one process nothing changes."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
+        """A with block in which processes may end at different times."""
+        from mica.distributed.algorithms.join import Join
+
+        return Join([self], enable, throw_on_early_termination)
+
+    def register_comm_hook(self, state, hook):
+        """Kept: gradients go nowhere."""
+        self._comm_hook = (state, hook)
+
+    def _set_static_graph(self):
+        self.static_graph = True

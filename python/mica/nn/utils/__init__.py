@@ -42,3 +42,11 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+
+def __getattr__(name):
+    import importlib
+
+    if name == "prune":
+        return importlib.import_module("mica.nn.utils.prune")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

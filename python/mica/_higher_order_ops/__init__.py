@@ -1,0 +1,43 @@
+"""Operations whose arguments are functions: run as the Python they are."""
+
+__all__ = ["cond", "map", "scan", "while_loop"]
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """One of two functions of the operands."""
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    """Repeat a function of the carried values while a condition on them holds."""
+    values = tuple(carried_inputs)
+    while bool(cond_fn(*values)):
+        result = body_fn(*values)
+        values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    return values
+
+
+def map(f, xs, *args):
+    """The results of a function for every element along the first dimension, stacked."""
+    import mica
+    from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+    leaves, spec = tree_flatten(xs)
+    rows = [f(tree_unflatten([leaf[i] for leaf in leaves], spec), *args) for i in range(len(leaves[0]))]
+    return tree_map(lambda *each: mica.stack(each), *rows)
+
+
+def scan(combine_fn, init, xs, *, dim=0, reverse=False):
+    """Carry a value along a dimension: combine_fn(carry, x) returns the next one and an output, which are stacked."""
+    import mica
+    from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+    leaves, spec = tree_flatten(xs)
+    order = range(leaves[0].shape[dim])
+    carry, rows = init, []
+    for i in reversed(order) if reverse else order:
+        carry, out = combine_fn(carry, tree_unflatten([leaf.select(dim, i) for leaf in leaves], spec))
+        rows.append(out)
+    if reverse:
+        rows.reverse()
+    return carry, tree_map(lambda *each: mica.stack(each, dim), *rows)

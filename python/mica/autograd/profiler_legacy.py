@@ -1,0 +1,3 @@
+"""The profiler's older name."""
+
+from mica.autograd.profiler import profile  # noqa: F401

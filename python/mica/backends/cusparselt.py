@@ -1,0 +1,10 @@
+"""cuSPARSELt: not used."""
+
+
+def version():
+    """None."""
+
+
+def is_available():
+    """False."""
+    return False

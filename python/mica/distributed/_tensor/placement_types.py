@@ -1,0 +1,3 @@
+"""The older name of torch.distributed.tensor.placement_types."""
+
+from mica.distributed.tensor.placement_types import *  # noqa: F403

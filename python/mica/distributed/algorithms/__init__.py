@@ -1,0 +1,1 @@
+"""Parts of distributed training that also serve one process."""

@@ -1,0 +1,37 @@
+"""Processes with different numbers of batches: there is one."""
+
+__all__ = ["Join", "JoinHook", "Joinable"]
+
+
+class JoinHook:
+    """What a process that is done does for the others."""
+
+    def main_hook(self):
+        """Nothing."""
+
+    def post_hook(self, is_last_joiner):
+        """Nothing."""
+
+
+class Joinable:
+    """What can be joined."""
+
+    def __init__(self):
+        self._join_config = None
+
+
+class Join:
+    """A with block in which processes may end at different times: the only one ends when it does."""
+
+    def __init__(self, joinables, enable=True, throw_on_early_termination=False, **kwargs):
+        self._joinables = joinables
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+    @staticmethod
+    def notify_join_context(joinable):
+        """Nobody waits."""

@@ -1,0 +1,3 @@
+"""Collectives with gradients."""
+
+from mica.distributed.nn.functional import *  # noqa: F403

@@ -1,0 +1,239 @@
+"""The Python code of a graph."""
+
+import builtins
+import keyword
+import math
+import re
+
+import mica
+from mica.fx.node import Node, qualified_name
+
+__all__ = ["CodeGen", "PythonCode"]
+
+
+class PythonCode:
+    """Source of a function, and the names that it needs."""
+
+    def __init__(self, src, globals):
+        self.src, self.globals = src, globals
+
+
+class Namespace:
+    """Names that are in use, and new ones."""
+
+    def __init__(self):
+        self._taken, self._counts = set(), {}
+        self._objects = {}
+
+    def create_name(self, candidate, obj):
+        """A name like this one that nobody has."""
+        if obj is not None and id(obj) in self._objects:
+            return self._objects[id(obj)][0]
+        candidate = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
+        if candidate[0].isdigit():
+            candidate = f"_{candidate}"
+        match = re.fullmatch(r"(.*?)_(\d+)", candidate)
+        base, number = (match[1], int(match[2])) if match and match[1] else (candidate, None)
+        name = candidate
+        while name in self._taken or _is_illegal(name, obj):
+            number = max(number or 0, self._counts.get(base, 0)) + 1
+            name = f"{base}_{number}"
+        self._counts[base] = max(number or 0, self._counts.get(base, 0))
+        self._taken.add(name)
+        if obj is not None:
+            self._objects[id(obj)] = (name, obj)
+        return name
+
+    def associate_name_with_obj(self, name, obj):
+        self._objects[id(obj)] = (name, obj)
+
+    def _rename_object(self, obj, name):
+        self._objects[id(obj)] = (name, obj)
+        self._taken.add(name)
+
+
+_OWN = {"torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"}
+
+
+def _is_illegal(name, obj):
+    if keyword.iskeyword(name) or name in builtins.__dict__:
+        return True
+    return name in _OWN and obj is not mica
+
+
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truediv": "/", "mod": "%", "pow": "**", "lshift": "<<",
+              "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "matmul": "@", "eq": "==", "ne": "!=", "lt": "<",
+              "gt": ">", "le": "<=", "ge": ">="}  # fmt: skip
+_UNARY = {"pos": "+", "neg": "-", "invert": "~"}
+_IN_PLACE = {
+    f"i{name.rstrip('_')}": f"{sign}="
+    for name, sign in _OPERATORS.items()
+    if name not in ("eq", "ne", "lt", "gt", "le", "ge")
+}
+
+
+def _attribute(base, target):
+    """base.a.b, also where a part is no identifier."""
+    for part in target.split("."):
+        base = f"{base}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f'getattr({base}, "{part}")'
+    return base
+
+
+class CodeGen:
+    """Writes the function of a graph."""
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation=""):
+        arguments = free_vars if not free_vars or free_vars[0] == "self" else ["self", *free_vars]
+        return f"def forward({', '.join(arguments or ['self'])}){maybe_return_annotation}:"
+
+    def generate_output(self, output_args):
+        return f"return {output_args}"
+
+    def process_inputs(self, *args):
+        return args
+
+    def process_outputs(self, outputs):
+        return outputs
+
+    def additional_globals(self):
+        return []
+
+    def generate(self, nodes, root_module, namespace):
+        """The source and its globals."""
+        writer = _Writer(namespace, root_module)
+        lines = []
+        nodes = list(nodes)
+        last_use = {}
+        for node in reversed(nodes):
+            for used in node.all_input_nodes:
+                last_use.setdefault(used, node)
+        free_vars = []
+        for node in nodes:
+            if node.op == "placeholder":
+                free_vars.append(writer.placeholder(node, lines))
+            elif node.op == "output":
+                lines.append(self.generate_output(writer.text(node.args[0])))
+                continue
+            else:
+                lines.append(
+                    f"{node.name} = {writer.call(node)}" if not writer.is_statement(node) else writer.statement(node)
+                )
+            # A value is let go where it was used last, so that memory is used again.
+            dead = [used for used in node.all_input_nodes if last_use[used] is node]
+            if node.op not in ("placeholder", "output") and not node.users:
+                dead = [*dead, node]
+            if dead:
+                lines[-1] += ";  " + " = ".join([*(each.name for each in dead), "None"])
+        head = self.gen_fn_def(free_vars)
+        body = "\n".join(f"    {line}" for line in lines) or "    pass"
+        for name, value in self.additional_globals():
+            writer.globals[name] = value
+        return PythonCode(f"\n\n\n{head}\n{body}\n    ", writer.globals)
+
+
+class _Writer:
+    def __init__(self, namespace, root_module):
+        self._namespace, self._root = namespace, root_module
+        self.globals = {}
+
+    def name_of(self, value, hint):
+        """The name of a global that the code may use for a value."""
+        if hint.startswith("torch.") or hint == "torch":
+            self.globals.setdefault("torch", mica)
+            found = mica
+            for part in hint.split(".")[1:]:
+                found = getattr(found, part, None)
+            if found is value:
+                return hint
+        if getattr(builtins, hint, None) is value:
+            return hint
+        name = hint.replace(".", "_")
+        number = 0
+        while name in self.globals and self.globals[name] is not value:
+            number += 1
+            name = f"{hint.replace('.', '_')}_{number}"
+        self.globals[name] = value
+        return name
+
+    def text(self, value):
+        """A value as an expression."""
+        if isinstance(value, Node):
+            return value.name
+        if isinstance(value, tuple):
+            if hasattr(value, "_fields"):
+                return f"{self.name_of(type(value), type(value).__name__)}({', '.join(map(self.text, value))})"
+            inner = ", ".join(map(self.text, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, list):
+            return f"[{', '.join(map(self.text, value))}]"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.text(each)}" for key, each in value.items()) + "}"
+        if isinstance(value, slice):
+            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+        if isinstance(value, mica.dtype | mica.memory_format | mica.layout):
+            self.globals.setdefault("torch", mica)
+            return str(value)
+        if isinstance(value, mica.device):
+            self.globals.setdefault("device", mica.device)
+            return repr(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
+        if isinstance(value, (int, float, complex, str, bytes, bool)) or value is None or value is ...:
+            return "..." if value is ... else repr(value)
+        if isinstance(value, type):
+            return self.name_of(
+                value, value.__name__ if value.__module__ == "builtins" else f"{value.__module__}.{value.__name__}"
+            )
+        return self.name_of(value, getattr(value, "__name__", type(value).__name__))
+
+    def placeholder(self, node, lines):
+        name = node.target
+        stars = len(name) - len(name.lstrip("*"))
+        default = f" = {self.text(node.args[0])}" if node.args else ""
+        raw = name.lstrip("*")
+        if raw != node.name:
+            lines.append(f"{node.name} = {raw}")
+        return f"{'*' * stars}{raw}{default}"
+
+    def arguments(self, node, skip=0):
+        parts = [self.text(each) for each in node.args[skip:]]
+        return ", ".join([*parts, *(f"{key} = {self.text(value)}" for key, value in node.kwargs.items())])
+
+    def is_statement(self, node):
+        return (
+            node.op == "call_function"
+            and getattr(node.target, "__module__", "") == "_operator"
+            and node.target.__name__ in _IN_PLACE
+        )
+
+    def statement(self, node):
+        left, right = map(self.text, node.args)
+        return f"{left} {_IN_PLACE[node.target.__name__]} {right};  {node.name} = {left}"
+
+    def call(self, node):
+        if node.op == "get_attr":
+            return _attribute(self._root, node.target)
+        if node.op == "call_module":
+            return f"{_attribute(self._root, node.target)}({self.arguments(node)})"
+        if node.op == "call_method":
+            return f"{_attribute(self.text(node.args[0]), node.target)}({self.arguments(node, 1)})"
+        target = node.target
+        name = getattr(target, "__name__", "")
+        if getattr(target, "__module__", "") == "_operator" and not node.kwargs:
+            if name in _OPERATORS and len(node.args) == 2:
+                return f"{self.text(node.args[0])} {_OPERATORS[name]} {self.text(node.args[1])}"
+            if name in _UNARY:
+                return f"{_UNARY[name]}{self.text(node.args[0])}"
+            if name == "getitem":
+                return f"{self.text(node.args[0])}[{self.text(node.args[1])}]"
+        if target is getattr and len(node.args) == 2 and isinstance(node.args[1], str) and node.args[1].isidentifier():
+            return f"{self.text(node.args[0])}.{node.args[1]}"
+        return f"{self.name_of(target, _called(target))}({self.arguments(node)})"
+
+
+def _called(target):
+    if not hasattr(target, "__name__"):
+        return type(target).__name__
+    if hasattr(target, "_schema"):
+        return f"torch.ops.{target}"
+    return qualified_name(target)

@@ -1,0 +1,5 @@
+"""MTIA accelerators: there is no backend for them."""
+
+from mica._absent_device import functions as _functions
+
+globals().update(_functions("MTIA", "mtia"))

@@ -1,0 +1,280 @@
+"""ONNX files: a module is run once on example inputs, and what it computes is written down.
+
+Every call of an operation is seen (TorchFunctionMode) and becomes nodes of ONNX's opset. Branches and loops of Python are
+those of the run. Sizes are those of the example, apart from axes that are declared dynamic, which reshapes and
+expansions follow.
+"""
+
+import inspect
+
+import mica
+from mica.onnx import OnnxExporterError, TrainingMode, _exporting
+from mica.overrides import TorchFunctionMode
+
+_OPSET = 18
+
+
+def _onnx():
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError("torch.onnx.export needs the package onnx: pip install onnx") from error
+    return onnx
+
+
+def data_type(dtype):
+    """ONNX's number of a dtype."""
+    proto = _onnx().TensorProto
+    table = {
+        mica.float32: proto.FLOAT, mica.float64: proto.DOUBLE, mica.float16: proto.FLOAT16, mica.bfloat16: proto.BFLOAT16,
+        mica.int64: proto.INT64, mica.int32: proto.INT32, mica.int16: proto.INT16, mica.int8: proto.INT8,
+        mica.uint8: proto.UINT8, mica.bool: proto.BOOL,
+    }  # fmt: skip
+    if dtype not in table:
+        raise OnnxExporterError(f"{dtype} has no counterpart in ONNX here")
+    return table[dtype]
+
+
+class Writer:
+    """The graph as it grows: nodes, weights, and which name stands for which tensor."""
+
+    def __init__(self, names, opset):
+        self.opset = opset
+        self.nodes, self.initializers = [], {}
+        self._names, self._kept = {}, []  # tensors are kept, so that no other gets their identity
+        self._count = 0
+        self._parameters = {id(tensor): name for name, tensor in names.items()}
+        self._given = names
+        self.dynamic = {}  # size -> (input's name, axis): what multiples of a size stand for
+
+    def weights(self):
+        return self._given.values()
+
+    def fresh(self, hint="v"):
+        self._count += 1
+        return f"{hint}_{self._count}"
+
+    def name_tensor(self, tensor, name):
+        self._names[id(tensor)] = name
+        self._kept.append(tensor)
+
+    def known(self, tensor):
+        return id(tensor) in self._names
+
+    def constant(self, array, hint="constant"):
+        """The name of a constant."""
+        name = self.fresh(hint)
+        self.initializers[name] = array
+        return name
+
+    def ints(self, values):
+        import numpy
+
+        return self.constant(numpy.asarray(values, dtype=numpy.int64))
+
+    def value(self, x, like=None):
+        """The name of a value: a tensor that was computed, a weight, or a number as a constant of a tensor's dtype."""
+        import numpy
+
+        if isinstance(x, mica.Tensor):
+            if not self.known(x):
+                name = self._parameters.get(id(x)) or self.fresh("constant")
+                self.initializers[name] = x.detach().cpu().resolve_conj().contiguous().numpy()
+                self.name_tensor(x, name)
+            return self._names[id(x)]
+        dtype = like.dtype if like is not None else mica.tensor(x).dtype
+        if isinstance(x, float) and not dtype.is_floating_point:
+            dtype = mica.float32
+        return self.constant(mica.tensor(x, dtype=dtype).numpy() if dtype != mica.bfloat16 else numpy.float32(x))
+
+    def add(self, op, inputs, outputs=1, **attributes):
+        """A node; its first output's name, or the names of all."""
+        names = [self.fresh(op.lower()) for _ in range(outputs)]
+        self.add_named(op, inputs, names, **attributes)
+        return names[0] if outputs == 1 else names
+
+    def add_named(self, op, inputs, outputs, **attributes):
+        attributes = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(_onnx().helper.make_node(op, list(inputs), list(outputs), **attributes))
+
+    def bind(self, tensor, name):
+        """A tensor is what a name stands for."""
+        self.name_tensor(tensor, name)
+
+    def shape(self, sizes):
+        """The name of a list of sizes, of which those that are declared dynamic are asked of the input."""
+        found = [next((unit for unit in self.dynamic if size and size % unit == 0), None) for size in sizes]
+        if not any(found):
+            return self.ints(sizes)
+        parts = []
+        for size, unit in zip(sizes, found, strict=True):
+            if unit is None:
+                parts.append(self.ints([size]))
+                continue
+            source, axis = self.dynamic[unit]
+            part = self.add("Shape", [source], start=axis, end=axis + 1)
+            parts.append(part if size == unit else self.add("Mul", [part, self.ints([size // unit])]))
+        return self.add("Concat", parts, axis=0)
+
+
+class _Recorder(TorchFunctionMode):
+    def __init__(self, writer):
+        super().__init__()
+        self.writer = writer
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        from mica.onnx.decompositions import DECOMPOSED
+        from mica.onnx.operations import write
+
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in DECOMPOSED:
+            with self:
+                return DECOMPOSED[name](*args, **kwargs)
+        out = func(*args, **kwargs)
+
+        write(self.writer, func, args, kwargs, out)
+        return out
+
+
+def _inputs(model, args, kwargs):
+    """The example inputs in order, with the names of forward's parameters."""
+    args = args if isinstance(args, (tuple, list)) else (args,)
+    args = list(args)
+    if args and isinstance(args[-1], dict) and not kwargs:
+        kwargs = args.pop()
+    function = model.forward if isinstance(model, mica.nn.Module) else model
+    bound = inspect.signature(function).bind(*args, **(kwargs or {}))
+    tensors = [(name, value) for name, value in bound.arguments.items() if isinstance(value, mica.Tensor)]
+    return bound, tensors
+
+
+_PRIMES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+
+
+def _with_telling_sizes(writer, bound, tensors, names, axes):
+    """The inputs with dynamic axes as long as a prime that no weight has, one for each label: sizes that come from
+    them are then known as multiples of it."""
+    taken = {size for array in writer.weights() for size in array.shape}
+    taken |= {size for (_, tensor) in tensors for size in tensor.shape}
+    primes, sizes, made = iter(p for p in _PRIMES if p not in taken), {}, []
+    for name, (parameter, tensor) in zip(names, tensors, strict=True):
+        for axis, label in axes.get(name, {}).items():
+            if label not in sizes:
+                sizes[label] = next(primes)
+                writer.dynamic[sizes[label]] = (name, axis)
+            index = mica.arange(sizes[label], device=tensor.device) % tensor.shape[axis]
+            tensor = tensor.index_select(axis, index)
+        bound.arguments[parameter] = tensor
+        made.append((parameter, tensor))
+    return made
+
+
+class ONNXProgram:
+    """A module as ONNX: `model_proto`, and `save`."""
+
+    def __init__(self, model_proto):
+        self.model_proto = model_proto
+
+    @property
+    def model(self):
+        return self.model_proto
+
+    def save(self, destination, **options):
+        _onnx().save(self.model_proto, destination)
+
+    def __call__(self, *args, **kwargs):
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(self.model_proto.SerializeToString())
+        names = [each.name for each in session.get_inputs()]
+        return [
+            mica.from_numpy(out) for out in session.run(None, dict(zip(names, (a.numpy() for a in args), strict=True)))
+        ]
+
+
+def _dynamic_axes(given, names, shapes):
+    """{input: {axis: label}} from dynamic_axes or dynamic_shapes."""
+    found = {}
+    for name, axes in (given or {}).items():
+        if axes is None:
+            continue
+        pairs = axes.items() if isinstance(axes, dict) else ((axis, f"{name}_{axis}") for axis in axes)
+        found[name] = {axis: str(getattr(label, "__name__", label)) for axis, label in pairs if label is not None}
+    if isinstance(shapes, (tuple, list)):
+        shapes = dict(zip(names, shapes, strict=False))
+    for name, axes in (shapes or {}).items():
+        if axes:
+            pairs = axes.items() if isinstance(axes, dict) else enumerate(axes)
+            found[name] = {
+                axis: str(getattr(label, "__name__", label))
+                for axis, label in pairs
+                if label is not None and not isinstance(label, int)
+            }
+    return found
+
+
+def export(
+    model, args=(), f=None, *, kwargs=None, verbose=None, input_names=None, output_names=None, opset_version=None,
+    dynamo=None, external_data=True, dynamic_shapes=None, dynamic_axes=None, training=TrainingMode.EVAL,
+    do_constant_folding=True, export_params=True, keep_initializers_as_inputs=False, **options,
+):  # fmt: skip
+    """Write a module as an ONNX file of opset 17 or later; returns an ONNXProgram."""
+    onnx = _onnx()
+    opset = _OPSET if opset_version is None else opset_version
+    if opset < 17:
+        raise OnnxExporterError(f"opset {opset} is not written here: 17 and later are")
+    bound, tensors = _inputs(model, args, kwargs)
+    is_module = isinstance(model, mica.nn.Module)
+    writer = Writer({**dict(model.named_parameters()), **dict(model.named_buffers())} if is_module else {}, opset)
+    names = list(input_names or [])
+    names += [name for name, _ in tensors][len(names) :]
+    axes = _dynamic_axes(dynamic_axes, names, dynamic_shapes)
+    tensors = _with_telling_sizes(writer, bound, tensors, names, axes)
+    for name, (_, tensor) in zip(names, tensors, strict=True):
+        writer.name_tensor(tensor, name)
+    was_training = is_module and model.training
+    if is_module and training != TrainingMode.PRESERVE:
+        model.train(training == TrainingMode.TRAINING)
+    _exporting[0] = True
+    try:
+        with mica.no_grad(), _Recorder(writer):
+            result = model(*bound.args, **bound.kwargs)
+    finally:
+        _exporting[0] = False
+        if is_module:
+            model.train(was_training)
+    from mica.utils._pytree import tree_leaves
+
+    results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, mica.Tensor)]
+    graph_outputs = []
+    for i, tensor in enumerate(results):
+        name = output_names[i] if output_names and i < len(output_names) else f"output_{i}"
+        writer.add_named("Identity", [writer.value(tensor)], [name])
+        labels = axes.get(name, {})
+        shape = [labels.get(axis) or _label(writer, axes, size) for axis, size in enumerate(tensor.shape)]
+        graph_outputs.append(onnx.helper.make_tensor_value_info(name, data_type(tensor.dtype), shape))
+    graph_inputs = [
+        onnx.helper.make_tensor_value_info(
+            name,
+            data_type(tensor.dtype),
+            [axes.get(name, {}).get(axis, size) for axis, size in enumerate(tensor.shape)],
+        )
+        for name, (_, tensor) in zip(names, tensors, strict=True)
+    ]
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in writer.initializers.items()]
+    graph = onnx.helper.make_graph(writer.nodes, "main_graph", graph_inputs, graph_outputs, weights)
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], producer_name="mica")
+    made.ir_version = min(made.ir_version, 10)
+    onnx.checker.check_model(made)
+    if f is not None:
+        onnx.save(made, f)
+    return ONNXProgram(made)
+
+
+def _label(writer, axes, size):
+    """A size of a result, by the label of the dynamic axis that it comes from."""
+    if size in writer.dynamic:
+        name, axis = writer.dynamic[size]
+        return axes[name][axis]
+    return size

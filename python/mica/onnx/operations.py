@@ -1,0 +1,300 @@
+"""How torch's operations are written in ONNX: one function for each, by name."""
+
+import mica
+from mica.onnx import OnnxExporterError
+from mica.onnx.exporter import data_type
+
+_WRITERS = {}
+# What returns no tensor, or only looks at one, is not written.
+_SILENT = {"size", "dim", "stride", "numel", "is_floating_point", "__get__", "__set__", "__len__", "__bool__", "__index__",
+           "__int__", "__float__", "item", "tolist", "requires_grad_", "storage_offset", "is_contiguous", "data_ptr",
+           "element_size", "get_device", "is_complex", "__format__", "__repr__", "__hash__", "register_hook",
+           "_assert", "is_tensor"}  # fmt: skip
+_SAME = {"contiguous", "detach", "clone", "alias", "cpu", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
+         "feature_dropout", "feature_alpha_dropout", "identity", "positive"}  # fmt: skip
+
+
+def writes(*names):
+    def register(function):
+        for name in names:
+            _WRITERS[name] = function
+        return function
+
+    return register
+
+
+def write(writer, func, args, kwargs, out):
+    """Write a call whose result is `out`."""
+    name = getattr(func, "__name__", str(func))
+    if name in _SILENT or (name == "__get__" and not isinstance(out, mica.Tensor)):
+        if name == "__get__" and isinstance(out, mica.Tensor):
+            _attribute(writer, func, args, out)
+        return
+    results = out if isinstance(out, (tuple, list)) else (out,)
+    if not any(isinstance(each, mica.Tensor) for each in results):
+        return
+    tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, mica.Tensor)]
+    tensors += [
+        each
+        for value in (*args, *kwargs.values())
+        if isinstance(value, (tuple, list))
+        for each in value
+        if isinstance(each, mica.Tensor)
+    ]
+    if not any(writer.known(each) for each in tensors):
+        return  # of constants: the result is one
+    base = name.strip("_") if name.startswith("__") else name.rstrip("_") if name not in _WRITERS else name
+    if base in _SAME:
+        writer.bind(results[0], writer.value(tensors[0]))
+        return
+    if base not in _WRITERS:
+        raise OnnxExporterError(f"Exporting the operation '{name}' to ONNX is not supported by Mica yet")
+    if name.startswith("__r") and base[1:] in _REFLECTED:
+        args = (args[1], args[0])
+    _WRITERS[base](writer, base, args, kwargs, out)
+
+
+def _attribute(writer, func, args, out):
+    """x.T and the like."""
+    source = args[0]
+    if not writer.known(source) or writer.known(out):
+        return
+    if (
+        out.dim() == 2
+        and out.shape == source.shape[::-1]
+        and out.data_ptr() == source.data_ptr()
+        and out.stride() != source.stride()
+    ):
+        writer.bind(out, writer.add("Transpose", [writer.value(source)]))
+    elif out.shape == source.shape:
+        writer.bind(out, writer.value(source))
+
+
+def _arguments(args, kwargs, *names):
+    """Arguments by position or name; what is not given is None."""
+    found = dict(zip(names, args, strict=False))
+    return [found.get(name, kwargs.get(name)) for name in names]
+
+
+def _pair(value, count):
+    return [value] * count if isinstance(value, int) else list(value)
+
+
+_BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "truediv": "Div", "pow": "Pow", "maximum": "Max",
+           "minimum": "Min", "eq": "Equal", "lt": "Less", "gt": "Greater", "le": "LessOrEqual", "ge": "GreaterOrEqual",
+           "logical_and": "And", "logical_or": "Or", "and": "And", "or": "Or", "bitwise_and": "And", "bitwise_or": "Or",
+           "radd": "Add", "rsub": "Sub", "rmul": "Mul", "rtruediv": "Div", "rpow": "Pow", "iadd": "Add", "isub": "Sub",
+           "imul": "Mul", "itruediv": "Div", "multiply": "Mul", "divide": "Div", "true_divide": "Div", "subtract": "Sub"}  # fmt: skip
+_REFLECTED = {"add", "sub", "mul", "truediv", "pow"}
+
+
+@writes(*_BINARY, "ne")
+def _binary(writer, name, args, kwargs, out):
+    a, b = args[0], args[1] if len(args) > 1 else kwargs["other"]
+    like = a if isinstance(a, mica.Tensor) else b
+    common = mica.result_type(a, b)
+    if name in ("div", "truediv", "rtruediv", "itruediv", "divide", "true_divide") and not common.is_floating_point:
+        common = mica.get_default_dtype()
+    names = []
+    for each in (a, b):
+        if isinstance(each, mica.Tensor):
+            given = writer.value(each)
+            names.append(given if each.dtype == common else writer.add("Cast", [given], to=data_type(common)))
+        else:
+            names.append(writer.constant(mica.tensor(each, dtype=common).numpy()))
+    alpha = kwargs.get("alpha", 1)
+    if alpha != 1:
+        names[1] = writer.add("Mul", [names[1], writer.value(alpha, like)])
+    if name == "ne":
+        writer.bind(out, writer.add("Not", [writer.add("Equal", names)]))
+        return
+    writer.bind(out, writer.add(_BINARY[name], names))
+
+
+_UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "neg": "Neg",
+          "abs": "Abs", "erf": "Erf", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil", "reciprocal": "Reciprocal",
+          "softplus": "Softplus", "hardswish": "HardSwish", "sign": "Sign", "round": "Round", "logical_not": "Not",
+          "invert": "Not", "bitwise_not": "Not", "softsign": "Softsign", "selu": "Selu", "isnan": "IsNaN"}  # fmt: skip
+
+
+@writes(*_UNARY)
+def _unary(writer, name, args, kwargs, out):
+    writer.bind(out, writer.add(_UNARY[name], [writer.value(args[0] if args else kwargs["input"])]))
+
+
+@writes("rsqrt")
+def _rsqrt(writer, name, args, kwargs, out):
+    writer.bind(out, writer.add("Reciprocal", [writer.add("Sqrt", [writer.value(args[0])])]))
+
+
+@writes("gelu")
+def _gelu(writer, name, args, kwargs, out):
+    x, approximate = _arguments(args, kwargs, "input", "approximate")
+    value = writer.value(x)
+    if approximate == "tanh":
+        cube = writer.add("Mul", [writer.add("Mul", [value, value]), value])
+        inner = writer.add("Add", [value, writer.add("Mul", [cube, writer.value(0.044715, x)])])
+        curve = writer.add("Tanh", [writer.add("Mul", [inner, writer.value(0.7978845608028654, x)])])
+    else:
+        curve = writer.add("Erf", [writer.add("Mul", [value, writer.value(0.7071067811865476, x)])])
+    half = writer.add("Mul", [value, writer.value(0.5, x)])
+    writer.bind(out, writer.add("Mul", [half, writer.add("Add", [curve, writer.value(1.0, x)])]))
+
+
+@writes("silu")
+def _silu(writer, name, args, kwargs, out):
+    value = writer.value(args[0])
+    writer.bind(out, writer.add("Mul", [value, writer.add("Sigmoid", [value])]))
+
+
+@writes("leaky_relu", "elu", "hardsigmoid", "relu6", "hardtanh", "clamp", "clip")
+def _activation(writer, name, args, kwargs, out):
+    x = args[0]
+    value = writer.value(x)
+    if name == "leaky_relu":
+        made = writer.add(
+            "LeakyRelu", [value], alpha=float(_arguments(args, kwargs, "input", "negative_slope")[1] or 0.01)
+        )
+    elif name == "elu":
+        made = writer.add("Elu", [value], alpha=float(_arguments(args, kwargs, "input", "alpha")[1] or 1.0))
+    elif name == "hardsigmoid":
+        made = writer.add("HardSigmoid", [value], alpha=1 / 6, beta=0.5)
+    else:
+        low, high = (0, 6) if name == "relu6" else _arguments(args, kwargs, "input", "min", "max")[1:]
+        if name == "hardtanh":
+            low, high = _arguments(args, kwargs, "input", "min_val", "max_val")[1:]
+            low, high = (-1.0 if low is None else low), (1.0 if high is None else high)
+        made = writer.add(
+            "Clip", [value, "" if low is None else writer.value(low, x), "" if high is None else writer.value(high, x)]
+        )
+    writer.bind(out, made)
+
+
+@writes("softmax", "log_softmax")
+def _softmax(writer, name, args, kwargs, out):
+    x, dim = _arguments(args, kwargs, "input", "dim")
+    writer.bind(out, writer.add("Softmax" if name == "softmax" else "LogSoftmax", [writer.value(x)], axis=dim))
+
+
+@writes("linear")
+def _linear(writer, name, args, kwargs, out):
+    x, weight, bias = _arguments(args, kwargs, "input", "weight", "bias")
+    made = writer.add("MatMul", [writer.value(x), writer.add("Transpose", [writer.value(weight)], perm=[1, 0])])
+    writer.bind(out, made if bias is None else writer.add("Add", [made, writer.value(bias)]))
+
+
+@writes("matmul", "mm", "bmm", "rmatmul")
+def _matmul(writer, name, args, kwargs, out):
+    writer.bind(out, writer.add("MatMul", [writer.value(args[0]), writer.value(args[1])]))
+
+
+@writes("addmm", "baddbmm")
+def _addmm(writer, name, args, kwargs, out):
+    product = writer.add("MatMul", [writer.value(args[1]), writer.value(args[2])])
+    for factor, which in ((kwargs.get("alpha", 1), "product"), (kwargs.get("beta", 1), "bias")):
+        if factor != 1:
+            raise OnnxExporterError(f"addmm with a factor of the {which} is not written yet")
+    writer.bind(out, writer.add("Add", [product, writer.value(args[0])]))
+
+
+@writes("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def _convolution(writer, name, args, kwargs, out):
+    transposed = "transpose" in name
+    names = ["input", "weight", "bias", "stride", "padding"]
+    names += ["output_padding", "groups", "dilation"] if transposed else ["dilation", "groups"]
+    given = dict(zip(names, _arguments(args, kwargs, *names), strict=True))
+    dims = given["weight"].dim() - 2
+    strides = _pair(given["stride"] or 1, dims)
+    dilations, groups = _pair(given["dilation"] or 1, dims), given["groups"] or 1
+    kernel = list(given["weight"].shape[2:])
+    if isinstance(given["padding"], str):
+        total = (
+            [0] * dims if given["padding"] == "valid" else [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+        )
+        begins, ends = [t // 2 for t in total], [t - t // 2 for t in total]
+    else:
+        begins = ends = _pair(given["padding"] or 0, dims)
+    inputs = [writer.value(given["input"]), writer.value(given["weight"])]
+    if given["bias"] is not None:
+        inputs.append(writer.value(given["bias"]))
+    extra = {"output_padding": _pair(given["output_padding"] or 0, dims)} if transposed else {}
+    options = {
+        "kernel_shape": kernel,
+        "strides": strides,
+        "pads": [*begins, *ends],
+        "dilations": dilations,
+        "group": groups,
+        **extra,
+    }
+    writer.bind(out, writer.add("ConvTranspose" if transposed else "Conv", inputs, **options))
+
+
+@writes("batch_norm")
+def _batch_norm(writer, name, args, kwargs, out):
+    x, mean, var, weight, bias, training, _, eps = _arguments(
+        args, kwargs, "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")  # fmt: skip
+    if training:
+        raise OnnxExporterError("a normalisation by the batch's own statistics is not written: export in eval mode")
+    weight = mica.ones_like(mean) if weight is None else weight
+    bias = mica.zeros_like(mean) if bias is None else bias
+    inputs = [writer.value(each) for each in (x, weight, bias, mean, var)]
+    writer.bind(out, writer.add("BatchNormalization", inputs, epsilon=float(1e-5 if eps is None else eps)))
+
+
+@writes("layer_norm")
+def _layer_norm(writer, name, args, kwargs, out):
+    x, shape, weight, bias, eps = _arguments(args, kwargs, "input", "normalized_shape", "weight", "bias", "eps")
+    weight = mica.ones(tuple(shape), dtype=x.dtype) if weight is None else weight
+    inputs = [writer.value(x), writer.value(weight)] + ([writer.value(bias)] if bias is not None else [])
+    writer.bind(
+        out, writer.add("LayerNormalization", inputs, axis=-len(shape), epsilon=float(1e-5 if eps is None else eps))
+    )
+
+
+@writes("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _pool(writer, name, args, kwargs, out):
+    is_max = name.startswith("max")
+    names = [
+        "input",
+        "kernel_size",
+        "stride",
+        "padding",
+        "dilation" if is_max else "ceil_mode",
+        "ceil_mode" if is_max else "count_include_pad",
+    ]
+    given = dict(zip(names, _arguments(args, kwargs, *names), strict=True))
+    dims = int(name[-2])
+    kernel = _pair(given["kernel_size"], dims)
+    strides, pads = _pair(given["stride"] or kernel, dims), _pair(given["padding"] or 0, dims)
+    options = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "ceil_mode": int(bool(given["ceil_mode"]))}
+    if is_max:
+        options["dilations"] = _pair(given["dilation"] or 1, dims)
+    else:
+        options["count_include_pad"] = int(given["count_include_pad"] is not False)
+    result = out[0] if isinstance(out, tuple) else out
+    writer.bind(result, writer.add("MaxPool" if is_max else "AveragePool", [writer.value(given["input"])], **options))
+
+
+@writes("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d")
+def _adaptive_pool(writer, name, args, kwargs, out):
+    x, size = _arguments(args, kwargs, "input", "output_size")
+    dims = int(name[-2])
+    is_max = "max" in name
+    wanted, given = _pair(size, dims), list(x.shape[-dims:])
+    wanted = [g if w is None else w for w, g in zip(wanted, given, strict=True)]
+    if all(w == 1 for w in wanted):
+        made = writer.add("GlobalMaxPool" if is_max else "GlobalAveragePool", [writer.value(x)])
+    elif all(g % w == 0 for w, g in zip(wanted, given, strict=True)):
+        step = [g // w for w, g in zip(wanted, given, strict=True)]
+        made = writer.add("MaxPool" if is_max else "AveragePool", [writer.value(x)], kernel_shape=step, strides=step)
+    else:
+        raise OnnxExporterError(f"{name} of {given} to {wanted} has no counterpart in ONNX")
+    writer.bind(out[0] if isinstance(out, tuple) else out, made)
+
+
+def load_shapes():
+    """The operations of shapes and reductions register themselves."""
+    from mica.onnx import operations_of_shapes  # noqa: F401
+
+
+load_shapes()

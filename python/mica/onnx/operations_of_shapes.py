@@ -1,0 +1,249 @@
+"""How operations on shapes, indices and whole dimensions are written in ONNX."""
+
+import mica
+from mica.onnx import OnnxExporterError
+from mica.onnx.exporter import data_type
+from mica.onnx.operations import _arguments, writes
+
+
+@writes("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "_unsafe_view")
+def _reshape(writer, name, args, kwargs, out):
+    writer.bind(out, writer.add("Reshape", [writer.value(args[0]), writer.shape(list(out.shape))]))
+
+
+@writes("transpose", "permute", "t", "swapaxes", "movedim")
+def _transpose(writer, name, args, kwargs, out):
+    x = args[0]
+    order = list(range(x.dim()))
+    if name == "permute":
+        given = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:] or kwargs["dims"]
+        order = [d % x.dim() for d in given]
+    elif name == "movedim":
+        raise OnnxExporterError("movedim is not written yet: use permute")
+    else:
+        a, b = (0, 1) if name == "t" else _arguments(args, kwargs, "input", "dim0", "dim1")[1:]
+        order[a], order[b] = order[b], order[a]
+    writer.bind(out, writer.add("Transpose", [writer.value(x)], perm=order))
+
+
+@writes("unsqueeze", "squeeze")
+def _squeeze(writer, name, args, kwargs, out):
+    x, dim = _arguments(args, kwargs, "input", "dim")
+    if name == "squeeze" and list(out.shape) == list(x.shape):
+        writer.bind(out, writer.value(x))
+        return
+    rank = out.dim() if name == "unsqueeze" else x.dim()
+    dims = (
+        [i for i, n in enumerate(x.shape) if n == 1]
+        if dim is None
+        else [d % rank for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    )
+    writer.bind(
+        out, writer.add("Unsqueeze" if name == "unsqueeze" else "Squeeze", [writer.value(x), writer.ints(dims)])
+    )
+
+
+@writes("expand", "expand_as", "broadcast_to", "repeat", "tile")
+def _expand(writer, name, args, kwargs, out):
+    if name in ("repeat", "tile"):
+        times = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:]
+        value = writer.value(args[0])
+        missing = len(times) - args[0].dim()
+        if missing > 0:
+            value = writer.add("Unsqueeze", [value, writer.ints(list(range(missing)))])
+        writer.bind(out, writer.add("Tile", [value, writer.ints(list(times))]))
+        return
+    writer.bind(out, writer.add("Expand", [writer.value(args[0]), writer.shape(list(out.shape))]))
+
+
+@writes("cat", "concat", "concatenate", "stack")
+def _cat(writer, name, args, kwargs, out):
+    tensors, dim = _arguments(args, kwargs, "tensors", "dim")
+    dim = (dim or 0) % out.dim()
+    names = [writer.value(each if each.dtype == out.dtype else each.to(out.dtype)) for each in tensors]
+    if name == "stack":
+        names = [writer.add("Unsqueeze", [each, writer.ints([dim])]) for each in names]
+    writer.bind(out, writer.add("Concat", names, axis=dim))
+
+
+@writes("split", "chunk", "unbind", "split_with_sizes", "tensor_split")
+def _split(writer, name, args, kwargs, out):
+    x = args[0]
+    dim = kwargs.get(
+        "dim", args[2] if len(args) > 2 and name != "unbind" else (args[1] if name == "unbind" and len(args) > 1 else 0)
+    )
+    dim %= x.dim()
+    start = 0
+    for part in out:
+        size = 1 if name == "unbind" else part.shape[dim]
+        piece = _slice(writer, writer.value(x), dim, start, start + size, 1)
+        writer.bind(part, writer.add("Squeeze", [piece, writer.ints([dim])]) if name == "unbind" else piece)
+        start += size
+
+
+def _slice(writer, value, dim, start, stop, step):
+    return writer.add(
+        "Slice", [value, writer.ints([start]), writer.ints([stop]), writer.ints([dim]), writer.ints([step])]
+    )
+
+
+@writes("getitem")
+def _getitem(writer, name, args, kwargs, out):
+    x, index = args
+    index = index if isinstance(index, tuple) else (index,)
+    value, dim, squeezed, added = writer.value(x), 0, [], []
+    if ... in [each for each in index if each is ...]:
+        at = next(i for i, each in enumerate(index) if each is ...)
+        taken = sum(each is not None for each in index) - 1
+        index = (*index[:at], *[slice(None)] * (x.dim() - taken), *index[at + 1 :])
+    place = 0
+    for each in index:
+        if each is None:
+            added.append(place)
+            place += 1
+        elif isinstance(each, slice):
+            if each != slice(None):
+                start, stop, step = each.indices(x.shape[dim])
+                whole = each.stop is None and step > 0
+                value = _slice(writer, value, dim, start, (1 << 62) if whole else stop, step)
+            dim += 1
+            place += 1
+        elif isinstance(each, int):
+            value = _slice(writer, value, dim, each, each + 1 if each != -1 else 1 << 62, 1)
+            squeezed.append(dim)
+            dim += 1
+        elif isinstance(each, mica.Tensor) and len(index) == 1 and each.dtype != mica.bool:
+            value = writer.add("Gather", [value, writer.value(each)], axis=0)
+            dim += 1
+        else:
+            raise OnnxExporterError(f"indexing with {type(each).__name__} among others is not written yet")
+    if squeezed:
+        value = writer.add("Squeeze", [value, writer.ints(squeezed)])
+    if added:
+        value = writer.add("Unsqueeze", [value, writer.ints(added)])
+    writer.bind(out, value)
+
+
+@writes("select", "narrow")
+def _select(writer, name, args, kwargs, out):
+    x, dim, start = args[0], args[1] % args[0].dim(), args[2]
+    if name == "narrow":
+        writer.bind(out, _slice(writer, writer.value(x), dim, start, start + args[3], 1))
+        return
+    writer.bind(out, writer.add("Gather", [writer.value(x), writer.constant(mica.tensor(start).numpy())], axis=dim))
+
+
+@writes("embedding")
+def _embedding(writer, name, args, kwargs, out):
+    index, weight = _arguments(args, kwargs, "input", "weight")
+    if index.is_floating_point():
+        index, weight = weight, index
+    writer.bind(out, writer.add("Gather", [writer.value(weight), writer.value(index)], axis=0))
+
+
+_REDUCTIONS = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin", "max": "ReduceMax",
+               "min": "ReduceMin", "prod": "ReduceProd"}  # fmt: skip
+
+
+@writes(*_REDUCTIONS)
+def _reduce(writer, name, args, kwargs, out):
+    x, dim, keepdim = _arguments(args, kwargs, "input", "dim", "keepdim")
+    if not isinstance(out, mica.Tensor):
+        raise OnnxExporterError(f"{name} with indices is not written yet: use amax, amin, argmax or argmin")
+    dims = None if dim is None else [d % x.dim() for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    value = writer.value(x)
+    if x.dtype != out.dtype:
+        value = writer.add("Cast", [value], to=data_type(out.dtype))
+    keep = int(bool(keepdim))
+    if dims is None:
+        made = writer.add(_REDUCTIONS[name], [value], keepdims=keep)
+    elif name == "sum" or writer.opset >= 18:
+        made = writer.add(_REDUCTIONS[name], [value, writer.ints(dims)], keepdims=keep)
+    else:  # before opset 18 the axes of all but sums are an attribute
+        made = writer.add(_REDUCTIONS[name], [value], axes=dims, keepdims=keep)
+    writer.bind(out, made)
+
+
+@writes("argmax", "argmin")
+def _arg(writer, name, args, kwargs, out):
+    x, dim, keepdim = _arguments(args, kwargs, "input", "dim", "keepdim")
+    value = writer.value(x)
+    if dim is None:
+        value, dim = writer.add("Reshape", [value, writer.ints([-1])]), 0
+    writer.bind(
+        out, writer.add("ArgMax" if name == "argmax" else "ArgMin", [value], axis=dim, keepdims=int(bool(keepdim)))
+    )
+
+
+@writes("to", "float", "double", "half", "long", "int", "bool", "type", "type_as")
+def _cast(writer, name, args, kwargs, out):
+    x = args[0]
+    writer.bind(
+        out, writer.value(x) if x.dtype == out.dtype else writer.add("Cast", [writer.value(x)], to=data_type(out.dtype))
+    )
+
+
+@writes("where", "masked_fill")
+def _where(writer, name, args, kwargs, out):
+    if name == "where":
+        condition, a, b = args
+    else:
+        b, condition, a = args
+    names = [writer.value(each, out) if not isinstance(each, mica.Tensor) else writer.value(each) for each in (a, b)]
+    writer.bind(out, writer.add("Where", [writer.value(condition), *names]))
+
+
+@writes("pad")
+def _pad(writer, name, args, kwargs, out):
+    x, pad, mode, value = _arguments(args, kwargs, "input", "pad", "mode", "value")
+    rank = x.dim()
+    begins, ends = [0] * rank, [0] * rank
+    for i in range(len(pad) // 2):
+        begins[rank - 1 - i], ends[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
+    kinds = {None: "constant", "constant": "constant", "reflect": "reflect", "replicate": "edge"}
+    if mode not in kinds:
+        raise OnnxExporterError(f"padding of mode {mode!r} is not written yet")
+    writer.bind(
+        out,
+        writer.add(
+            "Pad", [writer.value(x), writer.ints([*begins, *ends]), writer.value(value or 0.0, x)], mode=kinds[mode]
+        ),
+    )
+
+
+@writes("interpolate", "upsample")
+def _interpolate(writer, name, args, kwargs, out):
+    x, _, _, mode, align = _arguments(args, kwargs, "input", "size", "scale_factor", "mode", "align_corners")
+    kinds = {
+        None: "nearest",
+        "nearest": "nearest",
+        "bilinear": "linear",
+        "linear": "linear",
+        "trilinear": "linear",
+        "bicubic": "cubic",
+    }
+    place = "asymmetric" if kinds.get(mode) == "nearest" else "align_corners" if align else "pytorch_half_pixel"
+    options = {
+        "mode": kinds[mode],
+        "coordinate_transformation_mode": place,
+        "nearest_mode": "floor",
+        "cubic_coeff_a": -0.75,
+    }
+    writer.bind(out, writer.add("Resize", [writer.value(x), "", "", writer.shape(list(out.shape))], **options))
+
+
+@writes("scaled_dot_product_attention")
+def _attention(writer, name, args, kwargs, out):
+    q, k, v, mask, _, causal, scale = _arguments(
+        args, kwargs, "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"
+    )
+    order = [*range(k.dim() - 2), k.dim() - 1, k.dim() - 2]
+    scores = writer.add("MatMul", [writer.value(q), writer.add("Transpose", [writer.value(k)], perm=order)])
+    scores = writer.add("Mul", [scores, writer.value(q.shape[-1] ** -0.5 if scale is None else float(scale), q)])
+    if causal:
+        mask = mica.ones(q.shape[-2], k.shape[-2], dtype=mica.bool).tril()
+    if mask is not None and mask.dtype == mica.bool:
+        scores = writer.add("Where", [writer.value(mask), scores, writer.value(-mica.inf, q)])
+    elif mask is not None:
+        scores = writer.add("Add", [scores, writer.value(mask)])
+    writer.bind(out, writer.add("MatMul", [writer.add("Softmax", [scores], axis=-1), writer.value(v)]))

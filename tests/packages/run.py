@@ -1,0 +1,120 @@
+"""Runs the programs of packages on Mica and on torch, compares what they print, and writes docs/packages.md.
+
+usage: run.py --mica PYTHON --torch PYTHON [--packages FOLDER] [--only NAME...] [--write FILE]
+
+PYTHON of --mica has the packages and mica, and no torch; that of --torch has torch, and finds the packages in FOLDER.
+A program prints lines of words and numbers. Words must be the same; numbers may differ by a part in 5,000, which float32
+sums in another order come to over a few steps of training. `make test-packages` calls this.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+TOLERANCE = 2e-4
+NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|\bnan\b|-?\binf\b")
+# torchvision's library is built for a torch with CUDA; its Python side asks for these operators when it is imported.
+TORCH_PRELUDE = """
+import runpy, sys, torch
+library = torch.library.Library("torchvision", "DEF")
+for name in ("nms", "qnms"):
+    library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+sys.argv = sys.argv[1:]
+sys.path.insert(0, __import__("os").path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def difference(mica: str, torch: str) -> tuple[float, str]:
+    """The largest relative difference of numbers, and the first line where anything else differs."""
+    largest = 0.0
+    ours, theirs = mica.splitlines(), torch.splitlines()
+    for i in range(max(len(ours), len(theirs))):
+        a, b = (lines[i] if i < len(lines) else "" for lines in (ours, theirs))
+        if NUMBER.sub("#", a) != NUMBER.sub("#", b):
+            return largest, f"Mica: {a}\ntorch: {b}"
+        for x, y in zip(map(float, NUMBER.findall(a)), map(float, NUMBER.findall(b)), strict=True):
+            if x == y or (x != x and y != y):
+                continue
+            relative = abs(x - y) / max(abs(x), abs(y), 1e-3)
+            largest = max(largest, relative)
+            if not relative <= TOLERANCE:
+                return largest, f"Mica: {a}\ntorch: {b}"
+    return largest, ""
+
+
+def run(command: list[str], extra: dict[str, str]) -> tuple[subprocess.CompletedProcess, float]:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore",
+                   "OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0", **extra}  # fmt: skip
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return done, time.perf_counter() - start
+
+
+def packages_of(program: Path) -> list[str]:
+    """The package a program is about is the first word of its description."""
+    first = program.read_text().split('"""')[1].split(":")[0].strip()
+    return [first.split("'")[0].split()[0]]
+
+
+def version(python: str, package: str) -> str:
+    names = {"pyro": "pyro-ppl", "x_transformers": "x-transformers"}
+    ask = f"import importlib.metadata as m; print(m.version({names.get(package, package)!r}))"
+    return subprocess.run([python, "-c", ask], capture_output=True, text=True).stdout.strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mica", required=True, help="a Python with mica and the packages")
+    parser.add_argument("--torch", required=True, help="a Python with torch")
+    parser.add_argument("--packages", default="", help="the folder of the packages, for the Python with torch")
+    parser.add_argument("--only", nargs="*", default=[], help="names of programs")
+    parser.add_argument("--write", type=Path, help="the page to write")
+    given = parser.parse_args()
+    rows, failed = [], 0
+    for program in sorted(PROGRAMS.glob("*.py")):
+        if given.only and program.stem not in given.only:
+            continue
+        package = packages_of(program)[0]
+        mica, ours = run([given.mica, "-m", "mica", "run", str(program)], {})
+        torch, theirs = run([given.torch, "-c", TORCH_PRELUDE, str(program)], {"PYTHONPATH": given.packages})
+        if torch.returncode:
+            result, detail = "torch failed", torch.stderr[-2000:]
+        elif mica.returncode:
+            result, detail = "fails", mica.stderr[-2000:]
+        else:
+            largest, detail = difference(mica.stdout, torch.stdout)
+            result = "differs" if detail else f"the same to {largest:.0e}" if largest else "the same"
+        failed += bool(detail)
+        print(f"{program.stem:32} {result:22} Mica {ours:6.1f} s, torch {theirs:6.1f} s", flush=True)
+        if detail:
+            print(detail, flush=True)
+        lines = len(torch.stdout.splitlines())
+        what = program.read_text().split('"""')[1].split(":", 1)[-1].strip()
+        rows.append(f"| {package} {version(given.mica, package)} | {what} | {result} | {lines} |")
+    if given.write and not given.only:
+        given.write.write_text(page(rows, given))
+    return bool(failed)
+
+
+def page(rows: list[str], given) -> str:
+    python = ".".join(map(str, sys.version_info[:2]))
+    torch = subprocess.run(
+        [given.torch, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True
+    )
+    return "\n".join([
+        "# Packages that run on Mica", "",
+        f"Unmodified packages from PyPI, run with `mica run` and beside it on torch {torch.stdout.strip()} (Python {python}, "
+        f"{os.uname().machine}), by `make test-packages`. Each program of tests/packages/programs prints losses, generated "
+        "tokens, shapes and sums; the words must be the same and the numbers agree to a part in 5,000.", "",
+        "| package | what runs | result beside torch | lines compared |", "| --- | --- | --- | --- |", *rows, "",
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

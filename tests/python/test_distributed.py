@@ -1,0 +1,103 @@
+"""mica.distributed: a world of one process."""
+
+import mica
+import mica.distributed as dist
+import pytest
+from mica.distributed.device_mesh import init_device_mesh
+from mica.distributed.nn import functional as collectives
+
+
+@pytest.fixture
+def world():
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+def test_before_it_is_started():
+    assert dist.is_available() and not dist.is_initialized() and dist.group.WORLD is None
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        dist.get_rank()
+
+
+def test_a_larger_world_is_refused(monkeypatch):
+    with pytest.raises(NotImplementedError, match="a world of 4 processes is not in Mica yet"):
+        dist.init_process_group(world_size=4, rank=0)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(NotImplementedError, match="a world of 2 processes"):
+        dist.init_process_group()
+    assert not dist.is_initialized()
+
+
+def test_asking(world):
+    assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "gloo")
+    assert dist.get_process_group_ranks(world) == [0] and dist.get_global_rank(world, 0) == 0
+    with pytest.raises(ValueError, match="twice"):
+        dist.init_process_group("gloo", rank=0, world_size=1)
+    assert dist.get_world_size(dist.new_group([0])) == 1 and dist.get_rank(dist.GroupMember.NON_GROUP_MEMBER) == -1
+
+
+def test_collectives(world):
+    x, out = mica.arange(3.0), mica.zeros(3)
+    assert dist.all_reduce(x) is None and dist.all_reduce(x, op=dist.ReduceOp.MAX, async_op=True).wait()
+    assert x.tolist() == [0, 1, 2]
+    dist.all_gather([out], x)
+    assert out.tolist() == [0, 1, 2]
+    whole = mica.zeros(1, 3)
+    dist.all_gather_into_tensor(whole, x)
+    assert whole.tolist() == [[0, 1, 2]]
+    dist.scatter(out, [x * 2])
+    assert out.tolist() == [0, 2, 4]
+    dist.reduce_scatter_tensor(out, x)
+    dist.all_to_all_single(out, x)
+    dist.broadcast(x, 0)
+    dist.barrier()
+    objects = [None]
+    dist.all_gather_object(objects, {"a": 1})
+    assert objects == [{"a": 1}]
+    with pytest.raises(ValueError, match="one process"):
+        dist.send(x, 0)
+    with pytest.raises(ValueError, match="expected a list of 1"):
+        dist.all_gather([out, out], x)
+    with pytest.raises(ValueError, match="rank 3 is not part"):
+        dist.broadcast(x, 3)
+
+
+def test_collectives_with_gradients(world):
+    x = mica.ones(2, requires_grad=True)
+    (collectives.all_gather(x)[0] * 3 + collectives.all_reduce(x)).sum().backward()
+    assert x.grad.tolist() == [4, 4]
+
+
+def test_data_parallel_module(world):
+    model = mica.nn.Linear(2, 2)
+    parallel = mica.nn.parallel.DistributedDataParallel(model)
+    x = mica.randn(3, 2)
+    assert mica.equal(parallel(x), model(x)) and list(parallel.state_dict()) == ["module.weight", "module.bias"]
+    with parallel.no_sync():
+        parallel(x).sum().backward()
+    assert model.weight.grad is not None
+    optimizer = dist.optim.ZeroRedundancyOptimizer(parallel.parameters(), mica.optim.SGD, lr=0.5)
+    before = model.weight.detach().clone()
+    optimizer.step()
+    assert mica.allclose(model.weight, before - 0.5 * model.weight.grad)
+
+
+def test_meshes():
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("data", "model"))
+    try:
+        assert mesh.shape == (1, 1) and mesh["model"].size() == 1 and mesh.get_local_rank() == 0
+        with pytest.raises(NotImplementedError, match="a mesh of 4 devices"):
+            init_device_mesh("cpu", (2, 2))
+        with pytest.raises(KeyError, match="other"):
+            mesh["other"]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_stores():
+    store = dist.HashStore()
+    store.set("a", "1")
+    assert store.get("a") == b"1" and store.add("n", 2) == 2 and store.add("n", 3) == 5 and store.check(["a"])
+    with pytest.raises(RuntimeError, match="no other process can set"):
+        store.get("missing")

@@ -1,0 +1,69 @@
+"""Functions of the engine handled like functions: attributes, signatures, wrapping, pickling."""
+
+import copy
+import functools
+import inspect
+import pickle
+import weakref
+
+import mica
+import mica.nn.functional as F
+import pytest
+
+
+def test_attributes():
+    F.relu.mark = 5
+    try:
+        assert F.relu.mark == 5 and F.relu.__dict__ == {"mark": 5}
+    finally:
+        del F.relu.mark
+    assert (F.relu.__name__, F.relu.__qualname__, F.relu.__module__) == ("relu", "relu", "mica.nn.functional")
+    assert F.relu.__doc__ == "relu(input, inplace=False) -> Tensor\n\nThe larger of the input and zero."
+    assert repr(F.relu) == "<function relu>" and weakref.ref(F.relu)() is F.relu
+    with pytest.raises(AttributeError):
+        assert F.relu.nothing
+
+
+def test_signature():
+    signature = inspect.signature(F.dropout)
+    assert list(signature.parameters) == ["input", "p", "training", "inplace"]
+    assert signature.parameters["p"].default == 0.5 and signature.parameters["p"].annotation == "float"
+    assert F.dropout.__text_signature__ == "(input, p=0.5, training=True, inplace=False)"
+    assert F.dropout.__defaults__ == (0.5, True, False) and F.dropout.__annotations__["training"] == "bool"
+    assert signature.bind(1, training=False).arguments == {"input": 1, "training": False}
+
+
+def test_every_function_has_a_signature():
+    functions = [f for f in vars(F).values() if isinstance(f, mica._C._Function)]
+    assert len(functions) > 60
+    for function in functions:
+        inspect.signature(function)
+        assert function.__doc__.startswith(function.__name__ + "(")
+
+
+def test_wrapping():
+    @functools.wraps(F.gelu)
+    def mine(x):
+        return F.gelu(x)
+
+    assert mine.__name__ == "gelu" and mine.__wrapped__ is F.gelu
+    functools.update_wrapper(F.silu, mine)
+    assert F.silu.__wrapped__ is mine and F.silu.__name__ == "gelu"
+    F.silu.__dict__.clear()
+    assert F.silu.__name__ == "silu"
+
+
+def test_identity_and_calls():
+    assert copy.deepcopy(F.relu) is F.relu and pickle.loads(pickle.dumps(F.relu)) is F.relu
+    assert {F.relu: 1}[F.relu] == 1 and callable(F.relu)
+    x = mica.tensor([-1.0, 2.0])
+    assert F.relu(x).tolist() == F.relu(input=x).tolist() == F.relu(*[x], **{"inplace": False}).tolist() == [0, 2]
+
+    class Model:
+        activation = F.relu
+
+    assert Model().activation(x).tolist() == [0, 2]
+    with pytest.raises(TypeError, match=r"relu\(\)"):
+        F.relu()
+    with pytest.raises(TypeError, match="cannot create"):
+        type(F.relu)()
