@@ -1,5 +1,8 @@
 #include "backends/cuda/runtime.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -23,16 +26,38 @@ int device_count() {
   return count;
 }
 
+// A child process shares nothing with the driver of its parent: where CUDA was in use before a fork, it is refused
+// there.
+static std::atomic<bool> forked{false};
+
+static void watch_forks() {
+  static const int watched = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+  static_cast<void>(watched);
+}
+
+static void check_not_forked() {
+  if (forked.load(std::memory_order_relaxed)) [[unlikely]]
+    fail(
+        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+        "start method");
+}
+
 // The runtime keeps the thread's device; a copy here saves a call into it.
 static thread_local int thread_device = -1;
 
 int current_device() {
-  if (thread_device < 0) MICA_CUDA(cudaGetDevice(&thread_device));
+  check_not_forked();
+  if (thread_device < 0) {
+    MICA_CUDA(cudaGetDevice(&thread_device));
+    watch_forks();
+  }
   return thread_device;
 }
 
 void set_device(int index) {
+  check_not_forked();
   MICA_CUDA(cudaSetDevice(index));
+  watch_forks();
   thread_device = index;
 }
 

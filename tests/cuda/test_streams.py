@@ -159,3 +159,22 @@ def test_facts_and_memory():
             mica.empty(1 << 33, device="cuda", dtype=mica.uint8)
     finally:
         mica.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_a_forked_child_is_refused():
+    import multiprocessing
+
+    mica.ones(1, device="cuda")
+
+    def child(queue):
+        try:
+            mica.ones(1, device="cuda")
+        except RuntimeError as error:
+            queue.put(str(error))
+
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    assert "Cannot re-initialize CUDA in forked subprocess" in queue.get(timeout=30)
+    process.join()

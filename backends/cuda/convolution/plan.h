@@ -1,0 +1,26 @@
+// What cuDNN needs to know of a convolution, and the plan that is kept for it.
+#pragma once
+
+#include "mica/kernel_types.h"
+
+namespace mica::cuda {
+
+enum class ConvolutionTask : int { Forward, InputGradient, WeightGradient };
+
+inline constexpr int kMaxDims = 5;
+
+// A tensor as cuDNN sees it.
+struct ConvolutionShape {
+  int sizes[kMaxDims], strides[kMaxDims];
+};
+struct ConvolutionKey {
+  int task, device, dtype, dims, groups, channels_last, tf32, alignment;
+  ConvolutionShape image, result;
+  int filter[kMaxDims], stride[3], padding[3], dilation[3];
+};
+
+// Runs the convolution on memory laid out as the key says, with the engine that was fastest when the problem was first
+// met.
+void run_convolution(const ConvolutionKey& key, void* image, void* filter, void* result);
+
+}  // namespace mica::cuda
