@@ -14,8 +14,8 @@ LAYOUTS = [torch.sparse_coo, *COMPRESSED]
 
 
 def dense_example(rows=4, columns=6, dtype=torch.float64):
-    x = torch.arange(1, rows * columns + 1, dtype=dtype).reshape(rows, columns)
-    return torch.where(x % 3 == 0, x, torch.zeros_like(x))
+    x = torch.arange(1, rows * columns + 1).reshape(rows, columns)
+    return torch.where(x % 3 == 0, x, torch.zeros_like(x)).to(dtype)
 
 
 def in_layout(x, layout):
@@ -148,7 +148,7 @@ def test_bad_compressed_parts(crow, col, values, size, message):
         torch.sparse_csr_tensor(crow, col, values, size)
 
 
-@pytest.mark.parametrize(("source", "target"), itertools.product(LAYOUTS, LAYOUTS))
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(LAYOUTS, LAYOUTS)))
 def test_every_conversion(source, target):
     x = dense_example()
     y = in_layout(in_layout(x, source), target)
