@@ -29,6 +29,26 @@ HWY_INLINE V power_of_two(D d, V x) {
   return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), n);
 }
 
+// Several vectors at once. Where no power is subnormal or infinite, the whole part is added to the exponent's field.
+template <class D, class V, size_t kCount>
+HWY_INLINE void powers_of_two(D d, V (&x)[kCount]) {
+  if constexpr (!MICA_SIMD_AVX512) {
+    using T = hn::TFromD<D>;
+    if (have_normal_exp(d, x)) {
+      const hn::RebindToSigned<D> di;
+      const V magic = hn::Set(d, FloatFormat<T>::kRoundingMagic);
+      for (V& v : x) {
+        const V shifted = hn::Add(v, magic), r = hn::Sub(v, hn::Sub(shifted, magic));
+        const V power = hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1)));
+        v = hn::BitCast(
+            d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<FloatFormat<T>::kMantissaBits>(hn::BitCast(di, shifted))));
+      }
+      return;
+    }
+  }
+  for (V& v : x) v = power_of_two(d, v);
+}
+
 template <class T>
 HWY_INLINE T largest(const T* row, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -55,13 +75,15 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int
   const auto vshift = hn::Set(d, shift);
   auto s0 = hn::Zero(d), s1 = s0;
   int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto p0 = power_of_two(d, hn::Sub(hn::LoadU(d, row + i), vshift));
-    const auto p1 = power_of_two(d, hn::Sub(hn::LoadU(d, row + i + lanes), vshift));
-    hn::StoreU(p0, d, row + i);
-    hn::StoreU(p1, d, row + i + lanes);
-    s0 = hn::Add(s0, p0);
-    s1 = hn::Add(s1, p1);
+  constexpr int64_t kTogether = MICA_SIMD_AVX512 ? 2 : 4;
+  for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
+    hn::VFromD<decltype(d)> p[kTogether];
+    for (int64_t k = 0; k < kTogether; ++k) p[k] = hn::Sub(hn::LoadU(d, row + i + k * lanes), vshift);
+    powers_of_two(d, p);
+    for (int64_t k = 0; k < kTogether; ++k) {
+      hn::StoreU(p[k], d, row + i + k * lanes);
+      (k % 2 ? s1 : s0) = hn::Add(k % 2 ? s1 : s0, p[k]);
+    }
   }
   for (; i < n; i += lanes) {
     const size_t rest = static_cast<size_t>(std::min(lanes, n - i));
@@ -82,6 +104,17 @@ HWY_INLINE void powers_and_gradients(T* scores, T* grads, int64_t n, int64_t end
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto vshift = hn::Set(d, shift), vdelta = hn::Set(d, delta);
   int64_t i = 0;
+  constexpr int64_t kTogether = MICA_SIMD_AVX512 ? 2 : 4;
+  for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
+    hn::VFromD<decltype(d)> p[kTogether];
+    for (int64_t k = 0; k < kTogether; ++k) p[k] = hn::Sub(hn::LoadU(d, scores + i + k * lanes), vshift);
+    powers_of_two(d, p);
+    for (int64_t k = 0; k < kTogether; ++k) {
+      T* grad = grads + i + k * lanes;
+      hn::StoreU(p[k], d, scores + i + k * lanes);
+      hn::StoreU(hn::Mul(p[k], hn::Sub(hn::LoadU(d, grad), vdelta)), d, grad);
+    }
+  }
   for (; i + lanes <= n; i += lanes) {
     const auto p = power_of_two(d, hn::Sub(hn::LoadU(d, scores + i), vshift));
     hn::StoreU(p, d, scores + i);

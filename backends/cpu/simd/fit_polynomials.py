@@ -311,6 +311,33 @@ def gaussians(ctype, short):
         for name, first in (("kLogTailEven", 2), ("kLogTailOdd", 3)):
             print(f"  static constexpr {ctype} {name}[] = {{")
             print(wrapped(ctype, coefficients[first::2], "      ") + "};")
+    if short:
+        ln2 = mp.log(2)
+        print("  // log2(erfc(1 + u)) = P(u), u up to 3;  exp2(r) = 1 + r P(r) with the digits that erf needs of erfc")
+        show(
+            ctype,
+            "kLogErfc",
+            *fit(
+                ctype,
+                lambda u: mp.log(mp.erfc(1 + u), 2),
+                lambda u: mp.erfc(1 + u) * ln2 / mp.erf(1 + u),
+                0,
+                3,
+                8,
+            ),
+        )
+        show(
+            ctype,
+            "kExp2OfTail",
+            *fit(
+                ctype,
+                lambda r: mp.expm1(r * ln2) / r,
+                lambda r: r / mpf(2) ** r * mp.erfc(1),
+                mpf("-0.5001"),
+                mpf("0.5001"),
+                5,
+            ),
+        )
     show(
         ctype,
         "kErfcx",

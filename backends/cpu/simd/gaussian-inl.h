@@ -83,13 +83,13 @@ HWY_INLINE void gelu(D d, V (&x)[kCount]) {
     }
   }
   for (V& v : x) {
-    const V anywhere = gelu_with_long_tail(d, v);
     if constexpr (sizeof(hn::TFromD<D>) == 4) {
       // An element's result must not depend on its neighbours.
       const auto is_short = hn::Lt(hn::Abs(v), hn::Set(d, kShortTail));
-      v = hn::IfThenElse(is_short, gelu_with_short_tail(d, v), anywhere);
+      const V near = gelu_with_short_tail(d, v);
+      v = hn::AllTrue(d, is_short) ? near : hn::IfThenElse(is_short, near, gelu_with_long_tail(d, v));
     } else {
-      v = anywhere;
+      v = gelu_with_long_tail(d, v);
     }
   }
 }
@@ -131,9 +131,28 @@ HWY_INLINE V erfc_of_magnitude(D d, V t) {
   return scale_by_pow2(d, hn::MulAdd(remainder, r, q), decay.exponent);
 }
 
+// erf of floats: from 1 on 1 - erfc, whose logarithm is a polynomial. The whole part of that is added to an exponent.
+template <class D, class V>
+HWY_INLINE V erf_of_floats(D d, V x) {
+  using P = Polynomials<float>;
+  const hn::RebindToSigned<D> di;
+  const V one = hn::Set(d, 1.0f), magic = hn::Set(d, FloatFormat<float>::kRoundingMagic);
+  const V first = hn::Set(d, P::kLogErfc[0]);
+  const V magnitude = hn::Abs(x);
+  const V u = hn::Sub(at_most(d, magnitude, 4.0f), one);  // from 4 on erf rounds to 1
+  const V p = polynomial<1>(d, u, P::kLogErfc);
+  const V shifted = hn::Add(hn::MulAdd(p, u, first), magic);
+  const V f = hn::MulAdd(p, u, hn::Sub(first, hn::Sub(shifted, magic)));
+  const V power = hn::MulAdd(polynomial(d, f, P::kExp2OfTail), f, one);
+  const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  const V far = hn::CopySign(hn::Sub(one, tail), x);
+  return hn::IfThenElse(hn::Ge(magnitude, one), far, erf_near_zero(d, x));  // NaN comes from near zero
+}
+
 // Beyond 1 the tail is below 0.16, so that its own few roundings hardly show in 1 - tail.
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
+  if constexpr (FloatLanes<D>) return erf_of_floats(d, x);
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   const V one = hn::Set(d, T(1));

@@ -34,6 +34,7 @@ HWY_INLINE hn::VFromD<D> load_first(D d, const hn::TFromD<D>* from, size_t count
   if constexpr (has_masked_memory<D>()) {
     return hn::MaskedLoad(hn::FirstN(d, count), d, from);
   } else {
+    if (count == hn::Lanes(d)) return hn::LoadU(d, from);
     HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(D())] = {};
     std::memcpy(lanes, from, count * sizeof(lanes[0]));
     return hn::Load(d, lanes);
@@ -46,6 +47,7 @@ HWY_INLINE void store_first(hn::VFromD<D> v, D d, hn::TFromD<D>* to, size_t coun
   if constexpr (has_masked_memory<D>()) {
     hn::BlendedStore(v, hn::FirstN(d, count), d, to);
   } else {
+    if (count == hn::Lanes(d)) return hn::StoreU(v, d, to);
     HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(D())];
     hn::Store(v, d, lanes);
     std::memcpy(to, lanes, count * sizeof(lanes[0]));

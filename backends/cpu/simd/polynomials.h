@@ -62,6 +62,12 @@ struct Polynomials<float> {
       2.6212728e-01f, 6.9224727e-03f, -3.077570e-04f, -1.3841013e-05f, -4.777421e-08f};
   static constexpr float kLogTailOdd[] = {
       -5.2435327e-02f, 3.6752685e-05f, 8.842247e-05f, 1.2229393e-06f};
+  // log2(erfc(1 + u)) = P(u), u up to 3;  exp2(r) = 1 + r P(r) with the digits that erf needs of erfc
+  static constexpr float kLogErfc[] = {  // 2^-27.5
+      -2.6684167e+00f, -3.8072238e+00f, -1.2163621e+00f, -5.989774e-02f, 1.4361598e-02f, -2.767811e-03f,
+      3.5134822e-04f, -1.8847413e-05f};
+  static constexpr float kExp2OfTail[] = {  // 2^-26.0
+      6.931470e-01f, 2.4022238e-01f, 5.5507068e-02f, 9.671706e-03f, 1.3271412e-03f};
   static constexpr float kErfcx[] = {  // 2^-26.9
       1.0740069e+00f, -8.833945e-01f, 5.9022814e-01f, -3.1046614e-01f, 1.19529925e-01f, -2.6838936e-02f,
       -1.2276532e-03f, 3.078524e-03f, -4.836863e-04f, -3.2532687e-04f};

@@ -32,20 +32,19 @@ HWY_INLINE double exponentials(const C* x, int64_t n, C largest, C* out, const C
     V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
       for (int64_t k = 0; k < 4 * lanes; k += 64 / static_cast<int64_t>(sizeof(C))) __builtin_prefetch(ahead + i + k);
-      const V e0 = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), shift));
-      const V e1 = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift));
-      const V e2 = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 2 * lanes), shift));
-      const V e3 = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 3 * lanes), shift));
-      if constexpr (kWrite) {
-        hn::StoreU(e0, d, out + i);
-        hn::StoreU(e1, d, out + i + lanes);
-        hn::StoreU(e2, d, out + i + 2 * lanes);
-        hn::StoreU(e3, d, out + i + 3 * lanes);
+      V e[4];
+      for (int64_t k = 0; k < 4; ++k) e[k] = hn::Sub(hn::LoadU(d, x + i + k * lanes), shift);
+      if constexpr (MICA_SIMD_AVX512) {
+        for (V& v : e) v = exp_nonpositive(d, v);
+      } else {
+        exp(d, e);
       }
-      s0 = hn::Add(s0, e0);
-      s1 = hn::Add(s1, e1);
-      s2 = hn::Add(s2, e2);
-      s3 = hn::Add(s3, e3);
+      if constexpr (kWrite)
+        for (int64_t k = 0; k < 4; ++k) hn::StoreU(e[k], d, out + i + k * lanes);
+      s0 = hn::Add(s0, e[0]);
+      s1 = hn::Add(s1, e[1]);
+      s2 = hn::Add(s2, e[2]);
+      s3 = hn::Add(s3, e[3]);
     }
     for (; i < end; i += lanes) {
       const int64_t rest = std::min(lanes, end - i);
@@ -106,43 +105,121 @@ void softmax_rows(const T* x, T* out, int64_t begin, int64_t end, int64_t n) {
   }
 }
 
-// Columns that lie side by side, over n rows `inner` apart.
+// Columns that lie side by side, over n rows `inner` apart: their largest elements, then the sums of their
+// exponentials, then the results. Exponentials are kept in `out` meanwhile, unless that would round them.
 template <bool kLog, class T>
-void softmax_columns(const T* x, T* out, int64_t n, int64_t inner, int64_t columns) {
+class SoftmaxColumns {
+ public:
   using C = Computed<T>;
-  using Columns = ColumnExponentials<C>;
-  const hn::ScalableTag<C> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  alignas(64) C buffer[kIsNarrow<T> ? Columns::kRows * kSoftmaxColumns : 1];
-  Columns block;
-  block.start(columns);
-  for (int64_t r = 0; r < n; r += Columns::kRows) {
-    const int64_t rows = std::min(Columns::kRows, n - r);
-    if constexpr (kIsNarrow<T>) {
-      for (int64_t i = 0; i < rows; ++i) open_row(x + (r + i) * inner, columns, buffer + i * columns);
-      block.add_rows(buffer, columns, columns, rows);
+
+  SoftmaxColumns(const T* x, T* out, int64_t n, int64_t inner, int64_t columns)
+      : x_(x), out_(out), n_(n), inner_(inner), columns_(columns) {}
+
+  void run() {
+    std::fill_n(largest_, columns_, extreme_start<Extreme::Max, C>());
+    std::fill_n(sum_, columns_, 0.0);
+    for_each_block([&](const C* rows, int64_t stride, int64_t, int64_t count) {
+      extreme_of_columns<Extreme::Max>(largest_, rows, columns_, stride, count);
+    });
+    for_each_block(
+        [&](const C* rows, int64_t stride, int64_t first, int64_t count) { add_block(rows, stride, first, count); });
+    // What remains is one operation per element: a factor for softmax, a term for log_softmax.
+    for (int64_t j = 0; j < columns_; ++j) {
+      const double sum = std::isfinite(largest_[j]) ? sum_[j] : std::numeric_limits<double>::quiet_NaN();
+      rest_[j] = static_cast<C>(kLog ? std::log(sum) : 1 / sum);
+    }
+    for (int64_t r = 0; r < n_; ++r) finish_row(r);
+  }
+
+ private:
+  static constexpr int64_t kRows = 8;  // whose sums fit C without harm
+  static constexpr bool kKeeps = !kLog && !kIsNarrow<T>;
+
+  template <class F>
+  void for_each_block(const F& f) {
+    for (int64_t r = 0; r < n_; r += kRows) {
+      const int64_t count = std::min(kRows, n_ - r);
+      if constexpr (kIsNarrow<T>) {
+        for (int64_t i = 0; i < count; ++i) open_row(x_ + (r + i) * inner_, columns_, buffer_ + i * columns_);
+        f(buffer_, columns_, r, count);
+      } else {
+        f(x_ + r * inner_, inner_, r, count);
+      }
+    }
+  }
+
+  HWY_INLINE void add_block(const C* rows, int64_t stride, int64_t first, int64_t count) {
+    const hn::ScalableTag<C> d;
+    using V = hn::VFromD<decltype(d)>;
+    constexpr int64_t kTogether = 4;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    alignas(64) C part[kSoftmaxColumns];
+    int64_t j = 0;
+    for (; j + kTogether * lanes <= columns_; j += kTogether * lanes) {
+      V total[kTogether], e[kTogether];
+      for (V& t : total) t = hn::Zero(d);
+      for (int64_t r = 0; r < count; ++r) {
+        for (int64_t k = 0; k < kTogether; ++k) {
+          const int64_t at = j + k * lanes;
+          e[k] = hn::Sub(hn::LoadU(d, rows + r * stride + at), hn::LoadU(d, largest_ + at));
+        }
+        if constexpr (MICA_SIMD_AVX512) {
+          for (V& v : e) v = exp_nonpositive(d, v);
+        } else {
+          exp(d, e);
+        }
+        for (int64_t k = 0; k < kTogether; ++k) {
+          if constexpr (kKeeps) hn::StoreU(e[k], d, out_ + (first + r) * inner_ + j + k * lanes);
+          total[k] = hn::Add(total[k], e[k]);
+        }
+      }
+      for (int64_t k = 0; k < kTogether; ++k) hn::StoreU(total[k], d, part + j + k * lanes);
+    }
+    for (; j < columns_; j += lanes) {
+      const int64_t width = std::min(lanes, columns_ - j);
+      const V top = load_first(d, largest_ + j, width);
+      V total = hn::Zero(d);
+      for (int64_t r = 0; r < count; ++r) {
+        const V e = exp_nonpositive(d, hn::Sub(load_first(d, rows + r * stride + j, width), top));
+        if constexpr (kKeeps) store_first(e, d, out_ + (first + r) * inner_ + j, width);
+        total = hn::Add(total, e);
+      }
+      store_first(total, d, part + j, width);
+    }
+    for (j = 0; j < columns_; ++j) sum_[j] += static_cast<double>(part[j]);
+  }
+
+  HWY_INLINE void finish_row(int64_t r) {
+    const hn::ScalableTag<C> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    C* result = result_row(out_ + r * inner_, buffer_);
+    const C* row = nullptr;
+    if constexpr (kKeeps) {
+      row = result;
     } else {
-      block.add_rows(x + r * inner, columns, inner, rows);
+      row = open_row(x_ + r * inner_, columns_, buffer_);
     }
-  }
-  // What remains is one operation per element: a factor for softmax, a term for log_softmax.
-  alignas(64) C rest_of[kSoftmaxColumns];
-  for (int64_t j = 0; j < columns; ++j) {
-    const double sum = std::isfinite(block.largest[j]) ? block.sum[j] : std::numeric_limits<double>::quiet_NaN();
-    rest_of[j] = static_cast<C>(kLog ? std::log(sum) : 1 / sum);
-  }
-  for (int64_t r = 0; r < n; ++r) {
-    const C* row = open_row(x + r * inner, columns, buffer);
-    C* result = result_row(out + r * inner, buffer);
-    for (int64_t j = 0; j < columns; j += lanes) {
-      const int64_t count = std::min(lanes, columns - j);
-      const auto distance = hn::Sub(load_first(d, row + j, count), load_first(d, block.largest + j, count));
-      const auto last = load_first(d, rest_of + j, count);
-      store_first(kLog ? hn::Sub(distance, last) : hn::Mul(exp_nonpositive(d, distance), last), d, result + j, count);
+    for (int64_t j = 0; j < columns_; j += lanes) {
+      const int64_t count = std::min(lanes, columns_ - j);
+      const auto v = load_first(d, row + j, count), last = load_first(d, rest_ + j, count);
+      if constexpr (kKeeps) {
+        store_first(hn::Mul(v, last), d, result + j, count);
+      } else {
+        const auto distance = hn::Sub(v, load_first(d, largest_ + j, count));
+        store_first(kLog ? hn::Sub(distance, last) : hn::Mul(exp_nonpositive(d, distance), last), d, result + j, count);
+      }
     }
-    close_row(result, columns, out + r * inner);
+    close_row(result, columns_, out_ + r * inner_);
   }
-}
+
+  const T* x_;
+  T* out_;
+  int64_t n_, inner_, columns_;
+  alignas(64) C buffer_[kIsNarrow<T> ? kRows * kSoftmaxColumns : 1];
+  alignas(64) C largest_[kSoftmaxColumns];
+  alignas(64) double sum_[kSoftmaxColumns];
+  alignas(64) C rest_[kSoftmaxColumns];
+};
 
 template <bool kLog>
 void run(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
@@ -161,7 +238,7 @@ void run(const char* op, const TensorView& out, const TensorView& self, int64_t 
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const int64_t column = i % blocks * width, at = i / blocks * n * inner + column;
-                     softmax_columns<kLog>(x + at, y + at, n, inner, std::min(width, inner - column));
+                     SoftmaxColumns<kLog, T>(x + at, y + at, n, inner, std::min(width, inner - column)).run();
                    }
                  });
   });
