@@ -56,10 +56,22 @@ struct EluLanes {
   double negative_scale;
   double positive_scale;
   double input_scale;
+  static constexpr size_t kGroup = HWY_ARCH_ARM_A64 ? 4 : 2;
   template <class D, class V>
   HWY_INLINE V operator()([[maybe_unused]] D d, V x) const {
     const V negative = hn::Mul(expm1(d, hn::Mul(x, lanes_of(d, input_scale))), lanes_of(d, negative_scale));
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Mul(x, lanes_of(d, positive_scale)), negative);
+  }
+  // Where all are positive, there is no exponential to take.
+  template <class D, class V>
+  HWY_INLINE void group(D d, V (&x)[kGroup]) const {
+    auto positive = hn::Gt(x[0], hn::Zero(d));
+    for (size_t i = 1; i < kGroup; ++i) positive = hn::And(positive, hn::Gt(x[i], hn::Zero(d)));
+    if (hn::AllTrue(d, positive)) {
+      for (V& v : x) v = hn::Mul(v, lanes_of(d, positive_scale));
+    } else {
+      for (V& v : x) v = (*this)(d, v);
+    }
   }
 };
 struct LeakyReluLanes {

@@ -11,14 +11,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// NaN on either side is the result.
+// NaN on either side is the result; NEON's instructions give it by themselves.
 template <class V>
 HWY_INLINE V larger(V x, V y) {
-  return hn::IfThenElse(hn::IsNaN(x), x, larger_or_nan(x, y));
+  return HWY_ARCH_ARM_A64 ? larger_or_nan(x, y) : hn::IfThenElse(hn::IsNaN(x), x, larger_or_nan(x, y));
 }
 template <class V>
 HWY_INLINE V smaller(V x, V y) {
-  return hn::IfThenElse(hn::IsNaN(x), x, smaller_or_nan(x, y));
+  return HWY_ARCH_ARM_A64 ? smaller_or_nan(x, y) : hn::IfThenElse(hn::IsNaN(x), x, smaller_or_nan(x, y));
 }
 MICA_LANES_2(MaximumLanes, larger(x, y))
 MICA_LANES_2(MinimumLanes, smaller(x, y))

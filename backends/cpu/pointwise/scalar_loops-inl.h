@@ -9,6 +9,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <type_traits>
@@ -78,16 +79,30 @@ HWY_ATTR void ternary_loop(char* const* data, const int64_t* strides, int64_t n,
   auto* a = reinterpret_cast<const A*>(data[1]);
   auto* b = reinterpret_cast<const A*>(data[2]);
   auto* c = reinterpret_cast<const A*>(data[3]);
-  const int64_t sa = strides[1] != 0, sb = strides[2] != 0, sc = strides[3] != 0;
-  if (sa && sb && sc) {
+  const bool sa = strides[1] != 0, sb = strides[2] != 0, sc = strides[3] != 0;
+  if (sa && !sb && !sc) {
+    const C second = static_cast<C>(*b), third = static_cast<C>(*c);
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i)
-      o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i]), static_cast<C>(c[i])));
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), second, third));
     return;
   }
+  // An input of one value is read from a run of it.
+  constexpr int64_t kRun = 256;
+  const int64_t chunk = sa && sb && sc ? n : kRun;
+  alignas(64) A runs[3][kRun];
+  if (!sa) std::fill_n(runs[0], std::min(n, kRun), *a), a = runs[0];
+  if (!sb) std::fill_n(runs[1], std::min(n, kRun), *b), b = runs[1];
+  if (!sc) std::fill_n(runs[2], std::min(n, kRun), *c), c = runs[2];
+  for (int64_t from = 0; from < n; from += chunk) {
+    const int64_t count = std::min(chunk, n - from);
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i)
-    o[i] = static_cast<Out>(f(static_cast<C>(a[i * sa]), static_cast<C>(b[i * sb]), static_cast<C>(c[i * sc])));
+    for (int64_t i = 0; i < count; ++i)
+      o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i]), static_cast<C>(c[i])));
+    o += count;
+    if (sa) a += count;
+    if (sb) b += count;
+    if (sc) c += count;
+  }
 }
 
 // Runs a scalar functor over a loop of one element type.

@@ -18,9 +18,18 @@ struct Sum<int64_t, Map> {
   using Accumulator = uint64_t;
   static void start(uint64_t& a) { a = 0; }
   static void row(uint64_t& a, const uint64_t* x, int64_t n, int64_t, const void*) {
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += x[i];
-    a += sum;
+    const hn::ScalableTag<uint64_t> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      s0 = hn::Add(s0, hn::LoadU(d, x + i));
+      s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
+      s2 = hn::Add(s2, hn::LoadU(d, x + i + 2 * lanes));
+      s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
+    }
+    a += hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+    for (; i < n; ++i) a += x[i];
   }
   static void columns(uint64_t* a, const uint64_t* x, int64_t columns, int64_t row_stride, int64_t count, int64_t,
                       const void*) {

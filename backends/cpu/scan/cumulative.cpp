@@ -145,8 +145,14 @@ void scan_row(const char* x, int64_t stride, char* const* out, const int64_t* ou
     for (int64_t i = 0; i < n; i += kChunk) {
       const int64_t count = std::min(kChunk, n - i);
       load.load(x + i * stride, stride, count, buffer);
-      running = scan_run<Op>(buffer, buffer, count, running);
       char* to = out[0] + i * out_strides[0];
+      if constexpr (!is_narrow_float<T>) {
+        if (out_strides[0] == sizeof(T)) {
+          running = scan_run<Op>(buffer, reinterpret_cast<T*>(to), count, running);
+          continue;
+        }
+      }
+      running = scan_run<Op>(buffer, buffer, count, running);
       if constexpr (is_narrow_float<T>) {
         if (out_strides[0] == sizeof(T)) {
           store_run(buffer, count, reinterpret_cast<T*>(to));
@@ -157,6 +163,15 @@ void scan_row(const char* x, int64_t stride, char* const* out, const int64_t* ou
     }
   } else {
     A running = static_cast<A>(Op::kIdentity);
+    if (stride == sizeof(T) && out_strides[0] == sizeof(T)) {
+      const T* from = reinterpret_cast<const T*>(x);
+      T* to = reinterpret_cast<T*>(out[0]);
+      for (int64_t i = 0; i < n; ++i) {
+        running = Op::apply(running, static_cast<A>(from[i]));
+        to[i] = static_cast<T>(running);
+      }
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
       running = Op::apply(running, static_cast<A>(*reinterpret_cast<const T*>(x + i * stride)));
       *reinterpret_cast<T*>(out[0] + i * out_strides[0]) = static_cast<T>(running);

@@ -1,7 +1,9 @@
 #include "backends/cpu/scan/run_scan.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "backends/cpu/pointwise/packing.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -25,6 +27,43 @@ struct Position {
     for (int k = 0; k < outputs; ++k) out[k] += steps * d.out[k];
   }
 };
+
+// The dimension other than `not_this` along which a tensor's elements lie closest; -1 if there is none.
+int fastest_dim(const TensorView& t, int not_this) {
+  int best = -1;
+  for (int d = 0; d < t.ndim; ++d)
+    if (d != not_this && t.sizes[d] > 1 && (best < 0 || std::abs(t.strides[d]) < std::abs(t.strides[best]))) best = d;
+  return best;
+}
+
+// to = from, rectangle by rectangle of the dimensions that are fastest in each.
+void copy_view(const TensorView& to, const TensorView& from) {
+  constexpr int64_t kBand = 64, kTile = 256;
+  const int column = fastest_dim(to, -1), row = fastest_dim(from, column);
+  const int64_t size = element_size(to.dtype);
+  const auto extent = [&](int d) { return d < 0 ? 1 : to.sizes[d]; };
+  const auto stride = [&](const TensorView& t, int d) { return d < 0 ? size : t.strides[d] * size; };
+  const int64_t rows = extent(row), columns = extent(column), bands = (rows + kBand - 1) / kBand;
+  parallel_for(0, to.numel / (rows * columns) * bands, std::max<int64_t>(1, kGrain / (kBand * columns)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   char* at = static_cast<char*>(to.data);
+                   const char* source = static_cast<const char*>(from.data);
+                   int64_t rest = i / bands;
+                   for (int d = to.ndim - 1; d >= 0; --d) {
+                     if (d == row || d == column) continue;
+                     at += rest % to.sizes[d] * to.strides[d] * size;
+                     source += rest % to.sizes[d] * from.strides[d] * size;
+                     rest /= to.sizes[d];
+                   }
+                   const int64_t first = i % bands * kBand, count = std::min(kBand, rows - first);
+                   for (int64_t c = 0; c < columns; c += kTile)
+                     copy_rectangle(size, at + first * stride(to, row) + c * stride(to, column), stride(to, row),
+                                    stride(to, column), source + first * stride(from, row) + c * stride(from, column),
+                                    stride(from, row), stride(from, column), count, std::min(kTile, columns - c));
+                 }
+               });
+}
 
 }  // namespace
 
@@ -53,6 +92,14 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
     for (int k = 0; k < nout; ++k) contiguous = contiguous && others[count].out[k] == out_element[k];
     if (contiguous) column = count;
     rows *= others[count++].size;
+  }
+  // Input and output that are contiguous along different dimensions, or far from it, would be read and written line by
+  // line for one element each: the output takes a copy first, and is scanned in place.
+  const bool near = std::abs(scanned.in) <= 4 * element && scanned.out[0] == out_element[0];
+  if (nout == 1 && column < 0 && !near && rows > 1 && self.data != outputs[0]->data &&
+      self.dtype == outputs[0]->dtype && self.numel >= kGrain / 8) {
+    copy_view(*outputs[0], self);
+    return run_scan(scan, outputs, *outputs[0], dim);
   }
   if (column < 0 || scanned.in == element) {
     parallel_for(0, rows, std::max<int64_t>(1, kGrain / scanned.size), [&](int64_t begin, int64_t end) {

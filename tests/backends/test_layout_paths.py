@@ -1,0 +1,143 @@
+"""Kernels have paths of their own for layouts, widths and ranges: each agrees with the plain one."""
+
+import math
+
+import mica as torch
+import pytest
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool]
+
+
+def filled(dtype, *shape):
+    n = math.prod(shape)
+    values = (torch.arange(n) * 37 % 101).reshape(shape)
+    return (values % 2 == 0) if dtype == torch.bool else values.to(dtype)
+
+
+def layouts(dtype, rows, cols):
+    whole = filled(dtype, rows, 4 * cols)
+    yield whole[:, :cols]
+    yield whole[:, ::2][:, :cols]
+    yield whole[:, 1 : 3 * cols : 3]
+    yield whole[:, ::4]
+    yield filled(dtype, cols, rows).t()
+    yield filled(dtype, rows, cols).flip(1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_runs_that_are_not_adjacent(dtype):
+    for x in layouts(dtype, 37, 83):
+        plain = torch.tensor(x.tolist(), dtype=dtype)
+        assert torch.equal(x.clone(memory_format=torch.contiguous_format), plain)
+        assert torch.equal(x.flip(0, 1), torch.tensor([row[::-1] for row in plain.tolist()[::-1]], dtype=dtype))
+        assert torch.equal(torch.where(x == x, x, plain), plain)
+        assert torch.equal(x.sum(), plain.sum())
+        for dim in (0, 1):
+            assert torch.equal(x.sum(dim), plain.sum(dim))
+            assert torch.equal(x.amax(dim), plain.amax(dim))
+            assert torch.equal(x.cumsum(dim), plain.cumsum(dim))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("rows", [1, 7, 300])
+def test_extremes_and_their_places(dtype, rows):
+    for x in layouts(dtype, rows, 45):
+        values = x.tolist()
+        columns = [list(column) for column in zip(*values, strict=True)]
+        assert x.amax().item() == max(map(max, values))
+        assert x.amin().item() == min(map(min, values))
+        assert x.amax(1).tolist() == [max(row) for row in values]
+        assert x.amin(0).tolist() == [min(column) for column in columns]
+        if dtype == torch.bool:
+            continue
+        assert x.argmax(0).tolist() == [column.index(max(column)) for column in columns]
+        assert x.argmin(1).tolist() == [row.index(min(row)) for row in values]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 17])
+def test_short_pieces_of_cat(dtype, count):
+    parts = [filled(dtype, 9, 211) if i % 2 else filled(dtype, 9, 211).flip(0) for i in range(count)]
+    stacked = torch.stack(parts, -1)
+    for i, part in enumerate(parts):
+        assert torch.equal(stacked[..., i], part)
+    wide = [part.reshape(-1, 1).expand(-1, 1 + i % 3).contiguous() for i, part in enumerate(parts)]
+    joined = torch.cat(wide, 1)
+    at = 0
+    for part in wide:
+        assert torch.equal(joined[:, at : at + part.shape[1]], part)
+        at += part.shape[1]
+
+
+def test_softmax_of_columns():
+    x = filled(torch.float32, 53, 130) / 9
+    x[:, 1] = float("-inf")
+    x[3, 2] = float("inf")
+    x[4, 5] = float("nan")
+    x[5, 6] = float("-inf")
+    x[:, 7] -= 500 * torch.arange(53)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        columns = x.to(dtype)
+        for function in (torch.softmax, torch.log_softmax):
+            turned = function(columns.t().contiguous(), 1).t()
+            torch.testing.assert_close(function(columns, 0), turned, equal_nan=True)
+
+
+def test_exponentials_do_not_depend_on_their_neighbours():
+    x = torch.cat([torch.linspace(-110, 95, 997), torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0])])
+    for dtype in (torch.float32, torch.float64):
+        values = x.to(dtype)
+        for function in (torch.exp, torch.sigmoid, torch.erf, torch.nn.functional.silu, torch.nn.functional.gelu):
+            alone = torch.stack([function(v) for v in values])
+            together = function(values)
+            same = (alone == together) | (alone.isnan() & together.isnan())
+            assert same.all(), (function, values[~same])
+
+
+def test_elu_of_groups():
+    x = torch.linspace(-3, 3, 259)
+    expected = torch.where(x > 0, x, torch.expm1(x))
+    torch.testing.assert_close(torch.nn.functional.elu(x), expected)
+    torch.testing.assert_close(torch.nn.functional.elu(x.abs() + 0.5), x.abs() + 0.5)
+
+
+@pytest.mark.parametrize("n", [10, 5000, 200000])
+def test_counts(n):
+    x = torch.arange(n) * 7919 % 613
+    expected = [0] * 613
+    for v in x.tolist():
+        expected[v] += 1
+    assert x.bincount(minlength=613).tolist() == expected
+    assert x.to(torch.int32).bincount(minlength=613).tolist() == expected
+    with pytest.raises(RuntimeError, match="non-negative"):
+        (x - 1).bincount()
+    with pytest.raises((IndexError, RuntimeError), match="index"):
+        torch.zeros(4, dtype=torch.int64).index_add(0, x, torch.ones(n, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_beside_nan(dtype, largest):
+    x = (torch.arange(20000) * 7919 % 20011).to(dtype)
+    for nans in ([], [15000], list(range(100, 9000, 700))):
+        y = x.clone()
+        for i in nans:
+            y[i] = float("nan")
+        values, indices = y.topk(9, largest=largest)
+        expected, _ = y.sort(descending=largest)
+        assert torch.equal(values.nan_to_num(-1), expected[:9].nan_to_num(-1))
+        assert torch.equal(y[indices].nan_to_num(-1), values.nan_to_num(-1))
+
+
+def test_bounds_of_clamp():
+    for dtype in (torch.uint8, torch.int16, torch.int64, torch.float32, torch.float64):
+        x = filled(dtype, 1000)
+        low, high = torch.full_like(x, 20), filled(dtype, 1000).flip(0)
+        expected = [min(max(a, 20), 60) for a in x.tolist()]
+        assert x.clamp(20, 60).tolist() == expected
+        assert x.clamp(low, torch.full_like(x[:1], 60)).tolist() == expected
+        assert x.clamp(low[:1], high).tolist() == [
+            min(max(a, 20), h) for a, h in zip(x.tolist(), high.tolist(), strict=True)
+        ]
+    assert torch.tensor([float("nan")] * 20).clamp(0, 1).isnan().all()
+    assert torch.rand(20).clamp(torch.tensor(float("nan")), torch.tensor(1.0)).isnan().all()
