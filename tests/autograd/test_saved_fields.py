@@ -24,10 +24,10 @@ def test_fields_are_gone_with_the_graph():
     y = mica.randn(3, requires_grad=True).exp()
     y.sum().backward()
     with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
-        y.grad_fn._saved_result
+        _ = y.grad_fn._saved_result
     z = mica.ones(2, requires_grad=True)
     w = z * z
     with mica.no_grad():
         z.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        w.grad_fn._saved_self
+        _ = w.grad_fn._saved_self
