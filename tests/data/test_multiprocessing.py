@@ -94,7 +94,7 @@ import torch.multiprocessing as mp
 from torch.utils.data import DataLoader, TensorDataset
 
 def work(rank, x):
-    assert torch.__name__ == "mica"
+    assert torch.__name__ == "torch" and torch.__version__.endswith(torch.version.mica)
     x[rank] = rank + 1
 
 if __name__ == "__main__":

@@ -275,3 +275,5 @@ def test_a_message_that_cannot_be_pickled_leaves_no_segment_behind():
     sender.send(20, [large, large * 2])
     number, (first, second) = receiver.receive()
     assert number == 20 and first.equal(large) and second.equal(large * 2)
+    here.close()
+    there.close()
