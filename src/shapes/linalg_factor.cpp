@@ -41,6 +41,7 @@ void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool 
 
 void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
                bool unpack_pivots) {
+  check_one_device("lu_unpack", {&LU_data, &LU_pivots});
   MICA_CHECK(LU_data.dim() >= 2,
              "torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: ", LU_data.sizes(), " instead");
   if (unpack_pivots)
@@ -114,6 +115,7 @@ void geqrf(Out& a, Out& tau, const Tensor& self) {
 }
 
 void _linalg_householder_product(Out& out, const Tensor& input, const Tensor& tau) {
+  check_one_device("linalg.householder_product", {&input, &tau});
   check_kernel_dtype(input, "orgqr_cpu");
   const Tensor product = column_copy(input);
   const Tensor scales = tau.contiguous();
@@ -128,6 +130,7 @@ void _linalg_householder_product(Out& out, const Tensor& input, const Tensor& ta
 }
 
 void _ormqr(Out& out, const Tensor& self, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
+  check_one_device("ormqr", {&self, &tau, &other});
   check_kernel_dtype(self, "ormqr_cpu");
   const Tensor product = column_copy(other);
   if (!self.is_meta() && other.numel() > 0 && tau.size(-1) > 0) {

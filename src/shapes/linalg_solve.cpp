@@ -65,6 +65,7 @@ static void check_sides(const Tensor& a, const Tensor& b, bool left, const char*
 
 void _linalg_solve_ex(Out& result, Out& LU, Out& pivots, Out& info, const Tensor& A, const Tensor& B, bool left,
                       bool check_errors) {
+  check_one_device("linalg.solve", {&A, &B});
   check_floating(A, "linalg.solve");
   check_same_dtype(A, B, "linalg.solve");
   check_square(A, "linalg.solve");
@@ -98,6 +99,7 @@ void _linalg_solve_ex(Out& result, Out& LU, Out& pivots, Out& info, const Tensor
 }
 
 void linalg_lu_solve(Out& out, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint) {
+  check_one_device("linalg.lu_solve", {&LU, &pivots, &B});
   check_floating(LU, "torch.linalg.lu_solve");
   MICA_CHECK(LU.dtype() == B.dtype(),
              "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type ",
@@ -136,6 +138,7 @@ void linalg_lu_solve(Out& out, const Tensor& LU, const Tensor& pivots, const Ten
 }
 
 void linalg_solve_triangular(Out& out, const Tensor& self, const Tensor& B, bool upper, bool left, bool unitriangular) {
+  check_one_device("linalg.solve_triangular", {&self, &B});
   check_same_dtype(self, B, "linalg.solve_triangular");
   check_matrix(B, "linalg.solve_triangular", "B");
   check_sides(self, B, left, "linalg.solve_triangular");
@@ -152,6 +155,7 @@ void linalg_solve_triangular(Out& out, const Tensor& self, const Tensor& B, bool
 }
 
 void cholesky_solve(Out& out, const Tensor& self, const Tensor& input2, bool upper) {
+  check_one_device("cholesky_solve", {&self, &input2});
   MICA_CHECK(self.dim() >= 2, "b should have at least 2 dimensions, but has ", self.dim(), " dimensions instead");
   MICA_CHECK(input2.dim() >= 2, "u should have at least 2 dimensions, but has ", input2.dim(), " dimensions instead");
   MICA_CHECK(input2.dtype() == self.dtype(), "cholesky_solve: Expected b and u to have the same dtype, but found b of ",
@@ -178,6 +182,7 @@ void cholesky_inverse(Out& out, const Tensor& self, bool upper) {
 }
 
 void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Tensor& B, bool hermitian) {
+  check_one_device("linalg.ldl_solve", {&LD, &pivots, &B});
   check_square(LD, "torch.linalg.ldl_solve", "LD");
   check_floating(LD, "torch.linalg.ldl_solve");
   check_sides(LD, B, true, "torch.linalg.ldl_solve");
@@ -204,6 +209,7 @@ void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Te
 
 void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_values, const Tensor& self, const Tensor& b,
                    std::optional<double> rcond, std::string_view driver) {
+  check_one_device("linalg.lstsq", {&self, &b});
   const int64_t m = self.size(-2), n = self.size(-1), longer = std::max(m, n), k = std::min(m, n);
   const bool vector = is_vector(self, b);
   const Tensor right = vector ? b.unsqueeze(-1) : b;

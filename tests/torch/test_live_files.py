@@ -263,7 +263,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, load_model, save_file, save_model
 
-assert torch.__name__ == "mica"
+assert torch.__version__.endswith(torch.version.mica)
 tensors = {str(d): torch.tensor([0, 1, 1]).to(d) for d in (torch.float32, torch.bfloat16, torch.int64, torch.bool)}
 save_file(tensors, sys.argv[1], metadata={"by": "mica"})
 for name, tensor in load_file(sys.argv[1]).items():

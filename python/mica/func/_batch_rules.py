@@ -156,6 +156,8 @@ def _repr(call):
 def _leading(call):
     if any(call.is_batched(x) for x in call.rest()) or not call.is_batched(call.args[0]):
         return NotImplemented
+    if call.name == "qr" and "r" in (*call.rest(), *call.kwargs.values()):
+        return NotImplemented  # the empty Q of this mode has no batch
     if call.name.endswith("_"):
         check_first_is_batched(call)
         call.func(call.value(call.args[0]), *call.rest(), **call.kwargs)
