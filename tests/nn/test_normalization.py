@@ -200,7 +200,7 @@ def test_an_empty_list_is_taken_as_it_is():
 
 def test_statistics_and_averages_into_tensors():
     x = mica.randn(4, 3, 6, 6)
-    outs = [mica.empty(0) for _ in range(3)]
+    outs = tuple(mica.empty(0) for _ in range(3))
     mica.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5, out=outs)
     for out, expected in zip(outs, mica.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), strict=True):
         assert mica.equal(out, expected)
