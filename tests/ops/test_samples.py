@@ -159,6 +159,9 @@ TERMS = {
     "rms_norm": 8,  # a row of squares, its root, the quotient, the weight
     "group_norm": 24,  # groups of two numbers, the closest a twelfth of their size apart
     "rnn_tanh": 2 * 5 * 7,  # two layers over five steps, each a sum of seven products
+    **{f"_polynomial_{kind}": 20 for kind in "tuvwp"},  # nine steps of two roundings each, and that of the argument
+    "pinv": 12,  # three rows of four products
+    "pinverse": 12,
     "gradient": 6,  # three products of a quotient of differences
 }
 
