@@ -66,8 +66,11 @@ class RareForms:
 
     def put_refusal(self, name: str) -> None:
         overload = f".{self.schema.overload}" if self.schema.overload else ""
+        refused = "tensor_bit::kForeignLayout"
+        if self.op.takes:
+            refused = f"({refused}{''.join(f' & ~{BITS[t]}' for t in self.op.takes if t in BITS)})"
         self.put(
-            "if (bits & tensor_bit::kForeignLayout)",
+            f"if (bits & {refused})",
             f'  entry::refuse_layout("{name}{overload}", entry::inputs({", ".join(self.tensors())}));',
         )
 

@@ -299,14 +299,6 @@ def __dir__(self):
     return sorted(names)
 
 
-@_method
-def to_dense(self, dtype=None, *, masked_grad=True):
-    """The tensor in the dense layout, which it has."""
-    if dtype is not None and dtype != self.dtype:
-        return self.to(dtype)
-    return self
-
-
 _methods |= {"lu": lu, "split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
 _split_method.__name__ = "split"
 

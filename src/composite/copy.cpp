@@ -1,4 +1,5 @@
 // Conversions and copies.
+#include "autograd/metadata.h"
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "mica/autograd.h"
@@ -88,6 +89,11 @@ Tensor conj(const Tensor& self) { return self.is_complex() ? mica::_conj(self) :
 }  // namespace composite
 
 // Not a view as autograd sees it: it would require grad as soon as its base does.
-Tensor detach(const Tensor& self) { return alias_of(self); }
+Tensor detach(const Tensor& self) {
+  // Names and sparse parts stay with the tensor.
+  if (self.impl()->bits & tensor_bit::kSpecialView) [[unlikely]]
+    return bare_alias(self);
+  return alias_of(self);
+}
 
 }  // namespace mica

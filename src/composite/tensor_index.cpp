@@ -36,7 +36,11 @@ int64_t checked_index(int64_t index, int64_t size, int64_t dim) {
 // strides, and the view is made known to autograd in the end.
 class ViewSteps {
  public:
-  explicit ViewSteps(const Tensor& x) : x_(x), recorded_(compute_requires_grad(x) || view_requires_grad(x.impl())) {}
+  // Rare tensors take every step as an operation too: only its entry knows what becomes of them.
+  explicit ViewSteps(const Tensor& x)
+      : x_(x),
+        recorded_(compute_requires_grad(x) || view_requires_grad(x.impl()) ||
+                  (x.impl()->bits & tensor_bit::kSpecialView)) {}
 
   void select(int64_t dim, int64_t index, int64_t named) {
     const int64_t at = checked_index(index, x_.sizes()[dim], named);

@@ -91,10 +91,10 @@ def test_training_with_rounded_weights():
     model = nn.Sequential(q.QuantStub(), nn.Linear(4, 4), q.DeQuantStub())
     model.qconfig = q.get_default_qat_qconfig()
     trained = q.prepare_qat(model.train())
-    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.5)
     x = torch.randn(64, 4)
     losses = []
-    for _ in range(30):
+    for _ in range(40):
         optimizer.zero_grad()
         loss = ((trained(x) - x) ** 2).mean()
         loss.backward()

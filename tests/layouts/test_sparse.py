@@ -148,7 +148,7 @@ def test_bad_compressed_parts(crow, col, values, size, message):
         torch.sparse_csr_tensor(crow, col, values, size)
 
 
-@pytest.mark.parametrize(("source", "target"), itertools.product(LAYOUTS, LAYOUTS))
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(LAYOUTS, LAYOUTS)))
 def test_every_conversion(source, target):
     x = dense_example()
     y = in_layout(in_layout(x, source), target)

@@ -198,14 +198,6 @@ void copy_(const Tensor& self, const Tensor& src, bool) {
   entry::write_rare("copy_", self, value);
 }
 
-Tensor detach(const Tensor& self) {
-  const SparseParts& p = sparse_parts(self);
-  Tensor result = is_coo(self) ? wrap_coo(p.indices, p.values, self.sizes(), p.coalesced)
-                               : wrap_compressed(self.layout(), p.compressed, p.indices, p.values, self.sizes());
-  result.impl()->set_own_version(self.impl()->own_version());
-  return result;
-}
-
 Tensor alias(const Tensor& self) { return with_values(self, values_of(self)); }
 
 void zero_(const Tensor& self) {
