@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <ostream>
+#include <utility>
 
 #include "core/entry.h"
 #include "core/print_numbers.h"
@@ -267,8 +268,9 @@ std::string print(const Tensor& t, std::string_view name, std::optional<std::str
   // torch's count, which takes the line before the first break as two characters longer than it is.
   const size_t line_break = text.rfind('\n');
   size_t line = line_break == std::string::npos ? text.size() + 2 : text.size() - line_break + 1;
+  bool new_line = t.is_sparse();  // torch begins one after the parts of a COO tensor
   for (const std::string& suffix : suffixes_of(t, options)) {
-    if (static_cast<int64_t>(line + suffix.size() + 2) > options.linewidth) {
+    if (std::exchange(new_line, false) || static_cast<int64_t>(line + suffix.size() + 2) > options.linewidth) {
       text += ",\n" + std::string(static_cast<size_t>(indent), ' ') + suffix;
       line = static_cast<size_t>(indent) + suffix.size();
     } else {

@@ -6,8 +6,8 @@ namespace mica {
 
 Tensor Tensor::coalesce() const { return mica::coalesce(*this); }
 bool Tensor::is_coalesced() const { return mica::is_coalesced(*this); }
-Tensor Tensor::indices() const { return mica::indices(*this); }
-Tensor Tensor::values() const { return mica::values(*this); }
+Tensor Tensor::indices() const { return mica::_coalesced_indices(*this); }
+Tensor Tensor::values() const { return mica::_checked_values(*this); }
 Tensor Tensor::_indices() const { return mica::_indices(*this); }
 Tensor Tensor::_values() const { return mica::_values(*this); }
 Tensor Tensor::crow_indices() const { return mica::crow_indices(*this); }

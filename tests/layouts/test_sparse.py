@@ -14,8 +14,8 @@ LAYOUTS = [torch.sparse_coo, *COMPRESSED]
 
 
 def dense_example(rows=4, columns=6, dtype=torch.float64):
-    x = torch.arange(1, rows * columns + 1, dtype=dtype).reshape(rows, columns)
-    return torch.where(x % 3 == 0, x, torch.zeros_like(x))
+    x = torch.arange(1, rows * columns + 1).reshape(rows, columns)
+    return torch.where(x % 3 == 0, x, torch.zeros_like(x)).to(dtype)
 
 
 def in_layout(x, layout):

@@ -253,13 +253,13 @@ static void require_coalesced(const Tensor& self, const char* what) {
              " on an uncoalesced tensor, please call .coalesce() first");
 }
 
-Tensor indices(const Tensor& self) {
+Tensor _coalesced_indices(const Tensor& self) {
   require_coo("indices", self);
   require_coalesced(self, "indices");
   return sparse_parts(self).indices.detach();
 }
 
-Tensor values(const Tensor& self) {
+Tensor _checked_values(const Tensor& self) {
   MICA_CHECK(is_sparse(self), "values expected sparse tensor layout but got ", self.layout());
   if (is_coo(self)) require_coalesced(self, "values");
   return mica::_sparse_values(self);

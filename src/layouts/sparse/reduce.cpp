@@ -162,6 +162,15 @@ Tensor norm(const Tensor& self, const Scalar& p) {
   return mica::norm(values_of(is_coo(self) ? self.coalesce() : self), p);
 }
 
+Tensor norm_dim(const Tensor& self, const std::optional<Scalar>& p, std::optional<IntArrayRef> dim, bool keepdim,
+                std::optional<DType> dtype) {
+  MICA_CHECK(!dim || dim->empty(), "norm_sparse currently only supports full reductions, but got dim=",
+             dim.value_or(IntArrayRef()));
+  MICA_CHECK(!keepdim, "norm_sparse currently does not support keepdim=True");
+  const Tensor given = dtype ? self.to(*dtype) : self;
+  return sparse::norm(given, p.value_or(Scalar(2)));
+}
+
 Tensor any(const Tensor& self) { return mica::any(values_of(is_coo(self) ? self.coalesce() : self)); }
 
 Tensor dot(const Tensor& self, const Tensor& tensor) {
