@@ -94,13 +94,13 @@ def test_training_with_rounded_weights():
     optimizer = torch.optim.SGD(trained.parameters(), lr=0.5)
     x = torch.randn(64, 4)
     losses = []
-    for _ in range(300):  # the observed range follows the outputs by a hundredth a step
+    for _ in range(60):
         optimizer.zero_grad()
-        loss = ((trained(x) - x) ** 2).mean()
+        loss = ((trained(x) - 0.3 * x) ** 2).mean()  # within the range that is observed at the start
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.2 * losses[0]
+    assert losses[-1] < 0.1 * losses[0]
     converted = q.convert(trained)
     assert ((converted(x) - trained.eval()(x)).abs().max()) < 0.2
 
