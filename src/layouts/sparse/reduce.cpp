@@ -164,8 +164,8 @@ Tensor norm(const Tensor& self, const Scalar& p) {
 
 Tensor norm_dim(const Tensor& self, const std::optional<Scalar>& p, std::optional<IntArrayRef> dim, bool keepdim,
                 std::optional<DType> dtype) {
-  MICA_CHECK(!dim || dim->empty(), "norm_sparse currently only supports full reductions, but got dim=",
-             dim.value_or(IntArrayRef()));
+  MICA_CHECK(!dim || dim->empty(),
+             "norm_sparse currently only supports full reductions, but got dim=", dim.value_or(IntArrayRef()));
   MICA_CHECK(!keepdim, "norm_sparse currently does not support keepdim=True");
   const Tensor given = dtype ? self.to(*dtype) : self;
   return sparse::norm(given, p.value_or(Scalar(2)));
