@@ -46,7 +46,7 @@ Json sparse(const Json& question) {
         std::max(by_rows.sub(out).abs().max().item<double>(), by_coordinates.sub(out).abs().max().item<double>());
     const Tensor indices = mica::_indices(coo), numbers = mica::_values(coo);
     const int64_t csr_bytes =
-        mica::crow_indices(csr).nbytes() + mica::col_indices(csr).nbytes() + mica::values(csr).nbytes();
+        mica::crow_indices(csr).nbytes() + mica::col_indices(csr).nbytes() + csr.values().nbytes();
     rows.push_back({{"sparsity", sparsity},
                     {"nonzero", numbers.numel()},
                     {"dense_bytes", dense.nbytes()},
