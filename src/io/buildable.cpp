@@ -24,9 +24,6 @@ constexpr Entry kEntries[] = {
     {"torch.UntypedStorage", Builder::Nothing},
     {"torch.device", Builder::Device},
     {"torch.nn.parameter.Parameter", Builder::Parameter},
-    {"torch.qint32", Builder::Nothing},
-    {"torch.qint8", Builder::Nothing},
-    {"torch.quint8", Builder::Nothing},
     {"torch.serialization._get_layout", Builder::Layout},
     {"torch.storage.TypedStorage", Builder::Nothing},
     {"torch.storage.UntypedStorage", Builder::Nothing},
@@ -40,9 +37,10 @@ constexpr Entry kEntries[] = {
     {"torch._utils._rebuild_tensor_v3", Builder::RebuildTensorV3},
 };
 
-// Dtypes of torch that have a name and no elements here.
-constexpr std::string_view kPlaceholders[] = {"uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
-                                              "int1",  "int2",  "int3",  "int4",  "int5",  "int6",  "int7"};
+// Dtypes that can be named and are no element types of the engine: of less than a byte, and quantized ones.
+constexpr std::string_view kPlaceholders[] = {"uint1", "uint2", "uint3", "uint4",  "uint5", "uint6",
+                                              "uint7", "int1",  "int2",  "int3",   "int4",  "int5",
+                                              "int6",  "int7",  "qint8", "quint8", "qint32"};
 
 constexpr std::string_view kTorch = "torch.";
 constexpr std::string_view kPython2 = "__builtin__.";

@@ -101,9 +101,9 @@ TEST(Engine, UnusedInputs) {
 
 TEST(Engine, RootErrors) {
   Tensor a = leaf({2, 3});
-  EXPECT_EQ(error_of([&] { values({1}).sum().backward(); }),
+  EXPECT_STARTS_WITH(error_of([&] { values({1}).sum().backward(); }),
             "element 0 of tensors does not require grad and does not have a grad_fn");
-  EXPECT_EQ(error_of([&] { (a * 2).backward(); }), "grad can be implicitly created only for scalar outputs");
+  EXPECT_STARTS_WITH(error_of([&] { (a * 2).backward(); }), "grad can be implicitly created only for scalar outputs");
   EXPECT_EQ(
       error_of([&] {
         (a * 2).backward(values({1, 2, 3}));
@@ -328,7 +328,7 @@ TEST(Anomaly, NanIsReported) {
   Tensor a = leaf({0});
   AnomalyGuard anomaly;
   Tensor y = through(a, [](TensorVec&, TensorVec& out) { out[0] = values({0.0 / 0.0}); });
-  EXPECT_EQ(error_of([&] { y.sum().backward(); }), "Function 'TestBackward0' returned nan values in its 0th output.");
+  EXPECT_STARTS_WITH(error_of([&] { y.sum().backward(); }), "Function 'TestBackward0' returned nan values in its 0th output.");
 }
 
 }  // namespace

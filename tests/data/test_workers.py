@@ -262,18 +262,17 @@ def test_a_message_that_cannot_be_pickled_leaves_no_segment_behind():
     from mica.utils.data._utils.channel import BatchReceiver, BatchSender
 
     here, there = socket.socketpair()
-    sender, receiver = BatchSender(here), BatchReceiver(there)
-    large = mica.arange(50_000.0)
-    addresses = set()
-    for number in range(20):
-        with pytest.raises(Exception, match="pickle"):
-            sender.send(number, [large, large.numpy(), lambda: None])
-        free = sender.pool.allocate(large.nbytes)
-        addresses.add(free.data_ptr())
-        del free
-    assert len(addresses) <= 2  # one for the tensor, one for the array: they come back every time
-    sender.send(20, [large, large * 2])
-    number, (first, second) = receiver.receive()
-    assert number == 20 and first.equal(large) and second.equal(large * 2)
-    here.close()
-    there.close()
+    with here, there:
+        sender, receiver = BatchSender(here), BatchReceiver(there)
+        large = mica.arange(50_000.0)
+        addresses = set()
+        for number in range(20):
+            with pytest.raises(Exception, match="pickle"):
+                sender.send(number, [large, large.numpy(), lambda: None])
+            free = sender.pool.allocate(large.nbytes)
+            addresses.add(free.data_ptr())
+            del free
+        assert len(addresses) <= 2  # one for the tensor, one for the array: they come back every time
+        sender.send(20, [large, large * 2])
+        number, (first, second) = receiver.receive()
+        assert number == 20 and first.equal(large) and second.equal(large * 2)

@@ -159,10 +159,11 @@ TERMS = {
     "rms_norm": 8,  # a row of squares, its root, the quotient, the weight
     "group_norm": 24,  # groups of two numbers, the closest a twelfth of their size apart
     "rnn_tanh": 2 * 5 * 7,  # two layers over five steps, each a sum of seven products
+    **{f"_polynomial_{kind}": 20 for kind in "tuvwp"},  # nine steps of two roundings each, and that of the argument
+    "pinv": 12,  # three rows of four products
+    "pinverse": 12,
     "bessel_j0": 16,  # a series of Chebyshev's polynomials with as many terms
     "gradient": 6,  # three products of a quotient of differences
-    # Recurrences up to degree 5: an error of one step grows like the polynomial's slope, the degree's square.
-    **{f"polynomial_{kind}": 25 for kind in "tuvwp"},
     # The rows of the sample's matrix times its condition, by which errors of the input grow.
     "tensorinv": 6 * 40,
     "lstsq": 3 * 7,

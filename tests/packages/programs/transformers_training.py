@@ -5,6 +5,7 @@ import tempfile
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
+from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -33,7 +34,9 @@ def trainer(folder, **options):
         output_dir=folder, per_device_train_batch_size=4, num_train_epochs=2, logging_steps=4, save_steps=8, report_to=[],
         use_cpu=True, disable_tqdm=True, seed=0, data_seed=0, lr_scheduler_type="linear", warmup_steps=2, **options,
     )  # fmt: skip
-    return Trainer(model=LlamaForCausalLM(config), args=arguments, train_dataset=Lines())
+    made = Trainer(model=LlamaForCausalLM(config), args=arguments, train_dataset=Lines())
+    made.remove_callback(PrinterCallback)  # prints seconds
+    return made
 
 
 with tempfile.TemporaryDirectory() as folder:

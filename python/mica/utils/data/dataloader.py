@@ -9,6 +9,7 @@ from mica.utils.data._utils.collate import default_collate, default_convert
 from mica.utils.data._utils.iterator import (
     _BaseDataLoaderIter,
     _DatasetKind,
+    _make_fetcher,  # noqa: F401 - workers that are spawned look for it here
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
