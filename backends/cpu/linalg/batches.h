@@ -35,13 +35,17 @@ struct Vectors {
   T* operator[](int64_t i) const { return data + i * length; }
 };
 
+// From 2048 rows and columns on, one matrix is worth the library's threads: they wait for each other by spinning, which
+// costs more than it gains in the small steps of smaller ones, and far more where other programs want the cores.
+constexpr double kSharedWork = 2048.0 * 2048 * 2048;
+
 // Runs f(i, j) over ranges of matrices: many on the pool, a single large one with the library's threads.
 template <class F>
 void over_matrices(int64_t count, int64_t rows, int64_t columns, const F& f) {
   const double work =
       static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(std::max(rows, columns));
   if (count == 1) {
-    const lapack::Threads threads(work > 64.0 * 64 * 64);
+    const lapack::Threads threads(work >= kSharedWork);
     return f(int64_t{0}, int64_t{1});
   }
   const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(20000.0 / (work + 1000.0)));
