@@ -86,11 +86,11 @@ TEST(CustomFunction, InPlace) {
   b.sum().backward();
   EXPECT_EQ(list(a.grad()), (Values{2, 2}));
   EXPECT_STARTS_WITH(error_of([&] {
-              NoGradGuard inner;
-              EnableGradGuard grad;
-              DoubleInPlace::apply(a);
-            }),
-            "a leaf Variable that requires grad is being used in an in-place operation.");
+                       NoGradGuard inner;
+                       EnableGradGuard grad;
+                       DoubleInPlace::apply(a);
+                     }),
+                     "a leaf Variable that requires grad is being used in an in-place operation.");
 }
 
 TEST(CustomFunction, InPlaceOnAView) {

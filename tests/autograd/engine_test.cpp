@@ -102,7 +102,7 @@ TEST(Engine, UnusedInputs) {
 TEST(Engine, RootErrors) {
   Tensor a = leaf({2, 3});
   EXPECT_STARTS_WITH(error_of([&] { values({1}).sum().backward(); }),
-            "element 0 of tensors does not require grad and does not have a grad_fn");
+                     "element 0 of tensors does not require grad and does not have a grad_fn");
   EXPECT_STARTS_WITH(error_of([&] { (a * 2).backward(); }), "grad can be implicitly created only for scalar outputs");
   EXPECT_EQ(
       error_of([&] {
@@ -328,7 +328,8 @@ TEST(Anomaly, NanIsReported) {
   Tensor a = leaf({0});
   AnomalyGuard anomaly;
   Tensor y = through(a, [](TensorVec&, TensorVec& out) { out[0] = values({0.0 / 0.0}); });
-  EXPECT_STARTS_WITH(error_of([&] { y.sum().backward(); }), "Function 'TestBackward0' returned nan values in its 0th output.");
+  EXPECT_STARTS_WITH(error_of([&] { y.sum().backward(); }),
+                     "Function 'TestBackward0' returned nan values in its 0th output.");
 }
 
 }  // namespace

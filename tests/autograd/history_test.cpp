@@ -63,7 +63,8 @@ TEST(InPlace, MakesALeafAResult) {
 
 TEST(InPlace, Errors) {
   Tensor a = leaf({1, 2});
-  EXPECT_STARTS_WITH(error_of([&] { a.add_(1); }), "a leaf Variable that requires grad is being used in an in-place operation.");
+  EXPECT_STARTS_WITH(error_of([&] { a.add_(1); }),
+                     "a leaf Variable that requires grad is being used in an in-place operation.");
   EXPECT_EQ(error_of([&] { a.select(0, 0).add_(1); }),
             "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   Tensor b = a * 1;

@@ -65,8 +65,7 @@ TEST(Indexing, WrongIndicesAreNamed) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Index);
-    EXPECT_STREQ(e.what(),
-                 "index 3 is out of bounds for dimension 1 with size 3. Indices run from -3 to 2.");
+    EXPECT_STREQ(e.what(), "index 3 is out of bounds for dimension 1 with size 3. Indices run from -3 to 2.");
   }
   EXPECT_THROW(x.index({0, 0, 0}), Error);
   EXPECT_THROW(x.index({"..", 0}), Error);
