@@ -8,10 +8,6 @@ import pytest
 LETTERS = "abcdefghij"
 
 
-def numbers(text):
-    return [int(n) for n in re.findall(r"-?\d+", text.replace("\u2212", "-"))]
-
-
 def until(page, condition):
     """Wait for an expression to be true; the page's own policy forbids Playwright's way, which evaluates text."""
     for _ in range(200):
