@@ -81,6 +81,7 @@ extern "C" const mica::Backend* mica_backend() {
     mica::Backend b;
     b.abi = mica::kBackendAbi;
     b.name = "cuda";
+    b.dlpack_type = 2;
     b.kernels = &kernels();
     b.device_count = device_count;
     b.current_device = current_device;

@@ -160,7 +160,7 @@ class _Loader:
         return AbsentModule(spec.name, f"{spec.name} is not in Mica: its names can be imported, not used.")
 
     def exec_module(self, module):
-        """Nothing runs."""
+        """Leaves the module as it is: there is no code to run."""
 
 
 def find_spec(name):

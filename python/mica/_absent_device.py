@@ -8,7 +8,7 @@ def functions(name, module):
         raise AssertionError(f"Torch not compiled with {name} enabled: Mica has no backend for it")
 
     def nothing(*args, **kwargs):
-        """Nothing to do."""
+        """Does nothing: there is no device on which anything could happen."""
 
     made = {
         "is_available": lambda: False,

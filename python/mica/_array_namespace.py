@@ -393,8 +393,8 @@ class _Info:
         return {str(d).split(".")[-1]: d for d in known if kind is None or isdtype(d, kind)}
 
     def devices(self):
-        count = _m._C._device_count("cuda")
-        return [_m.device("cpu"), *(_m.device("cuda", i) for i in range(count))]
+        beside = _m.accelerator.current_accelerator()
+        return [_m.device("cpu"), *(_m.device(beside.type, i) for i in range(_m.accelerator.device_count()))]
 
 
 def __array_namespace_info__():

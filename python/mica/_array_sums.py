@@ -121,7 +121,7 @@ def vecdot(x1, x2, /, *, axis=-1):
 
 
 class linalg:
-    """The extension of the same name."""
+    """The standard's extension for linear algebra."""
 
     matmul, matrix_transpose = _m.matmul, staticmethod(matrix_transpose)
     tensordot, vecdot = staticmethod(tensordot), staticmethod(vecdot)

@@ -8,11 +8,11 @@ from mica import _C
 
 
 def _log_api_usage_once(*args):
-    """Nothing is logged."""
+    """Does nothing: Mica keeps no log of which functions programs use."""
 
 
 def _get_tracing_state():
-    """None: nothing is traced."""
+    """Always None: Mica has no tracer of TorchScript."""
 
 
 def _is_tracing():
@@ -25,7 +25,7 @@ _dispatch_isTensorSubclassLike = _is_tracing
 
 def _get_accelerator(check=None):
     """The device that computes beside the CPU, or the CPU."""
-    return _C.device("cuda" if _C._device_count("cuda") else "cpu")
+    return _C._accelerator() or _C.device("cpu")
 
 
 def _get_privateuse1_backend_name():
@@ -60,12 +60,12 @@ def _storage_Use_Count(pointer):
 
 
 def _current_graph_task_id():
-    """-1: outside of a backward pass."""
+    """The number of the backward pass that this thread runs: always -1, which means none."""
     return -1
 
 
 def _current_autograd_node():
-    """None: outside of a backward pass."""
+    """The node that this thread runs backward: always None."""
 
 
 class _TensorMeta(type):
@@ -121,7 +121,7 @@ DispatchKey = _Key
 
 
 class DispatchKeySet:
-    """A set of keys."""
+    """A set of dispatch keys, with the operations of a set."""
 
     def __init__(self, *keys):
         self._keys = frozenset(keys)
@@ -152,7 +152,7 @@ class _Guard(contextlib.ContextDecorator):
     """A with block in which torch's dispatcher would pass over some keys."""
 
     def __init__(self, *args):
-        """Takes keys."""
+        """The keys that the set holds at first."""
 
     def __enter__(self):
         return self

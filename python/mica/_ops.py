@@ -11,7 +11,7 @@ __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "OperatorBas
 
 
 class OperatorBase:
-    """What torch.ops hands out."""
+    """The base class of the operators and overloads that torch.ops hands out."""
 
 
 # ------------------------------------------------------------------------------------------------------------- aten
@@ -20,7 +20,7 @@ class OperatorBase:
 @functools.cache
 def _aten_table():
     """name -> its lines in the table, each taken apart."""
-    from mica._aten_schemas import TEXT
+    from mica._generated.aten_schemas import TEXT
 
     table = {}
     for line in TEXT.splitlines():
@@ -278,7 +278,7 @@ class HigherOrderOperator(OperatorBase):
     py_functionalize_impl = property(lambda self: lambda function: function)
 
     def fallthrough(self, dispatch_key):
-        """Nothing to pass through."""
+        """Does nothing: Mica has no dispatch keys to pass a call through."""
 
     def name(self):
         return self._name
@@ -294,7 +294,7 @@ class HigherOrderOperator(OperatorBase):
 
 
 class _Ops(types.ModuleType):
-    """torch.ops."""
+    """The object behind torch.ops: namespaces of operators as attributes."""
 
     def __init__(self):
         super().__init__("torch.ops")

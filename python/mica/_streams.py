@@ -8,14 +8,12 @@ __all__ = ["Event", "Stream"]
 
 
 def _device(device):
-    if device is None:
-        return _C.device("cuda" if _C._device_count("cuda") else "cpu")
-    return _C.device("cuda", device) if isinstance(device, int) else _C.device(device)
+    return _C._accelerator() or _C.device("cpu") if device is None else _C.device(device)
 
 
 def _wait_for(device):
-    if device.type == "cuda":
-        _C._synchronize(str(device))
+    if device.type not in ("cpu", "meta"):
+        _C._synchronize(device)
 
 
 class Stream:
@@ -37,12 +35,12 @@ class Stream:
     cuda_stream = property(lambda self: 0)
 
     def query(self):
-        """Whether everything is done."""
+        """Whether the device has done all that was queued on it."""
         _wait_for(self.device)
         return True
 
     def synchronize(self):
-        """Wait until everything is done."""
+        """Wait until the device has done all that was queued on it."""
         _wait_for(self.device)
 
     def wait_stream(self, stream):
@@ -52,7 +50,7 @@ class Stream:
         """Nothing to wait for: what comes later runs later."""
 
     def record_event(self, event=None):
-        """An event at this point."""
+        """Record an event, a new one if none is given, at the present end of the stream."""
         event = Event(self.device) if event is None else event
         event.record(self)
         return event

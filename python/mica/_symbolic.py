@@ -25,7 +25,7 @@ class SymBool(metaclass=_Open):
 
 
 def sym_int(a):
-    """The integer of a number."""
+    """The number as an int, rounded towards zero."""
     return int(a)
 
 
@@ -35,7 +35,7 @@ def sym_float(a):
 
 
 def sym_not(a):
-    """The other truth."""
+    """True for what is false, and False for what is true."""
     return not a
 
 
@@ -59,7 +59,7 @@ def sym_sum(args):
 
 
 def sym_ite(b, t, f):
-    """One of two values."""
+    """The second argument where the condition holds, otherwise the third."""
     return t if b else f
 
 

@@ -24,7 +24,7 @@ def _name_of(module, name):
 
 
 class _Loader(importlib.abc.Loader):
-    """Of torch.x: the module mica.x."""
+    """Loads the module torch.x: it is the module mica.x."""
 
     def create_module(self, spec):
         module = importlib.import_module("mica" + spec.name.removeprefix("torch"))
@@ -37,7 +37,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _NamingLoader(importlib.abc.Loader):
-    """Of mica.x: runs the module under torch's name, so that what it defines has that name too."""
+    """Loads the module mica.x: it runs under torch's name, so that what it defines has that name too."""
 
     def __init__(self, loader):
         self._loader = loader

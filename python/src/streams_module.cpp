@@ -114,8 +114,11 @@ const Tensor& tensor_argument(PyObject* o) {
   MICA_CHECK_KIND(is_tensor(o), Type, "expected a tensor, not ", Py_TYPE(o)->tp_name);
   return unwrap(o);
 }
-// The backend whose host memory can be pinned: that of CUDA.
-const Backend* pinning_backend() { return backend_available(DeviceType::CUDA) ? &backend(DeviceType::CUDA) : nullptr; }
+// The backend for which host memory is pinned: the accelerator's.
+const Backend* pinning_backend() {
+  const std::optional<DeviceType> type = accelerator();
+  return type ? &backend(*type) : nullptr;
+}
 
 MICA_STREAM_FUNCTION(record_stream, 3) {
   const Tensor& t = tensor_argument(args[0]);
@@ -132,9 +135,9 @@ MICA_STREAM_FUNCTION(is_pinned, 1) {
 }
 MICA_STREAM_FUNCTION(pin_memory, 1) {
   const Tensor& t = tensor_argument(args[0]);
-  MICA_CHECK(t.is_cpu(), "cannot pin '", t.device(), "' only dense CPU tensors can be pinned");
   const Backend* b = pinning_backend();
   MICA_CHECK(b, "Cannot access accelerator device when none is available.");
+  MICA_CHECK(t.is_cpu(), "cannot pin '", t.device(), "' only dense CPU tensors can be pinned");
   if (t.numel() > 0 && MICA_HOOK(*b, is_pinned)(t.data_ptr())) return Py_NewRef(args[0]);
   const Tensor dense = t.detach().contiguous();
   const auto bytes = static_cast<size_t>(std::max<int64_t>(dense.nbytes(), 1));

@@ -326,3 +326,21 @@ def test_low_rank():
     mica.testing.assert_close(big @ vectors, vectors * values, rtol=1e-4, atol=1e-4)
     values, _ = mica.lobpcg(big, k=2, B=definite(40, 40) + mica.eye(40), largest=False)
     assert values[0] <= values[1]
+
+
+def test_norms_of_empty_matrices():
+    inf = float("inf")
+    for shape in ((0, 0), (0, 3), (3, 0)):
+        empty = mica.empty(shape)
+        for order in (2, "nuc", "fro"):
+            assert linalg.matrix_norm(empty, order).item() == linalg.norm(empty, order).item() == 0.0
+        with pytest.raises(IndexError, match=r"amin\(\): Expected reduction dim"):
+            linalg.norm(empty, -2)
+    assert linalg.norm(mica.empty(0, 3), inf).item() == linalg.norm(mica.empty(3, 0), inf).item() == 0.0
+    assert linalg.norm(mica.empty(3, 0), 1).item() == linalg.norm(mica.empty(0, 3), 1).item() == 0.0
+    assert linalg.matrix_norm(mica.empty(2, 0, 3), inf).tolist() == [0.0, 0.0]
+    assert linalg.matrix_norm(mica.empty(2, 0, 3), inf, keepdim=True).shape == (2, 1, 1)
+    with pytest.raises(IndexError, match="Expected reduction dim"):
+        linalg.norm(mica.empty(0, 3), -inf)
+    with pytest.raises(RuntimeError, match="cannot compute the -1 norm on an empty tensor"):
+        linalg.vector_norm(mica.empty(0), -1)

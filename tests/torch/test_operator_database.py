@@ -58,8 +58,6 @@ VALUES_DIFFER = {
     ("addbmm", "bfloat16"): "torch rounds after each matrix of the batch, Mica once",
     ("addr", "bfloat16"): "torch rounds the product, Mica too, but the sum differs where it cancels",
     ("div", "bfloat16"): "torch truncates the quotient after rounding it to 16 bits",
-    ("native_batch_norm", "bfloat16"): "statistics of 16-bit inputs are float32",
-    ("native_group_norm", "bfloat16"): "statistics of 16-bit inputs are float32",
     ("histogramdd", "float32"): "some samples have edges that do not ascend",
 }
 GRADIENTS_DIFFER = {

@@ -11,7 +11,7 @@ is_legacy_batchedtensor = is_batchedtensor = is_gradtrackingtensor = is_function
 
 
 def maybe_current_level():
-    """None: outside of a transform."""
+    """The level of the innermost transform: always None here."""
 
 
 def get_unwrapped(tensor):

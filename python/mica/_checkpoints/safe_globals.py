@@ -124,7 +124,7 @@ def _make_complex(real=0, imaginary=0):
 
 
 def _make_tensor(*args):
-    """Of old files, which fill the tensor afterwards."""
+    """Make an empty tensor for an old file, which fills it afterwards."""
     if args:
         refuse("a tensor made from arguments")
     return _C.empty(0)

@@ -203,7 +203,7 @@ class memory:
         return sorted(found, key=lambda row: -row["bytes"])
 
     def fragmentation(self):
-        """Of the host memory taken from the system, the part that no tensor uses: between 0 and 1."""
+        """The part of the host memory taken from the system that no tensor uses: between 0 and 1."""
         if not self._reserved or not self._reserved[1]:
             return 0.0
         allocated, reserved = self._reserved[:2]

@@ -31,7 +31,7 @@ class LocalResponseNorm(_ResponseNorm):
 
 
 class CrossMapLRN2d(_ResponseNorm):
-    """The same for images, with the window of channels counted as torch's older layer does."""
+    """LocalResponseNorm for images, with the window of channels counted as torch's older layer does."""
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__(size, alpha, beta, k)
