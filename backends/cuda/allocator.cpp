@@ -294,7 +294,7 @@ void* allocate(size_t nbytes, int index) {
 void release(void* data, size_t, int index) noexcept { allocator(index).release(data); }
 
 void use_on_stream(void* data, Stream stream) {
-  allocator(stream.device.index).use_on_stream(data, static_cast<cudaStream_t>(stream.handle));
+  allocator(stream.device.index()).use_on_stream(data, static_cast<cudaStream_t>(stream.handle));
 }
 
 void begin_capture(cudaStream_t stream, const void* owner, int index) { allocator(index).begin_capture(stream, owner); }

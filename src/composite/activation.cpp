@@ -72,7 +72,7 @@ Tensor rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool 
   {
     NoGradGuard no_grad;
     const Tensor negative = self <= 0;
-    Tensor drawn = empty({negative.sum().item<int64_t>()}, self.options().with_dtype(DType::Float64));
+    Tensor drawn = empty({negative.sum().item<int64_t>()}, self.options().dtype(DType::Float64));
     drawn.uniform_(low, high, generator);
     slopes = mica::masked_scatter(ones_like(self), negative, drawn.to(self.dtype()));
   }

@@ -50,8 +50,8 @@ struct Panel {
 // what is above it become r's, the vectors of the reflections go to V.
 Panel factor_panel(double* columns, int64_t rows, int64_t first, int64_t width) {
   const int64_t height = rows - first;
-  const Tensor v_columns = zeros({width, height}, TensorOptions(DType::Float64).with_device(kCPU));
-  const Tensor t = zeros({width, width}, TensorOptions(DType::Float64).with_device(kCPU));
+  const Tensor v_columns = zeros({width, height}, TensorOptions(DType::Float64).device(kCPU));
+  const Tensor t = zeros({width, width}, TensorOptions(DType::Float64).device(kCPU));
   double* const v = host_data<double>(v_columns);
   double* const triangle = host_data<double>(t);
   for (int64_t j = 0; j < width; ++j) {

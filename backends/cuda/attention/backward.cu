@@ -247,7 +247,7 @@ void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad
       cudaFuncSetAttribute(for_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)};
   MICA_CUDA(raised[0]);
   MICA_CUDA(raised[1]);
-  const cudaStream_t stream = current_stream(grad_query.device.index);
+  const cudaStream_t stream = current_stream(grad_query.device.index());
   const Problem<T>& p = b.p;
   for_queries<<<dim3(blocks_for(p.length, kRows), static_cast<unsigned>(batch * p.heads)), kBlockThreads, kBytes,
                 stream>>>(b, grad_query.ptr<T>(), strides_of(grad_query));
@@ -263,7 +263,7 @@ void attention_backward(const TensorView& grad_query, const TensorView& grad_key
                         const TensorView& grad_out, const TensorView& out, const TensorView& logsumexp,
                         const TensorView& query, const TensorView& key, const TensorView& value, const TensorView&,
                         bool is_causal, double scale) {
-  const int device = query.device.index;
+  const int device = query.device.index();
   DeviceGuard guard(device);
   const int64_t rows = query.sizes[0] * query.sizes[1] * query.sizes[2];
   // Loads of 16 bytes want the gradient aligned, which the inputs have been found to be.

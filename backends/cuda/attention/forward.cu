@@ -151,8 +151,8 @@ void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, f
   static const cudaError_t raised = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   MICA_CUDA(raised);
   const dim3 blocks(blocks_for(p.length, kQueries), static_cast<unsigned>(batch * p.heads));
-  kernel<<<blocks, kBlockThreads, kBytes, current_stream(out.device.index)>>>(p, out.ptr<T>(), strides_of(out),
-                                                                              logsumexp);
+  kernel<<<blocks, kBlockThreads, kBytes, current_stream(out.device.index())>>>(p, out.ptr<T>(), strides_of(out),
+                                                                                logsumexp);
   MICA_CUDA(cudaGetLastError());
 }
 
@@ -161,7 +161,7 @@ void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, f
 void attention_forward(const TensorView& out, const TensorView& logsumexp, const TensorView& query,
                        const TensorView& key, const TensorView& value, const TensorView&, bool is_causal,
                        double scale) {
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     attention::launch_forward<T, kWidth>(attention::problem<T>(query, key, value, is_causal, scale), query.sizes[0],
                                          out, logsumexp.ptr<float>());

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, class Visit>
 void select(const TensorView& mask, const TensorView& offsets, const Visit& visit) {
   if (mask.numel == 0) return;
-  select_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, current_stream(mask.device.index)>>>(
+  select_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, current_stream(mask.device.index())>>>(
       mask.numel, chunk_size(mask.numel, offsets), elements<T>(mask), offsets.ptr<const int64_t>(), visit);
   MICA_CUDA(cudaGetLastError());
 }
@@ -113,7 +113,7 @@ struct Unpack {
 }  // namespace
 
 void nonzero_offsets(const TensorView& offsets, const TensorView& self) {
-  const int device = self.device.index;
+  const int device = self.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   auto* table = offsets.ptr<int64_t>();
@@ -133,7 +133,7 @@ void nonzero_offsets(const TensorView& offsets, const TensorView& self) {
 
 void nonzero(const TensorView& out, const TensorView& self, const TensorView& offsets) {
   if (self.ndim == 0 || out.numel == 0) return;
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
   Coordinates visit{self.ndim, {}, out.ptr<int64_t>(), out.strides[0], out.strides[1]};
   for (int d = 0; d < self.ndim; ++d) visit.sizes[d] = self.sizes[d];
   visit_any("nonzero", self.dtype, [&]<class T>(Tag<T>) { select<T>(self, offsets, visit); });
@@ -141,7 +141,7 @@ void nonzero(const TensorView& out, const TensorView& self, const TensorView& of
 
 void masked_select(const TensorView& out, const TensorView& self, const TensorView& mask, const TensorView& offsets) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
     select<bool>(mask, offsets, Pack<T>{out.ptr<T>(), self.ptr<const T>()});
   });
@@ -150,7 +150,7 @@ void masked_select(const TensorView& out, const TensorView& self, const TensorVi
 void masked_scatter(const TensorView& self, const TensorView& mask, const TensorView& source,
                     const TensorView& offsets) {
   if (self.numel == 0) return;
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
   visit_size(element_size(self.dtype), [&]<class T>(Tag<T>) {
     select<bool>(mask, offsets, Unpack<T>{self.ptr<T>(), source.ptr<const T>()});
   });

@@ -137,7 +137,7 @@ void batch_norm(const TensorView& out, const TensorView& mean, const TensorView&
                 const TensorView& running_var, const TensorView& input, const TensorView& weight,
                 const TensorView& bias, bool training, double momentum, double eps) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   Shape s{input.sizes[0], input.sizes[1], input.sizes[2]};
   choose_parts(s, device);
@@ -166,7 +166,7 @@ void batch_norm_backward(const TensorView& grad_input, const TensorView& grad_we
                          const TensorView& grad, const TensorView& input, const TensorView& weight,
                          const TensorView& mean, const TensorView& rstd, bool training) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   Shape s{input.sizes[0], input.sizes[1], input.sizes[2]};
   choose_parts(s, device);

@@ -178,7 +178,7 @@ struct SumParts {
 
 template <class T, class C>
 void sum_parts(const C* parts, const TensorView& out, int splits, int64_t n) {
-  const int device = out.device.index;
+  const int device = out.device.index();
   if (out.dtype == DType::Float32) {
     for_each(device, n, SumParts<C, float>{parts, out.ptr<float>(), splits, n});
   } else {
@@ -190,7 +190,7 @@ template <bool kCentred>
 void forward(const char* op, const TensorView& out, const TensorView& mean, const TensorView& rstd,
              const TensorView& input, const TensorView& weight, const TensorView& bias, int64_t count, double eps) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   visit_floating(op, input.dtype, [&]<class T>(Tag<T>) {
     const Forward<T> p{out.ptr<T>(),
@@ -216,7 +216,7 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
               const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,
               const TensorView& weight, int64_t count) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   visit_floating(op, input.dtype, [&]<class T>(Tag<T>) {

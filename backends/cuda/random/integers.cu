@@ -254,7 +254,7 @@ void random_integers(const TensorView& out, std::optional<int64_t> low, std::opt
 void random_permutation(const TensorView& out, Generator generator) {
   const int64_t n = out.numel;
   if (n == 0) return;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const Buffer keys = buffer(n * 8, device);
   TensorView words = out;
@@ -268,7 +268,7 @@ void random_permutation(const TensorView& out, Generator generator) {
 }
 
 void random_multinomial(const TensorView& out, const TensorView& weights, bool replacement, Generator generator) {
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const int64_t samples = out.sizes[1], categories = weights.sizes[1];
   MICA_CHECK(categories > 0, "multinomial: cannot sample from a distribution of no categories");
@@ -303,18 +303,19 @@ void random_multinomial(const TensorView& out, const TensorView& weights, bool r
 }
 
 void random_poisson(const TensorView& out, const TensorView& rate, Generator generator) {
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const PhiloxPlace place = take(generator, 20);
   visit_floating("poisson", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
+    for_each(out.device.index(), out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
   });
 }
 
 void random_binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator generator) {
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const PhiloxPlace place = take(generator, 44);
   visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
+    for_each(out.device.index(), out.numel,
+             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
   });
 }
 

@@ -107,8 +107,8 @@ struct Write {
 void topk(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim,
           bool largest, bool) {
   if (values.numel == 0) return;
-  DeviceGuard guard(self.device.index);
-  const int device = self.device.index;
+  DeviceGuard guard(self.device.index());
+  const int device = self.device.index();
   SortRows rows(self, values, indices, dim);
   visit_real_bool("topk", self.dtype, [&]<class T>(Tag<T>) {
     using K = key_t<T>;
