@@ -2,6 +2,7 @@
 #include "entry.h"
 
 #include "function_object.h"
+#include "mica/values.h"
 
 #include <structmember.h>
 
