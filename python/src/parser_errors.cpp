@@ -170,6 +170,15 @@ void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args,
   Arguments scratch;
   Failure failure{Failure::Missing};
   match(*chosen, self, args, nargs, kwnames, scratch, failure);
+  // A keyword that only an unmentioned signature knows is not unexpected.
+  for (size_t i = 0; i < parser.size() && failure.reason == Failure::UnexpectedKeyword; ++i) {
+    const Signature& s = parser.signature(i);
+    Failure other{Failure::Missing};
+    if (!(s.flags & kHidden) || match(s, self, args, nargs, kwnames, scratch, other)) continue;
+    if (other.reason != Failure::WrongType) continue;
+    chosen = &s;
+    failure = other;
+  }
   PyErr_SetString(PyExc_TypeError, explain(parser, *chosen, failure, method, nargs, kwnames).c_str());
 }
 
