@@ -151,6 +151,15 @@ static void list_signatures(const Parser& parser, const std::vector<const Signat
   PyErr_SetString(PyExc_TypeError, text.c_str());
 }
 
+static bool knows_keywords(const Signature& s, PyObject* kwnames) {
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    bool known = false;
+    for (const Param& p : s.params) known |= is_parameter(p, PyTuple_GET_ITEM(kwnames, k));
+    if (!known) return false;
+  }
+  return true;
+}
+
 void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (PyErr_Occurred()) return;
   const bool method = self != nullptr;
@@ -174,8 +183,8 @@ void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args,
   for (size_t i = 0; i < parser.size() && failure.reason == Failure::UnexpectedKeyword; ++i) {
     const Signature& s = parser.signature(i);
     Failure other{Failure::Missing};
-    if (!(s.flags & kHidden) || match(s, self, args, nargs, kwnames, scratch, other)) continue;
-    if (other.reason != Failure::WrongType) continue;
+    if (!(s.flags & kHidden) || knows_keywords(*chosen, kwnames) || !knows_keywords(s, kwnames)) continue;
+    if (match(s, self, args, nargs, kwnames, scratch, other) || other.reason == Failure::UnexpectedKeyword) continue;
     chosen = &s;
     failure = other;
   }
