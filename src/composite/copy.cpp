@@ -2,6 +2,7 @@
 #include "autograd/metadata.h"
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "inspect/observe.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -77,6 +78,26 @@ Tensor reshape(const Tensor& self, IntArrayRef shape) {
   const DimVector sizes = infer_size(shape, self.numel());
   if (view_strides(self.sizes(), self.strides(), sizes)) return self.view(sizes);
   return mica::_unsafe_view(self.clone(MemoryFormat::Contiguous), sizes);
+}
+
+Tensor reshape_copy(const Tensor& self, IntArrayRef shape, std::optional<bool> copy) {
+  if (!copy) return mica::reshape(self, shape);
+  const bool sparse = self.impl()->bits & tensor_bit::kSparse;
+  if (*copy) {
+    const inspect::BecauseOf asked(inspect::CopyReason::Asked);
+    if (sparse) return mica::reshape(self.clone(), shape);
+    const DimVector sizes = infer_size(shape, self.numel());
+    return mica::_unsafe_view(self.clone(MemoryFormat::Contiguous), sizes);
+  }
+  MICA_CHECK_KIND(!sparse, Value,
+                  "Unable to avoid creating a copy while reshaping. A sparse tensor keeps an index of every value, and "
+                  "another shape needs other indices");
+  const DimVector sizes = infer_size(shape, self.numel());
+  MICA_CHECK_KIND(view_strides(self.sizes(), self.strides(), sizes), Value,
+                  "Unable to avoid creating a copy while reshaping. ",
+                  view_obstacle(self.sizes(), self.strides(), sizes),
+                  ". Leave copy=False away to let it copy, or call contiguous() where the tensor is made");
+  return self.view(sizes);
 }
 
 Tensor _unsafe_view(const Tensor& self, IntArrayRef size) { return alias_of(self.view(size)); }

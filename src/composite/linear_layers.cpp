@@ -8,7 +8,7 @@ namespace mica::composite {
 Tensor _linear(const Tensor& bias, const Tensor& input, const Tensor& weight) {
   MICA_CHECK(input.dtype() == weight.dtype(), "mat1 and mat2 must have the same dtype, but got ",
              info(input.dtype()).legacy, " and ", info(weight.dtype()).legacy,
-             " for the input and the weight of linear; convert one with .to(dtype)");
+             " for the input and the weight of linear");
   return addmm(bias, input, weight.t());
 }
 
