@@ -2,7 +2,7 @@
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/attention/supports.h"
 #include "backends/cuda/bounds.h"
-#include "backends/cuda/convolution/cudnn.h"
+#include "backends/cuda/cudnn/cudnn.h"
 #include "backends/cuda/flags.h"
 #include "backends/cuda/graphs.h"
 #include "backends/cuda/random/generator.h"
