@@ -53,6 +53,8 @@ void set_flag_by_name(const char* name, bool value) {
   const std::string_view which = name;
   if (which == "matmul_tf32") set_flag(Flag::MatmulTf32, value);
   if (which == "convolution_tf32") set_flag(Flag::ConvolutionTf32, value);
+  if (which == "cudnn_attention") set_flag(Flag::CudnnAttention, value);
+  if (which == "deterministic") set_flag(Flag::Deterministic, value);
 }
 bool cudnn_available() { return cudnn::available(); }
 bool can_access_peer(int device, int peer) {

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/plans.h"
 #include "backends/cuda/attention/tiles.cuh"
 #include "backends/cuda/places.cuh"
 
@@ -267,19 +268,21 @@ void attention_backward(const TensorView& grad_query, const TensorView& grad_key
   DeviceGuard guard(device);
   const int64_t rows = query.sizes[0] * query.sizes[1] * query.sizes[2];
   // Loads of 16 bytes want the gradient aligned, which the inputs have been found to be.
-  const int64_t dense_strides[4] = {query.sizes[1] * query.sizes[2] * query.sizes[3], query.sizes[2] * query.sizes[3],
-                                    query.sizes[3], 1};
-  bool aligned = reinterpret_cast<uintptr_t>(grad_out.data) % 16 == 0;
-  for (int d = 0; d < 3; ++d) aligned = aligned && (grad_out.sizes[d] == 1 || grad_out.strides[d] % 8 == 0);
+  const int64_t width = value.sizes[3];
+  const int64_t dense_strides[4] = {query.sizes[1] * query.sizes[2] * width, query.sizes[2] * width, width, 1};
   TensorView grad = grad_out;
   std::optional<Workspace> dense;
-  if (!aligned) {
+  if (!attention::lies_well(grad_out)) {
     dense.emplace(static_cast<size_t>(grad_out.numel) * 2, device);
     grad.data = dense->data();
     grad.strides = dense_strides;
     for_each(device, grad.numel,
              attention::CopyElements{places_of(grad, grad_out), grad.ptr<uint16_t>(), grad_out.ptr<const uint16_t>()});
   }
+  const bool only = !attention::own_kernels_take(query, value);
+  if (attention::backward_by_cudnn(grad_query, grad_key, grad_value, grad, out, logsumexp, query, key, value, is_causal,
+                                   scale, only))
+    return;
   const Workspace products(static_cast<size_t>(rows) * sizeof(float), device);
   attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     const attention::Backward<T> b{attention::problem<T>(query, key, value, is_causal, scale),

@@ -1,6 +1,7 @@
 // Attention without the matrix of scores: tiles of 128 queries meet tiles of 64 keys, whose exponentials are taken
 // relative to the largest score so far. Scores are in units of log 2.
 #include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/plans.h"
 #include "backends/cuda/attention/tiles.cuh"
 #include "backends/cuda/pointwise.cuh"
 
@@ -162,6 +163,8 @@ void attention_forward(const TensorView& out, const TensorView& logsumexp, const
                        const TensorView& key, const TensorView& value, const TensorView&, bool is_causal,
                        double scale) {
   DeviceGuard guard(out.device.index);
+  const bool only = !attention::own_kernels_take(query, value);
+  if (attention::forward_by_cudnn(out, logsumexp, query, key, value, is_causal, scale, only)) return;
   attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     attention::launch_forward<T, kWidth>(attention::problem<T>(query, key, value, is_causal, scale), query.sizes[0],
                                          out, logsumexp.ptr<float>());
