@@ -1,0 +1,24 @@
+#include "backends/cuda/query.h"
+
+#include <string_view>
+
+#include "backends/cuda/memory/device_allocator.h"
+#include "backends/cuda/memory/pinned.h"
+#include "backends/cuda/memory/settings.h"
+
+namespace mica::cuda {
+
+std::string query(const char* what, const char* argument, int index) {
+  const std::string_view name = what;
+  DeviceGuard guard(index);
+  if (name == "memory_statistics") return allocator(index).statistics();
+  if (name == "memory_snapshot") return allocator(index).snapshot();
+  if (name == "reset_accumulated_memory_statistics") return allocator(index).reset_accumulated(), "";
+  if (name == "pinned_statistics") return pinned_cache().statistics();
+  if (name == "reset_peak_pinned_statistics") return pinned_cache().reset_peaks(), "";
+  if (name == "reset_accumulated_pinned_statistics") return pinned_cache().reset_accumulated(), "";
+  if (name == "allocator_settings") return set_allocator_settings(argument), "";
+  fail(ErrorKind::NotImplemented, cat("the CUDA backend knows no query '", name, "'"));
+}
+
+}  // namespace mica::cuda
