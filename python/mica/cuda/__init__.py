@@ -224,8 +224,10 @@ _LAZY = {
     **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"), "graphs"),
     **dict.fromkeys(
         (
-            "caching_allocator_alloc", "caching_allocator_delete", "get_per_process_memory_fraction", "memory_snapshot",
-            "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "set_per_process_memory_fraction",
+            "caching_allocator_alloc", "caching_allocator_delete", "get_allocator_backend",
+            "get_per_process_memory_fraction", "host_memory_stats", "host_memory_stats_as_nested_dict", "memory_snapshot",
+            "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "reset_accumulated_host_memory_stats",
+            "reset_accumulated_memory_stats", "reset_peak_host_memory_stats", "set_per_process_memory_fraction",
         ),
         "memory",
     ),
