@@ -31,8 +31,9 @@ void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool 
   TensorOptions integers = A.options();
   integers.dtype = DType::Int32;
   const Tensor rows = empty(with_sizes(batch_sizes(A), {std::min(A.size(-2), A.size(-1))}), integers);
-  if (!A.is_meta() && A.numel() > 0)
-    MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)(factors.view_of(), rows.view_of(), codes.view_of());
+  if (!A.is_meta() && A.numel() > 0) MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)
+  (factors.view_of(), pivot ? rows.view_of() : TensorView(), codes.view_of());
+  if (!pivot && !A.is_meta()) rows.copy_(arange(Scalar(1), Scalar(rows.size(-1) + 1), integers).expand(rows.sizes()));
   if (check_errors) check_info(codes, "torch.linalg.lu_factor_ex");
   give(LU, factors);
   give(pivots, rows);
@@ -66,10 +67,10 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
   const Tensor permutation = zeros(sizes, LU_data.options());
   if (!LU_data.is_meta() && permutation.numel() > 0) {
     // Row i of P^T has its one where the exchanges have brought row i.
-    const Tensor rows = LU_pivots.contiguous();
+    const Tensor rows = LU_pivots.contiguous().cpu();
     const int32_t* const pivots = rows.data_ptr<int32_t>();
     const int64_t count = permutation.numel() / (m * m);
-    const Tensor columns = empty({count, m}, DType::Int64);
+    const Tensor columns = empty({count, m}, TensorOptions(DType::Int64).with_device(kCPU));
     int64_t* const order = columns.data_ptr<int64_t>();
     for (int64_t i = 0; i < count; ++i) {
       int64_t* const mine = order + i * m;
