@@ -7,6 +7,7 @@
 #include "backends/cuda/graphs.h"
 #include "backends/cuda/query.h"
 #include "backends/cuda/random/generator.h"
+#include "backends/cuda/random/dropout.h"
 #include "backends/cuda/runtime.h"
 #include "backends/cuda/tables.h"
 
@@ -71,6 +72,7 @@ void* extension(const char* name) {
   if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
   if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
   if (which == "can_access_peer") return reinterpret_cast<void*>(can_access_peer);
+  if (which == "draw_dropout") return reinterpret_cast<void*>(draw_dropout);
   if (which == "query") return reinterpret_cast<void*>(query);
   if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
   return graph_extension(which);
