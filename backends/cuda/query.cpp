@@ -5,6 +5,7 @@
 #include "backends/cuda/memory/device_allocator.h"
 #include "backends/cuda/memory/pinned.h"
 #include "backends/cuda/memory/settings.h"
+#include "backends/cuda/profiler/recorder.h"
 
 namespace mica::cuda {
 
@@ -18,6 +19,9 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "reset_peak_pinned_statistics") return pinned_cache().reset_peaks(), "";
   if (name == "reset_accumulated_pinned_statistics") return pinned_cache().reset_accumulated(), "";
   if (name == "allocator_settings") return set_allocator_settings(argument), "";
+  if (name == "profiler_start") return start_recording(), "";
+  if (name == "profiler_stop") return stop_recording();
+  if (name == "profiler_missing") return why_no_recording();
   fail(ErrorKind::NotImplemented, cat("the CUDA backend knows no query '", name, "'"));
 }
 
