@@ -21,8 +21,8 @@ HostCopies::HostCopies(std::initializer_list<const TensorView*> views) : origina
     if (bytes == 0) continue;
     const cudaStream_t stream = current_stream(view->device.index);
     MICA_CUDA(cudaMemcpyAsync(copy.data, view->data, bytes, cudaMemcpyDeviceToHost, stream));
-    MICA_CUDA(cudaStreamSynchronize(stream));
   }
+  if (views.size()) MICA_CUDA(cudaStreamSynchronize(current_stream((*views.begin())->device.index)));
 }
 
 void HostCopies::copy_back(std::initializer_list<size_t> which) const {
@@ -31,8 +31,8 @@ void HostCopies::copy_back(std::initializer_list<size_t> which) const {
     const auto bytes = static_cast<size_t>(to.numel * element_size(to.dtype));
     if (bytes == 0) continue;
     const cudaStream_t stream = current_stream(to.device.index);
+    // From ordinary memory: the call returns once the bytes have been taken.
     MICA_CUDA(cudaMemcpyAsync(to.data, copies_[i].data, bytes, cudaMemcpyHostToDevice, stream));
-    MICA_CUDA(cudaStreamSynchronize(stream));
   }
 }
 

@@ -100,6 +100,13 @@ struct UnpackVectors {
   }
 };
 
+// A few small matrices are done on the host before a kernel's iterations have begun, and what comes out is waited for
+// in any case.
+bool suits_host(const TensorView& a) {
+  const int64_t m = a.sizes[a.ndim - 2], n = a.sizes[a.ndim - 1];
+  return a.numel * std::min(m, n) <= 64 * 64 * 64;
+}
+
 constexpr int64_t kLargestHostEig = 192;  // up to here the host's iteration is the faster one
 constexpr int kLargestJacobiBatch = 32;   // cuSOLVER's limit
 constexpr int64_t kMostMatrices = 1 << 16;
@@ -109,6 +116,11 @@ constexpr int64_t kMostMatrices = 1 << 16;
 void linalg_eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& info, bool upper, bool vectors) {
   const int device = a.device.index;
   DeviceGuard guard(device);
+  if (suits_host(a) || !cusolver::available()) {
+    const HostCopies host({&a, &eigenvalues, &info});
+    MICA_LAYER_KERNEL(kCPU, linalg_eigh)(host[0], host[1], host[2], upper, vectors);
+    return host.copy_back({0, 1, 2});
+  }
   visit_matrix("linalg_eigh_cuda", a.dtype, [&]<class T>(Tag<T>) {
     const Matrices<T> all(a);
     const int n = checked_int(all.rows);
@@ -149,6 +161,13 @@ void linalg_svd(const TensorView& a, const TensorView& u, const TensorView& s, c
                 const TensorView& info, int64_t vectors) {
   const int device = a.device.index;
   DeviceGuard guard(device);
+  if (suits_host(a) || !cusolver::available()) {
+    const HostCopies host({&a, &u, &s, &vh, &info});
+    MICA_LAYER_KERNEL(kCPU, linalg_svd)(host[0], host[1], host[2], host[3], host[4], vectors);
+    host.copy_back({2, 4});
+    if (vectors) host.copy_back({1, 3});
+    return;
+  }
   visit_matrix("linalg_svd_cuda", a.dtype, [&]<class T>(Tag<T>) {
     using R = real_t<T>;
     const Matrices<T> all(a);
