@@ -136,3 +136,51 @@ def test_nothing_to_attend(width):
         assert out.shape == (batch, 4, length, width)
         out.sum().backward()
         assert q.grad.shape == q.shape
+
+
+@pytest.mark.parametrize("mask", ["none", "bool", "numbers", "one row", "nothing seen"])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 4, 4, 200, 200, 64, 64), (1, 4, 2, 65, 130, 64, 64), (2, 2, 2, 130, 65, 100, 100), (1, 2, 1, 70, 70, 128, 128),
+        (3, 2, 2, 1, 7, 4, 4),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_float32_arithmetic_and_masks(shape, causal, mask, dtype):
+    dtype = getattr(mica, dtype)
+    if dtype == mica.bfloat16 and (mask == "none" or shape[5] % 8):
+        pytest.skip("other kernels take these")
+    batch, heads, _, length, keys, *_ = shape
+    (*here, g), (*there, grad) = inputs(*shape, "heads inside", dtype)
+    mica.manual_seed(7)
+    given = {
+        "none": None,
+        "bool": mica.rand(batch, 1, length, keys) < 0.7,
+        "numbers": mica.randn(heads, length, keys),
+        "one row": mica.randn(1, keys).to(dtype),
+        "nothing seen": mica.arange(length)[:, None] % 3 > mica.zeros(keys),
+    }[mask]
+    exact = [t.double().requires_grad_() for t in here]
+    leaves = [t.detach().requires_grad_() for t in there]
+    options = {"is_causal": causal, "enable_gqa": heads != shape[2]}
+    double = given.double() if given is not None and given.is_floating_point() else given
+    expected = F.scaled_dot_product_attention(*exact, double, **options)
+    found = F.scaled_dot_product_attention(*leaves, given if given is None else given.cuda(), **options)
+    expected.backward(g.double())
+    found.backward(grad)
+    unit = 2.0**-7 if dtype == mica.bfloat16 else 1e-5
+    for x, y in [(found, expected), *((t.grad, e.grad) for t, e in zip(leaves, exact, strict=True))]:
+        assert not x.isnan().any().item()
+        assert relative_error(x, y) < unit
+
+
+def test_float32_holds_no_scores():
+    q = mica.randn(1, 4, 4096, 64, device="cuda", requires_grad=True)
+    F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    mica.cuda.synchronize()
+    before = mica.cuda.memory_allocated()
+    mica.cuda.reset_peak_memory_stats()
+    F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    assert mica.cuda.max_memory_allocated() - before < 12 * q.numel() * 4  # one matrix of scores is 64 times that of q

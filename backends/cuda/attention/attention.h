@@ -31,6 +31,13 @@ Problem<T> problem(const TensorView& query, const TensorView& key, const TensorV
           static_cast<float>(scale)};
 }
 
+// The gradients by the matrix unit; the one that is given lies as the inputs have to, and `products` is of each query
+// the sum of grad * out.
+void matrix_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
+                     const TensorView& grad_out, const TensorView& logsumexp, const float* products,
+                     const TensorView& query, const TensorView& key, const TensorView& value, bool causal,
+                     double scale);
+
 template <class F>
 void visit(DType dtype, int64_t width, const F& f) {
   if (dtype == DType::Float16) {

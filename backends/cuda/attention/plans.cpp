@@ -88,8 +88,9 @@ GraphKey key_of(Task task, const TensorView& query, const TensorView& key, const
 
 bool lies_well(const TensorView& t) {
   if (reinterpret_cast<uintptr_t>(t.data) % 16 || (t.sizes[3] > 1 && t.strides[3] != 1)) return false;
+  const int64_t piece = 16 / static_cast<int64_t>(element_size(t.dtype));
   for (int d = 0; d < 3; ++d)
-    if (t.sizes[d] > 1 && (t.strides[d] % 8 || t.strides[d] <= 0)) return false;
+    if (t.sizes[d] > 1 && (t.strides[d] % piece || t.strides[d] <= 0)) return false;
   return true;
 }
 

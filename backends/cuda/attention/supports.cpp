@@ -9,8 +9,9 @@ static bool aligned(const TensorView& t) {
   if (reinterpret_cast<uintptr_t>(t.data) % 16) return false;
   const int last = t.ndim - 1;
   if (t.strides[last] != 1) return true;  // a copy is made, which is
+  const int64_t piece = 16 / static_cast<int64_t>(element_size(t.dtype));
   for (int d = 0; d < last; ++d)
-    if (t.sizes[d] > 1 && t.strides[d] % 8) return false;
+    if (t.sizes[d] > 1 && t.strides[d] % piece) return false;
   return true;
 }
 
@@ -31,10 +32,11 @@ static bool only_cudnn_takes(const TensorView& query, const TensorView& key, con
 
 bool supports_attention(const TensorView& query, const TensorView& key, const TensorView& value,
                         const TensorView& mask) {
-  if (query.dtype != DType::Float16 && query.dtype != DType::BFloat16) return false;
+  const bool narrow = query.dtype == DType::Float16 || query.dtype == DType::BFloat16;
+  if (!narrow && query.dtype != DType::Float32) return false;
   const int64_t width = query.size(-1);
-  if (mask.defined() || width % 8) return false;
-  if (width > 128 || value.size(-1) != width) return only_cudnn_takes(query, key, value);
+  if (width % (narrow ? 8 : 4)) return false;
+  if (width > 128 || value.size(-1) != width) return narrow && !mask.defined() && only_cudnn_takes(query, key, value);
   return aligned(query) && aligned(key) && aligned(value);
 }
 
