@@ -29,6 +29,11 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     MICA_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, nbytes, stream));
     return synchronize_stream(stream_of_thread(index));
   }
+  if (to_host && nbytes <= kReadBackBytes && !non_blocking) {
+    read_back(to, from, nbytes, index);
+    return check_bounds(index);
+  }
+  if (to_host && !(non_blocking && is_pinned(to))) about_to_wait();
   MICA_CUDA(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, stream));
   if (!to_host && !from_host) return;
   // The host may change or free its end as soon as this returns, unless it has promised not to.

@@ -19,6 +19,12 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "reset_peak_pinned_statistics") return pinned_cache().reset_peaks(), "";
   if (name == "reset_accumulated_pinned_statistics") return pinned_cache().reset_accumulated(), "";
   if (name == "allocator_settings") return set_allocator_settings(argument), "";
+  if (name == "set_waiting") return set_waiting(static_cast<WaitingIs>(argument[0] - '0')), "";
+  if (name == "waiting") return std::to_string(static_cast<int>(waiting_is()));
+  if (name == "pool_new") return std::to_string(allocator(index).new_pool());
+  if (name == "pool_begin") return allocator(index).begin_pool(std::stoull(argument)), "";
+  if (name == "pool_end") return allocator(index).end_pool(std::stoull(argument)), "";
+  if (name == "pool_free") return allocator(index).free_pool(std::stoull(argument)), "";
   if (name == "profiler_start") return start_recording(), "";
   if (name == "profiler_stop") return stop_recording();
   if (name == "profiler_missing") return why_no_recording();

@@ -27,6 +27,11 @@ void* DeviceAllocator::allocate(size_t nbytes, cudaStream_t stream) {
   } else if (const auto found = captures_.find(stream); found != captures_.end()) {
     owner = found->second;
   }
+  for (size_t i = pools_in_use_.size(); i-- > 0;)
+    if (pools_in_use_[i].first == std::this_thread::get_id()) {
+      owner = pools_in_use_[i].second;
+      break;
+    }
   const size_t size = round_up(nbytes, kUnit);
   Block* block;
   QuickList& quick = quick_list(size, owner);
@@ -76,6 +81,12 @@ void DeviceAllocator::release(void* data) {
   }
   active_blocks_.take(small, 1);
   active_.take(small, static_cast<int64_t>(block->size));
+  if (!allocator_settings().caching.load(std::memory_order_relaxed)) {
+    known_.erase(found);
+    put_back(block);
+    if (captures_.empty()) trim();
+    return;
+  }
   if (block->wanted <= kQuickest) {
     QuickList& quick = quick_list(block->wanted, block->segment->owner);
     if (!quick.count) quick.wanted = block->wanted, quick.owner = block->segment->owner;
@@ -117,6 +128,28 @@ void DeviceAllocator::end_capture(cudaStream_t stream) {
 void DeviceAllocator::forget_capture(const void* owner) {
   std::lock_guard lock(mutex_);
   kept_.erase(owner);
+}
+uintptr_t DeviceAllocator::new_pool() {
+  std::lock_guard lock(mutex_);
+  const void* made = new char;  // its address is its name, and stays unique as long as blocks may have it
+  kept_.insert(made);
+  return reinterpret_cast<uintptr_t>(made);
+}
+void DeviceAllocator::begin_pool(uintptr_t pool) {
+  std::lock_guard lock(mutex_);
+  pools_in_use_.emplace_back(std::this_thread::get_id(), reinterpret_cast<const void*>(pool));
+}
+void DeviceAllocator::end_pool(uintptr_t pool) {
+  std::lock_guard lock(mutex_);
+  for (size_t i = pools_in_use_.size(); i-- > 0;)
+    if (pools_in_use_[i] == std::pair(std::this_thread::get_id(), reinterpret_cast<const void*>(pool))) {
+      pools_in_use_.erase(pools_in_use_.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+}
+void DeviceAllocator::free_pool(uintptr_t pool) {
+  std::lock_guard lock(mutex_);
+  kept_.erase(reinterpret_cast<const void*>(pool));
 }
 void DeviceAllocator::set_limit(int64_t bytes) {
   std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -79,6 +80,11 @@ class DeviceAllocator {
   void end_capture(cudaStream_t stream);
   void forget_capture(const void* owner);
   void set_limit(int64_t bytes);
+  // What the calling thread allocates between begin_pool and end_pool belongs to the pool alone, until free_pool.
+  uintptr_t new_pool();
+  void begin_pool(uintptr_t pool);
+  void end_pool(uintptr_t pool);
+  void free_pool(uintptr_t pool);
 
   MemoryStats stats();
   void reset_peaks();
@@ -132,8 +138,9 @@ class DeviceAllocator {
   std::array<QuickList, 128> quick_{};
   std::vector<Pending> pending_;
   std::unordered_map<cudaStream_t, const void*> captures_;  // streams that are being captured, and for which graph
-  std::set<const void*> kept_;                              // graphs whose memory stays
-  int64_t limit_ = 0;                                       // bytes that may be reserved; 0 for all there are
+  std::set<const void*> kept_;                              // graphs and pools whose memory stays
+  std::vector<std::pair<std::thread::id, const void*>> pools_in_use_;
+  int64_t limit_ = 0;  // bytes that may be reserved; 0 for all there are
   Counts allocations_, allocated_, requested_, active_blocks_, active_, reserved_, segment_count_;
   int64_t device_allocations_ = 0, device_frees_ = 0, retries_ = 0, failures_ = 0;
   Count idle_;  // bytes of free blocks in segments that are in use; its peak is of the times when somebody asked

@@ -34,6 +34,8 @@ void apply(AllocatorSettings& settings, std::string_view text) {
       MICA_CHECK(parsed.ec == std::errc() && parsed.ptr == value.data() + value.size() && mib > 20,
                  "CachingAllocator option max_split_size_mb too small, must be > 20: got ", value);
       settings.max_split_size = mib << 20;
+    } else if (key == "caching") {  // of ours: what caching_allocator_enable changes
+      settings.caching = truth(key, value);
     } else if (key == "backend") {
       MICA_CHECK(value == "native", "Unknown allocator backend, options are native: got ", value);
     } else {
@@ -63,6 +65,7 @@ void apply(AllocatorSettings& settings, std::string_view text) {
 AllocatorSettings& allocator_settings() {
   static AllocatorSettings* const settings = [] {
     auto* made = new AllocatorSettings;
+    made->caching = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr;
     for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "MICA_CUDA_ALLOC_CONF"})
       if (const char* text = std::getenv(name)) apply(*made, text);
     return made;

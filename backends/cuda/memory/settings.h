@@ -10,6 +10,7 @@ namespace mica::cuda {
 
 struct AllocatorSettings {
   std::atomic<bool> expandable_segments{false};
+  std::atomic<bool> caching{true};               // PYTORCH_NO_CUDA_MEMORY_CACHING says no
   std::atomic<size_t> max_split_size{SIZE_MAX};  // larger blocks are not cut
 };
 

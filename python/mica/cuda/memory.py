@@ -1,5 +1,6 @@
 """What the allocator of GPU memory holds, as numbers and as text."""
 
+import contextlib
 import json
 
 from mica import _C
@@ -186,3 +187,55 @@ def caching_allocator_alloc(size, device=None, stream=None):
 def caching_allocator_delete(mem_ptr):
     """Give memory of `caching_allocator_alloc` back."""
     _allocations.pop(mem_ptr)
+
+
+def caching_allocator_enable(value=True):
+    """Whether memory that tensors give back is kept for others; without, each asks the GPU, which tools can watch."""
+    _set_allocator_settings(f"caching:{bool(value)}")
+
+
+class MemPool:
+    """Memory of its own for what is allocated in a `use_mem_pool` block. It goes back to the GPU, by empty_cache, after
+    the pool is gone."""
+
+    def __init__(self, allocator=None, use_on_oom=False, no_split=False):
+        if allocator is not None:
+            raise NotImplementedError("MemPool: memory comes from Mica's own allocator")
+        self._device = _cuda_device()
+        self._handle = _C._backend_query(self._device, "pool_new", "")
+
+    @property
+    def id(self):
+        """The pool's name in snapshots."""
+        return (0, int(self._handle))
+
+    def snapshot(self):
+        """The segments of the pool."""
+        return memory_snapshot(self.id)
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            _C._backend_query(self._device, "pool_free", self._handle)
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool, device=None):
+    """Let what this thread allocates in a with block come from a pool."""
+    device = pool._device if device is None else _cuda_device(device)
+    _C._backend_query(device, "pool_begin", pool._handle)
+    try:
+        yield
+    finally:
+        _C._backend_query(device, "pool_end", pool._handle)
+
+
+def __getattr__(name):
+    import mica.cuda as everything
+
+    if name in (
+        "empty_cache", "is_initialized", "list_gpu_processes", "max_memory_allocated", "max_memory_cached",
+        "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved",
+        "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats",
+    ):  # fmt: skip
+        return getattr(everything, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
