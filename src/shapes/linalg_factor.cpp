@@ -64,6 +64,20 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
   const DimVector sizes = with_sizes(batch_sizes(LU_data), {m, m});
   MICA_CHECK(LU_pivots.dim() >= 1 && LU_pivots.size(-1) == k && LU_pivots.dim() == LU_data.dim() - 1,
              "torch.lu_unpack: LU_pivots must have the batch of LU_data and ", k, " entries, but is ", LU_pivots);
+  const DType dtype = LU_data.dtype();
+  const bool solvable =
+      dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Complex64 || dtype == DType::Complex128;
+  if (solvable && !LU_data.is_cpu() && !LU_data.is_meta() && LU_data.numel() > 0) {
+    // What exchanges the rows of a right side exchanges those of the identity: that is P^T.
+    const Tensor order =
+        arange(Scalar(1), Scalar(m + 1), LU_pivots.options()).expand(with_sizes(batch_sizes(LU_data), {m})).clone();
+    order.narrow(-1, 0, k).copy_(LU_pivots);
+    const Tensor one = eye(m, LU_data.options()).expand(sizes), factors = column_copy(one), turned = column_copy(one);
+    MICA_LAYER_KERNEL(LU_data.device(), linalg_lu_solve)
+    (factors.view_of(), order.contiguous().view_of(), turned.view_of(), 0);
+    give(P, turned.transpose(-2, -1).contiguous());
+    return;
+  }
   const Tensor permutation = zeros(sizes, LU_data.options());
   if (!LU_data.is_meta() && permutation.numel() > 0) {
     // Row i of P^T has its one where the exchanges have brought row i.
