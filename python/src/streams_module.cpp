@@ -191,6 +191,17 @@ MICA_STREAM_FUNCTION(can_access_peer, 2) {
   const Device d = device_argument(args[0]), peer = device_argument(args[1]);
   return PyBool_FromLong(extension<CanAccessPeerFunction>(d, "can_access_peer")(d.index(), peer.index()));
 }
+MICA_STREAM_FUNCTION(backend_query, 3) {
+  const Device d = device_argument(args[0]);
+  const char* what = PyUnicode_AsUTF8(args[1]);
+  const char* argument = what ? PyUnicode_AsUTF8(args[2]) : nullptr;
+  if (!argument) return nullptr;
+  auto* query = extension<QueryFunction>(d, "query");
+  Unlocked unlocked(true);
+  const std::string answer = query(what, argument, d.index);
+  unlocked.lock();
+  return PyUnicode_DecodeUTF8(answer.data(), static_cast<Py_ssize_t>(answer.size()), "replace");
+}
 #undef MICA_STREAM_FUNCTION
 
 }  // namespace
@@ -210,7 +221,8 @@ bool add_streams(PyObject* module) {
                                     MICA_ENTRY(graph_free),         MICA_ENTRY(graph_is_capturing),
                                     MICA_ENTRY(device_properties),  MICA_ENTRY(set_backend_flag),
                                     MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
-                                    MICA_ENTRY(can_access_peer),    {}};
+                                    MICA_ENTRY(can_access_peer),    MICA_ENTRY(backend_query),
+                                    {}};
 #undef MICA_ENTRY
   return PyModule_AddFunctions(module, functions) == 0;
 }

@@ -86,6 +86,14 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
   MICA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32,
              "repeats has to be Long or Int tensor");
+  if (!repeats.is_cpu() && !repeats.is_meta() && repeats.numel() > 0) {
+    // Where the counts are, without a list on the host: number i is where the sums of the counts pass it.
+    const Tensor ends = repeats.to(DType::Int64).cumsum(0);
+    MICA_CHECK(repeats.ge(0).all().item<bool>(), "repeats can not be negative");
+    const int64_t sum = ends.select(0, ends.numel() - 1).item<int64_t>();
+    MICA_CHECK(!output_size || *output_size == sum, "allocated size does not match required size");
+    return mica::searchsorted(ends, mica::arange(Scalar(sum), ends.options()), false, true).to(repeats.dtype());
+  }
   const Tensor counts = repeats.to(DType::Int64).contiguous().cpu();
   const auto* c = host_data<int64_t>(counts);
   int64_t total = 0;

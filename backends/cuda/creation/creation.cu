@@ -223,8 +223,7 @@ void equal(const TensorView& self, const TensorView& other, bool* result) {
     }
   });
   int found = 0;
-  MICA_CUDA(cudaMemcpyAsync(&found, flag.data(), sizeof found, cudaMemcpyDeviceToHost, stream));
-  MICA_CUDA(cudaStreamSynchronize(stream));
+  read_back(&found, flag.data(), sizeof found, device);
   *result = !found;
 }
 
@@ -239,8 +238,7 @@ void first_outside(const TensorView& index, int64_t low, int64_t high, int64_t* 
   for_each(device, index.numel,
            FindOutside{index.ptr<const int64_t>(), low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low),
                        static_cast<unsigned long long*>(flag.data())});
-  MICA_CUDA(cudaMemcpyAsync(position, flag.data(), sizeof *position, cudaMemcpyDeviceToHost, stream));
-  MICA_CUDA(cudaStreamSynchronize(stream));
+  read_back(position, flag.data(), sizeof *position, device);
 }
 
 }  // namespace mica::cuda

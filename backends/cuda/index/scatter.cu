@@ -1,7 +1,6 @@
 // Writing through indices: scatter, index_put, index_add. Where several values are sent to one place, sums are atomic:
 // their order, and with it the last bits of a floating sum, may change from run to run, as in torch.
-#include "backends/cuda/bounds.h"
-#include "backends/cuda/index/atomic.cuh"
+#include "backends/cuda/index/add_rows.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -183,6 +182,19 @@ void index_put(const TensorView& self, int64_t first, TensorViewList indices, co
 void index_add(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& source, Scalar alpha) {
   if (source.numel == 0) return;
   DeviceGuard guard(self.device.index());
+  switch (self.dtype) {
+    case DType::Float32:
+      if (add_rows<float>(self, dim, index, source, alpha)) return;
+      break;
+    case DType::Float16:
+      if (add_rows<half>(self, dim, index, source, alpha)) return;
+      break;
+    case DType::BFloat16:
+      if (add_rows<bfloat16>(self, dim, index, source, alpha)) return;
+      break;
+    default:
+      break;
+  }
   Target walk{};
   walk.bounds = Bounds::of("index_add_", self.device.index());
   for (int d = source.ndim - 1; d >= 0; --d)

@@ -1,6 +1,6 @@
 // copy: every dtype to every other; fill.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/pixels.cuh"
 
 namespace mica::cuda {
 
@@ -166,7 +166,10 @@ void copy(const PointwiseLoop& loop) {
   if (loop.ndim == 1 && loop.strides[0][0] == size && loop.strides[0][1] == size)
     return MICA_CUDA(cudaMemcpyAsync(loop.data[0], loop.data[1], static_cast<size_t>(loop.numel * size),
                                      cudaMemcpyDeviceToDevice, current_stream(loop.device.index())));
+  PixelCopy pixels;
+  const bool by_pixels = as_pixel_copy(loop, size, pixels);
   visit_size(size, [&]<class T>(Tag<T>) {
+    if (by_pixels) return copy_pixels<T>(pixels, current_stream(loop.device.index()));
     if (is_transpose(loop, size)) return run_transpose<T>(loop);
     run_pointwise<T, T>(loop, Same<T>{});
   });

@@ -2,6 +2,7 @@
 // each input.
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/index/atomic.cuh"
+#include "backends/cuda/pooling/image_windows.h"
 #include "backends/cuda/pooling/volume.cuh"
 #include "backends/cuda/reduce/limits.cuh"
 
@@ -279,6 +280,7 @@ void max_pool(const TensorView& out, const TensorView& indices, const TensorView
               IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool channels_last) {
   if (out.numel == 0) return;
   DeviceGuard guard(out.device.index());
+  if (max_pool_images(out, indices, self, kernel, stride, padding, dilation, channels_last)) return;
   const Windows w = windows(self, out, channels_last, kernel, stride, padding, dilation);
   visit_pooled("max_pool2d", self.dtype, [&]<class T>(Tag<T>) {
     for_each(out.device.index(), out.numel,

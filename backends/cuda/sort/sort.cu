@@ -217,8 +217,7 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
              Collect<T>{self.ptr<const T>(), o, g, values.ptr<T>(),
                         inverse.defined() ? inverse.ptr<int64_t>() : nullptr, b});
   });
-  MICA_CUDA(cudaMemcpyAsync(count, g + n - 1, sizeof(int64_t), cudaMemcpyDeviceToHost, stream));
-  MICA_CUDA(cudaStreamSynchronize(stream));
+  read_back(count, g + n - 1, sizeof(int64_t), device);
   if (counts.defined()) for_each(device, *count, Lengths{b, counts.ptr<int64_t>(), *count, n});
 }
 
