@@ -21,9 +21,13 @@ class OperatorBase:
 def _aten_table():
     """name -> its lines in the table, each taken apart."""
     from mica._aten_schemas import TEXT
+    from mica._rare_operators import SCHEMAS
 
+    rare = [
+        f"_rare_operators\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
+    ]
     table = {}
-    for line in TEXT.splitlines():
+    for line in [*TEXT.splitlines(), *rare]:
         space, target, way, schema = line.split("\t")
         table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
     return table
