@@ -17,16 +17,16 @@ namespace {
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes, bool non_blocking) {
   const bool to_host = to_device.is_cpu(), from_host = from_device.is_cpu();
-  const int index = to_host ? from_device.index : to_device.index;
+  const int index = to_host ? from_device.index() : to_device.index();
   DeviceGuard guard(index);
   const cudaStream_t stream = current_stream(index);
-  if (!to_host && !from_host && to_device.index != from_device.index) {
+  if (!to_host && !from_host && to_device.index() != from_device.index()) {
     // The source's stream may still write what is read here.
-    const Event written = new_event(from_device.index, false);
-    record_event(written, stream_of_thread(from_device.index));
+    const Event written = new_event(from_device.index(), false);
+    record_event(written, stream_of_thread(from_device.index()));
     wait_event(stream_of_thread(index), written);
     free_event(written);
-    MICA_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, nbytes, stream));
+    MICA_CUDA(cudaMemcpyPeerAsync(to, to_device.index(), from, from_device.index(), nbytes, stream));
     return synchronize_stream(stream_of_thread(index));
   }
   if (to_host && nbytes <= kReadBackBytes && !non_blocking) {

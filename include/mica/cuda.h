@@ -75,7 +75,7 @@ class Stream {
 // Makes a stream the thread's current one for a scope.
 class StreamGuard {
  public:
-  explicit StreamGuard(const Stream& stream) : before_(Stream::current(stream.get().device.index)) {
+  explicit StreamGuard(const Stream& stream) : before_(Stream::current(stream.get().device.index())) {
     MICA_HOOK(backend(DeviceType::CUDA), set_stream)(stream.get());
   }
   StreamGuard(const StreamGuard&) = delete;
@@ -113,7 +113,7 @@ inline void Stream::wait(const Event& event) const {
   MICA_HOOK(backend(DeviceType::CUDA), wait_event)(stream_, event.get());
 }
 inline void Stream::wait(const Stream& other) const {
-  Event reached(false, other.stream_.device.index);
+  Event reached(false, other.stream_.device.index());
   reached.record(other);
   wait(reached);
 }
@@ -134,7 +134,7 @@ class Graph {
     synchronize();
     const Stream stream;
     const StreamGuard guard(stream);
-    handle_ = api().begin(device().index);
+    handle_ = api().begin(device().index());
     try {
       f();
     } catch (...) {

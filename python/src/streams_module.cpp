@@ -198,7 +198,7 @@ MICA_STREAM_FUNCTION(backend_query, 3) {
   if (!argument) return nullptr;
   auto* query = extension<QueryFunction>(d, "query");
   Unlocked unlocked(true);
-  const std::string answer = query(what, argument, d.index);
+  const std::string answer = query(what, argument, d.index());
   unlocked.lock();
   return PyUnicode_DecodeUTF8(answer.data(), static_cast<Py_ssize_t>(answer.size()), "replace");
 }

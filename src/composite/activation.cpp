@@ -109,7 +109,7 @@ bool drops_nothing(const Tensor& self, double p, bool train) {
 // What a backend draws itself, scaled; undefined where it leaves that to bernoulli_.
 Tensor drawn_by_backend(const Tensor& self, double keep) {
   if (self.is_cpu() || self.is_meta() || !self.is_floating_point()) return {};
-  const Backend& b = backend(self.device().type);
+  const Backend& b = backend(self.device().type());
   auto* draw = b.extension ? reinterpret_cast<DropoutFunction*>(b.extension("draw_dropout")) : nullptr;
   if (!draw) return {};
   NoGradGuard no_grad;

@@ -107,7 +107,7 @@ Tensor columns_of(const Tensor& a) {
 
 Reflections householder_reflections(const Tensor& a) {
   const Tensor columns = columns_of(a);
-  const Tensor packed = columns.t(), tau = empty({a.size(1)}, TensorOptions(DType::Float64).with_device(kCPU));
+  const Tensor packed = columns.t(), tau = empty({a.size(1)}, TensorOptions(DType::Float64).device(kCPU));
   for (const auto& [first, v, t] : factor(columns)) {
     const int64_t width = t.size(0);
     packed.narrow(0, first, v.size(0)).narrow(1, first, width).add_(v.tril(-1));
@@ -120,7 +120,7 @@ QrFactors householder_qr(const Tensor& a) {
   const Tensor columns = columns_of(a);
   const std::vector<Panel> panels = factor(columns);
   const int64_t rows = a.size(0), cols = a.size(1);
-  const Tensor q = eye(rows, cols, TensorOptions(DType::Float64).with_device(kCPU));
+  const Tensor q = eye(rows, cols, TensorOptions(DType::Float64).device(kCPU));
   for (auto panel = panels.rbegin(); panel != panels.rend(); ++panel) {
     const Tensor part = q.narrow(0, panel->first, rows - panel->first).narrow(1, panel->first, cols - panel->first);
     part.sub_(mm(panel->v, mm(panel->t, mm(panel->v.t(), part))));

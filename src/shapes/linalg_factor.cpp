@@ -84,7 +84,7 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
     const Tensor rows = LU_pivots.contiguous().cpu();
     const int32_t* const pivots = rows.data_ptr<int32_t>();
     const int64_t count = permutation.numel() / (m * m);
-    const Tensor columns = empty({count, m}, TensorOptions(DType::Int64).with_device(kCPU));
+    const Tensor columns = empty({count, m}, TensorOptions(DType::Int64).device(kCPU));
     int64_t* const order = columns.data_ptr<int64_t>();
     for (int64_t i = 0; i < count; ++i) {
       int64_t* const mine = order + i * m;

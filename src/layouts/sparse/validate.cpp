@@ -118,7 +118,7 @@ void check_compressed(Layout layout, const Tensor& compressed, const Tensor& pla
     for (int64_t d = 0; d < batch; ++d) batches *= size[static_cast<size_t>(d)];
     const Tensor table = begins.reshape({batches, lines + 1}), indices = flat.reshape({batches, nnz});
     const Tensor rises = indices.narrow(1, 0, nnz - 1).lt(indices.narrow(1, 1, nnz - 1));
-    const Tensor starts = mica::zeros({batches, nnz + 1}, TensorOptions(DType::Bool).with_device(values.device()));
+    const Tensor starts = mica::zeros({batches, nnz + 1}, TensorOptions(DType::Bool).device(values.device()));
     starts.scatter_(1, table, Scalar(true));
     MICA_CHECK(rises.logical_or(starts.narrow(1, 1, nnz - 1)).all().item<bool>(), "`", plain_name, "[..., ",
                compressed_name, "[..., i - 1]:", compressed_name, "[..., i]] for all i = 1, ..., ",
