@@ -15,9 +15,9 @@ using namespace dlpack;
 
 static std::optional<DLDevice> known_device(Device device) {
   if (device.is_cpu()) return DLDevice{kDLCPU, 0};
-  const int32_t number = device.is_meta() ? 0 : backend(device.type).dlpack_type;
+  const int32_t number = device.is_meta() ? 0 : backend(device.type()).dlpack_type;
   if (number == 0) return std::nullopt;
-  return DLDevice{number, with_index(device).index};
+  return DLDevice{number, with_index(device).index()};
 }
 static DLDevice dlpack_device_of(Device device) {
   const std::optional<DLDevice> known = known_device(device);
@@ -35,15 +35,15 @@ static void wait_on_stream(const Tensor& x, PyObject* consumer) {
   if (number == -1 && PyErr_Occurred()) throw PythonError();
   if (number == kNoOrder) return;
   const Device device = x.device();
-  const Backend& b = backend(device.type);
+  const Backend& b = backend(device.type());
   if (!b.current_stream || !b.new_event || !b.record_event || !b.wait_event || !b.free_event)
-    return b.synchronize(device.index);
+    return b.synchronize(device.index());
   MICA_CHECK_KIND(number > 0, Value, "unsupported stream: ", number);
-  const Stream current = b.current_stream(device.index);
+  const Stream current = b.current_stream(device.index());
   const Stream other{number == kDefaultStream ? nullptr : reinterpret_cast<void*>(static_cast<uintptr_t>(number)),
                      device};
   if (other == current) return;
-  const Event event = b.new_event(device.index, false);
+  const Event event = b.new_event(device.index(), false);
   b.record_event(event, current);
   b.wait_event(other, event);
   b.free_event(event);
@@ -51,10 +51,10 @@ static void wait_on_stream(const Tensor& x, PyObject* consumer) {
 
 // The number under which an exporter of the device's memory is told of our stream; none where there are no streams.
 static Owned stream_number(Device device) {
-  if (device.is_cpu() || !backend_available(device.type)) return {};
-  const Backend& b = backend(device.type);
+  if (device.is_cpu() || !backend_available(device.type())) return {};
+  const Backend& b = backend(device.type());
   if (!b.current_stream) return {};
-  void* handle = b.current_stream(with_index(device).index).handle;
+  void* handle = b.current_stream(with_index(device).index()).handle;
   return Owned(checked(handle ? PyLong_FromVoidPtr(handle) : PyLong_FromLong(kDefaultStream)));
 }
 
@@ -171,7 +171,7 @@ static PyObject* dlpack_method(PyObject* self, PyObject* args, PyObject* kwargs)
 static PyObject* dlpack_device(PyObject* self, PyObject*) try {
   const Device device = unwrap(self).device();
   const std::optional<DLDevice> known = known_device(device);
-  MICA_CHECK_KIND(known, Value, "Unknown device type ", device_type_name(device.type), " for Dlpack");
+  MICA_CHECK_KIND(known, Value, "Unknown device type ", device_type_name(device.type()), " for Dlpack");
   return Py_BuildValue("(ii)", known->device_type, known->device_id);
 } catch (...) {
   return raise_current_exception();

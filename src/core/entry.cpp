@@ -155,7 +155,7 @@ void refuse_layout(const char* op, TensorList inputs) {
     if (t.is_meta()) {
       device = "Meta";
     } else {
-      device = device_type_name(t.device().type);
+      device = device_type_name(t.device().type());
       for (char& c : device) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     }
     break;

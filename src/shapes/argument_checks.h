@@ -17,7 +17,7 @@ inline void check_one_device(const char* op, std::initializer_list<const Tensor*
     if (!first) first = t;
     MICA_CHECK(t->device() == first->device() || (first->is_meta() && !t->is_floating_point() && !t->is_complex()),
                "Expected all tensors to be on the same device, but found at least two devices, ", first->device(),
-               " and ", t->device(), "! (in ", op, "; move one with .to(device))");
+               " and ", t->device(), "! (in ", op, ")");
   }
 }
 

@@ -19,8 +19,8 @@ Tensor fake_quantize_per_tensor_affine(const Tensor& self, double scale, int64_t
                                        int64_t quant_max) {
   check_range(quant_min, quant_max, zero_point);
   MICA_CHECK(scale > 0, "`scale` must be positive, but is ", scale);
-  return mica::_fake_quantize(self, full({}, Scalar(scale), TensorOptions(DType::Float32).with_device(self.device())),
-                              full({}, Scalar(zero_point), TensorOptions(DType::Float32).with_device(self.device())),
+  return mica::_fake_quantize(self, full({}, Scalar(scale), TensorOptions(DType::Float32).device(self.device())),
+                              full({}, Scalar(zero_point), TensorOptions(DType::Float32).device(self.device())),
                               quant_min, quant_max);
 }
 
