@@ -3,6 +3,7 @@
 #include "core/pointwise.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
+#include "mica/generated/layers/linalg.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -160,8 +161,12 @@ Tensor corrcoef(const Tensor& self) {
 
 Tensor _norm_by_name(const Tensor& self, ::std::string_view p, OptionalIntArrayRef dim, bool keepdim,
                      ::std::optional<DType> dtype) {
-  MICA_CHECK_KIND(p != "nuc", NotImplemented,
-                  "norm(): the nuclear norm is a sum of singular values; use linalg.svdvals(x).sum(-1)");
+  if (p == "nuc") {
+    const int64_t last[] = {-2, -1};
+    MICA_CHECK(dim || self.dim() == 2, "linalg.matrix_norm: The input tensor A must have 2 dimensions where no dim is ",
+               "given, but has ", self.dim());
+    return mica::linalg_matrix_norm(self, p, dim ? *dim : IntArrayRef(last), keepdim, dtype);
+  }
   MICA_CHECK(p == "fro", "linalg.matrix_norm: Order ", p, " not supported.");
   if (dim) MICA_CHECK(dim->size() <= 2, "linalg.matrix_norm: dim must be a 2-tuple. Got ", *dim);
   return mica::norm(self, Scalar(2), dim, keepdim, dtype);
