@@ -19,8 +19,9 @@ BANNER = "// Generated from ops/{folder}{family}.toml: the Python entries of its
 
 # Functions in which a number may stand for any tensor, as in torch.add(2, x).
 NUMBERS_ALLOWED = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "rsub"}
-# Overloads for a number that torch does not mention in its messages.
+# Overloads for a number that torch does not mention in its messages, and those that torch does not have.
 UNMENTIONED = {"add", "sub", "mul", "div", "subtract", "multiply", "divide", "true_divide", "floor_divide"}
+BEYOND_TORCH = {"reshape.copy"}
 
 # Positional forms of old that torch still takes, with a warning: the coefficients before the tensors.
 DEPRECATED = {
@@ -59,6 +60,8 @@ class Overload:
 
     @property
     def hidden(self) -> bool:
+        if self.schema.full_name in BEYOND_TORCH:
+            return True
         return self.schema.overload == "Scalar" and self.schema.name.rstrip("_") in UNMENTIONED
 
     @property

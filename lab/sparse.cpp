@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <mutex>
 
 #include "instruments.h"
@@ -33,8 +34,14 @@ Json sparse(const Json& question) {
   MICA_CHECK(n >= 8 && n <= 1024 && width >= 1 && width <= 256, "a matrix of 8 to 1024 rows, times 1 to 256 columns");
   std::lock_guard lock(measuring);
   const Tensor weight = mica::rand({n, n}, Generator(0)), right = mica::randn({n, width}, Generator(1));
+  // All rows, or the one that is asked for: the page draws each as it comes.
+  static constexpr double kSparsities[] = {0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
+  constexpr auto kCount = static_cast<int64_t>(std::size(kSparsities));
+  const auto one = question.value("row", int64_t{-1});
+  MICA_CHECK(one >= -1 && one < kCount, "there are ", kCount, " rows, from 0 on");
   Json rows = Json::array();
-  for (const double sparsity : {0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999}) {
+  for (int64_t row = std::max<int64_t>(one, 0); row < (one < 0 ? kCount : one + 1); ++row) {
+    const double sparsity = kSparsities[row];
     const Tensor dense = mica::where(weight.ge(sparsity), weight, Scalar(0.0));
     const Tensor coo = mica::to_sparse(dense, 2), csr = mica::to_sparse_csr(dense);
     const Tensor out = mica::empty({n, width});
@@ -57,7 +64,7 @@ Json sparse(const Json& question) {
                     {"csr_time", csr_time},
                     {"difference", number(error)}});
   }
-  return {{"n", n}, {"columns", width}, {"rows", rows}};
+  return {{"n", n}, {"columns", width}, {"rows", rows}, {"count", kCount}};
 }
 
 Json quantize(const Json& question) {

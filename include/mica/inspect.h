@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct Contiguity {
   int64_t expected = 0, found = 0;
 };
 Contiguity contiguity(IntArrayRef sizes, IntArrayRef strides, MemoryFormat format);
-const char* name(MemoryFormat format);  // "contiguous_format"
+const char* name(MemoryFormat format);   // "contiguous_format"
+const char* layout_name(Layout layout);  // "sparse_coo"
 
 // Where the elements of a geometry lie, counted in elements.
 struct Reach {
@@ -42,13 +44,52 @@ struct ViewStep {
 // carried out to be sure, so they may be others than the program used.
 std::vector<ViewStep> view_steps(const Tensor& base, const Tensor& view);
 
+// One of the tensors that a sparse, quantized or nested tensor is made of.
+struct Part {
+  std::string name;  // as the method is called that returns it
+  DimVector sizes, strides;
+  DType dtype = DType::Undefined;
+  int64_t bytes = 0;  // of its elements
+  uint64_t address = 0;
+};
+struct SparseAnatomy {
+  int64_t specified = 0;   // indices that have a value, or a block of values
+  int64_t stored = 0;      // elements that are in memory
+  int64_t break_even = 0;  // so many specified are still smaller than the dense tensor
+  int64_t bytes_each = 0;  // what one more would take
+  int64_t sparse_dims = 0, dense_dims = 0;
+  bool coalesced = true;  // COO: no index twice, and in order
+};
+struct QuantizedAnatomy {
+  double scale = 1;  // per tensor: a real number is (integer - zero_point) * scale
+  int64_t zero_point = 0;
+  int64_t axis = -1;               // per channel: the dimension whose slices have a scale each
+  double lowest = 0, highest = 0;  // per tensor: the real numbers at the ends of the range
+};
+struct NestedAnatomy {
+  DimVector sizes;  // -1 where the lengths differ
+  DimVector lengths;
+  int64_t ragged_dim = 1;
+};
+
 struct Anatomy {
+  // Of a sparse tensor: no strides and no offset, and as storage the memory of its parts. Of a nested one: of its
+  // values.
   DimVector sizes, strides;
   int64_t offset = 0, numel = 0;
   DType dtype = DType::Undefined;
   Device device;
   int64_t element_size = 0;
   bool conjugated = false, negated = false;
+  Layout layout = Layout::Strided;
+  std::vector<std::string> names;  // of the dimensions, "" where one has none; empty where none has
+
+  std::vector<Part> parts;  // of a plain tensor: none
+  int64_t part_bytes = 0;   // of all of them
+  int64_t dense_bytes = 0;  // of the same elements as a plain tensor: of float32 if quantized, padded if nested
+  std::optional<SparseAnatomy> sparse;
+  std::optional<QuantizedAnatomy> quantized;
+  std::optional<NestedAnatomy> nested;
 
   int64_t storage_bytes = 0;
   uint64_t storage_address = 0, address = 0;
@@ -73,6 +114,9 @@ struct Anatomy {
   std::vector<std::string> history;  // names of the nodes from its own to the first leaf
 };
 Anatomy explain(const Tensor& t);
+// Sequences in a row along dimension `ragged_dim` - 1 of `values`, each beginning at an offset; `lengths`, if defined,
+// says how far each goes, else up to the next one.
+Anatomy explain_nested(const Tensor& values, const Tensor& offsets, const Tensor& lengths, int64_t ragged_dim = 1);
 
 // For a terminal; escape codes of colours if wanted.
 std::string to_text(const Anatomy& anatomy, bool colours = false);

@@ -280,9 +280,7 @@ def repeat(x, repeats, /, *, axis=None):
 
 
 def reshape(x, /, shape, *, copy=None):
-    if copy is False:
-        return x.view(shape)
-    return x.clone().reshape(shape) if copy else x.reshape(shape)
+    return x.reshape(shape, copy=copy)
 
 
 def roll(x, /, shift, *, axis=None):

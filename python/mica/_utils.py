@@ -201,6 +201,8 @@ class ExceptionWrapper:
 
     def reraise(self):
         message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if "DataLoader worker" in self.where:
+            message += "num_workers=0 loads in this process instead, where a debugger stops at the line that failed.\n"
         if self.exc_type is KeyError:
             message = KeyErrorMessage(message)
         elif getattr(self.exc_type, "message", None):

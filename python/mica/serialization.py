@@ -232,7 +232,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
             if not weights_only:
                 raise
             raise pickle.UnpicklingError(
-                f"Weights only load failed. {_shown(f)}: WeightsUnpickler error: {error or type(error).__name__}\n{_UNSAFE}"
+                f"Weights only load failed. In {_shown(f)}: WeightsUnpickler error: {error or type(error).__name__}\n{_UNSAFE}"
             ) from None
 
 

@@ -71,13 +71,59 @@ PyObject* storage_dict(const inspect::Anatomy& a) {
   return d.release();
 }
 
+PyObject* part_dict(const inspect::Part& p) {
+  Owned d(checked(PyDict_New()));
+  put(d.get(), "name", text(p.name));
+  put(d.get(), "shape", integers(p.sizes));
+  put(d.get(), "strides", integers(p.strides));
+  put(d.get(), "dtype", text(name(p.dtype)));
+  put(d.get(), "bytes", number(p.bytes));
+  put(d.get(), "address", PyLong_FromUnsignedLongLong(p.address));
+  return d.release();
+}
+
+PyObject* sparse_dict(const inspect::SparseAnatomy& s) {
+  return Py_BuildValue("{sLsLsLsLsLsLsO}", "specified", static_cast<long long>(s.specified), "stored",
+                       static_cast<long long>(s.stored), "break_even", static_cast<long long>(s.break_even),
+                       "bytes_each", static_cast<long long>(s.bytes_each), "sparse_dims",
+                       static_cast<long long>(s.sparse_dims), "dense_dims", static_cast<long long>(s.dense_dims),
+                       "coalesced", s.coalesced ? Py_True : Py_False);
+}
+PyObject* quantized_dict(const inspect::QuantizedAnatomy& q) {
+  if (q.axis >= 0)
+    return Py_BuildValue("{sssL}", "scheme", "per_channel_affine", "axis", static_cast<long long>(q.axis));
+  return Py_BuildValue("{sssdsLsdsd}", "scheme", "per_tensor_affine", "scale", q.scale, "zero_point",
+                       static_cast<long long>(q.zero_point), "lowest", q.lowest, "highest", q.highest);
+}
+PyObject* nested_dict(const inspect::NestedAnatomy& n) {
+  Owned d(checked(PyDict_New()));
+  put(d.get(), "shape", integers(n.sizes));
+  put(d.get(), "lengths", integers(n.lengths));
+  put(d.get(), "ragged_dim", number(n.ragged_dim));
+  return d.release();
+}
+PyObject* name_or_none(const std::string& name) { return name.empty() ? Py_NewRef(Py_None) : text(name); }
+
+// What only tensors of other layouts have.
+void put_parts(PyObject* d, const inspect::Anatomy& a) {
+  put(d, "layout", text(a.nested ? "jagged" : inspect::layout_name(a.layout)));
+  put(d, "names", a.names.empty() ? Py_NewRef(Py_None) : list_of(a.names, name_or_none));
+  put(d, "parts", list_of(a.parts, part_dict));
+  put(d, "part_bytes", number(a.part_bytes));
+  put(d, "dense_bytes", number(a.dense_bytes));
+  if (a.sparse) put(d, "sparse", sparse_dict(*a.sparse));
+  if (a.quantized) put(d, "quantized", quantized_dict(*a.quantized));
+  if (a.nested) put(d, "nested", nested_dict(*a.nested));
+}
+
 PyObject* anatomy_dict(const inspect::Anatomy& a) {
   Owned d(checked(PyDict_New()));
   put(d.get(), "shape", integers(a.sizes));
   put(d.get(), "strides", integers(a.strides));
   put(d.get(), "offset", number(a.offset));
   put(d.get(), "numel", number(a.numel));
-  put(d.get(), "dtype", text(name(a.dtype)));
+  put(d.get(), "dtype", text(cat(a.quantized ? "q" : "", name(a.dtype))));
+  put_parts(d.get(), a);
   put(d.get(), "element_size", number(a.element_size));
   put(d.get(), "bytes", number(a.numel * a.element_size));
   put(d.get(), "device", text(a.device.str()));
@@ -116,6 +162,22 @@ PyObject* explain_text(PyObject*, PyObject* args) try {
   if (!is_tensor(tensor))
     return PyErr_Format(PyExc_TypeError, "explain() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
   return text(inspect::to_text(inspect::explain(unwrap(tensor)), colours));
+} catch (...) {
+  return raise_current_exception();
+}
+
+// (numbers, text, coloured text) of sequences of different lengths.
+PyObject* explain_nested(PyObject*, PyObject* args) try {
+  PyObject *values, *offsets, *lengths;
+  long long ragged;
+  if (!PyArg_ParseTuple(args, "OOOL", &values, &offsets, &lengths, &ragged)) return nullptr;
+  if (!is_tensor(values) || !is_tensor(offsets) || !(lengths == Py_None || is_tensor(lengths)))
+    return PyErr_Format(PyExc_TypeError, "explain() takes the values, offsets and lengths of a nested tensor");
+  const inspect::Anatomy a =
+      inspect::explain_nested(unwrap(values), unwrap(offsets), lengths == Py_None ? Tensor() : unwrap(lengths), ragged);
+  Owned facts(anatomy_dict(a)), plain(checked(text(inspect::to_text(a)))),
+      coloured(checked(text(inspect::to_text(a, true))));
+  return PyTuple_Pack(3, facts.get(), plain.get(), coloured.get());
 } catch (...) {
   return raise_current_exception();
 }
@@ -256,6 +318,7 @@ bool add_inspect(PyObject* module) {
       {"_memory_recording", memory_recording, METH_NOARGS, nullptr},
       {"_memory_mark", memory_mark, METH_VARARGS, "(tensor, kind)"},
       {"_explain", explain, METH_O, "The anatomy of a tensor as a dict."},
+      {"_explain_nested", explain_nested, METH_VARARGS, "(values, offsets, lengths, ragged_dim)"},
       {"_explain_text", explain_text, METH_VARARGS, "The same as text."},
       {"_storage_identity", storage_identity, METH_O, nullptr},
       {}};

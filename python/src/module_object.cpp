@@ -202,15 +202,17 @@ static PyObject* run_module(PyObject* self, PyObject* const* args, size_t nargsf
   return forward ? PyObject_Vectorcall(forward.get(), args, nargsf, keywords) : nullptr;
 }
 
-// An error of the engine's that leaves a module says in which one it happened, by its name inside the model.
+// An error of the engine's, or of a layer of this package, that leaves a module says in which one it happened, by its
+// name inside the model.
 [[gnu::cold, gnu::noinline]] static void name_module_in_error(PyObject* self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  if (value && is_engine_error(value)) {
+  if (value && PyExceptionInstance_Check(value)) {
     if (traceback) PyException_SetTraceback(value, traceback);
+    const char* way = is_engine_error(value) ? "locate" : "locate_own";
     Owned helper(PyImport_ImportModule("mica.nn.modules._errors"));
-    Owned ignored(helper ? PyObject_CallMethod(helper.get(), "locate", "OO", self, value) : nullptr);
+    Owned ignored(helper ? PyObject_CallMethod(helper.get(), way, "OO", self, value) : nullptr);
     PyErr_Clear();  // the error itself matters more than its decoration
   }
   PyErr_Restore(type, value, traceback);

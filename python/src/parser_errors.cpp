@@ -151,6 +151,15 @@ static void list_signatures(const Parser& parser, const std::vector<const Signat
   PyErr_SetString(PyExc_TypeError, text.c_str());
 }
 
+static bool knows_keywords(const Signature& s, PyObject* kwnames) {
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    bool known = false;
+    for (const Param& p : s.params) known |= is_parameter(p, PyTuple_GET_ITEM(kwnames, k));
+    if (!known) return false;
+  }
+  return true;
+}
+
 void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (PyErr_Occurred()) return;
   const bool method = self != nullptr;
@@ -170,6 +179,15 @@ void raise_mismatch(const Parser& parser, PyObject* self, PyObject* const* args,
   Arguments scratch;
   Failure failure{Failure::Missing};
   match(*chosen, self, args, nargs, kwnames, scratch, failure);
+  // A keyword that only an unmentioned signature knows is not unexpected.
+  for (size_t i = 0; i < parser.size() && failure.reason == Failure::UnexpectedKeyword; ++i) {
+    const Signature& s = parser.signature(i);
+    Failure other{Failure::Missing};
+    if (!(s.flags & kHidden) || knows_keywords(*chosen, kwnames) || !knows_keywords(s, kwnames)) continue;
+    if (match(s, self, args, nargs, kwnames, scratch, other) || other.reason == Failure::UnexpectedKeyword) continue;
+    chosen = &s;
+    failure = other;
+  }
   PyErr_SetString(PyExc_TypeError, explain(parser, *chosen, failure, method, nargs, kwnames).c_str());
 }
 

@@ -2,6 +2,7 @@
 #include "autograd/metadata.h"
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "inspect/observe.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -17,7 +18,7 @@ Tensor empty_in_format(const Tensor& self, DType dtype, Device device, MemoryFor
 
 Device resolved(Device wanted, Device current) {
   // "cuda" names the current device; a tensor that is on any device of that type stays.
-  return wanted.index < 0 && wanted.type == current.type ? current : wanted;
+  return wanted.index() < 0 && wanted.type() == current.type() ? current : wanted;
 }
 
 }  // namespace
@@ -42,8 +43,8 @@ Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
 
 Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking,
                std::optional<MemoryFormat> memory_format) {
-  const DType dtype = options.dtype.value_or(self.dtype());
-  const Device device = options.device.value_or(self.device());
+  const DType dtype = options.dtype_opt().value_or(self.dtype());
+  const Device device = options.device_opt().value_or(self.device());
   Tensor copy = empty_in_format(self, dtype, device, memory_format.value_or(MemoryFormat::Preserve));
   inplace::copy_(copy, self, non_blocking);
   return copy;
@@ -52,11 +53,11 @@ Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocki
 Tensor to_options(const Tensor& self, const TensorOptions& options, bool non_blocking, bool copy,
                   std::optional<MemoryFormat> memory_format) {
   TensorOptions wanted;
-  wanted.dtype = options.dtype.value_or(self.dtype());
-  wanted.device = options.device ? resolved(*options.device, self.device()) : self.device();
+  wanted = wanted.dtype(options.dtype_opt().value_or(self.dtype()));
+  wanted = wanted.device(options.has_device() ? resolved(options.device(), self.device()) : self.device());
   const bool same_format =
       !memory_format || *memory_format == MemoryFormat::Preserve || self.is_contiguous(*memory_format);
-  if (!copy && *wanted.dtype == self.dtype() && *wanted.device == self.device() && same_format) return self;
+  if (!copy && wanted.dtype() == self.dtype() && wanted.device() == self.device() && same_format) return self;
   return mica::_to_copy(self, wanted, non_blocking, memory_format);
 }
 
@@ -67,7 +68,7 @@ Tensor to_dtype(const Tensor& self, DType dtype, bool non_blocking, bool copy,
 
 Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocking, bool copy,
                  std::optional<MemoryFormat> memory_format) {
-  return composite::to_options(self, TensorOptions(dtype).with_device(device), non_blocking, copy, memory_format);
+  return composite::to_options(self, TensorOptions(dtype).device(device), non_blocking, copy, memory_format);
 }
 
 Tensor cpu(const Tensor& self) { return composite::to_options(self, TensorOptions(kCPU), false, false, std::nullopt); }
@@ -77,6 +78,26 @@ Tensor reshape(const Tensor& self, IntArrayRef shape) {
   const DimVector sizes = infer_size(shape, self.numel());
   if (view_strides(self.sizes(), self.strides(), sizes)) return self.view(sizes);
   return mica::_unsafe_view(self.clone(MemoryFormat::Contiguous), sizes);
+}
+
+Tensor reshape_copy(const Tensor& self, IntArrayRef shape, std::optional<bool> copy) {
+  if (!copy) return mica::reshape(self, shape);
+  const bool sparse = self.impl()->bits & tensor_bit::kSparse;
+  if (*copy) {
+    const inspect::BecauseOf asked(inspect::CopyReason::Asked);
+    if (sparse) return mica::reshape(self.clone(), shape);
+    const DimVector sizes = infer_size(shape, self.numel());
+    return mica::_unsafe_view(self.clone(MemoryFormat::Contiguous), sizes);
+  }
+  MICA_CHECK_KIND(!sparse, Value,
+                  "Unable to avoid creating a copy while reshaping. A sparse tensor keeps an index of every value, and "
+                  "another shape needs other indices");
+  const DimVector sizes = infer_size(shape, self.numel());
+  MICA_CHECK_KIND(view_strides(self.sizes(), self.strides(), sizes), Value,
+                  "Unable to avoid creating a copy while reshaping. ",
+                  view_obstacle(self.sizes(), self.strides(), sizes),
+                  ". Leave copy=False away to let it copy, or call contiguous() where the tensor is made");
+  return self.view(sizes);
 }
 
 Tensor _unsafe_view(const Tensor& self, IntArrayRef size) { return alias_of(self.view(size)); }

@@ -8,7 +8,7 @@ namespace mica::composite {
 Tensor _linear(const Tensor& bias, const Tensor& input, const Tensor& weight) {
   MICA_CHECK(input.dtype() == weight.dtype(), "mat1 and mat2 must have the same dtype, but got ",
              info(input.dtype()).legacy, " and ", info(weight.dtype()).legacy,
-             " for the input and the weight of linear; convert one with .to(dtype)");
+             " for the input and the weight of linear");
   return addmm(bias, input, weight.t());
 }
 
@@ -45,7 +45,7 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
 
 Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double eps, int64_t dim) {
   if (eps != 1e-10) warn("`eps` parameter is deprecated and has no effect.");
-  const auto options = TensorOptions(logits.dtype()).with_device(logits.device());
+  const auto options = TensorOptions(logits.dtype()).device(logits.device());
   const Tensor noise = empty(logits.sizes(), options).exponential_().log().neg();
   const Tensor soft = softmax(div(add(logits, noise), tau), dim);
   if (!hard) return soft;

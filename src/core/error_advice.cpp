@@ -40,9 +40,43 @@ const Rule kRules[] = {
        // "mat1" and "mat2" have a digit each.
        const size_t at = n.size() - 4;
        return cat("The first has ", n[at + 1], " columns and the second ", n[at + 2],
-                  " rows, which must be equal: a Linear layer here needs in_features=", n[at + 1],
-                  ", or an operand wants .t() or a reshape.");
+                  " rows, which must be equal: transpose one with .t(), reshape it, or build a Linear layer with "
+                  "in_features=",
+                  n[at + 1], ".");
      }},
+    {"expected m1 and m2 to have the same dtype", 0,
+     [](const Numbers&) { return std::string("Convert one of them with .to(dtype), .float() or .double()."); }},
+    {"mat1 and mat2 must have the same dtype", 0,
+     [](const Numbers&) {
+       return std::string("Convert the input with .to(weight.dtype), or the whole model with model.to(dtype).");
+     }},
+    {"Input type (", 0,
+     [](const Numbers&) {
+       return std::string("Convert the input with .float(), or the whole model with model.to(dtype).");
+     }},
+    {"Expected all tensors to be on the same device", 0,
+     [](const Numbers&) {
+       return std::string("Move one with .to(device); model.to(device) moves a model with all its parameters.");
+     }},
+    {"inconsistent tensor size, expected tensor [", 2,
+     [](const Numbers&) {
+       return std::string("A product of two vectors needs as many elements in both: slice the longer one.");
+     }},
+    {"one_hot is only applicable to index tensor", 0,
+     [](const Numbers&) { return std::string("Convert the class numbers with .long()."); }},
+    {"Class values must be smaller than num_classes", 0,
+     [](const Numbers&) { return std::string("num_classes is the largest class number plus 1, or more."); }},
+    {"expected sequence of length ", 2,
+     [](const Numbers&) {
+       return std::string("All rows of a tensor have one length: pad the shorter ones, or keep a list of tensors.");
+     }},
+    {"optimizer got an empty parameter list", 0,
+     [](const Numbers&) {
+       return std::string(
+           "A model finds the layers that are its attributes or in an nn.ModuleList, not those in a plain list.");
+     }},
+    {"a view of a leaf Variable that requires grad is being used", 0,
+     [](const Numbers&) { return std::string("Change it under torch.no_grad(), as an optimizer does."); }},
     {"Expected size for first two dimensions of batch2", 4,
      [](const Numbers&) {
        return std::string(

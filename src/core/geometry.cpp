@@ -207,6 +207,25 @@ std::optional<DimVector> view_strides(IntArrayRef sizes, IntArrayRef strides, In
   return result;
 }
 
+std::string view_obstacle(IntArrayRef sizes, IntArrayRef strides, IntArrayRef new_sizes) {
+  // The same walk as above: it stops where a new dimension reaches over the end of a run.
+  int64_t at = static_cast<int64_t>(new_sizes.size()) - 1;
+  int64_t run_stride = strides.back(), run_numel = 1, group_numel = 1;
+  for (int64_t d = static_cast<int64_t>(sizes.size()) - 1; d > 0; --d) {
+    run_numel *= sizes[d];
+    if (sizes[d - 1] == 1 || strides[d - 1] == run_numel * run_stride) continue;
+    while (at >= 0 && (group_numel < run_numel || new_sizes[at] == 1)) group_numel *= new_sizes[at--];
+    if (group_numel != run_numel)
+      return cat("The input has size ", sizes, " and stride ", strides, "; in the new shape ", new_sizes, " dimension ",
+                 at + 1, " would run over dimensions ", d - 1, " and ", d, " of the input, but dimension ", d - 1,
+                 " steps by ", strides[d - 1], " elements where ", run_numel * run_stride, " would continue dimension ",
+                 d);
+    run_stride = strides[d - 1];
+    run_numel = group_numel = 1;
+  }
+  return cat("The input has size ", sizes, " and stride ", strides, "; the new shape is ", new_sizes);
+}
+
 DimVector infer_size(IntArrayRef shape, int64_t numel) {
   DimVector result(shape);
   int64_t product = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "mica/array_ref.h"
 #include "mica/options.h"
@@ -32,6 +33,8 @@ int64_t storage_bytes_needed(IntArrayRef sizes, IntArrayRef strides, int64_t off
 
 // The strides under which a tensor can be seen with other sizes without a copy, if there are any.
 std::optional<DimVector> view_strides(IntArrayRef sizes, IntArrayRef strides, IntArrayRef new_sizes);
+// Why view_strides has no answer: a sentence that names the dimension in the way.
+std::string view_obstacle(IntArrayRef sizes, IntArrayRef strides, IntArrayRef new_sizes);
 
 // Whether a shape says all its sizes and has that many elements.
 inline bool has_elements(IntArrayRef shape, int64_t numel) {

@@ -119,7 +119,7 @@ void PointwisePlan::compute_shape() {
         if (t->dim() == 0 && t->is_cpu()) continue;
         MICA_CHECK(lead_->dim() == 0 && lead_->is_cpu(),
                    "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
-                   t->device(), "! (in ", op_.name, "); move one with .to(device)");
+                   t->device(), "! (in ", op_.name, ")");
         device_ = t->device();
         lead_ = t;
       }

@@ -258,7 +258,7 @@ void note_copy(const Tensor& to, const Tensor& from) {
   c.operation = std::string(outer);
   c.within = std::string(bare(innermost_operation()));
   c.reason = reason_of(to, from);
-  c.hidden = !(outer.empty() || asks_for_copy(outer));
+  c.hidden = !(outer.empty() || asks_for_copy(outer) || watched.because == static_cast<int>(CopyReason::Asked));
   if (!c.hidden && c.reason != CopyReason::Transfer) c.reason = CopyReason::Asked;
   c.sizes = DimVector(from.sizes());
   c.strides = DimVector(from.strides());

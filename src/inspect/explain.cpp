@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/geometry.h"
+#include "inspect/parts.h"
 #include "mica/autograd.h"
 #include "mica/inspect.h"
 
@@ -104,16 +105,9 @@ Reach reach(IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
   return r;
 }
 
-Anatomy explain(const Tensor& t) {
-  MICA_CHECK(t.defined(), "explain(): the tensor is undefined");
-  Anatomy a;
-  a.sizes = DimVector(t.sizes());
+static void explain_memory(const Tensor& t, Anatomy& a) {
   a.strides = DimVector(t.strides());
   a.offset = t.storage_offset();
-  a.numel = t.numel();
-  a.dtype = t.dtype();
-  a.device = t.device();
-  a.element_size = t.element_size();
   a.conjugated = t.is_conj();
   a.negated = t.is_neg();
   if (const Storage& s = t.storage()) {
@@ -123,7 +117,6 @@ Anatomy explain(const Tensor& t) {
     a.foreign_memory = s->deleter() != nullptr;
   }
   a.address = reinterpret_cast<uint64_t>(t.data_ptr());
-  a.version = t.version();
   a.reached = reach(a.sizes, a.strides, a.offset);
   a.reached_bytes = a.reached.distinct * a.element_size;
   a.hole_bytes = (a.reached.highest - a.reached.lowest + 1 - a.reached.distinct) * a.element_size;
@@ -139,6 +132,9 @@ Anatomy explain(const Tensor& t) {
     a.base_offset = base.storage_offset();
     a.steps = view_steps(base, t);
   }
+}
+
+static void explain_history(const Tensor& t, Anatomy& a) {
   a.requires_grad = t.requires_grad();
   a.is_leaf = t.is_leaf();
   a.has_grad = t.grad().defined();
@@ -151,6 +147,27 @@ Anatomy explain(const Tensor& t) {
     for (size_t i = 0; i < node->next_edges.size() && !next; ++i) next = node->next_edges[i].function.get();
     node = next;
   }
+}
+
+Anatomy explain(const Tensor& t) {
+  MICA_CHECK(t.defined(), "explain(): the tensor is undefined");
+  Anatomy a;
+  a.sizes = DimVector(t.sizes());
+  a.numel = t.numel();
+  a.dtype = t.dtype();
+  a.device = t.device();
+  a.element_size = t.element_size();
+  a.layout = t.layout();
+  a.version = t.version();
+  a.dense_bytes = a.numel * a.element_size;
+  if (t.has_names()) a.names = t.names();
+  if (t.layout() != Layout::Strided) {
+    explain_sparse(t, a);
+  } else {
+    explain_memory(t, a);
+    if (t.is_quantized()) explain_quantized(t, a);
+  }
+  explain_history(t, a);
   return a;
 }
 

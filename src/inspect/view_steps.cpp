@@ -37,7 +37,7 @@ class Finder {
   Finder(Geometry base, Geometry view) : now_(std::move(base)), view_(std::move(view)) {}
 
   std::vector<ViewStep> find() {
-    if (same(now_, view_)) return {step("alias")};
+    if (same(now_, view_)) return {step("[...]")};
     const std::optional<std::vector<ViewStep>> simple = by_slices();
     if (simple && simple->size() == 1) return *simple;
     if (now_.offset == view_.offset) {
@@ -254,22 +254,72 @@ class Finder {
       steps.push_back({cat("expand(", list(view_.sizes), ")"), g.sizes, g.strides, g.offset});
     }
     if (!same(g, view_)) return std::nullopt;
-    if (steps.empty()) steps.push_back(step("alias"));
+    if (steps.empty()) steps.push_back(step("[...]"));
     return steps;
   }
 
   Geometry now_, view_;
 };
 
+Geometry geometry_of(const Tensor& t) { return {DimVector(t.sizes()), DimVector(t.strides()), t.storage_offset()}; }
+
+// The geometry of the same bytes as elements of another size, as Tensor::view(dtype) has it.
+std::optional<Geometry> with_elements(const Geometry& from, int64_t size, int64_t new_size) {
+  if (size == new_size) return from;
+  if (from.sizes.empty() || from.strides.back() != 1) return std::nullopt;
+  Geometry g = from;
+  const bool smaller = new_size < size;
+  const int64_t ratio = smaller ? size / new_size : new_size / size;
+  const size_t last = g.sizes.size() - 1;
+  for (size_t d = 0; d < last; ++d) {
+    if (!smaller && g.strides[d] % ratio) return std::nullopt;
+    g.strides[d] = smaller ? g.strides[d] * ratio : g.strides[d] / ratio;
+  }
+  if (!smaller && (g.sizes[last] % ratio || g.offset % ratio)) return std::nullopt;
+  g.sizes[last] = smaller ? g.sizes[last] * ratio : g.sizes[last] / ratio;
+  g.offset = smaller ? g.offset * ratio : g.offset / ratio;
+  return g;
+}
+
+// The real or the imaginary parts of complex elements: every second number.
+Geometry component(const Geometry& complex, int64_t which) {
+  Geometry g = complex;
+  for (int64_t& stride : g.strides) stride *= 2;
+  g.offset = g.offset * 2 + which;
+  return g;
+}
+
+std::vector<ViewStep> other_elements(const Tensor& base, const Tensor& view) {
+  const Geometry from = geometry_of(base), to = geometry_of(view);
+  const auto step = [](std::string text, const Geometry& g) {
+    return ViewStep{std::move(text), g.sizes, g.strides, g.offset};
+  };
+  if (base.is_complex() && base.element_size() == 2 * view.element_size() && !view.is_complex()) {
+    if (same(component(from, 0), to)) return {step("real", to)};
+    if (same(component(from, 1), to)) {
+      if (view.is_neg()) return {step("conj()", from), step("imag", to)};
+      return {step("imag", to)};
+    }
+  }
+  const std::optional<Geometry> seen = with_elements(from, base.element_size(), view.element_size());
+  if (!seen) return {step(cat("view(mica.", view.dtype(), ")"), to)};
+  std::vector<ViewStep> steps{step(cat("view(mica.", view.dtype(), ")"), *seen)};
+  if (same(*seen, to)) return steps;
+  for (ViewStep& s : Finder(*seen, to).find()) steps.push_back(std::move(s));
+  return steps;
+}
+
 }  // namespace
 
 std::vector<ViewStep> view_steps(const Tensor& base, const Tensor& view) {
-  if (base.dtype() != view.dtype())
-    return {{cat("view of other elements (", view.dtype(), ")"), DimVector(view.sizes()), DimVector(view.strides()),
-             view.storage_offset()}};
-  Finder finder({DimVector(base.sizes()), DimVector(base.strides()), base.storage_offset()},
-                {DimVector(view.sizes()), DimVector(view.strides()), view.storage_offset()});
-  return finder.find();
+  if (base.dtype() != view.dtype()) return other_elements(base, view);
+  std::vector<ViewStep> steps = Finder(geometry_of(base), geometry_of(view)).find();
+  const bool conjugated = base.is_conj() != view.is_conj(), negated = base.is_neg() != view.is_neg();
+  if ((conjugated || negated) && steps.size() == 1 && steps[0].operation == "[...]") steps.clear();
+  const Geometry g = geometry_of(view);
+  if (conjugated) steps.push_back({"conj()", g.sizes, g.strides, g.offset});
+  if (negated) steps.push_back({"_neg_view()", g.sizes, g.strides, g.offset});
+  return steps;
 }
 
 }  // namespace mica::inspect

@@ -39,7 +39,7 @@ void check_one_device(const char* op, std::initializer_list<const Tensor*> tenso
   for (const Tensor* t : tensors)
     MICA_CHECK(t->device() == first || (first.is_meta() && !t->is_floating_point() && !t->is_complex()),
                "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ",
-               t->device(), "! (in ", op, "; move one with .to(device))");
+               t->device(), "! (in ", op, ")");
 }
 
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
@@ -77,7 +77,7 @@ Tensor column_copy(const Tensor& a) {
 
 Tensor empty_info(const Tensor& a) {
   TensorOptions options = a.options();
-  options.dtype = DType::Int32;
+  options = options.dtype(DType::Int32);
   return zeros(batch_sizes(a), options);
 }
 

@@ -13,7 +13,7 @@ inline void check_one_device(const char* op, const Tensor& first, std::initializ
   for (const Tensor* t : others)
     MICA_CHECK(!t->defined() || t->device() == first.device() || first.is_meta(),
                "Expected all tensors to be on the same device, but found at least two devices, ", first.device(),
-               " and ", t->device(), "! (in ", op, "; move one with .to(device))");
+               " and ", t->device(), "! (in ", op, ")");
 }
 
 // Sizes and steps of windows are numbers of 32 bits, as in torch: their products with one another fit 64.

@@ -58,7 +58,7 @@ void check_same_type(const Tensor& input, const Tensor& other, const char* what)
              "expected scalar type Double but found ", info(other.dtype()).legacy, " (input and ", what,
              " of a convolution)");
   fail(mica::cat("Input type (", cpp_name(input.dtype()), ") and ", what, " type (", cpp_name(other.dtype()),
-                 ") should be the same: convert one with .to(dtype)"));
+                 ") should be the same"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ void run(const Matrix& out, const Matrix& a, const Matrix& b, const Scalar& alph
 
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   MICA_CHECK(a.dtype() == b.dtype(), "expected m1 and m2 to have the same dtype, but got: ", cpp_name(a.dtype()),
-             " != ", cpp_name(b.dtype()), " (in ", op, "); convert one with .to(dtype)");
+             " != ", cpp_name(b.dtype()), " (in ", op, ")");
   MICA_CHECK(a.device() == b.device(),
              "Expected all tensors to be on the same device, but found at least two devices, ", a.device(), " and ",
              b.device(), "! (in ", op, ")");

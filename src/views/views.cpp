@@ -185,8 +185,8 @@ Tensor view(const Tensor& self, IntArrayRef size) {
   const auto strides = view_strides(self.sizes(), self.strides(), sizes);
   MICA_CHECK(strides,
              "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-             "contiguous subspaces). Use .reshape(...) instead. The input has size ",
-             self.sizes(), " and stride ", self.strides(), "; the view asked for is ", sizes.ref());
+             "contiguous subspaces). Use .reshape(...) instead. ",
+             view_obstacle(self.sizes(), self.strides(), sizes), ".");
   return make_view(self, sizes, *strides, self.storage_offset());
 }
 

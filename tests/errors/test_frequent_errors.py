@@ -1,6 +1,8 @@
 """The errors that people search for most: each begins with torch's words and goes on to say what to write instead."""
 
 import copy
+import io
+import pickle
 import warnings
 
 import mica as torch
@@ -64,7 +66,7 @@ def broadcasting():
     torch.randn(3, 4) + torch.randn(3)
 
 
-@fails(RuntimeError, "view size is not compatible with input tensor's size and stride", "stride [1, 4]")
+@fails(RuntimeError, "view size is not compatible with input tensor's size and stride", "dimension 0 steps by 1")
 def view_of_a_transpose():
     torch.randn(3, 4).t().view(12)
 
@@ -325,6 +327,57 @@ def item_of_three():
 )
 def out_of_memory():
     torch.empty(1 << 50, dtype=torch.uint8)
+
+
+@fails(ValueError, "Unable to avoid creating a copy while reshaping.", "dimension 0 steps by 1")
+def reshape_without_a_copy():
+    torch.randn(3, 4).t().reshape(12, copy=False)
+
+
+@fails(RuntimeError, "inconsistent tensor size, expected tensor [3] and src [4]", "slice the longer one")
+def vectors_of_two_lengths():
+    torch.randn(3) @ torch.randn(4)
+
+
+@fails(RuntimeError, "one_hot is only applicable to index tensor of type LongTensor", ".long()")
+def one_hot_of_floats():
+    F.one_hot(torch.tensor([1.0, 2.0]))
+
+
+@fails(ValueError, "expected sequence of length 2 at dim 1 (got 1)", "pad the shorter ones")
+def rows_of_different_lengths():
+    torch.tensor([[1, 2], [3]])
+
+
+@fails(ValueError, "optimizer got an empty parameter list", "nn.ModuleList")
+def optimizer_of_nothing():
+    torch.optim.SGD([], lr=0.1)
+
+
+@fails(TypeError, "'Linear' object is not iterable", "model.parameters()")
+def optimizer_of_a_model():
+    torch.optim.SGD(nn.Linear(1, 1), lr=0.1)
+
+
+@fails(pickle.UnpicklingError, "Weights only load failed.", "weights_only=False")
+def load_of_a_whole_model():
+    file = io.BytesIO()
+    torch.save(nn.Linear(2, 2), file)
+    file.seek(0)
+    torch.load(file)
+
+
+class Failing(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        raise ValueError("no such picture")
+
+
+@fails(ValueError, "Caught ValueError in DataLoader worker process 0.", "num_workers=0")
+def error_in_a_worker():
+    next(iter(torch.utils.data.DataLoader(Failing(), num_workers=1)))
 
 
 @pytest.mark.parametrize(("program", "kind", "words", "way_out"), FAILURES)

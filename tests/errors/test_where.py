@@ -44,6 +44,13 @@ def test_modules_with_hooks_and_sequences_too():
         model(torch.randn(2, 4))
 
 
+def test_a_layer_that_checks_in_python_too():
+    with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal.*\n  in 0\.0: LSTM\(10, 20\)$"):
+        nn.Sequential(nn.Sequential(nn.LSTM(10, 20)))(torch.randn(5, 3, 9))
+    with pytest.raises(NotImplementedError, match="missing the required"):
+        type("Empty", (nn.Module,), {})()(1)
+
+
 def test_a_program_s_own_errors_stay_as_they_are():
     class Own(nn.Module):
         def forward(self, x):

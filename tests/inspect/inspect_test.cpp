@@ -34,6 +34,38 @@ TEST(Explain, ReachCountsPlacesOnce) {
   EXPECT_EQ(inspect::reach({0, 2}, {2, 1}, 5).distinct, 0);
 }
 
+TEST(Explain, PartsOfOtherLayouts) {
+  const inspect::Anatomy sparse = inspect::explain(eye(4).to_sparse());
+  ASSERT_TRUE(sparse.sparse.has_value());
+  ASSERT_EQ(sparse.parts.size(), 2u);
+  EXPECT_EQ(sparse.parts[0].bytes, 64);
+  EXPECT_EQ(sparse.part_bytes, 80);
+  EXPECT_EQ(sparse.dense_bytes, 64);
+  EXPECT_EQ(sparse.sparse->break_even, 3);
+  EXPECT_NE(inspect::to_text(sparse).find("sparse_coo"), std::string::npos);
+  const Tensor values = randn({5, 2}), offsets = tensor({0, 3, 5});
+  const inspect::Anatomy nested = inspect::explain_nested(values, offsets, Tensor());
+  ASSERT_TRUE(nested.nested.has_value());
+  EXPECT_EQ(nested.nested->lengths[1], 2);
+  EXPECT_EQ(nested.dense_bytes, 2 * 3 * 2 * 4);
+  EXPECT_NE(inspect::to_text(nested).find("(2, j, 2) nested"), std::string::npos);
+  EXPECT_THROW(inspect::explain_nested(values, offsets, Tensor(), 3), Error);
+}
+
+TEST(Reshape, SaysWhetherItMayCopy) {
+  const Tensor x = arange(12, DType::Float32).reshape({3, 4});
+  EXPECT_EQ(x.reshape({12}, false).data_ptr(), x.data_ptr());
+  EXPECT_NE(x.reshape({12}, true).data_ptr(), x.data_ptr());
+  EXPECT_EQ(x.t().reshape({12}, std::nullopt).dim(), 1);
+  try {
+    x.t().reshape({12}, false);
+    FAIL() << "a transpose was reshaped without a copy";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Value);
+    EXPECT_NE(std::string(e.what()).find("dimension 0 steps by 1"), std::string::npos);
+  }
+}
+
 TEST(Copies, HiddenOnesAreRecorded) {
   const Tensor x = randn({30, 40});
   inspect::start_copies();

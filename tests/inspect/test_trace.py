@@ -41,6 +41,32 @@ def test_three_copies_and_a_leak_are_found(tmp_path):
     assert "Hidden copies" in page and "Memory over time" in page and "Slowest lines" in page
 
 
+def test_the_lab_shows_all_four_live(tmp_path):
+    pytest.importorskip("mica._lab", reason="the Lab is not part of this build")
+    import json
+    import signal
+    from urllib.request import Request, urlopen
+
+    with subprocess.Popen(
+        [sys.executable, "-c", "from mica.cli import main; main()", "trace", "--lab", "--no-browser", str(EXAMPLE)],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            url = process.stdout.readline().split()[-1].removesuffix("#j")
+            while "The program has ended" not in (line := process.stderr.readline()):
+                assert line, "the program ended without saying so"
+            request = Request(f"{url}api/run", data=b"{}", headers={"Content-Type": "application/json"})
+            with urlopen(request, timeout=20) as response:
+                report = json.load(response)["value"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
+    copies = {int(row["line"].rpartition(":")[2]) for row in report["copies"]}
+    assert set(marked("a copy")) <= copies and report["state"] == "ended"
+    assert [int(row["line"].rpartition(":")[2]) for row in report["leaks"]] == marked("a leak")
+
+
 def test_parts_can_be_chosen(tmp_path):
     done = trace("--copies", "-o", "c.html", EXAMPLE, cwd=tmp_path)
     page = (tmp_path / "c.html").read_text()

@@ -95,6 +95,7 @@ def test_playground_shares_its_chain_by_link(page, lab):
     page.get_by_role("button", name="softmax by hand").click()
     page.wait_for_selector("[data-step='5']")
     shown = page.locator("[data-step='5']").inner_text()
+    until(page, "location.hash.includes('amax')")
     link = page.url
     page.goto("about:blank")
     page.goto(link)
@@ -145,7 +146,7 @@ def test_graph(page):
     page.wait_for_selector("[data-node=TanhBackward0]")
     names = {g.get_attribute("data-node") for g in page.locator("[data-node]").all()}
     assert names == {"AccumulateGrad", "MmBackward0", "TanhBackward0", "MeanBackward0"}
-    page.wait_for_selector("text=No program shows itself")
+    page.wait_for_selector("text=No program is being watched")
     page.wait_for_selector("#operation")
     page.select_option("#operation", "log")
     page.click("#append")

@@ -2,13 +2,18 @@
 
 `torch.testing._internal` makes inputs as torch tensors. They are carried over with their strides, offsets and
 requires_grad, the operator runs on both libraries, and what comes out is compared: structure, dtype, shape, values.
+
+MICA_TEST_DEVICE=cuda lays Mica's tensors on that device; torch computes on the CPU all the same.
 """
 
 import dataclasses
+import os
 import types
 
 import mica
 import torch
+
+DEVICE = os.environ.get("MICA_TEST_DEVICE", "cpu")
 
 TOLERANCE = {
     torch.float64: (1e-9, 1e-9),
@@ -35,7 +40,7 @@ def in_mica(value):
     if isinstance(value, torch.dtype):
         return getattr(mica, str(value).removeprefix("torch."))
     if isinstance(value, torch.device):
-        return mica.device(str(value))
+        return mica.device(DEVICE if value.type == "cpu" else str(value))
     if isinstance(value, torch.memory_format | torch.layout):
         return getattr(mica, str(value).removeprefix("torch."))
     if isinstance(value, torch.nn.PairwiseDistance):
@@ -64,9 +69,11 @@ def tensor_in_mica(tensor):
     plain = tensor.detach().resolve_conj().resolve_neg()
     dtype = in_mica(tensor.dtype)
     if not plain.numel():
-        return mica.empty_strided(tuple(plain.shape), plain.stride(), dtype=dtype, requires_grad=tensor.requires_grad)
+        like = {"dtype": dtype, "device": DEVICE, "requires_grad": tensor.requires_grad}
+        return mica.empty_strided(tuple(plain.shape), plain.stride(), **like)
     reach = plain.storage_offset() + sum((n - 1) * s for n, s in zip(plain.shape, plain.stride(), strict=True)) + 1
-    storage = mica.from_dlpack(torch.as_strided(plain, (reach,), (1,), 0).clone().view(torch.uint8)).clone().view(dtype)
+    bytes_of_it = mica.from_dlpack(torch.as_strided(plain, (reach,), (1,), 0).clone().view(torch.uint8))
+    storage = bytes_of_it.clone().to(DEVICE).view(dtype)
     ours = storage.as_strided(tuple(plain.shape), plain.stride(), plain.storage_offset())
     return ours.requires_grad_(tensor.requires_grad)
 
@@ -92,7 +99,7 @@ def in_torch(value):
     if isinstance(value, mica.Tensor) and value.layout != mica.strided:
         return in_torch(value.detach().to_dense())
     if isinstance(value, mica.Tensor):
-        plain = value.detach().resolve_conj().resolve_neg().contiguous()
+        plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
         dtype = getattr(torch, str(value.dtype).rsplit(".", 1)[-1])
         if not plain.numel():
             return torch.empty(tuple(plain.shape), dtype=dtype)

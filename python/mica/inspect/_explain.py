@@ -6,7 +6,7 @@ import sys
 from mica import _C
 from mica._C import Tensor
 from mica.inspect import _terminal
-from mica.inspect._explain_svg import draw
+from mica.inspect._explain_svg import MOST_DRAWN, draw
 
 _MOST_NEIGHBOURS = 20
 
@@ -15,9 +15,14 @@ class Explanation:
     """What a tensor is made of. Prints itself; in a notebook it draws itself; `to_dict()` has every number."""
 
     def __init__(self, tensor):
-        self._facts = _C._explain(tensor)
-        self._text = (_C._explain_text(tensor), _C._explain_text(tensor, True))
+        if getattr(tensor, "is_nested", False):
+            values, offsets, lengths = tensor.values(), tensor.offsets(), tensor.lengths()
+            self._facts, *self._text = _C._explain_nested(values, offsets, lengths, tensor._ragged)
+        else:
+            self._facts = _C._explain(tensor)
+            self._text = (_C._explain_text(tensor), _C._explain_text(tensor, True))
         self._facts["neighbours"] = _neighbours(tensor)
+        self._places = _stored_places(tensor, self._facts)
 
     def to_dict(self):
         """Every number of the anatomy, as plain Python values."""
@@ -34,8 +39,8 @@ class Explanation:
         return head + mark + line + "\n" + "".join(lines) + rest
 
     def svg(self):
-        """The storage as a tape, with what the tensor reaches of it, as an SVG picture."""
-        return draw(self._facts)
+        """The storage as a tape, with what the tensor reaches of it, and the parts of other layouts, as an SVG picture."""
+        return draw(self._facts, self._places)
 
     def __str__(self):
         return self.text()
@@ -57,6 +62,14 @@ def explain(x):
 
 def _tuple(shape):
     return "(" + ", ".join(map(str, shape)) + (",)" if len(shape) == 1 else ")")
+
+
+def _stored_places(tensor, facts):
+    """Of a small sparse matrix, the rows and columns that have a value."""
+    shape = facts["shape"]
+    if "sparse" not in facts or len(shape) != 2 or max(shape) > MOST_DRAWN or tensor.is_meta:
+        return []
+    return list(zip(*tensor.detach().to_sparse_coo()._indices().tolist(), strict=True))
 
 
 def _neighbours(tensor):

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 
 from mica import _C, _lab
 from mica.inspect import _places
@@ -23,6 +24,9 @@ class Watch:
         _C._memory_start()
         _C._copies_start(False, False, 1)
         _C._operations_start()
+        before = memory()
+        before._take(_C._memory_so_far())
+        self._made, self._before = Counter(), self._held(before)
         if model is None:
             from mica.nn.modules.module import register_module_forward_hook
 
@@ -35,6 +39,26 @@ class Watch:
         self._step += step
         if time.monotonic() - self._published >= self._every:
             self._publish()
+
+    def _held(self, record):
+        """How many blocks each line holds, of those that a program may forget."""
+        kinds = ("other", "activations", "temporaries")
+        return Counter(
+            (b.place, b.operation, b.bytes) for b in record.blocks if b.alive and b.place and b.kind in kinds
+        )
+
+    def _leaks(self, record):
+        """Lines that have made more and more blocks which live on."""
+        self._made.update((b.place, b.operation, b.bytes) for b in record.blocks if not b.before and b.place)
+        found = []
+        for key, held in self._held(record).items():
+            held -= self._before[key]
+            if held > 2 and held >= self._made[key] / 2:
+                place, _, size = key
+                found.append(
+                    {"line": _places.shown(place), "code": _places.code(place), "blocks": held, "bytes": held * size}
+                )
+        return sorted(found, key=lambda row: -row["bytes"])[:8]
 
     def _publish(self):
         from mica.inspect._memory import mark_what_is_known
@@ -74,6 +98,7 @@ class Watch:
                     "timeline": self._moments,
                     "lines": self._lines,
                     "copies": sorted(self._copies.values(), key=lambda row: -row["bytes"])[:12],
+                    "leaks": self._leaks(record),
                     "slowest": sorted(slowest.values(), key=lambda row: -row["seconds"])[:12],
                 }
             )

@@ -102,9 +102,17 @@ class Optimizer:
             )
         self.state = defaultdict(dict)
         self.param_groups = []
+        if isinstance(params, mica.nn.Module):
+            raise TypeError(
+                f"'{type(params).__name__}' object is not iterable. An optimizer takes the parameters of a model: "
+                "model.parameters()."
+            )
         groups = list(params)
         if len(groups) == 0:
-            raise ValueError("optimizer got an empty parameter list")
+            raise ValueError(
+                "optimizer got an empty parameter list. A model finds the layers that are its attributes or in an "
+                "nn.ModuleList, not those in a plain list."
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:

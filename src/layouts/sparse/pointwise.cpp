@@ -180,12 +180,10 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
 Tensor contiguous(const Tensor& self, MemoryFormat) { return self; }
 
 Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking, std::optional<MemoryFormat>) {
-  TensorOptions strided = options;
-  strided.layout = std::nullopt;
+  const TensorOptions strided = options.layout(std::nullopt);
   const SparseParts& p = sparse_parts(self);
   const Tensor values = mica::_to_copy(values_of(self), strided, non_blocking, std::nullopt);
-  TensorOptions place;
-  place.device = values.device();
+  const TensorOptions place(values.device());
   const Tensor indices = p.indices.to(place), compressed = p.compressed.defined() ? p.compressed.to(place) : Tensor();
   if (is_coo(self)) return coo(indices, values, self.sizes(), p.coalesced);
   return mica::_sparse_compressed_tensor_unsafe(compressed, indices, values, self.sizes(), self.layout());
@@ -221,11 +219,11 @@ void zero_(const Tensor& self) {
 
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
   const TensorOptions own =
-      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
-  if (options.layout == Layout::Strided) return mica::zeros(self.sizes(), own);
+      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
+  if (options.layout_opt() == Layout::Strided) return mica::zeros(self.sizes(), own);
   NoGradGuard below;
   const SparseParts& p = sparse_parts(self);
-  const TensorOptions places = p.indices.options().with_device(*own.device);
+  const TensorOptions places = p.indices.options().device(own.device());
   if (!is_coo(self)) {
     const auto batch = static_cast<size_t>(p.compressed.dim() - 1);
     DimVector plain(p.indices.sizes()), values(p.values.sizes());
@@ -240,17 +238,18 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
 
 // Compressed layouts keep their indices: there is room for as many elements.
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
-  if (is_coo(self) || options.layout == Layout::Strided) return sparse::zeros_like(self, options, memory_format);
+  if (is_coo(self) || options.layout_opt() == Layout::Strided)
+    return sparse::zeros_like(self, options, memory_format);
   NoGradGuard below;
   const TensorOptions own =
-      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
-  const Tensor a = self.detach().to(*own.device);
+      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
+  const Tensor a = self.detach().to(own.device());
   return with_values(a, mica::empty(sparse_parts(a).values.sizes(), own));
 }
 
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
   const TensorOptions own =
-      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
+      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
   const Tensor a = summed(self).detach();
   return with_values(a, mica::ones(sparse_parts(a).values.sizes(), own));
 }

@@ -46,6 +46,19 @@ export function facts(rows) {
   return h("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value, kind]) => (name ? [h("dt", {}, name), h("dd", { class: kind || false }, value)] : h("dd", { class: "whole" }, value))));
 }
 
+// Charts are drawn for the width that there is, and drawn again when it changes.
+export const room = (element, most = 980, least = 280) => Math.max(least, Math.min(most, Math.floor(element.clientWidth || most)));
+export function onResize(root, draw) {
+  let width = root.clientWidth;
+  const observer = new ResizeObserver(() => {
+    if (root.clientWidth === width) return;
+    width = root.clientWidth;
+    draw();
+  });
+  observer.observe(root);
+  return () => observer.disconnect();
+}
+
 export function say(words) {
   const status = document.getElementById("status");
   status.textContent = words;

@@ -15,6 +15,9 @@ export async function ask(instrument, question, channel = instrument) {
   });
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   const answer = await response.json();
+  // At most one answer a frame is drawn: of those that come faster, the last.
+  await new Promise(requestAnimationFrame);
+  controller.signal.throwIfAborted();
   if (!answer.ok) throw new Refused(answer.error);
   return answer.value;
 }

@@ -59,7 +59,18 @@ async function show() {
     body,
     h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))])));
   // An instrument keeps its state in the address, so that a link shares what is on the screen.
-  const remember = (value) => history.replaceState(null, "", `#${letter}?${encodeURIComponent(JSON.stringify(value))}`);
+  // The browser allows few changes of it a second: while a slider moves, every tenth of a second counts.
+  let wanted = null, written = -1000;
+  const write = () => {
+    if (wanted !== null && shown === letter) history.replaceState(null, "", wanted);
+    wanted = null;
+    written = performance.now();
+  };
+  const remember = (value) => {
+    const waits = wanted !== null;
+    wanted = `#${letter}?${encodeURIComponent(JSON.stringify(value))}`;
+    if (!waits) setTimeout(write, Math.max(0, written + 100 - performance.now()));
+  };
   try {
     leave = instrument.mount(body, state, remember) ?? null;
   } catch (problem) {

@@ -1,7 +1,7 @@
 // A figure with buttons that save it as SVG or PNG, its colours written out.
 import { h, say } from "./dom.js";
 
-const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "rx", "transform"];
+const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "rx", "transform", "paint-order", "stroke-linejoin"];
 
 function standalone(svg) {
   const copy = svg.cloneNode(true);

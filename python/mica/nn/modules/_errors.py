@@ -33,3 +33,17 @@ def locate(module, error):
     error._mica_module = (inner, message)
     where = f"{path}: {_described(inner)}" if path else _described(inner)
     error.args = (f"{message}\n  in {where}", *error.args[1:])
+
+
+_KINDS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+
+
+def locate_own(module, error):
+    """The same for an error that a layer of this package raised itself; a program's own errors stay as they are."""
+    if type(error) not in _KINDS or not error.args or not isinstance(error.args[0], str):
+        return
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if innermost is not None and str(innermost.tb_frame.f_globals.get("__name__")).startswith("mica.nn."):
+        locate(module, error)

@@ -43,7 +43,7 @@ export function mount(root, state, remember) {
   function draw(answer) {
     const table = h("table", { class: "narrow" }, h("tbody", {}, now.shapes.map((shape, i) => h("tr", { "data-tensor": COLOURS[i][1] }, h("td", {}, COLOURS[i][1]), answer.columns.map((c) => {
       const { size, padded, stretched } = c.sizes[i];
-      return h("td", { class: "n", css: { color: padded ? "var(--faint)" : c.fits ? "" : "var(--limit)", fontWeight: c.fits ? "" : "700" } }, stretched ? `${size} \u2192 ${c.result}` : size, padded ? h("span", { class: "note" }, " pad") : "");
+      return h("td", { class: "n", css: { color: padded ? "var(--faint)" : c.fits ? "" : "var(--limit)", fontWeight: c.fits ? "" : "700" } }, padded ? `(${size})` : size, stretched ? ` \u2192 ${c.result}` : "");
     }))), h("tr", { "data-tensor": "result" }, h("td", {}, "a + b" + (now.shapes.length > 2 ? " + c" : "")), answer.columns.map((c) => h("td", { class: "n", css: { color: c.fits ? "var(--result)" : "var(--limit)", fontWeight: 700 } }, c.fits ? c.result : "\u2717"))))) ;
     replace(alignment, table);
     error.textContent = answer.error ?? "";
@@ -66,6 +66,6 @@ export function mount(root, state, remember) {
   controls();
   replace(root,
     h("section", { class: "sheet" }, fields, h("div", { class: "row tight", css: { marginTop: "20px" } }, EXAMPLES.map(([name, shapes]) => button(name, () => { now.shapes = structuredClone(shapes); controls(); refresh(); })), check("show them stretched", now.stretch, (v) => { now.stretch = v; refresh(); }).element)),
-    h("section", { class: "sheet" }, h("h2", {}, "Aligned, padded, stretched"), alignment), error, mends, pictures);
+    h("section", { class: "sheet" }, h("h2", {}, "Aligned, padded, stretched"), alignment, h("p", { class: "note" }, "In brackets: a dimension that is missing and counts as 1. An arrow: a 1 that stretches.")), error, mends, pictures);
   refresh();
 }

@@ -1,5 +1,5 @@
 // b: bytes of a shape in every dtype.
-import { bytes, count, facts, h, list, replace, s } from "../dom.js";
+import { bytes, count, facts, h, list, onResize, replace, room, s } from "../dom.js";
 import { ask, guarded } from "../engine.js";
 import { button, numbers, slider } from "../fields.js";
 import { figure } from "../save.js";
@@ -29,13 +29,15 @@ export function mount(root, state, remember) {
     }));
     replace(sliders, moves.map((m) => m.element));
   }
+  let latest = null;
   function draw(answer) {
+    latest = answer;
     const rows = [...answer.dtypes].sort((a, b) => b.element - a.element || a.dtype.localeCompare(b.dtype));
     const most = Math.max(...rows.map((r) => r.bytes), 1);
-    const LEFT = 150, WIDE = 720, ROW = 26;
+    const WIDE = room(picture, 720), LEFT = WIDE < 420 ? 124 : 150, ROW = 26;
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${rows.length * ROW + 8}`, width: WIDE, height: rows.length * ROW + 8, role: "img", "aria-label": "Bytes in every dtype" });
     rows.forEach((row, i) => {
-      const wide = Math.max(2, ((WIDE - LEFT - 130) * row.bytes) / most);
+      const wide = Math.max(2, ((WIDE - LEFT - 92) * row.bytes) / most);
       svg.append(s("g", { transform: `translate(0 ${i * ROW + 4})`, "data-dtype": row.dtype },
         s("text", { x: LEFT - 12, y: 15, "text-anchor": "end" }, row.dtype),
         s("rect", { class: "motion", x: LEFT, y: 3, width: wide, height: ROW - 9, rx: 3, fill: row.dtype === "float32" ? "var(--own)" : "var(--share)" }),
@@ -56,4 +58,5 @@ export function mount(root, state, remember) {
     error,
     h("div", { class: "cols" }, h("section", { class: "sheet" }, h("h2", {}, "Bytes in every dtype"), picture), h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), summary)));
   refresh();
+  return onResize(root, () => latest && draw(latest));
 }

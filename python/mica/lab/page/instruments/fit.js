@@ -1,11 +1,11 @@
 // a: a model against the memory of a GPU.
-import { bytes, count, h, replace, s, say } from "../dom.js";
+import { bytes, count, h, onResize, replace, room, s, say } from "../dom.js";
 import { Refused, ask, guarded } from "../engine.js";
 import { button, check, choice, segments, slider } from "../fields.js";
 import { figure } from "../save.js";
 
 export const lede = [
-  "Seven billion parameters in float32 are 28 GB; the same in int4 are 3.5.",
+  "Seven billion parameters in float32 are 28 GB; the same in int4 are 3.5 GB.",
   "Training adds a gradient for each parameter, the optimizer's two numbers, and every activation that the backward pass will ask for.",
   "The red line is what your GPU has: move a slider until the bar stays on its side.",
 ];
@@ -26,7 +26,7 @@ export function mount(root, state, remember) {
   const batch = slider("Batch", { min: 0, max: 10, value: Math.log2(now.batch), show: (v) => String(2 ** v) }, (v) => change({ batch: 2 ** v }));
   const length = slider("Length", { min: 5, max: 17, value: Math.log2(now.length), show: (v) => `${count(2 ** v)} tokens` }, (v) => change({ length: 2 ** v }));
   const fused = check("attention without its matrix", now.fused_attention, (v) => change({ fused_attention: v }));
-  let drawn = false;
+  let drawn = false, latest = null;
   function controls(answer) {
     if (drawn) return;
     drawn = true;
@@ -34,14 +34,16 @@ export function mount(root, state, remember) {
     replace(cards, answer.cards.map((c) => button(c.name, () => change({ memory: c.bytes }), "", { "data-bytes": c.bytes })));
   }
   function draw(answer) {
+    latest = answer;
     controls(answer);
     for (const b of presets.children) b.setAttribute("aria-pressed", b.dataset.model === now.name), b.classList.toggle("main", b.dataset.model === now.name);
     for (const b of cards.children) b.classList.toggle("main", Number(b.dataset.bytes) === now.memory);
-    const LEFT = 92, WIDE = 980, ROW = 46, RIGHT = 96;
+    const LEFT = 84, WIDE = room(picture), ROW = 46, RIGHT = 92;
     const most = Math.max(answer.memory * 1.12, ...answer.rows.map((r) => r.bytes));
     const x = (b) => LEFT + ((WIDE - LEFT - RIGHT) * b) / most;
     const height = answer.rows.length * ROW + 40;
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Memory of the model in each format against the GPU's" });
+    svg.append(s("line", { x1: x(answer.memory), x2: x(answer.memory), y1: 8, y2: height - 14, stroke: "var(--limit)", "stroke-width": 2.5 }), s("text", { x: x(answer.memory) + (x(answer.memory) > WIDE - 70 ? -6 : 6), y: 14, class: "limit", "text-anchor": x(answer.memory) > WIDE - 70 ? "end" : "start" }, bytes(answer.memory, 0)));
     answer.rows.forEach((row, i) => {
       const y = 24 + i * ROW;
       const g = s("g", { "data-format": row.format, "data-fits": String(row.fits) }, s("text", { x: LEFT - 12, y: y + 20, "text-anchor": "end" }, row.format));
@@ -51,10 +53,9 @@ export function mount(root, state, remember) {
         g.append(s("rect", { x: x(at), y, width: wide, height: 30, rx: 3, fill: COLOURS[part.name], opacity: row.fits ? 1 : 0.55 }, s("title", {}, `${part.name}: ${bytes(part.bytes)}`)));
         at += part.bytes;
       }
-      g.append(s("text", { x: x(at) + 8, y: y + 20, class: row.fits ? "share" : "limit" }, `${bytes(row.bytes, 1)} ${row.fits ? "\u2713" : "\u2717"}`));
+      g.append(s("text", { x: x(at) + 8, y: y + 20, class: row.fits ? "share halo" : "limit halo" }, `${bytes(row.bytes, 1)} ${row.fits ? "\u2713" : "\u2717"}`));
       svg.append(g);
     });
-    svg.append(s("line", { x1: x(answer.memory), x2: x(answer.memory), y1: 8, y2: height - 14, stroke: "var(--limit)", "stroke-width": 2.5 }), s("text", { x: x(answer.memory) + 6, y: 14, class: "limit" }, bytes(answer.memory, 0)));
     const used = [...new Set(answer.rows.flatMap((r) => r.parts.map((p) => p.name)))];
     const names = { "var(--share)": "share", "var(--own)": "own", "var(--result)": "result", "var(--blue)": "blue" };
     replace(picture, figure("fit", svg), h("ul", { class: "legend" }, used.map((u) => h("li", {}, h("i", { class: `swatch-${names[COLOURS[u]]}` }), u)), h("li", {}, h("i", { class: "swatch-limit" }), "the GPU's memory")));
@@ -86,7 +87,7 @@ export function mount(root, state, remember) {
     change({ parameters: found.parameters, name: file.name });
     size.set(Math.log10(Math.max(1, found.parameters)));
   }
-  const picker = h("input", { type: "file", accept: ".safetensors,.pt,.pth,.bin", "aria-label": "A file of weights", onchange: () => picker.files[0] && guarded(error, () => read(picker.files[0])), css: { maxWidth: "100%" } });
+  const picker = h("input", { type: "file", accept: ".safetensors,.pt,.pth,.bin", "aria-label": "A file of weights", onchange: () => picker.files[0] && guarded(error, () => read(picker.files[0])) });
   root.addEventListener("dragover", (event) => event.preventDefault());
   root.addEventListener("drop", (event) => { event.preventDefault(); const file = event.dataTransfer.files[0]; if (file) guarded(error, () => read(file)); });
   replace(root,
@@ -95,6 +96,7 @@ export function mount(root, state, remember) {
       h("div", { css: { height: "16px" } }), h("div", { class: "field" }, h("span", {}, "GPU"), cards)),
     error,
     h("section", { class: "sheet" }, h("h2", {}, "Memory by format"), picture, h("div", { css: { height: "12px" } }), verdict),
-    h("p", { class: "note" }, "Or drop a state_dict (.safetensors, .pt) on the page: ", picker));
+    h("p", { class: "note" }, "Or drop a state_dict (.safetensors, .pt) on the page, or ", h("label", { class: "button small file" }, "choose a file", picker), "."));
   refresh();
+  return onResize(root, () => latest && draw(latest));
 }

@@ -1,5 +1,5 @@
 // j: what autograd keeps, and a training as it runs.
-import { bytes, codeline, h, list, replace, s, short } from "../dom.js";
+import { bytes, codeline, h, list, onResize, replace, room, s, short } from "../dom.js";
 import { ask, guarded } from "../engine.js";
 import { button } from "../fields.js";
 import { appender } from "../chain.js";
@@ -38,7 +38,7 @@ export function mount(root, state, remember) {
     answer.nodes.forEach((node, i) => svg.append(s("g", { transform: `translate(${at[i][0]} ${at[i][1]})`, "data-node": node.name }, s("rect", { width: W, height: H, rx: 6, fill: node.leaf ? "var(--own-wash)" : "var(--share-wash)", stroke: node.leaf ? "var(--own)" : "var(--share)", "stroke-width": 1.5 }), s("text", { x: W / 2, y: 19, "text-anchor": "middle" }, node.name), s("text", { class: "s", x: W / 2, y: 35, "text-anchor": "middle" }, node.step === null ? "" : `of x${node.step}`))));
     replace(picture, answer.nodes.length ? figure("graph", svg) : h("p", { class: "note" }, "Nothing requires a gradient: apply requires_grad_ to a tensor."));
     replace(total, "kept for the backward pass: ", h("em", { id: "saved-bytes" }, bytes(answer.saved_bytes)));
-    replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["", "step", "shape", "node", "saved for backward", "gradient"].map((t) => h("th", {}, t)))), h("tbody", {}, answer.steps.map((step, i) => h("tr", { "data-step": i }, h("td", { class: "m" }, `x${i}`), h("td", { class: "m" }, step.call), h("td", { class: "m" }, list(step.shape)), h("td", { class: "m" }, step.grad_fn || (step.requires_grad ? "leaf" : "")), h("td", { class: "m" }, step.saved.map((k) => `${k.of === null ? "" : `x${k.of} `}${list(k.shape)} ${bytes(k.bytes)}${k.counts ? "" : " (kept already)"}`).join("; ")), h("td", { class: "m" }, step.grad ? `${list(step.grad.shape)}: ${step.grad.values.slice(0, 4).map((v) => short(v, 3)).join(", ")}${step.grad.values.length > 4 ? " \u2026" : ""}` : ""))))));
+    replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["", "step", "shape", "node", "saved for backward", "gradient"].map((t) => h("th", {}, t)))), h("tbody", {}, answer.steps.map((step, i) => h("tr", { "data-step": i }, h("td", { class: "m" }, `x${i}`), h("td", { class: "m" }, step.call), h("td", { class: "m whole" }, list(step.shape)), h("td", { class: "m whole" }, step.grad_fn || (step.requires_grad ? "leaf" : "")), h("td", { class: "m" }, step.saved.map((k) => `${k.of === null ? "" : `x${k.of} `}${list(k.shape)} ${bytes(k.bytes)}${k.counts ? "" : " (kept already)"}`).join("; ")), h("td", { class: "m" }, step.grad ? `${list(step.grad.shape)}: ${step.grad.values.slice(0, 4).map((v) => short(v, 3)).join(", ")}${step.grad.values.length > 4 ? " \u2026" : ""}` : ""))))));
     error.textContent = answer.error ? `${answer.failed ? `x${answer.failed.step} = ${answer.failed.call}\n` : ""}${answer.error}` : "";
     replace(code, codeline("Python", answer.python));
     add?.update();
@@ -49,9 +49,11 @@ export function mount(root, state, remember) {
   }
 
   // ---- a running program
+  let latest = null;
   function drawRun(report) {
-    if (!report) return replace(live, h("p", { class: "note" }, "No program shows itself. In one: ", h("code", {}, "mica.lab.watch(model)"), ", or ", h("code", {}, "mica trace --lab train.py"), "."));
-    const WIDE = 940, HIGH = 220, LEFT = 70;
+    latest = report;
+    if (!report) return replace(live, h("p", { class: "note" }, "No program is being watched. Write ", h("code", {}, "mica.lab.watch(model)"), " before its loop, or start it with ", h("code", {}, "mica trace --lab train.py"), "; then its memory, its hidden copies and its slowest lines are drawn here as it runs."));
+    const WIDE = room(live, 940), HIGH = 220, LEFT = 70;
     const moments = report.timeline, most = Math.max(1, ...moments.map(([, held]) => KINDS.reduce((sum, [k]) => sum + (held[k] ?? 0), 0))), span = moments.at(-1)?.[0] || 1;
     const x = (t) => LEFT + ((WIDE - LEFT - 8) * t) / span, y = (v) => 8 + (HIGH - 30) * (1 - v / most);
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": "Memory of the running program" });
@@ -72,6 +74,7 @@ export function mount(root, state, remember) {
       h("ul", { class: "legend" }, KINDS.filter(([k]) => report.at_peak[k]).map(([k, c]) => h("li", {}, h("i", { css: { background: `var(--${c})` } }), `${k} ${bytes(report.at_peak[k])}`))),
       rows("Lines that hold most", ["line", "code", "bytes"], report.lines, (l) => [l.line, l.code, bytes(l.bytes)]),
       rows("Hidden copies", ["line", "why", "bytes"], report.copies, (l) => [l.line, l.why, bytes(l.bytes)]),
+      rows("Held and never let go", ["line", "code", "tensors", "bytes"], report.leaks, (l) => [l.line, l.code, l.blocks, bytes(l.bytes)]),
       rows("Slowest lines", ["line", "code", "time"], report.slowest, (l) => [l.line, l.code, `${(l.seconds * 1e3).toFixed(1)} ms`]));
   }
   let stopped = false;
@@ -86,5 +89,6 @@ export function mount(root, state, remember) {
     h("section", { class: "sheet" }, h("h2", {}, "The backward graph"), picture, h("div", { css: { height: "16px" } }), total), h("section", { class: "sheet" }, table, code), h("section", { class: "sheet" }, h("h2", {}, "A running program"), live));
   appender(() => now.steps.map((_, i) => `x${i}`), push).then((made) => { add = made; replace(form, made.element); });
   refresh();
-  return () => { stopped = true; };
+  const ended = onResize(root, () => latest && drawRun(latest));
+  return () => { stopped = true; ended(); };
 }

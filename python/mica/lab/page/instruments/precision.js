@@ -1,5 +1,5 @@
 // f: one curve in many formats.
-import { h, replace, s, short } from "../dom.js";
+import { h, onResize, replace, room, s, short } from "../dom.js";
 import { ask, guarded } from "../engine.js";
 import { choice, slider } from "../fields.js";
 import { figure } from "../save.js";
@@ -13,13 +13,13 @@ export const source = ["src/core/dtype.cpp", "src/inplace/copy.cpp", "lab/precis
 
 const FORMATS = ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"];
 const COLOURS = { float32: ["var(--ink)", "none"], float16: ["var(--own)", "none"], bfloat16: ["var(--share)", "none"], float8_e4m3fn: ["var(--result)", "6 3"], float8_e5m2: ["var(--blue)", "2 3"], int8: ["var(--limit)", "8 3 2 3"] };
-const WIDE = 900, HIGH = 300, LEFT = 64, BOTTOM = 28;
+const HIGH = 300, LEFT = 64, BOTTOM = 28;
 
 export function mount(root, state, remember) {
   const now = { curve: "sine", amplitude: 100, shown: ["float32", "float16", "bfloat16", "int8"], at: 64, format: "float16", ...state };
   const error = h("p", { class: "error", role: "alert" });
   const curve = h("div", { tabindex: 0, role: "application", "aria-label": "The curve; left and right move along it" }), differences = h("div", {}), table = h("div", { class: "scroll" }), bits = h("div", { id: "bits" });
-  let answer = null;
+  let answer = null, WIDE = 900, guide = null;
   const amplitude = slider("Amplitude", { min: -3, max: 6, step: 0.01, value: Math.log10(now.amplitude), show: (v) => short(10 ** v, 3) }, (v) => { now.amplitude = 10 ** v; refresh(); });
   const which = choice("Curve", ["sine", "ramp", "exponential", "tanh", "bell", "small steps"], now.curve, (v) => { now.curve = v; refresh(); });
   const toggles = h("div", { class: "row tight" }, FORMATS.map((f) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: now.shown.includes(f), "data-format": f, onchange: (event) => { now.shown = FORMATS.filter((g) => (g === f ? event.target.checked : now.shown.includes(g))); refresh(); } }), h("svg", {}), f)));
@@ -38,6 +38,7 @@ export function mount(root, state, remember) {
     return path;
   }
   function draw() {
+    WIDE = room(curve, 980);
     const top = answer.most * 1.15 || 1;
     const y = (v) => 8 + ((HIGH - BOTTOM - 8) * (top - v)) / (2 * top);
     const low = ["exponential", "bell", "small steps"].includes(now.curve) ? 0 : -top;
@@ -49,7 +50,9 @@ export function mount(root, state, remember) {
       svg.append(s("path", { d: stairs(row.values, y2), fill: "none", stroke: colour, "stroke-width": row.dtype === "float32" ? 1.5 : 2, "stroke-dasharray": dash, "data-format": row.dtype }));
       row.values.forEach((value, i) => { if (typeof value !== "number") svg.append(s("path", { d: `M${x(i)} ${String(value).startsWith("-") ? HIGH - BOTTOM - 3 : 5}v3`, stroke: colour, "stroke-width": 3, "data-clipped": row.dtype })); });
     }
-    svg.append(s("line", { class: "guide", x1: x(now.at), x2: x(now.at), y1: 4, y2: HIGH - BOTTOM }), s("text", { x: LEFT, y: HIGH - 8, class: "s" }, "marks at the edge: infinity"));
+    guide = s("line", { class: "guide", x1: 0, x2: 0, y1: 4, y2: HIGH - BOTTOM, transform: `translate(${x(now.at)} 0)` });
+    svg.append(guide);
+    if (answer.rows.some((row) => row.clipped)) svg.append(s("text", { x: LEFT, y: HIGH - 8, class: "s" }, "marks at the edge: infinity"));
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();
       point(Math.round((((event.clientX - box.left) / box.width) * WIDE - LEFT) / (WIDE - LEFT - 8) * (answer.t.length - 1)));
@@ -62,13 +65,21 @@ export function mount(root, state, remember) {
     for (const row of answer.rows) error2.append(s("path", { d: stairs(row.errors, ye), fill: "none", stroke: COLOURS[row.dtype][0], "stroke-dasharray": COLOURS[row.dtype][1], "stroke-width": 1.5 }));
     replace(differences, figure("error", error2, "Distance from the exact value."));
     replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["format", "bits", "exponent", "mantissa", "levels used", "infinite", "worst error", "under the pointer"].map((t, i) => h("th", { class: i ? "n" : "" }, t)))),
-      h("tbody", {}, answer.rows.map((row) => h("tr", { "data-format": row.dtype }, h("td", {}, h("button", { class: "button small", type: "button", "aria-pressed": row.dtype === now.format, onclick: () => { now.format = row.dtype; showBits(); draw(); } }, row.dtype)), h("td", { class: "n" }, row.bits), h("td", { class: "n" }, row.exponent || "\u2013"), h("td", { class: "n" }, row.mantissa || "\u2013"), h("td", { class: "n" }, row.steps), h("td", { class: "n", css: { color: row.clipped ? "var(--limit)" : "" } }, row.clipped), h("td", { class: "n" }, short(row.worst, 3)), h("td", { class: "n" }, short(row.values[now.at], 6)))))));
+      h("tbody", {}, answer.rows.map((row) => h("tr", { "data-format": row.dtype }, h("td", {}, h("button", { class: "button small", type: "button", "aria-pressed": row.dtype === now.format, onclick: () => { now.format = row.dtype; showBits(); draw(); } }, row.dtype)), h("td", { class: "n" }, row.bits), h("td", { class: "n" }, row.exponent || "\u2013"), h("td", { class: "n" }, row.mantissa || "\u2013"), h("td", { class: "n" }, row.steps), h("td", { class: "n", css: { color: row.clipped ? "var(--limit)" : "" } }, row.clipped), h("td", { class: "n" }, short(row.worst, 3)), h("td", { class: "n", "data-value": row.dtype }, short(row.values[now.at], 6)))))));
   }
+  // The pointer moves a line and a column of numbers, once a frame; nothing else is drawn again.
+  let waiting = false;
   function point(i) {
     now.at = Math.max(0, Math.min(answer.t.length - 1, i));
-    draw();
-    showBits();
-    remember(now);
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      guide.setAttribute("transform", `translate(${x(now.at)} 0)`);
+      for (const row of answer.rows) table.querySelector(`[data-value=${row.dtype}]`).textContent = short(row.values[now.at], 6);
+      showBits();
+      remember(now);
+    });
   }
   curve.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: 16, PageUp: -16 }[event.key];
@@ -100,4 +111,5 @@ export function mount(root, state, remember) {
   replace(root, h("section", { class: "sheet" }, h("div", { class: "row" }, which.element, amplitude.element), h("div", { css: { height: "12px" } }), toggles), error,
     h("section", { class: "sheet" }, curve, differences), h("section", { class: "sheet" }, table), h("section", { class: "sheet" }, bits));
   refresh();
+  return onResize(root, () => answer && draw());
 }

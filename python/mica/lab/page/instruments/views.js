@@ -60,7 +60,7 @@ export function mount(root, state, remember) {
     });
   }
   replace(root,
-    h("section", { class: "sheet" }, h("div", { class: "row tight" }, QUICK.map(([label, step]) => button(label, () => quick(step), "code")), button("Undo", () => { if (now.steps.length > 1) { now.steps.pop(); now.write = null; now.chosen = now.steps.length - 1; refresh(); } }), button("Reset", () => { now.steps = structuredClone(START); now.write = null; now.chosen = 1; refresh(); })),
+    h("section", { class: "sheet" }, h("div", { class: "row tight" }, QUICK.map(([label, step]) => button(label, () => quick(step), "code")), h("span", { class: "pair" }, button("Undo", () => { if (now.steps.length > 1) { now.steps.pop(); now.write = null; now.chosen = now.steps.length - 1; refresh(); } }), button("Reset", () => { now.steps = structuredClone(START); now.write = null; now.chosen = 1; refresh(); }))),
       h("div", { css: { height: "16px" } }), form),
     h("p", { class: "note" }, "Operations apply to the tensor with the blue outline. Click a number to write 99 into it."),
     error, board,

@@ -1,0 +1,11 @@
+// What a tensor that is not a plain one is made of.
+#pragma once
+
+#include "mica/inspect.h"
+
+namespace mica::inspect {
+
+void explain_sparse(const Tensor& t, Anatomy& a);
+void explain_quantized(const Tensor& t, Anatomy& a);
+
+}  // namespace mica::inspect
