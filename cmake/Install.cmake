@@ -14,6 +14,7 @@ endif()
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mica)
 install(TARGETS mica EXPORT mica-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/mica DESTINATION include FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY torch_headers DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${MICA_GENERATED_DIR}/include/mica DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
 install(EXPORT mica-targets NAMESPACE mica:: DESTINATION ${config_dir})
 configure_package_config_file(cmake/mica-config.cmake.in ${PROJECT_BINARY_DIR}/mica-config.cmake

@@ -15,7 +15,7 @@ Tensor counted(const DimVector& shape, double scale) {
 
 // Whether shapes broadcast together, asked of the engine.
 bool meet(const std::vector<DimVector>& shapes, DimVector* result = nullptr) {
-  const TensorOptions meta = TensorOptions(DType::Float32).with_device(Device{DeviceType::Meta});
+  const TensorOptions meta = TensorOptions(DType::Float32).device(Device{DeviceType::Meta});
   try {
     Tensor sum = mica::empty(shapes[0], meta);
     for (size_t i = 1; i < shapes.size(); ++i) sum = sum.add(mica::empty(shapes[i], meta));

@@ -18,13 +18,13 @@ Json calculator(const Json& question) {
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto t = static_cast<DType>(i);
     // A tensor without memory: its size is what the engine would allocate.
-    const Tensor bare = mica::empty(shape, TensorOptions(t).with_device(Device{DeviceType::Meta}));
+    const Tensor bare = mica::empty(shape, TensorOptions(t).device(Device{DeviceType::Meta}));
     rows.push_back({{"dtype", name(t)},
                     {"element", element_size(t)},
                     {"bytes", static_cast<int64_t>(bare.storage()->nbytes())},
                     {"readable", inspect::readable_bytes(static_cast<int64_t>(bare.storage()->nbytes()))}});
   }
-  const Tensor bare = mica::empty(shape, TensorOptions(DType::Float32).with_device(Device{DeviceType::Meta}));
+  const Tensor bare = mica::empty(shape, TensorOptions(DType::Float32).device(Device{DeviceType::Meta}));
   return {{"numel", numel}, {"strides", integers(bare.strides())}, {"dtypes", rows}};
 }
 

@@ -1,8 +1,10 @@
 """Writes python/mica/_torch_names.txt: the modules of the torch that runs this, with the names that each defines.
+And python/mica/_aten_names.txt: its operators on tensors, by their schemas.
 
 usage: PYTHON-WITH-TORCH scripts/record_torch_names.py
 
-One line per module: its name below torch (a slash after a package's), its classes, its functions, its other names.
+One line per module: its name below torch (a slash after a package's), its classes, its functions, its other names, and
+what it imports from other modules of torch's (name=module.name), which programs import from it too.
 """
 
 import ast
@@ -11,14 +13,15 @@ import importlib.util
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_torch_names.txt"
+OPERATORS = TARGET.with_name("_aten_names.txt")
 # What no package outside torch names, or what is vendored, generated or a program of its own.
 LEFT_OUT = (
     "_dynamo.", "_export.", "_functorch.", "_inductor.", "_lazy", "_numpy", "_strobelight", "_vendor", "ao.nn.", "ao.ns",
-    "ao.pruning.", "bin", "csrc", "distributed._shard.", "distributed._tools", "distributed.benchmarks",
-    "distributed.elastic.", "distributed.tensor._ops", "fx.experimental.", "fx.passes.", "include", "lib", "nn.intrinsic.",
-    "nn.qat.", "onnx._internal", "profiler._", "quantization.", "share", "testing._internal", "utils._sympy.",
+    "ao.pruning.", "bin", "csrc", "distributed._tools", "distributed.benchmarks",
+    "distributed.tensor._ops", "fx.experimental.", "fx.passes.", "include", "lib", "nn.intrinsic.",
+    "nn.qat.", "onnx._internal", "profiler._", "quantization.", "share", "testing._internal",
     "utils.benchmark", "utils.bottleneck", "utils.data.datapipes.", "utils.hipify", "utils.viz", "_prims.", "_refs.",
-    "_decomp.",
+    "_decomp.", "distributed.fsdp._fully_shard.", "utils._sympy.",
 )  # fmt: skip
 KEPT = {
     "_dynamo.eval_frame", "_dynamo.exc", "_dynamo.utils", "_functorch.aot_autograd", "_functorch.apis",
@@ -61,6 +64,31 @@ def starred(path: Path, node: ast.ImportFrom):
     return None
 
 
+def module_of(path: Path, node: ast.ImportFrom):
+    """The module below torch that `from .module import name` names."""
+    if not node.level:
+        return node.module.removeprefix("torch").removeprefix(".")
+    parts = list(path.relative_to(ROOT).parts[: -node.level])
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+# Packages whose modules programs ask for what those import.
+IMPORTED_FROM = ("amp", "autograd", "cuda", "distributions", "nn", "optim", "utils")
+
+
+def imported(path: Path):
+    """name=module.name for what a module that is no package imports from torch."""
+    parts = path.relative_to(ROOT).parts
+    if path.name == "__init__.py" or (len(parts) > 1 and parts[0] not in IMPORTED_FROM):
+        return set()
+    found = set()
+    for node in statements(ast.parse(path.read_text()).body):
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == "torch"):
+            module = module_of(path, node)
+            found |= {f"{a.asname or a.name}={module}.{a.name}" for a in node.names if a.name != "*"}
+    return found
+
+
 def names(path: Path, depth: int = 0):
     """The classes, functions and other names that a file defines."""
     try:
@@ -89,8 +117,7 @@ def names(path: Path, depth: int = 0):
                     name = alias.asname or alias.name
                     (classes if name[0].isupper() and not name.isupper() else functions).add(name)
     functions -= classes
-    public = [{n for n in group if not n.startswith("_") and n != "*"} for group in (classes, functions, others)]
-    public[0] |= {n for n in classes if n.startswith("_") and not n.startswith("__")}
+    public = [{n for n in group if not n.startswith("__") and n != "*"} for group in (classes, functions, others)]
     public[2] -= public[0] | public[1]
     return tuple(public)
 
@@ -113,22 +140,48 @@ def at_run_time(module: str):
 FROM_ENGINE = ("", "fft", "linalg", "nn.functional", "special", "sparse", "nested", "masked", "_C")
 
 
+# Packages that torch puts under a second name while it runs.
+SECOND_NAMES = {"distributed.tensor.": "distributed._tensor."}
+ROOT = Path(importlib.util.find_spec("torch").origin).parent
+
+
 def main() -> None:
-    root = Path(importlib.util.find_spec("torch").origin).parent
     lines = []
-    for path in sorted(root.rglob("*.py")):
-        parts = list(path.relative_to(root).with_suffix("").parts)
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = list(path.relative_to(ROOT).with_suffix("").parts)
         is_package = parts[-1] == "__init__"
         module = ".".join(parts[:-1] if is_package else parts)
         if module.startswith(LEFT_OUT) and module not in KEPT:
             continue
         found = at_run_time(module) if module in FROM_ENGINE else names(path)
-        groups = [" ".join(sorted(group)) for group in found]
-        lines.append("\t".join([module + ("/" if is_package else ""), *groups]))
-    lines.append("\t".join(["_C/", *(" ".join(sorted(group)) for group in at_run_time("_C"))]))
+        defined = set().union(*found)
+        others = {pair for pair in imported(path) if pair.partition("=")[0] not in defined}
+        groups = "\t".join(" ".join(sorted(group)) for group in (*found, others))
+        slash = "/" if is_package else ""
+        lines.append(f"{module}{slash}\t{groups}")
+        for first, second in SECOND_NAMES.items():
+            if module.startswith(first):
+                lines.append(f"{module.replace(first, second, 1)}{slash}\t{groups}")
+    lines.append("\t".join(["_C/", *(" ".join(sorted(group)) for group in (*at_run_time("_C"), ()))]))
     TARGET.write_text("\n".join(sorted(lines)) + "\n")
     print(f"{TARGET}: {len(lines)} modules, {TARGET.stat().st_size} bytes")
 
 
+def record_operators() -> None:
+    import torch
+
+    schemas = [
+        str(schema).removeprefix("aten::")
+        for schema in torch._C._jit_get_all_schemas()
+        if schema.name.startswith("aten::")
+    ]
+    about_tensors = sorted(
+        {s for s in schemas if "Tensor" in s and "..." not in s and "_test_" not in s and not s.startswith("_foobar")}
+    )
+    OPERATORS.write_text("\n".join(about_tensors) + "\n")
+    print(f"{OPERATORS}: {len(about_tensors)} operators, {OPERATORS.stat().st_size} bytes")
+
+
 if __name__ == "__main__":
     main()
+    record_operators()

@@ -2,10 +2,12 @@
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/attention/supports.h"
 #include "backends/cuda/bounds.h"
-#include "backends/cuda/convolution/cudnn.h"
+#include "backends/cuda/cudnn/cudnn.h"
 #include "backends/cuda/flags.h"
 #include "backends/cuda/graphs.h"
+#include "backends/cuda/query.h"
 #include "backends/cuda/random/generator.h"
+#include "backends/cuda/random/dropout.h"
 #include "backends/cuda/runtime.h"
 #include "backends/cuda/tables.h"
 
@@ -15,18 +17,23 @@ namespace {
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes, bool non_blocking) {
   const bool to_host = to_device.is_cpu(), from_host = from_device.is_cpu();
-  const int index = to_host ? from_device.index : to_device.index;
+  const int index = to_host ? from_device.index() : to_device.index();
   DeviceGuard guard(index);
   const cudaStream_t stream = current_stream(index);
-  if (!to_host && !from_host && to_device.index != from_device.index) {
+  if (!to_host && !from_host && to_device.index() != from_device.index()) {
     // The source's stream may still write what is read here.
-    const Event written = new_event(from_device.index, false);
-    record_event(written, stream_of_thread(from_device.index));
+    const Event written = new_event(from_device.index(), false);
+    record_event(written, stream_of_thread(from_device.index()));
     wait_event(stream_of_thread(index), written);
     free_event(written);
-    MICA_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, nbytes, stream));
+    MICA_CUDA(cudaMemcpyPeerAsync(to, to_device.index(), from, from_device.index(), nbytes, stream));
     return synchronize_stream(stream_of_thread(index));
   }
+  if (to_host && nbytes <= kReadBackBytes && !non_blocking) {
+    read_back(to, from, nbytes, index);
+    return check_bounds(index);
+  }
+  if (to_host && !(non_blocking && is_pinned(to))) about_to_wait();
   MICA_CUDA(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, stream));
   if (!to_host && !from_host) return;
   // The host may change or free its end as soon as this returns, unless it has promised not to.
@@ -53,6 +60,8 @@ void set_flag_by_name(const char* name, bool value) {
   const std::string_view which = name;
   if (which == "matmul_tf32") set_flag(Flag::MatmulTf32, value);
   if (which == "convolution_tf32") set_flag(Flag::ConvolutionTf32, value);
+  if (which == "cudnn_attention") set_flag(Flag::CudnnAttention, value);
+  if (which == "deterministic") set_flag(Flag::Deterministic, value);
 }
 bool cudnn_available() { return cudnn::available(); }
 bool can_access_peer(int device, int peer) {
@@ -68,6 +77,8 @@ void* extension(const char* name) {
   if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
   if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
   if (which == "can_access_peer") return reinterpret_cast<void*>(can_access_peer);
+  if (which == "draw_dropout") return reinterpret_cast<void*>(draw_dropout);
+  if (which == "query") return reinterpret_cast<void*>(query);
   if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
   return graph_extension(which);
 }

@@ -1,9 +1,9 @@
-// Choices of precision that programs make: torch.backends.cuda.matmul and torch.backends.cudnn.
+// Choices that programs make: precision (torch.backends.cuda.matmul, torch.backends.cudnn), and which kernels are used.
 #pragma once
 
 namespace mica::cuda {
 
-enum class Flag : int { MatmulTf32, ConvolutionTf32, Count };
+enum class Flag : int { MatmulTf32, ConvolutionTf32, CudnnAttention, Deterministic, Count };
 
 bool flag(Flag which);
 void set_flag(Flag which, bool value);

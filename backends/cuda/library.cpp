@@ -30,4 +30,6 @@ void* symbol(void* library, const char* name) {
   return found;
 }
 
+void* find_symbol(void* library, const char* name) { return dlsym(library, name); }
+
 }  // namespace mica::cuda

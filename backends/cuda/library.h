@@ -6,6 +6,7 @@ namespace mica::cuda {
 
 // The first of the names (ended by null) that can be opened, or null.
 void* open_library(const char* const* names);
-void* symbol(void* library, const char* name);  // an error if it is not there
+void* symbol(void* library, const char* name);       // an error if it is not there
+void* find_symbol(void* library, const char* name);  // null if it is not there
 
 }  // namespace mica::cuda

@@ -193,7 +193,7 @@ Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
 template <class Out, class... In, class F, size_t... kIndex>
 void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIndex...>) {
   strided_kernel<F, Out, In...>
-      <<<blocks_for(piece.numel, kThreads * kStridedPerThread), kThreads, 0, current_stream(piece.device.index)>>>(
+      <<<blocks_for(piece.numel, kThreads * kStridedPerThread), kThreads, 0, current_stream(piece.device.index())>>>(
           static_cast<uint32_t>(piece.numel), f, offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
           source<In>(piece, static_cast<int>(kIndex) + 1)...);
   MICA_CUDA(cudaGetLastError());
@@ -229,9 +229,10 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
   offsets.sizes[0] = Divider(static_cast<uint32_t>(loop.shape[0] / kCount));
   for (size_t k = 0; k < 1 + sizeof...(In); ++k) offsets.strides[0][k] *= kCount;
   const int64_t vectors = loop.numel / kCount;
-  row_kernel<kCount, F, Out, In...><<<blocks_for(vectors, kThreads), kThreads, 0, current_stream(loop.device.index)>>>(
-      static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
-      source<In>(loop, static_cast<int>(kIndex) + 1)...);
+  row_kernel<kCount, F, Out, In...>
+      <<<blocks_for(vectors, kThreads), kThreads, 0, current_stream(loop.device.index())>>>(
+          static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
+          source<In>(loop, static_cast<int>(kIndex) + 1)...);
   MICA_CUDA(cudaGetLastError());
   return true;
 }
@@ -239,7 +240,7 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
 template <class Out, class... In, class F, size_t... kIndex>
 void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {
   if (loop.numel == 0) return;
-  DeviceGuard guard(loop.device.index);
+  DeviceGuard guard(loop.device.index());
   constexpr size_t largest = std::max({sizeof(Out), sizeof(In)...});
   constexpr int kCount = largest >= 16 ? 1 : largest >= 4 ? static_cast<int>(16 / largest) : 8;
   const bool flat = loop.ndim == 1 && is_flat(loop, 0, sizeof(Out), kCount) &&
@@ -250,7 +251,7 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
     return for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
   }
   flat_kernel<kCount, F, Out, In...>
-      <<<blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, 0, current_stream(loop.device.index)>>>(
+      <<<blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, 0, current_stream(loop.device.index())>>>(
           loop.numel, f, reinterpret_cast<Out*>(loop.data[0]), source<In>(loop, static_cast<int>(kIndex) + 1)...);
   MICA_CUDA(cudaGetLastError());
 }

@@ -3,8 +3,12 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <vector>
+
+#include "mica/warning.h"
 
 namespace mica::cuda {
 
@@ -63,6 +67,64 @@ void set_device(int index) {
 
 void DeviceGuard::restore(int index) noexcept {
   if (cudaSetDevice(index) == cudaSuccess) thread_device = index;
+}
+
+static std::atomic<int> waiting_mode{0};
+
+void set_waiting(WaitingIs mode) { waiting_mode = static_cast<int>(mode); }
+WaitingIs waiting_is() { return static_cast<WaitingIs>(waiting_mode.load(std::memory_order_relaxed)); }
+
+void about_to_wait() {
+  const WaitingIs mode = waiting_is();
+  if (mode == WaitingIs::Fine) [[likely]]
+    return;
+  MICA_CHECK(mode != WaitingIs::Refused, "called a synchronizing CUDA operation");
+  warn("called a synchronizing CUDA operation");
+}
+
+namespace {
+
+// Pinned memory of a thread, handed on to another when it ends: giving it back could meet a driver that is gone.
+class Staging {
+ public:
+  Staging() {
+    {
+      std::lock_guard lock(mutex());
+      if (!left().empty()) {
+        data = left().back();
+        left().pop_back();
+        return;
+      }
+    }
+    MICA_CUDA(cudaHostAlloc(&data, kReadBackBytes, cudaHostAllocPortable));
+  }
+  Staging(const Staging&) = delete;
+  ~Staging() {
+    std::lock_guard lock(mutex());
+    left().push_back(data);
+  }
+  void* data = nullptr;
+
+ private:
+  static std::mutex& mutex() {
+    static auto* made = new std::mutex;
+    return *made;
+  }
+  static std::vector<void*>& left() {
+    static auto* made = new std::vector<void*>;
+    return *made;
+  }
+};
+
+}  // namespace
+
+void read_back(void* to, const void* from, size_t nbytes, int device) {
+  about_to_wait();
+  thread_local const Staging staging;
+  const cudaStream_t stream = current_stream(device);
+  MICA_CUDA(cudaMemcpyAsync(staging.data, from, nbytes, cudaMemcpyDeviceToHost, stream));
+  MICA_CUDA(cudaStreamSynchronize(stream));
+  std::memcpy(to, staging.data, nbytes);
 }
 
 const cudaDeviceProp& properties(int index) {

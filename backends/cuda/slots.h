@@ -49,5 +49,13 @@
   X(special_laguerre_polynomial_l) X(special_legendre_polynomial_p) X(special_shifted_chebyshev_polynomial_t) \
   X(special_shifted_chebyshev_polynomial_u) X(special_shifted_chebyshev_polynomial_v) \
   X(special_shifted_chebyshev_polynomial_w) X(special_spherical_bessel_j0) \
+  X(dirichlet_grad) X(linalg_cholesky) X(linalg_cholesky_inverse) X(linalg_cholesky_solve) X(linalg_eig) \
+  X(linalg_eigh) X(linalg_geqrf) X(linalg_inverse) X(linalg_ldl_factor) X(linalg_ldl_solve) X(linalg_lstsq) \
+  X(linalg_lu_factor) X(linalg_lu_solve) X(linalg_orgqr) X(linalg_ormqr) X(linalg_svd) X(linalg_triangular_solve) \
+  X(random_dirichlet) X(random_standard_gamma) X(recurrent_backward) X(recurrent_forward) X(sparse_add_at_keys) X(sparse_compress) X(sparse_csr_mm) \
+  X(sparse_expand_rows) X(sparse_group_keys) X(sparse_keys) X(sparse_pack) X(sparse_sampled_mm) \
+  X(sparse_scatter_rows) X(sparse_sum_groups) X(sparse_unflatten_keys) X(special_airy_ai) \
+  X(special_modified_bessel_k0) X(special_modified_bessel_k1) X(special_scaled_modified_bessel_k0) \
+  X(special_scaled_modified_bessel_k1) X(standard_gamma_grad) \
   X(unscale_on_device) X(update_scale_on_device) X(upsample) X(upsample_backward)
 // clang-format on

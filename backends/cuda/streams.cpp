@@ -29,7 +29,7 @@ cudaStream_t current_stream(int index) { return thread_streams()[static_cast<siz
 
 Stream stream_of_thread(int index) { return {current_stream(index), Device(DeviceType::CUDA, index)}; }
 
-void set_stream(Stream stream) { thread_streams()[static_cast<size_t>(stream.device.index)] = handle(stream); }
+void set_stream(Stream stream) { thread_streams()[static_cast<size_t>(stream.device.index())] = handle(stream); }
 
 Stream new_stream(int index, int priority) {
   DeviceGuard guard(index);
@@ -39,14 +39,14 @@ Stream new_stream(int index, int priority) {
 }
 
 bool stream_done(Stream stream) {
-  DeviceGuard guard(stream.device.index);
+  DeviceGuard guard(stream.device.index());
   return is_done(cudaStreamQuery(handle(stream)), "cudaStreamQuery");
 }
 
 void synchronize_stream(Stream stream) {
-  DeviceGuard guard(stream.device.index);
+  DeviceGuard guard(stream.device.index());
   MICA_CUDA(cudaStreamSynchronize(handle(stream)));
-  check_bounds(stream.device.index);
+  check_bounds(stream.device.index());
 }
 
 Event new_event(int index, bool timing) {
@@ -59,12 +59,12 @@ Event new_event(int index, bool timing) {
 void free_event(Event event) { cudaEventDestroy(handle(event)); }
 
 void record_event(Event event, Stream stream) {
-  DeviceGuard guard(stream.device.index);
+  DeviceGuard guard(stream.device.index());
   MICA_CUDA(cudaEventRecord(handle(event), handle(stream)));
 }
 
 void wait_event(Stream stream, Event event) {
-  DeviceGuard guard(stream.device.index);
+  DeviceGuard guard(stream.device.index());
   MICA_CUDA(cudaStreamWaitEvent(handle(stream), handle(event), 0));
 }
 

@@ -121,7 +121,7 @@ void manual_seed(uint64_t seed);  // every default generator, those of backends 
 extern KernelTable cpu_kernels;  // filled by the kernel files as the library is loaded: backends/cpu/register.h
 
 inline const KernelTable& kernel_table(Device device) {
-  return device.is_cpu() ? cpu_kernels : *backend(device.type).kernels;
+  return device.is_cpu() ? cpu_kernels : *backend(device.type()).kernels;
 }
 [[noreturn]] void missing_kernel(const char* slot, Device device);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace mica {
 
@@ -27,5 +28,7 @@ using SetFlagFunction = void(const char* name, bool value);       // extension("
 using AvailableFunction = bool();                                 // extension("cudnn_available")
 using SetMemoryLimitFunction = void(int64_t bytes, int index);    // extension("set_memory_limit"); 0: none
 using CanAccessPeerFunction = bool(int device, int peer);         // extension("can_access_peer")
+// extension("query"): answers and switches that are rarely needed, by name: text, JSON where it has parts.
+using QueryFunction = std::string(const char* what, const char* argument, int index);
 
 }  // namespace mica

@@ -50,6 +50,45 @@ TensorVec attach_custom_outputs(const Ref<Node>& node, TensorList inputs, Tensor
 
 namespace autograd {
 
+// Whatever backward wants to know beside tensors: a number, a string, a list of integers.
+class SavedValue {
+ public:
+  SavedValue() = default;
+  template <class T>
+  requires(!std::is_same_v<std::remove_cvref_t<T>, SavedValue>) SavedValue(T&& value) {
+    using Plain = std::remove_cvref_t<T>;
+    if constexpr (std::is_same_v<Plain, bool> || std::is_same_v<Plain, Tensor>) {
+      value_ = value;
+    } else if constexpr (std::is_integral_v<Plain>) {
+      value_ = static_cast<int64_t>(value);
+    } else if constexpr (std::is_floating_point_v<Plain>) {
+      value_ = static_cast<double>(value);
+    } else if constexpr (std::is_convertible_v<T, std::string>) {
+      value_ = std::string(std::forward<T>(value));
+    } else if constexpr (std::is_same_v<Plain, IntArrayRef>) {
+      value_ = value.vec();  // the list itself is somebody else's
+    } else {
+      value_ = std::forward<T>(value);
+    }
+  }
+  // The value as what it was given as; an error where it was something else.
+  template <class T>
+  T to() const {
+    const T* found = std::any_cast<T>(&value_);
+    MICA_CHECK(found, "saved_data: the value that was saved has another type than the one asked for");
+    return *found;
+  }
+  bool toBool() const { return to<bool>(); }
+  int64_t toInt() const { return to<int64_t>(); }
+  double toDouble() const { return to<double>(); }
+  std::string toStringRef() const { return to<std::string>(); }
+  Tensor toTensor() const { return to<Tensor>(); }
+  std::vector<int64_t> toIntVector() const { return to<std::vector<int64_t>>(); }
+
+ private:
+  std::any value_;
+};
+
 class AutogradContext {
  public:
   void save_for_backward(TensorVec tensors) { to_save_ = std::move(tensors); }
@@ -61,7 +100,7 @@ class AutogradContext {
   TensorVec get_saved_variables() const { return saved(); }
   bool needs_input_grad(size_t i) const { return node_->needs(i); }  // i counts the tensors among the arguments
 
-  std::map<std::string, std::any> saved_data;  // whatever else backward wants to know
+  std::map<std::string, SavedValue> saved_data;
 
  private:
   template <class T>

@@ -15,21 +15,27 @@ enum class DeviceType : uint8_t {
 };  // further values are handed out by register_device_type
 inline constexpr int kMaxDeviceTypes = 8;
 
-struct Device {
-  DeviceType type = DeviceType::CPU;
-  int8_t index = -1;  // -1: the current one of that type
-
+class Device {
+ public:
   constexpr Device() = default;
-  constexpr Device(DeviceType t, int i = -1) : type(t), index(static_cast<int8_t>(i)) {}
+  constexpr Device(DeviceType type, int index = -1) : type_(type), index_(static_cast<int8_t>(index)) {}
   explicit Device(std::string_view text);  // "cpu", "cuda:1", "meta"
-  bool is_cpu() const { return type == DeviceType::CPU; }
-  bool is_cuda() const { return type == DeviceType::CUDA; }
-  bool is_meta() const { return type == DeviceType::Meta; }
+  constexpr DeviceType type() const { return type_; }
+  constexpr int8_t index() const { return index_; }  // -1: the current one of that type
+  constexpr bool has_index() const { return index_ >= 0; }
+  constexpr bool is_cpu() const { return type_ == DeviceType::CPU; }
+  constexpr bool is_cuda() const { return type_ == DeviceType::CUDA; }
+  constexpr bool is_meta() const { return type_ == DeviceType::Meta; }
   std::string str() const;  // as torch prints it: "cuda:0", "cpu"
   friend bool operator==(Device, Device) = default;
+
+ private:
+  DeviceType type_ = DeviceType::CPU;
+  int8_t index_ = -1;
 };
 
 inline constexpr Device kCPU{DeviceType::CPU};
+inline constexpr Device kCUDA{DeviceType::CUDA};
 inline constexpr Device kMeta{DeviceType::Meta};
 
 std::string_view device_type_name(DeviceType type);

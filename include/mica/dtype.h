@@ -30,7 +30,52 @@ enum class DType : uint8_t {
   UInt32,
   UInt64,
   Undefined,
+  // torch's older names of the same types
+  Byte = UInt8,
+  Char = Int8,
+  Short = Int16,
+  Int = Int32,
+  Long = Int64,
+  Half = Float16,
+  Float = Float32,
+  Double = Float64,
+  ComplexHalf = Complex32,
+  ComplexFloat = Complex64,
+  ComplexDouble = Complex128,
 };
+using ScalarType = DType;
+using Dtype = DType;
+
+// kFloat32, kInt64 and so on, and torch's older names for them: kFloat, kLong.
+#define MICA_DTYPE_CONSTANT(Name) inline constexpr DType k##Name = DType::Name;
+MICA_DTYPE_CONSTANT(UInt8)
+MICA_DTYPE_CONSTANT(Int8)
+MICA_DTYPE_CONSTANT(Int16)
+MICA_DTYPE_CONSTANT(Int32)
+MICA_DTYPE_CONSTANT(Int64)
+MICA_DTYPE_CONSTANT(UInt16)
+MICA_DTYPE_CONSTANT(UInt32)
+MICA_DTYPE_CONSTANT(UInt64)
+MICA_DTYPE_CONSTANT(Float16)
+MICA_DTYPE_CONSTANT(Float32)
+MICA_DTYPE_CONSTANT(Float64)
+MICA_DTYPE_CONSTANT(BFloat16)
+MICA_DTYPE_CONSTANT(Float8_e5m2)
+MICA_DTYPE_CONSTANT(Float8_e4m3fn)
+MICA_DTYPE_CONSTANT(Complex64)
+MICA_DTYPE_CONSTANT(Complex128)
+MICA_DTYPE_CONSTANT(Bool)
+MICA_DTYPE_CONSTANT(Byte)
+MICA_DTYPE_CONSTANT(Char)
+MICA_DTYPE_CONSTANT(Short)
+MICA_DTYPE_CONSTANT(Int)
+MICA_DTYPE_CONSTANT(Long)
+MICA_DTYPE_CONSTANT(Half)
+MICA_DTYPE_CONSTANT(Float)
+MICA_DTYPE_CONSTANT(Double)
+MICA_DTYPE_CONSTANT(ComplexFloat)
+MICA_DTYPE_CONSTANT(ComplexDouble)
+#undef MICA_DTYPE_CONSTANT
 inline constexpr int kNumDTypes = static_cast<int>(DType::Undefined);
 
 // The ladder of type promotion: a higher category wins whatever its size.

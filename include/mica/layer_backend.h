@@ -15,7 +15,7 @@ extern LayerKernelTable cpu_layer_kernels;  // filled by the kernel files as the
 const LayerKernelTable& layer_kernel_table_of(const Backend& backend);
 
 inline const LayerKernelTable& layer_kernel_table(Device device) {
-  return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type));
+  return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type()));
 }
 
 // extension("supports"): whether a filled slot would take a call with these inputs (undefined ones included). A backend

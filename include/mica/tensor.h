@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "mica/accessor.h"
 #include "mica/array_ref.h"
 #include "mica/error.h"
 #include "mica/generator.h"
@@ -86,12 +87,7 @@ class Tensor {
   bool is_conj() const { return impl_->bits & tensor_bit::kConj; }
   bool is_neg() const { return impl_->bits & tensor_bit::kNeg; }
   bool is_inference() const { return impl_->bits & tensor_bit::kInference; }
-  TensorOptions options() const {
-    TensorOptions o;
-    o.dtype = dtype();
-    o.device = device();
-    return o;
-  }
+  TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
 
   // memory
   const Storage& storage() const { return impl_->storage; }
@@ -100,6 +96,31 @@ class Tensor {
   T* data_ptr() const {
     MICA_CHECK(dtype() == dtype_v<T>, "expected scalar type ", dtype_v<T>, " but found ", dtype());
     return static_cast<T*>(view_of().data);
+  }
+  template <class T>
+  const T* const_data_ptr() const {
+    return data_ptr<std::remove_const_t<T>>();
+  }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data_ptr<T>();
+  }
+  // x.accessor<float, 2>()[i][j]: elements of a tensor in memory that the program can read (mica/accessor.h).
+  template <class T, size_t N>
+  TensorAccessor<T, N> accessor() const& {
+    return {accessible<T, N>(), sizes().data(), strides().data()};
+  }
+  template <class T, size_t N>
+  TensorAccessor<T, N> accessor() && = delete;  // it would point into a tensor that is gone
+  template <class T, size_t N, template <class> class PtrTraits = DefaultPtrTraits>
+  PackedTensorAccessor32<T, N, PtrTraits> packed_accessor32() const {
+    MICA_CHECK(numel() <= INT32_MAX, "numel needs to be smaller than int32_t max; otherwise, please use ",
+               "packed_accessor64");
+    return {accessible<T, N>(), sizes().data(), strides().data()};
+  }
+  template <class T, size_t N, template <class> class PtrTraits = DefaultPtrTraits>
+  PackedTensorAccessor64<T, N, PtrTraits> packed_accessor64() const {
+    return {accessible<T, N>(), sizes().data(), strides().data()};
   }
   Scalar item() const;
   template <class T>
@@ -192,6 +213,13 @@ class Tensor {
 #include "mica/generated/tensor_methods.inc"
 
  private:
+  template <class T, size_t N>
+  T* accessible() const {
+    static_assert(N > 0, "accessor is used for indexing tensor, for scalars use *data_ptr<T>()");
+    MICA_CHECK(dim() == static_cast<int64_t>(N), "TensorAccessor expected ", N, " dims but tensor has ", dim());
+    return data_ptr<T>();
+  }
+
   Ref<TensorImpl> impl_;
 };
 

@@ -70,4 +70,11 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, const Tenso
 Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, std::function<void(void*)> deleter,
                  const TensorOptions& options = {});
 
+// A copy in pinned host memory, which CUDA copies from and to without a detour; `t` itself if it lies there already.
+Tensor pin_memory(const Tensor& t);
+bool is_pinned(const Tensor& t);
+
+// What a factory does last: the new tensor is pinned and requires grad if its options say so.
+Tensor made_with(Tensor t, const TensorOptions& options);
+
 }  // namespace mica

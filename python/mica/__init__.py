@@ -76,6 +76,8 @@ _LAZY = {
     "_weight_norm": "mica._C",
     "_int_mm": "mica._C",
     "_weight_int8pack_mm": "mica._C",
+    "_weight_int4pack_mm_for_cpu": "mica._C",
+    "_convert_weight_to_int4pack_for_cpu": "mica._C",
     "_make_per_tensor_quantized_tensor": "mica._C",
     "_make_per_channel_quantized_tensor": "mica._C",
     "_sparse_coo_tensor_unsafe": "mica._C",
@@ -103,12 +105,25 @@ _LAZY = {
     "set_printoptions": "mica._tensor_str",
     "get_printoptions": "mica._tensor_str",
 }
+_LAZY |= dict.fromkeys(
+    [
+        "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_indices_copy",
+        "_native_batch_norm_legit", "_safe_softmax", "_scaled_mm", "_segment_reduce", "_softmax_backward_data",
+        "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
+        "_values_copy", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "eig",
+        "empty_quantized", "hash_tensor", "hsmm", "indices_copy", "lstsq", "matrix_rank", "native_dropout",
+        "native_dropout_backward", "native_norm", "nuclear_norm", "quantized_batch_norm",
+        "quantized_max_pool1d", "quantized_max_pool2d", "quantized_max_pool3d", "row_indices_copy", "saddmm",
+        "segment_reduce", "slice_inverse", "solve", "spmm", "symeig", "values_copy",
+    ],
+    "mica._rare_operators",
+)  # fmt: skip
 _SUBMODULES = {
-    "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_library", "_ops", "_streams",
+    "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_library", "_ops", "_rare_operators", "_streams",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
-    "profiler", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
+    "profiler", "quantization", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
     "utils", "xpu",
 }  # fmt: skip
 

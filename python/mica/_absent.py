@@ -6,6 +6,7 @@ has an answer of its own to the absence.
 """
 
 import functools
+import importlib
 import importlib.machinery
 import os
 import sys
@@ -29,12 +30,18 @@ def _lines():
 
 @functools.cache
 def names_of(module):
-    """The names of torch's module ("" is torch itself) with what each is; None if torch has no such module."""
+    """The names of torch's module ("" is torch itself) with what each is; None if torch has no such module.
+
+    A name that the module imports from another is the place that it comes from.
+    """
     line = _lines().get(module, _lines().get(module + "/"))
     if line is None:
         return None
+    *groups, imported = line.split("\t")
     kinds = ("class", "function", "value")
-    return {name: kind for kind, group in zip(kinds, line.split("\t"), strict=True) for name in group.split()}
+    names = dict(pair.split("=") for pair in imported.split())
+    names.update((name, kind) for kind, group in zip(kinds, groups, strict=True) for name in group.split())
+    return names
 
 
 def is_package(module):
@@ -100,9 +107,24 @@ def _function(module, name):
     return absent
 
 
+def _imported(place):
+    """What torch's module imports from another place: it is there, or has a placeholder of its own."""
+    home, _, name = place.rpartition(".")
+    module = importlib.import_module(f"torch.{home}" if home else "torch")
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        kind = (names_of(home) or {}).get(name)
+        if kind is not None:
+            return placeholder(home, name, kind)
+    return importlib.import_module(f"torch.{place}" if home else f"torch.{name}")
+
+
 @functools.cache
 def placeholder(module, name, kind):
     """What stands for torch's module.name."""
+    if kind not in ("class", "function", "value"):
+        return _imported(kind)
     full_module = f"torch.{module}" if module else "torch"
     if kind == "class":
         return _class(full_module, name)

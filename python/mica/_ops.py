@@ -21,9 +21,13 @@ class OperatorBase:
 def _aten_table():
     """name -> its lines in the table, each taken apart."""
     from mica._aten_schemas import TEXT
+    from mica._rare_operators import SCHEMAS
 
+    rare = [
+        f"_rare_operators\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
+    ]
     table = {}
-    for line in TEXT.splitlines():
+    for line in [*TEXT.splitlines(), *rare]:
         space, target, way, schema = line.split("\t")
         table.setdefault(schema.partition("(")[0].partition(".")[0], []).append((space, target, way, schema))
     return table
@@ -214,6 +218,10 @@ def _call_first_that_fits(overloads, qualified_name):
     return call
 
 
+# Operators of aten whose names look like Python's own.
+_OPERATOR_METHODS = {f"__{i}{name}__" for name in ("and", "or", "xor", "lshift", "rshift") for i in ("", "i")}
+
+
 class _OpNamespace(types.ModuleType):
     """The operators of a namespace: torch.ops.aten."""
 
@@ -227,21 +235,30 @@ class _OpNamespace(types.ModuleType):
         if defined:
             overloads = {name: (op.schema, op, op.tags) for name, op in defined.items()}
             return OpOverloadPacket(qualified, op_name, overloads, _call_first_that_fits(defined, qualified))
-        lines = _aten_table().get(op_name) if self.name == "aten" else None
-        if not lines:
-            return None
-        overloads = {}
+        return self._aten_packet(op_name) if self.name == "aten" else None
+
+    def _aten_packet(self, op_name):
+        from mica import _aten_names
+
+        overloads, lines = {}, _aten_table().get(op_name, ())
         for line in lines:
             try:
                 kernel = _AtenKernel(*line)
             except AttributeError:  # the table has it, this build's package does not name it
                 continue
             overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
-        space, target, _, _ = lines[0]
-        return OpOverloadPacket(qualified, op_name, overloads, _function(space, target)) if overloads else None
+        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name)
+        for text in _aten_names.schemas(op_name):
+            schema = parse_schema(f"aten::{text}")
+            if (name := schema.overload_name or "default") not in overloads:
+                overloads[name] = (schema, _aten_names.Kernel(schema, function), ())
+        if not overloads:
+            return None
+        call = function or next(iter(overloads.values()))[1]
+        return OpOverloadPacket(f"aten::{op_name}", op_name, overloads, call)
 
     def __getattr__(self, op_name):
-        if op_name.startswith("__"):
+        if op_name.startswith("__") and op_name not in _OPERATOR_METHODS:
             raise AttributeError(op_name)
         packet = self._packet(op_name)
         if packet is None:
@@ -257,7 +274,12 @@ class _OpNamespace(types.ModuleType):
 
     def __dir__(self):
         own = _operators.names(self.name)
-        return sorted({*own, *_aten_table()}) if self.name == "aten" else own
+        if self.name != "aten":
+            return own
+        from mica import _aten_names
+
+        names = {*own, *_aten_table(), *_aten_names.names()}
+        return sorted(n for n in names if not n.startswith("__") or n in _OPERATOR_METHODS)
 
 
 class HigherOrderOperator(OperatorBase):

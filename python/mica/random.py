@@ -4,7 +4,7 @@ import contextlib
 
 from mica._C import _seed_devices, default_generator
 
-__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state", "thread_safe_generator"]
 
 
 def manual_seed(seed):
@@ -43,3 +43,7 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
     finally:
         if enabled:
             set_rng_state(state)
+
+
+def thread_safe_generator():
+    """None, which means the default stream: Mica's workers are processes, and its default generator has a lock."""

@@ -323,19 +323,27 @@ def _rebuild_typed(untyped, dtype):
 
 
 class _StorageClass(type):
-    """The type of FloatStorage and its like: whatever TypedStorage has the dtype is an instance."""
+    """The type of FloatStorage and its like: whatever TypedStorage has the dtype is an instance; of those of torch.cuda
+    whatever is on a GPU besides."""
 
     def __instancecheck__(cls, instance):
-        return isinstance(instance, TypedStorage) and instance.dtype == cls._fixed_dtype
+        return (
+            isinstance(instance, TypedStorage)
+            and instance.dtype == cls._fixed_dtype
+            and (not cls.is_cuda or instance.is_cuda)
+        )
 
     def __call__(cls, *args, **kwargs):
         if kwargs.get("wrap_storage") is None:
             kwargs.pop("wrap_storage", None)
+            if cls.is_cuda:
+                kwargs.setdefault("device", "cuda")
         return TypedStorage(*args, dtype=cls._fixed_dtype, **kwargs)
 
 
-def _storage_class(name, dtype):
-    made = _StorageClass(name, (), {"_fixed_dtype": dtype, "dtype": dtype, "__module__": "torch"})
+def _storage_class(name, dtype, is_cuda=False):
+    module = "torch.cuda" if is_cuda else "torch"
+    made = _StorageClass(name, (), {"_fixed_dtype": dtype, "dtype": dtype, "is_cuda": is_cuda, "__module__": module})
     made.from_file = classmethod(TypedStorage.from_file.__func__)
     return made
 
@@ -353,6 +361,16 @@ def is_storage(obj):
 def storage_class(dtype):
     """FloatStorage for float32, and so on."""
     return _CLASSES[_NAME_OF_DTYPE[dtype]]
+
+
+_cuda_classes = {}
+
+
+def cuda_storage_class(name):
+    """torch.cuda.FloatStorage and its like, or None for another name."""
+    if name not in _cuda_classes and name in _CLASSES:
+        _cuda_classes[name] = _storage_class(name, _CLASSES[name]._fixed_dtype, is_cuda=True)
+    return _cuda_classes.get(name)
 
 
 # ---- pickles that torch reads

@@ -122,7 +122,7 @@ DType dtype_from_object(PyObject* o) {
 
 Tensor wrapped_number(const Scalar& number) {
   // Never part of a graph, and on the CPU whatever the default device is.
-  Tensor t = scalar_tensor(number, TensorOptions(number.dtype()).with_device(kCPU));
+  Tensor t = scalar_tensor(number, TensorOptions(number.dtype()).device(kCPU));
   t->bits |= tensor_bit::kWrappedNumber;
   return t;
 }
@@ -241,13 +241,13 @@ std::vector<Tensor> Arguments::tensors(int i) const {
 }
 
 TensorOptions Arguments::options(int i) const {
-  TensorOptions o;
-  o.dtype = optional_dtype(i);
-  o.layout = optional_layout(i + 1);
-  o.device = optional_device(i + 2);
-  if (has(i + 3)) o.pin_memory = flag(i + 3);
-  o.requires_grad = flag(i + 4);
-  return o;
+  const std::optional<bool> pinned = has(i + 3) ? std::optional(flag(i + 3)) : std::nullopt;
+  return TensorOptions()
+      .dtype(optional_dtype(i))
+      .layout(optional_layout(i + 1))
+      .device(optional_device(i + 2))
+      .pinned_memory(pinned)
+      .requires_grad(flag(i + 4));
 }
 
 }  // namespace mica::python

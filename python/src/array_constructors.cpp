@@ -20,8 +20,8 @@ static std::optional<Device> optional_device(PyObject* o) {
 
 static Tensor converted(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device, bool copy) {
   TensorOptions options;
-  options.dtype = dtype;
-  options.device = device;
+  options = options.dtype(dtype);
+  options = options.device(device);
   return mica::to(x, options, false, copy, std::nullopt);
 }
 

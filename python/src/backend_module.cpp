@@ -33,14 +33,14 @@ static PyObject* open_backend(PyObject*, PyObject* path) try {
 
 static PyObject* device_count(PyObject*, PyObject* o) try {
   if (!is_device_like(o)) return PyErr_Format(PyExc_TypeError, "expected a device, not %s", Py_TYPE(o)->tp_name);
-  return PyLong_FromLong(mica::device_count(device_from_object(o).type));
+  return PyLong_FromLong(mica::device_count(device_from_object(o).type()));
 } catch (...) {
   return raise_current_exception();
 }
 
 static PyObject* current_device(PyObject*, PyObject* o) try {
   if (!is_device_like(o)) return PyErr_Format(PyExc_TypeError, "expected a device, not %s", Py_TYPE(o)->tp_name);
-  return PyLong_FromLong(with_index(Device(device_from_object(o).type)).index);
+  return PyLong_FromLong(with_index(Device(device_from_object(o).type())).index());
 } catch (...) {
   return raise_current_exception();
 }
@@ -48,7 +48,7 @@ static PyObject* current_device(PyObject*, PyObject* o) try {
 static PyObject* set_device(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
-  backend(d.type).set_device(d.index);
+  backend(d.type()).set_device(d.index());
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
@@ -57,9 +57,9 @@ static PyObject* set_device(PyObject*, PyObject* o) try {
 static PyObject* synchronize(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
-  const Backend& b = backend(d.type);
+  const Backend& b = backend(d.type());
   Unlocked unlocked(true);
-  b.synchronize(d.index);
+  b.synchronize(d.index());
   unlocked.lock();
   Py_RETURN_NONE;
 } catch (...) {
@@ -69,7 +69,7 @@ static PyObject* synchronize(PyObject*, PyObject* o) try {
 static PyObject* memory_stats(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
-  const MemoryStats s = MICA_HOOK(backend(d.type), memory_stats)(d.index);
+  const MemoryStats s = MICA_HOOK(backend(d.type()), memory_stats)(d.index());
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", s.allocated, "peak_allocated",
                        s.peak_allocated, "reserved", s.reserved, "peak_reserved", s.peak_reserved, "allocations",
                        s.allocations, "device_allocations", s.device_allocations, "free_memory", s.free_memory,
@@ -81,7 +81,7 @@ static PyObject* memory_stats(PyObject*, PyObject* o) try {
 static PyObject* reset_peak_memory_stats(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
-  MICA_HOOK(backend(d.type), reset_peak_memory_stats)(d.index);
+  MICA_HOOK(backend(d.type()), reset_peak_memory_stats)(d.index());
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
@@ -90,7 +90,7 @@ static PyObject* reset_peak_memory_stats(PyObject*, PyObject* o) try {
 static PyObject* empty_cache(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
-  MICA_HOOK(backend(d.type), empty_cache)();
+  MICA_HOOK(backend(d.type()), empty_cache)();
   Py_RETURN_NONE;
 } catch (...) {
   return raise_current_exception();
@@ -99,7 +99,7 @@ static PyObject* empty_cache(PyObject*, PyObject* o) try {
 static PyObject* device_name(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
-  return PyUnicode_FromString(MICA_HOOK(backend(d.type), device_name)(d.index));
+  return PyUnicode_FromString(MICA_HOOK(backend(d.type()), device_name)(d.index()));
 } catch (...) {
   return raise_current_exception();
 }

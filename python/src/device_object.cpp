@@ -63,7 +63,7 @@ static Device device_as_named(PyObject* o) {
 // "cpu:0" is where "cpu" is: of the host there is one, whatever number it is called by, and of meta there is none.
 Device device_from_object(PyObject* o) {
   const Device device = device_as_named(o);
-  return device.is_cpu() || device.is_meta() ? Device(device.type) : device;
+  return device.is_cpu() || device.is_meta() ? Device(device.type()) : device;
 }
 
 static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try {
@@ -74,12 +74,11 @@ static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try
     case 0:
       return is_device(a.object(0)) ? Py_NewRef(a.object(0)) : device_object(device_as_named(a.object(0)));
     case 1: {
-      Device device{a.text(0)};
+      const Device device{a.text(0)};
       if (!a.has(1)) return device_object(device);
-      MICA_CHECK(device.index < 0,
+      MICA_CHECK(device.index() < 0,
                  "type (string) must not include an index because index was passed explicitly: ", device.str());
-      device.index = checked_index(a.integer(1));
-      return device_object(device);
+      return device_object(Device(device.type(), checked_index(a.integer(1))));
     }
     default:
       return a.result;
@@ -90,26 +89,26 @@ static PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) try
 
 static PyObject* device_repr(PyObject* self) {
   Device d = device_of(self);
-  std::string type(device_type_name(d.type));
-  if (d.index < 0) return PyUnicode_FromFormat("device(type='%s')", type.c_str());
-  return PyUnicode_FromFormat("device(type='%s', index=%d)", type.c_str(), d.index);
+  std::string type(device_type_name(d.type()));
+  if (d.index() < 0) return PyUnicode_FromFormat("device(type='%s')", type.c_str());
+  return PyUnicode_FromFormat("device(type='%s', index=%d)", type.c_str(), d.index());
 }
 static PyObject* device_str(PyObject* self) { return PyUnicode_FromString(device_of(self).str().c_str()); }
 static Py_hash_t device_hash(PyObject* self) {
   Device d = device_of(self);
-  return static_cast<int>(d.type) * 256 + d.index + 2;
+  return static_cast<int>(d.type()) * 256 + d.index() + 2;
 }
 static PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   return PyBool_FromLong((device_of(a) == device_of(b)) == (op == Py_EQ));
 }
 static PyObject* get_type(PyObject* self, void*) {
-  std::string_view name = device_type_name(device_of(self).type);
+  std::string_view name = device_type_name(device_of(self).type());
   return PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
 }
 static PyObject* get_index(PyObject* self, void*) {
-  if (device_of(self).index < 0) Py_RETURN_NONE;
-  return PyLong_FromLong(device_of(self).index);
+  if (device_of(self).index() < 0) Py_RETURN_NONE;
+  return PyLong_FromLong(device_of(self).index());
 }
 
 static PyObject* device_reduce(PyObject* self, PyObject*) {

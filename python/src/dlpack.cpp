@@ -15,7 +15,7 @@ using namespace dlpack;
 static DLDevice device_of(const Tensor& x) {
   const Device device = x.device();
   MICA_CHECK_KIND(device.is_cpu() || device.is_cuda(), Buffer, "Cannot pack tensors on ", device);
-  return {device.is_cpu() ? kDLCPU : kDLCUDA, device.is_cpu() ? 0 : std::max<int32_t>(device.index, 0)};
+  return {device.is_cpu() ? kDLCPU : kDLCUDA, device.is_cpu() ? 0 : std::max<int32_t>(device.index(), 0)};
 }
 
 // ---- export
@@ -210,7 +210,7 @@ Tensor tensor_from_dlpack(PyObject* source, std::optional<Device> device, std::o
   Owned wanted;
   if (device) {
     const DLDevice target = {device->is_cuda() ? kDLCUDA : kDLCPU,
-                             device->is_cuda() ? std::max<int32_t>(device->index, 0) : 0};
+                             device->is_cuda() ? std::max<int32_t>(device->index(), 0) : 0};
     if (target.device_type != present.device_type || target.device_id != present.device_id)
       wanted = Owned(Py_BuildValue("(ii)", target.device_type, target.device_id));
   }

@@ -2,6 +2,7 @@
 #include "entry.h"
 
 #include "function_object.h"
+#include "mica/values.h"
 
 #include <structmember.h>
 
@@ -48,20 +49,19 @@ PyObject* tuple_of(Tensor* tensors, size_t count, ReturnType* type) {
 }
 
 PyObject* new_result(const TensorOptions& options, Tensor result) {
-  if (options.requires_grad && !result.requires_grad()) result.requires_grad_(true);
-  return wrap(std::move(result));
+  return wrap(made_with(std::move(result), options));
 }
 
 void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void()> fill) {
-  MICA_CHECK(!options.dtype || *options.dtype == out.dtype(), "dtype ", info(*options.dtype).legacy,
+  MICA_CHECK(!options.has_dtype() || options.dtype() == out.dtype(), "dtype ", info(options.dtype()).legacy,
              " does not match dtype of out parameter (", info(out.dtype()).legacy, ")");
-  MICA_CHECK(!options.layout || *options.layout == out.layout(),
+  MICA_CHECK(!options.has_layout() || options.layout() == out.layout(),
              "the layout does not match layout of out parameter (Strided)");
-  MICA_CHECK(!options.device || options.device->type == out.device().type, "device type ",
-             device_type_name(options.device->type), " does not match device type of out parameter (",
-             device_type_name(out.device().type), ")");
+  MICA_CHECK(!options.has_device() || options.device().type() == out.device().type(), "device type ",
+             device_type_name(options.device().type()), " does not match device type of out parameter (",
+             device_type_name(out.device().type()), ")");
   fill();
-  if (options.requires_grad) out.requires_grad_(true);
+  if (options.requires_grad()) out.requires_grad_(true);
 }
 
 int64_t count_of(IntArrayRef sizes) {

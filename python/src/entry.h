@@ -43,7 +43,7 @@ PyObject* to_python(std::tuple<Tensors...>&& tensors, ReturnType* type = nullptr
       tensors);
 }
 
-PyObject* new_result(const TensorOptions& options, Tensor result);  // applies options.requires_grad
+PyObject* new_result(const TensorOptions& options, Tensor result);  // applies options.requires_grad()
 
 // A factory with out=: options that are given must be those of `out`, which `fill` then fills.
 void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void()> fill);

@@ -50,7 +50,7 @@ static PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwa
     if (!d.is_cpu()) {
       MICA_CHECK(!d.is_meta(), "Device type meta is not supported for torch.Generator() api.");
       d = with_index(d);
-      return make(type, MICA_HOOK(backend(d.type), new_generator)(d.index, Generator::kDefaultSeed), d);
+      return make(type, MICA_HOOK(backend(d.type()), new_generator)(d.index(), Generator::kDefaultSeed), d);
     }
   }
   return make(type, Generator(Generator::kDefaultSeed));

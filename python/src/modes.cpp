@@ -17,7 +17,7 @@ static DeviceType device_type_from(PyObject* name, const char* function) {
                  Py_TYPE(name)->tp_name);
     throw PythonError();
   }
-  return device_from_object(name).type;
+  return device_from_object(name).type();
 }
 
 static PyObject* is_autocast_enabled(PyObject*, PyObject* args, PyObject* named) try {

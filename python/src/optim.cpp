@@ -69,7 +69,7 @@ static void check_placement(const Tensor& param, bool capturable, bool fused) {
     fail(
         cat("`fused=True` requires all the params to be floating point Tensors of supported devices: ['mps', 'cuda', "
             "'xpu', 'hpu', 'cpu', 'mtia'] but torch.",
-            param.dtype(), " and ", device_type_name(param.device().type)));
+            param.dtype(), " and ", device_type_name(param.device().type())));
   if (capturable && !param.is_cuda()) {
     PyErr_SetString(PyExc_AssertionError,
                     "If capturable=True, params and state_steps must be on supported devices: ['cuda', 'xpu', 'hpu', "

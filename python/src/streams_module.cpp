@@ -42,26 +42,26 @@ Stream stream_argument(PyObject* device, PyObject* handle) {
 
 MICA_STREAM_FUNCTION(current_stream, 1) {
   const Device d = device_argument(args[0]);
-  return PyLong_FromVoidPtr(MICA_HOOK(backend(d.type), current_stream)(d.index).handle);
+  return PyLong_FromVoidPtr(MICA_HOOK(backend(d.type()), current_stream)(d.index()).handle);
 }
 MICA_STREAM_FUNCTION(set_stream, 2) {
   const Stream s = stream_argument(args[0], args[1]);
-  MICA_HOOK(backend(s.device.type), set_stream)(s);
+  MICA_HOOK(backend(s.device.type()), set_stream)(s);
   Py_RETURN_NONE;
 }
 MICA_STREAM_FUNCTION(new_stream, 2) {
   const Device d = device_argument(args[0]);
   const long priority = PyLong_AsLong(args[1]);
   if (priority == -1 && PyErr_Occurred()) return nullptr;
-  return PyLong_FromVoidPtr(MICA_HOOK(backend(d.type), new_stream)(d.index, static_cast<int>(priority)).handle);
+  return PyLong_FromVoidPtr(MICA_HOOK(backend(d.type()), new_stream)(d.index(), static_cast<int>(priority)).handle);
 }
 MICA_STREAM_FUNCTION(stream_done, 2) {
   const Stream s = stream_argument(args[0], args[1]);
-  return PyBool_FromLong(MICA_HOOK(backend(s.device.type), stream_done)(s));
+  return PyBool_FromLong(MICA_HOOK(backend(s.device.type()), stream_done)(s));
 }
 MICA_STREAM_FUNCTION(synchronize_stream, 2) {
   const Stream s = stream_argument(args[0], args[1]);
-  auto* hook = MICA_HOOK(backend(s.device.type), synchronize_stream);
+  auto* hook = MICA_HOOK(backend(s.device.type()), synchronize_stream);
   Unlocked unlocked(true);
   hook(s);
   unlocked.lock();
@@ -72,31 +72,31 @@ MICA_STREAM_FUNCTION(new_event, 2) {
   const Device d = device_argument(args[0]);
   const int timing = PyObject_IsTrue(args[1]);
   if (timing < 0) return nullptr;
-  return PyLong_FromVoidPtr(MICA_HOOK(backend(d.type), new_event)(d.index, timing).handle);
+  return PyLong_FromVoidPtr(MICA_HOOK(backend(d.type()), new_event)(d.index(), timing).handle);
 }
 MICA_STREAM_FUNCTION(free_event, 2) {
   const Device d = device_argument(args[0]);
-  MICA_HOOK(backend(d.type), free_event)({handle_argument(args[1])});
+  MICA_HOOK(backend(d.type()), free_event)({handle_argument(args[1])});
   Py_RETURN_NONE;
 }
 MICA_STREAM_FUNCTION(record_event, 3) {
   const Stream s = stream_argument(args[0], args[2]);
-  MICA_HOOK(backend(s.device.type), record_event)({handle_argument(args[1])}, s);
+  MICA_HOOK(backend(s.device.type()), record_event)({handle_argument(args[1])}, s);
   Py_RETURN_NONE;
 }
 MICA_STREAM_FUNCTION(wait_event, 3) {
   const Stream s = stream_argument(args[0], args[2]);
-  MICA_HOOK(backend(s.device.type), wait_event)(s, {handle_argument(args[1])});
+  MICA_HOOK(backend(s.device.type()), wait_event)(s, {handle_argument(args[1])});
   Py_RETURN_NONE;
 }
 MICA_STREAM_FUNCTION(event_done, 2) {
   const Device d = device_argument(args[0]);
-  return PyBool_FromLong(MICA_HOOK(backend(d.type), event_done)({handle_argument(args[1])}));
+  return PyBool_FromLong(MICA_HOOK(backend(d.type()), event_done)({handle_argument(args[1])}));
 }
 MICA_STREAM_FUNCTION(synchronize_event, 2) {
   const Device d = device_argument(args[0]);
   const Event event{handle_argument(args[1])};
-  auto* hook = MICA_HOOK(backend(d.type), synchronize_event);
+  auto* hook = MICA_HOOK(backend(d.type()), synchronize_event);
   Unlocked unlocked(true);
   hook(event);
   unlocked.lock();
@@ -105,7 +105,7 @@ MICA_STREAM_FUNCTION(synchronize_event, 2) {
 MICA_STREAM_FUNCTION(elapsed_ms, 3) {
   const Device d = device_argument(args[0]);
   return PyFloat_FromDouble(
-      MICA_HOOK(backend(d.type), elapsed_ms)({handle_argument(args[1])}, {handle_argument(args[2])}));
+      MICA_HOOK(backend(d.type()), elapsed_ms)({handle_argument(args[1])}, {handle_argument(args[2])}));
 }
 
 // ---- memory
@@ -114,43 +114,22 @@ const Tensor& tensor_argument(PyObject* o) {
   MICA_CHECK_KIND(is_tensor(o), Type, "expected a tensor, not ", Py_TYPE(o)->tp_name);
   return unwrap(o);
 }
-// The backend whose host memory can be pinned: that of CUDA.
-const Backend* pinning_backend() { return backend_available(DeviceType::CUDA) ? &backend(DeviceType::CUDA) : nullptr; }
-
 MICA_STREAM_FUNCTION(record_stream, 3) {
   const Tensor& t = tensor_argument(args[0]);
   const Stream s = stream_argument(args[1], args[2]);
-  MICA_CHECK(t.device().type == s.device.type, "record_stream: the tensor is on ", t.device(), " and the stream is of ",
-             s.device);
-  if (t.numel() > 0 && t.storage()) MICA_HOOK(backend(s.device.type), use_on_stream)(t.storage()->data(), s);
+  MICA_CHECK(t.device().type() == s.device.type(), "record_stream: the tensor is on ", t.device(),
+             " and the stream is of ", s.device);
+  if (t.numel() > 0 && t.storage()) MICA_HOOK(backend(s.device.type()), use_on_stream)(t.storage()->data(), s);
   Py_RETURN_NONE;
 }
-MICA_STREAM_FUNCTION(is_pinned, 1) {
-  const Tensor& t = tensor_argument(args[0]);
-  const Backend* b = t.is_cpu() && t.numel() > 0 ? pinning_backend() : nullptr;
-  return PyBool_FromLong(b && b->is_pinned && b->is_pinned(t.data_ptr()));
-}
-MICA_STREAM_FUNCTION(pin_memory, 1) {
-  const Tensor& t = tensor_argument(args[0]);
-  MICA_CHECK(t.is_cpu(), "cannot pin '", t.device(), "' only dense CPU tensors can be pinned");
-  const Backend* b = pinning_backend();
-  MICA_CHECK(b, "Cannot access accelerator device when none is available.");
-  if (t.numel() > 0 && MICA_HOOK(*b, is_pinned)(t.data_ptr())) return Py_NewRef(args[0]);
-  const Tensor dense = t.detach().contiguous();
-  const auto bytes = static_cast<size_t>(std::max<int64_t>(dense.nbytes(), 1));
-  void* memory = MICA_HOOK(*b, allocate_pinned)(bytes);
-  auto* release = MICA_HOOK(*b, free_pinned);
-  const Tensor pinned = from_blob(
-      memory, dense.sizes(), [=](void* data) { release(data, bytes); }, TensorOptions(dense.dtype()));
-  pinned.copy_(dense);
-  return wrap(pinned);
-}
+MICA_STREAM_FUNCTION(is_pinned, 1) { return PyBool_FromLong(mica::is_pinned(tensor_argument(args[0]))); }
+MICA_STREAM_FUNCTION(pin_memory, 1) { return wrap(mica::pin_memory(tensor_argument(args[0]))); }
 
 // ---- what only CUDA can do
 
 template <class F>
 F* extension(Device device, const char* name) {
-  const Backend& b = backend(device.type);
+  const Backend& b = backend(device.type());
   void* found = b.extension ? b.extension(name) : nullptr;
   MICA_CHECK_KIND(found, NotImplemented, "the backend '", b.name, "' has no extension '", name, "'");
   return reinterpret_cast<F*>(found);
@@ -158,7 +137,7 @@ F* extension(Device device, const char* name) {
 Device cuda() { return with_index(Device(DeviceType::CUDA)); }
 const GraphApi& graphs() { return *extension<const GraphApi>(cuda(), "graphs"); }
 
-MICA_STREAM_FUNCTION(graph_begin, 1) { return PyLong_FromVoidPtr(graphs().begin(device_argument(args[0]).index)); }
+MICA_STREAM_FUNCTION(graph_begin, 1) { return PyLong_FromVoidPtr(graphs().begin(device_argument(args[0]).index())); }
 MICA_STREAM_FUNCTION(graph_end, 1) {
   graphs().end(handle_argument(args[0]));
   Py_RETURN_NONE;
@@ -172,12 +151,12 @@ MICA_STREAM_FUNCTION(graph_free, 1) {
   Py_RETURN_NONE;
 }
 MICA_STREAM_FUNCTION(graph_is_capturing, 1) {
-  return PyBool_FromLong(graphs().is_capturing(device_argument(args[0]).index));
+  return PyBool_FromLong(graphs().is_capturing(device_argument(args[0]).index()));
 }
 MICA_STREAM_FUNCTION(device_properties, 1) {
   const Device d = device_argument(args[0]);
   DeviceFacts f;
-  extension<DeviceFactsFunction>(d, "device_properties")(d.index, &f);
+  extension<DeviceFactsFunction>(d, "device_properties")(d.index(), &f);
   return Py_BuildValue(
       "{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:L,s:L,s:L,s:L,s:L,s:O,s:O,s:y#}", "name", f.name, "major", f.major, "minor",
       f.minor, "multi_processor_count", f.multiprocessors, "max_threads_per_multi_processor",
@@ -205,12 +184,23 @@ MICA_STREAM_FUNCTION(set_memory_limit, 2) {
   const Device d = device_argument(args[0]);
   const long long bytes = PyLong_AsLongLong(args[1]);
   if (bytes == -1 && PyErr_Occurred()) return nullptr;
-  extension<SetMemoryLimitFunction>(d, "set_memory_limit")(bytes, d.index);
+  extension<SetMemoryLimitFunction>(d, "set_memory_limit")(bytes, d.index());
   Py_RETURN_NONE;
 }
 MICA_STREAM_FUNCTION(can_access_peer, 2) {
   const Device d = device_argument(args[0]), peer = device_argument(args[1]);
-  return PyBool_FromLong(extension<CanAccessPeerFunction>(d, "can_access_peer")(d.index, peer.index));
+  return PyBool_FromLong(extension<CanAccessPeerFunction>(d, "can_access_peer")(d.index(), peer.index()));
+}
+MICA_STREAM_FUNCTION(backend_query, 3) {
+  const Device d = device_argument(args[0]);
+  const char* what = PyUnicode_AsUTF8(args[1]);
+  const char* argument = what ? PyUnicode_AsUTF8(args[2]) : nullptr;
+  if (!argument) return nullptr;
+  auto* query = extension<QueryFunction>(d, "query");
+  Unlocked unlocked(true);
+  const std::string answer = query(what, argument, d.index());
+  unlocked.lock();
+  return PyUnicode_DecodeUTF8(answer.data(), static_cast<Py_ssize_t>(answer.size()), "replace");
 }
 #undef MICA_STREAM_FUNCTION
 
@@ -231,7 +221,8 @@ bool add_streams(PyObject* module) {
                                     MICA_ENTRY(graph_free),         MICA_ENTRY(graph_is_capturing),
                                     MICA_ENTRY(device_properties),  MICA_ENTRY(set_backend_flag),
                                     MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
-                                    MICA_ENTRY(can_access_peer),    {}};
+                                    MICA_ENTRY(can_access_peer),    MICA_ENTRY(backend_query),
+                                    {}};
 #undef MICA_ENTRY
   return PyModule_AddFunctions(module, functions) == 0;
 }

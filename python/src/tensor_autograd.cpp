@@ -175,7 +175,7 @@ static std::vector<Tensor> gradients_at(const std::vector<Edge>& roots, std::vec
     if (given[i].defined()) continue;
     const InputMetadata& about = roots[i].function->inputs[roots[i].input_nr];
     MICA_CHECK(count_of(about.sizes) == 1, "grad can be implicitly created only for scalar outputs");
-    given[i] = mica::ones(about.sizes, TensorOptions(about.dtype).with_device(about.device));
+    given[i] = mica::ones(about.sizes, TensorOptions(about.dtype).device(about.device));
   }
   return given;
 }

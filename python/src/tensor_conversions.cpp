@@ -29,17 +29,17 @@ MICA_METHOD(to) {
   int flags;  // where non_blocking, copy and memory_format begin
   switch (parser.parse(a, self, args, nargs, kwnames)) {
     case 0:
-      options.device = a.optional_device(1);
-      options.dtype = a.optional_dtype(2);
+      options = options.device(a.optional_device(1));
+      options = options.dtype(a.optional_dtype(2));
       flags = 3;
       break;
     case 1:
-      options.dtype = a.dtype(1);
+      options = options.dtype(a.dtype(1));
       flags = 2;
       break;
     case 2:
-      options.dtype = a.tensor(1).dtype();
-      options.device = a.tensor(1).device();
+      options = options.dtype(a.tensor(1).dtype());
+      options = options.device(a.tensor(1).device());
       flags = 2;
       break;
     default:
@@ -111,16 +111,16 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
   if (wanted == Py_None) return to_python(legacy_type(x));
   TensorOptions options;
   if (is_dtype_like(wanted)) {
-    options.dtype = dtype_from_object(wanted);
+    options = options.dtype(dtype_from_object(wanted));
   } else {
     Owned text = PyUnicode_Check(wanted) ? Owned::borrow(wanted) : Owned(PyObject_GetAttrString(wanted, "__name__"));
     PyErr_Clear();
     std::string name = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : "";
-    options.dtype = dtype_of_legacy_name(name);
-    if (options.dtype == DType::Undefined)
+    options = options.dtype(dtype_of_legacy_name(name));
+    if (options.dtype_opt() == DType::Undefined)
       return PyErr_Format(PyExc_ValueError, "invalid type: '%s'",
                           name.empty() ? Py_TYPE(wanted)->tp_name : name.c_str());
-    if (name.find("cuda.") != std::string::npos) options.device = Device(DeviceType::CUDA);
+    if (name.find("cuda.") != std::string::npos) options = options.device(Device(DeviceType::CUDA));
   }
   return wrap(mica::to(x, options, non_blocking, false, std::nullopt));
 } catch (...) {

@@ -68,7 +68,7 @@ static PyObject* data_ptr(PyObject* self, PyObject*) try {
 }
 static PyObject* get_device(PyObject* self, PyObject*) {
   Device d = unwrap(self).device();
-  return PyLong_FromLong(d.is_cpu() || d.is_meta() ? -1 : std::max<int>(d.index, 0));
+  return PyLong_FromLong(d.is_cpu() || d.is_meta() ? -1 : std::max<int>(d.index(), 0));
 }
 static PyObject* is_floating_point(PyObject* self, PyObject*) {
   return PyBool_FromLong(unwrap(self).is_floating_point());

@@ -7,6 +7,7 @@
 #include "entry.h"
 #include "foreign_memory.h"
 #include "mica/warning.h"
+#include "mica/values.h"
 
 namespace mica::python {
 
@@ -152,12 +153,12 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
     if (wanted == DType::Undefined) wanted = default_dtype();
-    t = mica::empty(sizes, TensorOptions(wanted).with_device(kCPU), std::nullopt);
+    t = mica::empty(sizes, TensorOptions(wanted).device(kCPU), std::nullopt);
     if (t.numel() > 0 || sizes.size() > 1) store_nested(data, sizes, 0, wanted, static_cast<char*>(t.data_ptr()));
   }
   TensorOptions options;
-  options.dtype = dtype;
-  options.device = device;
+  options = options.dtype(dtype);
+  options = options.device(device);
   return mica::to(t, options, false, false, std::nullopt);
 }
 
@@ -211,8 +212,7 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   Tensor t = tensor_from_data(data, dtype, device);
   MICA_CHECK(!a.flag(4) || t.is_floating_point() || t.is_complex(),
              "Only Tensors of floating point and complex dtype can require gradients, not of ", t.dtype());
-  if (a.flag(4)) t.requires_grad_(true);
-  return wrap(std::move(t));
+  return wrap(made_with(std::move(t), TensorOptions().pinned_memory(a.flag(3)).requires_grad(a.flag(4))));
 } catch (...) {
   return raise_current_exception();
 }
@@ -233,7 +233,7 @@ static DimVector legacy_sizes(PyObject* sizes) {
 
 // `exact`: a tensor given must have the dtype, as the typed constructors want it; torch.Tensor(x) takes any.
 static Tensor legacy_tensor(PyObject* args, DType dtype, Device device, bool exact) {
-  const TensorOptions options = TensorOptions(dtype).with_device(device);
+  const TensorOptions options = TensorOptions(dtype).device(device);
   const Py_ssize_t n = PyTuple_GET_SIZE(args);
   if (n == 0) return mica::empty(IntArrayRef(int64_t{0}), options, std::nullopt);
   PyObject* first = PyTuple_GET_ITEM(args, 0);

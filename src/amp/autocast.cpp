@@ -31,7 +31,7 @@ thread_local ThreadState thread_state;
 State& state(DeviceType type) { return thread_state.devices[static_cast<size_t>(type)]; }
 
 bool is_eligible(const Tensor& t, DeviceType device) {
-  return t.defined() && t.device().type == device && is_floating(t.dtype()) && t.dtype() != DType::Float64;
+  return t.defined() && t.device().type() == device && is_floating(t.dtype()) && t.dtype() != DType::Float64;
 }
 
 Tensor cached_cast(const Tensor& t, DType target) {
@@ -81,7 +81,7 @@ Guard::~Guard() {
 }
 
 void Cast::see(const Tensor& input) {
-  if (!device_ && input.defined()) device_ = input.device().type;
+  if (!device_ && input.defined()) device_ = input.device().type();
 }
 void Cast::see(TensorList inputs) {
   for (const Tensor& t : inputs) see(t);

@@ -43,7 +43,7 @@ Tensor CopySlices::view_of(const Tensor& base) const {
 }
 
 Tensor CopySlices::fresh_base() const {
-  const TensorOptions options = TensorOptions(inputs[0].dtype).with_device(inputs[0].device);
+  const TensorOptions options = TensorOptions(inputs[0].dtype).device(inputs[0].device);
   const Extent reach = extent(base_.sizes, base_.strides);
   if (reach.low == 0) return empty_strided(base_.sizes, base_.strides, options);
   // Negative strides: the first element does not come first in memory.

@@ -85,7 +85,7 @@ void CustomNode::materialize(TensorVec& grads) const {
   if (!materialize_grads) return;
   for (size_t i = 0; i < grads.size(); ++i) {
     if (grads[i].defined() || inputs[i].dtype == DType::Undefined) continue;
-    grads[i] = zeros(inputs[i].sizes, TensorOptions(inputs[i].dtype).with_device(inputs[i].device));
+    grads[i] = zeros(inputs[i].sizes, TensorOptions(inputs[i].dtype).device(inputs[i].device));
   }
 }
 

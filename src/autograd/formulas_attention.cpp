@@ -31,7 +31,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, bool is_causal,
     scores = mask.dtype() == DType::Bool ? scores.masked_fill(mask.logical_not(), minus_infinity) : scores + mask;
   }
   if (is_causal) {
-    const Tensor below = mica::tril(mica::ones({scores.size(-2), scores.size(-1)}, options.with_dtype(DType::Bool)));
+    const Tensor below = mica::tril(mica::ones({scores.size(-2), scores.size(-1)}, options.dtype(DType::Bool)));
     scores = scores.masked_fill(below.logical_not(), minus_infinity);
   }
   if (!mask.defined()) return mica::softmax(scores, -1);

@@ -12,7 +12,7 @@ TensorVec cat_backward(const Tensor& grad, const std::vector<DimVector>& sizes, 
   int64_t at = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i].size() == 1 && sizes[i][0] == 0) {
-      result[i] = zeros({0}, grad.options().with_dtype(dtypes[i]));
+      result[i] = zeros({0}, grad.options().dtype(dtypes[i]));
       continue;
     }
     const int64_t d = wrap_dim(dim, grad.dim());

@@ -118,7 +118,7 @@ Tensor class_shares(IntArrayRef sizes, const TensorOptions& options, const Tenso
   Tensor shares = zeros(sizes, options).scatter(dim, places, Scalar(1 - label_smoothing));
   if (label_smoothing > 0) shares = shares + Scalar(label_smoothing / static_cast<double>(classes));
   if (weight.defined()) shares = shares * weight.reshape(row);
-  return shares * counted.to(*options.dtype);
+  return shares * counted.to(options.dtype());
 }
 
 // The factor of every row's loss: the gradient of a sum or mean, or of every loss apart.

@@ -61,7 +61,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
     return {grad_input, grad_weight, grad_bias};
   }
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = has_weight ? weight.contiguous() : weight;
-  const TensorOptions parameters = has_weight ? weight.options() : input.options().with_dtype(mean.dtype());
+  const TensorOptions parameters = has_weight ? weight.options() : input.options().dtype(mean.dtype());
   if (wanted[0]) grad_input = empty_like(x);
   if (wanted[1]) grad_weight = zeros(normalized_shape, parameters);
   if (wanted[2]) grad_bias = zeros(normalized_shape, parameters);

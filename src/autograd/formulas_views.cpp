@@ -75,9 +75,8 @@ Tensor unfold_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64
   const int64_t ndim = static_cast<int64_t>(sizes.size());
   if (ndim == 0) return grad.sum().reshape({});
   const int64_t d = wrap_dim(dim, ndim);
-  Tensor positions = arange(0, sizes[d], 1, TensorOptions(DType::Int64).with_device(grad.device()))
-                         .unfold(0, size, step)
-                         .reshape({-1});
+  Tensor positions =
+      arange(0, sizes[d], 1, TensorOptions(DType::Int64).device(grad.device())).unfold(0, size, step).reshape({-1});
   // Windows beside their dimension, so that one index_add brings all of them home.
   Tensor windows = grad.movedim(-1, d + 1).flatten(d, d + 1);
   return zeros(sizes, grad.options()).index_add(d, positions, windows);

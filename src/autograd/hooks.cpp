@@ -31,7 +31,7 @@ void for_each_hook(const HookList<Callable>& list, Body body) {
 }
 
 void check_hook_result(const std::string& name, const Tensor& before, const Tensor& after) {
-  MICA_CHECK(before.dtype() == after.dtype() && before.device().type == after.device().type, "hook '", name,
+  MICA_CHECK(before.dtype() == after.dtype() && before.device().type() == after.device().type(), "hook '", name,
              "' has changed the type of value (was torch.", info(before.dtype()).legacy, "Tensor got torch.",
              info(after.dtype()).legacy, "Tensor)");
   MICA_CHECK(before.device() == after.device(), "hook '", name, "' has changed the device of value (was ",

@@ -38,11 +38,11 @@ void Tensor::set_grad(const Tensor& g) const {
   MICA_CHECK(!g.is_same(*this), "can't assign Variable as its own grad");
   MICA_CHECK(g.dtype() == dtype(), "attempting to assign a gradient with dtype '", g.dtype(),
              "' to a tensor with grad_dtype '", info(dtype()).legacy, "'. The gradient must match the tensor's dtype.");
-  MICA_CHECK(g.device().type == device().type, "attempting to assign a gradient with device type '",
-             device_type_name(g.device().type), "' to a tensor with device type '", device_type_name(device().type),
+  MICA_CHECK(g.device().type() == device().type(), "attempting to assign a gradient with device type '",
+             device_type_name(g.device().type()), "' to a tensor with device type '", device_type_name(device().type()),
              "'. Please ensure that the gradient and the tensor are on the same device");
   MICA_CHECK(g.device() == device(), "attempting to assign a gradient located on device with index '",
-             int{g.device().index}, "' to a tensor located on device with index '", int{device().index},
+             int{g.device().index()}, "' to a tensor located on device with index '", int{device().index()},
              "'. Please ensure that the gradient and the tensor are on the same device");
   MICA_CHECK(g.sizes() == sizes(), "attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '",
              sizes(), "'. Please ensure that the gradient and the tensor are the same size");

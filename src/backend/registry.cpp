@@ -107,9 +107,9 @@ const Backend& backend(DeviceType type) {
 
 Device with_index(Device device) {
   if (device.is_cpu() || device.is_meta()) return device;
-  const Backend& b = backend(device.type);
-  if (device.index < 0) return {device.type, b.current_device()};
-  MICA_CHECK(device.index < b.device_count(), b.name, " error: invalid device ordinal: ", device,
+  const Backend& b = backend(device.type());
+  if (device.index() < 0) return {device.type(), b.current_device()};
+  MICA_CHECK(device.index() < b.device_count(), b.name, " error: invalid device ordinal: ", device,
              " was asked for, and there ",
              b.device_count() == 1 ? "is 1 device" : cat("are ", b.device_count(), " devices"));
   return device;
@@ -117,8 +117,8 @@ Device with_index(Device device) {
 
 Generator& default_generator(Device device) {
   if (device.is_cpu() || device.is_meta()) return default_generator();
-  const Backend& b = backend(device.type);
-  return MICA_HOOK(b, default_generator)(with_index(device).index);
+  const Backend& b = backend(device.type());
+  return MICA_HOOK(b, default_generator)(with_index(device).index());
 }
 
 void manual_seed(uint64_t seed) {
@@ -136,7 +136,7 @@ void missing_hook(const Backend& b, const char* hook) {
 bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs) {
   if (!filled) return false;
   if (device.is_cpu()) return true;
-  const Backend& b = backend(device.type);
+  const Backend& b = backend(device.type());
   auto* supports = b.extension ? reinterpret_cast<SupportsFunction*>(b.extension("supports")) : nullptr;
   return !supports || supports(slot, inputs.begin(), inputs.size());
 }

@@ -6,6 +6,8 @@
 
 #include "core/pointwise.h"
 #include "mica/autograd.h"
+#include "mica/backend.h"
+#include "mica/dropout_backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/kernel_types.h"
 #include "mica/ops.h"
@@ -72,7 +74,7 @@ Tensor rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool 
   {
     NoGradGuard no_grad;
     const Tensor negative = self <= 0;
-    Tensor drawn = empty({negative.sum().item<int64_t>()}, self.options().with_dtype(DType::Float64));
+    Tensor drawn = empty({negative.sum().item<int64_t>()}, self.options().dtype(DType::Float64));
     drawn.uniform_(low, high, generator);
     slopes = mica::masked_scatter(ones_like(self), negative, drawn.to(self.dtype()));
   }
@@ -104,9 +106,24 @@ bool drops_nothing(const Tensor& self, double p, bool train) {
   return p == 0 || !train || self.numel() == 0;
 }
 
+// What a backend draws itself, scaled; undefined where it leaves that to bernoulli_.
+Tensor drawn_by_backend(const Tensor& self, double keep) {
+  if (self.is_cpu() || self.is_meta() || !self.is_floating_point()) return {};
+  const Backend& b = backend(self.device().type());
+  auto* draw = b.extension ? reinterpret_cast<DropoutFunction*>(b.extension("draw_dropout")) : nullptr;
+  if (!draw) return {};
+  NoGradGuard no_grad;
+  const Tensor noise = empty_like(self);
+  draw(noise.view_of(), self.view_of(), noise.strides() == self.strides(), keep, default_generator(self.device()));
+  return noise;
+}
+
 Tensor drop(const Tensor& self, double p, bool train, Drop what) {
   if (drops_nothing(self, p, train)) return self;
   if (p == 1) return self * mica::zeros(IntArrayRef{}, self.options());
+  if (what == Drop::Elements) {
+    if (const Tensor noise = drawn_by_backend(self, 1 - p); noise.defined()) return self * noise;
+  }
   const Tensor noise = kept(self, p, what);
   noise.div_(1 - p);
   return self * noise;

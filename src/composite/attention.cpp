@@ -17,7 +17,7 @@ Scalar minus_infinity() { return Scalar(-INFINITY); }
 // A mask that is added to scores, from one of bools in which true lets a key take part.
 Tensor additive(const Tensor& mask, DType dtype) {
   if (mask.dtype() != DType::Bool) return mask;
-  return mica::zeros(mask.sizes(), mask.options().with_dtype(dtype)).masked_fill_(mask.logical_not(), minus_infinity());
+  return mica::zeros(mask.sizes(), mask.options().dtype(dtype)).masked_fill_(mask.logical_not(), minus_infinity());
 }
 
 bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
@@ -124,7 +124,7 @@ std::tuple<Tensor, Tensor> _scaled_dot_product_attention_math(const Tensor& quer
   if (is_causal) {
     MICA_CHECK(!attn_mask.defined(),
                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
-    mask = mica::tril(mica::ones({query.size(-2), key.size(-2)}, query.options().with_dtype(DType::Bool)));
+    mask = mica::tril(mica::ones({query.size(-2), key.size(-2)}, query.options().dtype(DType::Bool)));
   }
   const Tensor q = computed(query) * Scalar(factor < 0 ? -root : root);
   Tensor scores = mica::matmul(q, (k * Scalar(root)).transpose(-2, -1));
@@ -168,8 +168,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     return result.reshape(sizes);
   }
   if (is_causal && attn_mask.defined()) {  // only the fused form takes both
-    const Tensor below =
-        mica::tril(mica::ones({query.size(-2), key.size(-2)}, query.options().with_dtype(DType::Bool)));
+    const Tensor below = mica::tril(mica::ones({query.size(-2), key.size(-2)}, query.options().dtype(DType::Bool)));
     const Tensor both = additive(attn_mask, query.dtype()) + additive(below, query.dtype());
     return std::get<0>(
         mica::_scaled_dot_product_attention_math(query, key, value, both, dropout_p, false, {}, scale, enable_gqa));
@@ -188,7 +187,7 @@ Tensor _canonical_mask(const Tensor& mask, std::string_view mask_name, std::opti
                    " is deprecated. Use same type for both instead."));
   }
   if (mask.dtype() != DType::Bool) return mask;
-  return mica::zeros(mask.sizes(), mask.options().with_dtype(target_type)).masked_fill_(mask, minus_infinity());
+  return mica::zeros(mask.sizes(), mask.options().dtype(target_type)).masked_fill_(mask, minus_infinity());
 }
 
 }  // namespace mica::composite

@@ -152,7 +152,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   const bool empty = grad_output.numel() == 0, computes = !empty && !input.is_meta();
   const auto prepared = [&](const Tensor& t) { return computes ? t.to(wide).contiguous(format) : t; };
   const auto fresh = [&](const Tensor& like) {
-    const TensorOptions options = like.options().with_dtype(empty ? dtype : wide);
+    const TensorOptions options = like.options().dtype(empty ? dtype : wide);
     return empty ? mica::zeros(like.sizes(), options) : mica::empty(like.sizes(), options, format);
   };
   const Tensor grad = prepared(grad_output);

@@ -18,7 +18,7 @@ Tensor empty_in_format(const Tensor& self, DType dtype, Device device, MemoryFor
 
 Device resolved(Device wanted, Device current) {
   // "cuda" names the current device; a tensor that is on any device of that type stays.
-  return wanted.index < 0 && wanted.type == current.type ? current : wanted;
+  return wanted.index() < 0 && wanted.type() == current.type() ? current : wanted;
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
 
 Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking,
                std::optional<MemoryFormat> memory_format) {
-  const DType dtype = options.dtype.value_or(self.dtype());
-  const Device device = options.device.value_or(self.device());
+  const DType dtype = options.dtype_opt().value_or(self.dtype());
+  const Device device = options.device_opt().value_or(self.device());
   Tensor copy = empty_in_format(self, dtype, device, memory_format.value_or(MemoryFormat::Preserve));
   inplace::copy_(copy, self, non_blocking);
   return copy;
@@ -53,11 +53,11 @@ Tensor to_copy(const Tensor& self, const TensorOptions& options, bool non_blocki
 Tensor to_options(const Tensor& self, const TensorOptions& options, bool non_blocking, bool copy,
                   std::optional<MemoryFormat> memory_format) {
   TensorOptions wanted;
-  wanted.dtype = options.dtype.value_or(self.dtype());
-  wanted.device = options.device ? resolved(*options.device, self.device()) : self.device();
+  wanted = wanted.dtype(options.dtype_opt().value_or(self.dtype()));
+  wanted = wanted.device(options.has_device() ? resolved(options.device(), self.device()) : self.device());
   const bool same_format =
       !memory_format || *memory_format == MemoryFormat::Preserve || self.is_contiguous(*memory_format);
-  if (!copy && *wanted.dtype == self.dtype() && *wanted.device == self.device() && same_format) return self;
+  if (!copy && wanted.dtype() == self.dtype() && wanted.device() == self.device() && same_format) return self;
   return mica::_to_copy(self, wanted, non_blocking, memory_format);
 }
 
@@ -68,7 +68,7 @@ Tensor to_dtype(const Tensor& self, DType dtype, bool non_blocking, bool copy,
 
 Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocking, bool copy,
                  std::optional<MemoryFormat> memory_format) {
-  return composite::to_options(self, TensorOptions(dtype).with_device(device), non_blocking, copy, memory_format);
+  return composite::to_options(self, TensorOptions(dtype).device(device), non_blocking, copy, memory_format);
 }
 
 Tensor cpu(const Tensor& self) { return composite::to_options(self, TensorOptions(kCPU), false, false, std::nullopt); }

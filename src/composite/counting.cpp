@@ -30,7 +30,7 @@ namespace {
 std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inverse, bool return_counts,
                                              bool consecutive) {
   NoGradGuard below;
-  const TensorOptions longs = TensorOptions(DType::Int64).with_device(self.device());
+  const TensorOptions longs = TensorOptions(DType::Int64).device(self.device());
   const Tensor flat = self.contiguous().view({-1});
   const Tensor values = mica::empty(flat.numel(), self.options());
   const Tensor inverse = return_inverse ? mica::empty(flat.numel(), longs) : Tensor();
@@ -57,15 +57,15 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
   MICA_CHECK(self.numel() > 0 || n == 0,
              "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
   const Tensor rows = moved.reshape({n, n ? moved.numel() / n : 0});
-  const TensorOptions longs = TensorOptions(DType::Int64).with_device(self.device());
+  const TensorOptions longs = TensorOptions(DType::Int64).device(self.device());
   Tensor order = mica::arange(0, n, 1, longs);
   if (!consecutive)  // lexicographic: stable sorts from the last column to the first
     for (int64_t c = rows.size(1) - 1; c >= 0; --c)
       order = order.index_select(0, mica::argsort(rows.select(1, c).index_select(0, order)));
   const Tensor sorted = rows.index_select(0, order);
   const Tensor changed = n > 1 ? mica::ne(sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1)).any(1)
-                               : mica::empty(0, longs.with_dtype(DType::Bool));
-  const Tensor lead = mica::ones(n > 0 ? 1 : 0, longs.with_dtype(DType::Bool));
+                               : mica::empty(0, longs.dtype(DType::Bool));
+  const Tensor lead = mica::ones(n > 0 ? 1 : 0, longs.dtype(DType::Bool));
   const Tensor parts[2] = {lead, changed};
   const Tensor starts = mica::cat(TensorList(parts, 2), 0);
   const Tensor group = starts.to(DType::Int64).cumsum(0) - 1;
@@ -112,7 +112,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   const DType dtype = !weights.defined()                  ? DType::Int64
                       : weights.dtype() == DType::Float32 ? DType::Float32
                                                           : DType::Float64;
-  const TensorOptions o = TensorOptions(dtype).with_device(self.device());
+  const TensorOptions o = TensorOptions(dtype).device(self.device());
   return mica::zeros(bins, o).index_add(0, index,
                                         weights.defined() ? weights.to(dtype) : mica::ones({}, o).expand(self.numel()));
 }
@@ -130,7 +130,7 @@ Tensor bin_of(const Tensor& values, const Tensor& edges) {
 Tensor count_bins(const Tensor& bin, const Tensor& weight, int64_t bins, const TensorOptions& options) {
   const Tensor inside = bin >= 0;
   const Tensor chosen = bin.masked_select(inside);
-  const Tensor amounts = weight.defined() ? weight.reshape({-1}).masked_select(inside).to(*options.dtype)
+  const Tensor amounts = weight.defined() ? weight.reshape({-1}).masked_select(inside).to(options.dtype())
                                           : mica::ones(chosen.numel(), options);
   return mica::zeros(bins, options).index_add(0, chosen, amounts);
 }
@@ -332,7 +332,7 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool, bool inve
   const DType common = mica::result_type(elements, test_elements);
   const Tensor all = elements.to(common), sorted = std::get<0>(mica::sort(test_elements.to(common).reshape({-1})));
   if (sorted.numel() == 0)
-    return mica::full(elements.sizes(), Scalar(invert), TensorOptions(DType::Bool).with_device(elements.device()));
+    return mica::full(elements.sizes(), Scalar(invert), TensorOptions(DType::Bool).device(elements.device()));
   const Tensor at = mica::clamp(mica::searchsorted(sorted, all.contiguous()), std::nullopt, Scalar(sorted.numel() - 1));
   const Tensor found = sorted.index_select(0, at.reshape({-1})).view(all.sizes());
   return invert ? mica::ne(found, all) : mica::eq(found, all);

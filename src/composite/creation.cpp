@@ -6,6 +6,7 @@
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "mica/values.h"
 #include "shapes/indexing.h"
 #include "mica/warning.h"
 
@@ -13,20 +14,15 @@ namespace mica::composite {
 
 namespace {
 
-Tensor finished(Tensor t, const TensorOptions& o) {
-  if (o.requires_grad) t.requires_grad_(true);
-  return t;
-}
-
 void check_layout(const char* op, const TensorOptions& o) {
-  MICA_CHECK_KIND(!o.layout || *o.layout == Layout::Strided, NotImplemented, op,
+  MICA_CHECK_KIND(!o.has_layout() || o.layout() == Layout::Strided, NotImplemented, op,
                   "(): only layout=torch.strided is there");
 }
 
 // Options not given are those of `t`.
 TensorOptions inherit(TensorOptions o, const Tensor& t) {
-  if (!o.dtype) o.dtype = t.dtype();
-  if (!o.device) o.device = t.device();
+  if (!o.has_dtype()) o = o.dtype(t.dtype());
+  if (!o.has_device()) o = o.device(t.device());
   return o;
 }
 
@@ -47,72 +43,71 @@ DType dtype_of_number(const Scalar& s) {
 
 Tensor empty(IntArrayRef size, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   check_layout("empty", options);
-  const DType dtype = options.dtype_or_default();
-  const Device device = options.device_or_default();
+  const DType dtype = options.dtype();
+  const Device device = options.device();
   if (!memory_format || *memory_format == MemoryFormat::Contiguous)
-    return finished(empty_contiguous(size, dtype, device), options);
+    return made_with(empty_contiguous(size, dtype, device), options);
   MICA_CHECK(*memory_format != MemoryFormat::Preserve,
              "Preserve memory format is not supported by empty: there is no tensor to take it from");
-  return finished(empty_with_strides(size, memory_format_strides(size, *memory_format), dtype, device), options);
+  return made_with(empty_with_strides(size, memory_format_strides(size, *memory_format), dtype, device), options);
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
   MICA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride, " and ", size);
   for (int64_t s : stride)
     MICA_CHECK(s >= 0, "as_strided: Negative strides are not supported for a new tensor, got strides: ", stride);
-  return finished(empty_with_strides(size, stride, options.dtype_or_default(), options.device_or_default()), options);
+  return made_with(empty_with_strides(size, stride, options.dtype(), options.device()), options);
 }
 
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   const TensorOptions o = inherit(options, self);
   check_layout("empty_like", o);
   const MemoryFormat format = memory_format.value_or(MemoryFormat::Preserve);
-  if (format == MemoryFormat::Preserve) return finished(empty_dense_like(self, *o.dtype, *o.device), o);
-  return finished(empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), *o.dtype, *o.device),
-                  o);
+  if (format == MemoryFormat::Preserve) return made_with(empty_dense_like(self, o.dtype(), o.device()), o);
+  return made_with(empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), o.dtype(), o.device()),
+                   o);
 }
 
 Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
   check_layout("full", options);
-  const DType dtype = options.dtype ? *options.dtype : dtype_of_number(fill_value);
-  Tensor t = empty_contiguous(size, dtype, options.device_or_default());
+  const DType dtype = options.has_dtype() ? options.dtype() : dtype_of_number(fill_value);
+  Tensor t = empty_contiguous(size, dtype, options.device());
   inplace::fill_(t, fill_value);  // not an operation on the tensor: its version stays 0
-  return finished(std::move(t), options);
+  return made_with(std::move(t), options);
 }
 
 Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options,
                  std::optional<MemoryFormat> memory_format) {
-  TensorOptions plain = options;
-  plain.requires_grad = false;
+  const TensorOptions plain = options.requires_grad(false).pinned_memory(false);
   Tensor t = composite::empty_like(self, plain, memory_format);
   inplace::fill_(t, fill_value);
-  return finished(std::move(t), options);
+  return made_with(std::move(t), options);
 }
 
 Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   check_layout("zeros", options);
-  Tensor t = empty_contiguous(size, options.dtype_or_default(), options.device_or_default());
+  Tensor t = empty_contiguous(size, options.dtype(), options.device());
   inplace::zero_(t);
-  return finished(std::move(t), options);
+  return made_with(std::move(t), options);
 }
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return composite::full_like(self, 0, options, memory_format);
 }
 Tensor ones(IntArrayRef size, const TensorOptions& options) {
-  return composite::full(size, 1, options.with_dtype(options.dtype_or_default()));
+  return composite::full(size, 1, options.dtype(options.dtype()));
 }
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return composite::full_like(self, 1, options, memory_format);
 }
 
 Tensor scalar_tensor(const Scalar& s, const TensorOptions& options) {
-  return composite::full({}, s, options.with_dtype(options.dtype_or_default()));
+  return composite::full({}, s, options.dtype(options.dtype()));
 }
 
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
   check_layout("arange", options);
   const bool integral = !start.is_floating() && !end.is_floating() && !step.is_floating();
-  const DType dtype = options.dtype ? *options.dtype : integral ? DType::Int64 : default_dtype();
+  const DType dtype = options.has_dtype() ? options.dtype() : integral ? DType::Int64 : default_dtype();
   MICA_CHECK(dtype != DType::Bool && !is_complex(dtype), "arange not supported for dtype ", dtype);
   const double from = start.to_double(), to = end.to_double(), by = step.to_double();
   MICA_CHECK(by != 0, "step must be nonzero");
@@ -128,19 +123,18 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
     count = std::ceil((to - from) / by);
   }
   MICA_CHECK(count >= 0 && count <= 9.2e18, "invalid size, possible overflow?");
-  Tensor t = empty_contiguous({static_cast<int64_t>(count)}, dtype, options.device_or_default());
+  Tensor t = empty_contiguous({static_cast<int64_t>(count)}, dtype, options.device());
   if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
-  return finished(t, options);
+  return made_with(t, options);
 }
 
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
   MICA_CHECK(n >= 0, "n must be greater or equal to 0, got ", n);
   MICA_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
-  TensorOptions plain = options;
-  plain.requires_grad = false;
+  const TensorOptions plain = options.requires_grad(false).pinned_memory(false);
   const Tensor t = composite::zeros({n, m}, plain);
   inplace::fill_(views::diagonal(t, 0, 0, 1), 1);
-  return finished(t, options);
+  return made_with(t, options);
 }
 Tensor eye(int64_t n, const TensorOptions& options) { return composite::eye(n, n, options); }
 
@@ -148,11 +142,11 @@ namespace {
 
 DType sequence_dtype(const char* op, const Scalar& start, const Scalar& end, const TensorOptions& options) {
   const bool complex_bounds = start.is_complex() || end.is_complex();
-  if (!options.dtype) return complex_bounds ? default_complex_dtype() : default_dtype();
-  MICA_CHECK(!complex_bounds || is_complex(*options.dtype), "torch.", op,
+  if (!options.has_dtype()) return complex_bounds ? default_complex_dtype() : default_dtype();
+  MICA_CHECK(!complex_bounds || is_complex(options.dtype()), "torch.", op,
              "(): inferred dtype c10::complex<float> can't be safely cast to passed dtype ",
-             info(*options.dtype).legacy);
-  return *options.dtype;
+             info(options.dtype()).legacy);
+  return options.dtype();
 }
 
 // A bound as an element of the result holds it.
@@ -169,9 +163,9 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Ten
   const DType dtype = sequence_dtype("linspace", start, end, options);
   check_number_fits(start, dtype);
   check_number_fits(end, dtype);
-  const Tensor t = empty_contiguous({steps}, dtype, options.device_or_default());
+  const Tensor t = empty_contiguous({steps}, dtype, options.device());
   if (steps > 0 && !t.is_meta()) MICA_KERNEL(t.device(), linspace)(t.view_of(), start, end);
-  return finished(t, options);
+  return made_with(t, options);
 }
 
 Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base, const TensorOptions& options) {
@@ -179,13 +173,13 @@ Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double ba
   MICA_CHECK(steps >= 0, "number of steps must be non-negative");
   const DType dtype = sequence_dtype("logspace", start, end, options);
   MICA_CHECK_KIND(dtype != DType::Bool, NotImplemented, "\"logspace\" not implemented for 'Bool'");
-  TensorOptions plain = options.with_dtype(is_complex(dtype) ? DType::Complex128 : DType::Float64);
-  plain.requires_grad = false;
+  const TensorOptions plain =
+      options.dtype(is_complex(dtype) ? DType::Complex128 : DType::Float64).requires_grad(false).pinned_memory(false);
   // A single element is the power of `start` as it was given.
   const Tensor exponents = steps == 1
                                ? composite::linspace(start, end, steps, plain)
                                : composite::linspace(as_element(start, dtype), as_element(end, dtype), steps, plain);
-  return finished(mica::pow(Scalar(base), exponents).to(dtype), options);
+  return made_with(mica::pow(Scalar(base), exponents).to(dtype), options);
 }
 
 // ---- bounds that tensors hold
@@ -236,25 +230,24 @@ Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, const T
   MICA_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
   MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
              "upper bound and lower bound inconsistent with step sign");
-  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype_or_default(),
-                                    options.device_or_default());
+  const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype(), options.device());
   if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
-  return finished(t, options);
+  return made_with(t, options);
 }
 
 Tensor triu_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
   MICA_CHECK(row >= 0, "row must be non-negative, got", row);
   MICA_CHECK(col >= 0, "col must be non-negative, got", col);
-  const TensorOptions place(options.device_or_default());
-  const Tensor mask = mica::ones({row, col}, place.with_dtype(DType::Bool)).triu(offset);
-  return mica::nonzero(mask).t().contiguous().to(options.dtype.value_or(DType::Int64));
+  const TensorOptions place(options.device());
+  const Tensor mask = mica::ones({row, col}, place.dtype(DType::Bool)).triu(offset);
+  return mica::nonzero(mask).t().contiguous().to(options.dtype_opt().value_or(DType::Int64));
 }
 Tensor tril_indices(int64_t row, int64_t col, int64_t offset, const TensorOptions& options) {
   MICA_CHECK(row >= 0, "row must be non-negative, got", row);
   MICA_CHECK(col >= 0, "col must be non-negative, got", col);
-  const TensorOptions place(options.device_or_default());
-  const Tensor mask = mica::ones({row, col}, place.with_dtype(DType::Bool)).tril(offset);
-  return mica::nonzero(mask).t().contiguous().to(options.dtype.value_or(DType::Int64));
+  const TensorOptions place(options.device());
+  const Tensor mask = mica::ones({row, col}, place.dtype(DType::Bool)).tril(offset);
+  return mica::nonzero(mask).t().contiguous().to(options.dtype_opt().value_or(DType::Int64));
 }
 
 Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const TensorOptions& options) {

@@ -192,7 +192,7 @@ MICA_FFT_MANY(fft_ihfft, inverse_hermitian_transforms(self, s, dim, norm))
 #undef MICA_FFT_MANY
 
 Tensor fft_fftfreq(int64_t n, double d, const TensorOptions& options) {
-  const Tensor result = arange(Scalar(n), options.with_dtype(options.dtype_or_default()));
+  const Tensor result = arange(Scalar(n), options.dtype(options.dtype()));
   const int64_t positive = (n + 1) / 2;
   if (n > positive)
     result.narrow(0, positive, n - positive).copy_(arange(Scalar(-(n / 2)), Scalar(0), result.options()));
@@ -200,8 +200,7 @@ Tensor fft_fftfreq(int64_t n, double d, const TensorOptions& options) {
 }
 
 Tensor fft_rfftfreq(int64_t n, double d, const TensorOptions& options) {
-  return arange(Scalar(n / 2 + 1), options.with_dtype(options.dtype_or_default()))
-      .mul_(Scalar(1.0 / (static_cast<double>(n) * d)));
+  return arange(Scalar(n / 2 + 1), options.dtype(options.dtype())).mul_(Scalar(1.0 / (static_cast<double>(n) * d)));
 }
 
 static Tensor shifted(const Tensor& x, OptionalSizes dim, bool back) {

@@ -87,7 +87,7 @@ Tensor argwhere(const Tensor& self) { return mica::nonzero(self); }
 
 Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
   MICA_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer, but got ", size);
-  const TensorOptions options = TensorOptions(DType::Int64).with_device(self.device());
+  const TensorOptions options = TensorOptions(DType::Int64).device(self.device());
   Tensor result = mica::full({size, self.dim()}, fill_value, options);
   if (self.is_meta()) return result;
   const Tensor found = mica::nonzero(self);

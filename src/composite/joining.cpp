@@ -178,7 +178,7 @@ Tensor block_diag(TensorList tensors) {
   int64_t left = 0;
   const DType dtype = result_type(blocks);
   for (const Tensor& b : blocks) {
-    const TensorOptions o = b.options().with_dtype(dtype);
+    const TensorOptions o = b.options().dtype(dtype);
     const Tensor parts[3] = {mica::zeros({b.size(0), left}, o), b.to(dtype),
                              mica::zeros({b.size(0), columns - left - b.size(1)}, o)};
     bands.push_back(mica::cat(TensorList(parts, 3), 1));

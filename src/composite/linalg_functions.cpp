@@ -22,7 +22,7 @@ double epsilon_of(DType dtype) {
 }
 
 Tensor real_scalar(const Tensor& like, double value) {
-  return full({}, Scalar(value), like.options().with_dtype(to_real(like.dtype())));
+  return full({}, Scalar(value), like.options().dtype(to_real(like.dtype())));
 }
 
 // Both tolerances as tensors: without either, the relative one follows from the precision and the size.
@@ -103,7 +103,7 @@ Tensor pinverse(const Tensor& self, double rcond) { return composite::linalg_pin
 
 Tensor linalg_matrix_rank(const Tensor& input, const Tensor& atol, const Tensor& rtol, bool hermitian) {
   check_matrix(input, "torch.linalg.matrix_rank", "input");
-  const TensorOptions integers = input.options().with_dtype(DType::Int64);
+  const TensorOptions integers = input.options().dtype(DType::Int64);
   if (input.numel() == 0) return zeros(batch_sizes(input), integers);
   const auto [absolute, relative] = tolerances(input, atol, rtol);
   Tensor values, largest;
@@ -139,7 +139,7 @@ Tensor linalg_matrix_rank(const Tensor& input, const Tensor& tol, bool hermitian
 Tensor linalg_cond(const Tensor& self, const std::optional<Scalar>& p) {
   MICA_CHECK(self.dim() >= 2, "linalg.cond: The input tensor must have at least 2 dimensions.");
   const double order = p ? p->to<double>() : 2;
-  const TensorOptions real = self.options().with_dtype(to_real(self.dtype()));
+  const TensorOptions real = self.options().dtype(to_real(self.dtype()));
   if (self.numel() == 0) return zeros(batch_sizes(self), real);
   if (std::abs(order) == 2) {
     const Tensor values = mica::linalg_svdvals(self, std::nullopt);
@@ -158,7 +158,7 @@ Tensor linalg_named_cond(const Tensor& self, std::string_view p) {
   MICA_CHECK(self.dim() >= 2, "linalg.cond: The input tensor must have at least 2 dimensions.");
   check_square(self, "linalg.cond");
   MICA_CHECK(p == "fro" || p == "nuc", "linalg.cond got an invalid norm type: ", p);
-  if (self.numel() == 0) return zeros(batch_sizes(self), self.options().with_dtype(to_real(self.dtype())));
+  if (self.numel() == 0) return zeros(batch_sizes(self), self.options().dtype(to_real(self.dtype())));
   if (p == "nuc") {
     const Tensor values = mica::linalg_svdvals(self, std::nullopt);
     return values.sum(-1) * values.reciprocal().sum(-1);

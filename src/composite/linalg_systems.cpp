@@ -241,8 +241,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
   }
   MICA_CHECK(!driver || *driver == "gels" || *driver == "gelsy" || *driver == "gelsd" || *driver == "gelss",
              "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
+  // On a GPU torch has the driver for full rank alone; others are there for who names them.
+  const std::string_view usual = self.is_cpu() || self.is_meta() ? "gelsy" : "gels";
   const Tensor right = vector ? b.unsqueeze(-1) : b;
-  auto [x, residuals, rank, values] = mica::_linalg_lstsq(self, right, rcond, driver.value_or("gelsy"));
+  auto [x, residuals, rank, values] = mica::_linalg_lstsq(self, right, rcond, driver.value_or(usual));
   return {vector ? x.squeeze(-1) : x, residuals, rank, values};
 }
 

@@ -45,7 +45,7 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
 
 Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double eps, int64_t dim) {
   if (eps != 1e-10) warn("`eps` parameter is deprecated and has no effect.");
-  const auto options = TensorOptions(logits.dtype()).with_device(logits.device());
+  const auto options = TensorOptions(logits.dtype()).device(logits.device());
   const Tensor noise = empty(logits.sizes(), options).exponential_().log().neg();
   const Tensor soft = softmax(div(add(logits, noise), tau), dim);
   if (!hard) return soft;

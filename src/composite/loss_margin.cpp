@@ -203,7 +203,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, IntArrayRef inpu
   if (reduction == kMean) {
     std::vector<double> divisors;
     for (int64_t n : target_lengths) divisors.push_back(static_cast<double>(std::max<int64_t>(n, 1)));
-    Tensor lengths = empty({static_cast<int64_t>(divisors.size())}, TensorOptions(DType::Float64).with_device(kCPU));
+    Tensor lengths = empty({static_cast<int64_t>(divisors.size())}, TensorOptions(DType::Float64).device(kCPU));
     std::copy(divisors.begin(), divisors.end(), host_data<double>(lengths));
     return mean(loss / lengths.to(loss.device(), loss.dtype()));
   }

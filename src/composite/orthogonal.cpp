@@ -47,7 +47,7 @@ std::tuple<Tensor, Tensor> _householder_reflections(const Tensor& self) {
   NoGradGuard no_grad;
   const Tensor batch = as_batch(self);
   const Tensor packed = empty_like(batch, {}, MemoryFormat::Contiguous);
-  const Tensor tau = empty({batch.size(0), batch.size(2)}, TensorOptions(self.dtype()).with_device(self.device()));
+  const Tensor tau = empty({batch.size(0), batch.size(2)}, TensorOptions(self.dtype()).device(self.device()));
   for (int64_t i = 0; i < batch.size(0) && !self.is_meta(); ++i) {
     const Reflections found = householder_reflections(batch.select(0, i));
     packed.select(0, i).copy_(found.packed);
@@ -60,7 +60,7 @@ Tensor _householder_columns(const Tensor& self, const Tensor& tau) {
   check_matrices("householder_product", self);
   const int64_t rows = self.size(-2), cols = self.size(-1);
   MICA_CHECK(rows >= cols, "householder_product: expected at least as many rows as columns, but got ", self.sizes());
-  const Tensor identity = eye(rows, cols, TensorOptions(self.dtype()).with_device(self.device()));
+  const Tensor identity = eye(rows, cols, TensorOptions(self.dtype()).device(self.device()));
   const Tensor vectors = add(self.tril(-1), identity);
   Tensor result = identity;
   for (int64_t i = cols - 1; i >= 0; --i) {
@@ -81,7 +81,7 @@ Tensor _exponential_of_matrix(const Tensor& self) {
     if (norm > 0.5 && std::isfinite(norm)) squarings = static_cast<int>(std::ceil(std::log2(norm / 0.5)));
   }
   const int terms = self.dtype() == DType::Float64 ? 17 : 10;  // 0.5^n / n! is below rounding
-  const Tensor identity = eye(self.size(-1), TensorOptions(self.dtype()).with_device(self.device()));
+  const Tensor identity = eye(self.size(-1), TensorOptions(self.dtype()).device(self.device()));
   const Tensor scaled = squarings ? mul(self, std::ldexp(1.0, -squarings)) : self;
   Tensor result = add(identity, mul(scaled, 1.0 / terms));
   for (int n = terms - 1; n > 0; --n) result = add(identity, mul(matmul(scaled, result), 1.0 / n));

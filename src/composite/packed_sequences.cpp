@@ -19,7 +19,7 @@ Tensor read_lengths(const Tensor& lengths) {
 Tensor padded_rows(IntArrayRef batch_sizes, int64_t batch, Device device) {
   int64_t total = 0;
   for (int64_t n : batch_sizes) total += n;
-  Tensor rows = mica::empty({total}, TensorOptions(DType::Int64).with_device(kCPU));
+  Tensor rows = mica::empty({total}, TensorOptions(DType::Int64).device(kCPU));
   int64_t* to = host_data<int64_t>(rows);
   for (size_t t = 0; t < batch_sizes.size(); ++t)
     for (int64_t i = 0; i < batch_sizes[t]; ++i) *to++ = static_cast<int64_t>(t) * batch + i;
@@ -53,7 +53,7 @@ std::tuple<Tensor, Tensor> _pack_padded_sequence(const Tensor& input, const Tens
   }
   MICA_CHECK(length[0] <= steps, "Expected lengths of at most the ", steps, " steps of the input, but found ",
              length[0]);
-  Tensor batch_sizes = mica::empty({length[0]}, TensorOptions(DType::Int64).with_device(kCPU));
+  Tensor batch_sizes = mica::empty({length[0]}, TensorOptions(DType::Int64).device(kCPU));
   int64_t* sizes = host_data<int64_t>(batch_sizes);
   for (int64_t t = 0, n = batch; t < length[0]; ++t) {
     while (length[n - 1] <= t) --n;
@@ -77,7 +77,7 @@ std::tuple<Tensor, Tensor> _pad_packed_sequence(const Tensor& data, const Tensor
              "Expected total_length to be at least the length of the longest sequence in input, but got total_length=",
              steps, " and max sequence length being ", longest);
   MICA_CHECK(data.dim() >= 1, "packed data must have at least one dimension");
-  Tensor lengths = mica::empty({batch}, TensorOptions(DType::Int64).with_device(kCPU));
+  Tensor lengths = mica::empty({batch}, TensorOptions(DType::Int64).device(kCPU));
   int64_t* length = host_data<int64_t>(lengths);
   int64_t total = 0;
   for (int64_t t = 0; t < longest; ++t) {

@@ -5,6 +5,7 @@
 #include "mica/generated/implementations.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
+#include "mica/values.h"
 
 namespace mica::composite {
 
@@ -14,20 +15,16 @@ using MaybeGenerator = std::optional<Generator>;
 
 Generator chosen(const MaybeGenerator& g, const Tensor& t) { return g ? *g : default_generator(t.device()); }
 
-TensorOptions without_grad(TensorOptions o) {
-  o.requires_grad = false;
-  return o;
-}
+TensorOptions without_grad(const TensorOptions& o) { return o.requires_grad(false).pinned_memory(false); }
 
 TensorOptions integral(TensorOptions o) {
-  if (!o.dtype) o.dtype = DType::Int64;
+  if (!o.has_dtype()) o = o.dtype(DType::Int64);
   return without_grad(o);
 }
 
 Tensor finished(const Tensor& t, const TensorOptions& o) {
   if (t.storage()) t.storage()->set_version(0);  // its first numbers are no change
-  if (o.requires_grad) t.requires_grad_(true);
-  return t;
+  return made_with(t, o);
 }
 
 }  // namespace
@@ -117,8 +114,7 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, co
   MICA_CHECK(self.size(-1) <= (int64_t{1} << 24), "number of categories cannot exceed 2^24");
   NoGradGuard below;
   const Tensor weights = (self.dim() == 1 ? self.unsqueeze(0) : self).contiguous();
-  const Tensor out =
-      mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).with_device(self.device()));
+  const Tensor out = mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).device(self.device()));
   if (out.numel() > 0 && !out.is_meta()) MICA_KERNEL(self.device(), random_multinomial)
   (out.view_of(), weights.view_of(), replacement, chosen(generator, out));
   return self.dim() == 1 ? out.squeeze(0) : out;

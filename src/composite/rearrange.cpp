@@ -86,6 +86,14 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
   MICA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32,
              "repeats has to be Long or Int tensor");
+  if (!repeats.is_cpu() && !repeats.is_meta() && repeats.numel() > 0) {
+    // Where the counts are, without a list on the host: number i is where the sums of the counts pass it.
+    const Tensor ends = repeats.to(DType::Int64).cumsum(0);
+    MICA_CHECK(repeats.ge(0).all().item<bool>(), "repeats can not be negative");
+    const int64_t sum = ends.select(0, ends.numel() - 1).item<int64_t>();
+    MICA_CHECK(!output_size || *output_size == sum, "allocated size does not match required size");
+    return mica::searchsorted(ends, mica::arange(Scalar(sum), ends.options()), false, true).to(repeats.dtype());
+  }
   const Tensor counts = repeats.to(DType::Int64).contiguous().cpu();
   const auto* c = host_data<int64_t>(counts);
   int64_t total = 0;
@@ -94,10 +102,10 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
     total += c[i];
   }
   MICA_CHECK(!output_size || *output_size == total, "allocated size does not match required size");
-  const Tensor result = mica::empty(total, TensorOptions(DType::Int64).with_device(kCPU));
+  const Tensor result = mica::empty(total, TensorOptions(DType::Int64).device(kCPU));
   auto* out = host_data<int64_t>(result);
   for (int64_t i = 0; i < counts.numel(); ++i) out = std::fill_n(out, c[i], i);
-  return result.to(TensorOptions(repeats.dtype()).with_device(repeats.device()));
+  return result.to(TensorOptions(repeats.dtype()).device(repeats.device()));
 }
 
 Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,
@@ -223,7 +231,7 @@ Tensor vander(const Tensor& x, std::optional<int64_t> N, bool increasing) {
   MICA_CHECK(x.dim() == 1, "x must be a one-dimensional tensor.");
   const int64_t n = N.value_or(x.size(0));
   MICA_CHECK(n >= 0, "N must be non-negative.");
-  const Tensor powers = mica::arange(0, n, 1, TensorOptions(DType::Int64).with_device(x.device()));
+  const Tensor powers = mica::arange(0, n, 1, TensorOptions(DType::Int64).device(x.device()));
   const Tensor base = is_integral(x.dtype()) || x.dtype() == DType::Bool ? x.to(DType::Int64) : x;
   return base.unsqueeze(-1).pow(increasing ? powers : powers.flip({0}));
 }
@@ -246,7 +254,7 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
     }
   };
   extend(extend, 0, 0);
-  const Tensor index = mica::empty(static_cast<int64_t>(all.size()), TensorOptions(DType::Int64).with_device(kCPU));
+  const Tensor index = mica::empty(static_cast<int64_t>(all.size()), TensorOptions(DType::Int64).device(kCPU));
   std::copy(all.begin(), all.end(), host_data<int64_t>(index));
   return self.index_select(0, index.to(TensorOptions(self.device()))).view({-1, r});
 }

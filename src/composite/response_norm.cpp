@@ -14,7 +14,7 @@ namespace {
 template <class F>
 Tensor sum_of_channels(const Tensor& x, const F& inside) {
   const int64_t channels = x.size(1);
-  const Tensor band = mica::zeros({channels, channels}, TensorOptions(DType::Float64).with_device(kCPU));
+  const Tensor band = mica::zeros({channels, channels}, TensorOptions(DType::Float64).device(kCPU));
   double* at = host_data<double>(band);
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t j = 0; j < channels; ++j) at[c * channels + j] = inside(c, j) ? 1 : 0;

@@ -104,7 +104,7 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   MICA_CHECK(!return_complex || !onesided, "Cannot have onesided input if return_complex is true");
   MICA_CHECK(return_complex || !window.defined() || !window.is_complex(),
              "Complex windows are incompatible with return_complex=False");
-  const TensorOptions plain = self.options().with_dtype(to_real(self.dtype()));
+  const TensorOptions plain = self.options().dtype(to_real(self.dtype()));
   const Tensor weights = whole_window(window, width, n_fft, plain);
   x = x.transpose(1, 2);
   const int64_t along = 2, mode = normalized ? 1 : 2;
@@ -147,15 +147,15 @@ namespace {
 template <class Weights>
 Tensor make_window(const char* name, int64_t length, bool periodic, const TensorOptions& options,
                    const Weights& weights) {
-  const DType dtype = options.dtype_or_default();
+  const DType dtype = options.dtype();
   MICA_CHECK(is_floating(dtype), name, " expects floating point dtypes, got: ", info(dtype).legacy);
   MICA_CHECK(length >= 0, name, " requires non-negative window_length, got window_length=", length);
-  const TensorOptions own = options.with_dtype(dtype);
+  const TensorOptions own = options.dtype(dtype);
   if (length == 0) return empty({0}, own);
   if (length == 1) return ones({1}, own);
   const int64_t whole = periodic ? length + 1 : length;
   const DType working = dtype == DType::Float16 || dtype == DType::BFloat16 ? DType::Float32 : dtype;
-  const Tensor places = arange(Scalar(whole), own.with_dtype(working));
+  const Tensor places = arange(Scalar(whole), own.dtype(working));
   const Tensor window = weights(places, static_cast<double>(whole - 1));
   return (periodic ? window.narrow(0, 0, length) : window).to(dtype);
 }

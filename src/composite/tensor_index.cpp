@@ -64,7 +64,7 @@ class ViewSteps {
 
 // A bool counts as an index into a new dimension of size one: its only element, or none.
 Tensor flag_index(bool value, Device device) {
-  const TensorOptions options = TensorOptions(DType::Int64).with_device(device);
+  const TensorOptions options = TensorOptions(DType::Int64).device(device);
   return value ? zeros({1}, options) : empty({0}, options);
 }
 

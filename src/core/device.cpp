@@ -59,15 +59,15 @@ Device::Device(std::string_view text) {
   const int n = r.count.load();
   for (int i = 0; i < n; ++i) {
     if (r.names[i] == kind) {
-      type = static_cast<DeviceType>(i);
-      index = static_cast<int8_t>(parsed);
+      type_ = static_cast<DeviceType>(i);
+      index_ = static_cast<int8_t>(parsed);
       return;
     }
   }
   for (int i = 0; i < kNumNamedDevices; ++i) {
     if (kNamedDevices[i] == kind) {
-      type = static_cast<DeviceType>(kMaxDeviceTypes + i);
-      index = static_cast<int8_t>(parsed);
+      type_ = static_cast<DeviceType>(kMaxDeviceTypes + i);
+      index_ = static_cast<int8_t>(parsed);
       return;
     }
   }
@@ -80,8 +80,8 @@ Device::Device(std::string_view text) {
 }
 
 std::string Device::str() const {
-  std::string s(device_type_name(type));
-  if (index >= 0) s += ":" + std::to_string(index);
+  std::string s(device_type_name(type_));
+  if (has_index()) s += ":" + std::to_string(index_);
   return s;
 }
 
@@ -90,7 +90,7 @@ Device default_device() {
   return {static_cast<DeviceType>(packed & 0xff), static_cast<int8_t>(packed >> 8)};
 }
 void set_default_device(Device d) {
-  current_default.store(static_cast<uint16_t>(static_cast<uint8_t>(d.type) | (static_cast<uint8_t>(d.index) << 8)));
+  current_default.store(static_cast<uint16_t>(static_cast<uint8_t>(d.type()) | (static_cast<uint8_t>(d.index()) << 8)));
 }
 
 }  // namespace mica

@@ -162,7 +162,7 @@ struct Format {
   bool signed_zero;   // false in the fnuz formats, where the code of -0 is the only NaN
 };
 
-constexpr Format kHalf{10, 15, 0x8000, 0x7bff, 0x7c00, true};
+constexpr Format kHalfFormat{10, 15, 0x8000, 0x7bff, 0x7c00, true};
 constexpr Format kE5M2{2, 15, 0x80, 0x7b, 0x7c, true};
 constexpr Format kE4M3FN{3, 7, 0x80, 0x7e, 0x7e, true};  // no infinity: torch saturates
 constexpr Format kE5M2FNUZ{2, 16, 0x80, 0x7f, 0x80, false};
@@ -210,7 +210,7 @@ constexpr bool is_nan_bits(uint32_t float_bits) { return (float_bits & 0x7ffffff
 
 // Quiets a NaN and keeps its payload, as the hardware conversions do.
 constexpr float widen_half(uint16_t bits) {
-  if ((bits & 0x7c00u) != 0x7c00u) return decode<kHalf>(bits);
+  if ((bits & 0x7c00u) != 0x7c00u) return decode<kHalfFormat>(bits);
   const uint32_t mantissa = bits & 0x3ffu;
   return std::bit_cast<float>((bits & 0x8000u) << 16 | 0x7f800000u | (mantissa ? 0x400000u | mantissa << 13 : 0u));
 }
@@ -263,7 +263,7 @@ uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (is_nan_bits(bits)) [[unlikely]]
     return static_cast<uint16_t>((bits >> 16 & 0x8000u) | 0x7e00u | (bits >> 13 & 0x3ffu));
-  return static_cast<uint16_t>(encode<kHalf>(bits));
+  return static_cast<uint16_t>(encode<kHalfFormat>(bits));
 }
 #endif
 

@@ -17,7 +17,7 @@ namespace {
 void* allocate_on(size_t nbytes, Device device) try {
   if (nbytes == 0 || device.is_meta()) return nullptr;
   if (device.is_cpu()) return cpu_allocate(nbytes);
-  return backend(device.type).allocate(nbytes, device.index);
+  return backend(device.type()).allocate(nbytes, device.index());
 } catch (const Error& e) {
   if (e.kind() != ErrorKind::OutOfMemory) throw;
   fail(ErrorKind::OutOfMemory, e.what() + inspect::who_holds_memory(device, static_cast<int64_t>(nbytes)));
@@ -28,7 +28,7 @@ void free_on(void* data, size_t nbytes, Device device) {
   if (device.is_cpu()) {
     cpu_free(data, nbytes);
   } else {
-    backend(device.type).free(data, nbytes, device.index);
+    backend(device.type()).free(data, nbytes, device.index());
   }
 }
 
@@ -92,7 +92,7 @@ void StorageImpl::resize(size_t nbytes) {
     if (device_.is_cpu()) {
       std::memcpy(bigger, data_, common);
     } else {
-      backend(device_.type).copy_bytes(bigger, device_, data_, device_, common, false);
+      backend(device_.type()).copy_bytes(bigger, device_, data_, device_, common, false);
     }
   }
   if (data_ != inline_data()) free_on(data_, nbytes_, device_);

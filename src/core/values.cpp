@@ -10,10 +10,9 @@ namespace mica {
 
 Tensor detail::tensor_of(const void* values, DType dtype, IntArrayRef sizes, DType usual,
                          const TensorOptions& options) {
-  const Tensor copy = empty(sizes, TensorOptions(dtype).with_device(Device()));
+  const Tensor copy = empty(sizes, TensorOptions(dtype).device(Device()));
   if (copy.numel() > 0) std::memcpy(copy.data_ptr(), values, static_cast<size_t>(copy.nbytes()));
-  Tensor result = copy.to(options.dtype.value_or(usual)).to(options.device_or_default());
-  return result.requires_grad_(options.requires_grad);
+  return made_with(copy.to(options.dtype_opt().value_or(usual)).to(options.device()), options);
 }
 
 namespace {
@@ -36,9 +35,9 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, Deleter del
   auto* release = new std::function<void()>([deleter = std::move(deleter), data] {
     if (deleter) deleter(data);
   });
-  return tensor_over(data, options.dtype_or_default(), options.device.value_or(Device()), sizes, strides, call_deleter,
+  return tensor_over(data, options.dtype(), options.device_opt().value_or(Device()), sizes, strides, call_deleter,
                      release)
-      .requires_grad_(options.requires_grad);
+      .requires_grad_(options.requires_grad());
 }
 
 Tensor from_blob(void* data, IntArrayRef sizes, Deleter deleter, const TensorOptions& options) {

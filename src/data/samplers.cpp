@@ -59,7 +59,7 @@ Example TensorDataset::get(int64_t index) const {
 }
 
 Example TensorDataset::get_batch(IntArrayRef indices) const {
-  Tensor index = empty({static_cast<int64_t>(indices.size())}, TensorOptions(DType::Int64).with_device(kCPU));
+  Tensor index = empty({static_cast<int64_t>(indices.size())}, TensorOptions(DType::Int64).device(kCPU));
   std::copy(indices.begin(), indices.end(), host_data<int64_t>(index));
   Example batch;
   for (const Tensor& t : tensors_) batch.push_back(t.index_select(0, index.to(TensorOptions(t.device()))));

@@ -30,7 +30,7 @@ void run_loop(const Tensor& self, const Tensor& src) {
 void copy_between_devices(const Tensor& self, const Tensor& src, bool non_blocking) {
   const Tensor from = src.to(self.dtype()).contiguous();
   const Tensor to = self.is_contiguous() ? self : empty(self.sizes(), self.options());
-  const Backend& b = backend(self.is_cpu() ? src.device().type : self.device().type);
+  const Backend& b = backend(self.is_cpu() ? src.device().type() : self.device().type());
   b.copy_bytes(to.data_ptr(), to.device(), from.data_ptr(), from.device(), static_cast<size_t>(to.nbytes()),
                non_blocking);
   if (!to.is_same(self)) run_loop(self, to);

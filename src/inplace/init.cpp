@@ -180,8 +180,7 @@ void init_orthogonal_(const Tensor& self, double gain, const MaybeGenerator& gen
                   "\"geqrf_cpu\" not implemented for '", info(self.dtype()).legacy,
                   "': initialise in float32 and convert");
   const int64_t rows = self.size(0), cols = self.numel() / rows;
-  const Tensor values =
-      empty({rows, cols}, TensorOptions(self.dtype()).with_device(self.device())).normal_(0, 1, generator);
+  const Tensor values = empty({rows, cols}, TensorOptions(self.dtype()).device(self.device())).normal_(0, 1, generator);
   const QrFactors factors = householder_qr(rows < cols ? values.t() : values);
   // With the signs of r's diagonal, q is the one whose distribution is uniform.
   Tensor q = mul(factors.q, sign(factors.r.diagonal())).to(self.dtype());

@@ -12,7 +12,7 @@ using io::HSize;
 
 // The library's own numbers.
 constexpr unsigned kReadOnly = 0, kReadWrite = 1, kTruncate = 2;
-constexpr int kInteger = 0, kFloat = 1, kCompound = 6, kEnumeration = 8;
+constexpr int kIntegerClass = 0, kFloatClass = 1, kCompoundClass = 6, kEnumerationClass = 8;
 constexpr int kUnsigned = 0, kLittleEndian = 0, kSelectSet = 0, kByName = 0, kIncreasing = 0;
 
 // An object of the library, closed in the end.
@@ -36,7 +36,7 @@ const io::Hdf5Library& lib() { return io::hdf5_library(); }
 DType tensor_dtype(Hid type, const std::string& name) {
   const int kind = lib().type_class(type);
   const size_t size = lib().type_size(type);
-  if (kind == kInteger) {
+  if (kind == kIntegerClass) {
     const bool is_unsigned = lib().type_sign(type) == kUnsigned;
     switch (size) {
       case 1:
@@ -51,12 +51,12 @@ DType tensor_dtype(Hid type, const std::string& name) {
         break;
     }
   }
-  if (kind == kFloat && size == 2) return DType::Float16;
-  if (kind == kFloat && size == 4) return DType::Float32;
-  if (kind == kFloat && size == 8) return DType::Float64;
-  if (kind == kEnumeration && size == 1) return DType::Bool;  // as h5py writes it
-  if (kind == kCompound && size == 8) return DType::Complex64;
-  if (kind == kCompound && size == 16) return DType::Complex128;
+  if (kind == kFloatClass && size == 2) return DType::Float16;
+  if (kind == kFloatClass && size == 4) return DType::Float32;
+  if (kind == kFloatClass && size == 8) return DType::Float64;
+  if (kind == kEnumerationClass && size == 1) return DType::Bool;  // as h5py writes it
+  if (kind == kCompoundClass && size == 8) return DType::Complex64;
+  if (kind == kCompoundClass && size == 16) return DType::Complex128;
   fail(ErrorKind::NotImplemented,
        cat("HDF5: ", name, " has elements (class ", kind, ", ", size, " bytes) of no tensor"));
 }
@@ -84,7 +84,7 @@ class FileType {
       case DType::Complex128: {
         const size_t half = dtype == DType::Complex64 ? 4 : 8;
         const Hid part = h.constant(half == 4 ? "H5T_IEEE_F32LE_g" : "H5T_IEEE_F64LE_g");
-        id_ = h.type_create(kCompound, 2 * half);
+        id_ = h.type_create(kCompoundClass, 2 * half);
         h.type_insert(id_, "r", 0, part);
         h.type_insert(id_, "i", half, part);
         break;

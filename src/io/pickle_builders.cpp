@@ -60,7 +60,7 @@ Value rebuild_tensor(Builder builder, const Value& arguments) {
 Value rebuild_meta_tensor(const Value& arguments) {
   const DType dtype = dtype_named(argument(arguments, 0).as_string());
   const DimVector sizes = dims(argument(arguments, 1)), strides = dims(argument(arguments, 2));
-  Tensor t = empty_strided(sizes, strides, TensorOptions(dtype).with_device(Device(DeviceType::Meta)));
+  Tensor t = empty_strided(sizes, strides, TensorOptions(dtype).device(Device(DeviceType::Meta)));
   if (arguments.size() > 3 && arguments[3].as_bool()) t.requires_grad_(true);
   return t;
 }

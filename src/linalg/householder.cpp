@@ -50,8 +50,8 @@ struct Panel {
 // what is above it become r's, the vectors of the reflections go to V.
 Panel factor_panel(double* columns, int64_t rows, int64_t first, int64_t width) {
   const int64_t height = rows - first;
-  const Tensor v_columns = zeros({width, height}, TensorOptions(DType::Float64).with_device(kCPU));
-  const Tensor t = zeros({width, width}, TensorOptions(DType::Float64).with_device(kCPU));
+  const Tensor v_columns = zeros({width, height}, TensorOptions(DType::Float64).device(kCPU));
+  const Tensor t = zeros({width, width}, TensorOptions(DType::Float64).device(kCPU));
   double* const v = host_data<double>(v_columns);
   double* const triangle = host_data<double>(t);
   for (int64_t j = 0; j < width; ++j) {
@@ -100,32 +100,33 @@ std::vector<Panel> factor(const Tensor& columns) {
 
 Tensor columns_of(const Tensor& a) {
   MICA_CHECK(a.dim() == 2, "expected a matrix, but got ", a.sizes());
-  return a.t().to(DType::Float64).clone(MemoryFormat::Contiguous);
+  return a.t().to(kCPU, DType::Float64).clone(MemoryFormat::Contiguous);
 }
 
 }  // namespace
 
 Reflections householder_reflections(const Tensor& a) {
   const Tensor columns = columns_of(a);
-  const Tensor packed = columns.t(), tau = empty({a.size(1)}, DType::Float64);
+  const Tensor packed = columns.t(), tau = empty({a.size(1)}, TensorOptions(DType::Float64).device(kCPU));
   for (const auto& [first, v, t] : factor(columns)) {
     const int64_t width = t.size(0);
     packed.narrow(0, first, v.size(0)).narrow(1, first, width).add_(v.tril(-1));
     tau.narrow(0, first, width).copy_(t.diagonal());
   }
-  return {packed, tau};
+  return {packed.to(TensorOptions(a.device())), tau.to(TensorOptions(a.device()))};
 }
 
 QrFactors householder_qr(const Tensor& a) {
   const Tensor columns = columns_of(a);
   const std::vector<Panel> panels = factor(columns);
   const int64_t rows = a.size(0), cols = a.size(1);
-  const Tensor q = eye(rows, cols, DType::Float64);
+  const Tensor q = eye(rows, cols, TensorOptions(DType::Float64).device(kCPU));
   for (auto panel = panels.rbegin(); panel != panels.rend(); ++panel) {
     const Tensor part = q.narrow(0, panel->first, rows - panel->first).narrow(1, panel->first, cols - panel->first);
     part.sub_(mm(panel->v, mm(panel->t, mm(panel->v.t(), part))));
   }
-  return {q, columns.t().narrow(0, 0, cols).triu()};
+  const TensorOptions there(a.device());
+  return {q.to(there), columns.t().narrow(0, 0, cols).triu().to(there)};
 }
 
 }  // namespace mica

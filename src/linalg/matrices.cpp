@@ -77,7 +77,7 @@ Tensor column_copy(const Tensor& a) {
 
 Tensor empty_info(const Tensor& a) {
   TensorOptions options = a.options();
-  options.dtype = DType::Int32;
+  options = options.dtype(DType::Int32);
   return zeros(batch_sizes(a), options);
 }
 

@@ -6,8 +6,7 @@
 namespace mica::nn::utils::rnn {
 
 Tensor invert_permutation(const Tensor& permutation) {
-  const Tensor places =
-      arange(0, permutation.numel(), 1, TensorOptions(DType::Int64).with_device(permutation.device()));
+  const Tensor places = arange(0, permutation.numel(), 1, TensorOptions(DType::Int64).device(permutation.device()));
   return empty_like(permutation).scatter_(0, permutation, places);
 }
 

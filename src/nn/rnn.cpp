@@ -59,7 +59,7 @@ std::string RNNBase::extra_repr() const {
 
 void RNNBase::check_input(const Tensor& input, int64_t dims) const {
   const DType dtype = weights_[0].dtype();
-  MICA_CHECK_KIND(input.dtype() == dtype || autocast::is_enabled(input.device().type), Value, "RNN input dtype (",
+  MICA_CHECK_KIND(input.dtype() == dtype || autocast::is_enabled(input.device().type()), Value, "RNN input dtype (",
                   input.dtype(), ") does not match weight dtype (", dtype, ")");
   MICA_CHECK(input.dim() == dims, "input must have ", dims, " dimensions, got ", input.dim());
   MICA_CHECK(input.size(-1) == input_size, "input.size(-1) must be equal to input_size. Expected ", input_size,

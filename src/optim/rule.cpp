@@ -6,7 +6,7 @@ Tensor new_state(const Tensor& param) { return zeros_like(param, {}, MemoryForma
 
 Tensor new_counter(const Tensor& param, bool on_device, double value) {
   const DType dtype = default_dtype() == DType::Float64 ? DType::Float64 : DType::Float32;
-  return full({}, value, TensorOptions(dtype).with_device(on_device ? param.device() : kCPU));
+  return full({}, value, TensorOptions(dtype).device(on_device ? param.device() : kCPU));
 }
 
 // Counters are nearly always a float or a double on the CPU, read and written without an operation.

@@ -50,7 +50,7 @@ void _fft_r2c(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
   check_kind(self, false, "fft_r2c");
   const DimVector dims = wrap_dims(dim, self.dim());
   MICA_CHECK(!dims.empty(), "_fft_r2c needs a dimension");
-  const TensorOptions complex = self.options().with_dtype(to_complex(self.dtype()));
+  const TensorOptions complex = self.options().dtype(to_complex(self.dtype()));
   if (!onesided) {
     out.take(mica::empty(self.sizes(), complex));
     const Tensor& result = out.tensor();
@@ -81,7 +81,7 @@ void _fft_c2r(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
   MICA_CHECK(last_dim_size >= 1 && sizes[static_cast<size_t>(dims[rest])] == last_dim_size / 2 + 1,
              "Invalid number of data points (", last_dim_size, ") specified");
   sizes[static_cast<size_t>(dims[rest])] = last_dim_size;
-  const Tensor result = empty(sizes, self.options().with_dtype(to_real(self.dtype())));
+  const Tensor result = empty(sizes, self.options().dtype(to_real(self.dtype())));
   if (!self.is_meta() && result.numel() > 0) {
     Tensor spectrum = self;
     if (rest > 0) {

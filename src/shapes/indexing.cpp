@@ -112,7 +112,7 @@ NonzeroCount::NonzeroCount(const char* op, const Tensor& self) {
   // A device takes many small chunks, the CPU a few for each thread.
   const int64_t chunk = self.is_cpu() ? 32768 : 4096, most = self.is_cpu() ? 4 * get_num_threads() : int64_t{1} << 20;
   const int64_t chunks = std::clamp<int64_t>(self.numel() / chunk, 1, most);
-  offsets = empty({chunks + 1}, TensorOptions(DType::Int64).with_device(self.device()));
+  offsets = empty({chunks + 1}, TensorOptions(DType::Int64).device(self.device()));
   MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), self.view_of());
   total = offsets.select(0, -1).item().to_int();
 }

@@ -80,7 +80,7 @@ void where(Out& out, const Tensor& condition, const Scalar& self, const Scalar& 
   ResultType type;
   type.add(self);
   type.add(other);
-  const TensorOptions options = TensorOptions(type.get()).with_device(condition.device());
+  const TensorOptions options = TensorOptions(type.get()).device(condition.device());
   select(out, condition, scalar_tensor(self, options), scalar_tensor(other, options));
 }
 

@@ -31,8 +31,9 @@ void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool 
   TensorOptions integers = A.options();
   integers.dtype = DType::Int32;
   const Tensor rows = empty(with_sizes(batch_sizes(A), {std::min(A.size(-2), A.size(-1))}), integers);
-  if (!A.is_meta() && A.numel() > 0)
-    MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)(factors.view_of(), rows.view_of(), codes.view_of());
+  if (!A.is_meta() && A.numel() > 0) MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)
+  (factors.view_of(), pivot ? rows.view_of() : TensorView(), codes.view_of());
+  if (!pivot && !A.is_meta()) rows.copy_(arange(Scalar(1), Scalar(rows.size(-1) + 1), integers).expand(rows.sizes()));
   if (check_errors) check_info(codes, "torch.linalg.lu_factor_ex");
   give(LU, factors);
   give(pivots, rows);
@@ -63,13 +64,27 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
   const DimVector sizes = with_sizes(batch_sizes(LU_data), {m, m});
   MICA_CHECK(LU_pivots.dim() >= 1 && LU_pivots.size(-1) == k && LU_pivots.dim() == LU_data.dim() - 1,
              "torch.lu_unpack: LU_pivots must have the batch of LU_data and ", k, " entries, but is ", LU_pivots);
+  const DType dtype = LU_data.dtype();
+  const bool solvable =
+      dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Complex64 || dtype == DType::Complex128;
+  if (solvable && !LU_data.is_cpu() && !LU_data.is_meta() && LU_data.numel() > 0) {
+    // What exchanges the rows of a right side exchanges those of the identity: that is P^T.
+    const Tensor order =
+        arange(Scalar(1), Scalar(m + 1), LU_pivots.options()).expand(with_sizes(batch_sizes(LU_data), {m})).clone();
+    order.narrow(-1, 0, k).copy_(LU_pivots);
+    const Tensor one = eye(m, LU_data.options()).expand(sizes), factors = column_copy(one), turned = column_copy(one);
+    MICA_LAYER_KERNEL(LU_data.device(), linalg_lu_solve)
+    (factors.view_of(), order.contiguous().view_of(), turned.view_of(), 0);
+    give(P, turned.transpose(-2, -1).contiguous());
+    return;
+  }
   const Tensor permutation = zeros(sizes, LU_data.options());
   if (!LU_data.is_meta() && permutation.numel() > 0) {
     // Row i of P^T has its one where the exchanges have brought row i.
-    const Tensor rows = LU_pivots.contiguous();
+    const Tensor rows = LU_pivots.contiguous().cpu();
     const int32_t* const pivots = rows.data_ptr<int32_t>();
     const int64_t count = permutation.numel() / (m * m);
-    const Tensor columns = empty({count, m}, DType::Int64);
+    const Tensor columns = empty({count, m}, TensorOptions(DType::Int64).device(kCPU));
     int64_t* const order = columns.data_ptr<int64_t>();
     for (int64_t i = 0; i < count; ++i) {
       int64_t* const mine = order + i * m;

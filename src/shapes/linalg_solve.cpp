@@ -217,9 +217,9 @@ void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_value
   const int64_t columns = right.size(-1);
   const Tensor work = empty_columns(with_sizes(batch, {longer, columns}), self.options());
   const int64_t kind = driver == "gels" ? 0 : driver == "gelsy" ? 1 : driver == "gelsd" ? 2 : 3;
-  const TensorOptions real = self.options().with_dtype(to_real(self.dtype()));
-  const Tensor ranks = kind == 0 ? empty({0}, self.options().with_dtype(DType::Int64))
-                                 : zeros(batch, self.options().with_dtype(DType::Int64));
+  const TensorOptions real = self.options().dtype(to_real(self.dtype()));
+  const Tensor ranks =
+      kind == 0 ? empty({0}, self.options().dtype(DType::Int64)) : zeros(batch, self.options().dtype(DType::Int64));
   const Tensor values = kind < 2 ? empty({0}, real) : zeros(with_sizes(batch, {k}), real);
   if (!self.is_meta()) {
     work.zero_();

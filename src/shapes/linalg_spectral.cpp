@@ -13,7 +13,10 @@ void _linalg_svd(Out& U, Out& S, Out& Vh, const Tensor& A, bool full_matrices, b
   check_matrix(A, "linalg.svd");
   check_floating(A, "linalg.svd");
   check_kernel_dtype(A, "linalg_svd_cpu");
-  MICA_CHECK(!driver, "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.");
+  MICA_CHECK(!driver || A.device().is_cuda(),
+             "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.");
+  MICA_CHECK(!driver || *driver == "gesvd" || *driver == "gesvdj" || *driver == "gesvda",
+             "linalg.svd: unknown svd driver ", driver.value_or(""), " in svd_cusolver computation.");
   const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
   const DimVector batch = batch_sizes(A);
   TensorOptions real = A.options();

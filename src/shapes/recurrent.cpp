@@ -95,9 +95,7 @@ void _recurrent_layer(Out& output, Out& hy, Out& cy, Out& gates, Out& cells, con
   const Tensor& g = gates.take(mica::linear(data.to(computed), w_ih.to(computed), bias).contiguous());
   const Tensor& c = cells.set({mode >= kLstm ? rows : 0, units}, computed, device);
   const bool direct = computed == dtype;
-  const auto place = [&](const Tensor& t) {
-    return direct ? t : mica::empty(t.sizes(), t.options().with_dtype(computed));
-  };
+  const auto place = [&](const Tensor& t) { return direct ? t : mica::empty(t.sizes(), t.options().dtype(computed)); };
   const Tensor y_place = place(y), h_place = place(last_h), c_place = place(last_c);
   const Tensor h = dense(h0, computed), cell = mode == kLstm ? dense(c0, computed) : Tensor(),
                w = dense(w_hh, computed);

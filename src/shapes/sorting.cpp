@@ -149,7 +149,7 @@ void searchsorted(Out& out, const Tensor& sorted_sequence, const Scalar& self, b
              "boundaries tensor dim(",
              sorted_sequence.dim(), ")");
   TensorOptions o = sorted_sequence.options();
-  if (self.is_floating() && !is_floating(*o.dtype)) o.dtype = default_dtype();
+  if (self.is_floating() && !is_floating(o.dtype())) o = o.dtype(default_dtype());
   shapes::searchsorted(out, sorted_sequence, mica::full({}, self, o), out_int32, right, side, sorter);
 }
 

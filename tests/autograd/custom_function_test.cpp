@@ -13,7 +13,7 @@ struct Square : Function<Square> {
     return x * x * factor;
   }
   static TensorVec backward(AutogradContext* ctx, TensorVec grads) {
-    return {grads[0] * ctx->saved()[0] * (2 * std::any_cast<double>(ctx->saved_data["factor"])), Tensor()};
+    return {grads[0] * ctx->saved()[0] * (2 * ctx->saved_data["factor"].toDouble()), Tensor()};
   }
 };
 

@@ -27,7 +27,7 @@ class StubBackend : public testing::Test {
     return n;
   }
   static void expect_equal(const Tensor& stub, const Tensor& cpu) {
-    ASSERT_EQ(stub.device().type, Device("stub").type);
+    ASSERT_EQ(stub.device().type(), Device("stub").type());
     EXPECT_TRUE(equal(stub.cpu(), cpu));
   }
 };
@@ -48,8 +48,8 @@ bool contains(std::string_view message, std::string_view words) {
 
 TEST_F(StubBackend, ADeviceOfItsOwn) {
   EXPECT_EQ(device.str(), "stub");
-  EXPECT_TRUE(backend_available(device.type));
-  EXPECT_EQ(device_count(device.type), 2);
+  EXPECT_TRUE(backend_available(device.type()));
+  EXPECT_EQ(device_count(device.type()), 2);
   EXPECT_EQ(with_index(device).str(), "stub:0");
   const Error e = error_of([] { with_index(Device("stub:2")); });
   EXPECT_PRED2(contains, e.what(), "invalid device ordinal: stub:2");
@@ -64,10 +64,10 @@ TEST_F(StubBackend, TensorsAreMadeOnItAndMoved) {
   expect_equal(y.t(), x.t());
   expect_equal(on_stub(x.t()), x.t());
   expect_equal(y.to(DType::Float64), x.to(DType::Float64));
-  expect_equal(full({2, 2}, 7.0, TensorOptions(DType::Float32).with_device(device)),
+  expect_equal(full({2, 2}, 7.0, TensorOptions(DType::Float32).device(device)),
                full({2, 2}, 7.0, TensorOptions(DType::Float32)));
   EXPECT_EQ(y.select(0, 1).select(0, 2).item().to_double(), 5.0);
-  EXPECT_EQ(empty({0, 3}, TensorOptions(DType::Float32).with_device(device)).cpu().sizes(), IntArrayRef({0, 3}));
+  EXPECT_EQ(empty({0, 3}, TensorOptions(DType::Float32).device(device)).cpu().sizes(), IntArrayRef({0, 3}));
 }
 
 TEST_F(StubBackend, DevicesOfOneTypeAreApart) {
@@ -78,9 +78,9 @@ TEST_F(StubBackend, DevicesOfOneTypeAreApart) {
   EXPECT_PRED2(contains, e.what(),
                "Expected all tensors to be on the same device, but found at least two devices, stub:0 and stub:1!");
   expect_equal(first + second.to(TensorOptions(Device("stub:0"))), x + x);
-  backend(device.type).set_device(1);
+  backend(device.type()).set_device(1);
   EXPECT_EQ(empty({1}, TensorOptions(device)).device().str(), "stub:1");
-  backend(device.type).set_device(0);
+  backend(device.type()).set_device(0);
 }
 
 TEST_F(StubBackend, Arithmetic) {
@@ -131,7 +131,7 @@ TEST_F(StubBackend, AnOperationWithoutAKernelNamesItselfAndTheDevice) {
 }
 
 TEST_F(StubBackend, MemoryIsGivenBack) {
-  const Backend& b = backend(device.type);
+  const Backend& b = backend(device.type());
   const int64_t before = b.memory_stats(0).allocated;
   {
     const Tensor x = on_stub(numbers({1000}));

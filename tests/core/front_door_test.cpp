@@ -24,7 +24,7 @@ TEST(FrontDoor, MakesTensorsOfValues) {
   EXPECT_EQ(text(tensor({{1, 2, 3}, {4, 5, 6}})), "tensor([[1, 2, 3],\n        [4, 5, 6]])");
   EXPECT_EQ(tensor({{true, false}}).dtype(), DType::Bool);
   EXPECT_EQ(tensor({{1.f}, {2.f}}, DType::Float64).dtype(), DType::Float64);
-  EXPECT_TRUE(tensor({1.0, 2.0}, TensorOptions().with_requires_grad()).requires_grad());
+  EXPECT_TRUE(tensor({1.0, 2.0}, TensorOptions().requires_grad(true)).requires_grad());
 }
 
 TEST(FrontDoor, RefusesRowsOfDifferentLengths) { EXPECT_THROW(tensor({{1, 2}, {3}}), Error); }

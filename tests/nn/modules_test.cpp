@@ -437,7 +437,7 @@ TEST(Values, Tensors) {
   EXPECT_EQ(tensor({1, 2}, DType::Float64).dtype(), DType::Float64);
   EXPECT_EQ(tensor(std::vector<int64_t>{}).numel(), 0);
   EXPECT_EQ(tensor(std::vector<double>{0.5, 0.25})[1].item<double>(), 0.25);
-  EXPECT_TRUE(tensor({1.0}, TensorOptions().with_requires_grad()).requires_grad());
+  EXPECT_TRUE(tensor({1.0}, TensorOptions().requires_grad(true)).requires_grad());
 }
 
 }  // namespace

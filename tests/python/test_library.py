@@ -158,3 +158,19 @@ def test_functions_without_a_schema(function, words):
         function = scope["f"]
     with pytest.raises(ValueError, match=words):
         mica.library.infer_schema(function, mutates_args=())
+
+
+def test_operators_beside_the_table():
+    aten, x = mica.ops.aten, mica.tensor([[1.0, -2.0], [3.0, 4.0]])
+    assert aten._to_copy.default(x, dtype=mica.float64).dtype == mica.float64
+    assert aten.mse_loss(x, x + 1, 2).item() == 4 and aten.slice.Tensor(x, 1, 1).tolist() == [[-2.0], [4.0]]
+    assert aten.special_erf(x).equal(mica.erf(x)) and aten.upsample_nearest2d(x[None, None], [4, 4]).shape == (
+        1,
+        1,
+        4,
+        4,
+    )
+    assert mica.allclose(aten._softmax.default(x, 1, False).sum(1), mica.ones(2))
+    assert aten.convolution_backward.default._schema.arguments[0].name == "grad_output"
+    with pytest.raises(NotImplementedError, match="aten::_scaled_mm is not in Mica"):
+        aten._scaled_mm(x, x)

@@ -249,3 +249,11 @@ def test_type_stubs_know_the_functions_and_methods():
             node.name for node in ast.parse((package / stub).read_text()).body if isinstance(node, ast.FunctionDef)
         }
         assert names and all(hasattr(getattr(mica._C, space), name) for name in names)
+
+
+def test_type_hints_of_modules():
+    import typing
+
+    for name in ("Linear", "CrossEntropyLoss", "LayerNorm", "ReLU", "LSTM"):
+        assert typing.get_type_hints(getattr(mica.nn, name))["training"] is bool
+    assert typing.get_type_hints(mica.nn.CrossEntropyLoss())["ignore_index"] is int

@@ -2,12 +2,18 @@
 
 `torch.testing._internal` makes inputs as torch tensors. They are carried over with their strides, offsets and
 requires_grad, the operator runs on both libraries, and what comes out is compared: structure, dtype, shape, values.
+
+MICA_TEST_DEVICE=cuda lays Mica's tensors on that device; torch computes on the CPU all the same.
 """
 
+import dataclasses
+import os
 import types
 
 import mica
 import torch
+
+DEVICE = os.environ.get("MICA_TEST_DEVICE", "cpu")
 
 TOLERANCE = {
     torch.float64: (1e-9, 1e-9),
@@ -34,9 +40,14 @@ def in_mica(value):
     if isinstance(value, torch.dtype):
         return getattr(mica, str(value).removeprefix("torch."))
     if isinstance(value, torch.device):
-        return mica.device(str(value))
+        return mica.device(DEVICE if value.type == "cpu" else str(value))
     if isinstance(value, torch.memory_format | torch.layout):
         return getattr(mica, str(value).removeprefix("torch."))
+    if isinstance(value, torch.nn.PairwiseDistance):
+        return mica.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
+    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+        fields = (f for f in dataclasses.fields(value) if f.init)
+        return mica.nn.LinearCrossEntropyOptions(**{f.name: in_mica(getattr(value, f.name)) for f in fields})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(in_mica, value))
     if isinstance(value, list | tuple):
@@ -51,24 +62,44 @@ def in_mica(value):
 def tensor_in_mica(tensor):
     """A Mica tensor with its own storage that has the strides and the offset of `tensor`."""
     if tensor.layout != torch.strided:
-        raise Absent(f"layout {tensor.layout}")
+        return sparse_in_mica(tensor)
     if tensor.device.type == "meta":
         like = {"dtype": in_mica(tensor.dtype), "device": "meta", "requires_grad": tensor.requires_grad}
         return mica.empty_strided(tuple(tensor.shape), tensor.stride(), **like)
     plain = tensor.detach().resolve_conj().resolve_neg()
     dtype = in_mica(tensor.dtype)
     if not plain.numel():
-        return mica.empty_strided(tuple(plain.shape), plain.stride(), dtype=dtype, requires_grad=tensor.requires_grad)
+        like = {"dtype": dtype, "device": DEVICE, "requires_grad": tensor.requires_grad}
+        return mica.empty_strided(tuple(plain.shape), plain.stride(), **like)
     reach = plain.storage_offset() + sum((n - 1) * s for n, s in zip(plain.shape, plain.stride(), strict=True)) + 1
-    storage = mica.from_dlpack(torch.as_strided(plain, (reach,), (1,), 0).clone().view(torch.uint8)).clone().view(dtype)
+    bytes_of_it = mica.from_dlpack(torch.as_strided(plain, (reach,), (1,), 0).clone().view(torch.uint8))
+    storage = bytes_of_it.clone().to(DEVICE).view(dtype)
     ours = storage.as_strided(tuple(plain.shape), plain.stride(), plain.storage_offset())
+    return ours.requires_grad_(tensor.requires_grad)
+
+
+def sparse_in_mica(tensor):
+    """The same indices, values and size; a leaf of its own."""
+    plain = tensor.detach()
+    if tensor.layout == torch.sparse_coo:
+        indices, values = tensor_in_mica(plain._indices()), tensor_in_mica(plain._values())
+        ours = mica.sparse_coo_tensor(indices, values, tuple(tensor.shape), is_coalesced=tensor.is_coalesced())
+    else:
+        by_rows = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+        outer, inner = ("crow", "col") if by_rows else ("ccol", "row")
+        parts = [getattr(plain, f"{part}_indices")() for part in (outer, inner)]
+        ours = mica.sparse_compressed_tensor(
+            *map(tensor_in_mica, [*parts, plain.values()]), tuple(tensor.shape), layout=in_mica(tensor.layout)
+        )
     return ours.requires_grad_(tensor.requires_grad)
 
 
 def in_torch(value):
     """The torch counterpart of what Mica returned."""
+    if isinstance(value, mica.Tensor) and value.layout != mica.strided:
+        return in_torch(value.detach().to_dense())
     if isinstance(value, mica.Tensor):
-        plain = value.detach().resolve_conj().resolve_neg().contiguous()
+        plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
         dtype = getattr(torch, str(value.dtype).rsplit(".", 1)[-1])
         if not plain.numel():
             return torch.empty(tuple(plain.shape), dtype=dtype)
@@ -118,6 +149,10 @@ def function_in_mica(function, dotted):
     """Mica's function of the same name."""
     if isinstance(function, types.FunctionType) and function.__module__.startswith("torch.testing"):
         return with_mica(function)
+    if dotted == "slice":  # torch.ops.aten.slice; torch.slice is no function
+        return mica.ops.aten.slice
+    if dotted.startswith("torch."):
+        return resolve(mica, dotted.removeprefix("torch."))
     if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType) or dotted.startswith("__"):
         return resolve(mica.Tensor, dotted if dotted.startswith("__") else function.__name__)
     return resolve(mica, dotted)
@@ -127,12 +162,14 @@ def assert_same(ours, theirs, where=""):
     """Same structure, dtypes, shapes and values; NaN equals NaN."""
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, mica.Tensor), f"{where}: {type(ours).__name__} where torch has a tensor"
-        if theirs.layout != torch.strided:
-            raise Absent(f"layout {theirs.layout}")
+        assert str(ours.layout).rsplit(".", 1)[-1] == str(theirs.layout)[6:], f"{where}: {ours.layout}, {theirs.layout}"
         rtol, atol = TOLERANCE.get(theirs.dtype, (0, 0))
         assert tuple(ours.shape) == tuple(theirs.shape), f"{where}: shape {tuple(ours.shape)}, {tuple(theirs.shape)}"
         assert str(ours.dtype).rsplit(".", 1)[-1] == str(theirs.dtype)[6:], f"{where}: {ours.dtype}, {theirs.dtype}"
         plain = theirs.detach().resolve_conj().resolve_neg()
+        if theirs.layout != torch.strided:
+            assert ours._nnz() == theirs._nnz(), f"{where}: {ours._nnz()} elements, {theirs._nnz()}"
+            plain = plain.to_dense()
         torch.testing.assert_close(
             in_torch(ours), plain, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{where}: {m}"
         )
@@ -178,6 +215,17 @@ def tensors_in(value):
     if isinstance(value, dict):
         return [t for v in value.values() for t in tensors_in(v)]
     return []
+
+
+def replaced(value, places, given):
+    """The structure, with given[places[id(t)]] in the place of every tensor t that has one."""
+    if isinstance(value, mica.Tensor):
+        return given[places[id(value)]] if id(value) in places else value
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(replaced(v, places, given) for v in value)
+    if isinstance(value, dict):
+        return {k: replaced(v, places, given) for k, v in value.items()}
+    return value
 
 
 def weighted_sum(results, weights):

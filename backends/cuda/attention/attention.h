@@ -1,5 +1,5 @@
 // Which attention the kernels of this folder take: 16-bit floats, up to 128 numbers in a head, no mask but the causal
-// one. Everything else is composed of products and a softmax.
+// one. cuDNN takes most of that, and wider heads; everything else is composed of products and a softmax.
 #pragma once
 
 #include "backends/cuda/attention/tiles.cuh"
@@ -7,6 +7,10 @@
 #include "mica/kernel_types.h"
 
 namespace mica::cuda::attention {
+
+inline bool own_kernels_take(const TensorView& query, const TensorView& value) {
+  return query.sizes[3] <= 128 && value.sizes[3] == query.sizes[3];
+}
 
 inline Strides strides_of(const TensorView& t) { return {t.strides[0], t.strides[1], t.strides[2]}; }
 
@@ -26,6 +30,13 @@ Problem<T> problem(const TensorView& query, const TensorView& key, const TensorV
           causal,
           static_cast<float>(scale)};
 }
+
+// The gradients by the matrix unit; the one that is given lies as the inputs have to, and `products` is of each query
+// the sum of grad * out.
+void matrix_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
+                     const TensorView& grad_out, const TensorView& logsumexp, const float* products,
+                     const TensorView& query, const TensorView& key, const TensorView& value, bool causal,
+                     double scale);
 
 template <class F>
 void visit(DType dtype, int64_t width, const F& f) {

@@ -1,9 +1,6 @@
-// The gradients of attention. The scores are made again, once for the gradient of the queries and once for those of the
-// keys and values, each of which is then a sum in registers: nothing is added in global memory, and a result does not
-// change from run to run.
-#include <optional>
-
-#include "backends/cuda/allocator.h"
+// The gradients of attention by the matrix unit. The scores are made again, once for the gradient of the queries and
+// once for those of the keys and values, each of which is then a sum in registers: nothing is added in global memory,
+// and a result does not change from run to run.
 #include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/tiles.cuh"
 #include "backends/cuda/places.cuh"
@@ -21,24 +18,10 @@ inline constexpr int kBlocksOf = kWidth <= 64 ? 2 : 1;
 template <class T>
 struct Backward {
   Problem<T> p;
-  const T *grad, *out;
-  Strides grad_strides, out_strides;
+  const T* grad;
+  Strides grad_strides;
   const float *logsumexp, *products;
 };
-
-// Of each query, the sum of grad * out: a warp for each.
-template <class T>
-__global__ void __launch_bounds__(256) products_kernel(Backward<T> b, int64_t rows, float* products) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32;
-  if (i >= rows) return;
-  const int64_t q = i % b.p.length, head = i / b.p.length % b.p.heads, batch = i / (b.p.length * b.p.heads);
-  const T* g = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + q * b.grad_strides.row;
-  const T* o = b.out + batch * b.out_strides.batch + head * b.out_strides.head + q * b.out_strides.row;
-  float sum = 0;
-  for (int c = threadIdx.x % 32; c < b.p.width; c += 32) sum += convert<float>(g[c]) * convert<float>(o[c]);
-  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-  if (threadIdx.x % 32 == 0) products[i] = sum;
-}
 
 template <int kWidth, class T>
 __device__ void store_rows(T* to, int64_t row_stride, int64_t first, int64_t count, int width,
@@ -225,17 +208,6 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
   store_rows<kWidth>(grad_value, value_strides.row, first_key + row, p.keys, p.width, for_value[0], 1.0f);
 }
 
-struct CopyElements {
-  Places<2> places;
-  uint16_t* to;
-  const uint16_t* from;
-  __device__ void operator()(int64_t i) const {
-    int64_t at[2];
-    places.at(i, at);
-    to[at[0]] = from[at[1]];
-  }
-};
-
 template <class T, int kWidth>
 void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad_query, const TensorView& grad_key,
                      const TensorView& grad_value) {
@@ -247,7 +219,7 @@ void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad
       cudaFuncSetAttribute(for_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)};
   MICA_CUDA(raised[0]);
   MICA_CUDA(raised[1]);
-  const cudaStream_t stream = current_stream(grad_query.device.index);
+  const cudaStream_t stream = current_stream(grad_query.device.index());
   const Problem<T>& p = b.p;
   for_queries<<<dim3(blocks_for(p.length, kRows), static_cast<unsigned>(batch * p.heads)), kBlockThreads, kBytes,
                 stream>>>(b, grad_query.ptr<T>(), strides_of(grad_query));
@@ -257,43 +229,17 @@ void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad
   MICA_CUDA(cudaGetLastError());
 }
 
-}  // namespace attention
-
-void attention_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
-                        const TensorView& grad_out, const TensorView& out, const TensorView& logsumexp,
-                        const TensorView& query, const TensorView& key, const TensorView& value, const TensorView&,
-                        bool is_causal, double scale) {
-  const int device = query.device.index;
-  DeviceGuard guard(device);
-  const int64_t rows = query.sizes[0] * query.sizes[1] * query.sizes[2];
-  // Loads of 16 bytes want the gradient aligned, which the inputs have been found to be.
-  const int64_t dense_strides[4] = {query.sizes[1] * query.sizes[2] * query.sizes[3], query.sizes[2] * query.sizes[3],
-                                    query.sizes[3], 1};
-  bool aligned = reinterpret_cast<uintptr_t>(grad_out.data) % 16 == 0;
-  for (int d = 0; d < 3; ++d) aligned = aligned && (grad_out.sizes[d] == 1 || grad_out.strides[d] % 8 == 0);
-  TensorView grad = grad_out;
-  std::optional<Workspace> dense;
-  if (!aligned) {
-    dense.emplace(static_cast<size_t>(grad_out.numel) * 2, device);
-    grad.data = dense->data();
-    grad.strides = dense_strides;
-    for_each(device, grad.numel,
-             attention::CopyElements{places_of(grad, grad_out), grad.ptr<uint16_t>(), grad_out.ptr<const uint16_t>()});
-  }
-  const Workspace products(static_cast<size_t>(rows) * sizeof(float), device);
-  attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
-    const attention::Backward<T> b{attention::problem<T>(query, key, value, is_causal, scale),
-                                   grad.ptr<const T>(),
-                                   out.ptr<const T>(),
-                                   attention::strides_of(grad),
-                                   attention::strides_of(out),
-                                   logsumexp.ptr<const float>(),
-                                   static_cast<const float*>(products.data())};
-    attention::products_kernel<T>
-        <<<blocks_for(rows, 8), 256, 0, current_stream(device)>>>(b, rows, static_cast<float*>(products.data()));
-    MICA_CUDA(cudaGetLastError());
-    attention::launch_backward<T, kWidth>(b, query.sizes[0], grad_query, grad_key, grad_value);
+void matrix_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
+                     const TensorView& grad_out, const TensorView& logsumexp, const float* products,
+                     const TensorView& query, const TensorView& key, const TensorView& value, bool causal,
+                     double scale) {
+  visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
+    const Backward<T> b{problem<T>(query, key, value, causal, scale), grad_out.ptr<const T>(), strides_of(grad_out),
+                        logsumexp.ptr<const float>(), products};
+    launch_backward<T, kWidth>(b, query.sizes[0], grad_query, grad_key, grad_value);
   });
 }
+
+}  // namespace attention
 
 }  // namespace mica::cuda

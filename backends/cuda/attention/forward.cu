@@ -1,6 +1,8 @@
 // Attention without the matrix of scores: tiles of 128 queries meet tiles of 64 keys, whose exponentials are taken
 // relative to the largest score so far. Scores are in units of log 2.
 #include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/plain.h"
+#include "backends/cuda/attention/plans.h"
 #include "backends/cuda/attention/tiles.cuh"
 #include "backends/cuda/pointwise.cuh"
 
@@ -151,7 +153,7 @@ void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, f
   static const cudaError_t raised = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   MICA_CUDA(raised);
   const dim3 blocks(blocks_for(p.length, kQueries), static_cast<unsigned>(batch * p.heads));
-  kernel<<<blocks, kBlockThreads, kBytes, current_stream(out.device.index)>>>(p, out.ptr<T>(), strides_of(out),
+  kernel<<<blocks, kBlockThreads, kBytes, current_stream(out.device.index())>>>(p, out.ptr<T>(), strides_of(out),
                                                                               logsumexp);
   MICA_CUDA(cudaGetLastError());
 }
@@ -159,9 +161,13 @@ void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, f
 }  // namespace attention
 
 void attention_forward(const TensorView& out, const TensorView& logsumexp, const TensorView& query,
-                       const TensorView& key, const TensorView& value, const TensorView&, bool is_causal,
+                       const TensorView& key, const TensorView& value, const TensorView& mask, bool is_causal,
                        double scale) {
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
+  if (query.dtype == DType::Float32 || mask.defined())
+    return attention::plain::forward(out, logsumexp, query, key, value, mask, is_causal, scale);
+  const bool only = !attention::own_kernels_take(query, value);
+  if (attention::forward_by_cudnn(out, logsumexp, query, key, value, is_causal, scale, only)) return;
   attention::visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     attention::launch_forward<T, kWidth>(attention::problem<T>(query, key, value, is_causal, scale), query.sizes[0],
                                          out, logsumexp.ptr<float>());

@@ -44,7 +44,7 @@ struct CopyElements {
 };
 void copy_elements(const TensorView& to, const TensorView& from) {
   visit_size(element_size(to.dtype), [&]<class T>(Tag<T>) {
-    for_each(to.device.index, to.numel, CopyElements<T>{places_of(to, from), to.ptr<T>(), from.ptr<const T>()});
+    for_each(to.device.index(), to.numel, CopyElements<T>{places_of(to, from), to.ptr<T>(), from.ptr<const T>()});
   });
 }
 
@@ -63,7 +63,7 @@ class OrderedFilter {
     bool same = true;
     for (int d = 0; d < given.ndim; ++d) same = same && (given.sizes[d] == 1 || given.strides[d] == strides_[d]);
     if (same) return;
-    memory_.emplace(static_cast<size_t>(given.numel * element_size(given.dtype)), given.device.index);
+    memory_.emplace(static_cast<size_t>(given.numel * element_size(given.dtype)), given.device.index());
     view_.strides = strides_;
     view_.data = memory_->data();
   }
@@ -102,13 +102,13 @@ void add_bias(const TensorView& out, const TensorView& bias) {
   for (int o = 0; o < out.ndim; ++o) places.add(out.sizes[order[o]], {out.strides[order[o]], order[o] == 1 ? 1 : 0});
   places.finish();
   visit_floating("convolution", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, AddBias<T>{places, out.ptr<T>(), bias.ptr<const T>()});
+    for_each(out.device.index(), out.numel, AddBias<T>{places, out.ptr<T>(), bias.ptr<const T>()});
   });
 }
 
 void run(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
-  const int device = image.device.index;
+  const int device = image.device.index();
   DeviceGuard guard(device);
   const int dims = std::max(image.ndim, 4);
   ConvolutionKey key;
@@ -142,8 +142,8 @@ void run(ConvolutionTask task, const TensorView& image, const TensorView& filter
 }
 
 void clear(const TensorView& t) {
-  MICA_CUDA(
-      cudaMemsetAsync(t.data, 0, static_cast<size_t>(t.numel * element_size(t.dtype)), current_stream(t.device.index)));
+  MICA_CUDA(cudaMemsetAsync(t.data, 0, static_cast<size_t>(t.numel * element_size(t.dtype)),
+                            current_stream(t.device.index())));
 }
 
 }  // namespace

@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "backends/cuda/allocator.h"
-#include "backends/cuda/convolution/cudnn.h"
+#include "backends/cuda/cudnn/description.h"
 #include "backends/cuda/runtime.h"
 
 namespace mica::cuda {
 
 namespace {
+
+using cudnn::Description;
+using cudnn::Plan;
 
 struct KeyHash {
   size_t operator()(const ConvolutionKey& k) const {
@@ -29,11 +32,6 @@ struct KeyEqual {
   bool operator()(const ConvolutionKey& a, const ConvolutionKey& b) const {
     return std::memcmp(&a, &b, sizeof(ConvolutionKey)) == 0;
   }
-};
-
-struct Plan {
-  cudnn::Descriptor plan = nullptr;
-  size_t workspace = 0;
 };
 
 int cudnn_type(DType dtype) {
@@ -55,53 +53,7 @@ constexpr size_t kMostWorkspace = size_t{2} << 30;
 constexpr int kTried = 6;  // engines whose times are compared
 constexpr int64_t kImageId = 1, kFilterId = 2, kResultId = 3;
 
-// A description under construction, destroyed unless it is let go.
-class Description {
- public:
-  explicit Description(int kind) {
-    cudnn::check(cudnn::api().create_descriptor(kind, &handle_), "cudnnBackendCreateDescriptor");
-  }
-  Description(Description&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  ~Description() {
-    if (handle_) cudnn::api().destroy_descriptor(handle_);
-  }
-  Description& set(int attribute, int type, int64_t count, const void* values) {
-    cudnn::check(cudnn::api().set(handle_, attribute, type, count, values), "cudnnBackendSetAttribute");
-    return *this;
-  }
-  template <class T>
-  Description& set(int attribute, int type, const T& value) {
-    return set(attribute, type, 1, &value);
-  }
-  Description& set(int attribute, const Description& other) {
-    return set(attribute, cudnn::kTypeDescriptor, 1, &other.handle_);
-  }
-  Description& finish() {
-    cudnn::check(cudnn::api().finalize(handle_), "cudnnBackendFinalize");
-    return *this;
-  }
-  bool try_finish() { return cudnn::api().finalize(handle_) == 0; }
-  cudnn::Descriptor get() const { return handle_; }
-  cudnn::Descriptor release() { return std::exchange(handle_, nullptr); }
-
- private:
-  cudnn::Descriptor handle_ = nullptr;
-};
-
-Description tensor(int64_t id, int type, int dims, const int64_t* sizes, const int64_t* strides, int64_t alignment) {
-  Description d(cudnn::kTensorKind);
-  const bool is_virtual = false;
-  d.set(cudnn::kTensorDataType, cudnn::kTypeDataType, type)
-      .set(cudnn::kTensorSizes, cudnn::kTypeInt64, dims, sizes)
-      .set(cudnn::kTensorStrides, cudnn::kTypeInt64, dims, strides)
-      .set(cudnn::kTensorId, cudnn::kTypeInt64, id)
-      .set(cudnn::kTensorAlignment, cudnn::kTypeInt64, alignment)
-      .set(cudnn::kTensorVirtual, cudnn::kTypeBoolean, is_virtual)
-      .finish();
-  return d;
-}
-
-Description operation_graph(const ConvolutionKey& k, int type, cudnn::Handle handle) {
+Description convolution_graph(const ConvolutionKey& k, int type, cudnn::Handle handle) {
   int64_t image[kMaxDims], image_strides[kMaxDims], result[kMaxDims], result_strides[kMaxDims], filter[kMaxDims],
       filter_strides[kMaxDims], stride[3], padding[3], dilation[3];
   for (int d = 0; d < k.dims; ++d) {
@@ -115,9 +67,9 @@ Description operation_graph(const ConvolutionKey& k, int type, cudnn::Handle han
   filter_strides[0] = k.channels_last ? step : step * filter[1];
   const int64_t dims = k.dims - 2;
   for (int d = 0; d < dims; ++d) stride[d] = k.stride[d], padding[d] = k.padding[d], dilation[d] = k.dilation[d];
-  const Description x = tensor(kImageId, type, k.dims, image, image_strides, k.alignment),
-                    w = tensor(kFilterId, type, k.dims, filter, filter_strides, k.alignment),
-                    y = tensor(kResultId, type, k.dims, result, result_strides, k.alignment);
+  const Description x = cudnn::tensor({kImageId, type, k.dims, image, image_strides, k.alignment}),
+                    w = cudnn::tensor({kFilterId, type, k.dims, filter, filter_strides, k.alignment}),
+                    y = cudnn::tensor({kResultId, type, k.dims, result, result_strides, k.alignment});
   const int compute = type == cudnn::kDouble ? cudnn::kDouble : cudnn::kFloat, mode = cudnn::kCrossCorrelation;
   Description convolution(cudnn::kConvolutionKind);
   convolution.set(cudnn::kConvolutionCompute, cudnn::kTypeDataType, compute)
@@ -151,33 +103,14 @@ Description operation_graph(const ConvolutionKey& k, int type, cudnn::Handle han
     operation.set(cudnn::kWeightGradientX, x).set(cudnn::kWeightGradientDw, w).set(cudnn::kWeightGradientDy, y);
   }
   operation.finish();
-  Description graph(cudnn::kGraphKind);
-  graph.set(cudnn::kGraphHandle, cudnn::kTypeHandle, handle).set(cudnn::kGraphOperations, operation).finish();
-  return graph;
-}
-
-// The engines that a heuristic names, the most promising first.
-std::vector<Description> engines(const Description& graph, int mode) {
-  Description heuristic(cudnn::kHeuristicKind);
-  heuristic.set(cudnn::kHeuristicGraph, graph).set(cudnn::kHeuristicMode, cudnn::kTypeHeuristicMode, mode);
-  if (!heuristic.try_finish()) return {};
-  constexpr int kMost = 16;
-  std::vector<Description> found;
-  cudnn::Descriptor handles[kMost];
-  for (auto& h : handles) {
-    found.emplace_back(cudnn::kEngineConfigKind);
-    h = found.back().get();
-  }
-  int64_t count = 0;
-  if (cudnn::api().get(heuristic.get(), cudnn::kHeuristicResults, cudnn::kTypeDescriptor, kMost, &count, handles))
-    count = 0;
-  while (static_cast<int64_t>(found.size()) > count) found.pop_back();
-  return found;
+  std::vector<Description> operations;
+  operations.push_back(std::move(operation));
+  return cudnn::operation_graph(handle, operations);
 }
 
 // Whether an engine rounds float32 inputs to TF32, which has to be allowed.
 bool rounds_inputs(const Description& config) {
-  Description engine(2);  // an engine
+  Description engine(cudnn::kEngineKind);
   cudnn::Descriptor handle = engine.get();
   int64_t count = 0;
   if (cudnn::api().get(config.get(), cudnn::kConfigEngine, cudnn::kTypeDescriptor, 1, &count, &handle) || count == 0)
@@ -191,16 +124,10 @@ bool rounds_inputs(const Description& config) {
   return false;
 }
 
-void run_plan(const Plan& p, cudnn::Handle handle, const void* image, const void* filter, const void* result,
-              void* workspace) {
-  const void* pointers[3] = {image, filter, result};
+void run_plan(const Plan& p, cudnn::Handle handle, void* image, void* filter, void* result, void* workspace) {
+  void* const pointers[3] = {image, filter, result};
   const int64_t ids[3] = {kImageId, kFilterId, kResultId};
-  Description pack(cudnn::kVariantPackKind);
-  pack.set(cudnn::kPackIds, cudnn::kTypeInt64, 3, ids)
-      .set(cudnn::kPackPointers, cudnn::kTypePointer, 3, pointers)
-      .set(cudnn::kPackWorkspace, cudnn::kTypePointer, workspace)
-      .finish();
-  cudnn::check(cudnn::api().execute(handle, p.plan, pack.get()), "cudnnBackendExecute");
+  cudnn::execute(p, handle, 3, ids, pointers, workspace);
 }
 
 bool is_capturing(cudaStream_t stream) {
@@ -208,22 +135,21 @@ bool is_capturing(cudaStream_t stream) {
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
-Plan make_plan(const ConvolutionKey& k, cudnn::Handle handle, const void* image, const void* filter,
-               const void* result) {
+Plan make_plan(const ConvolutionKey& k, cudnn::Handle handle, void* image, void* filter, void* result) {
   const int type = cudnn_type(static_cast<DType>(k.dtype));
-  const Description graph = operation_graph(k, type, handle);
+  const Description graph = convolution_graph(k, type, handle);
   std::vector<Plan> candidates;
   for (int mode : {cudnn::kHeuristicA, cudnn::kHeuristicFallback}) {
-    for (const Description& config : engines(graph, mode)) {
+    for (const Description& config : cudnn::engines(graph, mode)) {
       if (static_cast<int>(candidates.size()) == kTried) break;
       if (type == cudnn::kFloat && !k.tf32 && rounds_inputs(config)) continue;
-      Description plan(cudnn::kPlanKind);
-      plan.set(cudnn::kPlanHandle, cudnn::kTypeHandle, handle).set(cudnn::kPlanConfig, config);
-      if (!plan.try_finish()) continue;
-      int64_t bytes = 0, count = 0;
-      if (cudnn::api().get(plan.get(), cudnn::kPlanWorkspace, cudnn::kTypeInt64, 1, &count, &bytes)) continue;
-      if (static_cast<size_t>(bytes) > kMostWorkspace) continue;
-      candidates.push_back({plan.release(), static_cast<size_t>(bytes)});
+      const Plan plan = cudnn::try_plan(handle, config);
+      if (!plan.plan) continue;
+      if (plan.workspace > kMostWorkspace) {
+        cudnn::api().destroy_descriptor(plan.plan);
+        continue;
+      }
+      candidates.push_back(plan);
     }
     if (!candidates.empty()) break;
   }
@@ -259,9 +185,8 @@ Plan make_plan(const ConvolutionKey& k, cudnn::Handle handle, const void* image,
 }  // namespace
 
 void run_convolution(const ConvolutionKey& key, void* image, void* filter, void* result) {
-  static std::mutex mutex;
   static auto* plans = new std::unordered_map<ConvolutionKey, Plan, KeyHash, KeyEqual>;
-  std::lock_guard lock(mutex);
+  const std::lock_guard guard(cudnn::lock());
   const cudnn::Handle handle = cudnn::handle(key.device, current_stream(key.device));
   auto found = plans->find(key);
   if (found == plans->end()) found = plans->emplace(key, make_plan(key, handle, image, filter, result)).first;

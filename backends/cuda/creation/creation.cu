@@ -110,9 +110,8 @@ void run_cat(const TensorView& out, TensorViewList inputs, int64_t dim, int64_t 
       longest = std::max(longest, width * rows);
     }
     const auto blocks = static_cast<unsigned>(std::min<int64_t>((longest + kThreads * 4 - 1) / (kThreads * 4), 65536));
-    cat_kernel<T>
-        <<<dim3(std::max(1u, blocks), static_cast<unsigned>(p.count)), kThreads, 0, current_stream(out.device.index)>>>(
-            p, rows);
+    cat_kernel<T><<<dim3(std::max(1u, blocks), static_cast<unsigned>(p.count)), kThreads, 0,
+                    current_stream(out.device.index())>>>(p, rows);
     MICA_CUDA(cudaGetLastError());
   }
 }
@@ -143,15 +142,15 @@ struct FindOutside {
 
 void arange(const TensorView& out, Scalar start, Scalar step) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t stride = out.ndim ? out.strides[0] : 1;
   visit_real("arange", out.dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_integral_v<T>) {
-      for_each(out.device.index, out.numel,
+      for_each(out.device.index(), out.numel,
                IntegerSteps<T>{out.ptr<T>(), stride, static_cast<uint64_t>(start.cast<int64_t>()),
                                static_cast<uint64_t>(step.cast<int64_t>())});
     } else {
-      for_each(out.device.index, out.numel,
+      for_each(out.device.index(), out.numel,
                FloatingSteps<T>{out.ptr<T>(), stride, start.cast<double>(), step.cast<double>()});
     }
   });
@@ -159,7 +158,7 @@ void arange(const TensorView& out, Scalar start, Scalar step) {
 
 void linspace(const TensorView& out, Scalar start, Scalar end) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t n = out.numel, stride = out.strides[0];
   visit_number("linspace", out.dtype, [&]<class T>(Tag<T>) {
     using S = std::conditional_t<std::is_integral_v<T>, double, compute_t<T>>;
@@ -177,15 +176,15 @@ void linspace(const TensorView& out, Scalar start, Scalar end) {
       to = number<S>(end);
     }
     const S step = n > 1 ? (to - from) / S(static_cast<double>(n - 1)) : S(0);
-    for_each(out.device.index, n, Between<T, S>{out.ptr<T>(), stride, n, from, to, step});
+    for_each(out.device.index(), n, Between<T, S>{out.ptr<T>(), stride, n, from, to, step});
   });
 }
 
 void triangle(const TensorView& out, const TensorView& self, int64_t diagonal, bool upper) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Triangle<T>{out.ptr<T>(), self.ptr<const T>(), places_of(out, self), out.sizes[out.ndim - 2],
                          out.sizes[out.ndim - 1], diagonal, upper});
   });
@@ -193,7 +192,7 @@ void triangle(const TensorView& out, const TensorView& self, int64_t diagonal, b
 
 void cat(const TensorView& out, TensorViewList inputs, int64_t dim) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t element = element_size(out.dtype);
   int64_t inner = element;
   for (int d = static_cast<int>(dim) + 1; d < out.ndim; ++d) inner *= out.sizes[d];
@@ -209,7 +208,7 @@ void cat(const TensorView& out, TensorViewList inputs, int64_t dim) {
 void equal(const TensorView& self, const TensorView& other, bool* result) {
   *result = true;
   if (self.numel == 0) return;
-  const int device = self.device.index;
+  const int device = self.device.index();
   DeviceGuard guard(device);
   const Workspace flag(sizeof(int), device);
   const cudaStream_t stream = current_stream(device);
@@ -224,15 +223,14 @@ void equal(const TensorView& self, const TensorView& other, bool* result) {
     }
   });
   int found = 0;
-  MICA_CUDA(cudaMemcpyAsync(&found, flag.data(), sizeof found, cudaMemcpyDeviceToHost, stream));
-  MICA_CUDA(cudaStreamSynchronize(stream));
+  read_back(&found, flag.data(), sizeof found, device);
   *result = !found;
 }
 
 void first_outside(const TensorView& index, int64_t low, int64_t high, int64_t* position) {
   *position = -1;
   if (index.numel == 0) return;
-  const int device = index.device.index;
+  const int device = index.device.index();
   DeviceGuard guard(device);
   const Workspace flag(sizeof(unsigned long long), device);
   const cudaStream_t stream = current_stream(device);
@@ -240,8 +238,7 @@ void first_outside(const TensorView& index, int64_t low, int64_t high, int64_t* 
   for_each(device, index.numel,
            FindOutside{index.ptr<const int64_t>(), low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low),
                        static_cast<unsigned long long*>(flag.data())});
-  MICA_CUDA(cudaMemcpyAsync(position, flag.data(), sizeof *position, cudaMemcpyDeviceToHost, stream));
-  MICA_CUDA(cudaStreamSynchronize(stream));
+  read_back(position, flag.data(), sizeof *position, device);
 }
 
 }  // namespace mica::cuda

@@ -68,7 +68,7 @@ void move(const TensorView& t, int64_t dim, void* dense, double factor) {
     by = static_cast<T>(factor);
   }
   for_each(
-      t.device.index, t.numel,
+      t.device.index(), t.numel,
       Move<T, kToDense>{places, t.sizes[dim], t.strides[dim], t.ptr<T>(), static_cast<T*>(dense), by, factor != 1});
 }
 
@@ -91,7 +91,7 @@ void transform(Kind kind, const TensorView& out, const TensorView& in, int64_t d
   using C = thrust::complex<R>;
   constexpr bool wide = sizeof(R) == 8;
   if (out.numel == 0 || in.numel == 0) return;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const int64_t n = kind == Kind::ToReal ? out.sizes[dim] : in.sizes[dim], bins = n / 2 + 1;
   const int64_t batch = out.numel / out.sizes[dim];

@@ -124,7 +124,7 @@ Buffer order_of(const TensorView& indices, int device) {
 
 void embedding_dense_backward(const TensorView& out, const TensorView& grad, const TensorView& indices,
                               int64_t padding_idx, bool scale_grad_by_freq) {
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const Buffer order = order_of(indices, device);
   visit_floating_complex("embedding_backward", out.dtype, [&]<class T>(Tag<T>) {
@@ -138,7 +138,7 @@ void embedding_dense_backward(const TensorView& out, const TensorView& grad, con
 
 void embedding_renorm(const TensorView& self, const TensorView& indices, double max_norm, double norm_type) {
   if (indices.numel == 0) return;
-  const int device = self.device.index;
+  const int device = self.device.index();
   DeviceGuard guard(device);
   const Buffer order = order_of(indices, device);
   visit_floating("embedding_renorm", self.dtype, [&]<class T>(Tag<T>) {
@@ -154,7 +154,7 @@ void embedding_bag(const TensorView& out, const TensorView& bag_size, const Tens
                    const TensorView& weight, const TensorView& indices, const TensorView& begins,
                    const TensorView& per_sample_weights, int64_t mode, int64_t padding_idx) {
   if (out.numel == 0) return;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   visit_floating("embedding_bag", weight.dtype, [&]<class T>(Tag<T>) {
     for_each(device, out.numel,

@@ -66,7 +66,7 @@ int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t elemen
 void read(Lookup& walk, const TensorView& out, const TensorView& table) {
   const int64_t unit = widen(walk, out.data, table.data, element_size(out.dtype));
   visit_size(unit, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, walk.places.numel, Read<T>{walk, out.ptr<T>(), table.ptr<const T>()});
+    for_each(out.device.index(), walk.places.numel, Read<T>{walk, out.ptr<T>(), table.ptr<const T>()});
   });
 }
 
@@ -97,9 +97,9 @@ void check_not_empty(const char* op, const TensorView& out, int64_t size) {
 void gather(const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index) {
   if (out.numel == 0) return;
   check_not_empty("gather", out, self.sizes[dim]);
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   Lookup walk{};
-  walk.bounds = Bounds::of("gather", out.device.index);
+  walk.bounds = Bounds::of("gather", out.device.index());
   for (int d = out.ndim - 1; d >= 0; --d)
     walk.places.add(out.sizes[d], {out.strides[d], d == dim ? 0 : self.strides[d], index.strides[d]});
   walk.places.finish();
@@ -113,9 +113,9 @@ void gather(const TensorView& out, const TensorView& self, int64_t dim, const Te
 void index_select(const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index) {
   if (out.numel == 0) return;
   check_not_empty("index_select", out, self.sizes[dim]);
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   Lookup walk{};
-  walk.bounds = Bounds::of("index_select", out.device.index);
+  walk.bounds = Bounds::of("index_select", out.device.index());
   walk.places = replaced_dims(out, self, dim, 1, 1);
   walk.index[0] = index.ptr<const int64_t>();
   walk.sizes[0] = self.sizes[dim];
@@ -127,9 +127,9 @@ void index_select(const TensorView& out, const TensorView& self, int64_t dim, co
 void index(const TensorView& out, const TensorView& self, int64_t first, TensorViewList indices) {
   if (out.numel == 0) return;
   MICA_CHECK(indices.size() <= kMaxIndices, "index(): at most ", kMaxIndices, " indices on ", out.device);
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   Lookup walk{};
-  walk.bounds = Bounds::of("index", out.device.index);
+  walk.bounds = Bounds::of("index", out.device.index());
   walk.count = static_cast<int>(indices.size());
   walk.from_end = true;
   walk.places = replaced_dims(out, self, first, walk.count, indices[0]->ndim);

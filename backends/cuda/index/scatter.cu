@@ -1,7 +1,6 @@
 // Writing through indices: scatter, index_put, index_add. Where several values are sent to one place, sums are atomic:
 // their order, and with it the last bits of a floating sum, may change from run to run, as in torch.
-#include "backends/cuda/bounds.h"
-#include "backends/cuda/index/atomic.cuh"
+#include "backends/cuda/index/add_rows.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -88,7 +87,7 @@ struct Update {
 
 void write(const Target& walk, const TensorView& table, const TensorView& source) {
   visit_size(element_size(table.dtype), [&]<class T>(Tag<T>) {
-    for_each(table.device.index, walk.places.numel, Write<T>{walk, table.ptr<T>(), source.ptr<const T>()});
+    for_each(table.device.index(), walk.places.numel, Write<T>{walk, table.ptr<T>(), source.ptr<const T>()});
   });
 }
 
@@ -105,7 +104,7 @@ void add(const char* op, const Target& walk, const TensorView& table, const Tens
     } else {
       factor = alpha.cast<T>();
     }
-    for_each(table.device.index, walk.places.numel,
+    for_each(table.device.index(), walk.places.numel,
              Add<T>{walk, table.ptr<T>(), source.ptr<const T>(), factor, scaled});
   });
 }
@@ -116,7 +115,7 @@ void update(const char* op, const Target& walk, const TensorView& table, const T
     if constexpr (sizeof(T) > 8) {
       unsupported_dtype(op, table.dtype);
     } else {
-      for_each(table.device.index, walk.places.numel, Update<T, kHow>{walk, table.ptr<T>(), source.ptr<const T>()});
+      for_each(table.device.index(), walk.places.numel, Update<T, kHow>{walk, table.ptr<T>(), source.ptr<const T>()});
     }
   };
   if constexpr (kHow == Combine::Product) {
@@ -131,9 +130,9 @@ void update(const char* op, const Target& walk, const TensorView& table, const T
 void scatter(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& src,
              std::string_view reduce) {
   if (index.numel == 0) return;
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
   Target walk{};
-  walk.bounds = Bounds::of("scatter", self.device.index);
+  walk.bounds = Bounds::of("scatter", self.device.index());
   for (int d = index.ndim - 1; d >= 0; --d)
     walk.places.add(index.sizes[d], {src.strides[d], d == dim ? 0 : self.strides[d], index.strides[d]});
   walk.places.finish();
@@ -153,9 +152,9 @@ void index_put(const TensorView& self, int64_t first, TensorViewList indices, co
                bool accumulate) {
   if (values.numel == 0) return;
   MICA_CHECK(indices.size() <= kMaxIndices, "index_put_(): at most ", kMaxIndices, " indices on ", self.device);
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
   Target walk{};
-  walk.bounds = Bounds::of("index_put_", self.device.index);
+  walk.bounds = Bounds::of("index_put_", self.device.index());
   walk.count = static_cast<int>(indices.size());
   walk.from_end = true;
   const int replaced = indices[0]->ndim;
@@ -182,9 +181,22 @@ void index_put(const TensorView& self, int64_t first, TensorViewList indices, co
 
 void index_add(const TensorView& self, int64_t dim, const TensorView& index, const TensorView& source, Scalar alpha) {
   if (source.numel == 0) return;
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
+  switch (self.dtype) {
+    case DType::Float32:
+      if (add_rows<float>(self, dim, index, source, alpha)) return;
+      break;
+    case DType::Float16:
+      if (add_rows<half>(self, dim, index, source, alpha)) return;
+      break;
+    case DType::BFloat16:
+      if (add_rows<bfloat16>(self, dim, index, source, alpha)) return;
+      break;
+    default:
+      break;
+  }
   Target walk{};
-  walk.bounds = Bounds::of("index_add_", self.device.index);
+  walk.bounds = Bounds::of("index_add_", self.device.index());
   for (int d = source.ndim - 1; d >= 0; --d)
     walk.places.add(source.sizes[d],
                     {source.strides[d], d == dim ? 0 : self.strides[d], d == dim ? index.strides[0] : 0});

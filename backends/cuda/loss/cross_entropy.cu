@@ -251,11 +251,11 @@ struct Prepared {
           static_cast<compute_t<T>>(smoothing),
           static_cast<compute_t<T>>(input.sizes[1] ? smoothing / static_cast<double>(input.sizes[1]) : 0),
           nullptr,
-          Bounds::of(kLabels, input.device.index)},
-        sum(sizeof(double), input.device.index) {
+          Bounds::of(kLabels, input.device.index())},
+        sum(sizeof(double), input.device.index()) {
     if (smoothing == 0 || !weight.defined()) return;
     auto* to = static_cast<compute_t<T>*>(sum.data());
-    sum_weights<T><<<1, 256, 0, current_stream(input.device.index)>>>(p.weight, p.classes, to);
+    sum_weights<T><<<1, 256, 0, current_stream(input.device.index())>>>(p.weight, p.classes, to);
     MICA_CUDA(cudaGetLastError());
     p.all_weights = to;
   }
@@ -266,7 +266,7 @@ struct Prepared {
 void cross_entropy(const TensorView& out, const TensorView& statistics, const TensorView& input,
                    const TensorView& target, const TensorView& weight, int64_t reduction, int64_t ignore_index,
                    double label_smoothing) {
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   visit_floating("cross_entropy", input.dtype, [&]<class T>(Tag<T>) {
@@ -303,7 +303,7 @@ void cross_entropy_backward(const TensorView& grad_input, const TensorView& grad
                             const TensorView& target, const TensorView& weight, const TensorView& statistics,
                             int64_t reduction, int64_t ignore_index, double label_smoothing) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   visit_floating("cross_entropy_backward", input.dtype, [&]<class T>(Tag<T>) {

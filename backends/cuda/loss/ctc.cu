@@ -157,7 +157,7 @@ void visit_wide(DType dtype, const F& f) {
 
 void ctc_loss(const TensorView& loss, const TensorView& alpha, const TensorView& log_probs, const TensorView& targets,
               IntArrayRef target_begins, IntArrayRef input_lengths, IntArrayRef target_lengths, int64_t blank) {
-  const int device = loss.device.index;
+  const int device = loss.device.index();
   DeviceGuard guard(device);
   const Lists lists({target_begins, input_lengths, target_lengths}, device);
   visit_wide(log_probs.dtype, [&]<class T>(Tag<T>) {
@@ -172,7 +172,7 @@ void ctc_loss_backward(const TensorView& grad_input, const TensorView& grad, con
                        const TensorView& targets, const TensorView& loss, const TensorView& alpha,
                        IntArrayRef target_begins, IntArrayRef input_lengths, IntArrayRef target_lengths, int64_t blank,
                        bool zero_infinity) {
-  const int device = loss.device.index;
+  const int device = loss.device.index();
   DeviceGuard guard(device);
   const Lists lists({target_begins, input_lengths, target_lengths}, device);
   const int64_t width = alpha.sizes[2];

@@ -108,37 +108,37 @@ void visit_wide(DType dtype, const F& f) {
 
 void pdist(const TensorView& out, const TensorView& self, double p) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t n = self.sizes[0], width = self.sizes[1];
   visit_wide(self.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, n * n, PairDistance<T>{self.ptr<const T>(), out.ptr<T>(), n, width, p});
+    for_each(out.device.index(), n * n, PairDistance<T>{self.ptr<const T>(), out.ptr<T>(), n, width, p});
   });
 }
 void pdist_backward(const TensorView& grad_self, const TensorView& grad, const TensorView& self,
                     const TensorView& distances, double p) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   visit_wide(self.dtype, [&]<class T>(Tag<T>) {
-    for_each(grad.device.index, self.numel,
+    for_each(grad.device.index(), self.numel,
              PairDistanceBackward<T>{grad_self.ptr<T>(), grad.ptr<const T>(), self.ptr<const T>(),
                                      distances.ptr<const T>(), self.sizes[0], self.sizes[1], p});
   });
 }
 void cdist(const TensorView& out, const TensorView& x1, const TensorView& x2, double p) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_wide(x1.dtype, [&]<class T>(Tag<T>) {
     for_each(
-        out.device.index, out.numel,
+        out.device.index(), out.numel,
         CrossDistance<T>{x1.ptr<const T>(), x2.ptr<const T>(), out.ptr<T>(), x1.sizes[1], x2.sizes[1], x1.sizes[2], p});
   });
 }
 void cdist_backward(const TensorView& grad_x1, const TensorView& grad, const TensorView& x1, const TensorView& x2,
                     const TensorView& distances, double p) {
   if (grad_x1.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   visit_wide(x1.dtype, [&]<class T>(Tag<T>) {
-    for_each(grad.device.index, x1.numel,
+    for_each(grad.device.index(), x1.numel,
              CrossDistanceBackward<T>{grad_x1.ptr<T>(), grad.ptr<const T>(), x1.ptr<const T>(), x2.ptr<const T>(),
                                       distances.ptr<const T>(), x1.sizes[1], x2.sizes[1], x1.sizes[2], p});
   });

@@ -53,7 +53,7 @@ struct NllGradient {
 
 void nll_loss(const TensorView& out, const TensorView& total_weight, const TensorView& input, const TensorView& target,
               const TensorView& weight, int64_t reduction, int64_t ignore_index) {
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   const int64_t rows = input.sizes[0] * input.sizes[2];
   visit_floating("nll_loss", input.dtype, [&]<class T>(Tag<T>) {
@@ -79,7 +79,7 @@ void nll_loss(const TensorView& out, const TensorView& total_weight, const Tenso
 void nll_loss_backward(const TensorView& grad_input, const TensorView& grad, const TensorView& target,
                        const TensorView& weight, const TensorView& total_weight, int64_t reduction,
                        int64_t ignore_index) {
-  const int device = grad_input.device.index;
+  const int device = grad_input.device.index();
   DeviceGuard guard(device);
   const int64_t rows = grad_input.sizes[0] * grad_input.sizes[2];
   visit_floating("nll_loss_backward", grad_input.dtype, [&]<class T>(Tag<T>) {

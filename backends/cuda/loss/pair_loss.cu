@@ -106,7 +106,7 @@ void visit_kind(int64_t kind, const F& f) {
 
 void pair_loss(const TensorView& out, const TensorView& input, const TensorView& target, int64_t kind, double parameter,
                int64_t reduction) {
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   const int64_t n = input.numel;
@@ -130,7 +130,7 @@ void pair_loss(const TensorView& out, const TensorView& input, const TensorView&
 
 void pair_loss_backward(const TensorView& grad_input, const TensorView& grad, const TensorView& input,
                         const TensorView& target, int64_t kind, double parameter, double scale) {
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   visit_floating(kernel_name(static_cast<PairLoss>(kind)), input.dtype, [&]<class T>(Tag<T>) {
     visit_kind(kind, [&](auto k) {

@@ -194,7 +194,7 @@ bool cublas_matmul(const MatmulCall& call) {
   const auto b = swapped ? matrix(second, 2, 1, true) : matrix(second, 1, 2, true);
   if (!out || !a || !b) return false;
 
-  const int device = call.out.device.index;
+  const int device = call.out.device.index();
   DeviceGuard guard(device);
   Key key;
   std::memset(static_cast<void*>(&key), 0, sizeof key);  // its bytes are compared, padding included

@@ -65,7 +65,7 @@ void matmul(const MatmulCall& call) {
   if (call.out.numel == 0) return;
   if (padded_matmul(call) || cublas_matmul(call)) return;
   const TensorView& out = call.out;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_number("addmm_impl", out.dtype, [&]<class T>(Tag<T>) {
     using Acc = std::conditional_t<std::is_integral_v<T>, uint64_t, compute_t<T>>;  // integers wrap around
     auto factor = [](const Scalar& s) {
@@ -97,7 +97,7 @@ void matmul(const MatmulCall& call) {
         part.rows = std::min(rows_per_launch, out.sizes[1] - row);
         const dim3 blocks(blocks_for(part.columns, kTile), blocks_for(part.rows, kTile),
                           static_cast<unsigned>(std::min(kMostBlocks, out.sizes[0] - batch)));
-        tile_kernel<T, Acc><<<blocks, dim3(kTile, kTile), 0, current_stream(out.device.index)>>>(part, batch);
+        tile_kernel<T, Acc><<<blocks, dim3(kTile, kTile), 0, current_stream(out.device.index())>>>(part, batch);
         MICA_CUDA(cudaGetLastError());
       }
     }

@@ -98,7 +98,7 @@ bool padded_matmul(const MatmulCall& call) {
   if (!odd) return false;
   if ((!dense_along(a, 1) && !dense_along(a, 2)) || (!dense_along(b, 1) && !dense_along(b, 2)) || out.strides[2] != 1)
     return false;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   Operand left, right;

@@ -1,5 +1,5 @@
 // batch_norm and its gradients.
-#include "backends/cuda/norm/channels.cuh"
+#include "backends/cuda/norm/columns.cuh"
 
 namespace mica::cuda {
 
@@ -14,6 +14,23 @@ struct ShiftedSums {
     const C v = convert<C>(x[i]) - convert<C>(x[c * inner]);
     first += v;
     second += v * v;
+  }
+  template <int V>
+  __device__ Vector<C, V> known(int64_t c) const {
+    Vector<C, V> shift;
+#pragma unroll
+    for (int j = 0; j < V; ++j) shift.item[j] = convert<C>(x[c + j]);
+    return shift;
+  }
+  template <int V>
+  __device__ void add(int64_t i, const Vector<C, V>& shift, C (&first)[V], C (&second)[V]) const {
+    const auto piece = *reinterpret_cast<const Vector<T, V>*>(x + i);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C v = convert<C>(piece.item[j]) - shift.item[j];
+      first[j] += v;
+      second[j] = fma(v, v, second[j]);
+    }
   }
 };
 
@@ -74,6 +91,30 @@ struct Normalize {
     }
     *reinterpret_cast<Vector<T, V>*>(out + i) = piece;
   }
+  template <int V>
+  struct Known {
+    C mean[V], rstd[V], weight[V], bias[V];
+  };
+  template <int V>
+  __device__ Known<V> known(int64_t c) const {
+    Known<V> k;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      k.mean[j] = numbers[c + j];
+      k.rstd[j] = numbers[channels + c + j];
+      k.weight[j] = weight.given() ? weight.at(c + j) : C(1);
+      k.bias[j] = bias.given() ? bias.at(c + j) : C(0);
+    }
+    return k;
+  }
+  template <int V>
+  __device__ void run(int64_t i, const Known<V>& k) const {
+    auto piece = *reinterpret_cast<const Vector<T, V>*>(in + i);
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      piece.item[j] = convert<T>((convert<C>(piece.item[j]) - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j]);
+    *reinterpret_cast<Vector<T, V>*>(out + i) = piece;
+  }
 };
 
 template <class T>
@@ -85,6 +126,24 @@ struct GradientSums {
     const C g = convert<C>(grad[i]);
     first += g;
     second += g * (convert<C>(x[i]) - mean.at(c));
+  }
+  template <int V>
+  __device__ Vector<C, V> known(int64_t c) const {
+    Vector<C, V> centre;
+#pragma unroll
+    for (int j = 0; j < V; ++j) centre.item[j] = mean.at(c + j);
+    return centre;
+  }
+  template <int V>
+  __device__ void add(int64_t i, const Vector<C, V>& centre, C (&first)[V], C (&second)[V]) const {
+    const auto g = *reinterpret_cast<const Vector<T, V>*>(grad + i);
+    const auto in = *reinterpret_cast<const Vector<T, V>*>(x + i);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C up = convert<C>(g.item[j]);
+      first[j] += up;
+      second[j] = fma(up, convert<C>(in.item[j]) - centre.item[j], second[j]);
+    }
   }
 };
 // grad_input = a g + b (x - mean) + k, with numbers of each channel.
@@ -129,6 +188,32 @@ struct InputGradient {
     }
     *reinterpret_cast<Vector<T, V>*>(out + i) = g;
   }
+  template <int V>
+  struct Known {
+    C mean[V], of_grad[V], of_input[V], always[V];
+  };
+  template <int V>
+  __device__ Known<V> known(int64_t c) const {
+    Known<V> k;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      k.mean[j] = mean.at(c + j);
+      k.of_grad[j] = numbers[c + j];
+      k.of_input[j] = numbers[channels + c + j];
+      k.always[j] = numbers[2 * channels + c + j];
+    }
+    return k;
+  }
+  template <int V>
+  __device__ void run(int64_t i, const Known<V>& k) const {
+    auto g = *reinterpret_cast<const Vector<T, V>*>(grad + i);
+    const auto x = *reinterpret_cast<const Vector<T, V>*>(in + i);
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      g.item[j] = convert<T>(k.of_grad[j] * convert<C>(g.item[j]) +
+                             k.of_input[j] * (convert<C>(x.item[j]) - k.mean[j]) + k.always[j]);
+    *reinterpret_cast<Vector<T, V>*>(out + i) = g;
+  }
 };
 
 }  // namespace
@@ -137,17 +222,24 @@ void batch_norm(const TensorView& out, const TensorView& mean, const TensorView&
                 const TensorView& running_var, const TensorView& input, const TensorView& weight,
                 const TensorView& bias, bool training, double momentum, double eps) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   Shape s{input.sizes[0], input.sizes[1], input.sizes[2]};
   choose_parts(s, device);
   visit_floating("batch_norm", input.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
     const auto* x = input.ptr<const T>();
+    const bool aligned = aligned16({out.data, input.data}), columns = in_columns<T>(s, aligned);
+    if (columns) s.parts = column_parts<T>(s, device);
     const Workspace memory(static_cast<size_t>((2 * s.parts + 2) * s.channels) * sizeof(C), device);
     auto *numbers = static_cast<C*>(memory.data()), *sums = numbers + 2 * s.channels;
     if (training) {
-      channel_sums(s, ShiftedSums<T>{x, s.inner}, sums, device);
+      const ShiftedSums<T> terms{x, s.inner};
+      if (columns) {
+        column_sums<T>(s, terms, sums, device);
+      } else {
+        channel_sums(s, terms, sums, device);
+      }
       finish(s, sums,
              KeepMoments<T>{x, Statistic<T>(mean), Statistic<T>(rstd), Statistic<T>(running_mean),
                             Statistic<T>(running_var), numbers, s.inner, s.channels,
@@ -157,8 +249,9 @@ void batch_norm(const TensorView& out, const TensorView& mean, const TensorView&
       for_each(device, s.channels,
                RunningNumbers<T>{Statistic<T>(running_mean), Statistic<T>(running_var), numbers, s.channels, eps});
     }
-    apply<T>(s, Normalize<T>{out.ptr<T>(), x, numbers, s.channels, Parameter<T>(weight), Parameter<T>(bias)},
-             aligned16({out.data, input.data}), device);
+    const Normalize<T> body{out.ptr<T>(), x, numbers, s.channels, Parameter<T>(weight), Parameter<T>(bias)};
+    if (columns) return column_apply<T>(s, body, device);
+    apply<T>(s, body, aligned, device);
   });
 }
 
@@ -166,25 +259,32 @@ void batch_norm_backward(const TensorView& grad_input, const TensorView& grad_we
                          const TensorView& grad, const TensorView& input, const TensorView& weight,
                          const TensorView& mean, const TensorView& rstd, bool training) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   Shape s{input.sizes[0], input.sizes[1], input.sizes[2]};
   choose_parts(s, device);
   visit_floating("batch_norm_backward", input.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
+    const bool aligned = aligned16({grad_input.data, grad.data, input.data}), columns = in_columns<T>(s, aligned);
+    if (columns) s.parts = column_parts<T>(s, device);
     const Workspace memory(static_cast<size_t>((2 * s.parts + 3) * s.channels) * sizeof(C), device);
     auto *numbers = static_cast<C*>(memory.data()), *sums = numbers + 3 * s.channels;
     const Statistic<T> m(mean);
-    channel_sums(s, GradientSums<T>{grad.ptr<const T>(), input.ptr<const T>(), m}, sums, device);
+    const GradientSums<T> terms{grad.ptr<const T>(), input.ptr<const T>(), m};
+    if (columns) {
+      column_sums<T>(s, terms, sums, device);
+    } else {
+      channel_sums(s, terms, sums, device);
+    }
     finish(s, sums,
            KeepGradients<T>{m, Statistic<T>(rstd), Parameter<T>(weight), Statistic<T>(grad_weight),
                             Statistic<T>(grad_bias), numbers, s.channels, static_cast<double>(s.outer * s.inner),
                             training},
            device);
     if (!grad_input.defined()) return;
-    apply<T>(s,
-             InputGradient<T>{grad_input.ptr<T>(), grad.ptr<const T>(), input.ptr<const T>(), m, numbers, s.channels},
-             aligned16({grad_input.data, grad.data, input.data}), device);
+    const InputGradient<T> body{grad_input.ptr<T>(), grad.ptr<const T>(), input.ptr<const T>(), m, numbers, s.channels};
+    if (columns) return column_apply<T>(s, body, device);
+    apply<T>(s, body, aligned, device);
   });
 }
 

@@ -90,23 +90,33 @@ void channel_sums(const Shape& s, const Terms& terms, C* sums, int device) {
   MICA_CUDA(cudaGetLastError());
 }
 
-// body(channel, first, second) with the sums of all parts: a warp for each channel.
+// body(channel, first, second) with the sums of all parts: a column of a block's threads for each channel, so that a
+// warp reads neighbouring channels.
 template <class C, class Body>
-__global__ void __launch_bounds__(kSumThreads) finish_kernel(Shape s, const C* sums, Body body) {
-  const int64_t c = static_cast<int64_t>(blockIdx.x) * (kSumThreads / 32) + threadIdx.x / 32;
-  if (c >= s.channels) return;
+__global__ void __launch_bounds__(kLanes* kRows) finish_kernel(Shape s, const C* sums, Body body) {
+  __shared__ double shared[2][kRows][kLanes];
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x;
   double first = 0, second = 0;
-  for (int64_t p = threadIdx.x % 32; p < s.parts; p += 32) {
-    first += static_cast<double>(sums[p * s.channels + c]);
-    second += static_cast<double>(sums[(s.parts + p) * s.channels + c]);
+  if (c < s.channels) {
+#pragma unroll 4
+    for (int64_t p = threadIdx.y; p < s.parts; p += kRows) {
+      first += static_cast<double>(sums[p * s.channels + c]);
+      second += static_cast<double>(sums[(s.parts + p) * s.channels + c]);
+    }
   }
-  first = all_reduce<32>(first, AddOp<double>{});
-  second = all_reduce<32>(second, AddOp<double>{});
-  if (threadIdx.x % 32 == 0) body(c, first, second);
+  shared[0][threadIdx.y][threadIdx.x] = first;
+  shared[1][threadIdx.y][threadIdx.x] = second;
+  __syncthreads();
+  if (threadIdx.y || c >= s.channels) return;
+  for (int r = 1; r < kRows; ++r) {
+    first += shared[0][r][threadIdx.x];
+    second += shared[1][r][threadIdx.x];
+  }
+  body(c, first, second);
 }
 template <class C, class Body>
 void finish(const Shape& s, const C* sums, const Body& body, int device) {
-  finish_kernel<<<blocks_for(s.channels, kSumThreads / 32), kSumThreads, 0, current_stream(device)>>>(s, sums, body);
+  finish_kernel<<<blocks_for(s.channels, kLanes), dim3(kLanes, kRows), 0, current_stream(device)>>>(s, sums, body);
   MICA_CUDA(cudaGetLastError());
 }
 

@@ -134,7 +134,7 @@ struct GroupInputGradient {
 void group_norm(const TensorView& out, const TensorView& mean, const TensorView& rstd, const TensorView& input,
                 const TensorView& weight, const TensorView& bias, double eps) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   const Shape s{input.sizes[0], input.sizes[1], input.sizes[2]};
   const int64_t count = input.numel / mean.numel;
@@ -154,7 +154,7 @@ void group_norm_backward(const TensorView& grad_input, const TensorView& grad_we
                          const TensorView& grad, const TensorView& input, const TensorView& mean,
                          const TensorView& rstd, const TensorView& weight) {
   if (input.numel == 0) return;
-  const int device = input.device.index;
+  const int device = input.device.index();
   DeviceGuard guard(device);
   Shape s{input.sizes[0], input.sizes[1], input.sizes[2]};
   const int64_t all = mean.numel, groups = all / s.outer, per_group = s.channels / groups, count = input.numel / all;

@@ -26,6 +26,25 @@ struct Parameter {
   __device__ compute_t<T> at(int64_t i) const {
     return wide ? static_cast<compute_t<T>>(wide[i]) : convert<compute_t<T>>(same[i]);
   }
+  // Some of them side by side, of which those from n on are not read. Whole pieces where all is aligned.
+  template <int V>
+  __device__ void load(compute_t<T> (&to)[V], int64_t first, int64_t n, bool aligned) const {
+    if (aligned && first + V <= n) {
+      if (wide) {
+        const auto piece = *reinterpret_cast<const Vector<float, V>*>(wide + first);
+#pragma unroll
+        for (int j = 0; j < V; ++j) to[j] = static_cast<compute_t<T>>(piece.item[j]);
+      } else {
+        const auto piece = *reinterpret_cast<const Vector<T, V>*>(same + first);
+#pragma unroll
+        for (int j = 0; j < V; ++j) to[j] = convert<compute_t<T>>(piece.item[j]);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < V; ++j) to[j] = first + j < n ? at(first + j) : compute_t<T>(0);
+    }
+  }
+  const void* data() const { return wide ? static_cast<const void*>(wide) : same; }
 };
 // A statistic that is written in the dtype of the elements or in float32.
 template <class T>

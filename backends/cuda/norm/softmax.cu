@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(kColumnLanes* kColumnParts)
 template <bool kLog>
 void forward(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
-  const cudaStream_t stream = current_stream(out.device.index);
+  DeviceGuard guard(out.device.index());
+  const cudaStream_t stream = current_stream(out.device.index());
   const AroundDim shape(self, dim);
   visit_floating(op, self.dtype, [&]<class T>(Tag<T>) {
     auto* to = out.ptr<T>();
@@ -180,8 +180,8 @@ template <bool kLog>
 void backward(const char* op, const TensorView& grad_self, const TensorView& grad, const TensorView& output,
               int64_t dim) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
-  const cudaStream_t stream = current_stream(grad.device.index);
+  DeviceGuard guard(grad.device.index());
+  const cudaStream_t stream = current_stream(grad.device.index());
   const AroundDim shape(output, dim);
   visit_floating(op, output.dtype, [&]<class T>(Tag<T>) {
     auto* to = grad_self.ptr<T>();

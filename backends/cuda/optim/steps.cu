@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kStepThreads) step_kernel(const __grid_constan
 template <template <class> class Rule>
 void run_step(const char* name, const FusedStep& step) {
   if (step.count == 0) return;
-  const int device = step.device.index;
+  const int device = step.device.index();
   DeviceGuard guard(device);
   visit_floating(name, step.dtype, [&]<class T>(Tag<T>) {
     Batch batch;
@@ -166,7 +166,7 @@ void sgd_step(const FusedStep& step) { run_step<Sgd>("sgd_step", step); }
 
 void unscale_on_device(TensorViewList gradients, const TensorView& found_inf, const TensorView& inv_scale) {
   if (gradients.empty()) return;
-  const int device = gradients[0]->device.index;
+  const int device = gradients[0]->device.index();
   DeviceGuard guard(device);
   visit_floating("_amp_foreach_non_finite_check_and_unscale_", gradients[0]->dtype, [&]<class T>(Tag<T>) {
     Tensors tensors;
@@ -193,15 +193,15 @@ void unscale_on_device(TensorViewList gradients, const TensorView& found_inf, co
 
 void update_scale_on_device(const TensorView& scale, const TensorView& growth_tracker, const TensorView& found_inf,
                             double growth_factor, double backoff_factor, int64_t growth_interval) {
-  DeviceGuard guard(scale.device.index);
-  for_each(scale.device.index, 1,
+  DeviceGuard guard(scale.device.index());
+  for_each(scale.device.index(), 1,
            UpdateScale{scale.ptr<float>(), found_inf.ptr<float>(), growth_tracker.ptr<int32_t>(), growth_factor,
                        backoff_factor, growth_interval});
 }
 
 void advance_counters(TensorViewList counters) {
   if (counters.empty()) return;
-  const int device = counters[0]->device.index;
+  const int device = counters[0]->device.index();
   DeviceGuard guard(device);
   for (size_t first = 0; first < counters.size(); first += kTensors) {
     Tensors tensors;

@@ -1,6 +1,6 @@
 // copy: every dtype to every other; fill.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/pixels.cuh"
 
 namespace mica::cuda {
 
@@ -98,7 +98,7 @@ bool run_common(const PointwiseLoop& loop) {
 template <class To>
 void run_converted(PointwiseLoop& loop) {
   if (run_common<To>(loop)) return;
-  const cudaStream_t stream = current_stream(loop.device.index);
+  const cudaStream_t stream = current_stream(loop.device.index());
   const auto from_size = static_cast<int>(element_size(loop.dtypes[1]));
   AnyConverted<To> from{loop.data[1], loop.dtypes[1]};
   if (loop.ndim == 1 && loop.strides[0][0] == static_cast<int64_t>(sizeof(To)) && loop.strides[0][1] == from_size) {
@@ -147,7 +147,7 @@ void run_transpose(const PointwiseLoop& loop) {
   const dim3 blocks(blocks_for(width, kTile), blocks_for(height, kTile),
                     loop.ndim == 3 ? static_cast<unsigned>(loop.shape[2]) : 1);
   const bool batched = loop.ndim == 3;
-  transpose_kernel<T><<<blocks, dim3(kTile, kTileRows), 0, current_stream(loop.device.index)>>>(
+  transpose_kernel<T><<<blocks, dim3(kTile, kTileRows), 0, current_stream(loop.device.index())>>>(
       loop.data[1], loop.data[0], width, height, loop.strides[0][1], loop.strides[1][0],
       batched ? loop.strides[2][1] : 0, batched ? loop.strides[2][0] : 0);
   MICA_CUDA(cudaGetLastError());
@@ -157,7 +157,7 @@ void run_transpose(const PointwiseLoop& loop) {
 
 void copy(const PointwiseLoop& loop) {
   if (loop.numel == 0) return;
-  DeviceGuard guard(loop.device.index);
+  DeviceGuard guard(loop.device.index());
   if (loop.dtypes[0] != loop.dtypes[1]) {
     PointwiseLoop piece = loop;
     return visit_any("copy_", loop.dtypes[0], [&]<class To>(Tag<To>) { run_converted<To>(piece); });
@@ -165,8 +165,11 @@ void copy(const PointwiseLoop& loop) {
   const int64_t size = element_size(loop.dtypes[0]);
   if (loop.ndim == 1 && loop.strides[0][0] == size && loop.strides[0][1] == size)
     return MICA_CUDA(cudaMemcpyAsync(loop.data[0], loop.data[1], static_cast<size_t>(loop.numel * size),
-                                     cudaMemcpyDeviceToDevice, current_stream(loop.device.index)));
+                                     cudaMemcpyDeviceToDevice, current_stream(loop.device.index())));
+  PixelCopy pixels;
+  const bool by_pixels = as_pixel_copy(loop, size, pixels);
   visit_size(size, [&]<class T>(Tag<T>) {
+    if (by_pixels) return copy_pixels<T>(pixels, current_stream(loop.device.index()));
     if (is_transpose(loop, size)) return run_transpose<T>(loop);
     run_pointwise<T, T>(loop, Same<T>{});
   });

@@ -10,7 +10,7 @@ namespace mica::cuda {
 template <class Out, class... In, class F>
 void run_rare(const PointwiseLoop& loop, const F& f) {
   if (loop.numel == 0) return;
-  DeviceGuard guard(loop.device.index);
+  DeviceGuard guard(loop.device.index());
   PointwiseLoop whole = loop;
   for_each_piece(
       whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, std::index_sequence_for<In...>{}); });

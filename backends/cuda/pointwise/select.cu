@@ -71,7 +71,7 @@ void masked_fill(const PointwiseLoop& loop) {
   PointwiseLoop converted = loop;
   alignas(16) char value[16];
   const auto size = static_cast<size_t>(element_size(loop.dtypes[0]));
-  const Workspace element(size, loop.device.index);
+  const Workspace element(size, loop.device.index());
   if (loop.dtypes[3] != loop.dtypes[0]) {
     if (loop.numbers >> 3 & 1) {
       convert_number(loop.data[3], loop.dtypes[3], value, loop.dtypes[0]);

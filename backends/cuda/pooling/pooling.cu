@@ -2,6 +2,7 @@
 // each input.
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/index/atomic.cuh"
+#include "backends/cuda/pooling/image_windows.h"
 #include "backends/cuda/pooling/volume.cuh"
 #include "backends/cuda/reduce/limits.cuh"
 
@@ -261,7 +262,7 @@ void visit_pooled(const char* op, DType dtype, const F& f) {
 template <Move kMove, class T, class A>
 void move_planes(const TensorView& large, const TensorView& small, const T* source, A* out, const TensorView& indices,
                  bool channels_last) {
-  const int device = large.device.index;
+  const int device = large.device.index();
   const Volume l = volume_of(large, channels_last), s = volume_of(small, channels_last);
   const Bounds bounds = Bounds::of(kInvalidIndex, device);
   if (indices.dtype == DType::Int32) {
@@ -278,10 +279,11 @@ void move_planes(const TensorView& large, const TensorView& small, const T* sour
 void max_pool(const TensorView& out, const TensorView& indices, const TensorView& self, IntArrayRef kernel,
               IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
+  if (max_pool_images(out, indices, self, kernel, stride, padding, dilation, channels_last)) return;
   const Windows w = windows(self, out, channels_last, kernel, stride, padding, dilation);
   visit_pooled("max_pool2d", self.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              MaxPool<T>{w, self.ptr<const T>(), out.ptr<T>(),
                         indices.dtype == DType::Int64 ? indices.ptr<int64_t>() : nullptr,
                         indices.dtype == DType::Int32 ? indices.ptr<int32_t>() : nullptr, Kind::Regular});
@@ -290,11 +292,11 @@ void max_pool(const TensorView& out, const TensorView& indices, const TensorView
 
 void adaptive_max_pool(const TensorView& out, const TensorView& indices, const TensorView& self, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t ones[3] = {1, 1, 1};
   const Windows w = windows(self, out, channels_last, {ones, 3}, {ones, 3}, {ones, 3}, {ones, 3});
   visit_floating("adaptive_max_pool2d", self.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              MaxPool<T>{w, self.ptr<const T>(), out.ptr<T>(), indices.ptr<int64_t>(), nullptr, Kind::Adaptive});
   });
 }
@@ -302,7 +304,7 @@ void adaptive_max_pool(const TensorView& out, const TensorView& indices, const T
 void fractional_max_pool(const TensorView& out, const TensorView& indices, const TensorView& self,
                          const TensorView& samples, IntArrayRef kernel, IntArrayRef axes) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_floating("fractional_max_pool2d", self.dtype, [&]<class T>(Tag<T>) {
     FractionalMaxPool<T> pool{volume_of(self, false),
                               volume_of(out, false),
@@ -315,19 +317,19 @@ void fractional_max_pool(const TensorView& out, const TensorView& indices, const
                               {}};
     for (size_t a = 0; a < 3; ++a) pool.kernel[a] = kernel[a];
     for (size_t a = 0; a < axes.size(); ++a) pool.axes[a] = static_cast<int>(axes[a]);
-    for_each(out.device.index, out.numel, pool);
+    for_each(out.device.index(), out.numel, pool);
   });
 }
 
 void avg_pool(const TensorView& out, const TensorView& self, IntArrayRef kernel, IntArrayRef stride,
               IntArrayRef padding, bool count_include_pad, int64_t divisor, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   Windows w = windows(self, out, channels_last, kernel, stride, padding, {});
   w.count_include_pad = count_include_pad;
   w.divisor = divisor;
   auto run = [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, AvgPool<T>{w, self.ptr<const T>(), out.ptr<T>(), Kind::Regular});
+    for_each(out.device.index(), out.numel, AvgPool<T>{w, self.ptr<const T>(), out.ptr<T>(), Kind::Regular});
   };
   if (self.dtype == DType::Int64) return run(Tag<int64_t>{});
   visit_floating("avg_pool2d", self.dtype, run);
@@ -336,40 +338,40 @@ void avg_pool(const TensorView& out, const TensorView& self, IntArrayRef kernel,
 void avg_pool_backward(const TensorView& grad_self, const TensorView& grad, IntArrayRef kernel, IntArrayRef stride,
                        IntArrayRef padding, bool count_include_pad, int64_t divisor, bool channels_last) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   Windows w = windows(grad_self, grad, channels_last, kernel, stride, padding, {});
   w.count_include_pad = count_include_pad;
   w.divisor = divisor;
   visit_floating("avg_pool2d_backward", grad.dtype, [&]<class T>(Tag<T>) {
-    for_each(grad.device.index, grad_self.numel,
+    for_each(grad.device.index(), grad_self.numel,
              AvgPoolBackward<T>{w, grad.ptr<const T>(), grad_self.ptr<T>(), Kind::Regular});
   });
 }
 
 void adaptive_avg_pool(const TensorView& out, const TensorView& self, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t ones[3] = {1, 1, 1};
   const Windows w = windows(self, out, channels_last, {ones, 3}, {ones, 3}, {ones, 3}, {});
   visit_floating("adaptive_avg_pool2d", self.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, AvgPool<T>{w, self.ptr<const T>(), out.ptr<T>(), Kind::Adaptive});
+    for_each(out.device.index(), out.numel, AvgPool<T>{w, self.ptr<const T>(), out.ptr<T>(), Kind::Adaptive});
   });
 }
 
 void adaptive_avg_pool_backward(const TensorView& grad_self, const TensorView& grad, bool channels_last) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   const int64_t ones[3] = {1, 1, 1};
   const Windows w = windows(grad_self, grad, channels_last, {ones, 3}, {ones, 3}, {ones, 3}, {});
   visit_floating("adaptive_avg_pool2d_backward", grad.dtype, [&]<class T>(Tag<T>) {
-    for_each(grad.device.index, grad_self.numel,
+    for_each(grad.device.index(), grad_self.numel,
              AvgPoolBackward<T>{w, grad.ptr<const T>(), grad_self.ptr<T>(), Kind::Adaptive});
   });
 }
 
 void plane_gather(const TensorView& out, const TensorView& source, const TensorView& indices, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_floating("max_unpool2d_backward", out.dtype, [&]<class T>(Tag<T>) {
     move_planes<Move::Gather>(source, out, source.ptr<const T>(), out.ptr<T>(), indices, channels_last);
   });
@@ -377,9 +379,9 @@ void plane_gather(const TensorView& out, const TensorView& source, const TensorV
 
 void plane_scatter(const TensorView& out, const TensorView& source, const TensorView& indices, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   MICA_CUDA(cudaMemsetAsync(out.data, 0, static_cast<size_t>(out.numel * element_size(out.dtype)),
-                            current_stream(out.device.index)));
+                            current_stream(out.device.index())));
   visit_floating("max_unpool2d", out.dtype, [&]<class T>(Tag<T>) {
     move_planes<Move::Scatter>(out, source, source.ptr<const T>(), out.ptr<T>(), indices, channels_last);
   });
@@ -387,7 +389,7 @@ void plane_scatter(const TensorView& out, const TensorView& source, const Tensor
 
 void plane_scatter_add(const TensorView& out, const TensorView& source, const TensorView& indices, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_floating("max_pool2d_backward", out.dtype, [&]<class T>(Tag<T>) {
     const Sums<T> sums(out);
     move_planes<Move::ScatterAdd>(out, source, source.ptr<const T>(), sums.data(), indices, channels_last);

@@ -66,7 +66,7 @@ class Sums {
   using A = std::conditional_t<std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, float, T>;
 
   explicit Sums(const TensorView& out) : out_(out) {
-    const int device = out.device.index;
+    const int device = out.device.index();
     const auto bytes = static_cast<size_t>(out.numel) * sizeof(A);
     if constexpr (std::is_same_v<A, T>) {
       data_ = out.ptr<T>();
@@ -79,7 +79,7 @@ class Sums {
   A* data() const { return data_; }
   void finish() const {
     if constexpr (!std::is_same_v<A, T>)
-      for_each(out_.device.index, out_.numel, ConvertAll<A, T>{data_, out_.ptr<T>()});
+      for_each(out_.device.index(), out_.numel, ConvertAll<A, T>{data_, out_.ptr<T>()});
   }
 
  private:

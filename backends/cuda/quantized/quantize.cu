@@ -108,32 +108,32 @@ __global__ void __launch_bounds__(kTile* kTile)
 
 void quantize(const TensorView& out, const TensorView& self, const TensorView& scales, const TensorView& zero_points,
               int64_t inner, int64_t low, int64_t high) {
-  DeviceGuard guard(out.device.index);
-  const OnDevice by(scales, out.device.index), zeros(zero_points, out.device.index);
+  DeviceGuard guard(out.device.index());
+  const OnDevice by(scales, out.device.index()), zeros(zero_points, out.device.index());
   visit_quantized(out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Quantize<T>{channels(by, zeros, inner, scales.numel), self.ptr<const float>(), out.ptr<T>(), low, high});
   });
 }
 
 void dequantize(const TensorView& out, const TensorView& self, const TensorView& scales, const TensorView& zero_points,
                 int64_t inner) {
-  DeviceGuard guard(out.device.index);
-  const OnDevice by(scales, out.device.index), zeros(zero_points, out.device.index);
+  DeviceGuard guard(out.device.index());
+  const OnDevice by(scales, out.device.index()), zeros(zero_points, out.device.index());
   visit_quantized(self.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Dequantize<T>{channels(by, zeros, inner, scales.numel), self.ptr<const T>(), out.ptr<float>()});
   });
 }
 
 void int8_mm(const TensorView& out, const TensorView& a, const TensorView& b) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const int64_t rows = out.sizes[0], columns = out.sizes[1];
   MICA_CHECK(rows <= int64_t{65535} * kTile, "int8_mm on CUDA takes up to ", 65535 * kTile, " rows, but got ", rows);
   int8_kernel<<<dim3(blocks_for(columns, kTile), blocks_for(rows, kTile)), dim3(kTile, kTile), 0,
-                current_stream(out.device.index)>>>(out.ptr<int32_t>(), a.ptr<const int8_t>(), b.ptr<const int8_t>(),
-                                                    rows, columns, a.sizes[1]);
+                current_stream(out.device.index())>>>(out.ptr<int32_t>(), a.ptr<const int8_t>(), b.ptr<const int8_t>(),
+                                                      rows, columns, a.sizes[1]);
   MICA_CUDA(cudaGetLastError());
 }
 

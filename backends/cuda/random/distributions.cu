@@ -57,11 +57,24 @@ struct Bernoulli : UnitDraw<R> {
   R p;
   __device__ bool operator()(R u, int64_t) const { return u < p; }
 };
-template <class P>
-struct BernoulliEach : UnitDraw<drawn_t<P>> {
+// Elements in fours, each four from one subsequence: torch compares doubles where the result is of doubles, else
+// floats.
+template <class T, class P>
+struct BernoulliFours {
+  T* out;
   const P* p;
-  __device__ bool operator()(drawn_t<P> u, int64_t i) const { return u <= convert<drawn_t<P>>(p[i]) && p_positive(i); }
-  __device__ bool p_positive(int64_t i) const { return convert<drawn_t<P>>(p[i]) > drawn_t<P>(0); }
+  int64_t n;
+  PhiloxPlace from;
+  __device__ void operator()(int64_t four) const {
+    const uint4 w = philox_words(from.current_seed(), static_cast<uint64_t>(four), from.current_offset() / 4);
+    const float drawn[4] = {unit(w.x), unit(w.y), unit(w.z), unit(w.w)};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int64_t i = four * 4 + j;
+      using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      if (i < n) out[i] = convert<T>(static_cast<C>(drawn[j]) <= convert<C>(p[i]));
+    }
+  }
 };
 
 template <template <class> class D, class... Numbers>
@@ -112,7 +125,11 @@ void random_bernoulli(const TensorView& out, double p, Generator generator) {
 void random_bernoulli_each(const TensorView& out, const TensorView& p, Generator generator) {
   visit_floating("bernoulli_", p.dtype, [&]<class P>(Tag<P>) {
     visit_real_bool("bernoulli_", out.dtype, [&]<class T>(Tag<T>) {
-      draw<T>(out, generator, BernoulliEach<P>{{}, p.ptr<const P>()});
+      DeviceGuard guard(out.device.index());
+      PhiloxGenerator& source = philox(generator);
+      std::lock_guard lock(generator.mutex());
+      for_each(out.device.index(), (out.numel + 3) / 4,
+               BernoulliFours<T, P>{out.ptr<T>(), p.ptr<const P>(), out.numel, take_place(source, 10)});
     });
   });
 }

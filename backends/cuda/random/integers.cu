@@ -1,8 +1,10 @@
 // random_, randint, randperm, multinomial, poisson, binomial.
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "backends/cuda/bounds.h"
-#include "backends/cuda/random/philox.cuh"
+#include "backends/cuda/random/numbers.cuh"
 #include "backends/cuda/sort/sorted_index.cuh"
 
 namespace mica::cuda {
@@ -78,6 +80,41 @@ struct WriteOrder {
   __device__ void operator()(int64_t i) const { out[i] = static_cast<T>(order[i]); }
 };
 
+template <class K>
+struct KeepLowBits {
+  K* keys;
+  K mask;
+  __device__ void operator()(int64_t i) const { keys[i] &= mask; }
+};
+// The first of several places whose keys are equal shuffles them, with numbers of a subsequence of its own. A thread
+// reads only places of its own keys, and those beside them, which another one may be exchanging: `order` within a group
+// of equal keys names members of that group whatever the order.
+template <class K>
+struct ShuffleEqual {
+  const K* keys;
+  uint32_t* order;
+  int64_t n;
+  PhiloxPlace from;
+  __device__ K key(int64_t i) const { return keys[order[i]]; }
+  __device__ void operator()(int64_t i) const {
+    const K mine = key(i);
+    if (key(i + 1) != mine || (i > 0 && key(i - 1) == mine)) return;
+    int64_t count = 2;
+    while (i + count < n && key(i + count) == mine) ++count;
+    uint4 words;
+    for (int64_t left = count - 1, drawn = 0; left > 0; --left, ++drawn) {
+      if (drawn % 4 == 0)
+        words = philox_words(from.current_seed(), static_cast<uint64_t>(i),
+                             from.current_offset() / 4 + static_cast<uint64_t>(drawn / 4));
+      const uint32_t word = drawn % 4 == 0 ? words.x : drawn % 4 == 1 ? words.y : drawn % 4 == 2 ? words.z : words.w;
+      const int64_t other = word % static_cast<uint32_t>(left + 1);
+      const uint32_t kept = order[i + left];
+      order[i + left] = order[i + other];
+      order[i + other] = kept;
+    }
+  }
+};
+
 // ---- multinomial
 
 template <class T>
@@ -121,22 +158,6 @@ struct LookUp {
 
 // ---- counts
 
-// One number after the other in (0, 1), for what does not know beforehand how many it needs.
-struct Numbers {
-  uint64_t seed, subsequence, place;
-  uint4 words;
-  int left = 0;
-  __device__ double next() {
-    if (left == 0) {
-      words = philox_words(seed, subsequence, place++);
-      left = 2;
-    }
-    --left;
-    const double u = left ? unit(words.x, words.y) : unit(words.z, words.w);
-    return u >= 1.0 ? 0.99999999999999989 : u;
-  }
-};
-
 // Products of uniform numbers for few events, Hormann's transformed rejection for many.
 template <class T>
 struct Poisson {
@@ -166,7 +187,7 @@ struct Poisson {
     }
   }
   __device__ void operator()(int64_t i) const {
-    Numbers numbers{place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4};
+    Numbers numbers = Numbers::of(place, i);
     out[i] = convert<T>(static_cast<compute_t<T>>(draw(numbers, static_cast<double>(widen(rate[i])))));
   }
 };
@@ -217,7 +238,7 @@ struct Binomial {
     } else if (p >= 1) {
       drawn = n;
     } else if (p == p && n == n) {
-      Numbers numbers{place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4};
+      Numbers numbers = Numbers::of(place, i);
       const bool turned = p > 0.5;
       const double q = turned ? 1 - p : p, k = n * q >= 10 ? many(numbers, n, q) : few(numbers, n, q);
       drawn = turned ? n - k : k;
@@ -251,24 +272,46 @@ void random_integers(const TensorView& out, std::optional<int64_t> low, std::opt
   });
 }
 
+// The numbers below n in the order of random keys. As many bits of the keys count as make equal ones unlikely; what has
+// equal keys is shuffled once more.
 void random_permutation(const TensorView& out, Generator generator) {
   const int64_t n = out.numel;
   if (n == 0) return;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
-  const Buffer keys = buffer(n * 8, device);
-  TensorView words = out;
-  words.data = keys->data();
-  words.dtype = DType::Int64;
-  draw<int64_t>(words, generator, Words64{0, 0});
-  const Buffer order = sort_keys(static_cast<uint64_t*>(keys->data()), nullptr, 1, n, device);
-  visit_real("randperm", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(device, n, WriteOrder<T>{out.ptr<T>(), static_cast<const uint32_t*>(order->data())});
-  });
+  const double size = static_cast<double>(n), threshold = std::log(0.9) * 12;
+  const int bits = std::min(64, static_cast<int>(std::ceil(std::log2(size - (6 * size * size + 1) / threshold))));
+  const auto permute = [&]<class K>(K, DType dtype) {
+    const Buffer memory = buffer(n * static_cast<int64_t>(sizeof(K)), device);
+    auto* const keys = static_cast<K*>(memory->data());
+    TensorView words = out;
+    words.data = keys;
+    words.dtype = dtype;
+    // Every number but the largest, as random_(min, max) has it.
+    if constexpr (sizeof(K) == 4) {
+      draw<int32_t>(words, generator, Words32{0xffffffffu, std::numeric_limits<int32_t>::min()});
+    } else {
+      draw<int64_t>(words, generator, Words64{~uint64_t{0}, std::numeric_limits<int64_t>::min()});
+    }
+    for_each(device, n, KeepLowBits<K>{keys, bits >= 8 * static_cast<int>(sizeof(K)) ? ~K(0) : (K(1) << bits) - 1});
+    const Buffer kept = buffer(n * static_cast<int64_t>(sizeof(K)), device);
+    MICA_CUDA(cudaMemcpyAsync(kept->data(), keys, static_cast<size_t>(n) * sizeof(K), cudaMemcpyDeviceToDevice,
+                              current_stream(device)));
+    const Buffer order = sort_keys(keys, nullptr, 1, n, device);
+    auto* const places = static_cast<uint32_t*>(order->data());
+    for_each(
+        device, n - 1,
+        ShuffleEqual<K>{static_cast<const K*>(kept->data()), places, n, take(generator, static_cast<uint64_t>(n))});
+    visit_real("randperm", out.dtype, [&]<class T>(Tag<T>) {
+      for_each(device, n, WriteOrder<T>{out.ptr<T>(), places});
+    });
+  };
+  if (bits <= 32) return permute(uint32_t{}, DType::Int32);
+  permute(uint64_t{}, DType::Int64);
 }
 
 void random_multinomial(const TensorView& out, const TensorView& weights, bool replacement, Generator generator) {
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const int64_t samples = out.sizes[1], categories = weights.sizes[1];
   MICA_CHECK(categories > 0, "multinomial: cannot sample from a distribution of no categories");
@@ -303,18 +346,19 @@ void random_multinomial(const TensorView& out, const TensorView& weights, bool r
 }
 
 void random_poisson(const TensorView& out, const TensorView& rate, Generator generator) {
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const PhiloxPlace place = take(generator, 20);
   visit_floating("poisson", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
+    for_each(out.device.index(), out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
   });
 }
 
 void random_binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator generator) {
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   const PhiloxPlace place = take(generator, 44);
   visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel, Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
+    for_each(out.device.index(), out.numel,
+             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
   });
 }
 

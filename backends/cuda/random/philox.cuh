@@ -70,16 +70,16 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(int64_t n, T* out, D dis
 template <class T, class D>
 void draw(const TensorView& out, const Generator& generator, const D& distribution) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
-  const cudaDeviceProp& device = properties(out.device.index);
+  DeviceGuard guard(out.device.index());
+  const cudaDeviceProp& device = properties(out.device.index());
   const int64_t most = int64_t{device.multiProcessorCount} * (device.maxThreadsPerMultiProcessor / kThreads);
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(most, (out.numel + kThreads - 1) / kThreads));
   PhiloxGenerator& philox_of = philox(generator);
   std::lock_guard lock(generator.mutex());
   const int64_t per_round = int64_t{kThreads} * blocks * D::kDrawn;
   const auto rounds = static_cast<uint64_t>((out.numel - 1) / per_round + 1);
-  draw_kernel<T, D><<<blocks, kThreads, 0, current_stream(out.device.index)>>>(out.numel, out.ptr<T>(), distribution,
-                                                                               take_place(philox_of, rounds * 4));
+  draw_kernel<T, D><<<blocks, kThreads, 0, current_stream(out.device.index())>>>(out.numel, out.ptr<T>(), distribution,
+                                                                                 take_place(philox_of, rounds * 4));
   MICA_CUDA(cudaGetLastError());
 }
 

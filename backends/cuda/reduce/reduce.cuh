@@ -212,7 +212,7 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   using In = typename Op::In;
   using Acc = typename Op::Acc;
   if (out.numel == 0) return;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   ReductionShape shape = reduction_shape(out, second, self, dims);

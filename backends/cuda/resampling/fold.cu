@@ -76,9 +76,9 @@ struct Fold {
 void im2col(const TensorView& out, const TensorView& self, IntArrayRef kernel_size, IntArrayRef dilation,
             IntArrayRef padding, IntArrayRef stride) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Unfold<T>{blocks_of(self, kernel_size, dilation, padding, stride),
                        self.ptr<const T>(),
                        {self.strides[0], self.strides[1], self.strides[2], self.strides[3]},
@@ -90,9 +90,9 @@ void im2col(const TensorView& out, const TensorView& self, IntArrayRef kernel_si
 void col2im(const TensorView& out, const TensorView& self, IntArrayRef kernel_size, IntArrayRef dilation,
             IntArrayRef padding, IntArrayRef stride) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   auto run = [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Fold<T>{blocks_of(out, kernel_size, dilation, padding, stride),
                      self.ptr<const T>(),
                      out.ptr<T>(),

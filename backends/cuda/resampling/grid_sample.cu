@@ -193,20 +193,20 @@ void visit_sampled(DType dtype, const F& f) {
 void grid_sample(const TensorView& out, const TensorView& input, const TensorView& grid, int64_t mode, int64_t padding,
                  bool align_corners) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_sampled(input.dtype, [&]<class C>(Tag<C>) {
     const Grid<C> g = describe<C>(input, grid, mode, padding, align_corners);
-    for_each(out.device.index, input.sizes[0] * g.points, Sample<C>{g, input.ptr<const C>(), out.ptr<C>()});
+    for_each(out.device.index(), input.sizes[0] * g.points, Sample<C>{g, input.ptr<const C>(), out.ptr<C>()});
   });
 }
 
 void grid_sample_backward(const TensorView& grad_input, const TensorView& grad_grid, const TensorView& grad,
                           const TensorView& input, const TensorView& grid, int64_t mode, int64_t padding,
                           bool align_corners) {
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   visit_sampled(input.dtype, [&]<class C>(Tag<C>) {
     const Grid<C> g = describe<C>(input, grid, mode, padding, align_corners);
-    for_each(grad.device.index, input.sizes[0] * g.points,
+    for_each(grad.device.index(), input.sizes[0] * g.points,
              SampleBackward<C>{g, input.ptr<const C>(), grad.ptr<const C>(),
                                grad_input.defined() ? grad_input.ptr<C>() : nullptr,
                                grad_grid.defined() ? grad_grid.ptr<C>() : nullptr});

@@ -257,9 +257,9 @@ struct PadBackward {
 void upsample(const TensorView& out, const TensorView& self, std::string_view mode, bool align_corners, bool antialias,
               ArrayRef<double> scales, bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   auto run = [&]<class T, class C>(Tag<T>, Tag<C>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Resample<T, C>{plan<C>(self, out, mode, align_corners, antialias, scales, channels_last),
                             self.ptr<const T>(), out.ptr<T>()});
   };
@@ -270,11 +270,11 @@ void upsample(const TensorView& out, const TensorView& self, std::string_view mo
 void upsample_backward(const TensorView& grad_self, const TensorView& grad, std::string_view mode, bool align_corners,
                        bool antialias, ArrayRef<double> scales, bool channels_last) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   visit_floating("upsample_backward", grad.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
     const Sums<T> sums(grad_self);
-    for_each(grad.device.index, grad.numel,
+    for_each(grad.device.index(), grad.numel,
              Spread<T, C, typename Sums<T>::A>{
                  plan<C>(grad_self, grad, mode, align_corners, antialias, scales, channels_last), grad.ptr<const T>(),
                  sums.data()});
@@ -285,9 +285,9 @@ void upsample_backward(const TensorView& grad_self, const TensorView& grad, std:
 void pad_edges(const TensorView& out, const TensorView& self, std::string_view mode, IntArrayRef before,
                bool channels_last) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index);
+  DeviceGuard guard(out.device.index());
   visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    for_each(out.device.index, out.numel,
+    for_each(out.device.index(), out.numel,
              Pad<T>{borders(self, out, mode, before, channels_last), self.ptr<const T>(), out.ptr<T>()});
   });
 }
@@ -295,10 +295,10 @@ void pad_edges(const TensorView& out, const TensorView& self, std::string_view m
 void pad_edges_backward(const TensorView& grad_self, const TensorView& grad, std::string_view mode, IntArrayRef before,
                         bool channels_last) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index);
+  DeviceGuard guard(grad.device.index());
   visit_floating_complex("pad_backward", grad.dtype, [&]<class T>(Tag<T>) {
     const Sums<T> sums(grad_self);
-    for_each(grad.device.index, grad.numel,
+    for_each(grad.device.index(), grad.numel,
              PadBackward<T, typename Sums<T>::A>{borders(grad_self, grad, mode, before, channels_last),
                                                  grad.ptr<const T>(), sums.data()});
     sums.finish();

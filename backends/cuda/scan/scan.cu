@@ -96,7 +96,7 @@ template <class Op>
 void run_scan(const TensorView& out, const TensorView& second, const TensorView& self, int64_t dim, const Op& op) {
   using Acc = typename Op::Acc;
   if (out.numel == 0) return;
-  const int device = out.device.index;
+  const int device = out.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   Lines lines{};

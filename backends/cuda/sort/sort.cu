@@ -88,7 +88,7 @@ void visit_ordered(const char* op, DType dtype, const F& f) {
 void pick(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim,
           Pick what, int64_t rank) {
   if (self.numel == 0) return;
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
   const SortRows rows(self, values, indices, dim);
   visit_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
     const Buffer order = sorted_index<T>(rows, self, false);
@@ -168,7 +168,7 @@ struct Search {
 
 void sort(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim, bool descending) {
   if (self.numel == 0) return;
-  DeviceGuard guard(self.device.index);
+  DeviceGuard guard(self.device.index());
   const SortRows rows(self, values, indices, dim);
   visit_ordered("sort", self.dtype, [&]<class T>(Tag<T>) {
     const Buffer order = sorted_index<T>(rows, self, descending);
@@ -193,7 +193,7 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
             bool consecutive, int64_t* count) {
   *count = 0;
   if (self.numel == 0) return;
-  const int device = self.device.index;
+  const int device = self.device.index();
   DeviceGuard guard(device);
   const cudaStream_t stream = current_stream(device);
   const int64_t n = self.numel;
@@ -217,21 +217,20 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
              Collect<T>{self.ptr<const T>(), o, g, values.ptr<T>(),
                         inverse.defined() ? inverse.ptr<int64_t>() : nullptr, b});
   });
-  MICA_CUDA(cudaMemcpyAsync(count, g + n - 1, sizeof(int64_t), cudaMemcpyDeviceToHost, stream));
-  MICA_CUDA(cudaStreamSynchronize(stream));
+  read_back(count, g + n - 1, sizeof(int64_t), device);
   if (counts.defined()) for_each(device, *count, Lengths{b, counts.ptr<int64_t>(), *count, n});
 }
 
 void searchsorted(const TensorView& positions, const TensorView& boundaries, const TensorView& queries,
                   const TensorView& sorter, bool right) {
   if (queries.numel == 0) return;
-  DeviceGuard guard(queries.device.index);
+  DeviceGuard guard(queries.device.index());
   const bool shared = boundaries.ndim == 1;
   const int64_t n = boundaries.sizes[boundaries.ndim - 1];
   const int64_t per_row = shared ? 1 : queries.sizes[queries.ndim - 1];
   visit_real_bool("searchsorted", boundaries.dtype, [&]<class T>(Tag<T>) {
     auto run = [&]<class P>(P* out) {
-      for_each(queries.device.index, queries.numel,
+      for_each(queries.device.index(), queries.numel,
                Search<T, P>{boundaries.ptr<const T>(), queries.ptr<const T>(),
                             sorter.defined() ? sorter.ptr<const int64_t>() : nullptr, out, n, per_row, shared, right});
     };

@@ -17,7 +17,7 @@ struct SortRows {
   int device;
 
   SortRows(const TensorView& self, const TensorView& values, const TensorView& indices, int64_t dim)
-      : device(self.device.index) {
+      : device(self.device.index()) {
     auto stride = [](const TensorView& t, int64_t d) { return t.defined() && t.ndim ? t.strides[d] : 0; };
     for (int d = self.ndim - 1; d >= 0; --d)
       if (d != dim) places.add(self.sizes[d], {stride(self, d), stride(values, d), stride(indices, d)});

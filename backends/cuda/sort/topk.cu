@@ -8,81 +8,133 @@ namespace mica::cuda {
 
 namespace {
 
-constexpr int kBlock = 512;
-constexpr int64_t kPart = 32768;
+constexpr int kBlock = 512, kItems = 16;
+constexpr int64_t kPart = int64_t{kBlock} * kItems;
+constexpr int64_t kSorted = 4096;  // candidates of a row that are few enough to be sorted at once
 
-// Part p of each row of n keys: its k largest, those above the k-th in front, in the order in which they stand.
-template <class K>
-__global__ void __launch_bounds__(kBlock) select_kernel(const K* keys, const uint32_t* from, int64_t n, int64_t part,
-                                                        int64_t parts, int k, K* out_keys, uint32_t* out_from) {
+// Keys of the input's elements, for the first round.
+template <class T>
+struct FromInput {
+  using K = key_t<T>;
+  SortRows rows;
+  const T* in;
+  bool turned;
+  struct Row {
+    const T* in;
+    int64_t stride;
+    bool turned;
+    __device__ K key(int64_t i) const {
+      const K k = order_key(in[i * stride]);
+      return turned ? static_cast<K>(~k) : k;
+    }
+    __device__ uint32_t number(int64_t i) const { return static_cast<uint32_t>(i); }
+  };
+  __device__ Row row(int64_t r) const {
+    int64_t at[3];
+    rows.places.at(r, at);
+    return {in + at[0], rows.strides[0], turned};
+  }
+};
+// Candidates that an earlier round has found.
+template <class K_>
+struct FromCandidates {
+  using K = K_;
+  const K* keys;
+  const uint32_t* from;
+  int64_t n;
+  struct Row {
+    const K* keys;
+    const uint32_t* from;
+    __device__ K key(int64_t i) const { return keys[i]; }
+    __device__ uint32_t number(int64_t i) const { return from[i]; }
+  };
+  __device__ Row row(int64_t r) const { return {keys + r * n, from + r * n}; }
+};
+
+// Part p of each row of n keys: its k largest, those above the k-th in front, in the order in which they stand. A
+// thread holds neighbouring elements. The keys of the last round are turned, so that sorting puts the largest first.
+template <class Source, class K = typename Source::K>
+__global__ void __launch_bounds__(kBlock)
+    select_kernel(Source source, int64_t n, int64_t parts, int k, bool last, K* out_keys, uint32_t* out_from) {
   using Scan = cub::BlockScan<uint32_t, kBlock>;
   __shared__ typename Scan::TempStorage storage;
   __shared__ uint32_t histogram[256];
   __shared__ K prefix_of_all;
   __shared__ int wanted_of_all;
-  const int64_t row = blockIdx.x / parts, begin = blockIdx.x % parts * part;
-  const int64_t count = n - begin < part ? n - begin : part;
-  keys += row * n + begin;
-  if (from) from += row * n + begin;
+  constexpr int kBits = static_cast<int>(sizeof(K)) * 8;
+  const int64_t begin = blockIdx.x % parts * kPart;
+  const int count = static_cast<int>(n - begin < kPart ? n - begin : kPart);
+  const auto row = source.row(blockIdx.x / parts);
   out_keys += static_cast<int64_t>(blockIdx.x) * k;
   out_from += static_cast<int64_t>(blockIdx.x) * k;
-  auto number = [&](int64_t i) { return from ? from[i] : static_cast<uint32_t>(begin + i); };
+  auto put = [&](int place, K key, uint32_t number) {
+    out_keys[place] = last ? static_cast<K>(~key) : key;
+    out_from[place] = number;
+  };
   if (count <= k) {
     // Fewer than wanted: all of them, then keys that come after everything else.
-    for (int64_t i = threadIdx.x; i < k; i += kBlock) {
-      out_keys[i] = i < count ? keys[i] : K(0);
-      out_from[i] = i < count ? number(i) : 0xffffffffu;
-    }
+    for (int i = threadIdx.x; i < k; i += kBlock)
+      put(i, i < count ? row.key(begin + i) : K(0), i < count ? row.number(begin + i) : 0xffffffffu);
     return;
   }
+  const int first = static_cast<int>(threadIdx.x) * kItems;
+  K keys[kItems];
+#pragma unroll
+  for (int j = 0; j < kItems; ++j) keys[j] = first + j < count ? row.key(begin + first + j) : K(0);
   K prefix = 0;
   int wanted = k;  // how many of those that begin with the prefix
-  for (int shift = static_cast<int>(sizeof(K)) * 8 - 8; shift >= 0; shift -= 8) {
+  for (int shift = kBits - 8; shift >= 0; shift -= 8) {
     for (int d = threadIdx.x; d < 256; d += kBlock) histogram[d] = 0;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < count; i += kBlock) {
-      const K key = keys[i];
-      const bool same = shift + 8 >= static_cast<int>(sizeof(K)) * 8 ||
-                        static_cast<uint64_t>(key) >> (shift + 8) == static_cast<uint64_t>(prefix) >> (shift + 8);
-      if (same) atomicAdd(&histogram[static_cast<uint64_t>(key) >> shift & 255], 1u);
+#pragma unroll
+    for (int j = 0; j < kItems; ++j) {
+      const auto key = static_cast<uint64_t>(keys[j]);
+      const bool same = first + j < count &&
+                        (shift + 8 >= kBits || key >> (shift + 8) == static_cast<uint64_t>(prefix) >> (shift + 8));
+      const unsigned members = __ballot_sync(0xffffffffu, same);
+      if (!same) continue;
+      // Many keys share a digit: one of a warp adds for all that have it.
+      const auto digit = static_cast<unsigned>(key >> shift & 255);
+      const unsigned peers = __match_any_sync(members, digit);
+      if (__ffs(static_cast<int>(peers)) - 1 == static_cast<int>(threadIdx.x % 32))
+        atomicAdd(&histogram[digit], static_cast<uint32_t>(__popc(peers)));
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-      int left = wanted, digit = 255;
-      while (static_cast<int>(histogram[digit]) < left) left -= static_cast<int>(histogram[digit--]);
+    // How many keys have a larger digit, for each of 256 threads; the digit of the k-th is where that passes `wanted`.
+    const bool counts = threadIdx.x < 256;
+    const int digit = 255 - static_cast<int>(threadIdx.x);
+    const uint32_t here = counts ? histogram[digit] : 0;
+    uint32_t before;
+    Scan(storage).ExclusiveSum(here, before);
+    if (counts && before < static_cast<uint32_t>(wanted) && before + here >= static_cast<uint32_t>(wanted)) {
       prefix_of_all = static_cast<K>(prefix | static_cast<K>(static_cast<uint64_t>(digit) << shift));
-      wanted_of_all = left;
+      wanted_of_all = wanted - static_cast<int>(before);
     }
     __syncthreads();
     prefix = prefix_of_all;
     wanted = wanted_of_all;
-    __syncthreads();
   }
   // `prefix` is the k-th largest key; k - wanted keys are above it.
-  uint32_t above = 0, equal = 0;
-  for (int64_t tile = 0; tile < count; tile += kBlock) {
-    const int64_t i = tile + threadIdx.x;
-    const K key = i < count ? keys[i] : K(0);
-    const bool is_above = i < count && key > prefix, is_equal = i < count && key == prefix;
-    uint32_t before, total;
-    Scan(storage).ExclusiveSum(static_cast<uint32_t>(is_above) | static_cast<uint32_t>(is_equal) << 16, before, total);
-    const uint32_t place_above = above + (before & 0xffffu), place_equal = equal + (before >> 16);
-    if (is_above || (is_equal && place_equal < static_cast<uint32_t>(wanted))) {
-      const uint32_t place = is_above ? place_above : static_cast<uint32_t>(k - wanted) + place_equal;
-      out_keys[place] = key;
-      out_from[place] = number(i);
+  uint32_t mine = 0;
+#pragma unroll
+  for (int j = 0; j < kItems; ++j) {
+    if (first + j >= count) break;
+    mine += keys[j] > prefix ? 1u : keys[j] == prefix ? 1u << 16 : 0u;
+  }
+  uint32_t before;
+  Scan(storage).ExclusiveSum(mine, before);
+  int above = static_cast<int>(before & 0xffffu), equal = static_cast<int>(before >> 16);
+#pragma unroll
+  for (int j = 0; j < kItems; ++j) {
+    if (first + j >= count) break;
+    if (keys[j] > prefix) {
+      put(above++, keys[j], row.number(begin + first + j));
+    } else if (keys[j] == prefix) {
+      if (equal < wanted) put(k - wanted + equal, keys[j], row.number(begin + first + j));
+      ++equal;
     }
-    above += total & 0xffffu;
-    equal += total >> 16;
-    __syncthreads();
   }
 }
-
-template <class K>
-struct Turn {
-  K* keys;
-  __device__ void operator()(int64_t i) const { keys[i] = static_cast<K>(~keys[i]); }
-};
 
 template <class T>
 struct Write {
@@ -107,8 +159,8 @@ struct Write {
 void topk(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t k, int64_t dim,
           bool largest, bool) {
   if (values.numel == 0) return;
-  DeviceGuard guard(self.device.index);
-  const int device = self.device.index;
+  DeviceGuard guard(self.device.index());
+  const int device = self.device.index();
   SortRows rows(self, values, indices, dim);
   visit_real_bool("topk", self.dtype, [&]<class T>(Tag<T>) {
     using K = key_t<T>;
@@ -118,27 +170,30 @@ void topk(const TensorView& values, const TensorView& indices, const TensorView&
                         static_cast<const uint32_t*>(order->data()), k, pitch});
     };
     if (rows.n <= 4096 || k > 1024 || k * 4 > rows.n) return write(sorted_index<T>(rows, self, largest), rows.n);
-    Buffer keys = buffer(rows.rows * rows.n * static_cast<int64_t>(sizeof(K)), device), from;
-    for_each(device, rows.rows * rows.n,
-             MakeKeys<T>{rows, self.ptr<const T>(), static_cast<K*>(keys->data()), !largest});
+    Buffer keys, from;
     int64_t n = rows.n;
-    while (n > k) {
+    do {
       const int64_t parts = (n + kPart - 1) / kPart;
+      const bool last = parts * k <= kSorted;
       Buffer next_keys = buffer(rows.rows * parts * k * static_cast<int64_t>(sizeof(K)), device),
              next_from = buffer(rows.rows * parts * k * 4, device);
-      select_kernel<K><<<static_cast<unsigned>(rows.rows * parts), kBlock, 0, current_stream(device)>>>(
-          static_cast<const K*>(keys->data()), from ? static_cast<const uint32_t*>(from->data()) : nullptr, n,
-          parts == 1 ? n : kPart, parts, static_cast<int>(k), static_cast<K*>(next_keys->data()),
-          static_cast<uint32_t*>(next_from->data()));
-      MICA_CUDA(cudaGetLastError());
+      auto select = [&](const auto& source) {
+        select_kernel<<<static_cast<unsigned>(rows.rows * parts), kBlock, 0, current_stream(device)>>>(
+            source, n, parts, static_cast<int>(k), last, static_cast<K*>(next_keys->data()),
+            static_cast<uint32_t*>(next_from->data()));
+        MICA_CUDA(cudaGetLastError());
+      };
+      if (keys) {
+        select(FromCandidates<K>{static_cast<const K*>(keys->data()), static_cast<const uint32_t*>(from->data()), n});
+      } else {
+        select(FromInput<T>{rows, self.ptr<const T>(), !largest});
+      }
       keys = std::move(next_keys);
       from = std::move(next_from);
       n = parts * k;
-      if (parts == 1) break;
-    }
-    auto* found = static_cast<K*>(keys->data());
-    for_each(device, rows.rows * k, Turn<K>{found});
-    write(sort_keys(found, static_cast<const uint32_t*>(from->data()), rows.rows, k, device), k);
+    } while (n > kSorted);
+    write(sort_keys(static_cast<K*>(keys->data()), static_cast<const uint32_t*>(from->data()), rows.rows, n, device),
+          n);
   });
 }
 

@@ -12,6 +12,7 @@ from mica.utils.hooks import RemovableHandle
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
@@ -73,6 +74,13 @@ class save_on_cpu(saved_tensors_hooks):
             return tensor.to(device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors():
+    """Within a `with` block, tensors that backward needs may be changed in place: what is kept is a copy of each."""
+    with saved_tensors_hooks(lambda tensor: tensor.clone(), lambda kept: kept):
+        yield
 
 
 @contextlib.contextmanager

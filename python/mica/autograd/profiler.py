@@ -56,6 +56,9 @@ class profile:
         self.with_flops = with_flops
         self.profile_memory = profile_memory
         self.with_stack = with_stack
+        if use_device not in (None, "cuda"):
+            raise AssertionError(f"Invalid use_device value {use_device!r}: there is a profiler for 'cuda'")
+        self.use_device = use_device
         self.function_events = None
         self.entered = False
 
@@ -65,13 +68,20 @@ class profile:
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
         self.entered = True
+        if self.use_device:
+            _C._backend_query(self.use_device, "profiler_start", "")
         _C._profiler_start(shapes=self.record_shapes, memory=self.profile_memory, stacks=self.with_stack)
         return self
 
     def __exit__(self, *exception):
         if self.enabled:
             options = {"profile_memory": self.profile_memory, "with_flops": self.with_flops}
-            self.function_events = events_from(_C._profiler_stop(), **options)
+            rows, device_rows = _C._profiler_stop(), ()
+            if self.use_device:
+                import json
+
+                device_rows = json.loads(_C._backend_query(self.use_device, "profiler_stop", ""))
+            self.function_events = events_from(rows, device_rows, **options)
         return False
 
     def _events(self):
@@ -95,6 +105,11 @@ class profile:
     def self_cpu_time_total(self):
         """Microseconds in all."""
         return self._events().self_cpu_time_total
+
+    @property
+    def self_device_time_total(self):
+        """Microseconds that GPUs worked."""
+        return self._events().self_device_time_total
 
     def export_chrome_trace(self, path):
         """Write the events for chrome://tracing and Perfetto."""

@@ -1,10 +1,12 @@
 """What a profiler shows: events, their averages, tables and traces."""
 
-import json
 import os
 from collections import defaultdict, namedtuple
+from enum import IntEnum
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
+__all__ = ["DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel"]
+
+Kernel = namedtuple("Kernel", "name device duration")
 
 
 class Interval:
@@ -37,14 +39,32 @@ def _format_share(part, whole):
     return f"{100 * part / whole:.2f}%" if whole else "NaN"
 
 
+class DeviceType(IntEnum):
+    """What an event ran on, under torch's numbers."""
+
+    CPU = 0
+    CUDA = 1
+
+
 class _Times:
-    """What single events and averages show alike. There is no device here but the CPU."""
+    """What single events and averages show alike. Memory is the CPU's."""
 
     use_device = None
-    device_time = device_time_total = self_device_time_total = 0
-    cuda_time = cuda_time_total = self_cuda_time_total = 0
+    device_type = DeviceType.CPU
+    device_time_total = self_device_time_total = 0
     device_memory_usage = self_device_memory_usage = 0
     is_async = is_remote = is_legacy = False
+
+    @property
+    def device_time(self):
+        return self.device_time_total / self.count if self.count else 0.0
+
+    cuda_time = property(lambda self: self.device_time)
+    cuda_time_total = property(lambda self: self.device_time_total)
+    self_cuda_time_total = property(lambda self: self.self_device_time_total)
+    device_time_str = property(lambda self: _format_time(self.device_time))
+    device_time_total_str = property(lambda self: _format_time(self.device_time_total))
+    self_device_time_total_str = property(lambda self: _format_time(self.self_device_time_total))
 
     @property
     def cpu_time(self):
@@ -83,10 +103,19 @@ class FunctionEvent(_Times):
         self.is_user_annotation = self.kind == "range"
         self.cpu_parent = None
         self.cpu_children = []
+        self.kernels = []  # what a GPU ran for this event itself
 
     @property
     def cpu_time_total(self):
         return self.time_range.elapsed_us()
+
+    @property
+    def self_device_time_total(self):
+        return sum(kernel.duration for kernel in self.kernels)
+
+    @property
+    def device_time_total(self):
+        return self.self_device_time_total + sum(child.device_time_total for child in self.cpu_children)
 
     @property
     def self_cpu_time_total(self):
@@ -133,6 +162,7 @@ class FunctionEventAvg(_Times):
         self.key = None
         self.count = 0
         self.cpu_time_total = self.self_cpu_time_total = 0
+        self.device_time_total = self.self_device_time_total = 0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
         self.input_shapes = None
         self.stack = []
@@ -146,9 +176,12 @@ class FunctionEventAvg(_Times):
             self.input_shapes = other.input_shapes
             self.stack = other.stack
             self.is_user_annotation = other.is_user_annotation
+            self.device_type = other.device_type
         self.count += other.count
         self.cpu_time_total += other.cpu_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
+        self.device_time_total += other.device_time_total
+        self.self_device_time_total += other.self_device_time_total
         self.cpu_memory_usage += other.cpu_memory_usage
         self.self_cpu_memory_usage += other.self_cpu_memory_usage
         self.flops += other.flops or 0
@@ -190,11 +223,16 @@ class EventList(list):
     def self_cpu_time_total(self):
         return sum(event.self_cpu_time_total for event in self)
 
+    @property
+    def self_device_time_total(self):
+        """What GPUs ran, each kernel counted once."""
+        return sum(event.self_device_time_total for event in self if event.device_type != DeviceType.CPU)
+
     def key_averages(self, group_by_input_shapes=False, group_by_stack_n=0, group_by_overload_name=False):
         """The events of each name added up; also told apart by shapes or by the innermost frames of the stack."""
         averages = defaultdict(FunctionEventAvg)
         for event in self:
-            key = [event.key]
+            key = [event.key, event.device_type]
             if group_by_input_shapes:
                 key.append(str(event.input_shapes))
             if group_by_stack_n > 0:
@@ -224,6 +262,13 @@ class EventList(list):
             _Column("CPU total", 12, lambda e: e.cpu_time_total_str),
             _Column("CPU time avg", 12, lambda e: e.cpu_time_str),
         ]
+        if device := self.self_device_time_total:
+            numbers += [
+                _Column("Self CUDA", 12, lambda e: e.self_device_time_total_str),
+                _Column("Self CUDA %", 12, lambda e: _format_share(e.self_device_time_total, device)),
+                _Column("CUDA total", 12, lambda e: e.device_time_total_str),
+                _Column("CUDA time avg", 13, lambda e: e.device_time_str),
+            ]
         if self._profile_memory:
             numbers += [
                 _Column("CPU Mem", 12, lambda e: _format_memory(e.cpu_memory_usage)),
@@ -258,7 +303,7 @@ class EventList(list):
             if rows and not hasattr(rows[0], figure):
                 raise AttributeError(
                     f"cannot sort by {sort_by!r}: the figures are cpu_time, cpu_time_total, self_cpu_time_total, "
-                    "cpu_memory_usage, self_cpu_memory_usage, count and flops"
+                    "the same of device_time, cpu_memory_usage, self_cpu_memory_usage, count and flops"
                 )
             rows.sort(key=lambda e: getattr(e, figure), reverse=True)
         if row_limit >= 0:
@@ -283,8 +328,10 @@ class EventList(list):
             for frame in event.stack[1:] if self._with_stack else []:
                 place = next(i for i, c in enumerate(columns) if c.title == "Source Location")
                 out.append(" " * sum(c.width + 2 for c in columns[:place]) + shortened(frame, max_src_column_width))
-        out += [line, f"Self CPU time total: {_format_time(total)}", ""]
-        return "\n".join(out)
+        out += [line, f"Self CPU time total: {_format_time(total)}"]
+        if device := self.self_device_time_total:
+            out.append(f"Self CUDA time total: {_format_time(device)}")
+        return "\n".join([*out, ""])
 
     def __str__(self):
         return self.table()
@@ -292,51 +339,9 @@ class EventList(list):
     # ---- files
     def export_chrome_trace(self, path):
         """Write the events for chrome://tracing and Perfetto; they read gzipped files too, by the ending .gz."""
-        process = os.getpid()
-        trace = [{"ph": "M", "name": "process_name", "pid": process, "tid": 0, "ts": 0, "args": {"name": "python"}}]
-        category = {"operation": "cpu_op", "node": "cpu_op", "range": "user_annotation"}
-        for event in self:
-            arguments = {"External id": event.id}
-            if event.sequence_nr >= 0:
-                arguments["Sequence number"] = event.sequence_nr
-            if event.input_shapes:
-                arguments["Input Dims"] = event.input_shapes
-                arguments["Input type"] = [str(dtype) for dtype in event.input_dtypes]
-            if self._profile_memory:
-                arguments["Bytes"] = event.cpu_memory_usage
-            if event.stack:
-                arguments["Call stack"] = ";".join(reversed(event.stack))
-            trace.append(
-                {
-                    "ph": "X",
-                    "cat": category[event.kind],
-                    "name": event.name,
-                    "pid": process,
-                    "tid": event.thread,
-                    "ts": event.time_range.start,
-                    "dur": event.cpu_time_total,
-                    "args": arguments,
-                }
-            )
-        trace += self._forward_to_backward(process)
-        text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace})
-        if str(path).endswith(".gz"):
-            import gzip
+        from mica.autograd._chrome_trace import write_trace
 
-            with gzip.open(path, "wt") as file:
-                file.write(text)
-        else:
-            with open(path, "w") as file:
-                file.write(text)
-
-    def _forward_to_backward(self, process):
-        """Arrows from an operation to the node that differentiated it."""
-        forward = {e.sequence_nr: e for e in self if e.kind == "operation" and e.sequence_nr >= 0}
-        for node in (e for e in self if e.kind == "node" and e.sequence_nr in forward):
-            source = forward[node.sequence_nr]
-            flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": node.id, "pid": process}
-            yield flow | {"ph": "s", "tid": source.thread, "ts": source.time_range.start}
-            yield flow | {"ph": "f", "bp": "e", "tid": node.thread, "ts": node.time_range.start}
+        write_trace(self, path, self._profile_memory)
 
     def export_stacks(self, path, metric="self_cpu_time_total"):
         """Write stacks with their time, as flame graph tools read them."""
@@ -349,12 +354,16 @@ class EventList(list):
                     file.write(f"{frames} {int(getattr(event, metric))}\n")
 
 
-def events_from(rows, **options):
-    """An EventList of what the engine recorded, each event linked with the one that it ran in."""
-    origin = rows[0][4] if rows else 0
+def events_from(rows, device_rows=(), **options):
+    """An EventList of what the engine recorded, each event linked with the one that it ran in, and of what GPUs ran."""
+    origin = rows[0][4] if rows else min((row[2] for row in device_rows), default=0)
     events = [FunctionEvent(number, row, origin) for number, row in enumerate(rows)]
     for event, row in zip(events, rows, strict=True):
         if row[2] >= 0:
             event.cpu_parent = events[row[2]]
             event.cpu_parent.cpu_children.append(event)
+    if device_rows:
+        from mica.autograd._device_events import events_of_devices
+
+        events += events_of_devices(device_rows, events, origin)
     return EventList(events, **options)

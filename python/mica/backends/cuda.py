@@ -1,5 +1,5 @@
-"""torch's settings of CUDA's libraries: which kernels attention may use, how exact products are. They are kept; Mica has one
-kernel of each kind, and computes float32 products in float32."""
+"""torch's settings of CUDA's libraries: how exact products are, and whether attention may go to cuDNN. The others are kept and
+change nothing."""
 
 import contextlib
 import types
@@ -63,23 +63,27 @@ def enable_math_sdp(enabled):
 
 
 def cudnn_sdp_enabled():
-    """Whether cuDNN's attention was allowed. Nothing depends on it."""
+    """Whether cuDNN's attention is allowed."""
     return _attention["cudnn"]
 
 
 def enable_cudnn_sdp(enabled):
-    """Note whether cuDNN's attention is allowed. Nothing depends on it."""
+    """Allow or forbid cuDNN's attention, where Mica's own kernels take its place."""
     _attention["cudnn"] = enabled
+    if _C._device_count("cuda") > 0:
+        _C._set_backend_flag("cuda", "cudnn_attention", bool(enabled))
 
 
 @contextlib.contextmanager
-def _attention_settings(**settings):
+def _attention_settings(cudnn, **settings):
     before = dict(_attention)
     _attention.update(settings)
+    enable_cudnn_sdp(cudnn)
     try:
         yield {}
     finally:
         _attention.update(before)
+        enable_cudnn_sdp(before["cudnn"])
 
 
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):

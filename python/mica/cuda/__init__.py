@@ -219,16 +219,45 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
+def is_tf32_supported():
+    """Whether float32 products may be rounded to TF32: all GPUs that the CUDA backend runs on can."""
+    return is_available()
+
+
+def get_gencode_flags():
+    """What nvcc is told so that it compiles for the architectures of this backend."""
+    return " ".join(f"-gencode compute=compute_{a[3:]},code={a}" for a in get_arch_list())
+
+
+def get_stream_from_external(data_ptr, device=None):
+    """A stream that somebody else has made, by its address."""
+    return ExternalStream(data_ptr, device)
+
+
+has_half, has_magma = True, False
+
 # Names that few programs use, and the modules that have them.
 _LAZY = {
     **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"), "graphs"),
     **dict.fromkeys(
         (
-            "caching_allocator_alloc", "caching_allocator_delete", "get_per_process_memory_fraction", "memory_snapshot",
-            "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "set_per_process_memory_fraction",
+            "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_enable",
+            "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats",
+            "host_memory_stats_as_nested_dict", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
+            "memory_summary", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
+            "reset_peak_host_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
         ),
         "memory",
     ),
+    **dict.fromkeys(
+        (
+            "clock_rate", "device_memory_used", "list_gpu_processes", "memory_usage", "power_draw", "temperature",
+            "utilization",
+        ),
+        "_nvml",
+    ),
+    **dict.fromkeys(("CudaError", "DeferredCudaCallError", "check_error", "cudaStatus", "cudart"), "_runtime"),
+    **dict.fromkeys(("get_sync_debug_mode", "set_sync_debug_mode"), "_waiting"),
 }  # fmt: skip
 
 
@@ -246,6 +275,11 @@ def __getattr__(name):
 
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]
+    if name.endswith("Storage"):
+        from mica.storage import cuda_storage_class
+
+        if made := cuda_storage_class(name):
+            return made
     if name == "default_generators":
         return tuple(_C._default_generator(_C.device("cuda", i)) for i in range(device_count()))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,8 @@
 """What the allocator of GPU memory holds, as numbers and as text."""
 
+import contextlib
+import json
+
 from mica import _C
 from mica.cuda.streams import _cuda_device
 
@@ -8,30 +11,14 @@ def _stats(device=None):
     return _C._memory_stats(_cuda_device(device))
 
 
-def memory_stats_as_nested_dict(device=None):
-    """The allocator's counts, by subject."""
-    if _C._device_count("cuda") == 0:
-        return {}
-    s = _stats(device)
-
-    def pools(current, peak):
-        return {"all": {"current": current, "peak": peak, "allocated": current, "freed": 0}}
-
-    return {
-        "allocated_bytes": pools(s["allocated"], s["peak_allocated"]),
-        "reserved_bytes": pools(s["reserved"], s["peak_reserved"]),
-        "active_bytes": pools(s["allocated"], s["peak_allocated"]),
-        "inactive_split_bytes": pools(s["reserved"] - s["allocated"], s["peak_reserved"] - s["allocated"]),
-        "allocation": pools(s["allocations"], s["allocations"]),
-        "segment": pools(s["device_allocations"], s["device_allocations"]),
-        "num_alloc_retries": 0,
-        "num_ooms": 0,
-        "num_device_alloc": s["device_allocations"],
-    }
+def _ask(what, device=None, argument=""):
+    """The backend's answer to a question, from JSON."""
+    answer = _C._backend_query(_cuda_device(device), what, argument)
+    return json.loads(answer) if answer else None
 
 
-def memory_stats(device=None):
-    """The allocator's counts under torch's names, such as "allocated_bytes.all.current"."""
+def _flat(nested):
+    """A nested dict as one of dotted names, sorted."""
     result = {}
 
     def walk(prefix, value):
@@ -41,58 +28,129 @@ def memory_stats(device=None):
         else:
             result[prefix] = value
 
-    walk("", memory_stats_as_nested_dict(device))
+    walk("", nested)
     return dict(sorted(result.items()))
+
+
+def memory_stats_as_nested_dict(device=None):
+    """The allocator's counts, by subject: blocks and bytes of small requests, of large ones, and of all."""
+    if _C._device_count("cuda") == 0:
+        return {}
+    found = _ask("memory_statistics", device)
+    none = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
+    return found | {"oversize_allocations": dict(none), "oversize_segments": dict(none)}
+
+
+def memory_stats(device=None):
+    """The allocator's counts under torch's names, such as "allocated_bytes.all.current"."""
+    return _flat(memory_stats_as_nested_dict(device))
+
+
+def reset_accumulated_memory_stats(device=None):
+    """Let the counts of all that was ever allocated and freed start again from zero."""
+    _ask("reset_accumulated_memory_statistics", device)
+
+
+def host_memory_stats_as_nested_dict():
+    """The counts of the cache of pinned memory, by subject; times are in microseconds."""
+    return _ask("pinned_statistics") if _C._device_count("cuda") else {}
+
+
+def host_memory_stats():
+    """The counts of the cache of pinned memory under torch's names."""
+    return _flat(host_memory_stats_as_nested_dict())
+
+
+def reset_peak_host_memory_stats():
+    """Let the peaks of pinned memory start again from what is held now."""
+    _ask("reset_peak_pinned_statistics")
+
+
+def reset_accumulated_host_memory_stats():
+    """Let the counts of pinned memory start again from zero."""
+    _ask("reset_accumulated_pinned_statistics")
 
 
 def _size(number):
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 10240 or unit == "GiB":
-            return f"{int(number):>7d} {unit}"
+            return f"{int(number)} {unit}"
         number /= 1024
+
+
+_SUMMARY = (
+    ("Allocated memory", "allocated_bytes", _size),
+    ("Active memory", "active_bytes", _size),
+    ("Requested memory", "requested_bytes", _size),
+    ("GPU reserved memory", "reserved_bytes", _size),
+    ("Non-releasable memory", "inactive_split_bytes", _size),
+    ("Allocations", "allocation", str),
+    ("Active allocs", "active", str),
+    ("GPU reserved segments", "segment", str),
+    ("Non-releasable allocs", "inactive_split", str),
+)
 
 
 def memory_summary(device=None, abbreviated=False):
     """A table of what tensors hold and what is kept for them."""
     device = _cuda_device(device)
-    s = _stats(device)
-    rows = [
-        ("Allocated memory", s["allocated"], s["peak_allocated"]),
-        ("Active memory", s["allocated"], s["peak_allocated"]),
-        ("GPU reserved memory", s["reserved"], s["peak_reserved"]),
-        ("Non-releasable memory", s["reserved"] - s["allocated"], s["peak_reserved"] - s["allocated"]),
-    ]
-    line = "=" * 75
+    stats = memory_stats(device)
+    width = 75
+    ooms, retries = f"  CUDA OOMs: {stats['num_ooms']}", f"  cudaMalloc retries: {stats['num_alloc_retries']}"
+    cells = "| {:<21} | {:>10} | {:>10} | {:>10} | {:>10} |".format
     text = [
-        f"|{line}|",
-        f"|{f'PyTorch CUDA memory summary, device ID {device.index}':^75}|",
-        f"|{'-' * 75}|",
-        f"| {'Metric':<35}| {'Cur Usage':>17} | {'Peak Usage':>17} |",
-        f"|{line}|",
-        *(f"| {name:<35}| {_size(now):>17} | {_size(peak):>17} |" for name, now, peak in rows),
-        f"|{'-' * 75}|",
-        f"| {'Allocations':<35}| {s['allocations']:>17} | {'':>17} |",
-        f"| {'GPU segments':<35}| {s['device_allocations']:>17} | {'':>17} |",
-        f"|{line}|",
+        f"|{'=' * width}|",
+        f"|{f'PyTorch CUDA memory summary, device ID {device.index}':^{width}}|",
+        f"|{'-' * width}|",
+        f"|{ooms:<37}|{retries:<37}|",
+        f"|{'=' * width}|",
+        cells("Metric", "Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed"),
     ]
-    return "\n".join(text) + "\n"
+    for title, subject, form in _SUMMARY:
+        text.append(f"|{'-' * width}|")
+        for pool, name in (
+            ("all", title),
+            ("large_pool", "      from large pool"),
+            ("small_pool", "      from small pool"),
+        ):
+            if abbreviated and pool != "all":
+                continue
+            values = (stats[f"{subject}.{pool}.{what}"] for what in ("current", "peak", "allocated", "freed"))
+            text.append(cells(name, *map(form, values)))
+    return "\n".join([*text, f"|{'=' * width}|"]) + "\n"
 
 
 def memory_snapshot(mempool_id=None):
-    """The reserved memory, as a list of one entry for each GPU in torch's form."""
+    """The segments that the allocator holds on all GPUs, each with its blocks, in torch's form."""
     found = []
     for index in range(_C._device_count("cuda")):
-        s = _stats(index)
-        found.append({
-            "device": index, "address": 0, "total_size": s["reserved"], "allocated_size": s["allocated"],
-            "active_size": s["allocated"], "requested_size": s["allocated"], "stream": 0, "segment_type": "large",
-            "segment_pool_id": (0, 0), "is_expandable": False, "frames": [],
-            "blocks": [
-                {"size": s["allocated"], "requested_size": s["allocated"], "state": "active_allocated", "frames": []},
-                {"size": s["reserved"] - s["allocated"], "requested_size": 0, "state": "inactive", "frames": []},
-            ],
-        })  # fmt: skip
+        for segment in _ask("memory_snapshot", index):
+            segment["segment_pool_id"] = tuple(segment["segment_pool_id"])
+            if mempool_id is None or segment["segment_pool_id"] == tuple(mempool_id):
+                found.append(segment)
     return found
+
+
+def _snapshot(device=None, augment_with_fx_traces=False):
+    return {"segments": memory_snapshot(), "device_traces": [[] for _ in range(_C._device_count("cuda"))]}
+
+
+def _dump_snapshot(filename="dump_snapshot.pickle", augment_with_fx_traces=False):
+    """Write the segments for torch's viewer of memory."""
+    import pickle
+
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
+
+
+def _set_allocator_settings(env):
+    """Change what PYTORCH_CUDA_ALLOC_CONF has said."""
+    _C._backend_query(_cuda_device(), "allocator_settings", env)
+
+
+def get_allocator_backend():
+    """Which allocator is in use: the one of this backend, under torch's name for its own."""
+    return "native"
 
 
 def set_per_process_memory_fraction(fraction, device=None):
@@ -129,3 +187,55 @@ def caching_allocator_alloc(size, device=None, stream=None):
 def caching_allocator_delete(mem_ptr):
     """Give memory of `caching_allocator_alloc` back."""
     _allocations.pop(mem_ptr)
+
+
+def caching_allocator_enable(value=True):
+    """Whether memory that tensors give back is kept for others; without, each asks the GPU, which tools can watch."""
+    _set_allocator_settings(f"caching:{bool(value)}")
+
+
+class MemPool:
+    """Memory of its own for what is allocated in a `use_mem_pool` block. It goes back to the GPU, by empty_cache, after
+    the pool is gone."""
+
+    def __init__(self, allocator=None, use_on_oom=False, no_split=False):
+        if allocator is not None:
+            raise NotImplementedError("MemPool: memory comes from Mica's own allocator")
+        self._device = _cuda_device()
+        self._handle = _C._backend_query(self._device, "pool_new", "")
+
+    @property
+    def id(self):
+        """The pool's name in snapshots."""
+        return (0, int(self._handle))
+
+    def snapshot(self):
+        """The segments of the pool."""
+        return memory_snapshot(self.id)
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            _C._backend_query(self._device, "pool_free", self._handle)
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool, device=None):
+    """Let what this thread allocates in a with block come from a pool."""
+    device = pool._device if device is None else _cuda_device(device)
+    _C._backend_query(device, "pool_begin", pool._handle)
+    try:
+        yield
+    finally:
+        _C._backend_query(device, "pool_end", pool._handle)
+
+
+def __getattr__(name):
+    import mica.cuda as everything
+
+    if name in (
+        "empty_cache", "is_initialized", "list_gpu_processes", "max_memory_allocated", "max_memory_cached",
+        "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved",
+        "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats",
+    ):  # fmt: skip
+        return getattr(everything, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 
+from mica import _C
+
 _depth = 0
 _library = None
 
@@ -18,11 +20,17 @@ def _load():
     return _library
 
 
+_recorded = []  # for each open range, whether torch.profiler records it too
+
+
 def range_push(msg):
     """Begin a range inside the current one; its depth."""
     global _depth
     if library := _load():
         library.nvtxRangePushA(str(msg).encode())
+    _recorded.append(_C._profiler_recording())
+    if _recorded[-1]:
+        _C._profiler_begin(str(msg))
     _depth += 1
     return _depth - 1
 
@@ -32,8 +40,24 @@ def range_pop():
     global _depth
     if library := _load():
         library.nvtxRangePop()
+    if _recorded and _recorded.pop() and _C._profiler_recording():
+        _C._profiler_end()
     _depth = max(_depth - 1, 0)
     return _depth
+
+
+def range_start(msg):
+    """Begin a range that may end anywhere; what range_end takes."""
+    if library := _load():
+        library.nvtxRangeStartA.restype = ctypes.c_uint64
+        return library.nvtxRangeStartA(str(msg).encode())
+    return 0
+
+
+def range_end(range_id):
+    """End a range that range_start has begun."""
+    if library := _load():
+        library.nvtxRangeEnd(ctypes.c_uint64(range_id))
 
 
 def mark(msg):

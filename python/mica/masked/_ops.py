@@ -62,6 +62,11 @@ def _canonical_dim(dim, ndim):
     return tuple(sorted(dims)) if ndim else ()
 
 
+def _one_dim(dim, ndim):
+    """The dimension as a number that is not negative; 0 where there are none."""
+    return (*_canonical_dim(dim, ndim), 0)[0]
+
+
 def _input_mask(input, *args, **kwargs):
     """The mask in the shape of the input."""
     mask = kwargs.get("mask")
@@ -142,15 +147,13 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 def cumsum(input, dim, *, dtype=None, mask=None):
     """Sums of what is marked so far."""
     dtype = input.dtype if dtype is None else dtype
-    return mica.cumsum(_filled("cumsum", input, mask), _canonical_dim(dim, input.ndim)[0], dtype=dtype).to(dtype=dtype)
+    return mica.cumsum(_filled("cumsum", input, mask), _one_dim(dim, input.ndim), dtype=dtype).to(dtype=dtype)
 
 
 def cumprod(input, dim, *, dtype=None, mask=None):
     """Products of what is marked so far."""
     dtype = input.dtype if dtype is None else dtype
-    return mica.cumprod(_filled("cumprod", input, mask), _canonical_dim(dim, input.ndim)[0], dtype=dtype).to(
-        dtype=dtype
-    )
+    return mica.cumprod(_filled("cumprod", input, mask), _one_dim(dim, input.ndim), dtype=dtype).to(dtype=dtype)
 
 
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
@@ -204,7 +207,7 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     dtype = data.dtype if dtype is None else dtype
     floating = data.is_floating_point()
     filled = _filled("median", data if floating else data.to(dtype=mica.float), mask)
-    result = mica.nanmedian(filled, _canonical_dim(dim, data.ndim)[0], keepdim).values
+    result = mica.nanmedian(filled, _one_dim(dim, data.ndim), keepdim).values
     if floating:
         return result
     if mica.isnan(result).any():
@@ -257,7 +260,7 @@ def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
 
 
 def _normalized(function, identity, input, dim, dtype, mask):
-    dim = _canonical_dim(dim, input.ndim)[0]
+    dim = _one_dim(dim, input.ndim)
     return function(_filled(identity, input, mask), dim, dtype=input.dtype if dtype is None else dtype)
 
 

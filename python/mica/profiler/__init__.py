@@ -5,6 +5,7 @@ import socket
 import time
 from enum import Enum
 
+from mica import _C
 from mica.autograd.profiler import profile as _recording
 from mica.autograd.profiler import record_function
 
@@ -37,7 +38,9 @@ class ProfilerAction(Enum):
 
 
 def supported_activities():
-    """Activities that are recorded here."""
+    """Activities that are recorded here: those of GPUs where there is one, and CUPTI to watch it."""
+    if _C._device_count("cuda") and not _C._backend_query("cuda", "profiler_missing", ""):
+        return {ProfilerActivity.CPU, ProfilerActivity.CUDA}
     return {ProfilerActivity.CPU}
 
 
@@ -103,6 +106,11 @@ class profile:
         self.activities = set(activities) if activities else supported_activities()
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
+        if use_cuda is not None:
+            self.activities = self.activities - {ProfilerActivity.CUDA}
+            if use_cuda:
+                self.activities.add(ProfilerActivity.CUDA)
+        self.use_device = "cuda" if ProfilerActivity.CUDA in self.activities and _C._device_count("cuda") else None
         self.schedule = schedule if schedule is not None else (lambda step: ProfilerAction.RECORD)
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
@@ -164,6 +172,7 @@ class profile:
                 self.on_trace_ready(self)
         if after in records and not self._running:
             self.profiler = _recording(
+                use_device=self.use_device,
                 record_shapes=self.record_shapes,
                 profile_memory=self.profile_memory,
                 with_stack=self.with_stack,

@@ -4,7 +4,10 @@ import importlib
 
 from mica.utils import dlpack, hooks
 
-_SUBMODULES = ("benchmark", "checkpoint", "cpp_extension", "data", "flop_counter", "model_zoo", "tensorboard")
+_SUBMODULES = (
+    "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic", "flop_counter", "model_zoo",
+    "module_tracker", "tensorboard", "weak",
+)  # fmt: skip
 
 __all__ = ["dlpack", "hooks", "swap_tensors", *_SUBMODULES]
 

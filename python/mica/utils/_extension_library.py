@@ -14,10 +14,14 @@ def is_for_libtorch(path):
 
 
 def load_library(path):
-    """Load a shared library into the process; one that is built for libtorch is refused."""
+    """Load a shared library into the process; one that is built for libtorch is refused, unless Mica has its operators."""
     path = os.fspath(path)
     if not os.path.exists(path):
         raise OSError(f"Could not load this library: {path}: there is no such file")
+    from mica import _operator_libraries
+
+    if _operator_libraries.load(path):
+        return
     if is_for_libtorch(path):
         raise OSError(
             f"Could not load this library: {path}: it is built for libtorch, whose classes lie differently in memory than "

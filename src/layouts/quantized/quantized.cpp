@@ -99,7 +99,7 @@ Tensor one(int64_t value) { return full({1}, Scalar(value), TensorOptions(DType:
 Tensor quantized(const Tensor& self, std::shared_ptr<const Quantizer> q, DType integers) {
   NoGradGuard below;
   const Tensor from = self.detach().contiguous();
-  const Tensor to = empty(self.sizes(), TensorOptions(integers).with_device(self.device()));
+  const Tensor to = empty(self.sizes(), TensorOptions(integers).device(self.device()));
   const Range r = range_of(integers);
   const bool channels = q->axis >= 0;
   const Tensor scales = channels ? q->scales : one(q->scale), zeros = channels ? q->zero_points : one(q->zero_point);
@@ -195,7 +195,7 @@ Tensor dequantize(const Tensor& self) {
   if (!self.is_quantized()) return self.to(DType::Float32);
   const Quantizer& q = quantizer_of(self);
   const Tensor from = bare(self).contiguous();
-  const Tensor to = empty(self.sizes(), TensorOptions(DType::Float32).with_device(self.device()));
+  const Tensor to = empty(self.sizes(), TensorOptions(DType::Float32).device(self.device()));
   const bool channels = q.axis >= 0;
   const Tensor scales = channels ? q.scales : one(q.scale), zeros = channels ? q.zero_points : one(q.zero_point);
   if (to.numel() > 0 && !to.is_meta()) MICA_LAYER_KERNEL(to.device(), dequantize)
@@ -248,8 +248,8 @@ Tensor fake_quantize_per_tensor_affine(const Tensor& self, double scale, int64_t
                                        int64_t quant_max) {
   check_range(quant_min, quant_max, zero_point);
   MICA_CHECK(scale > 0, "`scale` must be positive, but is ", scale);
-  return mica::_fake_quantize(self, full({}, Scalar(scale), TensorOptions(DType::Float32).with_device(self.device())),
-                              full({}, Scalar(zero_point), TensorOptions(DType::Float32).with_device(self.device())),
+  return mica::_fake_quantize(self, full({}, Scalar(scale), TensorOptions(DType::Float32).device(self.device())),
+                              full({}, Scalar(zero_point), TensorOptions(DType::Float32).device(self.device())),
                               quant_min, quant_max);
 }
 
@@ -294,7 +294,7 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
              mat2.size(0));
   MICA_CHECK(self.dtype() == DType::Int8 && mat2.dtype() == DType::Int8, "Expected self and mat2 to be of type int8 ",
              "but got ", self.dtype(), " and ", mat2.dtype());
-  const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).with_device(self.device()));
+  const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).device(self.device()));
   if (out.numel() > 0 && !out.is_meta()) MICA_LAYER_KERNEL(out.device(), int8_mm)
   (out.view_of(), self.contiguous().view_of(), mat2.t().contiguous().view_of());
   return out;
@@ -333,8 +333,8 @@ Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
 
 Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking,
                 std::optional<MemoryFormat> memory_format) {
-  MICA_CHECK(!options.dtype || *options.dtype == self.dtype(), "to(): a quantized tensor cannot become ",
-             options.dtype ? name(*options.dtype) : "", "; dequantize() it first");
+  MICA_CHECK(!options.has_dtype() || options.dtype() == self.dtype(), "to(): a quantized tensor cannot become ",
+             options.has_dtype() ? name(options.dtype()) : "", "; dequantize() it first");
   return attach(mica::_to_copy(bare(self), options, non_blocking, memory_format), self.impl()->rare->quantizer);
 }
 
@@ -353,7 +353,7 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
 }
 
 void fill_(const Tensor& self, const Scalar& value) {
-  quantized::copy_(self, mica::full({}, value, TensorOptions(DType::Float32).with_device(self.device())), false);
+  quantized::copy_(self, mica::full({}, value, TensorOptions(DType::Float32).device(self.device())), false);
 }
 
 Tensor relu(const Tensor& self) {

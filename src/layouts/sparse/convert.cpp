@@ -13,7 +13,7 @@ Tensor coo_from_dense(const Tensor& self, int64_t sparse_dim) {
   const int64_t dims = self.dim();
   if (sparse_dim == dims && dims > 0 && !self.is_meta()) {
     const int64_t chunks = std::clamp<int64_t>(self.numel() / 65536, 1, 256);
-    const TensorOptions counts = TensorOptions(DType::Int64).with_device(self.device());
+    const TensorOptions counts = TensorOptions(DType::Int64).device(self.device());
     const Tensor offsets = mica::zeros({chunks + 1}, counts);
     if (dense.numel() > 0) MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), dense.view_of());
     const int64_t nnz = offsets.select(0, chunks).item<int64_t>();
@@ -27,7 +27,7 @@ Tensor coo_from_dense(const Tensor& self, int64_t sparse_dim) {
   if (sparse_dim == 0) {
     // One slice, the whole tensor, or none.
     const int64_t nnz = mask.any().item<bool>() ? 1 : 0;
-    const Tensor indices = mica::empty({0, nnz}, TensorOptions(DType::Int64).with_device(self.device()));
+    const Tensor indices = mica::empty({0, nnz}, TensorOptions(DType::Int64).device(self.device()));
     return wrap_coo(indices, dense.unsqueeze(0).narrow(0, 0, nnz), self.sizes(), true);
   }
   const Tensor indices = mask.nonzero().t().contiguous();

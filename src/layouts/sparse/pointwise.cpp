@@ -176,12 +176,10 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat>) {
 Tensor contiguous(const Tensor& self, MemoryFormat) { return self; }
 
 Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_blocking, std::optional<MemoryFormat>) {
-  TensorOptions strided = options;
-  strided.layout = std::nullopt;
+  const TensorOptions strided = options.layout(std::nullopt);
   const SparseParts& p = sparse_parts(self);
   const Tensor values = mica::_to_copy(values_of(self), strided, non_blocking, std::nullopt);
-  TensorOptions place;
-  place.device = values.device();
+  const TensorOptions place(values.device());
   const Tensor indices = p.indices.to(place), compressed = p.compressed.defined() ? p.compressed.to(place) : Tensor();
   if (is_coo(self)) return coo(indices, values, self.sizes(), p.coalesced);
   return mica::_sparse_compressed_tensor_unsafe(compressed, indices, values, self.sizes(), self.layout());
@@ -217,12 +215,12 @@ void zero_(const Tensor& self) {
 
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
   const TensorOptions own =
-      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
-  if (options.layout == Layout::Strided) return mica::zeros(self.sizes(), own);
+      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
+  if (options.layout_opt() == Layout::Strided) return mica::zeros(self.sizes(), own);
   NoGradGuard below;
   const SparseParts& p = sparse_parts(self);
-  const TensorOptions places = p.indices.options().with_device(*own.device);
-  if (!is_coo(self)) return with_values(self, mica::zeros(p.values.sizes(), own)).to(*own.device);
+  const TensorOptions places = p.indices.options().device(own.device());
+  if (!is_coo(self)) return with_values(self, mica::zeros(p.values.sizes(), own)).to(own.device());
   DimVector sizes(p.values.sizes());
   sizes[0] = 0;
   return wrap_coo(mica::empty({p.sparse_dim, 0}, places), mica::empty(sizes, own), self.sizes(), true);
@@ -230,7 +228,7 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
 
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
   const TensorOptions own =
-      TensorOptions(options.dtype.value_or(self.dtype())).with_device(options.device.value_or(self.device()));
+      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
   const Tensor a = summed(self).detach();
   return with_values(a, mica::ones(sparse_parts(a).values.sizes(), own));
 }

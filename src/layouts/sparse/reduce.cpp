@@ -116,7 +116,7 @@ Tensor _spdiags(const Tensor& diagonals, const Tensor& offsets, IntArrayRef shap
   MICA_CHECK(std::get<0>(mica::_unique2(which)).numel() == which.numel(), "Offset tensor contains duplicate values");
   const int64_t rows = shape[0], columns = shape[1];
   std::vector<Tensor> indices, values;
-  const TensorOptions places = TensorOptions(DType::Int64).with_device(table.device());
+  const TensorOptions places = TensorOptions(DType::Int64).device(table.device());
   for (int64_t i = 0; i < which.numel(); ++i) {
     const int64_t offset = which.select(0, i).item<int64_t>();
     // Element j of a diagonal stands in column j.

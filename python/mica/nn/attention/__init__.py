@@ -1,4 +1,4 @@
-"""Which kernels attention may use. Mica has one, which never makes the matrix of scores: the choice is kept and changes nothing."""
+"""Which kernels attention may use. Whether cuDNN is one of them is heeded; the rest of the choice is kept and changes nothing."""
 
 import enum
 

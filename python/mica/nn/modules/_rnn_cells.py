@@ -13,6 +13,11 @@ class RNNCellBase(Module):
     """What the cells share: weights and biases of the input and of the state."""
 
     __constants__ = ["input_size", "hidden_size", "bias"]
+    input_size: int
+    hidden_size: int
+    bias: bool
+    weight_ih: mica.Tensor
+    weight_hh: mica.Tensor
 
     def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
         super().__init__()
@@ -66,6 +71,7 @@ class RNNCell(RNNCellBase):
     """One step of an Elman layer."""
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+    nonlinearity: str
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, num_chunks=1, device=device, dtype=dtype)

@@ -16,6 +16,8 @@ class MultiheadAttention(Module):
     """Attention in several subspaces: each head has its own projections of query, key and value."""
 
     __constants__ = ["batch_first"]
+    bias_k: mica.Tensor | None
+    bias_v: mica.Tensor | None
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ class ChannelShuffle(Module):
     """The channels of `groups` equal groups, taken in turn."""
 
     __constants__ = ["groups"]
+    groups: int
 
     def __init__(self, groups):
         super().__init__()

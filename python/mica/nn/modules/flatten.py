@@ -1,5 +1,7 @@
 """Layers that merge dimensions into one, or split one."""
 
+from mica import _C
+
 from .module import Module
 
 __all__ = ["Flatten", "Unflatten"]
@@ -9,6 +11,8 @@ class Flatten(Module):
     """Makes one dimension of all from start_dim to end_dim."""
 
     __constants__ = ["start_dim", "end_dim"]
+    start_dim: int
+    end_dim: int
 
     def __init__(self, start_dim=1, end_dim=-1):
         super().__init__()
@@ -26,6 +30,8 @@ class Unflatten(Module):
     """Makes several dimensions of one."""
 
     __constants__ = ["dim", "unflattened_size"]
+    dim: int
+    unflattened_size: _C.Size | list[int] | tuple[int, ...]
 
     def __init__(self, dim, unflattened_size):
         super().__init__()

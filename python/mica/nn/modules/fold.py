@@ -10,6 +10,11 @@ class Fold(Module):
     """Puts images together from sliding blocks; where blocks overlap, their values add up."""
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
+    output_size: int | tuple[int, ...]
+    kernel_size: int | tuple[int, ...]
+    dilation: int | tuple[int, ...]
+    padding: int | tuple[int, ...]
+    stride: int | tuple[int, ...]
 
     def __init__(self, output_size, kernel_size, dilation=1, padding=0, stride=1):
         super().__init__()
@@ -33,6 +38,10 @@ class Unfold(Module):
     """The sliding blocks of images, each as a column."""
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
+    kernel_size: int | tuple[int, ...]
+    dilation: int | tuple[int, ...]
+    padding: int | tuple[int, ...]
+    stride: int | tuple[int, ...]
 
     def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
         super().__init__()

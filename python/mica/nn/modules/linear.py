@@ -27,6 +27,9 @@ class Linear(Module):
     """y = x A^T + b."""
 
     __constants__ = ["in_features", "out_features"]
+    in_features: int
+    out_features: int
+    weight: _C.Tensor
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
@@ -61,6 +64,10 @@ class Bilinear(Module):
     """y = x1^T A x2 + b, with a matrix of A for each output."""
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
+    in1_features: int
+    in2_features: int
+    out_features: int
+    weight: _C.Tensor
 
     def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
@@ -94,6 +101,9 @@ class Bilinear(Module):
 
 class LazyLinear(LazyModuleMixin, Linear):
     """A Linear that takes in_features from its first input."""
+
+    weight: UninitializedParameter
+    bias: UninitializedParameter
 
     cls_to_become = Linear
 

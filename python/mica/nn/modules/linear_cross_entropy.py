@@ -13,6 +13,11 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     """A linear layer and the cross entropy of what it makes, which need not exist all at once: see the options."""
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
+    num_classes: int
+    out_features: tuple[int, ...]
+    reduction: str
+    ignore_index: int | None
+    label_smoothing: float
 
     def __init__(
         self,

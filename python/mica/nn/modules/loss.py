@@ -97,6 +97,9 @@ class PoissonNLLLoss(_Loss):
     """The negative log-likelihood of counts under Poisson distributions."""
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
+    log_input: bool
+    full: bool
+    eps: float
 
     def __init__(self, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
@@ -114,6 +117,8 @@ class GaussianNLLLoss(_Loss):
     """The negative log-likelihood of numbers under normal distributions."""
 
     __constants__ = ["full", "eps", "reduction"]
+    full: bool
+    eps: float
 
     def __init__(self, *, full=False, eps=1e-6, reduction="mean"):
         super().__init__(None, None, reduction)
@@ -141,6 +146,7 @@ class NLLLoss(_WeightedLoss):
     """The negated log-probabilities of target classes."""
 
     __constants__ = ["ignore_index", "reduction"]
+    ignore_index: int
 
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
         super().__init__(weight, size_average, reduce, reduction)
@@ -167,6 +173,8 @@ class CrossEntropyLoss(_WeightedLoss):
     """The cross entropy of the softmax of logits with class indices or probabilities."""
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
+    ignore_index: int
+    label_smoothing: float
 
     def __init__(
         self,
@@ -214,6 +222,8 @@ class CTCLoss(_Loss):
     """Connectionist temporal classification."""
 
     __constants__ = ["blank", "reduction"]
+    blank: int
+    zero_infinity: bool
 
     def __init__(self, blank=0, reduction="mean", zero_infinity=False):
         super().__init__(reduction=reduction)
@@ -230,6 +240,7 @@ class HingeEmbeddingLoss(_Loss):
     """The input for targets of 1, what it lacks to the margin for targets of -1."""
 
     __constants__ = ["margin", "reduction"]
+    margin: float
 
     def __init__(self, margin=1.0, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
@@ -243,6 +254,7 @@ class CosineEmbeddingLoss(_Loss):
     """One minus the cosine for targets of 1, the cosine above the margin for targets of -1."""
 
     __constants__ = ["margin", "reduction"]
+    margin: float
 
     def __init__(self, margin=0.0, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
@@ -256,6 +268,7 @@ class MarginRankingLoss(_Loss):
     """What lacks for one input to be ranked above or below the other."""
 
     __constants__ = ["margin", "reduction"]
+    margin: float
 
     def __init__(self, margin=0.0, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
@@ -269,6 +282,8 @@ class MultiMarginLoss(_WeightedLoss):
     """How far other classes come within a margin of the target class."""
 
     __constants__ = ["p", "margin", "reduction"]
+    margin: float
+    p: int
 
     def __init__(self, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
         super().__init__(weight, size_average, reduce, reduction)
@@ -316,6 +331,10 @@ class TripletMarginLoss(_Loss):
     """What lacks for the anchor to be nearer to the positive than to the negative."""
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
+    margin: float
+    p: float
+    eps: float
+    swap: bool
 
     def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
@@ -343,6 +362,8 @@ class TripletMarginWithDistanceLoss(_Loss):
     """TripletMarginLoss in any distance."""
 
     __constants__ = ["margin", "swap", "reduction"]
+    margin: float
+    swap: bool
 
     def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
         super().__init__(None, None, reduction)

@@ -115,9 +115,14 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
     and the like. A subclass calls super().__init__() first and defines `forward`.
     """
 
-    dump_patches = False
-    _version = 1
-    call_super_init = False
+    dump_patches: bool = False
+    _version: int = 1
+    training: bool
+    _parameters: dict[str, _C.Tensor | None]
+    _buffers: dict[str, _C.Tensor | None]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+    call_super_init: bool = False
     _compiled_call_impl = None
     T_destination = T_destination
     forward = _forward_unimplemented

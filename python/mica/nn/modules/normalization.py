@@ -20,6 +20,9 @@ class LayerNorm(Module):
     """Mean zero and variance one over the last dimensions, then a scale and a shift."""
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+    normalized_shape: tuple[int, ...]
+    eps: float
+    elementwise_affine: bool
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         super().__init__()
@@ -51,6 +54,9 @@ class RMSNorm(Module):
     """A mean square of one over the last dimensions, then a scale."""
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+    normalized_shape: tuple[int, ...]
+    eps: float | None
+    elementwise_affine: bool
 
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
         super().__init__()
@@ -76,6 +82,10 @@ class GroupNorm(Module):
     """Mean zero and variance one over groups of channels of every sample, then a scale and a shift by channel."""
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
+    num_groups: int
+    num_channels: int
+    eps: float
+    affine: bool
 
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
         super().__init__()

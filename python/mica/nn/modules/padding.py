@@ -57,17 +57,23 @@ class _CircularPadNd(_PadNd):
 class CircularPad1d(_CircularPadNd):
     """Continues sequences from their other end."""
 
+    padding: tuple[int, int]
+
     _dims = 1
 
 
 class CircularPad2d(_CircularPadNd):
     """Continues images from their other side."""
 
+    padding: tuple[int, int, int, int]
+
     _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
     """Continues volumes from their other side."""
+
+    padding: tuple[int, int, int, int, int, int]
 
     _dims = 3
 
@@ -89,17 +95,23 @@ class _ConstantPadNd(_PadNd):
 class ConstantPad1d(_ConstantPadNd):
     """Continues sequences with a constant."""
 
+    padding: tuple[int, int]
+
     _dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
     """Continues images with a constant."""
 
+    padding: tuple[int, int, int, int]
+
     _dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
     """Continues volumes with a constant."""
+
+    padding: tuple[int, int, int, int, int, int]
 
     _dims = 3
 
@@ -111,17 +123,23 @@ class _ReflectionPadNd(_PadNd):
 class ReflectionPad1d(_ReflectionPadNd):
     """Continues sequences by their reflection at the ends."""
 
+    padding: tuple[int, int]
+
     _dims = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
     """Continues images by their reflection at the borders."""
 
+    padding: tuple[int, int, int, int]
+
     _dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
     """Continues volumes by their reflection at the borders."""
+
+    padding: tuple[int, int, int, int, int, int]
 
     _dims = 3
 
@@ -133,11 +151,15 @@ class _ReplicationPadNd(_PadNd):
 class ReplicationPad1d(_ReplicationPadNd):
     """Continues sequences by their last element."""
 
+    padding: tuple[int, int]
+
     _dims = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
     """Continues images by their outermost elements."""
+
+    padding: tuple[int, int, int, int]
 
     _dims = 2
 
@@ -145,11 +167,15 @@ class ReplicationPad2d(_ReplicationPadNd):
 class ReplicationPad3d(_ReplicationPadNd):
     """Continues volumes by their outermost elements."""
 
+    padding: tuple[int, int, int, int, int, int]
+
     _dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
     """Continues sequences with zeros."""
+
+    padding: tuple[int, int]
 
     def __init__(self, padding):
         super().__init__(padding, 0.0)
@@ -161,6 +187,8 @@ class ZeroPad1d(ConstantPad1d):
 class ZeroPad2d(ConstantPad2d):
     """Continues images with zeros."""
 
+    padding: tuple[int, int, int, int]
+
     def __init__(self, padding):
         super().__init__(padding, 0.0)
 
@@ -170,6 +198,8 @@ class ZeroPad2d(ConstantPad2d):
 
 class ZeroPad3d(ConstantPad3d):
     """Continues volumes with zeros."""
+
+    padding: tuple[int, int, int, int, int, int]
 
     def __init__(self, padding):
         super().__init__(padding, 0.0)

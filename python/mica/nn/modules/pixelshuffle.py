@@ -10,6 +10,7 @@ class PixelShuffle(Module):
     """Groups of channels spread over space: (*, C r^2, H, W) becomes (*, C, H r, W r)."""
 
     __constants__ = ["upscale_factor"]
+    upscale_factor: int
 
     def __init__(self, upscale_factor):
         super().__init__()
@@ -26,6 +27,7 @@ class PixelUnshuffle(Module):
     """Neighbouring elements gathered into channels: (*, C, H r, W r) becomes (*, C r^2, H, W)."""
 
     __constants__ = ["downscale_factor"]
+    downscale_factor: int
 
     def __init__(self, downscale_factor):
         super().__init__()

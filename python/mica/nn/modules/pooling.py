@@ -54,6 +54,11 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """The largest element of every window of the last dimension."""
 
+    kernel_size: int | tuple[int]
+    stride: int | tuple[int]
+    padding: int | tuple[int]
+    dilation: int | tuple[int]
+
     def forward(self, input):
         return F.max_pool1d(input, *self._arguments())
 
@@ -61,12 +66,22 @@ class MaxPool1d(_MaxPoolNd):
 class MaxPool2d(_MaxPoolNd):
     """The largest element of every window of the last two dimensions."""
 
+    kernel_size: int | tuple[int, int]
+    stride: int | tuple[int, int]
+    padding: int | tuple[int, int]
+    dilation: int | tuple[int, int]
+
     def forward(self, input):
         return F.max_pool2d(input, *self._arguments())
 
 
 class MaxPool3d(_MaxPoolNd):
     """The largest element of every window of the last three dimensions."""
+
+    kernel_size: int | tuple[int, int, int]
+    stride: int | tuple[int, int, int]
+    padding: int | tuple[int, int, int]
+    dilation: int | tuple[int, int, int]
 
     def forward(self, input):
         return F.max_pool3d(input, *self._arguments())
@@ -86,6 +101,10 @@ class _MaxUnpoolNd(Module):
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts the maxima of a `MaxPool1d` back where they came from."""
 
+    kernel_size: int | tuple[int]
+    stride: int | tuple[int]
+    padding: int | tuple[int]
+
     def __init__(self, kernel_size, stride=None, padding=0):
         super().__init__(_single, kernel_size, stride, padding)
 
@@ -96,6 +115,10 @@ class MaxUnpool1d(_MaxUnpoolNd):
 class MaxUnpool2d(_MaxUnpoolNd):
     """Puts the maxima of a `MaxPool2d` back where they came from."""
 
+    kernel_size: int | tuple[int, int]
+    stride: int | tuple[int, int]
+    padding: int | tuple[int, int]
+
     def __init__(self, kernel_size, stride=None, padding=0):
         super().__init__(_pair, kernel_size, stride, padding)
 
@@ -105,6 +128,10 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """Puts the maxima of a `MaxPool3d` back where they came from."""
+
+    kernel_size: int | tuple[int, int, int]
+    stride: int | tuple[int, int, int]
+    padding: int | tuple[int, int, int]
 
     def __init__(self, kernel_size, stride=None, padding=0):
         super().__init__(_triple, kernel_size, stride, padding)
@@ -135,6 +162,12 @@ class _AvgPoolNd(Module):
 class AvgPool1d(_AvgPoolNd):
     """The mean of every window of the last dimension."""
 
+    kernel_size: int | tuple[int]
+    stride: int | tuple[int]
+    padding: int | tuple[int]
+    ceil_mode: bool
+    count_include_pad: bool
+
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
         steps = _single(stride if stride is not None else kernel_size)
         super().__init__(_single(kernel_size), steps, _single(padding), ceil_mode, count_include_pad)
@@ -147,6 +180,11 @@ class AvgPool2d(_AvgPoolNd):
     """The mean of every window of the last two dimensions."""
 
     __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
+    kernel_size: int | tuple[int, int]
+    stride: int | tuple[int, int]
+    padding: int | tuple[int, int]
+    ceil_mode: bool
+    count_include_pad: bool
 
     def __init__(
         self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
@@ -162,6 +200,11 @@ class AvgPool3d(_AvgPoolNd):
     """The mean of every window of the last three dimensions."""
 
     __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
+    kernel_size: int | tuple[int, int, int]
+    stride: int | tuple[int, int, int]
+    padding: int | tuple[int, int, int]
+    ceil_mode: bool
+    count_include_pad: bool
 
     def __init__(
         self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
@@ -203,6 +246,11 @@ class _FractionalMaxPoolNd(Module):
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """The maxima of windows at random distances in the last two dimensions."""
 
+    kernel_size: int | tuple[int, int]
+    return_indices: bool
+    output_size: int | tuple[int, int]
+    output_ratio: float | tuple[float, float]
+
     def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         super().__init__(_pair, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
@@ -212,6 +260,11 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """The maxima of windows at random distances in the last three dimensions."""
+
+    kernel_size: int | tuple[int, int, int]
+    return_indices: bool
+    output_size: int | tuple[int, int, int]
+    output_ratio: float | tuple[float, float, float]
 
     def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         if not all(size > 0 for size in _triple(kernel_size)):
@@ -246,6 +299,9 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """The norm of every window of the last dimension."""
 
+    kernel_size: int | tuple[int]
+    stride: int | tuple[int]
+
     def forward(self, input):
         return F.lp_pool1d(input, *self._arguments())
 
@@ -253,12 +309,18 @@ class LPPool1d(_LPPoolNd):
 class LPPool2d(_LPPoolNd):
     """The norm of every window of the last two dimensions."""
 
+    kernel_size: int | tuple[int, int]
+    stride: int | tuple[int, int]
+
     def forward(self, input):
         return F.lp_pool2d(input, *self._arguments())
 
 
 class LPPool3d(_LPPoolNd):
     """The norm of every window of the last three dimensions."""
+
+    kernel_size: int | tuple[int, int, int]
+    stride: int | tuple[int, int, int]
 
     def forward(self, input):
         return F.lp_pool3d(input, *self._arguments())

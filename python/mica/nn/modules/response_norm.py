@@ -22,6 +22,10 @@ class LocalResponseNorm(_ResponseNorm):
     """Each element over a power of the mean square of its neighbours in `size` channels."""
 
     __constants__ = ["size", "alpha", "beta", "k"]
+    size: int
+    alpha: float
+    beta: float
+    k: float
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
         super().__init__(size, alpha, beta, k)
@@ -32,6 +36,11 @@ class LocalResponseNorm(_ResponseNorm):
 
 class CrossMapLRN2d(_ResponseNorm):
     """The same for images, with the window of channels counted as torch's older layer does."""
+
+    size: int
+    alpha: float
+    beta: float
+    k: float
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__(size, alpha, beta, k)

@@ -23,6 +23,15 @@ class Embedding(Module):
         "scale_grad_by_freq",
         "sparse",
     ]
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    weight: _C.Tensor
+    freeze: bool
+    sparse: bool
 
     def __init__(
         self,

@@ -24,6 +24,16 @@ class EmbeddingBag(Module):
         "include_last_offset",
         "padding_idx",
     ]
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    weight: _C.Tensor
+    mode: str
+    sparse: bool
+    include_last_offset: bool
+    padding_idx: int | None
 
     def __init__(
         self,

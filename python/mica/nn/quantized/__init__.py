@@ -1,3 +1,9 @@
-"""Layers of quantized numbers: not in Mica, but for what also serves other numbers."""
+"""Layers of quantized numbers, by their older name: see mica.ao.nn.quantized."""
 
 from mica.nn.quantized.functional_modules import FloatFunctional  # noqa: F401
+
+
+def __getattr__(name):
+    from mica.ao.nn import quantized
+
+    return getattr(quantized, name)

@@ -1,4 +1,4 @@
-#include "backends/cuda/convolution/cudnn.h"
+#include "backends/cuda/cudnn/cudnn.h"
 
 #include <unordered_map>
 
@@ -34,7 +34,9 @@ const Api& api() {
     Api a{};
     load(a.create, "cudnnCreate");
     load(a.set_stream, "cudnnSetStream");
+    load(a.version, "cudnnGetVersion");
     load(a.error_string, "cudnnGetErrorString");
+    load(a.last_error, "cudnnGetLastErrorString");
     load(a.create_descriptor, "cudnnBackendCreateDescriptor");
     load(a.destroy_descriptor, "cudnnBackendDestroyDescriptor");
     load(a.set, "cudnnBackendSetAttribute");
@@ -46,6 +48,11 @@ const Api& api() {
   return loaded;
 }
 
+std::mutex& lock() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 Handle handle(int device, cudaStream_t stream) {
   static auto* handles = new std::unordered_map<int, Handle>;
   Handle& h = (*handles)[device];
@@ -55,7 +62,11 @@ Handle handle(int device, cudaStream_t stream) {
 }
 
 void check(int status, const char* what) {
-  MICA_CHECK(status == 0, "cuDNN error: ", api().error_string(status), " from ", what);
+  if (status == 0) [[likely]]
+    return;
+  char reason[512] = "";
+  api().last_error(reason, sizeof reason);
+  MICA_CHECK(false, "cuDNN error: ", api().error_string(status), " from ", what, ": ", reason);
 }
 
 }  // namespace mica::cuda::cudnn

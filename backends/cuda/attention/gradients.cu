@@ -1,0 +1,91 @@
+// The gradients of attention: what all kernels for them begin with, and which of them it is.
+#include <optional>
+
+#include "backends/cuda/allocator.h"
+#include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/plain.h"
+#include "backends/cuda/attention/plans.h"
+#include "backends/cuda/places.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+// Of each query, the sum of grad * out: a warp for each.
+template <class T>
+__global__ void __launch_bounds__(256)
+    products_kernel(const T* grad, attention::Strides grad_strides, const T* out, attention::Strides out_strides,
+                    int64_t heads, int64_t length, int width, int64_t rows, float* products) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32;
+  if (i >= rows) return;
+  const int64_t q = i % length, head = i / length % heads, batch = i / (length * heads);
+  const T* g = grad + batch * grad_strides.batch + head * grad_strides.head + q * grad_strides.row;
+  const T* o = out + batch * out_strides.batch + head * out_strides.head + q * out_strides.row;
+  float sum = 0;
+  for (int c = threadIdx.x % 32; c < width; c += 32) sum = __fmaf_rn(convert<float>(g[c]), convert<float>(o[c]), sum);
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (threadIdx.x % 32 == 0) products[i] = sum;
+}
+
+template <class T>
+struct CopyElements {
+  Places<2> places;
+  T* to;
+  const T* from;
+  __device__ void operator()(int64_t i) const {
+    int64_t at[2];
+    places.at(i, at);
+    to[at[0]] = from[at[1]];
+  }
+};
+
+}  // namespace
+
+void attention_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
+                        const TensorView& grad_out, const TensorView& out, const TensorView& logsumexp,
+                        const TensorView& query, const TensorView& key, const TensorView& value, const TensorView& mask,
+                        bool is_causal, double scale) {
+  const int device = query.device.index();
+  DeviceGuard guard(device);
+  const int64_t rows = query.sizes[0] * query.sizes[1] * query.sizes[2], width = value.sizes[3];
+  // Loads of 16 bytes want the gradient aligned, which the inputs have been found to be.
+  const int64_t dense_strides[4] = {query.sizes[1] * query.sizes[2] * width, query.sizes[2] * width, width, 1};
+  TensorView grad = grad_out;
+  std::optional<Workspace> dense;
+  if (!attention::lies_well(grad_out)) {
+    dense.emplace(static_cast<size_t>(grad_out.numel) * element_size(grad_out.dtype), device);
+    grad.data = dense->data();
+    grad.strides = dense_strides;
+    visit_size(element_size(grad.dtype), [&]<class T>(Tag<T>) {
+      for_each(device, grad.numel, CopyElements<T>{places_of(grad, grad_out), grad.ptr<T>(), grad_out.ptr<const T>()});
+    });
+  }
+  const bool in_float32 = query.dtype == DType::Float32 || mask.defined();
+  if (!in_float32 && attention::backward_by_cudnn(grad_query, grad_key, grad_value, grad, out, logsumexp, query, key,
+                                                  value, is_causal, scale, !attention::own_kernels_take(query, value)))
+    return;
+  const Workspace memory(static_cast<size_t>(rows) * sizeof(float), device);
+  auto* products = static_cast<float*>(memory.data());
+  const auto make_products = [&]<class T>() {
+    products_kernel<T><<<blocks_for(rows, 8), 256, 0, current_stream(device)>>>(
+        grad.ptr<const T>(), attention::strides_of(grad), out.ptr<const T>(), attention::strides_of(out),
+        query.sizes[1], query.sizes[2], static_cast<int>(width), rows, products);
+    MICA_CUDA(cudaGetLastError());
+  };
+  if (query.dtype == DType::Float32) {
+    make_products.template operator()<float>();
+  } else if (query.dtype == DType::Float16) {
+    make_products.template operator()<half>();
+  } else {
+    make_products.template operator()<bfloat16>();
+  }
+  if (in_float32) {
+    attention::plain::backward(grad_query, grad_key, grad_value, grad, logsumexp, products, query, key, value, mask,
+                               is_causal, scale);
+  } else {
+    attention::matrix_backward(grad_query, grad_key, grad_value, grad, logsumexp, products, query, key, value,
+                               is_causal, scale);
+  }
+}
+
+}  // namespace mica::cuda

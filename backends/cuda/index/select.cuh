@@ -1,0 +1,95 @@
+// Elements that differ from zero, in their order: they are counted by chunk, so that every chunk knows where its part
+// of the result begins.
+#pragma once
+
+#include <cub/cub.cuh>
+
+#include "backends/cuda/places.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+constexpr int kPerThread = 8;
+constexpr int kTile = kThreads * kPerThread;
+
+int64_t chunk_size(int64_t numel, const TensorView& offsets) {
+  const int64_t chunks = offsets.numel - 1;
+  return (numel + chunks - 1) / chunks;
+}
+
+template <class T>
+struct Elements {
+  const T* data;
+  Places<1> places;
+  bool dense;
+  __device__ bool holds(int64_t i) const {
+    int64_t offset[1] = {i};
+    if (!dense) places.at(i, offset);
+    if constexpr (std::is_same_v<T, bool>) {
+      return *reinterpret_cast<const uint8_t*>(data + offset[0]) != 0;
+    } else {
+      return convert<bool>(data[offset[0]]);
+    }
+  }
+};
+template <class T>
+Elements<T> elements(const TensorView& t) {
+  return {t.ptr<const T>(), places_of(t), is_contiguous(t)};
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chunk, Elements<T> from, int64_t* counts) {
+  const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
+  int64_t count = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += from.holds(i);
+  using Reduce = cub::BlockReduce<int64_t, kThreads>;
+  __shared__ typename Reduce::TempStorage storage;
+  const int64_t total = Reduce(storage).Sum(count);
+  if (threadIdx.x == 0) counts[blockIdx.x + 1] = total;
+  if (threadIdx.x == 0 && blockIdx.x == 0) counts[0] = 0;
+}
+
+// Calls visit(element, place in the result) for the elements of a chunk that hold.
+template <class Mask, class Visit>
+__global__ void __launch_bounds__(kThreads)
+    select_kernel(int64_t n, int64_t chunk, Mask mask, const int64_t* offsets, Visit visit) {
+  using Scan = cub::BlockScan<int, kThreads>;
+  __shared__ typename Scan::TempStorage storage;
+  const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
+  int64_t place = offsets[blockIdx.x];
+  for (int64_t tile = begin; tile < end; tile += kTile) {
+    const int64_t first = tile + threadIdx.x * kPerThread;
+    bool holds[kPerThread];
+    int count = 0;
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j) {
+      holds[j] = first + j < end && mask.holds(first + j);
+      count += holds[j];
+    }
+    int before, total;
+    Scan(storage).ExclusiveSum(count, before, total);
+    int64_t to = place + before;
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j)
+      if (holds[j]) visit(first + j, to++);
+    place += total;
+    __syncthreads();
+  }
+}
+
+template <class Mask, class Visit>
+void select_where(const TensorView& of, const Mask& mask, const TensorView& offsets, const Visit& visit) {
+  if (of.numel == 0) return;
+  select_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, current_stream(of.device.index())>>>(
+      of.numel, chunk_size(of.numel, offsets), mask, offsets.ptr<const int64_t>(), visit);
+  MICA_CUDA(cudaGetLastError());
+}
+template <class T, class Visit>
+void select(const TensorView& mask, const TensorView& offsets, const Visit& visit) {
+  select_where(mask, elements<T>(mask), offsets, visit);
+}
+
+}  // namespace
+
+}  // namespace mica::cuda

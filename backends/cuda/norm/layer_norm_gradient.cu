@@ -1,0 +1,299 @@
+// The gradients of layer_norm and rms_norm.
+#include "backends/cuda/norm/rows.cuh"
+
+namespace mica::cuda {
+
+namespace {
+
+template <class T>
+struct Backward {
+  T* grad_input;
+  const T *grad, *input;
+  Statistic<T> mean, rstd;
+  Parameter<T> weight;
+  int64_t rows, n;
+  bool aligned;
+};
+
+// The gradient times the weight and the normalised input, in place, and this thread's sums of g and g h.
+template <class Tile, class T, class C>
+__device__ void weigh_and_centre(const Backward<T>& p, Tile& g, Tile& x, C mean, C rstd, C& total, C& along) {
+  constexpr int V = Tile::V;
+#pragma unroll
+  for (int c = 0; c < static_cast<int>(sizeof(g.values) / sizeof(g.values[0])); ++c) {
+    const int64_t first = Tile::index(c, 0);
+    if (first >= p.n) break;
+    C weight[V];
+    if (p.weight.given()) p.weight.load(weight, first, p.n, p.aligned);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if (first + j >= p.n) break;
+      if (p.weight.given()) g.values[c][j] *= weight[j];
+      x.values[c][j] = (x.values[c][j] - mean) * rstd;
+      total += g.values[c][j];
+      along += g.values[c][j] * x.values[c][j];
+    }
+  }
+}
+
+// With g = grad * weight and h = (x - mean) * rstd: rstd (g - mean(g) - h mean(g h)).
+template <class T, int kGroup, int kChunks, bool kCentred>
+__global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T> p) {
+  using C = compute_t<T>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
+  if (row >= p.rows) return;
+  const T *grad = p.grad + row * p.n, *in = p.input + row * p.n;
+  T* out = p.grad_input + row * p.n;
+  const C mean = kCentred ? p.mean.at(row) : C(0), rstd = p.rstd.at(row), share = C(1) / static_cast<C>(p.n);
+  C total = 0, along = 0;
+  if constexpr (kChunks > 0) {
+    using Tile = RowTile<T, kGroup, kChunks>;
+    Tile g, x;
+    g.load(grad, p.n, p.aligned, C(0));
+    x.load(in, p.n, p.aligned, C(0));
+    weigh_and_centre<Tile>(p, g, x, mean, rstd, total, along);
+    total = kCentred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
+    along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
+    g.for_each([&](C& v, int c, int j) { v = rstd * (v - total - x.values[c][j] * along); });
+    g.store(out, p.n, p.aligned);
+  } else {
+    auto of = [&](int64_t i, C& g, C& h) {
+      g = convert<C>(grad[i]);
+      if (p.weight.given()) g *= p.weight.at(i);
+      h = (convert<C>(in[i]) - mean) * rstd;
+    };
+    C g, h;
+    for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
+      of(i, g, h);
+      total += g;
+      along += g * h;
+    }
+    total = kCentred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
+    along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
+    for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
+      of(i, g, h);
+      out[i] = convert<T>(rstd * (g - total - h * along));
+    }
+  }
+}
+
+// Both at once for rows that fit into registers: a block goes over many rows, and its threads keep the sums over them
+// of grad * h and of grad for their columns. What the blocks have is added by sum_parts.
+template <class T, int kGroup, int kChunks, bool kCentred>
+__global__ void __launch_bounds__(row_threads(kGroup))
+    all_gradients(Backward<T> p, compute_t<T>* weight_parts, compute_t<T>* bias_parts) {
+  using C = compute_t<T>;
+  using Tile = RowTile<T, kGroup, kChunks>;
+  constexpr int V = Tile::V, kRows = row_threads(kGroup) / kGroup;
+  const C share = C(1) / static_cast<C>(p.n);
+  C for_weight[kChunks][V] = {}, for_bias[kChunks][V] = {};
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kGroup; row < p.rows; row += step) {
+    const C mean = kCentred ? p.mean.at(row) : C(0), rstd = p.rstd.at(row);
+    Tile g, x;
+    g.load(p.grad + row * p.n, p.n, p.aligned, C(0));
+    x.load(p.input + row * p.n, p.n, p.aligned, mean);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        for_bias[c][j] += g.values[c][j];
+        for_weight[c][j] += g.values[c][j] * ((x.values[c][j] - mean) * rstd);
+      }
+    if (!p.grad_input) continue;
+    C total = 0, along = 0;
+    weigh_and_centre<Tile>(p, g, x, mean, rstd, total, along);
+    total = kCentred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
+    along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
+    g.for_each([&](C& v, int c, int j) { v = rstd * (v - total - x.values[c][j] * along); });
+    g.store(p.grad_input + row * p.n, p.n, p.aligned);
+  }
+  const auto finish = [&](const C(&sums)[kChunks][V], C* parts) {
+    if (!parts) return;
+    parts += blockIdx.x * p.n;
+    if constexpr (kRows == 1) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          if (Tile::index(c, j) < p.n) parts[Tile::index(c, j)] = sums[c][j];
+    } else {
+      constexpr int kWidth = kGroup * kChunks * V;
+      __shared__ C shared[kRows][kWidth];
+      __syncthreads();
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+        for (int j = 0; j < V; ++j) shared[threadIdx.x / kGroup][Tile::index(c, j)] = sums[c][j];
+      __syncthreads();
+      for (int i = threadIdx.x; i < p.n; i += row_threads(kGroup)) {
+        C sum = shared[0][i];
+#pragma unroll
+        for (int r = 1; r < kRows; ++r) sum += shared[r][i];
+        parts[i] = sum;
+      }
+    }
+  };
+  finish(for_weight, weight_parts);
+  finish(for_bias, bias_parts);
+}
+
+constexpr int kLanes = 32, kParts = 16;
+
+// Sums over rows of grad * h and of grad, in `splits` parts: 32 columns side by side for each block.
+template <class T>
+__global__ void __launch_bounds__(kLanes* kParts)
+    parameter_gradients(Backward<T> p, compute_t<T>* weight_parts, compute_t<T>* bias_parts, int splits) {
+  using C = compute_t<T>;
+  __shared__ C shared[2][kParts][kLanes];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x;
+  C weight = 0, bias = 0;
+  if (column < p.n)
+#pragma unroll 4
+    for (int64_t row = blockIdx.y * kParts + threadIdx.y; row < p.rows; row += static_cast<int64_t>(splits) * kParts) {
+      const C g = convert<C>(p.grad[row * p.n + column]);
+      bias += g;
+      if (weight_parts) {
+        const C mean = p.mean.given() ? p.mean.at(row) : C(0);
+        weight += g * ((convert<C>(p.input[row * p.n + column]) - mean) * p.rstd.at(row));
+      }
+    }
+  shared[0][threadIdx.y][threadIdx.x] = weight;
+  shared[1][threadIdx.y][threadIdx.x] = bias;
+  __syncthreads();
+  if (threadIdx.y || column >= p.n) return;
+  for (int part = 1; part < kParts; ++part) {
+    weight += shared[0][part][threadIdx.x];
+    bias += shared[1][part][threadIdx.x];
+  }
+  if (weight_parts) weight_parts[blockIdx.y * p.n + column] = weight;
+  if (bias_parts) bias_parts[blockIdx.y * p.n + column] = bias;
+}
+
+constexpr int kSumParts = 32;
+
+// The parts of both parameters, added in their order: blockIdx.y is 0 for the weight and 1 for the bias.
+template <class C, class T>
+__global__ void __launch_bounds__(kLanes* kSumParts)
+    sum_parts_kernel(const C* weight_parts, const C* bias_parts, Parameter<T> weight, Parameter<T> bias, int splits,
+                     int64_t n) {
+  __shared__ C shared[kSumParts][kLanes];
+  const C* parts = blockIdx.y ? bias_parts : weight_parts;
+  if (!parts) return;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x;
+  C total = 0;
+  if (column < n)
+#pragma unroll 4
+    for (int s = threadIdx.y; s < splits; s += kSumParts) total += parts[s * n + column];
+  shared[threadIdx.y][threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.y || column >= n) return;
+  for (int part = 1; part < kSumParts; ++part) total += shared[part][threadIdx.x];
+  const Parameter<T>& to = blockIdx.y ? bias : weight;
+  if (to.wide) {
+    const_cast<float*>(to.wide)[column] = static_cast<float>(total);
+  } else {
+    const_cast<T*>(to.same)[column] = convert<T>(total);
+  }
+}
+
+// Calls launch with a group width and a number of chunks for which four such tiles fit into registers; false where
+// there is none.
+template <class T, class Launch>
+bool visit_small_tile(int64_t n, const Launch& launch) {
+  constexpr int64_t V = kVector<T>;
+  auto run = [&]<int kGroup, int kChunks>() {
+    launch(std::integral_constant<int, kGroup>{}, std::integral_constant<int, kChunks>{});
+    return true;
+  };
+  if (n <= 32 * V) return run.template operator()<32, 1>();
+  if constexpr (V == 8)
+    if (n <= 3 * 32 * V) return run.template operator()<32, 3>();
+  if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+  if constexpr (V < 8) {
+    if (n <= 6 * 32 * V) return run.template operator()<32, 6>();
+    if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
+  }
+  if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
+  if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+  return false;
+}
+
+template <bool kCentred>
+void backward(const char* op, const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
+              const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,
+              const TensorView& weight, int64_t count) {
+  if (input.numel == 0) return;
+  const int device = input.device.index();
+  DeviceGuard guard(device);
+  const cudaStream_t stream = current_stream(device);
+  visit_floating(op, input.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    const Backward<T> p{grad_input.defined() ? grad_input.ptr<T>() : nullptr,
+                        grad.ptr<const T>(),
+                        input.ptr<const T>(),
+                        Statistic<T>(mean),
+                        Statistic<T>(rstd),
+                        Parameter<T>(weight),
+                        input.numel / count,
+                        count,
+                        rows_aligned(count * static_cast<int64_t>(sizeof(T)), grad.data, input.data,
+                                     grad_input.defined() ? grad_input.data : nullptr, weight.data)};
+    const bool for_parameters = grad_weight.defined() || grad_bias.defined();
+    const auto add_up = [&](const C* weight_parts, const C* bias_parts, int splits) {
+      sum_parts_kernel<C, T><<<dim3(blocks_for(count, kLanes), 2), dim3(kLanes, kSumParts), 0, stream>>>(
+          weight_parts, bias_parts, Parameter<T>(grad_weight), Parameter<T>(grad_bias), splits, count);
+      MICA_CUDA(cudaGetLastError());
+    };
+    const bool done =
+        for_parameters && visit_small_tile<T>(count, [&](auto group, auto chunks) {
+          constexpr int kThreads = row_threads(group());
+          auto* kernel = all_gradients<T, group(), chunks(), kCentred>;
+          static const int per_multiprocessor = [&] {
+            int found = 1;
+            MICA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, kernel, kThreads, 0));
+            return std::max(found, 1);
+          }();
+          const int64_t most = static_cast<int64_t>(per_multiprocessor) * properties(device).multiProcessorCount;
+          const auto blocks = static_cast<int>(std::min<int64_t>(blocks_for(p.rows, kThreads / group()), most));
+          const Workspace parts(static_cast<size_t>(2 * blocks * count) * sizeof(C), device);
+          auto* weight_parts = grad_weight.defined() ? static_cast<C*>(parts.data()) : nullptr;
+          auto* bias_parts = grad_bias.defined() ? static_cast<C*>(parts.data()) + blocks * count : nullptr;
+          kernel<<<blocks, kThreads, 0, stream>>>(p, weight_parts, bias_parts);
+          MICA_CUDA(cudaGetLastError());
+          add_up(weight_parts, bias_parts, blocks);
+        });
+    if (done) return;
+    if (p.grad_input)
+      visit_tile<T>(count, [&](auto group, auto chunks) {
+        input_gradient<T, group(), chunks(), kCentred>
+            <<<blocks_for(p.rows, row_threads(group()) / group()), row_threads(group()), 0, stream>>>(p);
+      });
+    MICA_CUDA(cudaGetLastError());
+    if (!for_parameters) return;
+    const unsigned columns = blocks_for(count, kLanes);
+    const int64_t wanted = 4 * properties(device).multiProcessorCount / columns;
+    const auto splits = static_cast<int>(std::clamp<int64_t>(std::min(wanted, p.rows / (kParts * 4)), 1, 256));
+    const Workspace parts(static_cast<size_t>(2 * splits * count) * sizeof(C), device);
+    auto* weight_parts = grad_weight.defined() ? static_cast<C*>(parts.data()) : nullptr;
+    auto* bias_parts = grad_bias.defined() ? static_cast<C*>(parts.data()) + splits * count : nullptr;
+    parameter_gradients<T><<<dim3(columns, static_cast<unsigned>(splits)), dim3(kLanes, kParts), 0, stream>>>(
+        p, weight_parts, bias_parts, splits);
+    MICA_CUDA(cudaGetLastError());
+    add_up(weight_parts, bias_parts, splits);
+  });
+}
+
+}  // namespace
+
+void layer_norm_backward(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
+                         const TensorView& grad, const TensorView& input, const TensorView& mean,
+                         const TensorView& rstd, const TensorView& weight, int64_t count) {
+  backward<true>("layer_norm_backward", grad_input, grad_weight, grad_bias, grad, input, mean, rstd, weight, count);
+}
+void rms_norm_backward(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad,
+                       const TensorView& input, const TensorView& rstd, const TensorView& weight, int64_t count) {
+  backward<false>("rms_norm_backward", grad_input, grad_weight, {}, grad, input, {}, rstd, weight, count);
+}
+
+}  // namespace mica::cuda

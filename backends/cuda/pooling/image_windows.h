@@ -1,0 +1,12 @@
+// Maxima of small square windows of images, the ones that nearly every network has.
+#pragma once
+
+#include "mica/kernel_types.h"
+
+namespace mica::cuda {
+
+// False where the windows are others, or the images too large: nothing has been done then.
+bool max_pool_images(const TensorView& out, const TensorView& indices, const TensorView& self, IntArrayRef kernel,
+                     IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool channels_last);
+
+}  // namespace mica::cuda

@@ -1,0 +1,34 @@
+#include "backends/cuda/query.h"
+
+#include <string_view>
+
+#include "backends/cuda/memory/device_allocator.h"
+#include "backends/cuda/memory/pinned.h"
+#include "backends/cuda/memory/settings.h"
+#include "backends/cuda/profiler/recorder.h"
+
+namespace mica::cuda {
+
+std::string query(const char* what, const char* argument, int index) {
+  const std::string_view name = what;
+  DeviceGuard guard(index);
+  if (name == "memory_statistics") return allocator(index).statistics();
+  if (name == "memory_snapshot") return allocator(index).snapshot();
+  if (name == "reset_accumulated_memory_statistics") return allocator(index).reset_accumulated(), "";
+  if (name == "pinned_statistics") return pinned_cache().statistics();
+  if (name == "reset_peak_pinned_statistics") return pinned_cache().reset_peaks(), "";
+  if (name == "reset_accumulated_pinned_statistics") return pinned_cache().reset_accumulated(), "";
+  if (name == "allocator_settings") return set_allocator_settings(argument), "";
+  if (name == "set_waiting") return set_waiting(static_cast<WaitingIs>(argument[0] - '0')), "";
+  if (name == "waiting") return std::to_string(static_cast<int>(waiting_is()));
+  if (name == "pool_new") return std::to_string(allocator(index).new_pool());
+  if (name == "pool_begin") return allocator(index).begin_pool(std::stoull(argument)), "";
+  if (name == "pool_end") return allocator(index).end_pool(std::stoull(argument)), "";
+  if (name == "pool_free") return allocator(index).free_pool(std::stoull(argument)), "";
+  if (name == "profiler_start") return start_recording(), "";
+  if (name == "profiler_stop") return stop_recording();
+  if (name == "profiler_missing") return why_no_recording();
+  fail(ErrorKind::NotImplemented, cat("the CUDA backend knows no query '", name, "'"));
+}
+
+}  // namespace mica::cuda

@@ -1,0 +1,10 @@
+// extension("query"): what is rarely asked for, by name.
+#pragma once
+
+#include <string>
+
+namespace mica::cuda {
+
+std::string query(const char* what, const char* argument, int index);
+
+}  // namespace mica::cuda

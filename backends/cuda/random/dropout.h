@@ -1,0 +1,9 @@
+#pragma once
+
+#include "mica/dropout_backend.h"
+
+namespace mica::cuda {
+
+DropoutFunction draw_dropout;
+
+}  // namespace mica::cuda

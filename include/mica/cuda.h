@@ -1,0 +1,167 @@
+// GPUs from C++: streams, events, graphs, pinned memory. Tensors need none of this: Device("cuda") is enough for them.
+// What is queued goes to the calling thread's current stream of its device.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "mica/backend.h"
+#include "mica/cuda_extension.h"
+#include "mica/error.h"
+#include "mica/ops.h"
+#include "mica/values.h"
+
+namespace mica::cuda {
+
+inline int device_count() { return mica::device_count(DeviceType::CUDA); }
+inline bool is_available() { return device_count() > 0; }
+
+// The device with this index, or the thread's current one.
+inline Device device(int index = -1) { return with_index(Device(DeviceType::CUDA, index)); }
+inline void set_device(int index) { backend(DeviceType::CUDA).set_device(device(index).index); }
+// Waits for all that was queued on a device.
+inline void synchronize(int index = -1) { backend(DeviceType::CUDA).synchronize(device(index).index); }
+
+inline MemoryStats memory_stats(int index = -1) {
+  return MICA_HOOK(backend(DeviceType::CUDA), memory_stats)(device(index).index);
+}
+inline void empty_cache() { MICA_HOOK(backend(DeviceType::CUDA), empty_cache)(); }
+
+// A copy in host memory that is pinned, from which and to which copy_(..., non_blocking) returns at once.
+inline Tensor pin_memory(const Tensor& t) {
+  const Backend& b = backend(DeviceType::CUDA);
+  const Tensor dense = t.detach().contiguous();
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(dense.nbytes(), 1));
+  void* memory = MICA_HOOK(b, allocate_pinned)(bytes);
+  auto* release = MICA_HOOK(b, free_pinned);
+  const Tensor pinned = from_blob(
+      memory, dense.sizes(), [=](void* data) { release(data, bytes); }, TensorOptions(dense.dtype()));
+  pinned.copy_(dense);
+  return pinned;
+}
+
+class Event;
+
+// Work that runs in the order in which it was queued. Streams are handles: copies name the same one.
+class Stream {
+ public:
+  // A new stream; of a lower number comes first where the device has to choose.
+  explicit Stream(int priority = 0, int index = -1)
+      : stream_(MICA_HOOK(backend(DeviceType::CUDA), new_stream)(device(index).index, priority)) {}
+  static Stream current(int index = -1) {
+    return Stream(MICA_HOOK(backend(DeviceType::CUDA), current_stream)(device(index).index));
+  }
+  static Stream default_of(int index = -1) { return Stream(mica::Stream{nullptr, device(index)}); }
+
+  void* handle() const { return stream_.handle; }  // a cudaStream_t
+  mica::Stream get() const { return stream_; }
+  bool is_done() const { return MICA_HOOK(backend(DeviceType::CUDA), stream_done)(stream_); }
+  void synchronize() const { MICA_HOOK(backend(DeviceType::CUDA), synchronize_stream)(stream_); }
+  // What is queued here later starts after the event, or after what the other stream has now.
+  void wait(const Event& event) const;
+  void wait(const Stream& other) const;
+  // The memory of a tensor that another stream allocated is not given to others before this one is through with it.
+  void uses(const Tensor& t) const {
+    if (t.numel() > 0) MICA_HOOK(backend(DeviceType::CUDA), use_on_stream)(t.storage()->data(), stream_);
+  }
+  friend bool operator==(const Stream&, const Stream&) = default;
+
+ private:
+  friend class StreamGuard;
+  explicit Stream(mica::Stream stream) : stream_(stream) {}
+  mica::Stream stream_;
+};
+
+// Makes a stream the thread's current one for a scope.
+class StreamGuard {
+ public:
+  explicit StreamGuard(const Stream& stream) : before_(Stream::current(stream.get().device.index())) {
+    MICA_HOOK(backend(DeviceType::CUDA), set_stream)(stream.get());
+  }
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+  ~StreamGuard() { backend(DeviceType::CUDA).set_stream(before_.get()); }
+
+ private:
+  Stream before_;
+};
+
+// A point in a stream's work.
+class Event {
+ public:
+  explicit Event(bool timing = false, int index = -1)
+      : event_(MICA_HOOK(backend(DeviceType::CUDA), new_event)(device(index).index, timing)) {}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { backend(DeviceType::CUDA).free_event(event_); }
+
+  void record(const Stream& stream = Stream::current()) {
+    MICA_HOOK(backend(DeviceType::CUDA), record_event)(event_, stream.get());
+  }
+  bool is_done() const { return MICA_HOOK(backend(DeviceType::CUDA), event_done)(event_); }
+  void synchronize() const { MICA_HOOK(backend(DeviceType::CUDA), synchronize_event)(event_); }
+  double milliseconds_to(const Event& later) const {
+    return MICA_HOOK(backend(DeviceType::CUDA), elapsed_ms)(event_, later.event_);
+  }
+  mica::Event get() const { return event_; }
+
+ private:
+  mica::Event event_;
+};
+
+inline void Stream::wait(const Event& event) const {
+  MICA_HOOK(backend(DeviceType::CUDA), wait_event)(stream_, event.get());
+}
+inline void Stream::wait(const Stream& other) const {
+  Event reached(false, other.stream_.device.index());
+  reached.record(other);
+  wait(reached);
+}
+
+// Work that is recorded once and queued again as a whole. What it allocates while it is recorded is kept for it.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() { reset(); }
+
+  // Records what f queues, instead of running it, on a stream of its own. Libraries have to be in use before: run f
+  // once or twice.
+  template <class F>
+  void capture(const F& f) {
+    MICA_CHECK(!handle_, "This graph already owns a captured graph. Call reset() first.");
+    synchronize();
+    const Stream stream;
+    const StreamGuard guard(stream);
+    handle_ = api().begin(device().index());
+    try {
+      f();
+    } catch (...) {
+      try {
+        api().end(handle_);  // leaves the stream usable; the error of f is the one to tell
+      } catch (const Error&) {
+      }
+      reset();
+      throw;
+    }
+    api().end(handle_);
+  }
+  void replay() const {
+    MICA_CHECK(handle_, "Called Graph::replay without a preceding successful capture.");
+    api().replay(handle_);
+  }
+  void reset() {
+    if (handle_) api().free(std::exchange(handle_, nullptr));
+  }
+
+ private:
+  static const GraphApi& api() {
+    auto* found = static_cast<const GraphApi*>(backend(DeviceType::CUDA).extension("graphs"));
+    MICA_CHECK(found, "the CUDA backend has no graphs");
+    return *found;
+  }
+  void* handle_ = nullptr;
+};
+
+}  // namespace mica::cuda

@@ -1,0 +1,274 @@
+"""Functions of operators that torch.ops.aten has beside the table's: other names, and small compositions."""
+
+import math
+
+import mica
+from mica.nn import functional as F
+
+_REDUCTIONS = ("none", "mean", "sum")
+# Operators that are methods of tensors, or functions of a space, under their own name.
+_METHODS = frozenset(
+    [
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+        "dim",
+        "element_size",
+        "is_complex",
+        "is_conj",
+        "is_contiguous",
+        "is_floating_point",
+        "is_inference",
+        "is_leaf",
+        "is_neg",
+        "is_nonzero",
+        "is_pinned",
+        "is_signed",
+        "item",
+        "numel",
+        "pin_memory",
+        "requires_grad_",
+        "retain_grad",
+        "size",
+        "storage_offset",
+        "stride",
+        "to",
+        "__and__",
+        "__iand__",
+        "__ior__",
+        "__ixor__",
+        "__lshift__",
+        "__ilshift__",
+        "__irshift__",
+        "__or__",
+        "__rshift__",
+        "__xor__",
+        "detach_",
+        "get_device",
+    ]
+)
+_FUNCTIONS = frozenset(
+    [
+        "block_diag",
+        "broadcast_tensors",
+        "can_cast",
+        "cartesian_prod",
+        "chain_matmul",
+        "einsum",
+        "histogramdd",
+        "meshgrid",
+        "nuclear_norm",
+        "promote_types",
+        "result_type",
+        "segment_reduce",
+        "sparse_bsc_tensor",
+        "sparse_bsr_tensor",
+        "sparse_compressed_tensor",
+        "sparse_coo_tensor",
+        "sparse_csc_tensor",
+        "sparse_csr_tensor",
+        "tensordot",
+        "unique_consecutive",
+    ]
+)
+_PROPERTIES = {"data": "data", "mH": "mH", "mT": "mT", "matrix_H": "H", "numpy_T": "T"}
+
+
+def find(name):
+    """The function of an operator; None if there is none."""
+    own = globals().get(f"op_{name}")
+    if own is not None:
+        return own
+    if name in _METHODS:
+        return getattr(mica.Tensor, name, None)
+    if name.startswith("_foreach_") or name in _FUNCTIONS:
+        return getattr(mica, name, None)
+    if name.startswith("special_"):
+        return getattr(mica.special, name.removeprefix("special_"), None)
+    if name in _PROPERTIES:
+        return lambda self: getattr(self, _PROPERTIES[name])
+    if name.startswith(("reflection_pad", "replication_pad")) and not name.endswith("backward"):
+        mode = "reflect" if name.startswith("reflection") else "replicate"
+        return lambda self, padding: F.pad(self, padding, mode)
+    return _upsampling(name) if name.startswith(("upsample_", "_upsample_")) else None
+
+
+def _upsampling(name):
+    modes = ("nearest_exact", "nearest", "bilinear", "bicubic", "trilinear", "linear")
+    mode = next((m for m in modes if m in name), None)
+    if mode is None or name.endswith("backward"):
+        return None
+    corners = mode in ("bilinear", "bicubic", "trilinear", "linear")
+
+    def upsample(input, output_size, align_corners=None, *scales):
+        if not corners:
+            scales, align_corners = (align_corners, *scales), None
+        # Scales without a size come as one list; beside a size they only say how places are found.
+        if output_size is None:
+            return F.interpolate(input, None, list(scales[0]), mode.replace("_", "-"), align_corners)
+        return F.interpolate(
+            input, list(output_size), None, mode.replace("_", "-"), align_corners, antialias=name.endswith("_aa")
+        )
+
+    return upsample
+
+
+def op__to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    made = self.to(
+        device=self.device if device is None else device,
+        dtype=self.dtype if dtype is None else dtype,
+        non_blocking=non_blocking,
+        copy=True,
+        memory_format=mica.preserve_format if memory_format is None else memory_format,
+    )
+    return made.pin_memory() if pin_memory else made
+
+
+def op_alias(self):
+    return self.view(self.shape) if self.layout == mica.strided else self
+
+
+op_lift = op_lift_fresh = lambda self: self
+op_lift_fresh_copy = mica.clone
+
+
+def op_copy(self, src, non_blocking=False):
+    return self.clone().copy_(src)
+
+
+def op_slice(self, dim=0, start=None, end=None, step=1):
+    index = [slice(None)] * self.dim()
+    index[dim] = slice(start, None if end is not None and end >= 2**62 else end, step)
+    return self[tuple(index)]
+
+
+def op_index(self, indices):
+    return self[tuple(slice(None) if index is None else index for index in indices)]
+
+
+op__unsafe_index = op_index
+op__reshape_alias = lambda self, size, stride: self.as_strided(size, stride)  # noqa: E731
+op__local_scalar_dense = mica.Tensor.item
+op__is_all_true = lambda self: self.all()  # noqa: E731
+op__is_any_true = lambda self: self.any()  # noqa: E731
+op_sym_size = mica.Tensor.size
+op_sym_stride = mica.Tensor.stride
+op_sym_numel = mica.Tensor.numel
+op_sym_storage_offset = mica.Tensor.storage_offset
+
+
+def op__softmax(self, dim, half_to_float=False):
+    return self.softmax(dim, mica.float32 if half_to_float else None)
+
+
+def op__log_softmax(self, dim, half_to_float=False):
+    return self.log_softmax(dim, mica.float32 if half_to_float else None)
+
+
+def op__safe_softmax(self, dim, dtype=None):
+    hidden = (self == -math.inf).all(dim, keepdim=True)
+    return self.softmax(dim, dtype).masked_fill(hidden, 0)
+
+
+def op__softmax_backward_data(grad_output, output, dim, input_dtype):
+    product = grad_output * output
+    return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def op__log_softmax_backward_data(grad_output, output, dim, input_dtype):
+    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def op_native_dropout(input, p, train=True):
+    if not train:
+        return input.clone(), mica.ones_like(input, dtype=mica.bool)
+    kept = mica.empty_like(input).bernoulli_(1 - p)
+    return input * kept * (0.0 if p == 1 else 1 / (1 - p)), kept.bool()
+
+
+def op_native_dropout_backward(grad_output, mask, scale):
+    return grad_output * mask * scale
+
+
+def op_sigmoid_backward(grad_output, output):
+    return grad_output * (output * (1 - output)).conj()
+
+
+def op_tanh_backward(grad_output, output):
+    return grad_output * (1 - output * output).conj()
+
+
+def op_threshold_backward(grad_output, self, threshold):
+    return mica.where(self <= threshold, 0, grad_output)
+
+
+def _gradient(function):
+    """The derivative of a pointwise function as an operator of the gradient and the input."""
+
+    def backward(grad_output, self, *args, **kwargs):
+        with mica.enable_grad():
+            given = self.detach().requires_grad_()
+            (made,) = mica.autograd.grad(function(given, *args, **kwargs), given, grad_output)
+        return made
+
+    return backward
+
+
+op_gelu_backward = _gradient(lambda x, approximate="none": F.gelu(x, approximate=approximate))
+op_silu_backward = _gradient(F.silu)
+op_mish_backward = _gradient(F.mish)
+op_hardswish_backward = _gradient(F.hardswish)
+op_hardsigmoid_backward = _gradient(F.hardsigmoid)
+op_hardtanh_backward = _gradient(F.hardtanh)
+op_softplus_backward = _gradient(F.softplus)
+op_leaky_relu_backward = _gradient(lambda x, slope, from_result=False: F.leaky_relu(x, slope))
+op_glu_backward = _gradient(F.glu)
+
+
+def op_embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    with mica.enable_grad():
+        weight = grad_output.new_zeros(num_weights, grad_output.size(-1)).requires_grad_()
+        made = F.embedding(indices, weight, None if padding_idx < 0 else padding_idx, None, 2.0, scale_grad_by_freq)
+        return mica.autograd.grad(made, weight, grad_output)[0]
+
+
+def _loss(function, middle=()):
+    """A loss whose reduction is a number: 0 none, 1 mean, 2 sum."""
+
+    def loss(self, target, *args, **kwargs):
+        values = dict(zip((*middle, "reduction", *_AFTER.get(function, ())), args, strict=False)) | kwargs
+        values["reduction"] = _REDUCTIONS[values.get("reduction", 1)]
+        return function(self, target, **values)
+
+    return loss
+
+
+_AFTER = {F.nll_loss: ("ignore_index",), F.cross_entropy: ("ignore_index", "label_smoothing"), F.huber_loss: ("delta",),
+          F.smooth_l1_loss: ("beta",)}  # fmt: skip
+op_mse_loss = _loss(F.mse_loss)
+op_l1_loss = _loss(F.l1_loss)
+op_huber_loss = _loss(F.huber_loss)
+op_smooth_l1_loss = _loss(F.smooth_l1_loss)
+op_soft_margin_loss = _loss(F.soft_margin_loss)
+op_multilabel_margin_loss = _loss(F.multilabel_margin_loss)
+op_binary_cross_entropy = _loss(F.binary_cross_entropy, ("weight",))
+op_nll_loss = op_nll_loss_nd = op_nll_loss2d = _loss(F.nll_loss, ("weight",))
+op_cross_entropy_loss = _loss(F.cross_entropy, ("weight",))
+
+
+def op_max_pool2d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    return F.max_pool2d(self, kernel_size, stride or None, padding, dilation, ceil_mode, return_indices=True)
+
+
+def op_max_pool3d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    return F.max_pool3d(self, kernel_size, stride or None, padding, dilation, ceil_mode, return_indices=True)
+
+
+op__adaptive_avg_pool2d = F.adaptive_avg_pool2d
+op__adaptive_avg_pool3d = F.adaptive_avg_pool3d
+op_unique_dim = lambda self, dim, sorted=True, return_inverse=False, return_counts=False: mica.unique(  # noqa: E731
+    self, sorted, return_inverse, return_counts, dim
+)
+op__unique2 = lambda self, sorted=True, return_inverse=False, return_counts=False: mica.unique(  # noqa: E731
+    self, sorted, return_inverse, return_counts
+)

@@ -1,0 +1,94 @@
+"""Random numbers on CUDA: which of Philox's numbers an element is made of, as torch's kernels have it."""
+
+import mica
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not mica.cuda.is_available(), reason="there is no CUDA backend or no GPU"),
+]
+
+SEED = 7
+
+
+def words(subsequence, place, seed=SEED):
+    """Philox 4x32 with ten rounds: four words for each subsequence and place in it."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    subsequence, place = np.broadcast_arrays(np.uint64(subsequence), np.uint64(place))
+    c = [place & low, place >> half, subsequence & low, subsequence >> half]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(b >> half) ^ c[1] ^ np.uint64(key[0]), b & low, (a >> half) ^ c[3] ^ np.uint64(key[1]), a & low]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return np.stack(c, -1)
+
+
+def unit(word):
+    return (word.astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)).astype(np.float32)
+
+
+def grid_threads(n):
+    facts = mica.cuda.get_device_properties()
+    most = facts.multi_processor_count * (facts.max_threads_per_multi_processor // 256)
+    return min(most, -(-n // 256)) * 256
+
+
+@pytest.mark.parametrize("n", [1, 5, 1003, 300_000])
+@pytest.mark.parametrize("dtype", [mica.float32, mica.float64], ids=str)
+def test_bernoulli_of_a_tensor(n, dtype):
+    p = mica.linspace(0, 1, n, dtype=dtype, device="cuda")
+    mica.manual_seed(SEED)
+    drawn = mica.bernoulli(p).cpu().numpy()
+    i = np.arange(n)
+    assert ((unit(words(i // 4, 0)[i, i % 4]) <= p.cpu().numpy()) == drawn).all()
+    assert mica.cuda.default_generators[0].get_offset() == 12
+
+
+@pytest.mark.parametrize("n", [1, 6, 64, 1001, 1002, 300_000, 4_000_004])
+@pytest.mark.parametrize("dtype", [mica.float32, mica.float64], ids=str)
+def test_dropout(n, dtype):
+    mica.manual_seed(SEED)
+    kept = mica.nn.functional.dropout(mica.ones(n, dtype=dtype, device="cuda"), 0.3).cpu().numpy() != 0
+    width = next(w for w in (4, 2, 1) if n % w == 0)
+    threads, i = grid_threads(n), np.arange(n)
+    if width == 1:
+        thread, place, which = i % threads, i // threads // 4, i // threads % 4
+    else:
+        thread, place, which = i // width % threads, i // width // threads, i % width
+    assert ((unit(words(thread, place)[i, which]) < np.float32(0.7)) == kept).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 1000, 70_000])
+def test_randperm(n):
+    mica.manual_seed(SEED)
+    drawn = mica.randperm(n, device="cuda").cpu().numpy()
+    assert sorted(drawn.tolist()) == list(range(n))
+    bits = min(64, int(np.ceil(np.log2(n - (6 * n * n + 1) / (12 * np.log(0.9))))))
+    if bits > 32:
+        return  # keys of 64 bits, of which some may be equal
+    threads, i = grid_threads(n), np.arange(n)
+    word = words(i % threads, i // threads // 4)[i, i // threads % 4]
+    key = (word % np.uint64(0xFFFFFFFF) + np.uint64(1 << 31)) & np.uint64((1 << bits) - 1)
+    if len(set(key.tolist())) == n:
+        assert drawn.tolist() == np.argsort(key, kind="stable").tolist()
+
+
+def test_samples_of_gamma_distributions():
+    """Means and variances of a million samples; slopes against the CPU's."""
+    mica.manual_seed(SEED)
+    for alpha in (0.1, 0.7, 1.0, 5.0, 200.0):
+        x = mica._standard_gamma(mica.full((1_000_000,), alpha, device="cuda"))
+        assert abs(x.mean().item() - alpha) < 6 * (alpha / 1e6) ** 0.5
+        assert abs(x.var().item() - alpha) < 0.03 * max(alpha, 1)
+    alpha = mica.rand(1000, dtype=mica.float64) * 20 + 0.05
+    x = alpha * (mica.rand(1000, dtype=mica.float64) + 0.5)
+    here, there = mica._standard_gamma_grad(alpha, x), mica._standard_gamma_grad(alpha.cuda(), x.cuda())
+    mica.testing.assert_close(there.cpu(), here, rtol=1e-9, atol=1e-12)
+    share = mica._sample_dirichlet(mica.full((1000, 7), 2.0, device="cuda"))
+    mica.testing.assert_close(share.sum(-1).cpu(), mica.ones(1000), rtol=1e-5, atol=1e-5)
+    total = alpha * 3
+    here = mica._dirichlet_grad(alpha / total, alpha, total)
+    there = mica._dirichlet_grad((alpha / total).cuda(), alpha.cuda(), total.cuda())
+    mica.testing.assert_close(there.cpu(), here, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,86 @@
+"""Operators that few programs name (mica._rare_operators), against what they are made of."""
+
+import math
+
+import mica as torch
+import pytest
+
+
+def test_safe_softmax_of_nothing_is_zero_with_a_gradient():
+    x = torch.tensor([[1.0, -math.inf], [-math.inf, -math.inf]], dtype=torch.float64, requires_grad=True)
+    y = torch.ops.aten._safe_softmax.default(x, -1)
+    assert y.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+    (grad,) = torch.autograd.grad(y[0, 0] + y[1, 1], x)
+    assert not grad.isnan().any()
+
+
+def test_softmax_backward():
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    y, g = x.softmax(1), torch.randn(3, 4, dtype=torch.float64)
+    (expected,) = torch.autograd.grad(y, x, g)
+    torch.testing.assert_close(torch._softmax_backward_data(g, y.detach(), 1, torch.float64), expected)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segment_reduce(reduce):
+    data = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([[2, 0, 4], [1, 3, 2]])
+    got = torch.segment_reduce(data, reduce, lengths=lengths, axis=1, initial=0.5)
+    assert got.shape == (2, 3, 3)
+    name = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    for b in range(2):
+        begin = 0
+        for s, n in enumerate(lengths[b].tolist()):
+            piece = torch.cat([data[b, begin : begin + n], data.new_full((1, 3), 0.5)])
+            expected = getattr(piece, name)(0) if reduce != "mean" else piece.sum(0) / max(n, 1)
+            torch.testing.assert_close(got[b, s], expected)
+            begin += n
+    offsets = torch.nn.functional.pad(lengths.cumsum(1), (1, 0))
+    assert torch.equal(torch.segment_reduce(data, reduce, offsets=offsets, axis=1, initial=0.5), got)
+    full = torch.tensor([[2, 1, 3], [1, 3, 2]])
+    assert torch.autograd.gradcheck(lambda d: torch.segment_reduce(d, reduce, lengths=full, axis=1), (data,))
+    with pytest.raises(RuntimeError, match="Expected all rows of lengths"):
+        torch.segment_reduce(data, reduce, lengths=lengths + 1, axis=1)
+
+
+def test_chunk_cat():
+    a, b = torch.arange(5.0), torch.arange(4.0) + 10
+    assert torch._chunk_cat([a, b], 0, 2).tolist() == [[0, 1, 2, 10, 11], [3, 4, 0, 12, 13]]
+
+
+def test_hash_is_the_exclusive_or_of_bits():
+    x = torch.tensor([[3, 5, 6], [1, 1, 1]])
+    assert torch.hash_tensor(x).tolist() == 3 ^ 5 ^ 6 ^ 1
+    assert torch.hash_tensor(x, 1, keepdim=True).tolist() == [[3 ^ 5 ^ 6], [1]]
+    assert torch.hash_tensor(torch.tensor(2.0)).tolist() == 0x4000000000000000
+
+
+def test_masked_index_forgives_places_outside():
+    x = torch.arange(4.0)
+    index, mask = torch.tensor([0, 9, 2]), torch.tensor([True, False, True])
+    assert torch._unsafe_masked_index(x, mask, [index], -1.0).tolist() == [0, -1, 2]
+    added = torch._unsafe_masked_index_put_accumulate(x, mask, [index], torch.full((3,), 10.0))
+    assert added.tolist() == [10, 1, 12, 3]
+
+
+def test_native_dropout():
+    torch.manual_seed(0)
+    x = torch.ones(1000)
+    kept, mask = torch.native_dropout(x, 0.25, True)
+    assert torch.equal(kept != 0, mask) and kept.max().item() == pytest.approx(4 / 3)
+    assert torch.equal(torch.native_dropout_backward(x, mask, 4 / 3), kept)
+    assert torch.native_dropout(x, 0.25, False)[1].all()
+
+
+def test_what_torch_has_removed_says_what_to_use():
+    with pytest.raises(RuntimeError, match=r"is now removed. Use torch.linalg.eigh"):
+        torch.symeig(torch.eye(2))
+
+
+def test_max_pool2d_backward():
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64, requires_grad=True)
+    y, indices = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+    g = torch.randn_like(y)
+    (expected,) = torch.autograd.grad(y, x, g)
+    got = torch.ops.aten.max_pool2d_with_indices_backward(g, x.detach(), [2, 2], [2, 2], [0, 0], [1, 1], False, indices)
+    assert torch.equal(got, expected)

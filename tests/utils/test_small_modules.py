@@ -1,0 +1,63 @@
+"""weak, module_tracker, collect_env, deterministic, allow_mutation_on_saved_tensors."""
+
+import gc
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.utils.module_tracker import ModuleTracker
+from mica.utils.weak import TensorWeakRef, WeakIdKeyDictionary
+
+
+def test_entries_go_with_their_keys():
+    a, b = torch.ones(2), torch.ones(2)
+    table = WeakIdKeyDictionary({a: 1})
+    table[b] = 2
+    assert table[a] == 1 and table[b] == 2 and a in table and torch.ones(2) not in table
+    reference = TensorWeakRef(a)
+    del a
+    gc.collect()
+    assert reference() is None and len(table) == 1 and list(table.values()) == [2]
+
+
+def test_a_tracker_knows_where_it_is():
+    seen = {}
+
+    class Inner(nn.Module):
+        def forward(self, x):
+            seen["forward"] = set(tracker.parents)
+            y = x.sin()
+            y.register_hook(lambda grad: seen.update(backward=set(tracker.parents), is_bw=tracker.is_bw))
+            return y * 2
+
+    model = nn.Sequential(nn.Linear(2, 2), Inner())
+    with ModuleTracker() as tracker:
+        loss = model(torch.ones(1, 2)).sum()
+        assert tracker.parents == {"Global"}
+        loss.backward()
+    assert seen["forward"] == {"Global", "Sequential", "Sequential.1"}
+    assert "Sequential.1" in seen["backward"] and seen["is_bw"]
+    assert tracker.parents == {"Global"}
+
+
+def test_saved_tensors_may_change():
+    x = torch.ones(3, requires_grad=True)
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        y = x.clone()
+        loss = (y**2).sum()
+        y.sin_()
+        loss.backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_the_report_of_a_machine():
+    assert "python version" in torch.utils.collect_env.get_pretty_env_info()
+
+
+def test_switch_of_deterministic_memory():
+    before = torch.utils.deterministic.fill_uninitialized_memory
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    assert torch.utils.deterministic.fill_uninitialized_memory is False
+    torch.utils.deterministic.fill_uninitialized_memory = before
+    with pytest.raises(RuntimeError, match="expects a bool"):
+        torch.utils.deterministic.fill_uninitialized_memory = 1
