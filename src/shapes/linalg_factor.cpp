@@ -28,8 +28,7 @@ void linalg_lu_factor_ex(Out& LU, Out& pivots, Out& info, const Tensor& A, bool 
   MICA_CHECK(pivot || !A.is_cpu(), "linalg.lu_factor: LU without pivoting is not implemented on the CPU");
   check_kernel_dtype(A, "lu_cpu");
   const Tensor factors = column_copy(A), codes = empty_info(A);
-  TensorOptions integers = A.options();
-  integers.dtype = DType::Int32;
+  const TensorOptions integers = A.options().dtype(DType::Int32);
   const Tensor rows = empty(with_sizes(batch_sizes(A), {std::min(A.size(-2), A.size(-1))}), integers);
   if (!A.is_meta() && A.numel() > 0) MICA_LAYER_KERNEL(A.device(), linalg_lu_factor)
   (factors.view_of(), pivot ? rows.view_of() : TensorView(), codes.view_of());
@@ -107,8 +106,7 @@ void linalg_ldl_factor_ex(Out& LD, Out& pivots, Out& info, const Tensor& self, b
   check_floating(self, "torch.linalg.ldl_factor_ex");
   check_kernel_dtype(self, "ldl_factor_kernel_cpu");
   const Tensor factors = column_copy(self), codes = empty_info(self);
-  TensorOptions integers = self.options();
-  integers.dtype = DType::Int32;
+  const TensorOptions integers = self.options().dtype(DType::Int32);
   const Tensor rows = empty(with_sizes(batch_sizes(self), {self.size(-1)}), integers);
   if (!self.is_meta() && self.numel() > 0) MICA_LAYER_KERNEL(self.device(), linalg_ldl_factor)
   (factors.view_of(), rows.view_of(), codes.view_of(), hermitian && self.is_complex());

@@ -19,8 +19,7 @@ void _linalg_svd(Out& U, Out& S, Out& Vh, const Tensor& A, bool full_matrices, b
              "linalg.svd: unknown svd driver ", driver.value_or(""), " in svd_cusolver computation.");
   const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
   const DimVector batch = batch_sizes(A);
-  TensorOptions real = A.options();
-  real.dtype = to_real(A.dtype());
+  const TensorOptions real = A.options().dtype(to_real(A.dtype()));
   const Tensor s = empty(with_sizes(batch, {k}), real);
   Tensor u, vh;
   if (compute_uv) {
@@ -59,8 +58,7 @@ void _linalg_eigh(Out& eigenvalues, Out& eigenvectors, const Tensor& A, std::str
   check_square(A, "linalg.eigh");
   const bool upper = reads_upper(UPLO);
   check_kernel_dtype(A, "linalg_eigh_cpu");
-  TensorOptions real = A.options();
-  real.dtype = to_real(A.dtype());
+  const TensorOptions real = A.options().dtype(to_real(A.dtype()));
   const Tensor values = empty(with_sizes(batch_sizes(A), {A.size(-1)}), real);
   const Tensor vectors = column_copy(A);
   if (!A.is_meta() && A.numel() > 0) {
@@ -76,8 +74,7 @@ static void run_eig(const Tensor& a, const char* op, Tensor& values, Tensor& vec
   check_square(a, op);
   MICA_CHECK(a.is_floating_point() || a.is_complex(), "Unknown Complex ScalarType for ", info(a.dtype()).legacy);
   check_kernel_dtype(a, "linalg_eig_out_cpu");
-  TensorOptions complex = a.options();
-  complex.dtype = a.is_complex() ? a.dtype() : to_complex(a.dtype());
+  const TensorOptions complex = a.options().dtype(a.is_complex() ? a.dtype() : to_complex(a.dtype()));
   values = empty(with_sizes(batch_sizes(a), {a.size(-1)}), complex);
   vectors = wanted ? empty_columns(a.sizes(), complex) : empty({0}, complex);
   if (a.is_meta() || a.numel() == 0) return;
