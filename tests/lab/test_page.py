@@ -287,7 +287,7 @@ def test_broadcasting(page):
     page.visit("e")
     page.wait_for_selector("[data-operand=result]")
     page.get_by_role("button", name="column + row", exact=True).click()
-    page.wait_for_selector("h2:has-text('strides (1, 0)')")
+    page.wait_for_selector(".how:has-text('strides (1, 0)')")
     assert page.locator("[data-operand=a] .ghost").count() == 9
     expected = mica.arange(3).reshape(3, 1) + mica.arange(4) * 10
     shown = [int(t.text_content()) for t in page.locator("[data-operand=result] svg text").all()]
