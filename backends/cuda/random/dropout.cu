@@ -55,8 +55,7 @@ T rounded(double value) {
 }
 
 int width_for(int64_t element, int64_t n, const void* data) {
-  int width = element == 2 ? 8 : element == 4 ? 4 : 2;
-  if (element == 8) width = 4;
+  int width = static_cast<int>(16 / element);
   while (width > 1 && (n % width || reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(width * element)))
     width /= 2;
   return width;
