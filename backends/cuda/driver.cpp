@@ -33,6 +33,9 @@ const DriverApi& driver() {
     find(a.set_access, "cuMemSetAccess");
     find(a.error_string, "cuGetErrorString");
     find(a.launch, "cuLaunchKernelEx");
+    find(a.set_bytes, "cuMemsetD8Async");
+    find(a.set_halves, "cuMemsetD16Async");
+    find(a.set_words, "cuMemsetD32Async");
     return a;
   }();
   return api;

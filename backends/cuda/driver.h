@@ -17,6 +17,9 @@ struct DriverApi {
   decltype(&cuMemSetAccess) set_access;
   decltype(&cuGetErrorString) error_string;
   decltype(&cuLaunchKernelEx) launch;
+  decltype(&cuMemsetD8Async) set_bytes;
+  decltype(&cuMemsetD16Async) set_halves;
+  decltype(&cuMemsetD32Async) set_words;
 };
 
 const DriverApi& driver();
