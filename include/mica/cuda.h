@@ -18,12 +18,12 @@ inline bool is_available() { return device_count() > 0; }
 
 // The device with this index, or the thread's current one.
 inline Device device(int index = -1) { return with_index(Device(DeviceType::CUDA, index)); }
-inline void set_device(int index) { backend(DeviceType::CUDA).set_device(device(index).index); }
+inline void set_device(int index) { backend(DeviceType::CUDA).set_device(device(index).index()); }
 // Waits for all that was queued on a device.
-inline void synchronize(int index = -1) { backend(DeviceType::CUDA).synchronize(device(index).index); }
+inline void synchronize(int index = -1) { backend(DeviceType::CUDA).synchronize(device(index).index()); }
 
 inline MemoryStats memory_stats(int index = -1) {
-  return MICA_HOOK(backend(DeviceType::CUDA), memory_stats)(device(index).index);
+  return MICA_HOOK(backend(DeviceType::CUDA), memory_stats)(device(index).index());
 }
 inline void empty_cache() { MICA_HOOK(backend(DeviceType::CUDA), empty_cache)(); }
 
@@ -47,9 +47,9 @@ class Stream {
  public:
   // A new stream; of a lower number comes first where the device has to choose.
   explicit Stream(int priority = 0, int index = -1)
-      : stream_(MICA_HOOK(backend(DeviceType::CUDA), new_stream)(device(index).index, priority)) {}
+      : stream_(MICA_HOOK(backend(DeviceType::CUDA), new_stream)(device(index).index(), priority)) {}
   static Stream current(int index = -1) {
-    return Stream(MICA_HOOK(backend(DeviceType::CUDA), current_stream)(device(index).index));
+    return Stream(MICA_HOOK(backend(DeviceType::CUDA), current_stream)(device(index).index()));
   }
   static Stream default_of(int index = -1) { return Stream(mica::Stream{nullptr, device(index)}); }
 
@@ -90,7 +90,7 @@ class StreamGuard {
 class Event {
  public:
   explicit Event(bool timing = false, int index = -1)
-      : event_(MICA_HOOK(backend(DeviceType::CUDA), new_event)(device(index).index, timing)) {}
+      : event_(MICA_HOOK(backend(DeviceType::CUDA), new_event)(device(index).index(), timing)) {}
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   ~Event() { backend(DeviceType::CUDA).free_event(event_); }
