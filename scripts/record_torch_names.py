@@ -1,5 +1,5 @@
-"""Writes python/mica/_torch_names.txt: the modules of the torch that runs this, with the names that each defines.
-And python/mica/_aten_names.txt: its operators on tensors, by their schemas.
+"""Writes python/mica/_as_torch/torch_names.txt: the modules of the torch that runs this, with the names that each defines.
+And python/mica/_operators/aten_names.txt: its operators on tensors, by their schemas.
 
 usage: PYTHON-WITH-TORCH scripts/record_torch_names.py
 
@@ -12,8 +12,8 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_torch_names.txt"
-OPERATORS = TARGET.with_name("_aten_names.txt")
+TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_as_torch" / "torch_names.txt"
+OPERATORS = TARGET.parent.parent / "_operators" / "aten_names.txt"
 # What no package outside torch names, or what is vendored, generated or a program of its own.
 LEFT_OUT = (
     "_dynamo.", "_export.", "_functorch.", "_inductor.", "_lazy", "_numpy", "_strobelight", "_vendor", "ao.nn.", "ao.ns",

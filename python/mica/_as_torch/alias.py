@@ -13,7 +13,8 @@ import importlib.util
 import sys
 import types
 
-from mica import _C, _absent
+from mica import _C
+from mica._as_torch import absent as _absent
 from mica._checkpoints.names import torch_module_name
 from mica.torch_version import TorchVersion
 
