@@ -68,9 +68,7 @@ Json on_the_device(int64_t n, DType dtype, double bytes, double flops) {
   const Backend& g = backend(DeviceType::CUDA);
   const Tensor host = mica::randn({n, n}, Generator(0)).to(dtype);
   Tensor there = host.to(gpu, dtype), next = there.clone(), other = there.clone(), result = mica::empty_like(there);
-  TensorOptions pinned_options(dtype);
-  pinned_options.pin_memory = true;
-  Tensor pinned = mica::empty({n, n}, pinned_options);
+  Tensor pinned = mica::empty({n, n}, TensorOptions(dtype).pinned_memory(true));
   pinned.copy_(host);
   const auto timed = [&](auto work) {
     return least_seconds(

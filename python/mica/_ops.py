@@ -235,27 +235,29 @@ class _OpNamespace(types.ModuleType):
         if defined:
             overloads = {name: (op.schema, op, op.tags) for name, op in defined.items()}
             return OpOverloadPacket(qualified, op_name, overloads, _call_first_that_fits(defined, qualified))
-        return self._aten_packet(op_name) if self.name == "aten" else None
+        return self._torch_packet(op_name)
 
-    def _aten_packet(self, op_name):
+    def _torch_packet(self, op_name):
+        """Of an operator that torch brings: of the table, or named only."""
         from mica._operators import aten_names as _aten_names
 
-        overloads, lines = {}, _aten_table().get(op_name, ())
+        is_aten = self.name == "aten"
+        overloads, lines = {}, _aten_table().get(op_name, ()) if is_aten else ()
         for line in lines:
             try:
                 kernel = _AtenKernel(*line)
             except AttributeError:  # the table has it, this build's package does not name it
                 continue
             overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
-        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name)
-        for text in _aten_names.schemas(op_name):
-            schema = parse_schema(f"aten::{text}")
+        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name) if is_aten else None
+        for text in _aten_names.schemas(self.name, op_name):
+            schema = parse_schema(text)
             if (name := schema.overload_name or "default") not in overloads:
                 overloads[name] = (schema, _aten_names.Kernel(schema, function), ())
         if not overloads:
             return None
         call = function or next(iter(overloads.values()))[1]
-        return OpOverloadPacket(f"aten::{op_name}", op_name, overloads, call)
+        return OpOverloadPacket(f"{self.name}::{op_name}", op_name, overloads, call)
 
     def __getattr__(self, op_name):
         if op_name.startswith("__") and op_name not in _OPERATOR_METHODS:

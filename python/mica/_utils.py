@@ -116,8 +116,7 @@ def _reduce_quantized_tensor(tensor):
             tensor.q_per_channel_zero_points(),
             tensor.q_per_channel_axis(),
         )
-    integers = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}[tensor.dtype]
-    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=integers)
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype)
     return _rebuild_qtensor, (
         storage,
         tensor.storage_offset(),

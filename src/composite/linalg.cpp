@@ -102,6 +102,11 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntArrayRef dim
   const double order = ord.to<double>();
   const Tensor x = converted(self, dtype, "linalg.matrix_norm");
   const auto [rows, columns] = matrix_dims(x, dim);
+  // The norm of a matrix without elements is zero; there is no least row or column of it.
+  if (order > 0 && (x.size(rows) == 0 || x.size(columns) == 0)) {
+    const int64_t both[] = {rows, columns};
+    return abs(x).sum(IntArrayRef(both), keepdim);
+  }
   if (std::abs(order) == 2) {
     const Tensor values = singular_values(x, rows, columns);
     return restored(extremum(values, -1, false, order > 0), rows, columns, keepdim);

@@ -3,6 +3,7 @@
 #include "core/pointwise.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
+#include "mica/generated/layers/linalg.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 

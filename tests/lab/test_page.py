@@ -1,5 +1,6 @@
 """The page in a real browser: clicks and keys, and what it shows against the engine."""
 
+import itertools
 import re
 
 import mica
@@ -60,16 +61,48 @@ def test_nothing_sticks_out(browser, lab, width, scheme):
     context.close()
 
 
+@pytest.mark.no_sanitizer("it measures time")
 def test_first_paint(browser, lab):
+    """Under 200 ms on a machine with nothing else to do; the best of five leaves room for one that has."""
     context = browser.new_context()
     shown = context.new_page()
-    shown.goto(lab.url + "#c")
-    shown.wait_for_selector(".cell")
-    shown.reload()
-    shown.wait_for_selector(".cell")
-    paint = shown.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+    paints = []
+    for _ in range(5):
+        shown.goto("about:blank")
+        shown.goto(lab.url + "#c")
+        shown.wait_for_selector(".cell")
+        paints.append(shown.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 1e9"))
     context.close()
-    assert paint < 1000, paint
+    assert min(paints) < 400, paints
+
+
+FRAMES = """(ms) => { window.frames_ = new Promise((done) => {
+  const times = [];
+  const start = performance.now();
+  const frame = (t) => { times.push(t); performance.now() - start < ms ? requestAnimationFrame(frame) : done(times); };
+  requestAnimationFrame(frame);
+}); }"""
+
+
+@pytest.mark.no_sanitizer("it measures time")
+@pytest.mark.parametrize("letter", ["c", "f"])
+def test_frames_keep_coming(page, letter):
+    """While cells travel and a pointer moves, most frames come 16.7 ms after the one before."""
+    page.visit(letter)
+    page.wait_for_selector(".cell" if letter == "c" else "path[data-format=float16]")
+    medians = []
+    for _ in range(3):
+        page.evaluate(FRAMES, 500)
+        if letter == "c":
+            page.get_by_text("x.t()", exact=True).click()
+        else:
+            box = page.locator("path[data-format=float32]").first.bounding_box()
+            for i in range(20):
+                page.mouse.move(box["x"] + box["width"] * i / 20, box["y"] + 20)
+        times = page.evaluate("window.frames_")
+        steps = sorted(after - before for before, after in itertools.pairwise(times))
+        medians.append(steps[len(steps) // 2])
+    assert min(medians) < 18, medians
 
 
 def test_theme(page):
@@ -254,7 +287,7 @@ def test_broadcasting(page):
     page.visit("e")
     page.wait_for_selector("[data-operand=result]")
     page.get_by_role("button", name="column + row", exact=True).click()
-    page.wait_for_selector("h2:has-text('strides (1, 0)')")
+    page.wait_for_selector(".how:has-text('strides (1, 0)')")
     assert page.locator("[data-operand=a] .ghost").count() == 9
     expected = mica.arange(3).reshape(3, 1) + mica.arange(4) * 10
     shown = [int(t.text_content()) for t in page.locator("[data-operand=result] svg text").all()]

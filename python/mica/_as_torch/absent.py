@@ -2,13 +2,15 @@
 
 Packages import at their top what they use for a few of their users. Where torch is Mica, a module or a name that
 torch 2.13 has (torch_names.txt) and Mica has not is a placeholder. An import within `try` fails instead: there the program
-has an answer of its own to the absence.
+has an answer of its own to the absence. Registrations (`register_lowering` and its like) are accepted: they tell
+something to a part of torch's that is not there. Questions (`has_triton`) are answered with no.
 """
 
 import functools
 import importlib
 import importlib.machinery
 import os
+import re
 import sys
 import types
 
@@ -80,6 +82,9 @@ class AbsentValue:
     def __call__(self, *args, **kwargs):
         raise NotImplementedError(_message(self._name))
 
+    def __str__(self):
+        return self._name
+
     def __repr__(self):
         return f"<{self._name}, which Mica does not have>"
 
@@ -98,9 +103,40 @@ def _class(module, name):
     return AbsentType(name, (), attributes)
 
 
+# Questions whether something is there that is not.
+_QUESTION = re.compile(r"_?(has_\w+|is_\w+_(available|supported|enabled|initialized))")
+
+
+def _no(*args, **kwargs):
+    return False
+
+
+def _registration(*args, **kwargs):
+    """Registers nothing: what would look it up is not there. A decorator, or what makes one."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType):
+        return args[0]
+    return lambda function: function
+
+
 def _function(module, name):
+    if name.startswith("register_"):
+        return _registration
+    if _QUESTION.fullmatch(name):
+        return _no
+
     def absent(*args, **kwargs):
+        if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType):
+            return _decorated(args[0])
         raise NotImplementedError(_message(f"{module}.{name}"))
+
+    def _decorated(function):
+        """A function that was decorated as its module was imported: the error comes when it is called."""
+
+        @functools.wraps(function)
+        def refuse(*args, **kwargs):
+            raise NotImplementedError(_message(f"{module}.{name}"))
+
+        return refuse
 
     absent.__name__ = absent.__qualname__ = name
     absent.__module__, absent.__doc__ = module, _message(f"{module}.{name}")
@@ -152,11 +188,13 @@ def _in_try(frame):
     return any(entry.start <= frame.f_lasti < entry.end for entry in parse(frame.f_code))
 
 
-def _is_from_import(frame):
+def _is_plain(frame):
+    """Whether the program writes `from module import name` or `module.name`, rather than asks with hasattr or getattr."""
     import opcode
 
     code = frame.f_code.co_code
-    return frame.f_lasti >= 0 and code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
+    plain = {opcode.opmap.get(name) for name in ("IMPORT_FROM", "LOAD_ATTR", "LOAD_METHOD")}
+    return frame.f_lasti >= 0 and code[frame.f_lasti] in plain
 
 
 # ---- modules
@@ -169,6 +207,8 @@ class AbsentModule(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         module = self.__name__.removeprefix("torch.")
+        if names_of(f"{module}.{name}") is not None:
+            return importlib.import_module(f"{self.__name__}.{name}")
         kind = names_of(module).get(name)
         if kind is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
@@ -200,28 +240,34 @@ def add_fallback(module, name):
         return
 
     def __getattr__(attribute):
+        error = None
         if own is not None:
             try:
                 return own(attribute)
-            except AttributeError:
-                if attribute.startswith("__"):
-                    raise
-                kind = _kind_of_import(name, attribute)
-                if kind is None:
-                    raise
-                return placeholder(name, attribute, kind)
-        kind = None if attribute.startswith("__") else _kind_of_import(name, attribute)
-        if kind is None:
-            raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
-        return placeholder(name, attribute, kind)
+            except AttributeError as raised:
+                error = raised
+        found = None if attribute.startswith("__") else _asked_for(name, attribute)
+        if found is None:
+            raise error or AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
+        return found
 
     __getattr__._is_fallback = True
     module.__getattr__ = __getattr__
 
 
-def _kind_of_import(module, name):
-    """What torch's module.name is, if the program's instruction is an import from the module outside `try`."""
+# Dtypes are keys of tables: they are there however they are asked for.
+_DTYPE = re.compile(r"quint(4x2|2x4)|bits(1x8|2x4|4x2|8|16)|u?int[1-7]|float8_e8m0fnu|float4_e2m1fn_x2")
+
+
+def _asked_for(module, name):
+    """What stands for torch's module.name, if the program names it plainly outside `try`; else None."""
+    if not module and _DTYPE.fullmatch(name):
+        return _value(f"torch.{name}")
     frame = sys._getframe(2)
-    if not _is_from_import(frame) or _in_try(frame):
+    if not _is_plain(frame) or _in_try(frame):
         return None
-    return (names_of(module) or {}).get(name)
+    inner = f"{module}.{name}" if module else name
+    if names_of(inner) is not None:
+        return importlib.import_module(f"torch.{inner}")
+    kind = (names_of(module) or {}).get(name)
+    return None if kind is None else placeholder(module, name, kind)

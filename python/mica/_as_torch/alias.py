@@ -37,6 +37,17 @@ class _Loader(importlib.abc.Loader):
         module.__spec__ = self._own_spec
 
 
+class _FunctorchLoader(importlib.abc.Loader):
+    """Of functorch, which comes with torch."""
+
+    def create_module(self, spec):
+        self._module = importlib.import_module("mica._as_torch.functorch_package")
+        return types.ModuleType(spec.name, self._module.__doc__)
+
+    def exec_module(self, module):
+        module.__dict__.update({name: getattr(self._module, name) for name in self._module.__all__})
+
+
 class _NamingLoader(importlib.abc.Loader):
     """Loads the module mica.x: it runs under torch's name, so that what it defines has that name too."""
 
@@ -69,6 +80,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
                 spec.loader = _NamingLoader(spec.loader)
             return spec
+        if name == "functorch" and importlib.machinery.PathFinder.find_spec(name) is None:
+            return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
         if name != "torch" and not name.startswith("torch."):
             return None
         ours = "mica" + name.removeprefix("torch")

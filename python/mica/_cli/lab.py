@@ -27,14 +27,14 @@ def main(argv):
         server = lab.serve(arguments.port)
     except RuntimeError as error:
         raise SystemExit(str(error)) from None
-    print(f"Mica Lab is at {server.url}\nCtrl-C ends it.", flush=True)
-    if not arguments.no_browser:
-        import webbrowser
-
-        webbrowser.open(server.url)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
+        print(f"Mica Lab is at {server.url}\nCtrl-C ends it.", flush=True)
+        if not arguments.no_browser:
+            import webbrowser
+
+            webbrowser.open(server.url)
         while not ended.wait(3600):
             pass
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Operators of torch.ops.aten beside those of the table: torch's schemas of them, and functions for some.
+"""Operators of torch.ops beside those of the table: torch's schemas of them, and functions for some.
 
 Packages name operators to say something about them (which to save, which to shard) far more often than they call them.
 All of torch's can be named. Those that have a function here compute; a call of another says that Mica does not have it.
@@ -17,13 +17,16 @@ def _lines():
     return found
 
 
-def schemas(name):
-    """torch's schemas of an operator, as text."""
-    return _lines().get(name, [])
+def schemas(namespace, name):
+    """torch's schemas of an operator, as text with its namespace."""
+    if namespace == "aten":
+        return [f"aten::{line}" for line in _lines().get(name, [])]
+    return _lines().get(f"{namespace}::{name}", [])
 
 
 def names():
-    return _lines().keys()
+    """Of aten."""
+    return [name for name in _lines() if "::" not in name]
 
 
 def function(name):

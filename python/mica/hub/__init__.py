@@ -97,3 +97,11 @@ def load(
 
     entry = _repositories.entry_point(repo_or_dir, model, force_reload, trust_repo, verbose, source)
     return entry(*args, **kwargs)
+
+
+def __getattr__(name):
+    if name == "tqdm":  # the package, which programs take from here
+        from tqdm import tqdm
+
+        return tqdm
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -76,7 +76,7 @@ class memory:
 
     def __init__(self):
         self.blocks, self.events, self._started, self._ended = [], 0, 0, 0
-        self._reserved = None
+        self._reserved = {}
         self._at_peak = {}
 
     def __enter__(self):
@@ -97,7 +97,11 @@ class memory:
     def _take(self, record):
         blocks, self.events, self._started, self._ended = record
         self.blocks = [Block(facts) for facts in blocks]
-        self._reserved = _C._cpu_memory_stats() if hasattr(_C, "_cpu_memory_stats") else None
+        self._reserved = {"cpu": _C._cpu_memory_stats()[:2]}
+        for device in {block.device for block in self.blocks if block.device.startswith("cuda")}:
+            from mica import cuda
+
+            self._reserved[device] = (cuda.memory_allocated(device), cuda.memory_reserved(device))
         self._at_peak = {}
 
     # ---- numbers
@@ -202,12 +206,11 @@ class memory:
                 )  # fmt: skip
         return sorted(found, key=lambda row: -row["bytes"])
 
-    def fragmentation(self):
-        """The part of the host memory taken from the system that no tensor uses: between 0 and 1."""
-        if not self._reserved or not self._reserved[1]:
-            return 0.0
-        allocated, reserved = self._reserved[:2]
-        return max(0.0, 1 - allocated / reserved)
+    def fragmentation(self, device="cpu"):
+        """Of the memory taken from the system or the GPU, the part that no tensor uses: between 0 and 1."""
+        device = f"{device}:0" if device == "cuda" else str(device)
+        allocated, reserved = self._reserved.get(device, (0, 0))
+        return max(0.0, 1 - allocated / reserved) if reserved else 0.0
 
     # ---- shown
     def table(self, row_limit=20, when="peak"):

@@ -91,17 +91,156 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     return input / mica.clamp(mica.sqrt((input * input).sum(dim, keepdim=True)), min=eps)
 
 
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=1):
+    correction = correction if unbiased is None else int(unbiased)
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    count = 1
+    for each in dims:
+        count *= input.shape[each]
+    centred = input - input.mean(dims, keepdim=True)
+    return (centred * centred).sum(dims, keepdim=keepdim) / (count - correction)
+
+
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=1):
+    return mica.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+def norm(input, p=2, dim=None, keepdim=False, dtype=None):
+    if p in (2, "fro", None, 2.0):
+        squares = input * input
+        return mica.sqrt(squares.sum() if dim is None else squares.sum(dim, keepdim=keepdim))
+    if p == 1:
+        return input.abs().sum() if dim is None else input.abs().sum(dim, keepdim=keepdim)
+    powers = input.abs() ** p
+    return (powers.sum() if dim is None else powers.sum(dim, keepdim=keepdim)) ** (1 / p)
+
+
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    return norm(x, ord, dim, keepdim)
+
+
+def logsumexp(input, dim, keepdim=False):
+    largest = input.amax(dim, keepdim=True)
+    total = mica.log(mica.exp(input - largest).sum(dim, keepdim=True)) + largest
+    return total if keepdim else total.squeeze(dim)
+
+
+def log1p(input):
+    return mica.log(input + 1)
+
+
+def expm1(input):
+    return mica.exp(input) - 1
+
+
+def exp2(input):
+    return mica.exp(input * 0.6931471805599453)
+
+
+def log2(input):
+    return mica.log(input) * 1.4426950408889634
+
+
+def log10(input):
+    return mica.log(input) * 0.4342944819032518
+
+
+def sinc(input):
+    angle = input * 3.141592653589793
+    return mica.where(input == 0, mica.ones_like(input), mica.sin(angle) / angle)
+
+
+def roll(input, shifts, dims=None):
+    if dims is None:
+        return roll(input.reshape(-1), shifts, 0).reshape(input.shape)
+    shifts = [shifts] if isinstance(shifts, int) else shifts
+    for shift, dim in zip(shifts, [dims] if isinstance(dims, int) else dims, strict=True):
+        size = input.shape[dim]
+        if shift % size:
+            at = size - shift % size
+            input = mica.cat([input.narrow(dim, at, size - at), input.narrow(dim, 0, at)], dim)
+    return input
+
+
+def repeat_interleave(input, repeats, dim=None, *, output_size=None):
+    if dim is None:
+        input, dim = input.reshape(-1), 0
+    dim %= input.dim()
+    index = mica.arange(input.shape[dim]).repeat_interleave(repeats)
+    return input.index_select(dim, index)
+
+
+def floor_divide(input, other):
+    return (
+        mica.floor(input / other) if input.is_floating_point() else (mica.floor(input.double() / other)).to(input.dtype)
+    )
+
+
+def remainder(input, other):
+    return input - floor_divide(input, other) * other
+
+
+def addcmul(input, tensor1, tensor2, *, value=1):
+    return input + tensor1 * tensor2 * value
+
+
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    return input + tensor1 / tensor2 * value
+
+
+def lerp(input, end, weight):
+    return input + (end - input) * weight
+
+
+def celu(input, alpha=1.0, inplace=False):
+    return mica.clamp(input, min=0) + mica.clamp(alpha * (mica.exp(input / alpha) - 1), max=0)
+
+
+def tanhshrink(input):
+    return input - mica.tanh(input)
+
+
+def threshold(input, threshold, value, inplace=False):
+    return mica.where(input > threshold, input, mica.full_like(input, value))
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    return mica.softmax(-input, dim)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    lengths = mica.clamp(norm(x1, 2, dim), min=eps) * mica.clamp(norm(x2, 2, dim), min=eps)
+    return (x1 * x2).sum(dim) / lengths
+
+
+def outer(input, vec2):
+    return input.unsqueeze(1) * vec2.unsqueeze(0)
+
+
+def mv(input, vec):
+    return mica.matmul(input, vec.unsqueeze(1)).squeeze(1)
+
+
+def dot(input, tensor):
+    return (input * tensor).sum()
+
+
+def isfinite(input):
+    return ~(mica.isnan(input) | mica.isinf(input))
+
+
+def channel_shuffle(input, groups):
+    batch, channels, *rest = input.shape
+    return input.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(batch, channels, *rest)
+
+
 DECOMPOSED = {
     function.__name__: function
     for function in (
-        multi_head_attention_forward,
-        group_norm,
-        instance_norm,
-        rms_norm,
-        glu,
-        mish,
-        logsigmoid,
-        square,
-        normalize,
+        multi_head_attention_forward, group_norm, instance_norm, rms_norm, glu, mish, logsigmoid, square, normalize, var, std,
+        norm, vector_norm, logsumexp, log1p, expm1, exp2, log2, log10, sinc, roll, repeat_interleave, floor_divide, remainder,
+        addcmul, addcdiv, lerp, celu, tanhshrink, threshold, softmin, cosine_similarity, outer, mv, dot, isfinite,
+        channel_shuffle,
     )
-}
+}  # fmt: skip
+DECOMPOSED["__floordiv__"], DECOMPOSED["__mod__"] = floor_divide, remainder

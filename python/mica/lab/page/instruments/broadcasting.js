@@ -55,9 +55,9 @@ export function mount(root, state, remember) {
       const [colour, letter] = COLOURS[i];
       const seen = new Set();
       const wide = input.places.map((place) => { const ghost = seen.has(place); seen.add(place); return { value: input.values[place], ghost }; });
-      return h("section", { class: "sheet", "data-operand": letter }, h("h2", {}, `${letter}: ${list(input.shape)}`, now.stretch ? ` seen as ${list(shape)}, strides ${list(input.wide_strides)}` : `, strides ${list(input.strides)}`),
+      return h("section", { class: "sheet", "data-operand": letter }, h("h2", {}, `${letter}: ${list(input.shape)}`), h("p", { class: "note how" }, now.stretch ? `seen as ${list(shape)}, strides ${list(input.wide_strides)}` : `strides ${list(input.strides)}`),
         figure(letter, now.stretch ? sheets(shape, wide, colour) : sheets(input.shape, drawing(input.values), colour), now.stretch ? `${bytes(input.bytes)} in memory, ${bytes(input.wide_bytes)} as it looks` : `${bytes(input.bytes)} in memory`));
-    }), h("section", { class: "sheet", "data-operand": "result" }, h("h2", {}, `result: ${list(shape)}`), figure("result", sheets(shape, drawing(answer.result.values), "result"), `${bytes(answer.result.bytes)}, new memory`)));
+    }), h("section", { class: "sheet", "data-operand": "result" }, h("h2", {}, `result: ${list(shape)}`), h("p", { class: "note how" }, "new memory"), figure("result", sheets(shape, drawing(answer.result.values), "result"), bytes(answer.result.bytes))));
   }
   function refresh() {
     remember(now);

@@ -34,10 +34,10 @@ export function mount(root, state, remember) {
     latest = answer;
     const rows = [...answer.dtypes].sort((a, b) => b.element - a.element || a.dtype.localeCompare(b.dtype));
     const most = Math.max(...rows.map((r) => r.bytes), 1);
-    const WIDE = room(picture, 720), LEFT = WIDE < 420 ? 124 : 150, ROW = 26;
+    const WIDE = room(picture, 720), LEFT = WIDE < 420 ? 134 : 150, ROW = 26;
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${rows.length * ROW + 8}`, width: WIDE, height: rows.length * ROW + 8, role: "img", "aria-label": "Bytes in every dtype" });
     rows.forEach((row, i) => {
-      const wide = Math.max(2, ((WIDE - LEFT - 92) * row.bytes) / most);
+      const wide = Math.max(2, ((WIDE - LEFT - 84) * row.bytes) / most);
       svg.append(s("g", { transform: `translate(0 ${i * ROW + 4})`, "data-dtype": row.dtype },
         s("text", { x: LEFT - 12, y: 15, "text-anchor": "end" }, row.dtype),
         s("rect", { class: "motion", x: LEFT, y: 3, width: wide, height: ROW - 9, rx: 3, fill: row.dtype === "float32" ? "var(--own)" : "var(--share)" }),

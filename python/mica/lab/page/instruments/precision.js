@@ -45,10 +45,15 @@ export function mount(root, state, remember) {
     const y2 = low === 0 ? (v) => 8 + ((HIGH - BOTTOM - 8) * (top - v)) / top : y;
     const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img", "aria-label": "The curve in each format" });
     for (const v of low === 0 ? [0, answer.most / 2, answer.most] : [-answer.most, 0, answer.most]) svg.append(s("g", { class: "grid" }, s("line", { x1: LEFT, x2: WIDE - 8, y1: y2(v), y2: y2(v) })), s("text", { x: LEFT - 8, y: y2(v) + 4, "text-anchor": "end", class: "s" }, short(v, 3)));
+    let lines = 0;
     for (const row of answer.rows) {
       const [colour, dash] = COLOURS[row.dtype];
       svg.append(s("path", { d: stairs(row.values, y2), fill: "none", stroke: colour, "stroke-width": row.dtype === "float32" ? 1.5 : 2, "stroke-dasharray": dash, "data-format": row.dtype }));
-      row.values.forEach((value, i) => { if (typeof value !== "number") svg.append(s("path", { d: `M${x(i)} ${String(value).startsWith("-") ? HIGH - BOTTOM - 3 : 5}v3`, stroke: colour, "stroke-width": 3, "data-clipped": row.dtype })); });
+      // What is infinite is marked at the edge that it left by, each format in a line of its own.
+      const marks = row.values.map((value, i) => (typeof value === "number" ? "" : `M${x(i).toFixed(1)} ${String(value).startsWith("-") ? HIGH - BOTTOM - 3 - 5 * lines : 4 + 5 * lines}v4`)).join("");
+      if (!marks) continue;
+      svg.append(s("path", { d: marks, stroke: colour, "stroke-width": 3, "data-clipped": row.dtype }));
+      lines += 1;
     }
     guide = s("line", { class: "guide", x1: 0, x2: 0, y1: 4, y2: HIGH - BOTTOM, transform: `translate(${x(now.at)} 0)` });
     svg.append(guide);
