@@ -21,10 +21,10 @@ class OperatorBase:
 def _aten_table():
     """name -> its lines in the table, each taken apart."""
     from mica._generated.aten_schemas import TEXT
-    from mica._rare_operators import SCHEMAS
+    from mica._operators.rare import SCHEMAS
 
     rare = [
-        f"_rare_operators\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
+        f"_operators.rare\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
     ]
     table = {}
     for line in [*TEXT.splitlines(), *rare]:
@@ -239,7 +239,7 @@ class _OpNamespace(types.ModuleType):
 
     def _torch_packet(self, op_name):
         """Of an operator that torch brings: of the table, or named only."""
-        from mica import _aten_names
+        from mica._operators import aten_names as _aten_names
 
         is_aten = self.name == "aten"
         overloads, lines = {}, _aten_table().get(op_name, ()) if is_aten else ()
@@ -278,7 +278,7 @@ class _OpNamespace(types.ModuleType):
         own = _operators.names(self.name)
         if self.name != "aten":
             return own
-        from mica import _aten_names
+        from mica._operators import aten_names as _aten_names
 
         names = {*own, *_aten_table(), *_aten_names.names()}
         return sorted(n for n in names if not n.startswith("__") or n in _OPERATOR_METHODS)

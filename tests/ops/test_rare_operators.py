@@ -1,4 +1,4 @@
-"""Operators that few programs name (mica._rare_operators), against what they are made of."""
+"""Operators that few programs name (mica._operators.rare), against what they are made of."""
 
 import math
 

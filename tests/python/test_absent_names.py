@@ -11,7 +11,7 @@ PACKAGE_PARENT = str(pathlib.Path(mica.__file__).parent.parent.absolute())
 
 
 def run(program):
-    start = "from mica._torch_alias import install; install()\nimport torch\n"
+    start = "from mica._as_torch.alias import install; install()\nimport torch\n"
     environment = {**os.environ, "PYTHONPATH": PACKAGE_PARENT}
     done = subprocess.run([sys.executable, "-c", start + program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mica
 import pytest
-from mica import _operator_libraries
+from mica._operators import libraries as _operator_libraries
 
 RECORDED = json.loads((Path(__file__).parents[1] / "recorded" / "torchvision_operators.json").read_text())
 

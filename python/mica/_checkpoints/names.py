@@ -4,7 +4,7 @@ import importlib
 import types
 
 from mica import _C
-from mica._quantization_schemes import qscheme
+from mica._functions.quantization_schemes import qscheme
 
 # Where a name of torch's stands here, if not in the module of the same name.
 _HERE = {
@@ -23,8 +23,8 @@ _HERE_MODULES = {"torch.tensor": "mica._tensor", "torch._C._nn": "mica.nn.functi
 # Where torch has what stands in a module that only Mica has. For other modules of Mica's own, named with an underscore,
 # it is the package around them.
 _THERE_MODULES = {
-    "mica._settings": "torch",
-    "mica._conditions": "torch",
+    "mica._functions.settings": "torch",
+    "mica._functions.conditions": "torch",
     "mica.nn.modules._parameter_containers": "torch.nn.modules.container",
     "mica.nn.modules._rnn_cells": "torch.nn.modules.rnn",
     "mica.nn.modules.attention": "torch.nn.modules.activation",

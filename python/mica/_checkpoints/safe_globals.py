@@ -4,8 +4,9 @@ import _compat_pickle
 from collections import Counter, OrderedDict
 from pickle import UnpicklingError
 
-from mica import _C, _quantization_schemes, _utils
+from mica import _C, _utils
 from mica._checkpoints.names import full_name
+from mica._functions import quantization_schemes as _quantization_schemes
 from mica.nn import parameter
 from mica.nn.parameter import Parameter
 from mica.storage import _CLASSES as _STORAGE_CLASSES

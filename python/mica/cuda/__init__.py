@@ -271,7 +271,7 @@ def __getattr__(name):
     if name == "OutOfMemoryError":
         return _C.OutOfMemoryError
     if name.endswith("Tensor"):
-        from mica._legacy_types import CUDA_TYPES
+        from mica._as_torch.legacy_types import CUDA_TYPES
 
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]

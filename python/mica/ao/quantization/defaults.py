@@ -1,7 +1,7 @@
 """The observers and roundings that have names of their own."""
 
 from mica import _C
-from mica import _quantization_schemes as schemes
+from mica._functions import quantization_schemes as schemes
 from mica.ao.quantization.fake_quantize import FakeQuantize, FixedQParamsFakeQuantize, FusedMovingAvgObsFakeQuantize
 from mica.ao.quantization.histogram import HistogramObserver
 from mica.ao.quantization.observer import (

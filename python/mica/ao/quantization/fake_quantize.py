@@ -1,7 +1,7 @@
 """Modules that round numbers as quantization will, and let gradients pass: for training."""
 
 from mica import _C
-from mica import _quantization_schemes as schemes
+from mica._functions import quantization_schemes as schemes
 from mica.ao.quantization.observer import (
     _PER_CHANNEL,
     MovingAverageMinMaxObserver,

@@ -1,7 +1,7 @@
 """HistogramObserver: bounds that cut off rare extremes where that makes the rounding of all others finer."""
 
 from mica import _C
-from mica import _quantization_schemes as schemes
+from mica._functions import quantization_schemes as schemes
 from mica.ao.quantization.observer import _LEAST_SCALE, UniformQuantizationObserverBase
 
 _FINER = 16  # parts of a bin that are moved on their own when the bounds widen

@@ -4,7 +4,7 @@ import functools
 import warnings
 
 from mica import _C
-from mica import _quantization_schemes as schemes
+from mica._functions import quantization_schemes as schemes
 from mica.nn import Module
 
 _RANGES = {_C.quint8: (0, 255), _C.qint8: (-128, 127), _C.qint32: (-(2**31), 2**31 - 1)}

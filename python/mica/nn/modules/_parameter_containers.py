@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from mica._C import Tensor
-from mica._settings import typename
+from mica._functions.settings import typename
 from mica.nn.modules.module import Module
 from mica.nn.parameter import Parameter
 

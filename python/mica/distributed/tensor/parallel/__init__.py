@@ -1,6 +1,6 @@
 """How the layers of a module would be spread over devices: as values, to be named."""
 
-from mica._absent import placeholder as _placeholder
+from mica._as_torch.absent import placeholder as _placeholder
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
            "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The array API standard's statistics and linear algebra: a part of mica._array_namespace."""
+"""The array API standard's statistics and linear algebra: a part of mica._interop.array_namespace."""
 
 import mica as _m
 from mica import linalg as _linalg

@@ -7,8 +7,8 @@ from collections import namedtuple
 
 import mica as _m
 from mica import fft  # noqa: F401 - the standard's extension as it is
-from mica._array_sums import *  # noqa: F403
-from mica._array_sums import _axes
+from mica._interop.array_sums import *  # noqa: F403
+from mica._interop.array_sums import _axes
 
 __array_api_version__ = "2024.12"
 

@@ -2,7 +2,8 @@
 
 
 def __getattr__(name):
-    from mica import _absent, distributed
+    from mica import distributed
+    from mica._as_torch import absent as _absent
 
     if name.startswith("__"):
         raise AttributeError(name)

@@ -129,7 +129,7 @@ def typename(obj):
 
 def set_default_tensor_type(t):
     """Set the default dtype and device by the name or the class of a tensor type."""
-    from mica import _legacy_types
+    from mica._as_torch import legacy_types as _legacy_types
 
     kind = _legacy_types.by_name(t) if isinstance(t, str) else t
     _C.set_default_dtype(kind.dtype)

@@ -213,7 +213,7 @@ def __getattr__(name):
         return getattr(jit, name, None) or type(name, (), {"__module__": "torch._C"})
     if name in ("Graph", "Value", "Node", "Block", "Type", "TensorType", "ListType", "TupleType", "IntType",
                 "FloatType", "StringType", "OptionalType", "JitType", "PyTorchFileReader", "PyTorchFileWriter"):  # fmt: skip
-        from mica._absent import placeholder
+        from mica._as_torch.absent import placeholder
 
         made = placeholder("_C", name, "class")
         globals()[name] = made

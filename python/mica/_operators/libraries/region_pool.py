@@ -3,7 +3,7 @@
 import math
 
 import mica
-from mica._operator_libraries.region_align import check
+from mica._operators.libraries.region_align import check
 from mica.autograd import Function
 
 

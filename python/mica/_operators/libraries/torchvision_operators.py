@@ -1,9 +1,9 @@
 """The operators of torchvision's library: schemas as torchvision declares them."""
 
-from mica._operator_libraries.box_overlap import box_iou_rotated, nms
-from mica._operator_libraries.deformable import deform_conv2d
-from mica._operator_libraries.region_align import PositionAlign, RegionAlign, quantized_roi_align
-from mica._operator_libraries.region_pool import PositionPool, RegionPool
+from mica._operators.libraries.box_overlap import box_iou_rotated, nms
+from mica._operators.libraries.deformable import deform_conv2d
+from mica._operators.libraries.region_align import PositionAlign, RegionAlign, quantized_roi_align
+from mica._operators.libraries.region_pool import PositionPool, RegionPool
 from mica.library import Library
 
 _library = Library("torchvision", "FRAGMENT")

@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from mica import _torch_alias
+    from mica._as_torch import alias as _torch_alias
 except ImportError as error:
     raise ImportError(
         "torch means Mica here, and this Python has no package mica (`mica alias off` undoes it)"

@@ -1,7 +1,7 @@
 """Names of torch's that Mica does not have: they can be imported and named; use is the error, and says so.
 
 Packages import at their top what they use for a few of their users. Where torch is Mica, a module or a name that
-torch 2.13 has (_torch_names.txt) and Mica has not is a placeholder. An import within `try` fails instead: there the program
+torch 2.13 has (torch_names.txt) and Mica has not is a placeholder. An import within `try` fails instead: there the program
 has an answer of its own to the absence. Registrations (`register_lowering` and its like) are accepted: they tell
 something to a part of torch's that is not there. Questions (`has_triton`) are answered with no.
 """
@@ -26,7 +26,7 @@ _REASONS = {
 
 @functools.cache
 def _lines():
-    with open(os.path.join(os.path.dirname(__file__), "_torch_names.txt"), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(__file__), "torch_names.txt"), encoding="utf-8") as file:
         return dict(line.rstrip("\n").split("\t", 1) for line in file)
 
 

@@ -14,7 +14,7 @@ _TYPES = {"_bool": "bool", "_int": "int", "_float": "float", "_complex": "comple
 @functools.cache
 def _functions():
     """name -> its definition in the stub of nn.functional."""
-    path = os.path.join(os.path.dirname(__file__), "_nn_functional.pyi")
+    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_nn_functional.pyi")
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read())
     found = {}

@@ -13,7 +13,8 @@ import importlib.util
 import sys
 import types
 
-from mica import _C, _absent
+from mica import _C
+from mica._as_torch import absent as _absent
 from mica._checkpoints.names import torch_module_name
 from mica.torch_version import TorchVersion
 
@@ -40,7 +41,7 @@ class _FunctorchLoader(importlib.abc.Loader):
     """Of functorch, which comes with torch."""
 
     def create_module(self, spec):
-        self._module = importlib.import_module("mica._functorch_package")
+        self._module = importlib.import_module("mica._as_torch.functorch_package")
         return types.ModuleType(spec.name, self._module.__doc__)
 
     def exec_module(self, module):

@@ -76,16 +76,16 @@ def load_state_dict_from_url(
 
 def list(github, force_reload=False, skip_validation=False, trust_repo="check", verbose=True, source="github"):
     """The names of the models that a repository offers."""
-    from mica import _hub_repositories
+    from mica.hub import _repositories
 
-    return _hub_repositories.names(github, force_reload, trust_repo, verbose, source)
+    return _repositories.names(github, force_reload, trust_repo, verbose, source)
 
 
 def help(github, model, force_reload=False, skip_validation=False, trust_repo="check", verbose=True, source="github"):
     """What a repository says about a model."""
-    from mica import _hub_repositories
+    from mica.hub import _repositories
 
-    return _hub_repositories.entry_point(github, model, force_reload, trust_repo, verbose, source).__doc__
+    return _repositories.entry_point(github, model, force_reload, trust_repo, verbose, source).__doc__
 
 
 def load(
@@ -93,9 +93,9 @@ def load(
     skip_validation=False, **kwargs,
 ):  # fmt: skip
     """The model that a function of a repository's hubconf.py makes: of a folder (source="local"), or of GitHub."""
-    from mica import _hub_repositories
+    from mica.hub import _repositories
 
-    entry = _hub_repositories.entry_point(repo_or_dir, model, force_reload, trust_repo, verbose, source)
+    entry = _repositories.entry_point(repo_or_dir, model, force_reload, trust_repo, verbose, source)
     return entry(*args, **kwargs)
 
 

@@ -20,6 +20,6 @@ def load(path):
     folder, name = os.path.split(path)
     for pattern, home, module in _KNOWN:
         if os.path.basename(folder) == home and pattern.fullmatch(name):
-            importlib.import_module(f"mica._operator_libraries.{module}")
+            importlib.import_module(f"mica._operators.libraries.{module}")
             return True
     return False

@@ -11,7 +11,7 @@ import os
 @functools.cache
 def _lines():
     found = {}
-    with open(os.path.join(os.path.dirname(__file__), "_aten_names.txt"), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(__file__), "aten_names.txt"), encoding="utf-8") as file:
         for line in file:
             found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line.rstrip("\n"))
     return found
@@ -31,7 +31,7 @@ def names():
 
 def function(name):
     """What computes an operator that the table does not have; None if nothing does."""
-    from mica import _aten_functions
+    from mica._operators import aten_functions as _aten_functions
 
     return _aten_functions.find(name)
 
