@@ -108,7 +108,7 @@ _SUBMODULES = {
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
-    "profiler", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
+    "profiler", "quasirandom", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
     "utils", "xpu",
 }  # fmt: skip
 
