@@ -105,7 +105,7 @@ _LAZY = {
 }
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_library", "_ops", "_streams",
-    "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
+    "_guards", "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
     "profiler", "quasirandom", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",

@@ -170,6 +170,8 @@ def test_functions_written_in_python():
 
 
 def test_a_mode_sees_what_tensor_is_given():
+    from mica.overrides import TorchFunctionMode
+
     seen = []
 
     class Watch(TorchFunctionMode):
