@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "codegen"))
 import cpp  # noqa: E402
 import model  # noqa: E402
+import optimizers  # noqa: E402
 
 # Each of these runs as a composition of other operations, or through a slot that does the same on the device.
 ELSEWHERE = {
@@ -18,7 +19,7 @@ ELSEWHERE = {
 
 def slots():
     kernels = [k for _, _, table in model.read_tables(ROOT / "ops") for k in table.get("kernel", [])]
-    return set(cpp.kernel_slots(model.load(ROOT / "ops"), kernels))
+    return set(cpp.kernel_slots(model.load(ROOT / "ops"), kernels + optimizers.kernel_slots(ROOT / "ops")))
 
 
 def test_every_slot_is_filled_or_accounted_for():

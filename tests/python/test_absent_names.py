@@ -104,16 +104,16 @@ assert Tensor is torch.Tensor and MultiheadAttention is torch.nn.MultiheadAttent
 def lowered(x): return x
 @torch.distributed.rpc.api._require_initialized
 def remote(x): return x
-print(lowered(3), str(torch.quint4x2), hasattr(torch, '_scaled_mm'), torch.distributed.fsdp.CPUOffload.__name__)
-for use in (lambda: torch._scaled_mm(1), lambda: remote(1)):
+print(lowered(3), str(torch.quint4x2), hasattr(torch, '_cslt_compress'), torch.distributed.fsdp.CPUOffload.__name__)
+for use in (lambda: torch._cslt_compress(1), lambda: remote(1)):
     try: use()
     except NotImplementedError as error: print(error)
-try: torch._scaled_mm
+try: torch._cslt_compress
 except AttributeError: print('tried')
 """
     lines = run(program).splitlines()
     assert lines[0] == "3 torch.quint4x2 False CPUOffload"
-    assert lines[1].startswith("torch._scaled_mm is not in Mica") and "_require_initialized" in lines[2]
+    assert lines[1].startswith("torch._cslt_compress is not in Mica") and "_require_initialized" in lines[2]
     assert lines[3] == "tried"
 
 

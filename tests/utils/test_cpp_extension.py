@@ -121,6 +121,7 @@ def test_a_setup_script_gets_what_it_asks_for(tmp_path):
         "for i, a in enumerate(sys.argv):\n    if a == '-o': open(sys.argv[i + 1], 'w').close()\n"
     )
     compiler.chmod(0o755)
+    (tmp_path / "pack").mkdir()
     (tmp_path / "op.cpp").write_text("#include <torch/extension.h>\n")
     (tmp_path / "setup.py").write_text(
         textwrap.dedent("""

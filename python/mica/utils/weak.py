@@ -1,51 +1,70 @@
-"""Dictionaries whose keys are objects themselves, not their values, and that let go of them."""
+"""Dictionaries whose keys are held weakly and told apart by identity: tensors compare by element."""
 
 import weakref
 from collections.abc import MutableMapping
-
-from mica import _C
 
 __all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDictionary"]
 
 
 class WeakIdRef(weakref.ref):
-    """A weak reference that equals another if both are to the same object."""
+    """A weak reference that is equal to another of the same object."""
 
     __slots__ = ["_id"]
 
+    def __new__(cls, key, callback=None):
+        return super().__new__(cls, key, callback)
+
     def __init__(self, key, callback=None):
-        self._id = id(key)
         super().__init__(key, callback)
+        self._id = id(key)
+
+    def __call__(self):
+        return super().__call__()
 
     def __hash__(self):
         return self._id
 
     def __eq__(self, other):
-        mine, others = self(), other()
-        if mine is not None and others is not None:
-            return mine is others
-        return self is other
+        mine, theirs = self(), other()
+        return mine is theirs if mine is not None and theirs is not None else self is other
+
+    def __ne__(self, other):
+        return not self == other
+
+
+class TensorWeakRef:
+    """A weak reference to a tensor."""
+
+    def __init__(self, tensor):
+        self.ref = weakref.ref(tensor)
+
+    def __call__(self):
+        return self.ref()
 
 
 class WeakIdKeyDictionary(MutableMapping):
-    """A dictionary by identity; an entry goes when its key does."""
+    """A dictionary by the identity of its keys, which it does not keep alive."""
 
     def __init__(self, dict=None, ref_type=WeakIdRef):
-        self.data, self.ref_type = {}, ref_type
-        data = self.data
+        self.data = {}
+        self.ref_type = ref_type
+
+        owner = weakref.ref(self)
 
         def remove(reference):
-            data.pop(reference, None)
+            mapping = owner()
+            if mapping is not None:
+                mapping.data.pop(reference, None)
 
         self._remove = remove
         if dict is not None:
             self.update(dict)
 
-    def __setitem__(self, key, value):
-        self.data[self.ref_type(key, self._remove)] = value
-
     def __getitem__(self, key):
         return self.data[self.ref_type(key)]
+
+    def __setitem__(self, key, value):
+        self.data[self.ref_type(key, self._remove)] = value
 
     def __delitem__(self, key):
         del self.data[self.ref_type(key)]
@@ -53,11 +72,8 @@ class WeakIdKeyDictionary(MutableMapping):
     def __contains__(self, key):
         try:
             return self.ref_type(key) in self.data
-        except TypeError:
+        except TypeError:  # cannot be referred to weakly
             return False
-
-    def __len__(self):
-        return sum(reference() is not None for reference in list(self.data))
 
     def __iter__(self):
         for reference in list(self.data):
@@ -65,37 +81,47 @@ class WeakIdKeyDictionary(MutableMapping):
             if key is not None:
                 yield key
 
-    def keyrefs(self):
-        """The references to the keys."""
-        return list(self.data)
-
-    def copy(self):
-        """Another dictionary with the same entries."""
-        return type(self)(self, self.ref_type)
-
-    __copy__ = copy
-
-    def __eq__(self, other):
-        if not isinstance(other, WeakIdKeyDictionary):
-            return NotImplemented
-        return {id(k): v for k, v in self.items()} == {id(k): v for k, v in other.items()}
-
-    __hash__ = None
+    def __len__(self):
+        return sum(reference() is not None for reference in list(self.data))
 
     def __repr__(self):
         return f"<{type(self).__name__} at {id(self):#x}>"
 
+    def copy(self):
+        made = type(self)(ref_type=self.ref_type) if type(self) is WeakIdKeyDictionary else type(self)()
+        made.update(self)
+        return made
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo):
+        from copy import deepcopy
+
+        made = self.copy()
+        for key in list(made):
+            made[key] = deepcopy(made[key], memo)
+        return made
+
+    def keyrefs(self):
+        """References to the keys; some may be dead."""
+        return list(self.data)
+
+    def __or__(self, other):
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
+
+    # As with all mappings that are kept by identity.
+    __hash__ = None
+
+    def __eq__(self, other):
+        if not isinstance(other, MutableMapping):
+            return NotImplemented
+        return {id(key): value for key, value in self.items()} == {id(key): value for key, value in other.items()}
+
 
 WeakTensorKeyDictionary = WeakIdKeyDictionary
-
-
-class TensorWeakRef:
-    """A weak reference to a tensor."""
-
-    def __init__(self, tensor):
-        if not isinstance(tensor, _C.Tensor):
-            raise AssertionError(f"TensorWeakRef takes a tensor, not a {type(tensor).__name__}")
-        self.ref = weakref.ref(tensor)
-
-    def __call__(self):
-        return self.ref()
