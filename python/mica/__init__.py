@@ -120,11 +120,12 @@ _LAZY |= dict.fromkeys(
     "mica._operators.rare",
 )  # fmt: skip
 _SUBMODULES = {
-    "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_library", "_ops",
+    "__config__", "__future__", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_ops",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
-    "profiler", "quantization", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
+    "profiler", "quantization", "quasirandom", "return_types", "serialization", "signal", "sparse", "special",
+    "testing", "torch_version", "types",
     "utils", "xpu",
 }  # fmt: skip
 

@@ -29,36 +29,13 @@ HWY_INLINE V distance_to_short_tail(D d, V x) {
 }
 inline constexpr float kShortTail = 4.5f;  // the largest distance
 
-// A constant as a multiply-add's addend. NEON's multiply-add overwrites its addend, so that a constant in a register is
-// copied first, on the units that multiply; there it is loaded each time, beside them.
-template <class D>
-HWY_INLINE hn::VFromD<D> addend(D d, const float (&constant)[4]) {
-#if HWY_ARCH_ARM_A64
-  if constexpr (hn::MaxLanes(D()) == 4) {
-    const float* lanes = constant;
-    asm volatile("" : "+r"(lanes));  // or the compiler would load once and copy
-    return hn::LoadU(d, lanes);
-  }
-#endif
-  return hn::Set(d, constant[0]);
-}
-
 struct ShortTailAddends {
-#define MICA_SIMD_EVERYWHERE(c) \
-  { c, c, c, c }
   using P = Polynomials<float>;
-  static constexpr float kEven[4][4] = {
-      MICA_SIMD_EVERYWHERE(P::kLogTailEven[0]), MICA_SIMD_EVERYWHERE(P::kLogTailEven[1]),
-      MICA_SIMD_EVERYWHERE(P::kLogTailEven[2]), MICA_SIMD_EVERYWHERE(P::kLogTailEven[3])};
-  static constexpr float kOdd[4][4] = {MICA_SIMD_EVERYWHERE(P::kLogTailOdd[0]), MICA_SIMD_EVERYWHERE(P::kLogTailOdd[1]),
-                                       MICA_SIMD_EVERYWHERE(P::kLogTailOdd[2]),
-                                       MICA_SIMD_EVERYWHERE(P::kLogTailOdd[3])};
-  static constexpr float kExp2[5][4] = {MICA_SIMD_EVERYWHERE(P::kExp2[0]), MICA_SIMD_EVERYWHERE(P::kExp2[1]),
-                                        MICA_SIMD_EVERYWHERE(P::kExp2[2]), MICA_SIMD_EVERYWHERE(P::kExp2[3]),
-                                        MICA_SIMD_EVERYWHERE(P::kExp2[4])};
-  static constexpr float kSlope[4] = MICA_SIMD_EVERYWHERE(P::kLogTailSlope);
-  static constexpr float kOne[4] = MICA_SIMD_EVERYWHERE(1), kMinusOne[4] = MICA_SIMD_EVERYWHERE(-1);
-#undef MICA_SIMD_EVERYWHERE
+  static constexpr float kConstants[] = {P::kLogTailSlope, -1, 1};
+  static constexpr Addends kEven{P::kLogTailEven};
+  static constexpr Addends kOdd{P::kLogTailOdd};
+  static constexpr Addends kExp2{P::kExp2};
+  static constexpr Addends kOthers{kConstants};
 };
 
 // Vectors take every step together, so that none waits for its own last one.
@@ -72,30 +49,30 @@ HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
 #define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
   MICA_SIMD_EACH t[k] = hn::Abs(x[k]);
   MICA_SIMD_EACH square[k] = hn::Mul(t[k], t[k]);
-  MICA_SIMD_EACH odd[k] = hn::MulAdd(hn::Set(d, P::kLogTailOdd[4]), square[k], addend(d, A::kOdd[3]));
-  MICA_SIMD_EACH even[k] = hn::MulAdd(hn::Set(d, P::kLogTailEven[4]), square[k], addend(d, A::kEven[3]));
-  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], addend(d, A::kOdd[2]));
-  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], addend(d, A::kEven[2]));
-  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], addend(d, A::kOdd[1]));
-  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], addend(d, A::kEven[1]));
-  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], addend(d, A::kOdd[0]));
-  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], addend(d, A::kEven[0]));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(hn::Set(d, P::kLogTailOdd[4]), square[k], A::kOdd.get(d, 3));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(hn::Set(d, P::kLogTailEven[4]), square[k], A::kEven.get(d, 3));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], A::kOdd.get(d, 2));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], A::kEven.get(d, 2));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], A::kOdd.get(d, 1));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], A::kEven.get(d, 1));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], A::kOdd.get(d, 0));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], A::kEven.get(d, 0));
   V(&p)[kCount] = even;
   MICA_SIMD_EACH p[k] = hn::MulAdd(odd[k], t[k], even[k]);
-  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], t[k], addend(d, A::kSlope));
-  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], t[k], addend(d, A::kMinusOne));
+  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], t[k], A::kOthers.get(d, 0));
+  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], t[k], A::kOthers.get(d, 1));
   // The low bits of `shifted` hold the exponent's whole part n, which is added to the exponent field of 2^f.
   MICA_SIMD_EACH shifted[k] = hn::Add(hn::NegMulAdd(square[k], factor, p[k]), magic);
   // The large parts of the exponent cancel in one operation, before the rest is added.
   V(&f)[kCount] = odd;
   MICA_SIMD_EACH f[k] = hn::Sub(p[k], hn::MulAdd(square[k], factor, hn::Sub(shifted[k], magic)));
   V(&power)[kCount] = square;
-  MICA_SIMD_EACH power[k] = hn::MulAdd(hn::Set(d, P::kExp2[5]), f[k], addend(d, A::kExp2[4]));
-  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], addend(d, A::kExp2[3]));
-  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], addend(d, A::kExp2[2]));
-  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], addend(d, A::kExp2[1]));
-  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], addend(d, A::kExp2[0]));
-  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], addend(d, A::kOne));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(hn::Set(d, P::kExp2[5]), f[k], A::kExp2.get(d, 4));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 3));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 2));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 1));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 0));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kOthers.get(d, 2));
   MICA_SIMD_EACH {
     const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power[k]), hn::ShiftLeft<23>(hn::BitCast(di, shifted[k]))));
     x[k] = hn::NegMulAdd(t[k], tail, hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));

@@ -32,6 +32,11 @@ class _Loader(importlib.abc.Loader):
         self._own_spec = module.__spec__
         return module
 
+    def get_code(self, name):
+        """For `python -m torch.x`."""
+        ours = "mica" + name.removeprefix("torch")
+        return importlib.util.find_spec(ours).loader.get_code(ours)
+
     def exec_module(self, module):
         # The import system has put torch's spec on a module that has long had its own.
         module.__spec__ = self._own_spec
@@ -56,6 +61,9 @@ class _NamingLoader(importlib.abc.Loader):
 
     def create_module(self, spec):
         return self._loader.create_module(spec)
+
+    def get_code(self, name):
+        return self._loader.get_code(name)
 
     def exec_module(self, module):
         name, spec = module.__name__, module.__spec__

@@ -9,6 +9,8 @@ from mica import _C
 # For torch.ops.aten (see mica._ops).
 SCHEMAS = """\
 slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
+_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
+_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
 max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor
 _safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
 _softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor
@@ -262,6 +264,9 @@ def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out
 
 
 # ---- sparse and quantized
+
+_convert_weight_to_int4pack_for_cpu = _C._convert_weight_to_int4pack_for_cpu
+_weight_int4pack_mm_for_cpu = _C._weight_int4pack_mm_for_cpu
 
 
 def _copy_of(part):

@@ -12,7 +12,7 @@ def multi_head_attention_forward(
 ):  # fmt: skip
     from mica.onnx import OnnxExporterError
 
-    if any(each is not None for each in (bias_k, bias_v, static_k, static_v)) or add_zero_attn:
+    if add_zero_attn or [each for each in (bias_k, bias_v, static_k, static_v) if each is not None]:
         raise OnnxExporterError("attention with biases of keys or static keys is not written")
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight.chunk(3)
     biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
@@ -166,8 +166,79 @@ def repeat_interleave(input, repeats, dim=None, *, output_size=None):
     if dim is None:
         input, dim = input.reshape(-1), 0
     dim %= input.dim()
-    index = mica.arange(input.shape[dim]).repeat_interleave(repeats)
-    return input.index_select(dim, index)
+    size = input.shape[dim]
+    counts = repeats.tolist() if isinstance(repeats, mica.Tensor) else [repeats] * size
+    index = [i for i, count in enumerate(counts * (size // len(counts))) for _ in range(count)]
+    return input.index_select(dim, mica.tensor(index))
+
+
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+    limits = mica.finfo(input.dtype)
+    input = mica.where(mica.isnan(input), mica.full_like(input, nan or 0.0), input)
+    return mica.clamp(input, limits.min if neginf is None else neginf, limits.max if posinf is None else posinf)
+
+
+def clamp_min(input, min):
+    return mica.clamp(input, min=min)
+
+
+def clamp_max(input, max):
+    return mica.clamp(input, max=max)
+
+
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    parts = [part for part in (prepend, input, append) if part is not None]
+    input = mica.cat(parts, dim) if len(parts) > 1 else input
+    for _ in range(n):
+        size = input.shape[dim]
+        input = input.narrow(dim, 1, size - 1) - input.narrow(dim, 0, size - 1)
+    return input
+
+
+def any(input, dim=None, keepdim=False):
+    found = (input != 0).float()
+    return (found.sum() if dim is None else found.sum(dim, keepdim=keepdim)) > 0
+
+
+def all(input, dim=None, keepdim=False):
+    missing = (input == 0).float()
+    return (missing.sum() if dim is None else missing.sum(dim, keepdim=keepdim)) == 0
+
+
+def one_hot(tensor, num_classes=-1):
+    if num_classes < 0:
+        raise ValueError("one_hot without num_classes depends on the values: say how many classes there are")
+    return (tensor.unsqueeze(-1) == mica.arange(num_classes)).long()
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """F.unfold: columns of patches."""
+    kernel, dilation, padding, stride = (
+        (v, v) if isinstance(v, int) else tuple(v) for v in (kernel_size, dilation, padding, stride)
+    )
+    input = F.pad(input, (padding[1], padding[1], padding[0], padding[0]))
+    batch, channels, height, width = input.shape
+    rows = (height - dilation[0] * (kernel[0] - 1) - 1) // stride[0] + 1
+    columns = (width - dilation[1] * (kernel[1] - 1) - 1) // stride[1] + 1
+    parts = [
+        input[:, :, i * dilation[0] : i * dilation[0] + (rows - 1) * stride[0] + 1 : stride[0],
+              j * dilation[1] : j * dilation[1] + (columns - 1) * stride[1] + 1 : stride[1]]
+        for i in range(kernel[0]) for j in range(kernel[1])
+    ]  # fmt: skip
+    return mica.stack(parts, 2).reshape(batch, channels * kernel[0] * kernel[1], rows * columns)
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    if beta == 1:
+        return mica.log(1 + mica.exp(-mica.abs(input))) + mica.clamp(input, min=0)
+    return softplus(input * beta) / beta
+
+
+def unfold_of_a_tensor(input, dimension, size, step):
+    """x.unfold: windows of a dimension, as a last one."""
+    dim = dimension % input.dim()
+    starts = range(0, input.shape[dim] - size + 1, step)
+    return mica.stack([input.narrow(dim, i, size).movedim(dim, -1) for i in starts], dim)
 
 
 def floor_divide(input, other):
@@ -237,10 +308,17 @@ def channel_shuffle(input, groups):
 DECOMPOSED = {
     function.__name__: function
     for function in (
+        nan_to_num, clamp_min, clamp_max, diff, any, all, one_hot, softplus,
         multi_head_attention_forward, group_norm, instance_norm, rms_norm, glu, mish, logsigmoid, square, normalize, var, std,
         norm, vector_norm, logsumexp, log1p, expm1, exp2, log2, log10, sinc, roll, repeat_interleave, floor_divide, remainder,
         addcmul, addcdiv, lerp, celu, tanhshrink, threshold, softmin, cosine_similarity, outer, mv, dot, isfinite,
         channel_shuffle,
     )
 }  # fmt: skip
+# Two operations have one name: F.unfold takes pictures apart, x.unfold a dimension.
+DECOMPOSED["unfold"] = lambda input, *args, **kwargs: (
+    unfold_of_a_tensor(input, *args)
+    if len(args) == 3 and isinstance(args[0], int) and not kwargs
+    else unfold(input, *args, **kwargs)
+)
 DECOMPOSED["__floordiv__"], DECOMPOSED["__mod__"] = floor_divide, remainder

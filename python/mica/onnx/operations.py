@@ -116,7 +116,7 @@ def _binary(writer, name, args, kwargs, out):
 
 _UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "neg": "Neg",
           "abs": "Abs", "erf": "Erf", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil", "reciprocal": "Reciprocal",
-          "softplus": "Softplus", "hardswish": "HardSwish", "sign": "Sign", "round": "Round", "logical_not": "Not",
+          "hardswish": "HardSwish", "sign": "Sign", "round": "Round", "logical_not": "Not",
           "invert": "Not", "bitwise_not": "Not", "softsign": "Softsign", "selu": "Selu", "isnan": "IsNaN",
           "isinf": "IsInf", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
           "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "negative": "Neg", "absolute": "Abs"}  # fmt: skip
@@ -282,6 +282,20 @@ def _pool(writer, name, args, kwargs, out):
     writer.bind(result, writer.add("MaxPool" if is_max else "AveragePool", [writer.value(given["input"])], **options))
 
 
+def _uneven_pool(writer, value, first, given, wanted, is_max):
+    """Cells of unequal length: dimension by dimension, each cell is cut out and reduced."""
+    node = "ReduceMax" if is_max else "ReduceMean"
+    for i, (size, count) in enumerate(zip(given, wanted, strict=True)):
+        dim, cells = first + i, []
+        for cell in range(count):
+            bounds = [cell * size // count, -(-(cell + 1) * size // count), dim, 1]
+            part = writer.add("Slice", [value, *(writer.ints([each]) for each in bounds)])
+            axes, more = ([writer.ints([dim])], {}) if writer.opset >= 18 else ([], {"axes": [dim]})
+            cells.append(writer.add(node, [part, *axes], keepdims=1, **more))
+        value = writer.add("Concat", cells, axis=dim)
+    return value
+
+
 @writes("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d")
 def _adaptive_pool(writer, name, args, kwargs, out):
     x, size = _arguments(args, kwargs, "input", "output_size")
@@ -295,7 +309,7 @@ def _adaptive_pool(writer, name, args, kwargs, out):
         step = [g // w for w, g in zip(wanted, given, strict=True)]
         made = writer.add("MaxPool" if is_max else "AveragePool", [writer.value(x)], kernel_shape=step, strides=step)
     else:
-        raise OnnxExporterError(f"{name} of {given} to {wanted} has no counterpart in ONNX")
+        made = _uneven_pool(writer, writer.value(x), x.dim() - dims, given, wanted, is_max)
     writer.bind(out[0] if isinstance(out, tuple) else out, made)
 
 

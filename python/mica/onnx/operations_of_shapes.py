@@ -226,8 +226,8 @@ def _pad(writer, name, args, kwargs, out):
     begins, ends = [0] * rank, [0] * rank
     for i in range(len(pad) // 2):
         begins[rank - 1 - i], ends[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    kinds = {None: "constant", "constant": "constant", "reflect": "reflect", "replicate": "edge"}
-    if mode not in kinds:
+    kinds = {None: "constant", "constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    if mode not in kinds or (mode == "circular" and writer.opset < 19):
         raise OnnxExporterError(f"padding of mode {mode!r} is not written yet")
     writer.bind(
         out,

@@ -250,14 +250,6 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
   return out;
 }
 
-Tensor _weight_int8pack_mm(const Tensor& self, const Tensor& mat2, const Tensor& scales) {
-  MICA_CHECK(self.dim() == 2 && mat2.dim() == 2 && mat2.dtype() == DType::Int8 && mat2.size(1) == self.size(1),
-             "_weight_int8pack_mm: expected B to be int8 with K columns, but got ", mat2, " for A ", self);
-  MICA_CHECK(scales.dim() == 1 && scales.numel() == mat2.size(0),
-             "_weight_int8pack_mm: expected scales to be 1d tensor with size ", mat2.size(0), ", but got ", scales);
-  return self.mm(mat2.to(self.dtype()).t()).mul(scales.to(self.dtype()));
-}
-
 }  // namespace composite
 
 namespace layouts::quantized {

@@ -238,8 +238,7 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
 
 // Compressed layouts keep their indices: there is room for as many elements.
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
-  if (is_coo(self) || options.layout_opt() == Layout::Strided)
-    return sparse::zeros_like(self, options, memory_format);
+  if (is_coo(self) || options.layout_opt() == Layout::Strided) return sparse::zeros_like(self, options, memory_format);
   NoGradGuard below;
   const TensorOptions own =
       TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));

@@ -1,5 +1,6 @@
 """captum: attributions of a small network by gradients, by occlusion and by layers."""
 
+import numpy
 import torch
 from captum.attr import (
     DeepLift,
@@ -37,4 +38,5 @@ print(
 )
 print("ablation", FeatureAblation(model).attribute(x, target=1).sum().item())
 torch.manual_seed(1)
+numpy.random.seed(0)
 print("shap", GradientShap(model).attribute(x, base, target=1, n_samples=4).sum().item())

@@ -39,6 +39,6 @@ with tempfile.TemporaryDirectory() as folder:
     stopper = EarlyStopping(2, lambda engine: -engine.state.metrics["loss"], trainer)
     evaluator.add_event_handler(Events.COMPLETED, stopper)
     trainer.run(loader, max_epochs=3)
-    print("saved", keeper.last_checkpoint.name if hasattr(keeper.last_checkpoint, "name") else keeper.last_checkpoint)
-    Checkpoint.load_objects({"model": model}, torch.load(f"{folder}/{keeper.last_checkpoint}"))
+    print("saved", str(keeper.last_checkpoint).rpartition("/")[2])
+    Checkpoint.load_objects({"model": model}, torch.load(keeper.last_checkpoint))
 print("weights", sum(p.abs().sum().item() for p in model.parameters()))

@@ -40,7 +40,7 @@ for name in names:
         continue
     try:
         train(name, lambda parameters, kind=kind, options=options: kind(parameters, **({"lr": 1e-2} | options)))
-    except (TypeError, ValueError, KeyError) as error:  # another way to be made
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:  # another way to be made
         print(name, type(error).__name__)
 train("lion", lambda parameters: Lion(parameters, lr=1e-2))
 train("prodigy", lambda parameters: Prodigy(parameters))

@@ -9,7 +9,7 @@ for kind in ("Unet", "FPN", "DeepLabV3Plus", "PSPNet"):
     torch.manual_seed(0)
     model = getattr(smp, kind)(encoder_name="resnet18", encoder_weights=None, classes=1)
     losses = smp.losses.DiceLoss("binary"), smp.losses.FocalLoss("binary")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
         out = model(x)
         loss = sum(measure(out, mask) for measure in losses)

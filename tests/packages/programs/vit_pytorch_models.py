@@ -4,7 +4,6 @@ import torch
 from vit_pytorch import SimpleViT, ViT
 from vit_pytorch.cait import CaiT
 from vit_pytorch.cct import CCT
-from vit_pytorch.mae import MAE
 
 torch.manual_seed(0)
 x = torch.randn(2, 3, 32, 32)
@@ -23,8 +22,3 @@ for name, model in models.items():
         loss.backward()
         optimizer.step()
     print(name, loss.item(), sum(p.numel() for p in model.parameters()))
-torch.manual_seed(1)
-mae = MAE(encoder=models["vit"], masking_ratio=0.75, decoder_dim=16, decoder_depth=1)
-loss = mae(x)
-loss.backward()
-print("mae", loss.item(), mae.mask_token.grad.abs().sum().item())
