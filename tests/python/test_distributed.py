@@ -116,7 +116,7 @@ def test_a_launcher_starts_one_process(tmp_path):
         "print(dist.get_world_size(), os.environ['LOCAL_RANK'], sys.argv[1:])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(mica.__file__).parent.parent.absolute())}
-    start = "import sys, runpy; from mica._torch_alias import install; install(); runpy.run_module('torch.distributed.run', run_name='__main__', alter_sys=True)"
+    start = "import sys, runpy; from mica._as_torch.alias import install; install(); runpy.run_module('torch.distributed.run', run_name='__main__', alter_sys=True)"
     command = [sys.executable, "-c", start]
     done = subprocess.run(
         [*command, "--standalone", "--nproc_per_node=1", str(script), "--rate", "3"],
