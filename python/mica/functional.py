@@ -36,8 +36,10 @@ def _overridable(function):
         candidates = args
         if args and isinstance(args[0], (list, tuple)):
             candidates = args[0]
-        elif len(args) == 2 and isinstance(args[1], (list, tuple)):  # einsum(equation, operands)
-            candidates = args[1]
+        elif len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], (list, tuple)):
+            # einsum(equation, operands): who is asked sees einsum(equation, *operands), as with torch.
+            args = (args[0], *args[1])
+            candidates = args
         if _C._has_torch_function(candidates):
             return _C._handle_torch_function(overridable, candidates, *args, **kwargs)
         return function(*args, **kwargs)
