@@ -233,15 +233,153 @@ def rows(torch, dev, big):
         a, b = torch.rand(4096, 4096, **g), torch.rand(4096, **g)
         return lambda: a @ b
 
+    # Products as a training step of a small Transformer makes them: forward, and both gradients, through transposed views.
+    for name, (m, k, n, ta, tb) in {
+        "forward": (640, 192, 768, 0, 1),
+        "of_input": (640, 768, 192, 0, 0),
+        "of_weight": (768, 640, 192, 1, 0),
+    }.items():
+
+        def make(m=m, k=k, n=n, ta=ta, tb=tb):
+            a = torch.rand(k, m, **g).t() if ta else torch.rand(m, k, **g)
+            b = torch.rand(n, k, **g).t() if tb else torch.rand(k, n, **g)
+            return lambda: a @ b
+
+        r[f"matmul/train_{name}"] = make
+
+    # --- linear algebra, spectra, special functions -----------------------------------------------
+    def spd(*shape):
+        a = torch.rand(*shape, **g)
+        return a @ a.transpose(-1, -2) + shape[-1] * torch.eye(shape[-1], **g)
+
     @row("linalg/solve_512")
     def _():
         a, b = torch.rand(512, 512, **g) + 512 * torch.eye(512, **g), torch.rand(512, 8, **g)
         return lambda: torch.linalg.solve(a, b)
 
+    for name, n in {"cholesky": 1024, "inv": 512, "qr": 512, "svd": 256, "eigh": 256, "eig": 128, "det": 512}.items():
+
+        def make(name=name, n=n):
+            a = spd(n, n)
+            return lambda: getattr(torch.linalg, name)(a)
+
+        r[f"linalg/{name}_{n}"] = make
+    for name in ("cholesky", "inv", "det", "svd", "eigh", "qr"):  # many small ones, where a call each does not pay
+
+        def make(name=name):
+            a = spd(10000, 4, 4) if name in ("cholesky", "inv", "det") else spd(1000, 4, 4)
+            return lambda: getattr(torch.linalg, name)(a)
+
+        r[f"linalg_small/{name}"] = make
+
     @row("fft/rfft_1m")
     def _():
         a = torch.rand(1 << 20, **g)
         return lambda: torch.fft.rfft(a)
+
+    for name, shape in {
+        "batch_4096x1024": (4096, 1024),
+        "batch_1000x360": (1000, 360),
+        "prime_100x1009": (100, 1009),
+    }.items():
+
+        def make(shape=shape):
+            a = torch.rand(*shape, **g) + 0j
+            return lambda: torch.fft.fft(a)
+
+        r[f"fft/{name}"] = make
+
+    @row("fft/fft2_512")
+    def _():
+        a = torch.rand(8, 512, 512, **g) + 0j
+        return lambda: torch.fft.fft2(a)
+
+    @row("fft/stft")
+    def _():
+        a, w = torch.rand(4, 160000, **g), torch.hann_window(400, **g)
+        return lambda: torch.stft(a, 400, 160, window=w, return_complex=True)
+
+    for name in ["bessel_j0", "erfcx", "i0e", "zeta", "log_ndtr", "xlog1py"]:
+
+        def make(name=name):
+            a = torch.rand(1000000, **g) * 5 + 1.1
+            f = getattr(torch.special, name)
+            return lambda: f(a, a) if name in ("zeta", "xlog1py") else f(a)
+
+        r[f"special/{name}_1000k"] = make
+
+    # --- generalised tensors ------------------------------------------------------------------------
+    def few(n, m, share):
+        a = torch.rand(n, m, **g)
+        return torch.where(a < share, a, 0 * a)
+
+    for share, tag in ((0.01, "1pc"), (0.1, "10pc")):
+
+        def make(share=share):
+            a, b = few(4096, 4096, share).to_sparse_csr(), torch.rand(4096, 64, **g)
+            return lambda: a @ b
+
+        r[f"sparse/csr_mm_{tag}"] = make
+
+        def make(share=share):
+            a, b = few(4096, 4096, share).to_sparse(), torch.rand(4096, 64, **g)
+            return lambda: torch.sparse.mm(a, b)
+
+        r[f"sparse/coo_mm_{tag}"] = make
+
+        def make(share=share):
+            a = few(4096, 4096, share)
+            return lambda: a.to_sparse()
+
+        r[f"sparse/to_sparse_{tag}"] = make
+
+        def make(share=share):
+            a = few(4096, 4096, share).to_sparse_csr()
+            return lambda: a.to_dense()
+
+        r[f"sparse/csr_to_dense_{tag}"] = make
+
+    @row("sparse/coalesce_1m")
+    def _():
+        i = torch.randint(0, 3000, (2, 1000000), **g)
+        v = torch.rand(1000000, **g)
+        return lambda: torch.sparse_coo_tensor(i, v, (3000, 3000)).coalesce()
+
+    @row("sparse/mm_backward")
+    def _():
+        a, b = few(2048, 2048, 0.01).to_sparse().requires_grad_(), torch.rand(2048, 64, **g).requires_grad_()
+        return lambda: torch.sparse.mm(a, b).sum().backward()
+
+    if dev == "cpu":
+        for name, f in {
+            "quantize": lambda x, q: torch.quantize_per_tensor(x, 0.05, 10, torch.qint8),
+            "dequantize": lambda x, q: q.dequantize(),
+            "per_channel": lambda x, q: torch.quantize_per_channel(
+                x, torch.full((1024,), 0.05), torch.zeros(1024, dtype=torch.int64), 0, torch.qint8
+            ),
+        }.items():
+
+            def make(f=f):
+                x = torch.randn(1024, 4096, **g)
+                q = torch.quantize_per_tensor(x, 0.05, 10, torch.qint8)
+                return lambda: f(x, q)
+
+            r[f"quantized/{name}_4m"] = make
+
+    for name in ["Normal", "Categorical", "Dirichlet", "MultivariateNormal"]:
+
+        def make(name=name):
+            D, n = torch.distributions, 10000
+            one = torch.rand(n, 8, **g) + 0.5
+            d = {
+                "Normal": lambda: D.Normal(one, one),
+                "Categorical": lambda: D.Categorical(one),
+                "Dirichlet": lambda: D.Dirichlet(one),
+                "MultivariateNormal": lambda: D.MultivariateNormal(one, torch.eye(8, **g).expand(n, 8, 8).contiguous()),
+            }[name]()
+            return lambda: d.log_prob(d.sample())
+
+        r[f"distributions/{name}"] = make
 
     @row("attention/sdpa_causal")
     def _():

@@ -8,7 +8,7 @@ if(SKBUILD)
     install(FILES $<TARGET_FILE:${library}> DESTINATION lib RENAME $<TARGET_SONAME_FILE_NAME:${library}>)
   endforeach()
   install(TARGETS mica_extension mica_lab LIBRARY DESTINATION .)
-  install(FILES ${MICA_GENERATED_PACKAGE_FILES} DESTINATION .)
+  install(DIRECTORY ${MICA_GENERATED_DIR}/package/ DESTINATION . PATTERN "__pycache__" EXCLUDE)
 endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mica)

@@ -7,7 +7,8 @@ One line per schema: the namespace of the function ("" is torch, "Tensor" a meth
 from __future__ import annotations
 
 from cpp import is_inplace_schema, wants_inplace, wants_out
-from model import Op, Schema
+from model import Op
+from schema import Schema
 
 HEADER = '"""The schemas of torch.ops.aten, with the functions that compute them. Generated from ops/*.toml."""\n\n'
 
@@ -64,4 +65,4 @@ def with_aliases(op: Op):
 def generate(ops: list[Op]) -> dict[str, str]:
     text = [line for op in ops if op.python for line in with_aliases(op)]
     body = "\n".join(sorted(set(text))).replace("\\", "\\\\")
-    return {"package/_aten_schemas.py": f'{HEADER}TEXT = """\\\n{body}\n"""\n'}
+    return {"package/_generated/aten_schemas.py": f'{HEADER}TEXT = """\\\n{body}\n"""\n'}

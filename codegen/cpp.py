@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from model import Op, Schema
+from model import Op
+from schema import Schema
 
 
 def parameters(schema: Schema, defaults: bool, skip: int = 0) -> str:

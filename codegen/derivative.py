@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from model import Argument, Op, Schema
+from model import Op
+from schema import Argument, Schema
 
 # NAME.fact() in an expression is computed in the forward and saved as this type.
 FACTS = {

@@ -15,9 +15,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cpp
-import entries
+import family
 import model
+import optimizers
 import rare
+from schema import TableError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,7 +33,8 @@ def optional_generators():
 
 def kernels(folder: Path, layers: bool) -> list[dict]:
     tables = [table for _, is_layer, table in model.read_tables(folder) if is_layer == layers]
-    return [kernel for table in tables for kernel in table.get("kernel", [])]
+    steps = optimizers.kernel_slots(folder) if layers else []
+    return [kernel for table in tables for kernel in table.get("kernel", [])] + steps
 
 
 def by_family(ops: list[model.Op]) -> dict[str, list[model.Op]]:
@@ -58,16 +61,18 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
             cpp.kernel_slots(engine, engine_kernels), cpp.kernel_slots(layers, layer_kernels)
         ),
     }
-    for family, members in by_family(layers).items():
-        source = f"ops/layers/{family}.toml"
-        files[f"{headers}/layers/{family}.h"] = cpp.ops_header(members, source)
-        files[f"{headers}/layers/{family}_implementations.h"] = cpp.implementations_header(members, source)
+    for name, members in by_family(layers).items():
+        source = f"ops/layers/{name}.toml"
+        files[f"{headers}/layers/{name}.h"] = cpp.ops_header(members, source)
+        files[f"{headers}/layers/{name}_implementations.h"] = cpp.implementations_header(members, source)
     for layout in model.LAYOUTS:
         files[f"{headers}/layouts/{layout}.h"] = rare.layout_header(layout, ops)
-    for family, members in by_family(ops).items():
-        files[f"src/ops_{family}.cpp"] = entries.family_source(family, members)
+    for name, members in by_family(ops).items():
+        files[f"src/ops_{name}.cpp"] = family.family_source(name, members)
     for _, module in optional_generators():
         files.update(module.generate(ops))
+    files.update(optimizers.generate(ROOT / "ops"))
+    files["package/_generated/__init__.py"] = '"""What the build writes from the tables in ops/."""\n'
     return files
 
 
@@ -80,7 +85,7 @@ def show(ops: list[model.Op], name: str) -> int:
         print(f"== ops/{op.family}.toml: {op.name} ({op.kind}; {' '.join(op.forms)})")
         for schema in op.schemas:
             print("   " + schema.text)
-    print(entries.family_source(chosen[0].family, chosen))
+    print(family.family_source(chosen[0].family, chosen))
     print("== C++ declarations")
     print(
         "\n".join(line for line in cpp.ops_header(chosen).splitlines() if line.startswith(("Tensor", "const", "std")))
@@ -101,7 +106,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         files = outputs(model.load(ROOT / "ops"))
-    except model.TableError as e:
+    except TableError as e:
         print(f"codegen: {e}", file=sys.stderr)
         return 1
     for path, text in files.items():

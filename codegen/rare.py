@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from cpp import inplace_signature, is_factory, out_schema, out_signature, output_names, parameters, signature
 from derivative import derivative_for
-from model import LAYOUTS, LayoutEntry, Op, Schema, camel
+from model import LAYOUTS, LayoutEntry, Op, camel
+from schema import Schema
 
 BITS = {"sparse": "tensor_bit::kSparse", "quantized": "tensor_bit::kQuantized"}
 COLD = "[[gnu::cold, gnu::noinline]] "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bindings import Group, Overload, collect
 from model import Op
+from overloads import Group, Overload, collect
 from stubs import parameters, result
 
 HEADER = """\

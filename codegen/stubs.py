@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bindings import Group, Overload, collect, is_named, type_text
-from model import Argument, Op, Type
+from bindings import is_named
+from model import Op
+from overloads import Group, Overload, collect, type_text
+from schema import Argument, Type
 
 HEADER = '''\
 """The engine's functions and types. Generated from ops/*.toml."""

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "python" / "mica" / "_torch_path"
+SOURCE = ROOT / "python" / "mica" / "_as_torch" / "path"
 
 
 def version() -> str:

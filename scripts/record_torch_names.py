@@ -1,5 +1,5 @@
-"""Writes python/mica/_torch_names.txt: the modules of the torch that runs this, with the names that each defines.
-And python/mica/_aten_names.txt: its operators on tensors, by their schemas.
+"""Writes python/mica/_as_torch/torch_names.txt: the modules of the torch that runs this, with the names that each defines.
+And python/mica/_operators/aten_names.txt: its operators on tensors, by their schemas.
 
 usage: PYTHON-WITH-TORCH scripts/record_torch_names.py
 
@@ -10,31 +10,22 @@ what it imports from other modules of torch's (name=module.name), which programs
 import ast
 import importlib
 import importlib.util
+import sys
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_torch_names.txt"
-OPERATORS = TARGET.with_name("_aten_names.txt")
+TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_as_torch" / "torch_names.txt"
+OPERATORS = TARGET.parent.parent / "_operators" / "aten_names.txt"
 # What no package outside torch names, or what is vendored, generated or a program of its own.
 LEFT_OUT = (
-    "_dynamo.", "_export.", "_functorch.", "_inductor.", "_lazy", "_numpy", "_strobelight", "_vendor", "ao.nn.", "ao.ns",
-    "ao.pruning.", "bin", "csrc", "distributed._tools", "distributed.benchmarks",
-    "distributed.tensor._ops", "fx.experimental.", "fx.passes.", "include", "lib", "nn.intrinsic.",
-    "nn.qat.", "onnx._internal", "profiler._", "quantization.", "share", "testing._internal",
-    "utils.benchmark", "utils.bottleneck", "utils.data.datapipes.", "utils.hipify", "utils.viz", "_prims.", "_refs.",
-    "_decomp.", "distributed.fsdp._fully_shard.", "utils._sympy.",
+    "_lazy", "_numpy", "_strobelight", "_vendor", "bin", "csrc", "distributed._tools", "distributed.benchmarks",
+    "distributed.tensor._ops", "include", "lib", "nn.intrinsic.", "nn.qat.", "quantization.", "share", "testing._internal",
+    "utils.benchmark", "utils.bottleneck", "utils.hipify", "utils.viz", "_prims.", "_refs.", "distributed.fsdp._fully_shard.",
+    "_inductor.autoheuristic", "_inductor.kernel.vendored", "_dynamo.polyfills", "onnx._internal.exporter._torchlib",
+    "_inductor.fx_passes.serialized", "_export.db",
 )  # fmt: skip
-KEPT = {
-    "_dynamo.eval_frame", "_dynamo.exc", "_dynamo.utils", "_functorch.aot_autograd", "_functorch.apis",
-    "_functorch.eager_transforms", "_functorch.vmap", "_inductor.compile_fx", "_inductor.cpu_vec_isa", "_inductor.runtime",
-    "_inductor.runtime.cache_dir_utils", "_inductor.utils", "ao.nn.quantized", "ao.nn.intrinsic", "distributed._shard",
-    "distributed._shard.sharded_tensor", "distributed.elastic.agent", "distributed.elastic.multiprocessing",
-    "distributed.elastic.multiprocessing.errors", "distributed.elastic.rendezvous", "distributed.elastic.utils",
-    "fx.experimental.optimization", "fx.experimental.proxy_tensor", "fx.experimental.symbolic_shapes",
-    "fx.passes.infra", "fx.passes.infra.pass_base", "fx.passes.shape_prop", "testing._internal",
-    "testing._internal.common_utils", "utils._sympy.functions", "utils._sympy.numbers", "utils._sympy.value_ranges",
-    "utils.data.datapipes.datapipe", "utils.data.datapipes.iter", "utils.data.datapipes.map",
-    "utils.data.datapipes.iter.combinatorics",
-}  # fmt: skip
+KEPT = {"testing._internal", "testing._internal.common_utils"}
+# Of these, packages name classes and functions alone.
+INNER = ("_inductor.", "_dynamo.", "_export.", "onnx._internal", "fx.", "ao.")
 
 
 def statements(body):
@@ -73,7 +64,7 @@ def module_of(path: Path, node: ast.ImportFrom):
 
 
 # Packages whose modules programs ask for what those import.
-IMPORTED_FROM = ("amp", "autograd", "cuda", "distributions", "nn", "optim", "utils")
+IMPORTED_FROM = ("_functorch", "amp", "autograd", "cuda", "distributed", "distributions", "nn", "optim", "utils")
 
 
 def imported(path: Path):
@@ -128,7 +119,9 @@ def at_run_time(module: str):
 
     found = importlib.import_module(f"torch.{module}" if module else "torch")
     values = {
-        n: getattr(found, n) for n in dir(found) if not n.startswith("_") or (module == "_C" and not n.startswith("__"))
+        n: getattr(found, n)
+        for n in dir(found)
+        if not n.startswith("__" if not module or module.startswith("_C") else "_")
     }
     values = {n: v for n, v in values.items() if not isinstance(v, types.ModuleType)}
     classes = {n for n, v in values.items() if isinstance(v, type)}
@@ -154,6 +147,8 @@ def main() -> None:
         if module.startswith(LEFT_OUT) and module not in KEPT:
             continue
         found = at_run_time(module) if module in FROM_ENGINE else names(path)
+        if module.startswith(INNER):
+            found = (*({n for n in group if not n.startswith("_")} for group in found[:2]), set())
         defined = set().union(*found)
         others = {pair for pair in imported(path) if pair.partition("=")[0] not in defined}
         groups = "\t".join(" ".join(sorted(group)) for group in (*found, others))
@@ -162,24 +157,29 @@ def main() -> None:
         for first, second in SECOND_NAMES.items():
             if module.startswith(first):
                 lines.append(f"{module.replace(first, second, 1)}{slash}\t{groups}")
+    for name in sorted(name for name in sys.modules if name.startswith("torch._C._")):
+        module = name.removeprefix("torch.")
+        lines.append("\t".join([module, *(" ".join(sorted(group)) for group in (*at_run_time(module), ()))]))
     lines.append("\t".join(["_C/", *(" ".join(sorted(group)) for group in (*at_run_time("_C"), ()))]))
     TARGET.write_text("\n".join(sorted(lines)) + "\n")
     print(f"{TARGET}: {len(lines)} modules, {TARGET.stat().st_size} bytes")
 
 
 def record_operators() -> None:
+    """The schemas of aten without their space, then those of the other spaces with it."""
     import torch
+    import torch.ao.quantization.fx._decomposed
+    import torch.distributed._functional_collectives
 
-    schemas = [
-        str(schema).removeprefix("aten::")
-        for schema in torch._C._jit_get_all_schemas()
-        if schema.name.startswith("aten::")
-    ]
-    about_tensors = sorted(
-        {s for s in schemas if "Tensor" in s and "..." not in s and "_test_" not in s and not s.startswith("_foobar")}
-    )
-    OPERATORS.write_text("\n".join(about_tensors) + "\n")
-    print(f"{OPERATORS}: {len(about_tensors)} operators, {OPERATORS.stat().st_size} bytes")
+    found = {str(schema).removeprefix("aten::") for schema in torch._C._jit_get_all_schemas()}
+    found = {
+        s
+        for s in found
+        if "Tensor" in s and "..." not in s and "_test_" not in s and not s.startswith(("_foobar", "prim::"))
+    }
+    schemas = sorted(found, key=lambda s: ("::" in s.partition("(")[0], s))
+    OPERATORS.write_text("\n".join(schemas) + "\n")
+    print(f"{OPERATORS}: {len(schemas)} operators, {OPERATORS.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -63,6 +63,10 @@ void set_flag_by_name(const char* name, bool value) {
   if (which == "cudnn_attention") set_flag(Flag::CudnnAttention, value);
   if (which == "deterministic") set_flag(Flag::Deterministic, value);
 }
+bool reads_narrow_operands(const char* op) {
+  const std::string_view which = op;
+  return which == "add" || which == "sub";
+}
 bool cudnn_available() { return cudnn::available(); }
 bool can_access_peer(int device, int peer) {
   int answer = 0;
@@ -73,6 +77,7 @@ bool can_access_peer(int device, int peer) {
 void* extension(const char* name) {
   const std::string_view which = name;
   if (which == "supports") return reinterpret_cast<void*>(supports);
+  if (which == "reads_narrow_operands") return reinterpret_cast<void*>(reads_narrow_operands);
   if (which == "set_flag") return reinterpret_cast<void*>(set_flag_by_name);
   if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
   if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
@@ -92,6 +97,7 @@ extern "C" const mica::Backend* mica_backend() {
     mica::Backend b;
     b.abi = mica::kBackendAbi;
     b.name = "cuda";
+    b.dlpack_type = 2;
     b.kernels = &kernels();
     b.device_count = device_count;
     b.current_device = current_device;

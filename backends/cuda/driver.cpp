@@ -1,5 +1,8 @@
 #include "backends/cuda/driver.h"
 
+#include <atomic>
+
+#include "backends/cuda/launch.cuh"
 #include "backends/cuda/runtime.h"
 
 namespace mica::cuda {
@@ -29,9 +32,48 @@ const DriverApi& driver() {
     find(a.unmap, "cuMemUnmap");
     find(a.set_access, "cuMemSetAccess");
     find(a.error_string, "cuGetErrorString");
+    find(a.launch, "cuLaunchKernelEx");
+    find(a.set_bytes, "cuMemsetD8Async");
+    find(a.set_halves, "cuMemsetD16Async");
+    find(a.set_words, "cuMemsetD32Async");
     return a;
   }();
   return api;
+}
+
+namespace {
+
+std::atomic<int> captures{0};
+
+// Whether kernels may be laid out before the last one has ended: from compute capability 9 on.
+bool can_overlap(int device) {
+  static const auto* able = [] {
+    auto* made = new bool[kMostDevices]{};
+    for (int i = 0; i < device_count() && i < kMostDevices; ++i) made[i] = properties(i).major >= 9;
+    return made;
+  }();
+  return able[device];
+}
+
+}  // namespace
+
+void count_captures(int change) { captures.fetch_add(change, std::memory_order_relaxed); }
+
+void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments) {
+  CUlaunchAttribute early;
+  CUlaunchConfig config{};
+  config.gridDimX = blocks.x, config.gridDimY = blocks.y, config.gridDimZ = blocks.z;
+  config.blockDimX = threads.x, config.blockDimY = threads.y, config.blockDimZ = threads.z;
+  config.hStream = current_stream(device);
+  if (can_overlap(device) && captures.load(std::memory_order_relaxed) == 0) {
+    early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    early.value.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &early;
+    config.numAttrs = 1;
+  }
+  const CUresult status = driver().launch(&config, function, arguments, nullptr);
+  if (status != CUDA_SUCCESS) [[unlikely]]
+    fail_driver(status, "cuLaunchKernelEx");
 }
 
 void fail_driver(CUresult status, const char* call) {

@@ -1,7 +1,8 @@
-// The driver's own interface, found at run time through the runtime library: virtual memory.
+// The driver's own interface, found at run time through the runtime library: virtual memory, launches.
 #pragma once
 
 #include <cuda.h>
+#include <cuda_runtime.h>
 
 namespace mica::cuda {
 
@@ -15,9 +16,17 @@ struct DriverApi {
   decltype(&cuMemUnmap) unmap;
   decltype(&cuMemSetAccess) set_access;
   decltype(&cuGetErrorString) error_string;
+  decltype(&cuLaunchKernelEx) launch;
+  decltype(&cuMemsetD8Async) set_bytes;
+  decltype(&cuMemsetD16Async) set_halves;
+  decltype(&cuMemsetD32Async) set_words;
 };
 
 const DriverApi& driver();
+// launch.cuh
+void start_kernel(CUfunction function, int device, dim3 blocks, dim3 threads, void** arguments);
+// While a graph is captured, kernels start one after the other.
+void count_captures(int change);
 [[noreturn]] void fail_driver(CUresult status, const char* call);
 
 }  // namespace mica::cuda

@@ -11,4 +11,10 @@ static std::atomic<bool> flags[static_cast<int>(Flag::Count)] = {false, true, tr
 bool flag(Flag which) { return flags[static_cast<int>(which)].load(std::memory_order_relaxed); }
 void set_flag(Flag which, bool value) { flags[static_cast<int>(which)].store(value, std::memory_order_relaxed); }
 
+static thread_local bool rounded = false;
+
+RoundedProducts::RoundedProducts(bool on) : before_(rounded) { rounded = rounded || on; }
+RoundedProducts::~RoundedProducts() { rounded = before_; }
+bool products_are_rounded() { return rounded || flag(Flag::MatmulTf32); }
+
 }  // namespace mica::cuda

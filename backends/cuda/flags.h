@@ -8,4 +8,16 @@ enum class Flag : int { MatmulTf32, ConvolutionTf32, CudnnAttention, Determinist
 bool flag(Flag which);
 void set_flag(Flag which, bool value);
 
+// While one lives that is on, products of float32 that this thread asks for may round their inputs to TF32.
+class RoundedProducts {
+ public:
+  explicit RoundedProducts(bool on);
+  RoundedProducts(const RoundedProducts&) = delete;
+  ~RoundedProducts();
+
+ private:
+  bool before_;
+};
+bool products_are_rounded();
+
 }  // namespace mica::cuda

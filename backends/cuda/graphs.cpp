@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/driver.h"
 #include "backends/cuda/random/generator.h"
 
 namespace mica::cuda {
@@ -34,7 +35,9 @@ void* begin(int device) {
   begin_capture(made->stream, made.get(), device);
   philox(default_generator(device)).begin_capture(made->philox);
   const cudaError_t status = cudaStreamBeginCapture(made->stream, cudaStreamCaptureModeThreadLocal);
+  count_captures(1);
   if (status != cudaSuccess) {
+    count_captures(-1);
     philox(default_generator(device)).end_capture();
     end_capture(made->stream, device);
     check(status, "cudaStreamBeginCapture");
@@ -46,6 +49,7 @@ void end(void* handle) {
   auto* g = static_cast<Graph*>(handle);
   DeviceGuard guard(g->device);
   const cudaError_t status = cudaStreamEndCapture(g->stream, &g->graph);
+  count_captures(-1);
   g->drawn = philox(default_generator(g->device)).end_capture();
   end_capture(g->stream, g->device);
   check(status, "cudaStreamEndCapture");

@@ -10,9 +10,13 @@
 
 namespace mica::cuda {
 
-void* open_library(const char* const* names) {
+static void* open_from_system(const char* const* names) {
   for (const char* const* name = names; *name; ++name)
     if (void* library = dlopen(*name, RTLD_NOW | RTLD_LOCAL)) return library;
+  return nullptr;
+}
+
+static void* open_from_folders(const char* const* names) {
   const char* folders = std::getenv("MICA_CUDA_LIBRARIES");
   for (std::string_view rest = folders ? folders : ""; !rest.empty();) {
     const size_t end = rest.find(':');
@@ -22,6 +26,11 @@ void* open_library(const char* const* names) {
       if (void* library = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
   }
   return nullptr;
+}
+
+void* open_library(const char* const* names, bool packages_first) {
+  void* library = packages_first ? open_from_folders(names) : open_from_system(names);
+  return library ? library : packages_first ? open_from_system(names) : open_from_folders(names);
 }
 
 void* symbol(void* library, const char* name) {

@@ -80,6 +80,7 @@ Places<1 + sizeof...(Views)> places_of(const TensorView& first, const Views&... 
 // Runs body(i) for i in [0, n) on the device.
 template <class Body>
 __global__ void __launch_bounds__(kThreads) for_each_kernel(int64_t n, Body body) {
+  wait_for_predecessors();
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step) body(i);
 }
@@ -88,8 +89,7 @@ void for_each(int device, int64_t n, const Body& body) {
   if (n == 0) return;
   constexpr int64_t kMostBlocks = int64_t{1} << 30;
   const auto blocks = static_cast<unsigned>(std::min(kMostBlocks, (n + kThreads - 1) / kThreads));
-  for_each_kernel<<<blocks, kThreads, 0, current_stream(device)>>>(n, body);
-  MICA_CUDA(cudaGetLastError());
+  launch<for_each_kernel<Body>>(device, blocks, kThreads, n, body);
 }
 
 inline bool is_contiguous(const TensorView& t) {

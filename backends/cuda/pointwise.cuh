@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "backends/cuda/element.cuh"
-#include "backends/cuda/runtime.h"
+#include "backends/cuda/launch.cuh"
 
 namespace mica::cuda {
 
@@ -71,6 +71,7 @@ __device__ Vector<T, kCount> load_vector(const Source<T>& source, int64_t i) {
 
 template <int kCount, class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads) flat_kernel(int64_t n, F f, Out* out, Source<In>... in) {
+  wait_for_predecessors();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t first = i * kCount;
   if (first + kCount <= n) {
@@ -97,6 +98,7 @@ __device__ void strided_element(const F& f, char* out, const int64_t* at, std::i
 template <class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     strided_kernel(uint32_t n, F f, Offsets<1 + sizeof...(In)> offsets, char* out, Source<In>... in) {
+  wait_for_predecessors();
   uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
 #pragma unroll
   for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
@@ -133,6 +135,7 @@ __device__ void row_vector(const F& f, char* out, const int64_t* at, uint32_t de
 template <int kCount, class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     row_kernel(uint32_t vectors, F f, Offsets<1 + sizeof...(In)> offsets, uint32_t dense, char* out, Source<In>... in) {
+  wait_for_predecessors();
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= vectors) return;
   int64_t at[1 + sizeof...(In)];
@@ -192,11 +195,10 @@ Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
 
 template <class Out, class... In, class F, size_t... kIndex>
 void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIndex...>) {
-  strided_kernel<F, Out, In...>
-      <<<blocks_for(piece.numel, kThreads * kStridedPerThread), kThreads, 0, current_stream(piece.device.index())>>>(
-          static_cast<uint32_t>(piece.numel), f, offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
-          source<In>(piece, static_cast<int>(kIndex) + 1)...);
-  MICA_CUDA(cudaGetLastError());
+  launch<strided_kernel<F, Out, In...>>(piece.device.index(), blocks_for(piece.numel, kThreads * kStridedPerThread),
+                                        kThreads, static_cast<uint32_t>(piece.numel), f,
+                                        offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
+                                        source<In>(piece, static_cast<int>(kIndex) + 1)...);
 }
 
 // Whether operand k can be read in 16-byte pieces from one end to the other.
@@ -229,11 +231,9 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
   offsets.sizes[0] = Divider(static_cast<uint32_t>(loop.shape[0] / kCount));
   for (size_t k = 0; k < 1 + sizeof...(In); ++k) offsets.strides[0][k] *= kCount;
   const int64_t vectors = loop.numel / kCount;
-  row_kernel<kCount, F, Out, In...>
-      <<<blocks_for(vectors, kThreads), kThreads, 0, current_stream(loop.device.index())>>>(
-          static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
-          source<In>(loop, static_cast<int>(kIndex) + 1)...);
-  MICA_CUDA(cudaGetLastError());
+  launch<row_kernel<kCount, F, Out, In...>>(loop.device.index(), blocks_for(vectors, kThreads), kThreads,
+                                            static_cast<uint32_t>(vectors), f, offsets, dense, loop.data[0],
+                                            source<In>(loop, static_cast<int>(kIndex) + 1)...);
   return true;
 }
 
@@ -250,10 +250,9 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
     PointwiseLoop whole = loop;
     return for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
   }
-  flat_kernel<kCount, F, Out, In...>
-      <<<blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, 0, current_stream(loop.device.index())>>>(
-          loop.numel, f, reinterpret_cast<Out*>(loop.data[0]), source<In>(loop, static_cast<int>(kIndex) + 1)...);
-  MICA_CUDA(cudaGetLastError());
+  launch<flat_kernel<kCount, F, Out, In...>>(loop.device.index(), blocks_for(loop.numel, int64_t{kThreads} * kCount),
+                                             kThreads, loop.numel, f, reinterpret_cast<Out*>(loop.data[0]),
+                                             source<In>(loop, static_cast<int>(kIndex) + 1)...);
 }
 
 template <class Out, class... In, class F>

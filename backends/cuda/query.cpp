@@ -1,13 +1,27 @@
 #include "backends/cuda/query.h"
 
+#include <dlfcn.h>
+
 #include <string_view>
 
+#include "backends/cuda/library.h"
 #include "backends/cuda/memory/device_allocator.h"
 #include "backends/cuda/memory/pinned.h"
 #include "backends/cuda/memory/settings.h"
 #include "backends/cuda/profiler/recorder.h"
 
 namespace mica::cuda {
+
+// "library\nfunction that allocates\nfunction that frees"
+static void open_allocator(std::string_view text) {
+  const size_t first = text.find('\n'), second = text.find('\n', first + 1);
+  MICA_CHECK(second != std::string_view::npos, "expected a library and the names of two functions");
+  const std::string path(text.substr(0, first)), take(text.substr(first + 1, second - first - 1)),
+      give_back(text.substr(second + 1));
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  MICA_CHECK(library, "the allocator's library cannot be opened: ", dlerror());
+  use_foreign_allocator(symbol(library, take.c_str()), symbol(library, give_back.c_str()));
+}
 
 std::string query(const char* what, const char* argument, int index) {
   const std::string_view name = what;
@@ -19,6 +33,7 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "reset_peak_pinned_statistics") return pinned_cache().reset_peaks(), "";
   if (name == "reset_accumulated_pinned_statistics") return pinned_cache().reset_accumulated(), "";
   if (name == "allocator_settings") return set_allocator_settings(argument), "";
+  if (name == "use_allocator") return open_allocator(argument), "";
   if (name == "set_waiting") return set_waiting(static_cast<WaitingIs>(argument[0] - '0')), "";
   if (name == "waiting") return std::to_string(static_cast<int>(waiting_is()));
   if (name == "pool_new") return std::to_string(allocator(index).new_pool());

@@ -9,10 +9,11 @@
 
 namespace mica::special {
 
-// A degree from a number of the functions' own type: none below zero, and no more than an int64 holds.
+// A degree from a number of the functions' own type, without its fraction: none below zero, and no more than an int64
+// holds.
 template <class T>
 MICA_HD int64_t degree_of(T n) {
-  if (!(n >= 0)) return -1;
+  if (!(n > -1)) return -1;
   constexpr T most = T(1ll << 62);
   return n < most ? static_cast<int64_t>(n) : int64_t{1} << 62;
 }

@@ -20,15 +20,16 @@ MICA_HD inline double infinity() { return std::numeric_limits<double>::infinity(
 MICA_HD inline double not_a_number() { return std::numeric_limits<double>::quiet_NaN(); }
 
 // sin(pi x) and cos(pi x), exact in their argument.
+// Of |x|, because x - floor(x) of a small negative number is not exact.
 MICA_HD inline double sin_pi(double x) {
-  const double r = x - 2.0 * ::floor(0.5 * x);  // [0, 2)
-  const double sign = r >= 1.0 ? -1.0 : 1.0;
+  const double size = ::fabs(x), r = size - 2.0 * ::floor(0.5 * size);  // [0, 2)
+  const double sign = (r >= 1.0) != (x < 0) ? -1.0 : 1.0;
   const double t = r >= 1.0 ? r - 1.0 : r;  // [0, 1)
   return sign * ::sin(kPi * (t > 0.5 ? 1.0 - t : t));
 }
 
 MICA_HD inline double cos_pi(double x) {
-  const double r = x - 2.0 * ::floor(0.5 * x);
+  const double size = ::fabs(x), r = size - 2.0 * ::floor(0.5 * size);
   const double t = r > 1.0 ? 2.0 - r : r;  // [0, 1]
   return t > 0.5 ? -::sin(kPi * (t - 0.5)) : ::sin(kPi * (0.5 - t));
 }

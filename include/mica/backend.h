@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "mica/kernel_types.h"
@@ -90,6 +91,9 @@ struct Backend {
   // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's
   // whole list.
   void* (*extension)(const char* name) = nullptr;
+  // What DLPack numbers this kind of device as (2 is CUDA, 12 a device that DLPack has no name for). 0: its tensors are
+  // not handed to other libraries.
+  int32_t dlpack_type = 0;
 };
 
 // Guards against a library built for another table or another layout of what crosses the seam: the generator hashes
@@ -104,8 +108,12 @@ inline constexpr uint64_t kBackendAbi =
 // The backend of a device type; throws an error that says what is missing and how to get it.
 const Backend& backend(DeviceType type);
 bool backend_available(DeviceType type);
-int device_count(DeviceType type);                       // 0 where there is no backend
-void register_backend(const Backend* backend);           // keeps the pointer
+int device_count(DeviceType type);  // 0 where there is no backend
+// The device type that computes beside the CPU: CUDA where there is a GPU, otherwise the first backend that was opened
+// and has a device.
+std::optional<DeviceType> accelerator();
+std::optional<DeviceType> device_type_of_dlpack(int32_t dlpack_type);  // of the backends that are there
+void register_backend(const Backend* backend);                         // keeps the pointer
 DeviceType open_backend(std::string_view library_path);  // opens a shared library and registers what it exports
 // The device with its index filled in: the current one where it has none. Throws where there is no such device.
 Device with_index(Device device);

@@ -16,14 +16,16 @@ namespace mica::cuda {
 inline int device_count() { return mica::device_count(DeviceType::CUDA); }
 inline bool is_available() { return device_count() > 0; }
 
-// The device with this index, or the thread's current one.
+inline int current_device() { return backend(DeviceType::CUDA).current_device(); }
+inline void set_device(int index) { backend(DeviceType::CUDA).set_device(index); }
+// The index, where it is one: else that of the thread's current device.
+inline int index_or_current(int index) { return index >= 0 ? index : current_device(); }
 inline Device device(int index = -1) { return with_index(Device(DeviceType::CUDA, index)); }
-inline void set_device(int index) { backend(DeviceType::CUDA).set_device(device(index).index); }
 // Waits for all that was queued on a device.
-inline void synchronize(int index = -1) { backend(DeviceType::CUDA).synchronize(device(index).index); }
+inline void synchronize(int index = -1) { backend(DeviceType::CUDA).synchronize(index_or_current(index)); }
 
 inline MemoryStats memory_stats(int index = -1) {
-  return MICA_HOOK(backend(DeviceType::CUDA), memory_stats)(device(index).index);
+  return MICA_HOOK(backend(DeviceType::CUDA), memory_stats)(index_or_current(index));
 }
 inline void empty_cache() { MICA_HOOK(backend(DeviceType::CUDA), empty_cache)(); }
 
@@ -47,14 +49,19 @@ class Stream {
  public:
   // A new stream; of a lower number comes first where the device has to choose.
   explicit Stream(int priority = 0, int index = -1)
-      : stream_(MICA_HOOK(backend(DeviceType::CUDA), new_stream)(device(index).index, priority)) {}
+      : stream_(MICA_HOOK(backend(DeviceType::CUDA), new_stream)(index_or_current(index), priority)),
+        index_(index_or_current(index)) {}
   static Stream current(int index = -1) {
-    return Stream(MICA_HOOK(backend(DeviceType::CUDA), current_stream)(device(index).index));
+    return Stream(MICA_HOOK(backend(DeviceType::CUDA), current_stream)(index_or_current(index)),
+                  index_or_current(index));
   }
-  static Stream default_of(int index = -1) { return Stream(mica::Stream{nullptr, device(index)}); }
+  static Stream default_of(int index = -1) {
+    return Stream(mica::Stream{nullptr, device(index)}, index_or_current(index));
+  }
 
   void* handle() const { return stream_.handle; }  // a cudaStream_t
   mica::Stream get() const { return stream_; }
+  int device_index() const { return index_; }
   bool is_done() const { return MICA_HOOK(backend(DeviceType::CUDA), stream_done)(stream_); }
   void synchronize() const { MICA_HOOK(backend(DeviceType::CUDA), synchronize_stream)(stream_); }
   // What is queued here later starts after the event, or after what the other stream has now.
@@ -68,14 +75,15 @@ class Stream {
 
  private:
   friend class StreamGuard;
-  explicit Stream(mica::Stream stream) : stream_(stream) {}
+  Stream(mica::Stream stream, int index) : stream_(stream), index_(index) {}
   mica::Stream stream_;
+  int index_;
 };
 
 // Makes a stream the thread's current one for a scope.
 class StreamGuard {
  public:
-  explicit StreamGuard(const Stream& stream) : before_(Stream::current(stream.get().device.index())) {
+  explicit StreamGuard(const Stream& stream) : before_(Stream::current(stream.device_index())) {
     MICA_HOOK(backend(DeviceType::CUDA), set_stream)(stream.get());
   }
   StreamGuard(const StreamGuard&) = delete;
@@ -90,7 +98,7 @@ class StreamGuard {
 class Event {
  public:
   explicit Event(bool timing = false, int index = -1)
-      : event_(MICA_HOOK(backend(DeviceType::CUDA), new_event)(device(index).index, timing)) {}
+      : event_(MICA_HOOK(backend(DeviceType::CUDA), new_event)(index_or_current(index), timing)) {}
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   ~Event() { backend(DeviceType::CUDA).free_event(event_); }
@@ -113,7 +121,7 @@ inline void Stream::wait(const Event& event) const {
   MICA_HOOK(backend(DeviceType::CUDA), wait_event)(stream_, event.get());
 }
 inline void Stream::wait(const Stream& other) const {
-  Event reached(false, other.stream_.device.index());
+  Event reached(false, other.index_);
   reached.record(other);
   wait(reached);
 }
@@ -134,7 +142,7 @@ class Graph {
     synchronize();
     const Stream stream;
     const StreamGuard guard(stream);
-    handle_ = api().begin(device().index());
+    handle_ = api().begin(current_device());
     try {
       f();
     } catch (...) {

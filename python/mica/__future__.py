@@ -24,5 +24,5 @@ def set_swap_module_params_on_conversion(value):
 
 
 def get_swap_module_params_on_conversion():
-    """Always False."""
+    """Whether conversions swap parameters: always False, since Mica changes them in place."""
     return False

@@ -6,10 +6,11 @@ Little is imported with the package; the rest comes when a program asks for it.
 import importlib as _importlib
 from math import e, inf, nan, pi  # noqa: F401
 
-from mica import _C, _einops, _tensor, random, storage  # noqa: F401 - _tensor gives Tensor its methods
+from mica import _C, _tensor, random, storage  # noqa: F401 - _tensor gives Tensor its methods
+from mica._as_torch.legacy_types import TYPES as _tensor_types
 from mica._C import *  # noqa: F403
-from mica._legacy_types import TYPES as _tensor_types
-from mica._settings import *  # noqa: F403
+from mica._functions.settings import *  # noqa: F403
+from mica._interop import einops as _einops  # noqa: F401
 from mica.functional import *  # noqa: F403
 from mica.random import *  # noqa: F403
 from mica.storage import *  # noqa: F403
@@ -33,38 +34,38 @@ _LAZY = {
     "set_autocast_cpu_dtype": "mica.amp.autocast_mode",
     "get_autocast_gpu_dtype": "mica.amp.autocast_mode",
     "set_autocast_gpu_dtype": "mica.amp.autocast_mode",
-    "_assert": "mica._conditions",
-    "_assert_async": "mica._conditions",
-    "_check": "mica._conditions",
-    "_check_index": "mica._conditions",
-    "_check_not_implemented": "mica._conditions",
-    "_check_tensor_all": "mica._conditions",
-    "_check_type": "mica._conditions",
-    "_check_value": "mica._conditions",
+    "_assert": "mica._functions.conditions",
+    "_assert_async": "mica._functions.conditions",
+    "_check": "mica._functions.conditions",
+    "_check_index": "mica._functions.conditions",
+    "_check_not_implemented": "mica._functions.conditions",
+    "_check_tensor_all": "mica._functions.conditions",
+    "_check_type": "mica._functions.conditions",
+    "_check_value": "mica._functions.conditions",
     "load": "mica.serialization",
     "save": "mica.serialization",
     "compile": "mica._dynamo",
-    "Event": "mica._streams",
+    "Event": "mica._functions.streams",
     "Future": "mica.futures",
-    "Stream": "mica._streams",
-    "SymBool": "mica._symbolic",
-    "SymFloat": "mica._symbolic",
-    "SymInt": "mica._symbolic",
-    "sym_float": "mica._symbolic",
-    "sym_int": "mica._symbolic",
-    "sym_ite": "mica._symbolic",
-    "sym_max": "mica._symbolic",
-    "sym_min": "mica._symbolic",
-    "sym_not": "mica._symbolic",
-    "sym_sum": "mica._symbolic",
-    "sym_fresh_size": "mica._symbolic",
+    "Stream": "mica._functions.streams",
+    "SymBool": "mica._functions.symbolic",
+    "SymFloat": "mica._functions.symbolic",
+    "SymInt": "mica._functions.symbolic",
+    "sym_float": "mica._functions.symbolic",
+    "sym_int": "mica._functions.symbolic",
+    "sym_ite": "mica._functions.symbolic",
+    "sym_max": "mica._functions.symbolic",
+    "sym_min": "mica._functions.symbolic",
+    "sym_not": "mica._functions.symbolic",
+    "sym_sum": "mica._functions.symbolic",
+    "sym_fresh_size": "mica._functions.symbolic",
     "classes": "mica._classes",
     "ScriptModule": "mica.jit",
     "ScriptFunction": "mica.jit",
     "FunctionSchema": "mica._library.schema",
-    "DispatchKey": "mica._c_names",
-    "_check_with": "mica._conditions",
-    "_check_tensor_all_with": "mica._conditions",
+    "DispatchKey": "mica._as_torch.c_names",
+    "_check_with": "mica._functions.conditions",
+    "_check_tensor_all_with": "mica._functions.conditions",
     "cond": "mica._higher_order_ops",
     "while_loop": "mica._higher_order_ops",
     "ops": "mica._ops",
@@ -92,12 +93,12 @@ _LAZY = {
     "sparse_bsr_tensor": "mica.sparse",
     "sparse_bsc_tensor": "mica.sparse",
     "sparse_compressed_tensor": "mica.sparse",
-    "qscheme": "mica._quantization_schemes",
-    "per_tensor_affine": "mica._quantization_schemes",
-    "per_channel_affine": "mica._quantization_schemes",
-    "per_tensor_symmetric": "mica._quantization_schemes",
-    "per_channel_symmetric": "mica._quantization_schemes",
-    "per_channel_affine_float_qparams": "mica._quantization_schemes",
+    "qscheme": "mica._functions.quantization_schemes",
+    "per_tensor_affine": "mica._functions.quantization_schemes",
+    "per_channel_affine": "mica._functions.quantization_schemes",
+    "per_tensor_symmetric": "mica._functions.quantization_schemes",
+    "per_channel_symmetric": "mica._functions.quantization_schemes",
+    "per_channel_affine_float_qparams": "mica._functions.quantization_schemes",
     "lobpcg": "mica._lobpcg",
     "pca_lowrank": "mica._lowrank",
     "svd_lowrank": "mica._lowrank",
@@ -116,14 +117,15 @@ _LAZY |= dict.fromkeys(
         "quantized_max_pool1d", "quantized_max_pool2d", "quantized_max_pool3d", "row_indices_copy", "saddmm",
         "segment_reduce", "slice_inverse", "solve", "spmm", "symeig", "values_copy",
     ],
-    "mica._rare_operators",
+    "mica._operators.rare",
 )  # fmt: skip
 _SUBMODULES = {
-    "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_library", "_ops", "_rare_operators", "_streams",
+    "__config__", "__future__", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_ops",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
-    "profiler", "quantization", "return_types", "serialization", "signal", "sparse", "special", "testing", "torch_version", "types",
+    "profiler", "quantization", "quasirandom", "return_types", "serialization", "signal", "sparse", "special",
+    "testing", "torch_version", "types",
     "utils", "xpu",
 }  # fmt: skip
 
@@ -136,7 +138,7 @@ def __getattr__(name):
     elif name == "_grouped_mm":
         value = _importlib.import_module("mica.nn.functional").grouped_mm
     elif name.startswith("_foreach_"):
-        value = getattr(_importlib.import_module("mica._foreach"), name)
+        value = getattr(_importlib.import_module("mica._functions.foreach"), name)
     else:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     globals()[name] = value
@@ -148,11 +150,11 @@ def __dir__():
 
 
 def _more_of_the_engine(name):
-    from mica import _c_names
+    from mica._as_torch import c_names as _c_names
 
     return _c_names.lookup(name)
 
 
 _C.__getattr__ = _more_of_the_engine
-_C.__path__ = [__file__.replace("__init__.py", "_c_modules")]
+_C.__path__ = [__file__.replace("__init__.py", "_as_torch/c_modules")]
 __all__ = [name for name in (*globals(), *_LAZY) if not name.startswith("_")]

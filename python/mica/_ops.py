@@ -11,7 +11,7 @@ __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "OperatorBas
 
 
 class OperatorBase:
-    """What torch.ops hands out."""
+    """The base class of the operators and overloads that torch.ops hands out."""
 
 
 # ------------------------------------------------------------------------------------------------------------- aten
@@ -20,11 +20,11 @@ class OperatorBase:
 @functools.cache
 def _aten_table():
     """name -> its lines in the table, each taken apart."""
-    from mica._aten_schemas import TEXT
-    from mica._rare_operators import SCHEMAS
+    from mica._generated.aten_schemas import TEXT
+    from mica._operators.rare import SCHEMAS
 
     rare = [
-        f"_rare_operators\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
+        f"_operators.rare\t{schema.partition('(')[0].partition('.')[0]}\tp\t{schema}" for schema in SCHEMAS.splitlines()
     ]
     table = {}
     for line in [*TEXT.splitlines(), *rare]:
@@ -235,27 +235,29 @@ class _OpNamespace(types.ModuleType):
         if defined:
             overloads = {name: (op.schema, op, op.tags) for name, op in defined.items()}
             return OpOverloadPacket(qualified, op_name, overloads, _call_first_that_fits(defined, qualified))
-        return self._aten_packet(op_name) if self.name == "aten" else None
+        return self._torch_packet(op_name)
 
-    def _aten_packet(self, op_name):
-        from mica import _aten_names
+    def _torch_packet(self, op_name):
+        """Of an operator that torch brings: of the table, or named only."""
+        from mica._operators import aten_names as _aten_names
 
-        overloads, lines = {}, _aten_table().get(op_name, ())
+        is_aten = self.name == "aten"
+        overloads, lines = {}, _aten_table().get(op_name, ()) if is_aten else ()
         for line in lines:
             try:
                 kernel = _AtenKernel(*line)
             except AttributeError:  # the table has it, this build's package does not name it
                 continue
             overloads.setdefault(kernel.schema.overload_name or "default", (kernel.schema, kernel, ()))
-        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name)
-        for text in _aten_names.schemas(op_name):
-            schema = parse_schema(f"aten::{text}")
+        function = _function(*lines[0][:2]) if overloads else _aten_names.function(op_name) if is_aten else None
+        for text in _aten_names.schemas(self.name, op_name):
+            schema = parse_schema(text)
             if (name := schema.overload_name or "default") not in overloads:
                 overloads[name] = (schema, _aten_names.Kernel(schema, function), ())
         if not overloads:
             return None
         call = function or next(iter(overloads.values()))[1]
-        return OpOverloadPacket(f"aten::{op_name}", op_name, overloads, call)
+        return OpOverloadPacket(f"{self.name}::{op_name}", op_name, overloads, call)
 
     def __getattr__(self, op_name):
         if op_name.startswith("__") and op_name not in _OPERATOR_METHODS:
@@ -276,7 +278,7 @@ class _OpNamespace(types.ModuleType):
         own = _operators.names(self.name)
         if self.name != "aten":
             return own
-        from mica import _aten_names
+        from mica._operators import aten_names as _aten_names
 
         names = {*own, *_aten_table(), *_aten_names.names()}
         return sorted(n for n in names if not n.startswith("__") or n in _OPERATOR_METHODS)
@@ -300,7 +302,7 @@ class HigherOrderOperator(OperatorBase):
     py_functionalize_impl = property(lambda self: lambda function: function)
 
     def fallthrough(self, dispatch_key):
-        """Nothing to pass through."""
+        """Does nothing: Mica has no dispatch keys to pass a call through."""
 
     def name(self):
         return self._name
@@ -316,7 +318,7 @@ class HigherOrderOperator(OperatorBase):
 
 
 class _Ops(types.ModuleType):
-    """torch.ops."""
+    """The object behind torch.ops: namespaces of operators as attributes."""
 
     def __init__(self):
         super().__init__("torch.ops")

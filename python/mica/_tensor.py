@@ -25,8 +25,6 @@ def _method(function):
 @_method
 def pin_memory(self, device=None):
     """The tensor in host memory that a GPU reads and writes directly; itself where it is."""
-    if not _C._device_count("cuda"):
-        raise RuntimeError("Cannot access accelerator device when none is available.")
     return _C._pin_memory(self)
 
 
@@ -111,7 +109,7 @@ def share_memory_(self):
 @_method
 def qscheme(self):
     """How the tensor is quantized: torch.per_tensor_affine or torch.per_channel_affine."""
-    from mica import _quantization_schemes as schemes
+    from mica._functions import quantization_schemes as schemes
 
     if not self.is_quantized:
         raise RuntimeError(f"qscheme() is only for quantized tensors, but got one of dtype {self.dtype}")
@@ -210,7 +208,7 @@ def polygamma_(self, n):
 @_method
 def __array_namespace__(self, *, api_version=None):
     """The functions of the array API standard for tensors."""
-    from mica import _array_namespace
+    from mica._interop import array_namespace as _array_namespace
 
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise ValueError(f"Mica follows the array API standard up to 2024.12, not {api_version!r}")

@@ -27,7 +27,7 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
-    """Of a dtype that has no storage class: the storage is of bytes."""
+    """Put a tensor together whose dtype has no storage class: its storage is one of bytes."""
     untyped = getattr(storage, "_untyped_storage", storage)
     tensor = _with_metadata(_C._view_storage(untyped, dtype, storage_offset, size, stride), metadata)
     tensor.requires_grad = requires_grad
@@ -116,8 +116,7 @@ def _reduce_quantized_tensor(tensor):
             tensor.q_per_channel_zero_points(),
             tensor.q_per_channel_axis(),
         )
-    integers = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}[tensor.dtype]
-    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=integers)
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype)
     return _rebuild_qtensor, (
         storage,
         tensor.storage_offset(),
@@ -233,29 +232,33 @@ def _unflatten_dense_tensors(flat, tensors):
 
 
 def _element_size(dtype):
-    """The bytes of an element."""
+    """How many bytes an element of the dtype takes."""
     return dtype.itemsize
 
 
 def _get_device_index(device, optional=False, allow_cpu=False):
-    """The index of a GPU."""
+    """The index of a device of the accelerator."""
     if isinstance(device, int):
         return device
     device = _C.device(device) if isinstance(device, str) else device
     if device is None:
         if optional:
-            return _C._current_device("cuda")
-    elif device.type == "cuda" or allow_cpu:
-        return -1 if device.type == "cpu" else _C._current_device("cuda") if device.index is None else device.index
+            return _C._current_device(_C._accelerator() or "cuda")
+    elif device.type not in ("cpu", "meta"):
+        return _C._current_device(device) if device.index is None else device.index
+    elif allow_cpu and device.type == "cpu":
+        return -1
     raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
 
 
 def _get_all_device_indices():
-    return list(range(_C._device_count("cuda")))
+    device = _C._accelerator()
+    return [] if device is None else list(range(_C._device_count(device)))
 
 
 def _get_available_device_type():
-    return "cuda" if _C._device_count("cuda") else None
+    device = _C._accelerator()
+    return None if device is None else device.type
 
 
 def _to(self, device, non_blocking=False):
@@ -263,5 +266,5 @@ def _to(self, device, non_blocking=False):
 
 
 def is_compiling():
-    """False: nothing is compiled."""
+    """Always False: Mica compiles no functions."""
     return False

@@ -1,55 +1,59 @@
-"""The device that computes beside the CPU, whichever it is: CUDA's, where there is one."""
+"""The device that computes beside the CPU: a GPU where there is one, otherwise that of the first backend that was opened."""
 
-from mica import _C, cuda
+from mica import _C
 
 __all__ = [
-    "current_accelerator", "current_device_idx", "current_device_index", "device_count", "device_index", "empty_cache",
-    "get_memory_info", "is_available", "max_memory_allocated", "max_memory_reserved",
-    "memory_allocated", "memory_reserved", "reset_peak_memory_stats", "set_device_idx", "set_device_index",
+    "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index",
+    "empty_cache", "get_memory_info", "is_available", "max_memory_allocated", "max_memory_reserved",
+    "memory_allocated", "memory_reserved", "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream",
     "synchronize",
 ]  # fmt: skip
 
 
 def is_available():
-    """Whether there is one."""
-    return cuda.is_available()
+    """Whether this machine has an accelerator and a backend for it."""
+    return _C._accelerator() is not None
 
 
 def device_count():
-    """How many there are; 0 where there is none."""
-    return cuda.device_count()
+    """How many devices the accelerator's backend has; 0 where there is no accelerator."""
+    device = _C._accelerator()
+    return 0 if device is None else _C._device_count(device)
 
 
 def current_accelerator(check_available=False):
-    """Its device, without an index; None where there is none."""
-    return _C.device("cuda") if is_available() else None
+    """The accelerator as a device without an index; None where there is none."""
+    return _C._accelerator()
 
 
 def _present():
-    if not is_available():
-        raise RuntimeError("Cannot access accelerator device when none is available.")
-    return cuda
-
-
-def _index(device):
+    device = _C._accelerator()
     if device is None:
-        return current_device_index()
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return device
+
+
+def _device(device=None):
+    """A device of the accelerator, with an index, from all that torch takes for one."""
+    present = _present()
+    if device is None:
+        return _C.device(present.type, _C._current_device(present))
     if isinstance(device, int):
-        return device
+        return _C.device(present.type, device)
     device = _C.device(device)
-    if device.type != current_accelerator().type:
-        raise ValueError(f"{device.type} doesn't match the current accelerator {current_accelerator()}.")
-    return current_device_index() if device.index is None else device.index
+    if device.type != present.type:
+        raise ValueError(f"{device.type} doesn't match the current accelerator {present}.")
+    return _C.device(present.type, _C._current_device(present) if device.index is None else device.index)
 
 
 def current_device_index():
-    """The index of the one that is used in this thread."""
-    return _present().current_device()
+    """The index of the device that this thread uses."""
+    return _C._current_device(_present())
 
 
 def set_device_index(device, /):
-    """Use this one in this thread."""
-    _present().set_device(_index(device))
+    """Let this thread use the device of this index."""
+    _C._set_device(_device(device))
 
 
 current_device_idx = current_device_index
@@ -57,7 +61,7 @@ set_device_idx = set_device_index
 
 
 class device_index:
-    """Use another one in a with block; None changes nothing."""
+    """Use the device of another index in a with block; None changes nothing."""
 
     def __init__(self, device, /):
         self.idx = device
@@ -73,41 +77,68 @@ class device_index:
             set_device_index(self.prev_idx)
 
 
+def current_stream(device=None, /):
+    """The stream on which this thread queues the work of a device."""
+    device = _device(device)
+    if device.type == "cuda":
+        from mica import cuda
+
+        return cuda.current_stream(device)
+    from mica import Stream
+
+    return Stream(device)
+
+
+def set_stream(stream, /):
+    """Queue on this stream from now on, and use its device."""
+    device = _device(stream.device)
+    _C._set_device(device)
+    if device.type == "cuda":
+        from mica import cuda
+
+        cuda.set_stream(stream)
+
+
 def synchronize(device=None, /):
-    """Wait until it has done all that was queued on it."""
-    _present().synchronize(_index(device))
+    """Wait until the device has done all that was queued on it."""
+    _C._synchronize(_device(device))
 
 
 def empty_cache():
-    """Return memory that no tensor holds to it."""
-    _present().empty_cache()
+    """Give memory that no tensor holds back to the devices."""
+    _C._empty_cache(_present())
+
+
+def _memory(device, what):
+    return _C._memory_stats(_device(device))[what]
 
 
 def memory_allocated(device=None, /):
-    """Bytes that tensors hold on it."""
-    return _present().memory_allocated(_index(device))
+    """The bytes that tensors hold on the device."""
+    return _memory(device, "allocated")
 
 
 def max_memory_allocated(device=None, /):
-    """The most bytes that tensors have held on it since the last reset."""
-    return _present().max_memory_allocated(_index(device))
+    """The most bytes that tensors have held on the device since the last reset."""
+    return _memory(device, "peak_allocated")
 
 
 def memory_reserved(device=None, /):
-    """Bytes taken from it, those that wait for reuse included."""
-    return _present().memory_reserved(_index(device))
+    """The bytes taken from the device, those that wait for reuse included."""
+    return _memory(device, "reserved")
 
 
 def max_memory_reserved(device=None, /):
-    """The most bytes taken from it since the last reset."""
-    return _present().max_memory_reserved(_index(device))
+    """The most bytes taken from the device since the last reset."""
+    return _memory(device, "peak_reserved")
 
 
 def reset_peak_memory_stats(device=None, /):
     """Let the peaks start again from what is held now."""
-    _present().reset_peak_memory_stats(_index(device))
+    _C._reset_peak_memory_stats(_device(device))
 
 
 def get_memory_info(device=None, /):
-    """Its free and total bytes."""
-    return _present().mem_get_info(_index(device))
+    """The device's free bytes and its bytes in all."""
+    stats = _C._memory_stats(_device(device))
+    return stats["free_memory"], stats["total_memory"]

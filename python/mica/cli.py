@@ -81,11 +81,11 @@ def _as_main(name, file, spec=None):
 
 def run(argv, as_module=False):
     """Run argv[0], a script or with `as_module` a module's name, as the main program; the rest are its arguments."""
-    from mica import _torch_alias
+    from mica._as_torch import alias as _torch_alias
 
     _torch_alias.install()
     target, *arguments = argv
-    path_of_torch = os.path.join(os.path.dirname(__file__), "_torch_path")
+    path_of_torch = os.path.join(os.path.dirname(__file__), "_as_torch", "path")
     # For the processes that the program starts.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [path_of_torch, os.environ.get("PYTHONPATH")]))
     if as_module:

@@ -12,7 +12,7 @@ def device_count():
 
 
 def manual_seed(seed):
-    """Nothing to seed."""
+    """Does nothing: Mica has no Metal backend, and so no generator to seed."""
 
 
 seed = manual_seed

@@ -1,5 +1,5 @@
 """MTIA accelerators: there is no backend for them."""
 
-from mica._absent_device import functions as _functions
+from mica._as_torch.absent_device import functions as _functions
 
 globals().update(_functions("MTIA", "mtia"))

@@ -133,6 +133,9 @@ _NAMES = {
     "Bool": _C.bool,
     "ComplexDouble": _C.complex128,
     "ComplexFloat": _C.complex64,
+    "QInt8": _C.qint8,
+    "QUInt8": _C.quint8,
+    "QInt32": _C.qint32,
 }
 _NAME_OF_DTYPE = {dtype: name + "Storage" for name, dtype in _NAMES.items()}
 

@@ -1,6 +1,6 @@
 """Intel's GPUs: there is no backend for them."""
 
-from mica._absent_device import functions as _functions
+from mica._as_torch.absent_device import functions as _functions
 
 globals().update(_functions("XPU", "xpu"))
 

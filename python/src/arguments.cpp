@@ -241,13 +241,12 @@ std::vector<Tensor> Arguments::tensors(int i) const {
 }
 
 TensorOptions Arguments::options(int i) const {
-  const std::optional<bool> pinned = has(i + 3) ? std::optional(flag(i + 3)) : std::nullopt;
-  return TensorOptions()
-      .dtype(optional_dtype(i))
-      .layout(optional_layout(i + 1))
-      .device(optional_device(i + 2))
-      .pinned_memory(pinned)
-      .requires_grad(flag(i + 4));
+  const TensorOptions o = TensorOptions()
+                              .dtype(optional_dtype(i))
+                              .layout(optional_layout(i + 1))
+                              .device(optional_device(i + 2))
+                              .requires_grad(flag(i + 4));
+  return has(i + 3) ? o.pinned_memory(flag(i + 3)) : o;
 }
 
 }  // namespace mica::python

@@ -38,6 +38,14 @@ static PyObject* device_count(PyObject*, PyObject* o) try {
   return raise_current_exception();
 }
 
+static PyObject* accelerator(PyObject*, PyObject*) try {
+  const std::optional<DeviceType> type = mica::accelerator();
+  if (!type) Py_RETURN_NONE;
+  return device_object(Device(*type));
+} catch (...) {
+  return raise_current_exception();
+}
+
 static PyObject* current_device(PyObject*, PyObject* o) try {
   if (!is_device_like(o)) return PyErr_Format(PyExc_TypeError, "expected a device, not %s", Py_TYPE(o)->tp_name);
   return PyLong_FromLong(with_index(Device(device_from_object(o).type())).index());
@@ -116,6 +124,7 @@ static PyObject* seed_devices(PyObject*, PyObject* seed) try {
 static PyMethodDef functions[] = {
     {"_open_backend", open_backend, METH_O, "Opens a backend's library; returns the name of its device type."},
     {"_device_count", device_count, METH_O, "How many devices of this type there are; 0 without a backend."},
+    {"_accelerator", accelerator, METH_NOARGS, "The device type that computes beside the CPU, as a device; or None."},
     {"_current_device", current_device, METH_O, nullptr},
     {"_set_device", set_device, METH_O, nullptr},
     {"_synchronize", synchronize, METH_O, "Waits for all work of the device."},

@@ -1,8 +1,9 @@
 // torch.device: a value; `with device:` makes it the default for new tensors.
 #include <vector>
 
-#include "objects.h"
+#include "mica/backend.h"
 #include "mica/error.h"
+#include "objects.h"
 #include "parser.h"
 
 namespace mica::python {
@@ -31,7 +32,7 @@ static int8_t checked_index(int64_t index) {
 static Device device_from_index(PyObject* o) {
   long index = PyLong_AsLong(o);
   if (index == -1 && PyErr_Occurred()) throw PythonError();
-  return Device(DeviceType::CUDA, checked_index(index));
+  return Device(accelerator().value_or(DeviceType::CUDA), checked_index(index));
 }
 
 // Device strings are literals nearly always: the same few objects come again and again.

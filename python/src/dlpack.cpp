@@ -5,6 +5,7 @@
 #include "dlpack_import.h"
 #include "entry.h"
 #include "foreign_memory.h"
+#include "mica/backend.h"
 
 namespace mica::python {
 
@@ -12,10 +13,49 @@ using namespace dlpack;
 
 // ---- devices
 
-static DLDevice device_of(const Tensor& x) {
+static std::optional<DLDevice> known_device(Device device) {
+  if (device.is_cpu()) return DLDevice{kDLCPU, 0};
+  const int32_t number = device.is_meta() ? 0 : backend(device.type()).dlpack_type;
+  if (number == 0) return std::nullopt;
+  return DLDevice{number, with_index(device).index()};
+}
+static DLDevice dlpack_device_of(Device device) {
+  const std::optional<DLDevice> known = known_device(device);
+  MICA_CHECK_KIND(known, Buffer, "Cannot pack tensors on ", device);
+  return *known;
+}
+
+// ---- streams: a consumer names the stream on which it will use the memory, and its work has to wait for ours
+
+constexpr long kDefaultStream = 1, kNoOrder = -1;
+
+static void wait_on_stream(const Tensor& x, PyObject* consumer) {
+  if (x.is_cpu() || x.is_meta()) return;
+  const long long number = consumer == Py_None ? kDefaultStream : PyLong_AsLongLong(consumer);
+  if (number == -1 && PyErr_Occurred()) throw PythonError();
+  if (number == kNoOrder) return;
   const Device device = x.device();
-  MICA_CHECK_KIND(device.is_cpu() || device.is_cuda(), Buffer, "Cannot pack tensors on ", device);
-  return {device.is_cpu() ? kDLCPU : kDLCUDA, device.is_cpu() ? 0 : std::max<int32_t>(device.index(), 0)};
+  const Backend& b = backend(device.type());
+  if (!b.current_stream || !b.new_event || !b.record_event || !b.wait_event || !b.free_event)
+    return b.synchronize(device.index());
+  MICA_CHECK_KIND(number > 0, Value, "unsupported stream: ", number);
+  const Stream current = b.current_stream(device.index());
+  const Stream other{number == kDefaultStream ? nullptr : reinterpret_cast<void*>(static_cast<uintptr_t>(number)),
+                     device};
+  if (other == current) return;
+  const Event event = b.new_event(device.index(), false);
+  b.record_event(event, current);
+  b.wait_event(other, event);
+  b.free_event(event);
+}
+
+// The number under which an exporter of the device's memory is told of our stream; none where there are no streams.
+static Owned stream_number(Device device) {
+  if (device.is_cpu() || !backend_available(device.type())) return {};
+  const Backend& b = backend(device.type());
+  if (!b.current_stream) return {};
+  void* handle = b.current_stream(with_index(device).index()).handle;
+  return Owned(checked(handle ? PyLong_FromVoidPtr(handle) : PyLong_FromLong(kDefaultStream)));
 }
 
 // ---- export
@@ -28,7 +68,7 @@ struct Exported {
   explicit Exported(const Tensor& x) : tensor(x) {
     DLTensor& t = managed.dl_tensor;
     t.data = x.numel() ? x.data_ptr() : nullptr;
-    t.device = device_of(x);
+    t.device = dlpack_device_of(x.device());
     t.ndim = static_cast<int32_t>(x.dim());
     t.dtype = data_type_of(x.dtype());
     t.shape = const_cast<int64_t*>(x.sizes().data());
@@ -99,7 +139,7 @@ static PyObject* to_capsule(const Tensor& x, bool versioned, PyObject* dl_device
   MICA_CHECK_KIND(!x.requires_grad(), Buffer, "Can't export tensors that require gradient, use tensor.detach()");
   MICA_CHECK_KIND(!x.is_conj(), Buffer, "Can't export tensors with the conjugate bit set");
   MICA_CHECK_KIND(!x.is_neg(), Buffer, "Can't export tensors with the negative bit set, use tensor.resolve_neg()");
-  device_of(x);
+  dlpack_device_of(x.device());
   const Tensor exported = placed(x, dl_device, optional_flag(copy));
   return export_capsule(exported, versioned, exported.storage().get() != x.storage().get());
 }
@@ -122,14 +162,17 @@ static PyObject* dlpack_method(PyObject* self, PyObject* args, PyObject* kwargs)
       return nullptr;
     versioned = major >= 1;
   }
+  wait_on_stream(x, stream);
   return to_capsule(x, versioned, dl_device, copy);
 } catch (...) {
   return raise_current_exception();
 }
 
 static PyObject* dlpack_device(PyObject* self, PyObject*) try {
-  const DLDevice device = device_of(unwrap(self));
-  return Py_BuildValue("(ii)", device.device_type, device.device_id);
+  const Device device = unwrap(self).device();
+  const std::optional<DLDevice> known = known_device(device);
+  MICA_CHECK_KIND(known, Value, "Unknown device type ", device_type_name(device.type()), " for Dlpack");
+  return Py_BuildValue("(ii)", known->device_type, known->device_id);
 } catch (...) {
   return raise_current_exception();
 }
@@ -183,15 +226,12 @@ bool has_dlpack(PyObject* o) {
 }
 
 // Asks the exporter for a capsule; one that knows nothing of versions is asked again as in old times.
-static Owned capsule_of(PyObject* exporter, PyObject* dl_device, std::optional<bool> copy, bool on_cuda) {
+static Owned capsule_of(PyObject* exporter, PyObject* dl_device, std::optional<bool> copy, PyObject* stream) {
   Owned method(checked(PyObject_GetAttrString(exporter, "__dlpack__")));
   Owned kwargs(checked(Py_BuildValue("{s:(ii)}", "max_version", 1, 0))), none(PyTuple_New(0));
   if (copy) PyDict_SetItemString(kwargs.get(), "copy", *copy ? Py_True : Py_False);
   if (dl_device) PyDict_SetItemString(kwargs.get(), "dl_device", dl_device);
-  if (on_cuda) {
-    Owned default_stream(PyLong_FromLong(1));
-    PyDict_SetItemString(kwargs.get(), "stream", default_stream.get());
-  }
+  if (stream) PyDict_SetItemString(kwargs.get(), "stream", stream);
   Owned capsule(PyObject_Call(method.get(), none.get(), kwargs.get()));
   if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return Owned(checked(capsule.release()));
   PyErr_Clear();
@@ -209,12 +249,13 @@ Tensor tensor_from_dlpack(PyObject* source, std::optional<Device> device, std::o
   if (!PyArg_ParseTuple(where.get(), "ii", &present.device_type, &present.device_id)) throw PythonError();
   Owned wanted;
   if (device) {
-    const DLDevice target = {device->is_cuda() ? kDLCUDA : kDLCPU,
-                             device->is_cuda() ? std::max<int32_t>(device->index(), 0) : 0};
+    const DLDevice target = dlpack_device_of(*device);
     if (target.device_type != present.device_type || target.device_id != present.device_id)
       wanted = Owned(Py_BuildValue("(ii)", target.device_type, target.device_id));
   }
-  Owned capsule = capsule_of(source, wanted.get(), copy, present.device_type == kDLCUDA);
+  Owned stream;
+  if (const auto type = device_type_of_dlpack(present.device_type)) stream = stream_number(Device(*type));
+  Owned capsule = capsule_of(source, wanted.get(), copy, stream.get());
   return tensor_from_capsule(capsule.get());
 }
 

@@ -8,7 +8,8 @@ namespace mica::dlpack {
 
 inline constexpr uint32_t kMajorVersion = 1, kMinorVersion = 0;
 
-enum DLDeviceType : int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3 };
+// Other numbers belong to backends: Backend::dlpack_type. kDLCUDAHost is memory of the host that GPUs reach.
+enum DLDeviceType : int32_t { kDLCPU = 1, kDLCUDAHost = 3 };
 
 struct DLDevice {
   int32_t device_type;

@@ -45,13 +45,14 @@ Device device_of(DLDevice device) {
     case kDLCPU:
     case kDLCUDAHost:
       return kCPU;
-    case kDLCUDA:
-      MICA_CHECK_KIND(device.device_id >= 0 && device.device_id < 128, Buffer, "DLPack: there is no GPU ",
-                      device.device_id);
-      return Device(DeviceType::CUDA, static_cast<int8_t>(device.device_id));
     default:
-      fail(ErrorKind::Buffer, cat("Unsupported device_type: ", device.device_type));
+      break;
   }
+  const std::optional<DeviceType> type = device_type_of_dlpack(device.device_type);
+  MICA_CHECK_KIND(type, Buffer, "Unsupported device_type: ", device.device_type);
+  MICA_CHECK_KIND(device.device_id >= 0 && device.device_id < 128, Buffer, "DLPack: there is no device ",
+                  device_type_name(*type), ":", device.device_id);
+  return Device(*type, device.device_id);
 }
 
 Tensor tensor_over(const DLTensor& t, StorageImpl::Deleter deleter, void* context) {

@@ -64,11 +64,11 @@ PyObject* get_name(PyObject* self, void* attribute) {
   return PyUnicode_FromString(as_function(self)->definition->ml_name);
 }
 
-// mica._signatures reads the type stubs when somebody asks.
+// mica._functions.signatures reads the type stubs when somebody asks.
 PyObject* get_described(PyObject* self, void* attribute) {
   const char* name = static_cast<const char*>(attribute);
   if (PyObject* set = set_before(self, name)) return set;
-  Owned described(PyImport_ImportModule("mica._signatures"));
+  Owned described(PyImport_ImportModule("mica._functions.signatures"));
   if (!described) return nullptr;
   const PyMethodDef* definition = as_function(self)->definition;
   return PyObject_CallMethod(described.get(), "attribute", "sss", name, definition->ml_name,

@@ -140,7 +140,7 @@ bool call_by_names(const char* name, PyObject* self, PyObject* const* args, Py_s
   for (Py_ssize_t i = 0; i < keywords; ++i)
     wanted = wanted || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "names") == 0;
   if (!wanted) return false;
-  Owned module(checked(PyImport_ImportModule("mica._dimension_names")));
+  Owned module(checked(PyImport_ImportModule("mica._functions.dimension_names")));
   Owned positional(checked(PyTuple_New(nargs + (self != nullptr)))), named(checked(PyDict_New()));
   if (self) PyTuple_SET_ITEM(positional.get(), 0, Py_NewRef(self));
   for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i + (self != nullptr), Py_NewRef(args[i]));

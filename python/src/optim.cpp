@@ -70,7 +70,7 @@ static void check_placement(const Tensor& param, bool capturable, bool fused) {
         cat("`fused=True` requires all the params to be floating point Tensors of supported devices: ['mps', 'cuda', "
             "'xpu', 'hpu', 'cpu', 'mtia'] but torch.",
             param.dtype(), " and ", device_type_name(param.device().type())));
-  if (capturable && !param.is_cuda()) {
+  if (capturable && (param.is_cpu() || param.is_meta())) {
     PyErr_SetString(PyExc_AssertionError,
                     "If capturable=True, params and state_steps must be on supported devices: ['cuda', 'xpu', 'hpu', "
                     "'privateuseone', 'xla'].");
@@ -130,7 +130,7 @@ void step_group(PyObject* group_object, PyObject* state, const Tensor& grad_scal
     item.param = p;
     item.grad = std::move(grad);
     elements += p.numel();
-    if (!Rule::has_state(options)) continue;
+    if (!optim::has_state(options)) continue;
     Owned dict = state_of(state, param);
     bool complete = true;
     for (const auto& field : Rule::fields()) {
@@ -225,13 +225,15 @@ PyObject* step_lists(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
 
 // ---- what is no rule
 
+using Adagrad = RuleOf<optim::AdagradItem, optim::AdagradOptions, optim::adagrad_step>;
+
 // Adagrad's state is made with the optimizer: (param_groups, state).
 static PyObject* adagrad_init(PyObject*, PyObject* const* args, Py_ssize_t nargs) try {
   MICA_CHECK_KIND(nargs == 2, Type, "expected param_groups and state");
   Owned groups(checked(PySequence_Fast(args[0], "param_groups must be a list")));
   for (Py_ssize_t g = 0; g < PySequence_Fast_GET_SIZE(groups.get()); ++g) {
     const OptionDict group(PySequence_Fast_GET_ITEM(groups.get(), g));
-    const auto options = AdagradRule::options(group);
+    const auto options = Adagrad::options(group);
     Owned params(checked(PySequence_Fast(group.at("params"), "params must be a list")));
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(params.get()); ++i) {
       PyObject* param = PySequence_Fast_GET_ITEM(params.get(), i);
@@ -241,7 +243,7 @@ static PyObject* adagrad_init(PyObject*, PyObject* const* args, Py_ssize_t nargs
         optim::adagrad_init(item, options);
       }
       Owned dict = state_of(args[1], param);
-      for (const auto& field : AdagradRule::fields()) {
+      for (const auto& field : Adagrad::fields()) {
         Owned object(checked(wrap(item.*field.member)));
         if (PyDict_SetItem(dict.get(), field.key, object.get()) < 0) throw PythonError();
       }
@@ -318,23 +320,13 @@ static PyObject* update_scale(PyObject*, PyObject* const* args, Py_ssize_t nargs
 }
 
 bool add_optim(PyObject* module) {
-#define MICA_RULE(name, Rule)                                                     \
-  {"_" #name "_step", as_cfunction(step_groups<Rule>), METH_FASTCALL, nullptr}, { \
-    "_" #name "_lists", as_cfunction(step_lists<Rule>), METH_FASTCALL, nullptr    \
-  }
+#define MICA_RULE(Name, name, Item)                                                                                 \
+  {"_" #name "_step", as_cfunction(step_groups<RuleOf<optim::Item, optim::Name##Options, optim::name##_step>>),     \
+   METH_FASTCALL, nullptr},                                                                                         \
+      {"_" #name "_lists", as_cfunction(step_lists<RuleOf<optim::Item, optim::Name##Options, optim::name##_step>>), \
+       METH_FASTCALL, nullptr},
   static PyMethodDef functions[] = {
-      MICA_RULE(sgd, SgdRule),
-      MICA_RULE(adam, AdamRule),
-      MICA_RULE(adamax, AdamaxRule),
-      MICA_RULE(nadam, NadamRule),
-      MICA_RULE(radam, RadamRule),
-      MICA_RULE(rmsprop, RmspropRule),
-      MICA_RULE(adagrad, AdagradRule),
-      MICA_RULE(adadelta, AdadeltaRule),
-      MICA_RULE(rprop, RpropRule),
-      MICA_RULE(asgd, AsgdRule),
-      MICA_RULE(adafactor, AdafactorRule),
-      MICA_RULE(muon, MuonRule),
+      MICA_FOR_EACH_RULE(MICA_RULE)  // _sgd_step, _sgd_lists...: those of ops/optim/
       {"_adagrad_init", as_cfunction(adagrad_init), METH_FASTCALL, nullptr},
       {"_lbfgs_step", as_cfunction(lbfgs_step), METH_FASTCALL, nullptr},
       {"_optimizer_zero_grad", as_cfunction(zero_grad), METH_FASTCALL, nullptr},

@@ -1,12 +1,61 @@
-// What the bindings know of each optimizer: how its options stand in a parameter group.
+// What the bindings know of each optimizer: how its options are read from a parameter group, and its states' names.
 #pragma once
 
 #include <vector>
 
-#include "mica/optim/states.h"
+#include "mica/optim/steps.h"
 #include "optim.h"
 
 namespace mica::python {
+
+// Shown every option of an optimizer (optim::visit_options), reads it from the group.
+class OptionReader {
+ public:
+  explicit OptionReader(const OptionDict& group) : group_(group) {}
+
+  void operator()(const char* name, optim::Number& value) const { value = group_.number(name); }
+  void operator()(const char* name, double& value) const { value = group_.real(name); }
+  void operator()(const char* name, int64_t& value) const { value = group_.integer(name); }
+  void operator()(const char* name, bool& value) const { value = group_.flag(name); }
+  void flag_or_none(const char* name, bool& value) const { value = group_.flag(name); }
+  void text_or_none(const char* name, std::string& value) const {
+    PyObject* text = group_.find(name);
+    if (!text || text == Py_None) return;
+    const char* characters = PyUnicode_AsUTF8(text);
+    if (!characters) throw PythonError();
+    value = characters;
+  }
+  template <size_t N>
+  void operator()(const char* name, std::array<optim::Number, N>& values) const {
+    const Owned list = several(name, N);
+    for (size_t i = 0; i < N; ++i) values[i] = number_from_object(item(list, i));
+  }
+  template <size_t N>
+  void operator()(const char* name, std::array<double, N>& values) const {
+    const Owned list = several(name, N);
+    for (size_t i = 0; i < N; ++i) values[i] = real_from_object(item(list, i));
+  }
+  void operator()(const char* name, std::optional<double>& first, double& second) const {
+    const Owned pair = several(name, 2);
+    if (item(pair, 0) != Py_None) first = real_from_object(item(pair, 0));
+    second = real_from_object(item(pair, 1));
+  }
+  void none(const char*) const {}
+  void constant(const char*, bool) const {}
+
+ private:
+  Owned several(const char* name, size_t count) const {
+    Owned list(checked(PySequence_Fast(group_.at(name), "expected a sequence of numbers")));
+    MICA_CHECK_KIND(PySequence_Fast_GET_SIZE(list.get()) == static_cast<Py_ssize_t>(count), Value, name, " must be ",
+                    count, " numbers");
+    return list;
+  }
+  static PyObject* item(const Owned& list, size_t i) {
+    return PySequence_Fast_GET_ITEM(list.get(), static_cast<Py_ssize_t>(i));
+  }
+
+  const OptionDict& group_;
+};
 
 // A state of an optimizer with its name as a Python string.
 template <class Item>
@@ -19,7 +68,12 @@ struct RuleOf {
   using Item = ItemType;
   using Options = OptionsType;
   static void step(std::vector<Item>& items, const Options& o) { kStep(items, o); }
-  static bool has_state(const Options&) { return true; }
+  static Options options(const OptionDict& group) {
+    Options o;
+    const OptionReader reader(group);
+    optim::visit_options(o, reader);
+    return o;
+  }
   static const std::vector<StateKey<Item>>& fields() {
     static const std::vector<StateKey<Item>> list = [] {
       std::vector<StateKey<Item>> keys;
@@ -36,192 +90,6 @@ struct RuleOf {
   static bool fused(const Options& o) {
     if constexpr (requires { o.fused; }) return o.fused;
     return false;
-  }
-  static void read_flags(Options& o, const OptionDict& group) {
-    o.maximize = group.flag("maximize");
-    o.differentiable = group.flag("differentiable");
-    o.capturable = group.flag("capturable");
-    o.fused = group.flag("fused");
-  }
-  static std::array<optim::Number, 2> betas(const OptionDict& group) {
-    Owned pair(checked(PySequence_Fast(group.at("betas"), "betas must be a pair of numbers")));
-    MICA_CHECK_KIND(PySequence_Fast_GET_SIZE(pair.get()) == 2, Value, "betas must be a pair of numbers");
-    return {number_from_object(PySequence_Fast_GET_ITEM(pair.get(), 0)),
-            number_from_object(PySequence_Fast_GET_ITEM(pair.get(), 1))};
-  }
-  template <size_t N>
-  static std::array<double, N> reals(const OptionDict& group, const char* name) {
-    Owned list(checked(PySequence_Fast(group.at(name), "expected a sequence of numbers")));
-    MICA_CHECK_KIND(PySequence_Fast_GET_SIZE(list.get()) == static_cast<Py_ssize_t>(N), Value, name, " must be ", N,
-                    " numbers");
-    std::array<double, N> result;
-    for (size_t i = 0; i < N; ++i) result[i] = real_from_object(PySequence_Fast_GET_ITEM(list.get(), i));
-    return result;
-  }
-};
-
-struct SgdRule : RuleOf<optim::SGDItem, optim::SGDOptions, optim::sgd_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.momentum = g.real("momentum");
-    o.dampening = g.real("dampening");
-    o.weight_decay = g.number("weight_decay");
-    o.nesterov = g.flag("nesterov");
-    read_flags(o, g);
-    return o;
-  }
-  static bool has_state(const Options& o) { return o.momentum != 0; }
-};
-
-struct AdamRule : RuleOf<optim::AdamItem, optim::AdamOptions, optim::adam_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.betas = betas(g);
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    o.amsgrad = g.flag("amsgrad");
-    o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct AdamaxRule : RuleOf<optim::AdamaxItem, optim::AdamaxOptions, optim::adamax_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.betas = betas(g);
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct NadamRule : RuleOf<optim::NAdamItem, optim::NAdamOptions, optim::nadam_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.betas = betas(g);
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    o.momentum_decay = g.real("momentum_decay");
-    o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct RadamRule : RuleOf<optim::RAdamItem, optim::RAdamOptions, optim::radam_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.betas = betas(g);
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    o.decoupled_weight_decay = g.flag("decoupled_weight_decay");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct RmspropRule : RuleOf<optim::RMSpropItem, optim::RMSpropOptions, optim::rmsprop_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.alpha = g.real("alpha");
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    o.momentum = g.real("momentum");
-    o.centered = g.flag("centered");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct AdagradRule : RuleOf<optim::AdagradItem, optim::AdagradOptions, optim::adagrad_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.lr_decay = g.real("lr_decay");
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    if (g.has("initial_accumulator_value")) o.initial_accumulator_value = g.real("initial_accumulator_value");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct AdadeltaRule : RuleOf<optim::AdadeltaItem, optim::AdadeltaOptions, optim::adadelta_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.rho = g.real("rho");
-    o.eps = g.real("eps");
-    o.weight_decay = g.number("weight_decay");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct RpropRule : RuleOf<optim::RpropItem, optim::RpropOptions, optim::rprop_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    if (g.has("lr")) o.lr = g.number("lr");
-    o.etas = reals<2>(g, "etas");
-    o.step_sizes = reals<2>(g, "step_sizes");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct AsgdRule : RuleOf<optim::ASGDItem, optim::ASGDOptions, optim::asgd_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.lambd = g.real("lambd");
-    o.alpha = g.real("alpha");
-    o.t0 = g.real("t0");
-    o.weight_decay = g.number("weight_decay");
-    read_flags(o, g);
-    return o;
-  }
-};
-
-struct AdafactorRule : RuleOf<optim::AdafactorItem, optim::AdafactorOptions, optim::adafactor_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.beta2_decay = g.real("beta2_decay");
-    Owned eps(checked(PySequence_Tuple(g.at("eps"))));
-    MICA_CHECK_KIND(PyTuple_GET_SIZE(eps.get()) == 2, Value, "eps must be a pair");
-    if (PyTuple_GET_ITEM(eps.get(), 0) != Py_None) o.eps1 = real_from_object(PyTuple_GET_ITEM(eps.get(), 0));
-    o.eps2 = real_from_object(PyTuple_GET_ITEM(eps.get(), 1));
-    o.d = g.real("d");
-    o.weight_decay = g.real("weight_decay");
-    o.maximize = g.flag("maximize");
-    return o;
-  }
-};
-
-struct MuonRule : RuleOf<optim::MuonItem, optim::MuonOptions, optim::muon_step> {
-  static Options options(const OptionDict& g) {
-    Options o;
-    o.lr = g.number("lr");
-    o.weight_decay = g.real("weight_decay");
-    o.momentum = g.real("momentum");
-    o.nesterov = g.flag("nesterov");
-    o.ns_coefficients = reals<3>(g, "ns_coefficients");
-    o.eps = g.real("eps");
-    o.ns_steps = g.integer("ns_steps");
-    if (PyObject* how = g.find("adjust_lr_fn"); how && how != Py_None) {
-      const char* name = PyUnicode_AsUTF8(how);
-      if (!name) throw PythonError();
-      o.adjust_lr_fn = name;
-    }
-    return o;
   }
 };
 

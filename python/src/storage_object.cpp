@@ -104,8 +104,10 @@ static PyObject* element_size(PyObject*, PyObject*) { return PyLong_FromLong(1);
 static PyObject* data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage_of(self)->data()); }
 static PyObject* resizable(PyObject* self, PyObject*) { return PyBool_FromLong(storage_of(self)->resizable()); }
 static PyObject* use_count(PyObject* self, PyObject*) { return PyLong_FromUnsignedLong(storage_of(self)->use_count()); }
+// Memory of a backend's device counts as shared, as torch has it.
+static bool is_of_backend(Device device) { return !device.is_cpu() && !device.is_meta(); }
 static PyObject* is_shared(PyObject* self, PyObject*) {
-  return PyBool_FromLong(in_shared_memory(*storage_of(self)) || storage_of(self)->device().is_cuda());
+  return PyBool_FromLong(in_shared_memory(*storage_of(self)) || is_of_backend(storage_of(self)->device()));
 }
 static PyObject* get_device(PyObject* self, void*) { return device_object(storage_of(self)->device()); }
 static PyObject* get_cdata(PyObject* self, void*) { return PyLong_FromVoidPtr(storage_of(self).get()); }
@@ -118,7 +120,7 @@ static PyObject* resize(PyObject* self, PyObject* size) try {
 }
 
 static PyObject* share_memory(PyObject* self, PyObject*) try {
-  if (!storage_of(self)->device().is_cuda()) move_to_shared_memory(*storage_of(self));
+  if (!is_of_backend(storage_of(self)->device())) move_to_shared_memory(*storage_of(self));
   return Py_NewRef(self);
 } catch (...) {
   return raise_current_exception();

@@ -87,7 +87,8 @@ MICA_METHOD_END
 // ---- x.type(): the names of torch's tensor classes, torch.FloatTensor
 
 static std::string legacy_type(const Tensor& x) {
-  return cat("torch.", x.is_cuda() ? "cuda." : "", info(x.dtype()).legacy, "Tensor");
+  return cat("torch.", x.is_cpu() ? "" : cat(device_type_name(x.device().type()), "."), info(x.dtype()).legacy,
+             "Tensor");
 }
 
 // The dtype that "torch.FloatTensor" names; undefined if it names none.

@@ -8,6 +8,7 @@
 #include "foreign_memory.h"
 #include "mica/warning.h"
 #include "mica/values.h"
+#include "torch_function.h"
 
 namespace mica::python {
 
@@ -189,6 +190,11 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
        "Tensor data, *, ScalarType? dtype=None, Device? device=None, bool pin_memory=False, bool "
        "requires_grad=False"}};
   static constinit Parser parser("tensor", texts);
+  // A mode, or data of another type, is asked with what the program gave.
+  PyObject* overloaded[1] = {nargs > 0 ? args[0] : nullptr};
+  const int others = overloaded[0] && is_tensor(overloaded[0]) && overrides_torch_function(overloaded[0]);
+  if (torch_function_wanted(others)) [[unlikely]]
+    return call_torch_function(parser, overloaded, others, nullptr, args, nargs, kwnames);
   // The data may be anything, which no kind of parameter says: a stand-in takes its place for parsing.
   static PyObject* stand_in = wrap(mica::empty(IntArrayRef(int64_t{0}), TensorOptions(kCPU), std::nullopt));
   PyObject* given[8];

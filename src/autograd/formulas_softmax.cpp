@@ -63,8 +63,11 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   const Tensor g = grad.contiguous(), x = input.contiguous(), w = has_weight ? weight.contiguous() : weight;
   const TensorOptions parameters = has_weight ? weight.options() : input.options().dtype(mean.dtype());
   if (wanted[0]) grad_input = empty_like(x);
-  if (wanted[1]) grad_weight = zeros(normalized_shape, parameters);
-  if (wanted[2]) grad_bias = zeros(normalized_shape, parameters);
+  // CUDA's kernel writes the sums; the CPU's adds to what it finds.
+  const bool adds = !x.device().is_cuda() || !has_work(x);
+  const auto room = [&] { return adds ? zeros(normalized_shape, parameters) : empty(normalized_shape, parameters); };
+  if (wanted[1]) grad_weight = room();
+  if (wanted[2]) grad_bias = room();
   if (has_work(x)) MICA_KERNEL(x.device(), layer_norm_backward)
   (view_or_none(grad_input), view_or_none(grad_weight), view_or_none(grad_bias), g.view_of(), x.view_of(),
    mean.contiguous().view_of(), rstd.contiguous().view_of(), view_or_none(w), count_elements(normalized_shape));

@@ -91,8 +91,28 @@ Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, 
 namespace {
 
 // Joins the gradients of pieces; a piece that nobody used has gradient zero.
+// The gradients as one tensor where they lie side by side in memory already; else an undefined one.
+Tensor joined_in_memory(const TensorVec& grads, int64_t dim) {
+  if (grad_enabled() || grads.size() < 2 || !grads[0].defined() || grads[0].numel() == 0) return {};
+  if (!grads[0].device().is_cuda()) return {};  // attention there makes them so
+  const Tensor& first = grads[0];
+  int64_t next = first.storage_offset(), width = 0;
+  for (const Tensor& g : grads) {
+    if (!g.defined() || g.is_conj() || g.is_neg() || g.dtype() != first.dtype()) return {};
+    if (!(g.storage() == first.storage())) return {};
+    if (g.strides() != first.strides() || g.storage_offset() != next) return {};
+    next += g.size(dim) * g.stride(dim);
+    width += g.size(dim);
+  }
+  DimVector sizes(first.sizes());
+  sizes[dim] = width;
+  if (has_internal_overlap(sizes, first.strides())) return {};
+  return first.as_strided(sizes, first.strides(), first.storage_offset());
+}
+
 Tensor join(const TensorVec& grads, const std::vector<DimVector>& piece_sizes, int64_t dim,
             const TensorOptions& options) {
+  if (const Tensor whole = joined_in_memory(grads, dim); whole.defined()) return whole;
   TensorVec all;
   for (size_t i = 0; i < grads.size(); ++i)
     all.push_back(grads[i].defined() ? grads[i] : zeros(piece_sizes[i], options));

@@ -122,8 +122,9 @@ Tensor SavedTensor::unpack(Node* owner, bool with_history) const {
 
 void SavedTensor::fail_changed(Node* owner) const {
   std::string message =
-      cat("one of the variables needed for gradient computation has been modified by an inplace operation: [",
-          data_.is_cuda() ? "torch.cuda." : "torch.", info(data_.dtype()).legacy, "Tensor ", data_.sizes(), "]");
+      cat("one of the variables needed for gradient computation has been modified by an inplace operation: [", "torch.",
+          data_.is_cpu() ? "" : cat(device_type_name(data_.device().type()), "."), info(data_.dtype()).legacy,
+          "Tensor ", data_.sizes(), "]");
   Node* made_by = owner ? owner : data_.grad_fn();
   if (made_by)
     message += cat(", which is output ", owner ? output_nr_ : data_.output_nr(), " of ", forward_name(*made_by), ",");

@@ -9,9 +9,8 @@ namespace {
 
 // The backend whose device reaches pinned memory; null where there is none.
 const Backend* pinning_backend() {
-  if (!backend_available(DeviceType::CUDA)) return nullptr;
-  const Backend& b = backend(DeviceType::CUDA);
-  return b.allocate_pinned ? &b : nullptr;
+  const std::optional<DeviceType> type = accelerator();
+  return type && backend(*type).allocate_pinned ? &backend(*type) : nullptr;
 }
 
 }  // namespace
@@ -22,9 +21,9 @@ bool is_pinned(const Tensor& t) {
 }
 
 Tensor pin_memory(const Tensor& t) {
-  MICA_CHECK(t.is_cpu(), "cannot pin '", t.device(), "' only dense CPU tensors can be pinned");
   const Backend* b = pinning_backend();
   MICA_CHECK(b, "Cannot access accelerator device when none is available.");
+  MICA_CHECK(t.is_cpu(), "cannot pin '", t.device(), "' only dense CPU tensors can be pinned");
   if (is_pinned(t)) return t;
   const Tensor dense = t.detach().contiguous();
   const auto bytes = static_cast<size_t>(std::max<int64_t>(dense.nbytes(), 1));

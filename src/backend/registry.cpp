@@ -98,6 +98,24 @@ int device_count(DeviceType type) {
 
 bool backend_available(DeviceType type) { return device_count(type) > 0; }
 
+std::optional<DeviceType> accelerator() {
+  if (backend_available(DeviceType::CUDA)) return DeviceType::CUDA;
+  for (int i = 0; i < kMaxDeviceTypes; ++i) {
+    const Backend* b = backends[i].load(std::memory_order_acquire);
+    if (b && b->device_count() > 0) return static_cast<DeviceType>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<DeviceType> device_type_of_dlpack(int32_t dlpack_type) {
+  find(DeviceType::CUDA);  // opens it
+  for (int i = 0; i < kMaxDeviceTypes; ++i) {
+    const Backend* b = backends[i].load(std::memory_order_acquire);
+    if (b && b->dlpack_type != 0 && b->dlpack_type == dlpack_type) return static_cast<DeviceType>(i);
+  }
+  return std::nullopt;
+}
+
 const Backend& backend(DeviceType type) {
   const Backend* b = find(type);
   if (!b || b->device_count() == 0) [[unlikely]]

@@ -165,6 +165,11 @@ Tensor feature_alpha_dropout(const Tensor& self, double p, bool train) {
 
 Tensor functional_dropout(const Tensor& self, double p, bool training, bool inplace) {
   check_probability(p);
+  if (inplace && !self.is_cpu() && !self.is_meta() && p > 0 && p < 1 && training && self.numel() > 0) {
+    // In place, torch draws by bernoulli_ on every device.
+    const Tensor noise = kept(self, p, Drop::Elements);
+    return self.mul_(noise.div_(1 - p));
+  }
   return inplace ? mica::dropout_(self, p, training) : mica::dropout(self, p, training);
 }
 Tensor functional_alpha_dropout(const Tensor& self, double p, bool training, bool inplace) {

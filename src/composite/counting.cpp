@@ -1,8 +1,10 @@
 // Distinct values, histograms and quantiles.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/geometry.h"
+#include "core/host_data.h"
 #include "mica/autograd.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
@@ -95,6 +97,45 @@ std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool r
 
 // ---- histograms ------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Adds how often each value occurs to counts[value], for values in [0, bins). Neighbours are often equal, and an
+// addition to memory waits for the one before it to the same place: four tables take turns.
+template <class T>
+void count_values(const T* values, int64_t n, int64_t bins, int64_t* counts) {
+  constexpr int64_t kTables = 4, kMostBins = 4096;
+  if (bins > kMostBins) {
+    for (int64_t i = 0; i < n; ++i) ++counts[values[i]];
+    return;
+  }
+  std::vector<int64_t> tables(static_cast<size_t>(kTables * bins), 0);
+  int64_t i = 0;
+  for (; i + kTables <= n; i += kTables)
+    for (int64_t t = 0; t < kTables; ++t) ++tables[static_cast<size_t>(t * bins + values[i + t])];
+  for (; i < n; ++i) ++tables[static_cast<size_t>(values[i])];
+  for (int64_t b = 0; b < bins; ++b)
+    for (int64_t t = 0; t < kTables; ++t) counts[b] += tables[static_cast<size_t>(t * bins + b)];
+}
+
+// The values' own dtype is read, whose width decides what counting costs.
+void count_on_host(const Tensor& values, int64_t bins, int64_t* counts) {
+  const int64_t n = values.numel();
+  switch (values.dtype()) {
+    case DType::UInt8:
+      return count_values(host_data<uint8_t>(values), n, bins, counts);
+    case DType::Int8:
+      return count_values(host_data<int8_t>(values), n, bins, counts);
+    case DType::Int16:
+      return count_values(host_data<int16_t>(values), n, bins, counts);
+    case DType::Int32:
+      return count_values(host_data<int32_t>(values), n, bins, counts);
+    default:
+      return count_values(host_data<int64_t>(values.to(DType::Int64)), n, bins, counts);
+  }
+}
+
+}  // namespace
+
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   MICA_CHECK(is_integral(self.dtype()), "bincount only supports 1-d non-negative integral inputs.");
   MICA_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
@@ -102,8 +143,18 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   MICA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.size(0) == self.size(0)),
              "weights should be 1-d and have the same length as input");
   NoGradGuard below;
-  const Tensor index = self.to(DType::Int64);
   int64_t bins = minlength;
+  if (self.numel() > 0 && self.dtype() == DType::UInt8 && self.is_cpu() && !weights.defined()) {
+    // All values have a place already: nobody has to look for the largest first.
+    constexpr int64_t kValues = 256;
+    int64_t counts[kValues] = {};
+    count_on_host(self.contiguous(), kValues, counts);
+    int64_t used = kValues;
+    while (counts[used - 1] == 0) --used;
+    const Tensor result = mica::zeros(std::max(bins, used), TensorOptions(DType::Int64));
+    std::copy(counts, counts + used, host_data<int64_t>(result));
+    return result;
+  }
   if (self.numel() > 0) {
     const auto [least, largest] = mica::aminmax(self);
     MICA_CHECK(least.to(DType::Int64).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
@@ -113,7 +164,12 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
                       : weights.dtype() == DType::Float32 ? DType::Float32
                                                           : DType::Float64;
   const TensorOptions o = TensorOptions(dtype).device(self.device());
-  return mica::zeros(bins, o).index_add(0, index,
+  if (self.is_cpu() && !weights.defined()) {
+    const Tensor result = mica::zeros(bins, o);
+    if (self.numel() > 0) count_on_host(self.contiguous(), bins, host_data<int64_t>(result));
+    return result;
+  }
+  return mica::zeros(bins, o).index_add(0, self.to(DType::Int64),
                                         weights.defined() ? weights.to(dtype) : mica::ones({}, o).expand(self.numel()));
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/geometry.h"
+#include "mica/generated/implementations.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linalg.h"
 #include "mica/generated/layers/linalg_implementations.h"
@@ -31,8 +32,9 @@ Tensor converted(const Tensor& x, std::optional<DType> dtype, const char* operat
 }
 
 // Without elements there is no least and no greatest one, so that these norms have no value.
-void check_identity(const Tensor& x, double ord, IntArrayRef dims) {
-  if (x.numel() > 0 || (ord >= 0 && ord != kInfinity)) return;
+void check_identity(const Tensor& x, const Scalar& ord, IntArrayRef dims) {
+  const double order = ord.to<double>();
+  if (x.numel() > 0 || (order >= 0 && order != kInfinity)) return;
   MICA_CHECK(!dims.empty(), "linalg.vector_norm cannot compute the ", ord,
              " norm on an empty tensor because the operation does not have an identity");
   for (const int64_t d : dims)
@@ -51,7 +53,14 @@ std::pair<int64_t, int64_t> matrix_dims(const Tensor& x, IntArrayRef dim) {
 
 Tensor singular_values(const Tensor& x, int64_t rows, int64_t columns) {
   const int64_t from[] = {rows, columns}, to[] = {-2, -1};
-  return linalg_svdvals(movedim(x, IntArrayRef(from), IntArrayRef(to)));
+  return linalg_svdvals(mica::movedim(x, IntArrayRef(from), IntArrayRef(to)));
+}
+
+// The largest or the smallest. Norms are not negative, so that zero is the largest of none.
+Tensor extremum(const Tensor& norms, int64_t dim, bool keepdim, bool largest) {
+  if (!largest) return amin(norms, dim, keepdim);
+  if (norms.size(dim) > 0) return amax(norms, dim, keepdim);
+  return norms.sum(IntArrayRef(dim), keepdim);
 }
 
 // A number for each matrix, with dimensions of size one where the matrices' were, if they are to be kept.
@@ -82,7 +91,7 @@ Tensor linalg_vector_norm(const Tensor& self, const Scalar& ord, OptionalIntArra
   } else if (!dim) {
     for (int64_t d = 0; d < x.dim(); ++d) dims.push_back(d);
   }
-  check_identity(x, ord.to<double>(), dim ? IntArrayRef(dims) : IntArrayRef());
+  check_identity(x, ord, dim ? IntArrayRef(dims) : IntArrayRef());
   if (!dims.empty()) return norm(x, ord, IntArrayRef(dims), keepdim);
   // Every element is a vector of its own.
   return ord.to<double>() == 0 ? ne(x, 0).to(to_real(x.dtype())) : abs(x);
@@ -93,9 +102,14 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntArrayRef dim
   const double order = ord.to<double>();
   const Tensor x = converted(self, dtype, "linalg.matrix_norm");
   const auto [rows, columns] = matrix_dims(x, dim);
+  // The norm of a matrix without elements is zero; there is no least row or column of it.
+  if (order > 0 && (x.size(rows) == 0 || x.size(columns) == 0)) {
+    const int64_t both[] = {rows, columns};
+    return abs(x).sum(IntArrayRef(both), keepdim);
+  }
   if (std::abs(order) == 2) {
     const Tensor values = singular_values(x, rows, columns);
-    return restored(order > 0 ? amax(values, -1) : amin(values, -1), rows, columns, keepdim);
+    return restored(extremum(values, -1, false, order > 0), rows, columns, keepdim);
   }
   MICA_CHECK(std::abs(order) == 1 || std::abs(order) == kInfinity, "linalg.matrix_norm: Order ", ord,
              " not supported.");
@@ -103,7 +117,7 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntArrayRef dim
   int64_t searched = std::abs(order) == 1 ? columns : rows;
   if (!keepdim && searched > summed) --searched;
   const Tensor sums = composite::linalg_vector_norm(x, 1, IntArrayRef(summed), keepdim, std::nullopt);
-  return order > 0 ? amax(sums, searched, keepdim) : amin(sums, searched, keepdim);
+  return extremum(sums, searched, keepdim, order > 0);
 }
 
 Tensor linalg_named_matrix_norm(const Tensor& self, std::string_view ord, IntArrayRef dim, bool keepdim,
@@ -114,6 +128,19 @@ Tensor linalg_named_matrix_norm(const Tensor& self, std::string_view ord, IntArr
   MICA_CHECK(ord == "fro", "linalg.matrix_norm: Order ", ord, " not supported.");
   const int64_t both[] = {rows, columns};
   return composite::linalg_vector_norm(x, 2, IntArrayRef(both), keepdim, std::nullopt);
+}
+
+// torch.norm with a name.
+Tensor _norm_by_name(const Tensor& self, std::string_view p, OptionalIntArrayRef dim, bool keepdim,
+                     std::optional<DType> dtype) {
+  if (p == "nuc") {
+    DimVector dims;
+    for (int64_t d = 0; d < self.dim(); ++d) dims.push_back(d);
+    return composite::linalg_named_matrix_norm(self, p, dim ? *dim : dims.ref(), keepdim, dtype);
+  }
+  MICA_CHECK(p == "fro", "linalg.matrix_norm: Order ", p, " not supported.");
+  if (dim) MICA_CHECK(dim->size() <= 2, "linalg.matrix_norm: dim must be a 2-tuple. Got ", *dim);
+  return mica::norm(self, Scalar(2), dim, keepdim, dtype);
 }
 
 Tensor linalg_norm(const Tensor& self, const std::optional<Scalar>& ord, OptionalIntArrayRef dim, bool keepdim,

@@ -261,8 +261,8 @@ Tensor linalg_tensorsolve(const Tensor& self, const Tensor& other, std::optional
 Tensor linalg_vander(const Tensor& x, std::optional<int64_t> N) {
   MICA_CHECK(x.dtype() != DType::Bool,
              "linalg.vander: supports floating point, complex, and integer tensors, but got Bool");
-  MICA_CHECK(x.dim() > 0 && x.numel() > 0, "x must be a non-empty tensor of at least one dimension.");
-  const int64_t n = N.value_or(x.size(-1));
+  MICA_CHECK((x.dim() > 0 || N) && x.numel() > 0, "x must be a non-empty tensor of at least one dimension.");
+  const int64_t n = N ? *N : x.size(-1);
   MICA_CHECK(n > 1, "N must be greater than 1.");
   DimVector sizes(x.sizes());
   sizes.push_back(n - 1);

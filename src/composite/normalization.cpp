@@ -26,14 +26,39 @@ void check_several_places(IntArrayRef sizes) {
 // Torch takes an empty list, which has no channels, as it is.
 bool is_nothing(const Tensor& input) { return input.dim() == 1 && input.numel() == 0; }
 
+// Torch returns statistics in the dtype of the parameters, or of the input where there are none.
+std::tuple<Tensor, Tensor, Tensor> with_statistics_of(const Tensor& input, const Tensor& weight,
+                                                      std::tuple<Tensor, Tensor, Tensor> results) {
+  const DType dtype = weight.defined() ? weight.dtype() : input.dtype();
+  auto& [result, mean, rstd] = results;
+  return {std::move(result), mean.to(dtype), rstd.to(dtype)};
+}
+
 Tensor repeated(const Tensor& t, int64_t times) { return t.defined() ? t.repeat({times}) : t; }
 
 }  // namespace
 
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                                     const Tensor& running_mean, const Tensor& running_var,
+                                                     bool training, double momentum, double eps) {
+  if (!training && is_nothing(input)) return {input.clone(), zeros({0}, input.options()), zeros({0}, input.options())};
+  if (training && input.dim() > 1)
+    MICA_CHECK(input.numel() > 0, "input tensor must have at least one element, but got input_sizes = ", input.sizes());
+  return with_statistics_of(
+      input, weight,
+      mica::_batch_norm_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps));
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                                     int64_t N, int64_t C, int64_t HxW, int64_t group, double eps) {
+  return with_statistics_of(input, weight, mica::_group_norm_statistics(input, weight, bias, N, C, HxW, group, eps));
+}
+
 Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, bool training, double momentum, double eps, bool) {
   if (is_nothing(input)) return input.clone();
-  return std::get<0>(mica::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps));
+  return std::get<0>(
+      mica::_batch_norm_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps));
 }
 
 Tensor functional_batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
@@ -42,7 +67,8 @@ Tensor functional_batch_norm(const Tensor& input, const Tensor& running_mean, co
   MICA_CHECK_KIND(!training || eps > 0, Value, "batch_norm eps must be positive during training, but got ", eps);
   MICA_CHECK_KIND(eps >= 0, Value, "batch_norm eps must be non-negative, but got ", eps);
   if (is_nothing(input)) return input.clone();
-  return std::get<0>(mica::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps));
+  return std::get<0>(
+      mica::_batch_norm_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps));
 }
 
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps, bool) {
@@ -50,7 +76,7 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
   int64_t inner = 1;
   for (int64_t d = 2; d < input.dim(); ++d) inner *= input.size(d);
   return std::get<0>(
-      mica::native_group_norm(input, weight, bias, input.size(0), input.size(1), inner, num_groups, eps));
+      mica::_group_norm_statistics(input, weight, bias, input.size(0), input.size(1), inner, num_groups, eps));
 }
 
 Tensor functional_group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias,
@@ -91,8 +117,8 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
   sizes[1] = batch * channels;
   const Tensor mean = repeated(running_mean, batch), var = repeated(running_var, batch);
   const Tensor result =
-      std::get<0>(mica::native_batch_norm(input.contiguous().view(sizes), repeated(weight, batch),
-                                          repeated(bias, batch), mean, var, use_input_stats, momentum, eps));
+      std::get<0>(mica::_batch_norm_statistics(input.contiguous().view(sizes), repeated(weight, batch),
+                                               repeated(bias, batch), mean, var, use_input_stats, momentum, eps));
   if (use_input_stats && batch > 0) {
     NoGradGuard unrecorded;
     running_mean.copy_(mica::mean(mean.view({batch, channels}), 0));

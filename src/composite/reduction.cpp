@@ -3,6 +3,7 @@
 #include "core/pointwise.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
+#include "mica/generated/layers/linalg.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 
@@ -157,15 +158,6 @@ Tensor corrcoef(const Tensor& self) {
 }
 
 // ---- norms
-
-Tensor _norm_by_name(const Tensor& self, ::std::string_view p, OptionalIntArrayRef dim, bool keepdim,
-                     ::std::optional<DType> dtype) {
-  MICA_CHECK_KIND(p != "nuc", NotImplemented,
-                  "norm(): the nuclear norm is a sum of singular values; use linalg.svdvals(x).sum(-1)");
-  MICA_CHECK(p == "fro", "linalg.matrix_norm: Order ", p, " not supported.");
-  if (dim) MICA_CHECK(dim->size() <= 2, "linalg.matrix_norm: dim must be a 2-tuple. Got ", *dim);
-  return mica::norm(self, Scalar(2), dim, keepdim, dtype);
-}
 
 Tensor frobenius_norm(const Tensor& self, IntArrayRef dim, bool keepdim) {
   MICA_CHECK(dim.size() <= 2, "Expected at most 2 dimensions, but got ", dim.size(), " dimensions instead.");

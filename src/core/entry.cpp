@@ -1,5 +1,7 @@
 #include "core/entry.h"
 
+#include <cctype>
+
 #include "core/out.h"
 #include "mica/names.h"
 #include "mica/ops.h"
@@ -144,12 +146,18 @@ const Tensor& write_rare_out(const char* op, const Tensor& out, const Tensor& re
 }
 
 void refuse_layout(const char* op, TensorList inputs) {
-  const char *kind = "", *device = "CPU";
+  const char* kind = "";
+  std::string device = "CPU";
   for (const Tensor& t : inputs) {
     const uint32_t b = bits(t);
     if (!(b & tensor_bit::kForeignLayout)) continue;
     kind = b & tensor_bit::kQuantized ? "Quantized" : t.layout() == Layout::SparseCoo ? "Sparse" : "SparseCsr";
-    device = t.is_cuda() ? "CUDA" : t.is_meta() ? "Meta" : "CPU";
+    if (t.is_meta()) {
+      device = "Meta";
+    } else {
+      device = device_type_name(t.device().type());
+      for (char& c : device) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
     break;
   }
   fail(ErrorKind::NotImplemented,

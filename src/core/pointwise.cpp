@@ -9,6 +9,7 @@
 #include "core/out.h"
 #include "core/scalar_bytes.h"
 #include "inspect/observe.h"
+#include "mica/backend.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -129,12 +130,23 @@ void PointwisePlan::compute_shape() {
   flat_ = flat;
 }
 
+// Whether the backend widens this operand as it reads it: one of 16 bits in a sum of float32, as residual connections
+// under autocast are.
+static bool is_read_as_it_is(const char* op, const Tensor& t, DType wanted) {
+  if (wanted != DType::Float32 || !t.device().is_cuda()) return false;
+  if (t.dtype() != DType::BFloat16 && t.dtype() != DType::Float16) return false;
+  const auto& extension = backend(DeviceType::CUDA).extension;
+  auto* reads = extension ? reinterpret_cast<bool (*)(const char*)>(extension("reads_narrow_operands")) : nullptr;
+  return reads && reads(op);
+}
+
 void PointwisePlan::cast_inputs() {
   for (int i = 0; i < ninputs_; ++i) {
     Operand& o = operands_[i];
     if (!o.tensor) continue;
     const DType wanted = op_.promotion == Promotion::None ? o.tensor->dtype() : common_;
     if (o.tensor->dtype() == wanted && o.tensor->device() == device_) continue;
+    if (o.tensor->device() == device_ && is_read_as_it_is(op_.name, *o.tensor, wanted)) continue;
     if (o.tensor->device() != device_ && !device_.is_meta()) {
       // A 0-dim CPU tensor goes along as a number: no memory of the device is made for it.
       const Tensor element = o.tensor->to(wanted);

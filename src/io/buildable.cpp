@@ -31,16 +31,40 @@ constexpr Entry kEntries[] = {
     {"torch._utils._rebuild_meta_tensor_no_storage", Builder::RebuildMetaTensor},
     {"torch._utils._rebuild_parameter", Builder::RebuildParameter},
     {"torch._utils._rebuild_parameter_with_state", Builder::RebuildParameterWithState},
+    {"torch._utils._rebuild_qtensor", Builder::RebuildQuantizedTensor},
     {"torch._utils._rebuild_sparse_tensor", Builder::RebuildSparseTensor},
     {"torch._utils._rebuild_tensor", Builder::RebuildTensor},
     {"torch._utils._rebuild_tensor_v2", Builder::RebuildTensorV2},
     {"torch._utils._rebuild_tensor_v3", Builder::RebuildTensorV3},
 };
 
-// Dtypes that can be named and are no element types of the engine: of less than a byte, and quantized ones.
-constexpr std::string_view kPlaceholders[] = {"uint1", "uint2", "uint3", "uint4",  "uint5", "uint6",
-                                              "uint7", "int1",  "int2",  "int3",   "int4",  "int5",
-                                              "int6",  "int7",  "qint8", "quint8", "qint32"};
+// Dtypes that can be named and are no element types of the engine (of less than a byte, and quantized ones), ways of
+// quantizing, and the storages of quantized tensors.
+constexpr std::string_view kPlaceholders[] = {"uint1",
+                                              "uint2",
+                                              "uint3",
+                                              "uint4",
+                                              "uint5",
+                                              "uint6",
+                                              "uint7",
+                                              "int1",
+                                              "int2",
+                                              "int3",
+                                              "int4",
+                                              "int5",
+                                              "int6",
+                                              "int7",
+                                              "qint8",
+                                              "quint8",
+                                              "qint32",
+                                              "per_tensor_affine",
+                                              "per_tensor_symmetric",
+                                              "per_channel_affine",
+                                              "per_channel_symmetric",
+                                              "per_channel_affine_float_qparams",
+                                              "QInt8Storage",
+                                              "QUInt8Storage",
+                                              "QInt32Storage"};
 
 constexpr std::string_view kTorch = "torch.";
 constexpr std::string_view kPython2 = "__builtin__.";

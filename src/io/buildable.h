@@ -29,6 +29,7 @@ enum class Builder : uint8_t {
   RebuildTensorV2,
   RebuildTensorV3,
   RebuildMetaTensor,
+  RebuildQuantizedTensor,
   RebuildSparseTensor,
   RebuildParameter,
   RebuildParameterWithState,

@@ -1,6 +1,7 @@
 #include "io/pickle_builders.h"
 
 #include "io/storage_view.h"
+#include "mica/generated/layers/quantized.h"
 #include "mica/generated/layers/sparse.h"
 #include "mica/ops.h"
 
@@ -96,6 +97,21 @@ Value rebuild_sparse(const std::string& layout, const Value& parts) {
   refuse(cat("no sparse layout is called ", layout));
 }
 
+Value rebuild_quantized(const Value& arguments) {
+  const Tensor storage = argument(arguments, 0).as_tensor();
+  const Tensor integers = view_storage(storage.storage(), storage.dtype(), argument(arguments, 1).as_int(),
+                                       dims(argument(arguments, 2)), dims(argument(arguments, 3)));
+  const Value& quantizer = argument(arguments, 4);
+  const std::string& scheme = argument(quantizer, 0).as_string();
+  if (scheme == "torch.per_tensor_affine")
+    return _make_per_tensor_quantized_tensor(integers, argument(quantizer, 1).as_double(),
+                                             argument(quantizer, 2).as_int());
+  if (scheme == "torch.per_channel_affine")
+    return _make_per_channel_quantized_tensor(integers, argument(quantizer, 1).as_tensor(),
+                                              argument(quantizer, 2).as_tensor(), argument(quantizer, 3).as_int());
+  refuse(cat("a tensor that is quantized as ", scheme));
+}
+
 // A tensor of a subclass, or with attributes: what is kept is the tensor. The function is one that makes tensors, so
 // that calls do not nest.
 Value rebuild_from_type(const Value& arguments) {
@@ -107,6 +123,7 @@ Value rebuild_from_type(const Value& arguments) {
     case Builder::RebuildTensorV2:
     case Builder::RebuildTensorV3:
     case Builder::RebuildMetaTensor:
+    case Builder::RebuildQuantizedTensor:
     case Builder::RebuildSparseTensor:
     case Builder::RebuildParameter:
     case Builder::RebuildParameterWithState:
@@ -164,6 +181,8 @@ Value build(const std::string& name, const Value& arguments) {
       return rebuild_tensor(builder, arguments);
     case Builder::RebuildMetaTensor:
       return rebuild_meta_tensor(arguments);
+    case Builder::RebuildQuantizedTensor:
+      return rebuild_quantized(arguments);
     case Builder::RebuildSparseTensor:
       return rebuild_sparse(argument(arguments, 0).as_string(), argument(arguments, 1));
     case Builder::RebuildParameter:

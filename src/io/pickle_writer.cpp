@@ -29,6 +29,10 @@ constexpr StorageClass kStorageClasses[] = {
     {"BoolStorage", DType::Bool},
     {"ComplexDoubleStorage", DType::Complex128},
     {"ComplexFloatStorage", DType::Complex64},
+    // Of quantized tensors, whose elements are integers.
+    {"QInt8Storage", DType::Int8},
+    {"QUInt8Storage", DType::UInt8},
+    {"QInt32Storage", DType::Int32},
 };
 
 class PickleWriter {
@@ -199,18 +203,8 @@ class PickleWriter {
     put(Opcode::Reduce);
   }
 
-  void write_tensor(const Tensor& given) {
-    MICA_CHECK(given.defined(), "save: an undefined tensor");
-    MICA_CHECK(!given.is_meta(), "save: a tensor without data (on the meta device)");
-    MICA_CHECK(!given.is_quantized(), "save: a quantized tensor cannot be written from C++ yet; save its int_repr()");
-    if (given.layout() != Layout::Strided) return write_sparse(given);
-    const bool requires_grad = given.requires_grad();
-    Tensor t = given.detach().resolve_conj().resolve_neg();
-    for (const int64_t stride : t.strides())
-      if (stride < 0) t = t.contiguous();  // torch has no negative strides
-    const char* storage_class = storage_class_name(t.dtype());
-    write_global("torch._utils", storage_class ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-    put(Opcode::Mark);
+  // Where the elements of a tensor lie: the storage, the offset, the sizes and the strides.
+  void write_elements(const Tensor& t, const char* storage_class) {
     put(Opcode::Mark);
     write_string("storage");
     if (storage_class) {
@@ -229,6 +223,47 @@ class PickleWriter {
     write_int(t.storage_offset());
     write_dims(t.sizes());
     write_dims(t.strides());
+  }
+
+  void write_quantized(const Tensor& t) {
+    const Quantizer& q = quantizer_of(t);
+    write_global("torch._utils", "_rebuild_qtensor");
+    put(Opcode::Mark);
+    write_elements(t, t.dtype() == DType::Int8    ? "QInt8Storage"
+                      : t.dtype() == DType::UInt8 ? "QUInt8Storage"
+                                                  : "QInt32Storage");
+    put(Opcode::Mark);
+    write_global("torch", q.axis < 0 ? "per_tensor_affine" : "per_channel_affine");
+    if (q.axis < 0) {
+      write_double(q.scale);
+      write_int(q.zero_point);
+    } else {
+      write_tensor(q.scales);
+      write_tensor(q.zero_points);
+      write_int(q.axis);
+    }
+    put(Opcode::Tuple);
+    put(Opcode::NewFalse);
+    write_global("collections", "OrderedDict");  // of hooks
+    put(Opcode::EmptyTuple);
+    put(Opcode::Reduce);
+    put(Opcode::Tuple);
+    put(Opcode::Reduce);
+  }
+
+  void write_tensor(const Tensor& given) {
+    MICA_CHECK(given.defined(), "save: an undefined tensor");
+    MICA_CHECK(!given.is_meta(), "save: a tensor without data (on the meta device)");
+    if (given.is_quantized()) return write_quantized(given);
+    if (given.layout() != Layout::Strided) return write_sparse(given);
+    const bool requires_grad = given.requires_grad();
+    Tensor t = given.detach().resolve_conj().resolve_neg();
+    for (const int64_t stride : t.strides())
+      if (stride < 0) t = t.contiguous();  // torch has no negative strides
+    const char* storage_class = storage_class_name(t.dtype());
+    write_global("torch._utils", storage_class ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    put(Opcode::Mark);
+    write_elements(t, storage_class);
     put(requires_grad ? Opcode::NewTrue : Opcode::NewFalse);
     write_global("collections", "OrderedDict");  // of hooks
     put(Opcode::EmptyTuple);

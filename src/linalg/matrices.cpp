@@ -34,14 +34,6 @@ void check_kernel_dtype(const Tensor& a, const char* kernel) {
     unsupported_dtype(kernel, a.dtype());
 }
 
-void check_one_device(const char* op, std::initializer_list<const Tensor*> tensors) {
-  const Device first = (*tensors.begin())->device();
-  for (const Tensor* t : tensors)
-    MICA_CHECK(t->device() == first || (first.is_meta() && !t->is_floating_point() && !t->is_complex()),
-               "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ",
-               t->device(), "! (in ", op, ")");
-}
-
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
   MICA_CHECK(a.dtype() == b.dtype(), op, ": Expected A and B to have the same dtype, but found A of type ",
              info(a.dtype()).legacy, " and B of type ", info(b.dtype()).legacy, " instead");

@@ -13,8 +13,6 @@ void check_square(const Tensor& a, const char* op, const char* name = "A");
 void check_floating(const Tensor& a, const char* op, bool low_precision = true);
 // One of float32, float64, complex64, complex128, or torch's error for a kernel that has no such dtype.
 void check_kernel_dtype(const Tensor& a, const char* kernel);
-// Pivots may be anywhere where the factors are on the meta device: nothing is read.
-void check_one_device(const char* op, std::initializer_list<const Tensor*> tensors);
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* op);
 
 DimVector batch_sizes(const Tensor& a, int64_t inner = 2);

@@ -63,7 +63,7 @@ std::string ModuleListBase::repr() const {
 static std::string describe(const std::string& name, const Tensor& parameter) {
   std::string sizes;
   for (const int64_t size : parameter.sizes()) sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
-  const std::string device = parameter.is_cuda() ? cat(" (", parameter.device(), ")") : "";
+  const std::string device = !parameter.is_cpu() && !parameter.is_meta() ? cat(" (", parameter.device(), ")") : "";
   return cat("  (", name, "): Parameter containing: [torch.", parameter.dtype(), " of size ", sizes, device, "]");
 }
 

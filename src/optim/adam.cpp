@@ -105,4 +105,17 @@ void adam_step(std::span<AdamItem> items, const AdamOptions& o) {
   batch.run();
 }
 
+void adamw_step(std::span<AdamItem> items, const AdamWOptions& o) {
+  adam_step(items, {.lr = o.lr,
+                    .betas = o.betas,
+                    .eps = o.eps,
+                    .weight_decay = o.weight_decay,
+                    .amsgrad = o.amsgrad,
+                    .maximize = o.maximize,
+                    .capturable = o.capturable,
+                    .differentiable = o.differentiable,
+                    .fused = o.fused,
+                    .decoupled_weight_decay = true});
+}
+
 }  // namespace mica::optim

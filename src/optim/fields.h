@@ -32,6 +32,26 @@ class Fields {
     else if (const Value* found = dict_.find(name))
       field = !found->is_none() && found->as_bool();
   }
+  // Text that may be left out, which leaves the field as it is.
+  void text_or_none(const char* name, std::string& field) {
+    if (!loads_)
+      dict_.set(name, Value(field));
+    else if (const Value* found = dict_.find(name); found && !found->is_none())
+      field = found->as_string();
+  }
+  // A pair of which the first may be None.
+  void operator()(const char* name, std::optional<double>& first, double& second) {
+    if (!loads_) {
+      dict_.set(name, Value::tuple({first ? Value(*first) : Value(), second}));
+    } else if (const Value* pair = dict_.find(name)) {
+      first = (*pair)[0].is_none() ? std::nullopt : std::optional((*pair)[0].as_double());
+      second = (*pair)[1].as_double();
+    }
+  }
+  // What torch keeps as an option and is always the same here.
+  void constant(const char* name, bool value) {
+    if (!loads_) dict_.set(name, Value(value));
+  }
   bool loads() const { return loads_; }
   const Value& dict() const { return dict_; }
 

@@ -59,126 +59,9 @@ Tensor loaded_state(const Tensor& param, const char* name, const Value& states) 
   return moved.is_same(state) ? moved.clone() : moved;
 }
 
-// ---- options, in torch's order
+// ---- options
 
-template <class Options>
-static void visit_modes(Options& o, Fields& f, bool with_capturable, bool with_fused) {
-  f("maximize", o.maximize);
-  f.none("foreach");
-  if (with_capturable) f("capturable", o.capturable);
-  f("differentiable", o.differentiable);
-  if (with_fused) f.flag_or_none("fused", o.fused);
-}
-
-static void visit(SGDOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("momentum", o.momentum);
-  f("dampening", o.dampening);
-  f("weight_decay", o.weight_decay);
-  f("nesterov", o.nesterov);
-  visit_modes(o, f, false, true);
-}
-template <class Options>
-static void visit_moments(Options& o, Fields& f) {
-  f("lr", o.lr);
-  f("betas", o.betas);
-  f("eps", o.eps);
-  f("weight_decay", o.weight_decay);
-}
-static void visit(AdamOptions& o, Fields& f) {
-  visit_moments(o, f);
-  f("amsgrad", o.amsgrad);
-  visit_modes(o, f, true, true);
-  f("decoupled_weight_decay", o.decoupled_weight_decay);
-}
-static void visit(AdamWOptions& o, Fields& f) {
-  visit_moments(o, f);
-  f("amsgrad", o.amsgrad);
-  visit_modes(o, f, true, true);
-  bool decoupled = true;
-  f("decoupled_weight_decay", decoupled);
-}
-static void visit(AdamaxOptions& o, Fields& f) {
-  visit_moments(o, f);
-  visit_modes(o, f, true, false);
-}
-static void visit(NAdamOptions& o, Fields& f) {
-  visit_moments(o, f);
-  f("momentum_decay", o.momentum_decay);
-  f("decoupled_weight_decay", o.decoupled_weight_decay);
-  visit_modes(o, f, true, false);
-}
-static void visit(RAdamOptions& o, Fields& f) {
-  visit_moments(o, f);
-  f("decoupled_weight_decay", o.decoupled_weight_decay);
-  visit_modes(o, f, true, false);
-}
-static void visit(RMSpropOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("momentum", o.momentum);
-  f("alpha", o.alpha);
-  f("eps", o.eps);
-  f("centered", o.centered);
-  f("weight_decay", o.weight_decay);
-  visit_modes(o, f, true, false);
-}
-static void visit(AdagradOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("lr_decay", o.lr_decay);
-  f("eps", o.eps);
-  f("weight_decay", o.weight_decay);
-  f("initial_accumulator_value", o.initial_accumulator_value);
-  visit_modes(o, f, false, true);
-}
-static void visit(AdadeltaOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("rho", o.rho);
-  f("eps", o.eps);
-  f("weight_decay", o.weight_decay);
-  visit_modes(o, f, true, false);
-}
-static void visit(RpropOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("etas", o.etas);
-  f("step_sizes", o.step_sizes);
-  visit_modes(o, f, true, false);
-}
-static void visit(ASGDOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("lambd", o.lambd);
-  f("alpha", o.alpha);
-  f("t0", o.t0);
-  f("weight_decay", o.weight_decay);
-  visit_modes(o, f, true, false);
-}
-static void visit(AdafactorOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("beta2_decay", o.beta2_decay);
-  if (!f.loads()) {
-    f.dict().set("eps", Value::tuple({o.eps1 ? Value(*o.eps1) : Value(), o.eps2}));
-  } else if (const Value* eps = f.dict().find("eps")) {
-    o.eps1 = (*eps)[0].is_none() ? std::nullopt : std::optional((*eps)[0].as_double());
-    o.eps2 = (*eps)[1].as_double();
-  }
-  f("d", o.d);
-  f("weight_decay", o.weight_decay);
-  f.none("foreach");
-  f("maximize", o.maximize);
-}
-static void visit(MuonOptions& o, Fields& f) {
-  f("lr", o.lr);
-  f("weight_decay", o.weight_decay);
-  f("momentum", o.momentum);
-  f("nesterov", o.nesterov);
-  f("ns_coefficients", o.ns_coefficients);
-  f("eps", o.eps);
-  f("ns_steps", o.ns_steps);
-  if (const Value* name = f.loads() ? f.dict().find("adjust_lr_fn") : nullptr; name && name->is_none())
-    o.adjust_lr_fn = "original";
-  else
-    f("adjust_lr_fn", o.adjust_lr_fn);
-}
-static void visit(LBFGSOptions& o, Fields& f) {
+static void visit_options(LBFGSOptions& o, Fields& f) {
   f("lr", o.lr);
   f("max_iter", o.max_iter);
   int64_t max_eval = o.max_eval < 0 ? o.max_iter * 5 / 4 : o.max_eval;
@@ -197,30 +80,18 @@ template <class Options>
 Value options_dict(const Options& options) {
   Fields fields = Fields::writer();
   Options copy = options;
-  visit(copy, fields);
+  visit_options(copy, fields);
   return fields.dict();
 }
 template <class Options>
 void load_options(Options& options, const Value& dict) {
   Fields fields = Fields::reader(dict);
-  visit(options, fields);
+  visit_options(options, fields);
 }
-#define MICA_OPTIONS(Name)                                          \
+#define MICA_OPTIONS(Name, name, Item)                              \
   template Value options_dict<Name##Options>(const Name##Options&); \
   template void load_options<Name##Options>(Name##Options&, const Value&);
-MICA_OPTIONS(SGD)
-MICA_OPTIONS(Adam)
-MICA_OPTIONS(AdamW)
-MICA_OPTIONS(Adamax)
-MICA_OPTIONS(NAdam)
-MICA_OPTIONS(RAdam)
-MICA_OPTIONS(RMSprop)
-MICA_OPTIONS(Adagrad)
-MICA_OPTIONS(Adadelta)
-MICA_OPTIONS(Rprop)
-MICA_OPTIONS(ASGD)
-MICA_OPTIONS(Adafactor)
-MICA_OPTIONS(Muon)
+MICA_FOR_EACH_OPTIMIZER(MICA_OPTIONS)
 #undef MICA_OPTIONS
 
 // ---- LBFGS, which keeps its state with its first parameter
@@ -280,12 +151,12 @@ void LBFGS::set_states(size_t, size_t param, const Value& states) {
 Value LBFGS::options_of(size_t) const {
   Fields fields = Fields::writer();
   LBFGSOptions copy = options_;
-  visit(copy, fields);
+  visit_options(copy, fields);
   return fields.dict();
 }
 void LBFGS::set_options(size_t, const Value& options) {
   Fields fields = Fields::reader(options);
-  visit(options_, fields);
+  visit_options(options_, fields);
 }
 
 }  // namespace mica::optim

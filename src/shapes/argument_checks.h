@@ -8,12 +8,17 @@
 
 namespace mica::shapes {
 
-// Kernels read all tensors on the device of the first. On the meta device nothing is read.
-inline void check_one_device(const char* op, const Tensor& first, std::initializer_list<const Tensor*> others) {
-  for (const Tensor* t : others)
-    MICA_CHECK(!t->defined() || t->device() == first.device() || first.is_meta(),
-               "Expected all tensors to be on the same device, but found at least two devices, ", first.device(),
+// Kernels read all tensors on one device. Undefined tensors are left out. Where the first is on the meta device nothing
+// is read, so that indices, targets and pivots may be anywhere: programs make those on the CPU.
+inline void check_one_device(const char* op, std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* t : tensors) {
+    if (!t->defined()) continue;
+    if (!first) first = t;
+    MICA_CHECK(t->device() == first->device() || (first->is_meta() && !t->is_floating_point() && !t->is_complex()),
+               "Expected all tensors to be on the same device, but found at least two devices, ", first->device(),
                " and ", t->device(), "! (in ", op, ")");
+  }
 }
 
 // Sizes and steps of windows are numbers of 32 bits, as in torch: their products with one another fit 64.

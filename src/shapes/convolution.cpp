@@ -98,7 +98,7 @@ ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& we
              filters, " elements, but got bias of size ", bias.sizes(), " instead");
   if (bias.defined()) check_same_type(input, bias, "bias");
   check_same_type(input, weight, "weight");
-  check_one_device("convolution", input, {&weight, &bias});
+  check_one_device("convolution", {&input, &weight, &bias});
   DimVector padded, kernel;
   bool fits = true;
   check_window_numbers("padding", padding);

@@ -38,7 +38,7 @@ void _ctc_loss(Out& loss, Out& alpha, const Tensor& log_probs, const Tensor& tar
                IntArrayRef target_lengths, int64_t blank, bool) {
   MICA_CHECK(log_probs.dim() == 3, "Expected 3-dimensional tensor, but got ", log_probs.dim(),
              "-dimensional tensor for argument #1 'log_probs'", kWhere);
-  check_one_device("ctc_loss", log_probs, {&targets});
+  check_one_device("ctc_loss", {&log_probs, &targets});
   MICA_CHECK(log_probs.numel() > 0, "log_probs tensor must not be empty");
   const int64_t time = log_probs.size(0), batch = log_probs.size(1), classes = log_probs.size(2);
   MICA_CHECK(blank >= 0 && blank < classes, "blank must be in label range");

@@ -60,8 +60,7 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
              mode);
   MICA_CHECK(indices.dim() == 1 && offsets.dim() == 1, "embedding_bag: expected 1-D indices and offsets, but got ",
              indices.sizes(), " and ", offsets.sizes());
-  check_one_device("embedding_bag", indices, {&weight, &offsets, &per_sample_weights});
-  check_one_device("embedding_bag", weight, {&indices, &offsets, &per_sample_weights});
+  check_one_device("embedding_bag", {&weight, &indices, &offsets, &per_sample_weights});
   MICA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.sizes());
   MICA_CHECK(!include_last_offset || offsets.numel() >= 1,
              "include_last_offset: number of offsets should be at least 1");

@@ -5,6 +5,7 @@
 #include "mica/generated/layers/decompositions_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 
 namespace mica::shapes {
 

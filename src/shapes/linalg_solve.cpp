@@ -7,6 +7,7 @@
 #include "mica/generated/layers/linear_systems_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "shapes/argument_checks.h"
 
 namespace mica::shapes {
 

@@ -83,7 +83,7 @@ ClassRows::ClassRows(const Tensor& self, const Tensor& target) {
 }
 
 void check_classes(const Tensor& self, const Tensor& target, const Tensor& weight) {
-  check_one_device("a loss of classes", self, {&target, &weight});
+  check_one_device("a loss of classes", {&self, &target, &weight});
   MICA_CHECK_KIND(self.dim() > 0, Value, "Expected 1 or more dimensions (got ", self.dim(), ")");
   if (self.dim() == 1) {
     MICA_CHECK(target.dim() <= 1, "0D or 1D target tensor expected, multi-target not supported");

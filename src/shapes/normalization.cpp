@@ -74,9 +74,9 @@ Tensor ChannelLayout::of(const Tensor& t) const {
   return ordered.movedim(1, -1).view({outer, channels, inner});
 }
 
-void native_batch_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                       const Tensor& running_mean, const Tensor& running_var, bool training, double momentum,
-                       double eps) {
+void _batch_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input, const Tensor& weight,
+                            const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
+                            double momentum, double eps) {
   MICA_CHECK_KIND(input.dim() >= 2, Index, "Dimension out of range (expected to be in range of [", -input.dim(), ", ",
                   input.dim() - 1, "], but got 1): batch_norm() needs a batch and a channel dimension");
   const int64_t channels = input.size(1);
@@ -86,7 +86,7 @@ void native_batch_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, cons
   check_channel_parameter("running_var", running_var, channels);
   check_channel_parameter("weight", weight, channels);
   check_channel_parameter("bias", bias, channels);
-  check_one_device("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
+  check_one_device("batch_norm", {&input, &weight, &bias, &running_mean, &running_var});
   if (!is_floating(input.dtype())) unsupported_dtype("batch_norm", input.dtype());
   check_parameter_dtypes(input, {&weight, &bias, &running_mean, &running_var});
   for (const Tensor* t : {&running_mean, &running_var})
@@ -111,8 +111,8 @@ void native_batch_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, cons
   moving_var.finish();
 }
 
-void native_group_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                       int64_t N, int64_t C, int64_t HxW, int64_t group, double eps) {
+void _group_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input, const Tensor& weight,
+                            const Tensor& bias, int64_t N, int64_t C, int64_t HxW, int64_t group, double eps) {
   MICA_CHECK(group > 0, "Expected num groups to be greater than 0, got ", group);
   MICA_CHECK(C % group == 0,
              "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
@@ -123,7 +123,7 @@ void native_group_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, cons
                t.defined() ? t.sizes() : IntArrayRef(), " and input of shape ", input.sizes());
   MICA_CHECK(input.numel() == N * C * HxW, "native_group_norm: N * C * HxW = ", N * C * HxW,
              " is not the number of elements of an input of ", input.sizes());
-  check_one_device("group_norm", input, {&weight, &bias});
+  check_one_device("group_norm", {&input, &weight, &bias});
   if (!is_floating(input.dtype())) unsupported_dtype("GroupNormKernelImpl", input.dtype());
   check_parameter_dtypes(input, {&weight, &bias});
   const MemoryFormat format = input.suggest_memory_format();

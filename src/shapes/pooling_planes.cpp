@@ -90,7 +90,7 @@ void run_fractional(Out& out, Out& indices, const char* op, const Tensor& self, 
                kernel.ref(), " and ", target.ref());
   }
   const int64_t batch = ndim == n + 2 ? self.sizes()[0] : 1, channels = self.sizes()[ndim - n - 1];
-  check_one_device(op, self, {&samples});
+  check_one_device(op, {&self, &samples});
   MICA_CHECK(samples.dtype() == self.dtype(), "Expect _random_samples to have the same dtype as input");
   MICA_CHECK(samples.dim() == 3, "Expect _random_samples to have 3 dimensions, got ", samples.dim());
   MICA_CHECK(samples.sizes()[0] >= batch, "Expect _random_samples.size(0) no less then input batch size.");
@@ -119,7 +119,7 @@ void check_unpool(const Tensor& self, const Tensor& indices, IntArrayRef output_
   MICA_CHECK(static_cast<int64_t>(output_size.size()) == n, "There should be exactly ",
              n == 2 ? "two elements (height, width)" : "three elements (depth, height, width)",
              " in output_size, but got ", output_size.size(), " elements.");
-  check_one_device("max_unpool", self, {&indices});
+  check_one_device("max_unpool", {&self, &indices});
   MICA_CHECK(self.sizes() == indices.sizes(), "Expected shape of indices to be same as that of the input tensor (",
              self.sizes(), ") but got indices tensor with shape: ", indices.sizes());
   for (int64_t d = self.dim() == n + 2 ? 1 : 0; d < self.dim(); ++d)

@@ -40,7 +40,7 @@ void _recurrent_layer(Out& output, Out& hy, Out& cy, Out& gates, Out& cells, con
                       bool reverse) {
   for (const Tensor* t : {&data, &h0, &w_ih, &w_hh})
     MICA_CHECK(t->dim() == 2, "a recurrent layer takes matrices, but got ", *t);
-  check_one_device("a recurrent layer", data, {&h0, &c0, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr});
+  check_one_device("a recurrent layer", {&data, &h0, &c0, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr});
   const DType dtype = data.dtype();
   MICA_CHECK_KIND(data.is_floating_point(), NotImplemented, "recurrent layers are not implemented for ", dtype,
                   "; convert the input to a floating dtype");

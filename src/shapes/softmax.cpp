@@ -87,7 +87,7 @@ void native_layer_norm(Out& out, Out& mean, Out& rstd, const Tensor& input, IntA
   check_normalized(input, normalized_shape);
   check_parameter("weight", weight, normalized_shape);
   check_parameter("bias", bias, normalized_shape);
-  check_one_device("layer_norm", input, {&weight, &bias});
+  check_one_device("layer_norm", {&input, &weight, &bias});
   DType statistics = input.dtype();
   for (const Tensor* p : {&weight, &bias}) {
     if (!p->defined() || p->dtype() == input.dtype()) continue;
@@ -114,7 +114,7 @@ void _fused_rms_norm(Out& out, Out& rstd, const Tensor& input, IntArrayRef norma
                      std::optional<double> eps) {
   check_normalized(input, normalized_shape);
   check_parameter("weight", weight, normalized_shape);
-  check_one_device("rms_norm", input, {&weight});
+  check_one_device("rms_norm", {&input, &weight});
   const bool wide = input.dtype() == DType::Float64;
   const double epsilon =
       eps.value_or(wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());

@@ -66,7 +66,8 @@ TEST(InPlace, Errors) {
   EXPECT_STARTS_WITH(error_of([&] { a.add_(1); }),
                      "a leaf Variable that requires grad is being used in an in-place operation.");
   EXPECT_EQ(error_of([&] { a.select(0, 0).add_(1); }),
-            "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+            "a view of a leaf Variable that requires grad is being used in an in-place operation. Change it under "
+            "torch.no_grad(), as an optimizer does.");
   Tensor b = a * 1;
   Tensor v;
   {

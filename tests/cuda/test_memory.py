@@ -1,6 +1,7 @@
 """The allocator: reuse, segments that grow, statistics, snapshots, limits, and what it says when there is no more."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -164,3 +165,93 @@ def test_settings_are_checked():
         _set_allocator_settings("max_split_size_mb:1")
     with pytest.raises(RuntimeError, match="True/False"):
         _set_allocator_settings("expandable_segments:yes")
+
+
+FOREIGN = """
+import ctypes, subprocess, sys
+source = r'''
+#include <stddef.h>
+#include <sys/types.h>
+extern int cuMemAlloc_v2(unsigned long long*, size_t);
+extern int cuMemFree_v2(unsigned long long);
+static int held = 0, made = 0;
+void* take(ssize_t size, int device, void* stream) { unsigned long long p = 0; if (cuMemAlloc_v2(&p, (size_t)size)) return 0; ++held, ++made; return (void*)p; }
+void give(void* p, ssize_t size, int device, void* stream) { if (p) { cuMemFree_v2((unsigned long long)p); --held; } }
+int count(int which) { return which ? made : held; }
+'''
+open(sys.argv[1] + "/a.c", "w").write(source)
+subprocess.run(["cc", "-shared", "-fPIC", "-o", sys.argv[1] + "/a.so", sys.argv[1] + "/a.c", "-l:libcuda.so.1"], check=True)
+import mica
+mica.cuda.init()
+mica.cuda.memory.change_current_allocator(mica.cuda.memory.CUDAPluggableAllocator(sys.argv[1] + "/a.so", "take", "give"))
+x = mica.ones(1000, device="cuda") * 2
+assert x.sum().item() == 2000
+count = ctypes.CDLL(sys.argv[1] + "/a.so").count
+assert count(1) >= 2 and count(0) == 1
+del x
+assert count(0) == 0
+print("done")
+"""
+
+
+def test_memory_of_another_allocator(tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    done = subprocess.run([sys.executable, "-c", FOREIGN, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "done" in done.stdout, done.stderr
+    with pytest.raises(RuntimeError, match="already initialized"):
+        mica.ones(1, device="cuda")
+        mica.cuda.memory.change_current_allocator(
+            mica.cuda.memory.CUDAPluggableAllocator(tmp_path / "a.so", "take", "give")
+        )
+
+
+def test_a_pool_has_memory_of_its_own():
+    pool = mica.cuda.MemPool()
+    with mica.cuda.use_mem_pool(pool):
+        x = mica.ones(1 << 20, device="cuda")
+    outside = mica.ones(1 << 20, device="cuda")
+    segments = pool.snapshot()
+    assert sum(s["allocated_size"] for s in segments) == 4 * MIB
+    inside = [s for s in segments if s["address"] <= x.data_ptr() < s["address"] + s["total_size"]]
+    assert len(inside) == 1
+    assert not any(s["address"] <= outside.data_ptr() < s["address"] + s["total_size"] for s in segments)
+    del x
+    mica.cuda.empty_cache()
+    assert pool.snapshot(), "a pool keeps its memory"
+    name = pool.id
+    del pool
+    mica.cuda.empty_cache()
+    assert mica.cuda.memory_snapshot(name) == []
+
+
+def test_sync_debug_mode():
+    x = mica.ones(3, device="cuda")
+    with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+        mica.cuda.set_sync_debug_mode("loud")
+    try:
+        mica.cuda.set_sync_debug_mode("error")
+        assert mica.cuda.get_sync_debug_mode() == 2
+        y = x + 1
+        for call in (lambda: y.sum().item(), lambda: y.nonzero(), lambda: mica.ones(100000, device="cuda").cpu()):
+            with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
+                call()
+        mica.cuda.set_sync_debug_mode(1)
+        with pytest.warns(UserWarning, match="called a synchronizing CUDA operation"):
+            assert y.sum().item() == 6
+    finally:
+        mica.cuda.set_sync_debug_mode("default")
+    assert y.sum().item() == 6
+
+
+def test_memory_without_a_cache():
+    mica.cuda.memory.caching_allocator_enable(False)
+    try:
+        mica.cuda.empty_cache()
+        before = mica.cuda.memory_reserved()
+        x = mica.ones(1000, device="cuda")
+        assert mica.cuda.memory_reserved() == before + 4096
+        del x
+        assert mica.cuda.memory_reserved() == before
+    finally:
+        mica.cuda.memory.caching_allocator_enable(True)

@@ -51,7 +51,7 @@ def test_bernoulli_of_a_tensor(n, dtype):
 def test_dropout(n, dtype):
     mica.manual_seed(SEED)
     kept = mica.nn.functional.dropout(mica.ones(n, dtype=dtype, device="cuda"), 0.3).cpu().numpy() != 0
-    width = next(w for w in (4, 2, 1) if n % w == 0)
+    width = next(w for w in (16 // dtype.itemsize, 2, 1) if n % w == 0)
     threads, i = grid_threads(n), np.arange(n)
     if width == 1:
         thread, place, which = i % threads, i // threads // 4, i // threads % 4
@@ -69,10 +69,23 @@ def test_randperm(n):
     if bits > 32:
         return  # keys of 64 bits, of which some may be equal
     threads, i = grid_threads(n), np.arange(n)
-    word = words(i % threads, i // threads // 4)[i, i // threads % 4]
+    drawn_words = words(i % threads, i // threads // 2)
+    pair = i // threads % 2 * 2
+    word = drawn_words[i, pair] << np.uint64(32) | drawn_words[i, pair + 1]
     key = (word % np.uint64(0xFFFFFFFF) + np.uint64(1 << 31)) & np.uint64((1 << bits) - 1)
     if len(set(key.tolist())) == n:
         assert drawn.tolist() == np.argsort(key, kind="stable").tolist()
+
+
+def test_multinomial_with_replacement():
+    weights = mica.rand(3, 20, device="cuda")
+    mica.manual_seed(SEED)
+    drawn = mica.multinomial(weights, 200, True).cpu().numpy()
+    edges = np.cumsum(weights.cpu().double().numpy(), 1)
+    for row in range(3):
+        u = unit(words(row * 256 + np.arange(200), 0)[:, 0]) * edges[row, -1]
+        expected = np.searchsorted(edges[row], u)
+        assert (drawn[row] == expected).mean() > 0.98  # float32 sums may put an edge beside the number
 
 
 def test_samples_of_gamma_distributions():

@@ -8,6 +8,14 @@ pytestmark = [
     pytest.mark.skipif(not mica.cuda.is_available(), reason="there is no CUDA backend or no GPU"),
 ]
 
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    mica.backends.cudnn.allow_tf32 = False
+    yield
+    mica.backends.cudnn.allow_tf32 = True
+
+
 LAYERS = {
     "lstm": lambda **k: mica.nn.LSTM(5, 7, **k),
     "projected": lambda **k: mica.nn.LSTM(5, 7, proj_size=3, **k),

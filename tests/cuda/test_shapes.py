@@ -287,3 +287,28 @@ def test_grad_scaler_needs_nothing_read_back():
         scaler.update()
     assert scaler.get_scale() == 2.0**10
     assert all(mica.isfinite(p).all().item() for p in model.parameters())
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
+def test_sums_of_float32_and_narrower_floats(narrow):
+    narrow = getattr(mica, narrow)
+    x, y = numbers(33, 257), numbers(33, 257, seed=1).to(narrow)
+    other = mica.float16 if narrow == mica.bfloat16 else mica.bfloat16
+    z = numbers(257, seed=2).to(other)
+    for f in (lambda a, b, c: a + b, lambda a, b, c: b - a, lambda a, b, c: mica.add(b, a, alpha=0.5), lambda a, b, c: b + c,
+              lambda a, b, c: a.t() + b.t(), lambda a, b, c: a + b[:, :1], lambda a, b, c: a.clone().add_(b)):  # fmt: skip
+        compare(f(x.cuda(), y.cuda(), z.cuda()), f(x, y, z), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gelu_of_narrow_floats(dtype):
+    dtype = getattr(mica, dtype)
+    x = mica.linspace(-9, 9, 40001).to(dtype)
+    g = numbers(40001)
+    exact, there = x.double().requires_grad_(), x.cuda().requires_grad_()
+    F.gelu(exact).backward(g.double())
+    found = F.gelu(there)
+    found.backward(g.to(dtype).cuda())
+    unit = 2.0**-8 if dtype == mica.bfloat16 else 2.0**-11
+    compare(found.detach().double(), F.gelu(exact).detach(), rtol=unit, atol=1e-7)
+    compare(there.grad.double(), exact.grad, rtol=3 * unit, atol=2e-4)

@@ -39,7 +39,7 @@ def test_max_pool_has_its_gradient(format):
     x = mica.randn(2, 8, 9, 11).contiguous(memory_format=format)
     grads = []
     for device in ("cpu", "cuda"):
-        leaf = x.to(device).requires_grad_()
+        leaf = x.clone().to(device).requires_grad_()
         y = F.max_pool2d(leaf, 3, 2, 1)
         y.backward(mica.arange(y.numel(), dtype=mica.float32).view(y.shape).to(device))
         grads.append(leaf.grad.cpu())
@@ -57,9 +57,9 @@ def test_batch_norm_of_channels_side_by_side(shape, dtype, format):
     weight, bias = mica.rand(shape[1], dtype=wide) + 0.5, mica.randn(shape[1], dtype=wide)
     results = []
     for device, computed in (("cpu", mica.float64), ("cuda", dtype)):
-        leaf = x.to(device, computed).requires_grad_()
+        leaf = x.clone().to(device, computed).requires_grad_()
         kept = wide if computed == dtype else mica.float64
-        w, b = (t.to(device, kept).requires_grad_() for t in (weight, bias))
+        w, b = (t.clone().to(device, kept).requires_grad_() for t in (weight, bias))
         mean, var = mica.zeros(shape[1], device=device, dtype=kept), mica.ones(shape[1], device=device, dtype=kept)
         y = F.batch_norm(leaf, mean, var, w, b, training=True)
         y.backward(grad.to(device, computed))

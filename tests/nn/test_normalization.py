@@ -206,3 +206,48 @@ def test_statistics_and_averages_into_tensors():
         assert mica.equal(out, expected)
     out = mica.empty(0)
     assert F.avg_pool2d(x, 2, out=out) is out and mica.equal(out, F.avg_pool2d(x, 2))
+
+
+@pytest.mark.parametrize("dtype", [mica.bfloat16, mica.float16])
+def test_native_statistics_have_the_parameters_dtype(dtype):
+    x = mica.randn(4, 2, 3).to(dtype)
+    whole, mean, rstd = mica.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    assert whole.dtype == mean.dtype == rstd.dtype == dtype
+    weight = mica.ones(2)
+    assert [t.dtype for t in mica.native_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5)[1:]] == [
+        mica.float32
+    ] * 2
+    assert [t.dtype for t in mica.native_group_norm(x, None, None, 4, 2, 3, 2, 1e-5)] == [dtype] * 3
+    assert [t.dtype for t in mica.native_group_norm(x, weight, weight, 4, 2, 3, 2, 1e-5)[1:]] == [mica.float32] * 2
+    # The gradient is computed from the statistics before they are rounded.
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    mica.native_batch_norm(a, None, None, None, None, True, 0.1, 1e-5)[0].square().sum().backward()
+    F.batch_norm(b, None, None, training=True).square().sum().backward()
+    assert mica.equal(a.grad, b.grad)
+
+
+def test_native_batch_norm_of_nothing():
+    statistics = mica.zeros(0), mica.ones(0)
+    results = mica.native_batch_norm(mica.empty(0), None, None, *statistics, False, 0.1, 1e-5)
+    assert [tuple(t.shape) for t in results] == [(0,)] * 3
+    with pytest.raises(
+        RuntimeError, match=r"input tensor must have at least one element, but got input_sizes = \[0, 3\]"
+    ):
+        mica.native_batch_norm(mica.empty(0, 3), None, None, None, None, True, 0.1, 1e-5)
+
+
+def test_parameters_elsewhere_are_refused_on_meta_too():
+    x = mica.empty(4, 3, 2, device="meta")
+    for device in ("meta", "cpu"):
+        weight = mica.ones(3, device=device)
+        for call in (
+            lambda weight=weight: F.batch_norm(x, None, None, weight, training=True),
+            lambda weight=weight: F.group_norm(x, 3, weight),
+            lambda weight=weight: F.layer_norm(x, (2,), weight[:2]),
+        ):
+            if device == "meta":
+                assert call().is_meta
+            else:
+                with pytest.raises(RuntimeError, match="found at least two devices, meta and cpu"):
+                    call()
+    assert F.nll_loss(mica.empty(2, 3, device="meta"), mica.tensor([0, 2])).is_meta  # indices are not read

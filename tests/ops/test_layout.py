@@ -247,3 +247,12 @@ def test_copies_into_lists_of_tensors():
     with pytest.raises(RuntimeError, match=r"unbind_copy_int_out expected an out= argument of size 2, got size 1"):
         mica.unbind_copy(x, out=[mica.empty(0)])
     assert [t.tolist() for t in mica.unbind_copy(x, 1)] == x.t().tolist()
+
+
+def test_copies_of_ranges_into_tensors():
+    x, out = mica.arange(12.0).view(4, 3), mica.empty(0)
+    assert mica.narrow_copy(x, 0, 1, 2, out=out) is out and out.tolist() == x[1:3].tolist()
+    out = mica.empty(0)
+    assert mica.slice_scatter(x, mica.zeros(2, 3), 0, 1, 3, out=out) is out
+    assert out.tolist() == mica.slice_scatter(x, mica.zeros(2, 3), 0, 1, 3).tolist()
+    assert mica.slice_scatter(x, mica.ones(4, 1), 1, 0, 1, out=x) is x and x[:, 0].tolist() == [1.0] * 4

@@ -92,6 +92,48 @@ def test_inverses_and_solutions(dtype, batch, n):
     close(linalg.matrix_power(a, -2), linalg.inv(a @ a))
 
 
+@pytest.fixture
+def threads():
+    """Three threads: a large matrix is then cut into panels, and the pool shares the rest."""
+    before = mica.get_num_threads()
+    mica.set_num_threads(3)
+    yield
+    mica.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(256, 256), (300, 300), (300, 421), (421, 300)], ids=str)
+def test_one_large_matrix_on_several_threads(threads, dtype, shape):
+    a = make(*shape, dtype=dtype)
+    p, lower, upper = linalg.lu(a)
+    close(p @ lower @ upper, a)
+    assert float(lower.abs().max()) <= 1
+    if shape[0] != shape[1]:
+        return
+    positive = definite(*shape, dtype=dtype)
+    for above in (False, True):
+        factor = linalg.cholesky(positive, upper=above)
+        close(factor.mT @ factor if above else factor @ factor.mT, positive)
+        assert (factor == (factor.triu() if above else factor.tril())).all()
+    close(linalg.inv(positive) @ positive, mica.eye(shape[0], dtype=dtype))
+    close(a @ linalg.solve(a, a.mT), a.mT)
+
+
+def test_one_large_matrix_without_a_factor(threads):
+    a = make(300, 300)
+    a[:, 200] = a[:, 10]
+    a[:, 250] = a[:, 10]
+    factors, pivots, info = linalg.lu_factor_ex(a - a)
+    assert info.item() == 1 and (pivots == mica.arange(1, 301)).all() and (factors == 0).all()
+    with pytest.raises(linalg.LinAlgError, match="the input matrix is singular"):
+        linalg.inv(a * 0)
+    positive = definite(300, 300)
+    positive[170, 170] = -1
+    assert linalg.cholesky_ex(positive).info.item() == 171
+    pivots = linalg.lu_factor_ex(a * float("nan")).pivots
+    assert (pivots >= 1).all() and (pivots <= 300).all()
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3), (9, 3, 4), (0, 3), (3, 0), (2, 0, 0)])
 def test_rectangles(dtype, shape):
     a = make(*shape, dtype=dtype)
@@ -326,3 +368,21 @@ def test_low_rank():
     mica.testing.assert_close(big @ vectors, vectors * values, rtol=1e-4, atol=1e-4)
     values, _ = mica.lobpcg(big, k=2, B=definite(40, 40) + mica.eye(40), largest=False)
     assert values[0] <= values[1]
+
+
+def test_norms_of_empty_matrices():
+    inf = float("inf")
+    for shape in ((0, 0), (0, 3), (3, 0)):
+        empty = mica.empty(shape)
+        for order in (2, "nuc", "fro"):
+            assert linalg.matrix_norm(empty, order).item() == linalg.norm(empty, order).item() == 0.0
+        with pytest.raises(IndexError, match=r"amin\(\): Expected reduction dim"):
+            linalg.norm(empty, -2)
+    assert linalg.norm(mica.empty(0, 3), inf).item() == linalg.norm(mica.empty(3, 0), inf).item() == 0.0
+    assert linalg.norm(mica.empty(3, 0), 1).item() == linalg.norm(mica.empty(0, 3), 1).item() == 0.0
+    assert linalg.matrix_norm(mica.empty(2, 0, 3), inf).tolist() == [0.0, 0.0]
+    assert linalg.matrix_norm(mica.empty(2, 0, 3), inf, keepdim=True).shape == (2, 1, 1)
+    with pytest.raises(IndexError, match="Expected reduction dim"):
+        linalg.norm(mica.empty(0, 3), -inf)
+    with pytest.raises(RuntimeError, match="cannot compute the -1 norm on an empty tensor"):
+        linalg.vector_norm(mica.empty(0), -1)

@@ -135,3 +135,12 @@ def test_an_ellipsis_of_very_many_dimensions():
     assert mica.einsum("...,...->...", x, x).dim() == 64
     with pytest.raises(RuntimeError, match="only ellipses of up to 64 dimensions"):
         mica.einsum("...->...", mica.ones([1] * 200))
+
+
+def test_linear_into_a_tensor():
+    x, weight, bias = mica.randn(2, 3, 4), mica.randn(5, 4), mica.randn(5)
+    for out in (mica.empty(0), mica.empty(2, 3, 5), mica.empty(5, 3, 2).permute(2, 1, 0)):
+        assert mica.nn.functional.linear(x, weight, bias, out=out) is out
+        assert mica.equal(out, mica.nn.functional.linear(x, weight, bias))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        mica.nn.functional.linear(x, weight.requires_grad_(), out=mica.empty(0))

@@ -1,4 +1,4 @@
-"""Operators that few programs name (mica._rare_operators), against what they are made of."""
+"""Operators that few programs name (mica._operators.rare), against what they are made of."""
 
 import math
 
@@ -84,3 +84,18 @@ def test_max_pool2d_backward():
     (expected,) = torch.autograd.grad(y, x, g)
     got = torch.ops.aten.max_pool2d_with_indices_backward(g, x.detach(), [2, 2], [2, 2], [0, 0], [1, 1], False, indices)
     assert torch.equal(got, expected)
+
+
+def test_bytes_that_are_no_ones_count_once():
+    x = torch.tensor([[5, 0], [7, 9]], dtype=torch.uint8)
+    assert torch.count_nonzero(x[:, 0]).item() == 2 and torch.any(x[1:, 1:]).item() == 1
+    assert torch.any(torch.tensor(5, dtype=torch.uint8)).item() == 1 and torch.all(x[:, 0]).item() == 1
+
+
+def test_norms_of_nothing_and_the_nuclear_norm():
+    for order in (1, 2, math.inf):
+        assert torch.linalg.norm(torch.empty(0, 5), order, keepdim=True).tolist() == [[0]]
+        assert torch.linalg.norm(torch.empty(5, 0), order).item() == 0
+    assert torch.norm(torch.tensor([[3.0, 0], [0, 4]]), p="nuc").item() == pytest.approx(7)
+    assert torch.linalg.vander(torch.tensor(3.0), N=3).tolist() == [1, 3, 9]
+    assert torch.special.hermite_polynomial_h(torch.tensor(2.0), torch.tensor(-0.5)).item() == 1

@@ -288,6 +288,10 @@ def test_norm_by_name_and_dtype():
         t.norm(2, dtype=mica.complex64)
     with pytest.raises(RuntimeError, match="Order foo not supported"):
         t.norm("foo")
+    assert t.norm("nuc").item() == pytest.approx(np.linalg.norm(t.numpy(), "nuc"))
+    assert_close(mica.stack([t, t]).norm("nuc", (1, 2)), [t.norm("nuc").item()] * 2)
+    with pytest.raises(RuntimeError, match="linalg.matrix_norm: dim must be a 2-tuple"):
+        mica.ones(2, 2, 2).norm("nuc")
 
 
 def test_renorm_and_normalize():

@@ -58,6 +58,25 @@ def test_searchsorted_and_bucketize(right):
     assert mica.bucketize(mica.from_numpy(values), mica.from_numpy(edges), right=right).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("dtype", [mica.uint8, mica.int8, mica.int16, mica.int32, mica.int64], ids=str)
+def test_bincount_counts_every_integer(dtype):
+    top = 100
+    mica.manual_seed(0)
+    values = mica.randint(0, top, (2, 1003)).to(dtype)[:, ::2].reshape(-1)
+    wanted = [values.tolist().count(v) for v in range(top)]
+    assert mica.bincount(values).tolist() == wanted[: int(values.max()) + 1]
+    assert mica.bincount(values, minlength=300).tolist() == wanted + [0] * (300 - top)
+    assert mica.bincount(values[:0], minlength=2).tolist() == [0, 0] and mica.bincount(values[:0]).numel() == 0
+
+
+def test_bincount_of_many_bins_and_of_bad_values():
+    values = mica.tensor([5000, 7, 5000, 0])
+    counts = mica.bincount(values)
+    assert counts.numel() == 5001 and counts[5000] == 2 and counts.sum() == 4
+    with pytest.raises(RuntimeError, match="non-negative"):
+        mica.bincount(mica.tensor([1, -1], dtype=mica.int8))
+
+
 def test_histograms_and_quantiles():
     a = rng.standard_normal(200)
     x = mica.from_numpy(a)

@@ -12,22 +12,29 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+from stand_ins import make
 
 PROGRAMS = Path(__file__).parent / "programs"
 TOLERANCE = 2e-4
 NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|\bnan\b|-?\binf\b")
-# torchvision's library is built for a torch with CUDA; its Python side asks for these operators when it is imported.
+# Before the program: the stand-ins for CUDA's libraries, without which torchvision and torchaudio find no operators.
 TORCH_PRELUDE = """
-import runpy, sys, torch
-library = torch.library.Library("torchvision", "DEF")
-for name in ("nms", "qnms"):
-    library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+import ctypes, os, runpy, sys, torch
+for path in filter(None, os.environ["MICA_STAND_INS"].split(":")):
+    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 sys.argv = sys.argv[1:]
-sys.path.insert(0, __import__("os").path.dirname(sys.argv[0]))
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+LIMIT_S = 900  # of one program on one side
+# What a package is called on PyPI, where that is not the name it is imported by.
+DISTRIBUTIONS = {
+    "pyro": "pyro-ppl", "ignite": "pytorch-ignite", "torchcrf": "pytorch-crf", "open_clip": "open_clip_torch",
+}  # fmt: skip
 
 
 def difference(mica: str, torch: str) -> tuple[float, str]:
@@ -52,7 +59,10 @@ def run(command: list[str], extra: dict[str, str]) -> tuple[subprocess.Completed
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore",
                    "OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0", **extra}  # fmt: skip
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        done = subprocess.CompletedProcess(command, 1, "", f"not done after {LIMIT_S} s")
     return done, time.perf_counter() - start
 
 
@@ -63,8 +73,7 @@ def packages_of(program: Path) -> list[str]:
 
 
 def version(python: str, package: str) -> str:
-    names = {"pyro": "pyro-ppl", "x_transformers": "x-transformers"}
-    ask = f"import importlib.metadata as m; print(m.version({names.get(package, package)!r}))"
+    ask = f"import importlib.metadata as m; print(m.version({DISTRIBUTIONS.get(package, package)!r}))"
     return subprocess.run([python, "-c", ask], capture_output=True, text=True).stdout.strip()
 
 
@@ -77,12 +86,23 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="the page to write")
     given = parser.parse_args()
     rows, failed = [], 0
+    ask = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))"
+    libraries = Path(
+        subprocess.run([given.torch, "-W", "ignore", "-c", ask], capture_output=True, text=True).stdout.strip()
+    )
+    folder = tempfile.mkdtemp()
+    stand_ins = make(Path(folder), Path(given.packages), libraries) if given.packages else []
+    extra = {
+        "PYTHONPATH": given.packages,
+        "MICA_STAND_INS": ":".join(map(str, stand_ins)),
+        "LD_LIBRARY_PATH": f"{folder}:{libraries}",
+    }
     for program in sorted(PROGRAMS.glob("*.py")):
         if given.only and program.stem not in given.only:
             continue
         package = packages_of(program)[0]
         mica, ours = run([given.mica, "-m", "mica", "run", str(program)], {})
-        torch, theirs = run([given.torch, "-c", TORCH_PRELUDE, str(program)], {"PYTHONPATH": given.packages})
+        torch, theirs = run([given.torch, "-c", TORCH_PRELUDE, str(program)], extra)
         if torch.returncode:
             result, detail = "torch failed", torch.stderr[-2000:]
         elif mica.returncode:

@@ -11,7 +11,7 @@ PACKAGE_PARENT = str(pathlib.Path(mica.__file__).parent.parent.absolute())
 
 
 def run(program):
-    start = "from mica._torch_alias import install; install()\nimport torch\n"
+    start = "from mica._as_torch.alias import install; install()\nimport torch\n"
     environment = {**os.environ, "PYTHONPATH": PACKAGE_PARENT}
     done = subprocess.run([sys.executable, "-c", start + program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -91,3 +91,39 @@ with torch.autocast('cpu', dtype=torch.bfloat16), torch._C._ExcludeDispatchKeyGu
 print(torch._C._nn.gelu(torch.zeros(1)).item(), torch._C._get_tracing_state(), isinstance(1, torch.SymInt))
 """
     assert run(program).split() == ["torch.float32", "0.0", "None", "False"]
+
+
+def test_names_beside_modules_of_mica():
+    program = """
+from torch.nn.modules.transformer import Tensor, MultiheadAttention
+from torch.distributed._tensor.experimental import implicit_replication
+from torch.utils._triton import has_triton
+from torch._inductor.lowering import register_lowering
+assert Tensor is torch.Tensor and MultiheadAttention is torch.nn.MultiheadAttention and not has_triton()
+@register_lowering(torch.ops.aten.add.Tensor)
+def lowered(x): return x
+@torch.distributed.rpc.api._require_initialized
+def remote(x): return x
+print(lowered(3), str(torch.quint4x2), hasattr(torch, '_scaled_mm'), torch.distributed.fsdp.CPUOffload.__name__)
+for use in (lambda: torch._scaled_mm(1), lambda: remote(1)):
+    try: use()
+    except NotImplementedError as error: print(error)
+try: torch._scaled_mm
+except AttributeError: print('tried')
+"""
+    lines = run(program).splitlines()
+    assert lines[0] == "3 torch.quint4x2 False CPUOffload"
+    assert lines[1].startswith("torch._scaled_mm is not in Mica") and "_require_initialized" in lines[2]
+    assert lines[3] == "tried"
+
+
+def test_functorch_comes_with_torch():
+    program = """
+import functorch
+net = torch.nn.Linear(2, 1)
+function, parameters = functorch.make_functional(net)
+x = torch.ones(3, 2)
+assert torch.equal(function(parameters, x), net(x)) and isinstance(function, functorch.FunctionalModule)
+print(functorch.vmap(torch.sum)(x).tolist())
+"""
+    assert run(program) == "[2.0, 2.0, 2.0]\n"

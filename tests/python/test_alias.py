@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 
 def as_torch(program, cwd=None):
     """What a program prints that runs with torch meaning Mica."""
-    start = "from mica._torch_alias import install; install()\n"
+    start = "from mica._as_torch.alias import install; install()\n"
     environment = {**os.environ, "PYTHONPATH": PACKAGE_PARENT}
     done = subprocess.run(
         [sys.executable, "-c", start + program], capture_output=True, text=True, env=environment, cwd=cwd
@@ -160,5 +160,7 @@ def test_the_wheel_does_the_same(environment, tmp_path):
 
 
 def test_the_metadata_has_the_version():
-    folder = pathlib.Path(mica.__file__).parent / "_torch_path" / f"torch-2.13.0+mica.{mica.version.mica}.dist-info"
+    folder = (
+        pathlib.Path(mica.__file__).parent / "_as_torch" / "path" / f"torch-2.13.0+mica.{mica.version.mica}.dist-info"
+    )
     assert f"Version: 2.13.0+mica.{mica.version.mica}\n" in (folder / "METADATA").read_text()

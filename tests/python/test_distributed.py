@@ -101,3 +101,31 @@ def test_stores():
     assert store.get("a") == b"1" and store.add("n", 2) == 2 and store.add("n", 3) == 5 and store.check(["a"])
     with pytest.raises(RuntimeError, match="no other process can set"):
         store.get("missing")
+
+
+def test_a_launcher_starts_one_process(tmp_path):
+    import os
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import os, sys, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "print(dist.get_world_size(), os.environ['LOCAL_RANK'], sys.argv[1:])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(mica.__file__).parent.parent.absolute())}
+    start = "import sys, runpy; from mica._torch_alias import install; install(); runpy.run_module('torch.distributed.run', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", start]
+    done = subprocess.run(
+        [*command, "--standalone", "--nproc_per_node=1", str(script), "--rate", "3"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout.strip() == "1 0 ['--rate', '3']", done.stderr
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", str(script)], capture_output=True, text=True, env=environment
+    )
+    assert "Mica computes in one process" in done.stderr and done.returncode

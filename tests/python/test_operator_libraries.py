@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mica
 import pytest
-from mica import _operator_libraries
+from mica._operators import libraries as _operator_libraries
 
 RECORDED = json.loads((Path(__file__).parents[1] / "recorded" / "torchvision_operators.json").read_text())
 
@@ -135,6 +135,6 @@ def test_alignment():
     lengths = mica.tensor([4]), mica.tensor([2])
     paths, scores = mica.ops.torchaudio.forced_align(probabilities, targets, *lengths, 0)
     assert paths.tolist() == [[0, 1, 0, 2]]
-    assert scores.exp().tolist()[0] == pytest.approx([0.8, 0.8, 0.6, 0.8])
+    assert scores.equal(probabilities)
     with pytest.raises(RuntimeError, match="targets length is too long for CTC"):
         mica.ops.torchaudio.forced_align(probabilities, mica.tensor([[1, 1, 1, 1]]), *lengths, 0)

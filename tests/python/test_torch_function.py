@@ -167,3 +167,19 @@ def test_functions_written_in_python():
     assert overrides.has_torch_function_unary(r) and not overrides.has_torch_function_variadic(x, 1)
     assert overrides.is_tensor_method_or_property(torch.Tensor.add)
     assert not overrides.is_tensor_method_or_property(torch.add)
+
+
+def test_a_mode_sees_what_tensor_is_given():
+    from mica.overrides import TorchFunctionMode
+
+    seen = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((func.__name__, args, kwargs))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        made = torch.tensor([0, 2], dtype=torch.int32)
+    assert made.tolist() == [0, 2] and made.dtype == torch.int32
+    assert seen == [("tensor", ([0, 2],), {"dtype": torch.int32})]

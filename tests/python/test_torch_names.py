@@ -121,7 +121,7 @@ def test_torch_version_compares_as_a_version():
 def test_torch_says_which_torch_it_is():
     program = "import torch, torch.version; print(torch.__version__ >= (2, 13), torch.version.__version__)"
     ran = subprocess.run(
-        [sys.executable, "-c", f"from mica._torch_alias import install; install(); {program}"],
+        [sys.executable, "-c", f"from mica._as_torch.alias import install; install(); {program}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert ran.stdout == f"True 2.13.0+mica.{mica.version.mica}\n"

@@ -46,11 +46,9 @@ VALUES_DIFFER = {
     ("addbmm", "bfloat16"): "torch rounds after each matrix of the batch, Mica once",
     ("addr", "bfloat16"): "torch rounds the product, Mica too, but the sum differs where it cancels",
     ("div", "bfloat16"): "torch truncates the quotient after rounding it to 16 bits",
-    ("native_batch_norm", "bfloat16"): "statistics of 16-bit inputs are float32",
     ("_native_batch_norm_legit", "bfloat16"): "statistics of 16-bit inputs are float32",
     ("_batch_norm_with_update", "bfloat16"): "statistics of 16-bit inputs are float32",
     ("_unsafe_masked_index_put_accumulate", "bfloat16"): "the order of sums that round",
-    ("native_group_norm", "bfloat16"): "statistics of 16-bit inputs are float32",
     ("matrix_exp", "float32"): "elements far below the greatest; both are right to 5e-7 of that",
     ("matrix_exp", "complex64"): "as float32",
     ("svd_lowrank", "complex64"): "singular vectors have a phase of their own",
@@ -173,14 +171,21 @@ NO_GRADCHECK = {
     "to_sparse": "sparse results: tests/layouts",
     "svd_lowrank": "random",
     "pca_lowrank": "random",
+    "normal": "random",
+    "nn.functional.max_unpool1d": "samples have indices that repeat",
+    "nn.functional.max_unpool2d": "samples have indices that repeat",
+    "nn.functional.max_unpool3d": "samples have indices that repeat",
+    "linalg.norm-subgradients_at_zero": "zero is where norms have no derivative",
 }
+NO_GRADGRAD = {"masked.logaddexp": "what is masked on both sides is -inf"}
 
 
 @quietly
 def test_gradcheck(op):
     """First and second derivatives against finite differences, each projected on one random direction."""
-    if not op.supports_autograd or op.name in NO_GRADCHECK:
-        pytest.skip(NO_GRADCHECK.get(op.name, "not differentiable"))
+    reason = NO_GRADCHECK.get(op.name) or NO_GRADCHECK.get(name_of(op))
+    if not op.supports_autograd or reason:
+        pytest.skip(reason or "not differentiable")
     wrapper = op.gradcheck_wrapper
     if isinstance(wrapper, types.FunctionType) and wrapper.__module__.startswith("torch.testing"):
         wrapper = with_mica(wrapper)
@@ -188,11 +193,15 @@ def test_gradcheck(op):
     for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
         theirs, result, inputs = call_both(op, sample)
         flat = tensors_in(inputs)
-        if isinstance(theirs, Exception) or not any(t.requires_grad for t in tensors_in(theirs)):
+        differentiable = [] if isinstance(theirs, Exception) else [t for t in tensors_in(result) if t.requires_grad]
+        # Differences need 64 bits and a value.
+        if not differentiable or any(t.dtype not in (mica.float64, mica.complex128) for t in differentiable):
+            continue
+        if any(t.isnan().any() for t in differentiable if t.layout == mica.strided):
             continue
         if sum(t.numel() for t in flat) > 400 or not all(t.layout == mica.strided for t in flat + tensors_in(result)):
             continue
-        leaves = [t for t in flat if t.requires_grad]
+        leaves = [t for t in flat if t.requires_grad and t.dtype in (mica.float64, mica.complex128)]
         places = {id(t): i for i, t in enumerate(leaves)}
 
         def of_leaves(*given, inputs=inputs, places=places, process=sample.output_process_fn_grad):
@@ -203,7 +212,7 @@ def test_gradcheck(op):
 
         with described(op, "float64", sample):
             assert mica.autograd.gradcheck(of_leaves, leaves, fast_mode=True, nondet_tol=1e-12)
-            if op.supports_gradgrad:
+            if op.supports_gradgrad and op.name not in NO_GRADGRAD:
                 assert mica.autograd.gradgradcheck(of_leaves, leaves, fast_mode=True, nondet_tol=1e-12)
         checked += 1
         if checked == 3:

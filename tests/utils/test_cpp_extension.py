@@ -124,7 +124,7 @@ def test_a_setup_script_gets_what_it_asks_for(tmp_path):
     (tmp_path / "op.cpp").write_text("#include <torch/extension.h>\n")
     (tmp_path / "setup.py").write_text(
         textwrap.dedent("""
-        import mica._torch_alias
+        import mica._as_torch.alias
         from setuptools import setup
         from mica.utils.cpp_extension import BuildExtension, CppExtension
         setup(name="op", ext_modules=[CppExtension("pack.op", ["op.cpp"], extra_compile_args={"cxx": ["-DMINE"]})],

@@ -34,15 +34,25 @@ template <class D, class V, size_t kCount>
 HWY_INLINE void powers_of_two(D d, V (&x)[kCount]) {
   if constexpr (!MICA_SIMD_AVX512) {
     using T = hn::TFromD<D>;
+    using P = Polynomials<T>;
     if (have_normal_exp(d, x)) {
+      static constexpr Addends kSeries{P::kExp2};
+      constexpr size_t kTerms = sizeof(P::kExp2) / sizeof(T);
       const hn::RebindToSigned<D> di;
       const V magic = hn::Set(d, FloatFormat<T>::kRoundingMagic);
-      for (V& v : x) {
-        const V shifted = hn::Add(v, magic), r = hn::Sub(v, hn::Sub(shifted, magic));
-        const V power = hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1)));
-        v = hn::BitCast(
-            d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<FloatFormat<T>::kMantissaBits>(hn::BitCast(di, shifted))));
+      V shifted[kCount], p[kCount];
+#define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
+      MICA_SIMD_EACH shifted[k] = hn::Add(x[k], magic);
+      MICA_SIMD_EACH x[k] = hn::Sub(x[k], hn::Sub(shifted[k], magic));
+      MICA_SIMD_EACH p[k] = hn::Set(d, P::kExp2[kTerms - 1]);
+#pragma GCC unroll 16
+      for (size_t i = 2; i <= kTerms; ++i) {
+        MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], kSeries.get(d, kTerms - i));
       }
+      MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], ExpAddends<T>::kOthers.get(d, 0));
+      MICA_SIMD_EACH x[k] = hn::BitCast(
+          d, hn::Add(hn::BitCast(di, p[k]), hn::ShiftLeft<FloatFormat<T>::kMantissaBits>(hn::BitCast(di, shifted[k]))));
+#undef MICA_SIMD_EACH
       return;
     }
   }

@@ -44,13 +44,19 @@ HWY_INLINE void copy_run(const S* src, SumOf<S>* dst, int64_t count) {
 template <class S>
 HWY_INLINE void copy_alternate(const S* src, SumOf<S>* dst, int64_t count) {
   int64_t i = 0;
-  if constexpr (std::is_floating_point_v<S>) {
-    const hn::ScalableTag<S> d;
+  if constexpr (std::is_arithmetic_v<S> && sizeof(S) == sizeof(SumOf<S>)) {
+    const hn::ScalableTag<SumOf<S>> d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto* from = reinterpret_cast<const SumOf<S>*>(src);
     for (; i + lanes < count; i += lanes) {
-      hn::Vec<decltype(d)> even, odd;
-      hn::LoadInterleaved2(d, src + 2 * i, even, odd);
-      hn::StoreU(even, d, dst + i);
+      if constexpr (sizeof(S) == 8 && HWY_ARCH_ARM_A64) {
+        // Two loads and one instruction: half of what the interleaved load takes there.
+        hn::StoreU(hn::InterleaveLower(d, hn::LoadU(d, from + 2 * i), hn::LoadU(d, from + 2 * i + lanes)), d, dst + i);
+      } else {
+        hn::Vec<decltype(d)> even, odd;
+        hn::LoadInterleaved2(d, from + 2 * i, even, odd);
+        hn::StoreU(even, d, dst + i);
+      }
     }
   }
   for (; i < count; ++i) dst[i] = to_sum<S, SumOf<S>>(src[2 * i]);

@@ -62,13 +62,17 @@ bool run_deep(const Scheme& s, const Product& p, int threads) {
 }
 
 bool run_outer(const Scheme& s, const Product& p, int threads) {
-  if (p.k != 1 || !s.sums_are_elements || !p.unit_alpha || p.b.col_stride != 1 || p.c_col_stride != 1) return false;
+  if (p.k != 1 || !s.sums_are_elements || !p.unit_alpha || p.c_col_stride != 1) return false;
+  const bool dense = p.b.col_stride == 1;
+  const WorkBuffer copied(Slot::Panels, dense ? 0 : static_cast<size_t>(p.n * s.sum_size));
+  if (!dense) s.copy(p.b.data, copied.data(), {1, p.n, p.n, p.b.col_stride, p.n, 1});
+  const void* row_of_b = dense ? p.b.data : copied.data();
   const int64_t grain = threads == 1 ? p.m : (kOuterRows + p.n - 1) / p.n;
   parallel_for(0, p.m, grain, [&](int64_t begin, int64_t end) {
     Epilogue row = p.epilogue;
     for (int64_t i = begin; i < end; ++i) {
       std::memcpy(row.alpha, p.a_at(s, i, 0), static_cast<size_t>(s.sum_size));
-      s.finish(p.b.data, p.c_at(s, i, 0), {1, p.n, p.n, p.c_row_stride, 1}, row);
+      s.finish(row_of_b, p.c_at(s, i, 0), {1, p.n, p.n, p.c_row_stride, 1}, row);
     }
   });
   return true;

@@ -6,6 +6,7 @@
 #include "backends/cpu/gemm/product.h"
 #include "backends/cpu/gemm/workspace.h"
 #include "backends/cpu/share_runs.h"
+#include "mica/parallel.h"
 
 namespace mica::cpu::gemm_impl {
 namespace {
@@ -16,10 +17,38 @@ constexpr int64_t kRowsPerThread = 32;
 constexpr int64_t kAdjacentRows = 512;
 constexpr int64_t kElementsPerThread = 32768;
 
+// The product of two vectors neither of which is dense: both are copied piece by piece.
+void run_strided_dot(const Scheme& s, const Product& p, int threads) {
+  constexpr int64_t kPiece = 512;
+  constexpr int kMostSlices = 64;
+  const int slices = static_cast<int>(std::clamp<int64_t>(p.k / kElementsPerThread, 1, std::min(threads, kMostSlices)));
+  alignas(64) char sums[kMostSlices * 8];
+  parallel_for(0, slices, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t slice = begin; slice < end; ++slice) {
+      alignas(64) char a[kPiece * 8], b[kPiece * 8], pair[16] = {};
+      const int64_t last = p.k * (slice + 1) / slices;
+      for (int64_t k = p.k * slice / slices; k < last; k += kPiece) {
+        const int64_t count = std::min(kPiece, last - k);
+        s.copy(p.a_at(s, 0, k), a, {1, count, count, p.a.col_stride, count, 1});
+        s.copy(p.b_at(s, k, 0), b, {1, count, count, p.b.row_stride, count, 1});
+        s.gemv(a, b, pair + s.sum_size, {1, count, 1, count, 1, count, 1});
+        add_slices(s, pair, 1, 2);
+      }
+      std::memcpy(sums + slice * s.sum_size, pair, static_cast<size_t>(s.sum_size));
+    }
+  });
+  add_slices(s, sums, 1, slices);
+  s.finish(sums, p.c, {1, 1, 1, p.c_row_stride, p.c_col_stride}, p.epilogue);
+}
+
 }  // namespace
 
 bool run_vector(const Scheme& s, const Product& p, int threads) {
   if (!s.gemv) return false;
+  if (p.m == 1 && p.n == 1 && p.a.col_stride != 1 && p.b.row_stride != 1 && s.sums_are_elements) {
+    run_strided_dot(s, p, threads);
+    return true;
+  }
   const int64_t most = is_floating(s.dtype) ? kMaxVectors : 1;
   // The operand with more rows is the matrix: of its rows, each gives one element per vector of the other.
   const bool a_is_matrix = p.n < p.m || (p.n == p.m && p.a.col_stride == 1);

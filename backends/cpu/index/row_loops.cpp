@@ -3,6 +3,7 @@
 
 #include "backends/cpu/index/element_bytes.h"
 #include "backends/cpu/index/rows.h"
+#include "backends/cpu/pointwise/transpose.h"
 #include "backends/cpu/visit_dtype.h"
 
 namespace mica::cpu {
@@ -44,6 +45,13 @@ void copy_rows(const RowBlock& b, const void*) {
       std::memcpy(kRead ? row : place, kRead ? place : row, static_cast<size_t>(bytes));
     }
     return;
+  }
+  if constexpr (kRead && sizeof(T) <= 8) {
+    if (b.run_rows == sizeof(T) && bytes > kShortRow) {
+      for (int64_t p = 0; p < b.count; ++p)
+        gather_elements(sizeof(T), b.table + b.offsets[p], b.run_table, b.run, b.row(p));
+      return;
+    }
   }
   for (int64_t p = 0; p < b.count; ++p) {
     char *place = b.table + b.offsets[p], *row = b.row(p);

@@ -1,5 +1,6 @@
 // Cholesky, LU and LDL decompositions, inverses, and what is solved with them.
 #include "backends/cpu/linalg/batches.h"
+#include "backends/cpu/linalg/shared_factor.h"
 #include "backends/cpu/linalg/small_matrices.h"
 #include "backends/cpu/register.h"
 
@@ -29,6 +30,10 @@ void cholesky(const TensorView& a, const TensorView& info, bool upper) {
     if constexpr (!lapack::is_complex_v<T>) {
       if (small::takes(matrices.rows, matrices.count))
         return small::cholesky(matrices.data, matrices.rows, matrices.count, infos, upper);
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
+        *infos = shared_cholesky(matrices.data, matrices.rows, upper);
+        return clear_triangle(matrices.data, matrices.rows, !upper);
+      }
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const char triangle = upper ? 'U' : 'L';
@@ -89,6 +94,10 @@ void lu_factor(const TensorView& a, const TensorView& pivots, const TensorView& 
     if constexpr (!lapack::is_complex_v<T>) {
       if (matrices.rows == matrices.columns && small::takes(matrices.rows, matrices.count))
         return small::lu(matrices.data, matrices.rows, matrices.count, rows.data, infos);
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
+        *infos = shared_lu(matrices.data, matrices.rows, matrices.columns, rows.data);
+        return;
+      }
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
@@ -131,6 +140,12 @@ void inverse(const TensorView& a, const TensorView& info) {
     if constexpr (!lapack::is_complex_v<T>) {
       if (small::takes(matrices.rows, matrices.count))
         return small::inverse(matrices.data, matrices.rows, matrices.count, infos);
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
+        std::vector<Integer> pivots(static_cast<size_t>(matrices.rows));
+        *infos = shared_lu(matrices.data, matrices.rows, matrices.columns, pivots.data());
+        if (*infos == 0) shared_inverse(matrices.data, matrices.rows, pivots.data());
+        return;
+      }
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer n = matrices.n(), lead = matrices.lead();

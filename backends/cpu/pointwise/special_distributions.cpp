@@ -6,6 +6,8 @@
 
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
+#include "backends/cpu/simd/bessel-inl.h"
+#include "backends/cpu/simd/normal-inl.h"
 #include "backends/cpu/visit_dtype.h"
 #include "backends/functors/special_math.h"
 
@@ -26,21 +28,27 @@ namespace mica::cpu::HWY_NAMESPACE {
           loop, [](compute_t<T> x, compute_t<T> y) { return ::mica::special::function(x, y); }, kSlowGrain); \
     });                                                                                                      \
   }
-MICA_SPECIAL_1(i0, "i0_cpu", i0)
-MICA_SPECIAL_1(special_i0e, "i0e_cpu", i0e)
-MICA_SPECIAL_1(special_i1, "i1_cpu", i1)
-MICA_SPECIAL_1(special_i1e, "i1e_cpu", i1e)
-MICA_SPECIAL_1(special_ndtr, "ndtr_cpu", ndtr)
 MICA_SPECIAL_1(special_ndtri, "ndtri_cpu", ndtri)
-MICA_SPECIAL_1(special_log_ndtr, "log_ndtr_cpu", log_ndtr)
-MICA_SPECIAL_1(special_erfcx, "erfcx_cpu", erfcx)
-MICA_SPECIAL_1(special_entr, "entr_cpu", entr)
-MICA_SPECIAL_2(special_xlog1py, "xlog1py_cpu", xlog1py)
 MICA_SPECIAL_2(special_zeta, "zeta_cpu", zeta)
 MICA_SPECIAL_2(igamma, "igamma_cpu", igamma)
 MICA_SPECIAL_2(igammac, "igammac_cpu", igammac)
 #undef MICA_SPECIAL_1
 #undef MICA_SPECIAL_2
+
+#define MICA_SPECIAL_LANES(inputs, slot, torch_name, ...)                                        \
+  MICA_LANES_##inputs(slot##_lanes, __VA_ARGS__) void slot##_kernel(const PointwiseLoop& loop) { \
+    run_floating<inputs>(torch_name, loop, slot##_lanes{}, kHeavyGrain);                         \
+  }
+MICA_SPECIAL_LANES(1, i0, "i0_cpu", bessel_i<0>(d, x))
+MICA_SPECIAL_LANES(1, special_i0e, "i0e_cpu", scaled_bessel_i<0>(d, x))
+MICA_SPECIAL_LANES(1, special_i1, "i1_cpu", bessel_i<1>(d, x))
+MICA_SPECIAL_LANES(1, special_i1e, "i1e_cpu", scaled_bessel_i<1>(d, x))
+MICA_SPECIAL_LANES(1, special_ndtr, "ndtr_cpu", ndtr(d, x))
+MICA_SPECIAL_LANES(1, special_log_ndtr, "log_ndtr_cpu", log_ndtr(d, x))
+MICA_SPECIAL_LANES(1, special_erfcx, "erfcx_cpu", erfcx(d, x))
+MICA_SPECIAL_LANES(1, special_entr, "entr_cpu", entr(d, x))
+MICA_SPECIAL_LANES(2, special_xlog1py, "xlog1py_cpu", xlog1py(d, x, y))
+#undef MICA_SPECIAL_LANES
 
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

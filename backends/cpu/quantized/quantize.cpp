@@ -53,15 +53,28 @@ template <class T>
 void dequantize_run(float* HWY_RESTRICT to, const T* HWY_RESTRICT from, int64_t n, float scale, int64_t zero) {
   int64_t i = 0;
   if constexpr (sizeof(T) == 1) {
+    // A vector of bytes becomes four of floats.
     const hn::ScalableTag<float> f;
+    const hn::Repartition<T, decltype(f)> bytes;
+    const hn::Half<decltype(bytes)> half_bytes;
+    const hn::Repartition<int16_t, decltype(f)> words;
+    const hn::Half<decltype(words)> half_words;
     const hn::RebindToSigned<decltype(f)> wide;
-    const hn::Rebind<T, decltype(f)> narrow;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(f));
+    const auto lanes = static_cast<int64_t>(hn::Lanes(bytes)), quarter = lanes / 4;
     const auto factor = hn::Set(f, scale);
     const auto offset = hn::Set(wide, static_cast<int32_t>(zero));
     for (; i + lanes <= n; i += lanes) {
-      const auto integers = hn::Sub(hn::PromoteTo(wide, hn::LoadU(narrow, from + i)), offset);
-      hn::StoreU(hn::Mul(hn::ConvertTo(f, integers), factor), f, to + i);
+      const auto v = hn::LoadU(bytes, from + i);
+      const auto lower = hn::PromoteTo(words, hn::LowerHalf(half_bytes, v));
+      const auto upper = hn::PromoteTo(words, hn::UpperHalf(half_bytes, v));
+      const auto store = [&](auto quarter_words, int64_t at) HWY_ATTR {
+        const auto integers = hn::Sub(hn::PromoteTo(wide, quarter_words), offset);
+        hn::StoreU(hn::Mul(hn::ConvertTo(f, integers), factor), f, to + i + at);
+      };
+      store(hn::LowerHalf(half_words, lower), 0);
+      store(hn::UpperHalf(half_words, lower), quarter);
+      store(hn::LowerHalf(half_words, upper), 2 * quarter);
+      store(hn::UpperHalf(half_words, upper), 3 * quarter);
     }
   }
   for (; i < n; ++i) to[i] = static_cast<float>(static_cast<int64_t>(from[i]) - zero) * scale;

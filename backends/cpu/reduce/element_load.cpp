@@ -79,7 +79,7 @@ void load_elements(const char* from, int64_t stride, int64_t n, void* out) {
   }
   if constexpr (sizeof(From) <= 8) {  // side by side first, then converted
     using Bits = UnsignedOf<sizeof(From)>;
-    if constexpr (std::is_same_v<From, To>) {
+    if constexpr (std::is_same_v<From, To> && std::is_same_v<As, AsNumber>) {
       gather_run(from, stride, n, static_cast<Bits*>(out));
     } else {
       constexpr int64_t kChunk = 512;

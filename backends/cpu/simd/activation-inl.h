@@ -35,7 +35,10 @@ HWY_INLINE V sigmoid(D d, V x) {
 template <class D, class V, size_t kCount>
 HWY_INLINE void sigmoid(D d, V (&x)[kCount]) {
   if (have_normal_exp(d, x)) {
-    for (V& v : x) v = sigmoid_from_decay(d, v, exp_of_normal(d, negative_abs(d, v)));
+    V decay[kCount];
+    for (size_t i = 0; i < kCount; ++i) decay[i] = negative_abs(d, x[i]);
+    exp_of_normal(d, decay);
+    for (size_t i = 0; i < kCount; ++i) x[i] = sigmoid_from_decay(d, x[i], decay[i]);
   } else {
     for (V& v : x) v = sigmoid(d, v);
   }

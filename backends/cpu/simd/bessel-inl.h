@@ -112,6 +112,36 @@ HWY_INLINE V bessel_y(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
+// exp(-|x|) I(x), modified of the first kind, for order 0 or 1. Floats are computed as doubles: at 8 the series are a
+// twentieth of what they are at 0, and so would be what is left of their digits.
+template <int kOrder, class D, class V>
+HWY_INLINE V scaled_bessel_i(D d, V given) {
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) == 4)
+    return through_double(d, given, [](auto dd, auto x) HWY_ATTR { return scaled_bessel_i<kOrder>(dd, x); });
+  const V x = hn::Abs(given), eight = hn::Set(d, T(8)), near = hn::Min(x, eight);
+  const auto small = hn::Le(x, eight);
+  V result = chebyshev_series(d, kOrder ? bessel::kI1Low : bessel::kI0Low, to_unit(d, near, 8));
+  if (kOrder) result = hn::Mul(result, near);
+  if (!hn::AllTrue(d, small)) {
+    const V far = hn::Max(x, eight);
+    const V series =
+        chebyshev_series(d, kOrder ? bessel::kI1High : bessel::kI0High, to_unit(d, hn::Div(eight, far), 1));
+    result = hn::IfThenElse(small, result, hn::Div(series, hn::Sqrt(far)));
+  }
+  if (kOrder) result = hn::CopySignToAbs(result, given);
+  return hn::IfThenElse(hn::IsNaN(given), given, result);
+}
+
+// The exponential in two halves, so that it does not overflow before the product does.
+template <int kOrder, class D, class V>
+HWY_INLINE V bessel_i(D d, V x) {
+  const V half = exp(d, hn::Mul(hn::Abs(x), hn::Set(d, hn::TFromD<D>(0.5))));
+  const V result = hn::Mul(hn::Mul(half, scaled_bessel_i<kOrder>(d, x)), half);
+  const V at_infinity = kOrder ? x : hn::Abs(x);
+  return hn::IfThenElse(hn::Eq(hn::Abs(x), infinity(d, x)), at_infinity, result);
+}
+
 // Modified, of the second kind: inf at zero, NaN below; with a factor exp(x) where `kScaled`.
 template <int kOrder, bool kScaled, class D, class V>
 HWY_INLINE V bessel_k(D d, V x) {

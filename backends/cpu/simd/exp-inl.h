@@ -14,6 +14,31 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Constants that are a multiply-add's addends. NEON's multiply-add overwrites its addend, so that a constant in a
+// register is copied first, on the units that multiply; there it is loaded each time, beside them.
+template <class T, size_t N>
+struct Addends {
+  static constexpr size_t kLanes = 16 / sizeof(T);
+  alignas(16) T lanes[N][kLanes] = {};
+
+  constexpr explicit Addends(const T (&constants)[N]) {
+    for (size_t i = 0; i < N; ++i) {
+      for (T& lane : lanes[i]) lane = constants[i];
+    }
+  }
+  template <class D>
+  HWY_INLINE hn::VFromD<D> get(D d, size_t i) const {
+#if HWY_ARCH_ARM_A64
+    if constexpr (hn::MaxLanes(D()) == kLanes) {
+      const T* from = lanes[i];
+      asm volatile("" : "+r"(from));  // or the compiler would load once and copy
+      return hn::LoadU(d, from);
+    }
+#endif
+    return hn::Set(d, lanes[i][0]);
+  }
+};
+
 // Where exp reaches infinity and zero; beyond them the reduction below would leave its range.
 template <class T>
 inline constexpr T kExpOverflow = sizeof(T) == 4 ? T(89) : T(710);
@@ -78,6 +103,44 @@ HWY_INLINE V exp_of_normal(D d, V x) {
 #endif
 }
 
+template <class T>
+struct ExpAddends {
+  static constexpr T kOnes[] = {T(1), FloatFormat<T>::kRoundingMagic};
+  static constexpr Addends kSeries{Polynomials<T>::kExp};
+  static constexpr Addends kOthers{kOnes};
+};
+
+// Several vectors, of which each has the result of exp_of_normal. With NEON they take every step together: few of its
+// short vectors would otherwise be under way at once.
+template <class D, class V, size_t kCount>
+HWY_INLINE void exp_of_normal(D d, V (&x)[kCount]) {
+#if HWY_ARCH_ARM_A64
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  constexpr size_t kTerms = sizeof(P::kExp) / sizeof(T);
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, FloatFormat<T>::kRoundingMagic);
+  V shifted[kCount], p[kCount];
+#define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
+  MICA_SIMD_EACH shifted[k] = hn::MulAdd(x[k], hn::Set(d, P::kLog2E), ExpAddends<T>::kOthers.get(d, 1));
+  MICA_SIMD_EACH p[k] = hn::Sub(shifted[k], magic);
+  MICA_SIMD_EACH x[k] = hn::NegMulAdd(p[k], hn::Set(d, P::kLn2Hi), x[k]);
+  MICA_SIMD_EACH x[k] = hn::NegMulAdd(p[k], hn::Set(d, P::kLn2Lo), x[k]);
+  MICA_SIMD_EACH p[k] = hn::Set(d, P::kExp[kTerms - 1]);
+#pragma GCC unroll 16
+  for (size_t i = 2; i <= kTerms; ++i) {
+    MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], ExpAddends<T>::kSeries.get(d, kTerms - i));
+  }
+  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], ExpAddends<T>::kOthers.get(d, 0));
+  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], x[k], ExpAddends<T>::kOthers.get(d, 0));
+  MICA_SIMD_EACH x[k] = hn::BitCast(
+      d, hn::Add(hn::BitCast(di, p[k]), hn::ShiftLeft<FloatFormat<T>::kMantissaBits>(hn::BitCast(di, shifted[k]))));
+#undef MICA_SIMD_EACH
+#else
+  for (V& v : x) v = exp_of_normal(d, v);
+#endif
+}
+
 // Whether exp_of_normal takes all lanes of all x, none of them NaN.
 template <class D, class V, size_t kCount>
 HWY_INLINE bool have_normal_exp(D d, const V (&x)[kCount]) {
@@ -96,7 +159,7 @@ HWY_INLINE bool have_normal_exp(D d, const V (&x)[kCount]) {
 template <class D, class V, size_t kCount>
 HWY_INLINE void exp(D d, V (&x)[kCount]) {
   if (have_normal_exp(d, x)) {
-    for (V& v : x) v = exp_of_normal(d, v);
+    exp_of_normal(d, x);
   } else {
     for (V& v : x) v = exp(d, v);
   }

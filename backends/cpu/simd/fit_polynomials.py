@@ -299,11 +299,11 @@ def gaussians(ctype, short):
             lambda t: mp.log(mp.erfc(t / mp.sqrt(2)) / 2, 2) + t * t / mp.log(2) / 2,
             lambda t: mp.log(2),
             0,
-            4,
-            11,
+            5,
+            12,
         )
         print(
-            "  // the Gaussian's upper tail from t on is 2^(-1 + t (c + t (E(t^2) + t O(t^2))) - t^2 log2(e) / 2), t up to 4:"
+            "  // the Gaussian's upper tail from t on is 2^(-1 + t (c + t (E(t^2) + t O(t^2))) - t^2 log2(e) / 2), t up to 5:"
             f" 2^{float(mp.log(error, 2)):.1f}"
         )
         scalar(ctype, "kHalfLog2E", round_to(ctype, 1 / mp.log(2) / 2))

@@ -21,26 +21,63 @@ HWY_INLINE V erf_near_zero(D d, V x) {
 // gelu(x) = max(x, 0) - |x| Q(|x|), where Q(t) = erfc(t / sqrt(2)) / 2 is the Gaussian's upper tail. Taking the tail
 // itself instead of 1 + erf keeps the relative accuracy for negative x.
 
-// For |x| below kShortTail, where the tail is a power of two whose exponent is a polynomial: half the work, and nearly
-// all inputs of a network.
-inline constexpr float kShortTail = 4;
-
+// For x from -4 to 5, where the tail is a power of two whose exponent is a polynomial: half the work, and nearly all
+// inputs of a network. Below -4 the roundings of that exponent would show.
 template <class D, class V>
-HWY_INLINE V gelu_with_short_tail(D d, V x) {
+HWY_INLINE V distance_to_short_tail(D d, V x) {
+  return hn::AbsDiff(x, hn::Set(d, 0.5f));
+}
+inline constexpr float kShortTail = 4.5f;  // the largest distance
+
+struct ShortTailAddends {
   using P = Polynomials<float>;
-  using Format = FloatFormat<float>;
+  static constexpr float kConstants[] = {P::kLogTailSlope, -1, 1};
+  static constexpr Addends kEven{P::kLogTailEven};
+  static constexpr Addends kOdd{P::kLogTailOdd};
+  static constexpr Addends kExp2{P::kExp2};
+  static constexpr Addends kOthers{kConstants};
+};
+
+// Vectors take every step together, so that none waits for its own last one.
+template <class D, class V, size_t kCount>
+HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
+  using P = Polynomials<float>;
+  using A = ShortTailAddends;
   const hn::RebindToSigned<D> di;
-  const V t = hn::Abs(x), square = hn::Mul(t, t), factor = hn::Set(d, P::kHalfLog2E);
-  const V curvature = hn::MulAdd(polynomial(d, square, P::kLogTailOdd), t, polynomial(d, square, P::kLogTailEven));
-  const V p = hn::MulAdd(hn::MulAdd(curvature, t, hn::Set(d, P::kLogTailSlope)), t, hn::Set(d, -1.0f));
+  const V factor = hn::Set(d, P::kHalfLog2E), magic = hn::Set(d, FloatFormat<float>::kRoundingMagic);
+  V t[kCount], square[kCount], odd[kCount], even[kCount], shifted[kCount];
+#define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
+  MICA_SIMD_EACH t[k] = hn::Abs(x[k]);
+  MICA_SIMD_EACH square[k] = hn::Mul(t[k], t[k]);
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(hn::Set(d, P::kLogTailOdd[4]), square[k], A::kOdd.get(d, 3));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(hn::Set(d, P::kLogTailEven[4]), square[k], A::kEven.get(d, 3));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], A::kOdd.get(d, 2));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], A::kEven.get(d, 2));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], A::kOdd.get(d, 1));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], A::kEven.get(d, 1));
+  MICA_SIMD_EACH odd[k] = hn::MulAdd(odd[k], square[k], A::kOdd.get(d, 0));
+  MICA_SIMD_EACH even[k] = hn::MulAdd(even[k], square[k], A::kEven.get(d, 0));
+  V(&p)[kCount] = even;
+  MICA_SIMD_EACH p[k] = hn::MulAdd(odd[k], t[k], even[k]);
+  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], t[k], A::kOthers.get(d, 0));
+  MICA_SIMD_EACH p[k] = hn::MulAdd(p[k], t[k], A::kOthers.get(d, 1));
   // The low bits of `shifted` hold the exponent's whole part n, which is added to the exponent field of 2^f.
-  const V magic = hn::Set(d, Format::kRoundingMagic);
-  const V shifted = hn::Add(hn::NegMulAdd(square, factor, p), magic);
+  MICA_SIMD_EACH shifted[k] = hn::Add(hn::NegMulAdd(square[k], factor, p[k]), magic);
   // The large parts of the exponent cancel in one operation, before the rest is added.
-  const V f = hn::Sub(p, hn::MulAdd(square, factor, hn::Sub(shifted, magic)));
-  const V power = hn::MulAdd(polynomial(d, f, P::kExp2), f, hn::Set(d, 1.0f));
-  const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
-  return hn::NegMulAdd(t, tail, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
+  V(&f)[kCount] = odd;
+  MICA_SIMD_EACH f[k] = hn::Sub(p[k], hn::MulAdd(square[k], factor, hn::Sub(shifted[k], magic)));
+  V(&power)[kCount] = square;
+  MICA_SIMD_EACH power[k] = hn::MulAdd(hn::Set(d, P::kExp2[5]), f[k], A::kExp2.get(d, 4));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 3));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 2));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 1));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 0));
+  MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kOthers.get(d, 2));
+  MICA_SIMD_EACH {
+    const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power[k]), hn::ShiftLeft<23>(hn::BitCast(di, shifted[k]))));
+    x[k] = hn::NegMulAdd(t[k], tail, hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));
+  }
+#undef MICA_SIMD_EACH
 }
 
 // -inf gives NaN, as 0 * inf does in torch.
@@ -70,27 +107,33 @@ HWY_INLINE V gelu_with_long_tail(D d, V x) {
   return hn::MulSub(x, step, hn::IfThenElseZero(has_tail, tail));
 }
 
+// The rest of gelu for floats, some of which are beyond the short tail: `near` holds the short tail's results. An
+// element's result does not depend on its neighbours.
+template <class D, class V, size_t kCount>
+HWY_NOINLINE void gelu_beyond_short_tail(D d, const V (&x)[kCount], V (&near)[kCount]) {
+  for (size_t i = 0; i < kCount; ++i) {
+    // From 5.6 on the tail is less than half a unit in x's last place.
+    const auto is_itself = hn::Ge(x[i], hn::Set(d, 5.6f)),
+               is_short = hn::Lt(distance_to_short_tail(d, x[i]), hn::Set(d, kShortTail));
+    near[i] = hn::IfThenElse(is_itself, x[i], near[i]);
+    if (hn::AllTrue(d, hn::Or(is_itself, is_short))) continue;
+    near[i] = hn::IfThenElse(hn::Or(is_itself, is_short), near[i], gelu_with_long_tail(d, x[i]));
+  }
+}
+
 // Several vectors at once: one test of their range, and enough independent work to keep the processor busy.
 template <class D, class V, size_t kCount>
 HWY_INLINE void gelu(D d, V (&x)[kCount]) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    V largest = hn::Abs(x[0]);
-    for (size_t i = 1; i < kCount; ++i) largest = hn::Max(largest, hn::Abs(x[i]));
+    V in[kCount], largest = distance_to_short_tail(d, x[0]);
+    for (size_t i = 0; i < kCount; ++i) in[i] = x[i];
+    for (size_t i = 1; i < kCount; ++i) largest = hn::Max(largest, distance_to_short_tail(d, x[i]));
+    gelu_with_short_tail(d, x);
     // A NaN may pass unseen: it goes through either formula.
-    if (hn::AllTrue(d, hn::Lt(largest, hn::Set(d, kShortTail)))) {
-      for (V& v : x) v = gelu_with_short_tail(d, v);
-      return;
-    }
-  }
-  for (V& v : x) {
-    if constexpr (sizeof(hn::TFromD<D>) == 4) {
-      // An element's result must not depend on its neighbours.
-      const auto is_short = hn::Lt(hn::Abs(v), hn::Set(d, kShortTail));
-      const V near = gelu_with_short_tail(d, v);
-      v = hn::AllTrue(d, is_short) ? near : hn::IfThenElse(is_short, near, gelu_with_long_tail(d, v));
-    } else {
-      v = gelu_with_long_tail(d, v);
-    }
+    if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(largest, hn::Set(d, kShortTail))))) return;
+    gelu_beyond_short_tail(d, in, x);
+  } else {
+    for (V& v : x) v = gelu_with_long_tail(d, v);
   }
 }
 

@@ -55,13 +55,13 @@ struct Polynomials<float> {
   // the Gaussian's integral from 0 to t is t P(t^2), t up to 1
   static constexpr float kGaussian[] = {  // 2^-28.0
       3.989423e-01f, -6.6490486e-02f, 9.973794e-03f, -1.1871211e-03f, 1.14103575e-04f, -7.836259e-06f};
-  // the Gaussian's upper tail from t on is 2^(-1 + t (c + t (E(t^2) + t O(t^2))) - t^2 log2(e) / 2), t up to 4: 2^-27.0
+  // the Gaussian's upper tail from t on is 2^(-1 + t (c + t (E(t^2) + t O(t^2))) - t^2 log2(e) / 2), t up to 5: 2^-27.1
   static constexpr float kHalfLog2E = 7.213475e-01f;
-  static constexpr float kLogTailSlope = -1.1511045e+00f;
+  static constexpr float kLogTailSlope = -1.1511043e+00f;
   static constexpr float kLogTailEven[] = {
-      2.6212728e-01f, 6.9224727e-03f, -3.077570e-04f, -1.3841013e-05f, -4.777421e-08f};
+      2.6212546e-01f, 6.901630e-03f, -3.2961695e-04f, -1.7365515e-05f, -1.241215e-07f};
   static constexpr float kLogTailOdd[] = {
-      -5.2435327e-02f, 3.6752685e-05f, 8.842247e-05f, 1.2229393e-06f};
+      -5.2426416e-02f, 6.4119515e-05f, 9.944478e-05f, 1.9157565e-06f, 3.6094474e-09f};
   // log2(erfc(1 + u)) = P(u), u up to 3;  exp2(r) = 1 + r P(r) with the digits that erf needs of erfc
   static constexpr float kLogErfc[] = {  // 2^-27.5
       -2.6684167e+00f, -3.8072238e+00f, -1.2163621e+00f, -5.989774e-02f, 1.4361598e-02f, -2.767811e-03f,

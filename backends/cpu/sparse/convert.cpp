@@ -94,6 +94,36 @@ bool is_blank(const T* p) {
   return any == 0;
 }
 
+// Takes the elements of from[begin, end) that differ from zero, with their places behind `first`, to values and places;
+// returns how many. Which elements are zero cannot be foreseen, so that a branch would often go wrong: each is written,
+// and kept by counting it. The room of a chunk may end at its last element, hence the buffer.
+template <class T>
+int64_t pack_run(const T* from, int64_t begin, int64_t end, int64_t first, bool skips, T* values, int64_t* places) {
+  constexpr int64_t kRoom = 256, kGroup = 8;
+  T kept[kRoom + kGroup];
+  int64_t kept_places[kRoom + kGroup], count = 0, at = 0;
+  const auto flush = [&] {
+    std::copy(kept, kept + count, values + at);
+    std::copy(kept_places, kept_places + count, places + at);
+    at += count;
+    count = 0;
+  };
+  const auto take = [&](int64_t i) {
+    kept[count] = from[i];
+    kept_places[count] = i - first;
+    count += differs_from_zero(from[i]);
+  };
+  int64_t i = begin;
+  for (; i + kGroup <= end; i += kGroup) {
+    if (skips && is_blank(from + i)) continue;
+    for (int64_t k = 0; k < kGroup; ++k) take(i + k);
+    if (count >= kRoom) flush();
+  }
+  for (; i < end; ++i) take(i);
+  flush();
+  return at;
+}
+
 // The elements of a contiguous array that differ from zero, with their indices. `offsets` says where each chunk's
 // begin.
 void pack_kernel(const TensorView& indices, const TensorView& values, const TensorView& dense,
@@ -104,21 +134,12 @@ void pack_kernel(const TensorView& indices, const TensorView& values, const Tens
   visit_any("to_sparse", dense.dtype, [&]<class T>(Tag<T>) {
     const T* from = dense.ptr<const T>();
     T* packed = values.ptr<T>();
+    const bool skips = values.numel < dense.numel / 32;  // else few groups are blank
     for_each_chunk(dense.numel, offsets, [&](int64_t begin, int64_t end, int64_t at, int64_t) {
       while (begin < end) {
         const int64_t row = begin / row_size, stop = std::min(end, (row + 1) * row_size), start = at;
         const int64_t first = row * row_size;
-        for (int64_t i = begin; i < stop;) {
-          if (i + 8 <= stop && is_blank(from + i)) {
-            i += 8;
-            continue;
-          }
-          for (const int64_t until = std::min(stop, i + 8); i < until; ++i) {
-            if (!differs_from_zero(from[i])) continue;
-            to[last * step + at] = i - first;
-            packed[at++] = from[i];
-          }
-        }
+        at += pack_run(from, begin, stop, first, skips, packed + at, to + last * step + at);
         int64_t rest = row;
         for (int d = last - 1; d >= 0; --d) {
           const int64_t index = rest % dense.sizes[d];

@@ -154,7 +154,7 @@ void launch_forward(const Problem<T>& p, int64_t batch, const TensorView& out, f
   MICA_CUDA(raised);
   const dim3 blocks(blocks_for(p.length, kQueries), static_cast<unsigned>(batch * p.heads));
   kernel<<<blocks, kBlockThreads, kBytes, current_stream(out.device.index())>>>(p, out.ptr<T>(), strides_of(out),
-                                                                              logsumexp);
+                                                                                logsumexp);
   MICA_CUDA(cudaGetLastError());
 }
 

@@ -11,20 +11,29 @@ namespace mica::cuda {
 
 namespace {
 
-// Of each query, the sum of grad * out: a warp for each.
+// Of each query, the sum of grad * out: `lanes` threads, a power of two, take 16 bytes of it each.
 template <class T>
 __global__ void __launch_bounds__(256)
     products_kernel(const T* grad, attention::Strides grad_strides, const T* out, attention::Strides out_strides,
-                    int64_t heads, int64_t length, int width, int64_t rows, float* products) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32;
-  if (i >= rows) return;
-  const int64_t q = i % length, head = i / length % heads, batch = i / (length * heads);
-  const T* g = grad + batch * grad_strides.batch + head * grad_strides.head + q * grad_strides.row;
-  const T* o = out + batch * out_strides.batch + head * out_strides.head + q * out_strides.row;
+                    int64_t heads, int64_t length, int width, int lanes, int64_t rows, float* products) {
+  constexpr int kPiece = 16 / sizeof(T);
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * (256 / lanes) + threadIdx.x / lanes;
+  const int lane = threadIdx.x % lanes;
   float sum = 0;
-  for (int c = threadIdx.x % 32; c < width; c += 32) sum = __fmaf_rn(convert<float>(g[c]), convert<float>(o[c]), sum);
-  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-  if (threadIdx.x % 32 == 0) products[i] = sum;
+  if (i < rows) {
+    const int64_t q = i % length, head = i / length % heads, batch = i / (length * heads);
+    const T* g = grad + batch * grad_strides.batch + head * grad_strides.head + q * grad_strides.row;
+    const T* o = out + batch * out_strides.batch + head * out_strides.head + q * out_strides.row;
+    for (int c = lane * kPiece; c < width; c += lanes * kPiece) {
+      const auto left = *reinterpret_cast<const Vector<T, kPiece>*>(g + c);
+      const auto right = *reinterpret_cast<const Vector<T, kPiece>*>(o + c);
+#pragma unroll
+      for (int j = 0; j < kPiece; ++j)
+        sum = __fmaf_rn(convert<float>(left.item[j]), convert<float>(right.item[j]), sum);
+    }
+  }
+  for (int mask = lanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (lane == 0 && i < rows) products[i] = sum;
 }
 
 template <class T>
@@ -67,9 +76,11 @@ void attention_backward(const TensorView& grad_query, const TensorView& grad_key
   const Workspace memory(static_cast<size_t>(rows) * sizeof(float), device);
   auto* products = static_cast<float*>(memory.data());
   const auto make_products = [&]<class T>() {
-    products_kernel<T><<<blocks_for(rows, 8), 256, 0, current_stream(device)>>>(
+    int lanes = 1;
+    while (lanes < 32 && lanes * 16 < width * static_cast<int64_t>(sizeof(T))) lanes *= 2;
+    products_kernel<T><<<blocks_for(rows, 256 / lanes), 256, 0, current_stream(device)>>>(
         grad.ptr<const T>(), attention::strides_of(grad), out.ptr<const T>(), attention::strides_of(out),
-        query.sizes[1], query.sizes[2], static_cast<int>(width), rows, products);
+        query.sizes[1], query.sizes[2], static_cast<int>(width), lanes, rows, products);
     MICA_CUDA(cudaGetLastError());
   };
   if (query.dtype == DType::Float32) {

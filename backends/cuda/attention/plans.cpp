@@ -45,6 +45,7 @@ bool is_capturing(cudaStream_t stream) {
 
 // The first engine of the heuristic that can be had.
 cudnn::Plan make_plan(const GraphKey& key, cudnn::Handle handle) {
+  cudnn::open_compiler();
   const cudnn::Description graph = attention_graph(key, handle);
   for (int mode : {cudnn::kHeuristicA, cudnn::kHeuristicFallback})
     for (const cudnn::Description& engine : cudnn::engines(graph, mode))
@@ -96,10 +97,15 @@ bool lies_well(const TensorView& t) {
 
 bool cudnn_is_used(int device) {
   if (!flag(Flag::CudnnAttention) || properties(device).major < 8 || !cudnn::available()) return false;
-  // From 9.6 on the gradient of the queries is cleared by the plan; 9.10.0 and 9.10.1 have errors in attention, and up
-  // to 9.15 the gradients of keys whose number is no multiple of 128 need a mask.
-  static const bool is_new = cudnn::api().version() > 91500;
-  return is_new;
+  // From 9.6 on the sums of the gradient of the queries are cleared by the plan; 9.10.0 and 9.10.1 have errors.
+  static const size_t version = cudnn::api().version();
+  return version >= 90600 && version != 91000 && version != 91001;
+}
+
+// Up to 9.15, the gradients of keys whose number is no multiple of 128 would need a mask.
+static bool has_gradients_for(int64_t keys) {
+  static const size_t version = cudnn::api().version();
+  return version > 91500 || keys % 128 == 0;
 }
 
 bool has_engines(const TensorView& query, const TensorView& key, const TensorView& value) {
@@ -119,6 +125,7 @@ bool has_engines(const TensorView& query, const TensorView& key, const TensorVie
   b.grad_query = {k.heads * k.length * k.width, k.length * k.width, k.width};
   b.grad_key = {k.kv_heads * k.keys * k.width, k.keys * k.width, k.width};
   b.grad_value = {k.kv_heads * k.keys * k.value_width, k.keys * k.value_width, k.value_width};
+  cudnn::open_compiler();
   const auto some = [&](const GraphKey& of) {
     try {
       const cudnn::Description graph = attention_graph(of, handle);
@@ -128,7 +135,7 @@ bool has_engines(const TensorView& query, const TensorView& key, const TensorVie
       return false;
     }
   };
-  const bool answer = some(k) && some(b);
+  const bool answer = has_gradients_for(k.keys) && some(k) && some(b);
   if (answers->size() < kMostKeys) answers->emplace(k, answer);
   return answer;
 }
@@ -215,7 +222,7 @@ bool backward_by_cudnn(const TensorView& grad_query, const TensorView& grad_key,
                        double scale, bool only) {
   if (!can_be_given(query, key, value, only)) return false;
   // The plan adds the gradients of the queries in whatever order its blocks end.
-  if (!only && flag(Flag::Deterministic)) return false;
+  if (!only && (flag(Flag::Deterministic) || !has_gradients_for(key.sizes[2]))) return false;
   GraphKey k = key_of(Task::Backward, query, key, value, out, causal);
   if (!only && !is_worth_it(k)) return false;
   k.grad_out = strides_in_graph(grad_out);

@@ -12,7 +12,7 @@ namespace {
 void* library() {
   static void* const opened = [] {
     static constexpr const char* kNames[] = {"libcudnn.so.9", "libcudnn.so", nullptr};
-    return open_library(kNames);
+    return open_library(kNames, /*packages_first=*/true);
   }();
   return opened;
 }
@@ -25,6 +25,12 @@ void load(F& function, const char* name) {
 }  // namespace
 
 bool available() { return library() != nullptr; }
+
+void open_compiler() {
+  static constexpr const char* kNames[] = {"libnvrtc.so.13", nullptr};
+  static void* const opened = open_library(kNames);
+  static_cast<void>(opened);
+}
 
 const Api& api() {
   static const Api loaded = [] {

@@ -150,6 +150,9 @@ struct Api {
 // Opens the library on the first call; an error that says what to install where there is none.
 const Api& api();
 bool available();
+// The compiler that cuDNN makes kernels of attention with, from where libraries are looked for here; cuDNN itself knows
+// fewer places, but takes what is open.
+void open_compiler();
 // The handle of a device. Whoever uses it, or a table of plans, holds the lock.
 std::mutex& lock();
 Handle handle(int device, cudaStream_t stream);

@@ -58,9 +58,6 @@ const Api& api() {
     load(a.create_jacobi, "cusolverDnCreateGesvdjInfo");
     load(a.cholesky_size, "cusolverDnXpotrf_bufferSize");
     load(a.cholesky, "cusolverDnXpotrf");
-    load(a.lu_size, "cusolverDnXgetrf_bufferSize");
-    load(a.lu, "cusolverDnXgetrf");
-    load(a.lu_solve, "cusolverDnXgetrs");
     load(a.qr_size, "cusolverDnXgeqrf_bufferSize");
     load(a.qr, "cusolverDnXgeqrf");
     load(a.eigh_size, "cusolverDnXsyevd_bufferSize");
@@ -69,6 +66,9 @@ const Api& api() {
     load_newer(a.eigh_batch, "cusolverDnXsyevBatched");
     load_newer(a.eig_size, "cusolverDnXgeev_bufferSize");
     load_newer(a.eig, "cusolverDnXgeev");
+    load_types(solver, a.lu_size, "cusolverDn", "getrf_bufferSize");
+    load_types(solver, a.lu, "cusolverDn", "getrf");
+    load_types(solver, a.lu_solve, "cusolverDn", "getrs");
     load_types(solver, a.orgqr_size, "cusolverDn", "orgqr_bufferSize", "ungqr_bufferSize");
     load_types(solver, a.orgqr, "cusolverDn", "orgqr", "ungqr");
     load_types(solver, a.ormqr_size, "cusolverDn", "ormqr_bufferSize", "unmqr_bufferSize");

@@ -38,11 +38,6 @@ struct Api {
                        size_t*);
   int (*cholesky)(Handle, Parameters, Triangle, int64_t n, Type, void* a, int64_t lead, Type, void*, size_t, void*,
                   size_t, int* info);
-  int (*lu_size)(Handle, Parameters, int64_t m, int64_t n, Type, const void* a, int64_t lead, Type, size_t*, size_t*);
-  int (*lu)(Handle, Parameters, int64_t m, int64_t n, Type, void* a, int64_t lead, int64_t* pivots, Type, void*, size_t,
-            void*, size_t, int* info);
-  int (*lu_solve)(Handle, Parameters, Operation, int64_t n, int64_t columns, Type, const void* a, int64_t lead,
-                  const int64_t* pivots, Type, void* b, int64_t b_lead, int* info);
   int (*qr_size)(Handle, Parameters, int64_t m, int64_t n, Type, const void* a, int64_t lead, Type, const void* tau,
                  Type, size_t*, size_t*);
   int (*qr)(Handle, Parameters, int64_t m, int64_t n, Type, void* a, int64_t lead, Type, void* tau, Type, void*, size_t,
@@ -63,6 +58,11 @@ struct Api {
              void* left, int64_t left_lead, Type, void* right, int64_t right_lead, Type, void*, size_t, void*, size_t,
              int* info);
 
+  OfTypes<int(Handle, int m, int n, void* a, int lead, int*)> lu_size;
+  OfTypes<int(Handle, int m, int n, void* a, int lead, void* work, int* pivots, int* info)> lu;
+  OfTypes<int(Handle, Operation, int n, int columns, const void* a, int lead, const int* pivots, void* b, int b_lead,
+              int* info)>
+      lu_solve;
   OfTypes<int(Handle, int m, int n, int k, const void* a, int lead, const void* tau, int*)> orgqr_size;
   OfTypes<int(Handle, int m, int n, int k, void* a, int lead, const void* tau, void* work, int, int* info)> orgqr;
   OfTypes<int(Handle, Side, Operation, int m, int n, int k, const void* a, int lead, const void* tau, const void* c,

@@ -108,16 +108,14 @@ bool solve_by_teams(int device, SolveBody<T> body, int64_t count) {
   return true;
 }
 
-struct NarrowPivots {
+// Pivots that name no row stand for no exchange.
+struct KnownPivots {
   int* to;
-  const int64_t* from;
-  __device__ void operator()(int64_t i) const { to[i] = static_cast<int>(from[i]); }
-};
-struct WidenPivots {
-  int64_t* to;
   const int* from;
   int n;
-  __device__ void operator()(int64_t i) const { to[i] = from[i] < 1 || from[i] > n ? i % n + 1 : from[i]; }
+  __device__ void operator()(int64_t i) const {
+    to[i] = from[i] < 1 || from[i] > n ? static_cast<int>(i % n + 1) : from[i];
+  }
 };
 template <class T>
 struct KeepTriangle {
@@ -189,17 +187,13 @@ void linalg_lu_factor(const TensorView& a, const TensorView& pivots, const Tenso
                          LuBody<T>{all.data, m, n, steps, rows, info.ptr<int>()});
     const cusolver::Api& api = cusolver::api();
     const cusolver::Session session(device);
-    const cusolver::Type type = cusolver::type_of(a.dtype);
-    size_t on_device = 0, on_host = 0;
-    MICA_CUSOLVER(api.lu_size(session.solver, session.parameters, m, n, type, all.data, m, type, &on_device, &on_host));
-    const Workspaces work(on_device, on_host, device);
-    const Workspace wide(static_cast<size_t>(steps) * sizeof(int64_t), device);
-    for (int64_t i = 0; i < all.count; ++i) {
-      auto* const found = rows ? static_cast<int64_t*>(wide.data()) : nullptr;
-      MICA_CUSOLVER(api.lu(session.solver, session.parameters, m, n, type, all[i], m, found, type, work.device(),
-                           on_device, work.host(), on_host, info.ptr<int>() + i));
-      if (rows) for_each(device, steps, NarrowPivots{rows + i * steps, found});
-    }
+    const int place = cusolver::place_of(a.dtype);
+    int length = 0;
+    MICA_CUSOLVER(api.lu_size.of[place](session.solver, m, n, all.data, m, &length));
+    const Workspace work(static_cast<size_t>(std::max(length, 1)) * sizeof(T), device);
+    for (int64_t i = 0; i < all.count; ++i)
+      MICA_CUSOLVER(api.lu.of[place](session.solver, m, n, all[i], m, work.data(), rows ? rows + i * steps : nullptr,
+                                     info.ptr<int>() + i));
   });
 }
 
@@ -224,13 +218,13 @@ void linalg_lu_solve(const TensorView& lu, const TensorView& pivots, const Tenso
     if (solve_by_teams(device, body, factors.count)) return;
     const cusolver::Api& api = cusolver::api();
     const cusolver::Session session(device);
-    const cusolver::Type type = cusolver::type_of(b.dtype);
-    const Workspace wide(static_cast<size_t>(n) * sizeof(int64_t), device), code(sizeof(int), device);
+    const int place = cusolver::place_of(b.dtype);
+    const Workspace known(static_cast<size_t>(n) * sizeof(int), device), code(sizeof(int), device);
+    auto* const rows = static_cast<int*>(known.data());
     for (int64_t i = 0; i < factors.count; ++i) {
-      for_each(device, n, WidenPivots{static_cast<int64_t*>(wide.data()), pivots.ptr<const int>() + i * n, n});
-      MICA_CUSOLVER(api.lu_solve(session.solver, session.parameters, static_cast<cusolver::Operation>(transpose), n,
-                                 columns, type, factors[i], n, static_cast<const int64_t*>(wide.data()), type,
-                                 solutions[i], n, static_cast<int*>(code.data())));
+      for_each(device, n, KnownPivots{rows, pivots.ptr<const int>() + i * n, n});
+      MICA_CUSOLVER(api.lu_solve.of[place](session.solver, static_cast<cusolver::Operation>(transpose), n, columns,
+                                           factors[i], n, rows, solutions[i], n, static_cast<int*>(code.data())));
     }
   });
 }

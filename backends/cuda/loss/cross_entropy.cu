@@ -71,6 +71,20 @@ struct RowParts {
   __device__ Vector<T, kVector<T>> piece(const T* row, int64_t i) const {
     return *reinterpret_cast<const Vector<T, kVector<T>>*>(row + head + i * kVector<T>);
   }
+  // f(piece, i) for every kGroup-th piece from `lane` on; several are on their way at a time.
+  template <int kGroup, class F>
+  __device__ void for_each_piece(const T* row, int lane, const F& f) const {
+    constexpr int kBatch = sizeof(T) >= 8 ? 1 : 4;
+    int64_t i = lane;
+    for (; i + (kBatch - 1) * kGroup < pieces; i += kBatch * kGroup) {
+      Vector<T, kVector<T>> batch[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) batch[b] = piece(row, i + b * kGroup);
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) f(batch[b], i + b * kGroup);
+    }
+    for (; i < pieces; i += kGroup) f(piece(row, i), i);
+  }
 };
 
 template <class T>
@@ -113,16 +127,14 @@ __global__ void __launch_bounds__(row_threads(kGroup))
   };
   const RowParts<T> parts(x, p.classes);
   for (int64_t i = lane; i < parts.head; i += kGroup) own.add(convert<C>(x[i])), against(convert<C>(x[i]), i);
-#pragma unroll 2
-  for (int64_t i = lane; i < parts.pieces; i += kGroup) {
-    const auto piece = parts.piece(x, i);
+  parts.template for_each_piece<kGroup>(x, lane, [&](const auto& piece, int64_t i) {
     C v[kVector<T>];
 #pragma unroll
     for (int j = 0; j < kVector<T>; ++j) v[j] = convert<C>(piece.item[j]);
     add_vector(own, v);
     if (smoothed)
       for (int j = 0; j < kVector<T>; ++j) against(v[j], parts.head + i * kVector<T> + j);
-  }
+  });
   for (int64_t i = parts.tail + lane; i < p.classes; i += kGroup)
     own.add(convert<C>(x[i])), against(convert<C>(x[i]), i);
   const C largest = all_reduce<kGroup>(own.largest, MaxOp<C>{});
@@ -178,10 +190,15 @@ struct Gradient {
     s.own = static_cast<C>(factor * own);
     return s;
   }
-  __device__ C at(const Row& s, C x, int64_t c) const {
-    if (s.label < 0) return C(0);
+  // Of a class that is not the label of its row; without smoothing, c is not looked at.
+  __device__ C of_other(const Row& s, C x, int64_t c) const {
     C g = fast_exp(x - s.largest - s.log_sum) * s.share;
     if (s.every != C(0)) g -= s.every * p.weight_of(c);
+    return g;
+  }
+  __device__ C at(const Row& s, C x, int64_t c) const {
+    if (s.label < 0) return C(0);
+    const C g = of_other(s, x, c);
     return c == s.label ? g - s.own : g;
   }
 };
@@ -205,13 +222,20 @@ __global__ void __launch_bounds__(row_threads(kGroup)) backward_rows(Gradient<T>
   }
   const RowParts<T> parts(x, n);
   for (int64_t c = lane; c < parts.head; c += kGroup) one(c);
-#pragma unroll 2
-  for (int64_t i = lane; i < parts.pieces; i += kGroup) {
-    auto piece = parts.piece(x, i);
-    const int64_t first = parts.head + i * V;
+  if (s.label < 0) {
+    const Vector<T, V> zeros{};
+    for (int64_t i = lane; i < parts.pieces; i += kGroup)
+      *reinterpret_cast<Vector<T, V>*>(out + parts.head + i * V) = zeros;
+  } else {
+    parts.template for_each_piece<kGroup>(x, lane, [&](auto piece, int64_t i) {
+      const int64_t first = parts.head + i * V;
 #pragma unroll
-    for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(g.at(s, convert<C>(piece.item[j]), first + j));
-    *reinterpret_cast<Vector<T, V>*>(out + first) = piece;
+      for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(g.of_other(s, convert<C>(piece.item[j]), first + j));
+      *reinterpret_cast<Vector<T, V>*>(out + first) = piece;
+    });
+    // The label once more, by the thread that has written its piece.
+    const int64_t place = s.label - parts.head;
+    if (place >= 0 && s.label < parts.tail && place / V % kGroup == lane) one(s.label);
   }
   for (int64_t c = parts.tail + lane; c < n; c += kGroup) one(c);
 }

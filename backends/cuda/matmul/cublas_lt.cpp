@@ -37,7 +37,7 @@ struct Types {
 std::optional<Types> types(DType dtype) {
   switch (dtype) {
     case DType::Float32:
-      return Types{CUDA_R_32F, CUDA_R_32F, flag(Flag::MatmulTf32) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+      return Types{CUDA_R_32F, CUDA_R_32F, products_are_rounded() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
     case DType::Float64:
       return Types{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
     case DType::Float16:

@@ -129,6 +129,10 @@ void DeviceAllocator::forget_capture(const void* owner) {
   std::lock_guard lock(mutex_);
   kept_.erase(owner);
 }
+bool DeviceAllocator::was_used() {
+  std::lock_guard lock(mutex_);
+  return allocations_.of[2].peak > 0;
+}
 uintptr_t DeviceAllocator::new_pool() {
   std::lock_guard lock(mutex_);
   const void* made = new char;  // its address is its name, and stays unique as long as blocks may have it
@@ -157,6 +161,7 @@ void DeviceAllocator::set_limit(int64_t bytes) {
 }
 
 Block* DeviceAllocator::take(size_t size, const void* owner) {
+  if (!allocator_settings().caching.load(std::memory_order_relaxed)) return nullptr;
   const bool small = size <= kSmall;
   auto& blocks = pool(small);
   Segment segment{owner, small, false, 0, nullptr, nullptr};

@@ -80,6 +80,7 @@ class DeviceAllocator {
   void end_capture(cudaStream_t stream);
   void forget_capture(const void* owner);
   void set_limit(int64_t bytes);
+  bool was_used();
   // What the calling thread allocates between begin_pool and end_pool belongs to the pool alone, until free_pool.
   uintptr_t new_pool();
   void begin_pool(uintptr_t pool);
@@ -147,5 +148,7 @@ class DeviceAllocator {
 };
 
 DeviceAllocator& allocator(int index);
+// Memory comes from these two functions from now on; an error where ours has been used already.
+void use_foreign_allocator(void* take, void* give_back);
 
 }  // namespace mica::cuda

@@ -91,9 +91,12 @@ struct Normalize {
     }
     *reinterpret_cast<Vector<T, V>*>(out + i) = piece;
   }
+  static constexpr int kAtOnce = 4;
+  template <int V>
+  using Piece = Vector<T, V>;
   template <int V>
   struct Known {
-    C mean[V], rstd[V], weight[V], bias[V];
+    C mean[V], scale[V], bias[V];
   };
   template <int V>
   __device__ Known<V> known(int64_t c) const {
@@ -101,18 +104,20 @@ struct Normalize {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       k.mean[j] = numbers[c + j];
-      k.rstd[j] = numbers[channels + c + j];
-      k.weight[j] = weight.given() ? weight.at(c + j) : C(1);
+      k.scale[j] = numbers[channels + c + j] * (weight.given() ? weight.at(c + j) : C(1));
       k.bias[j] = bias.given() ? bias.at(c + j) : C(0);
     }
     return k;
   }
   template <int V>
-  __device__ void run(int64_t i, const Known<V>& k) const {
-    auto piece = *reinterpret_cast<const Vector<T, V>*>(in + i);
+  __device__ Vector<T, V> load(int64_t i) const {
+    return *reinterpret_cast<const Vector<T, V>*>(in + i);
+  }
+  template <int V>
+  __device__ void store(int64_t i, const Known<V>& k, Vector<T, V> piece) const {
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      piece.item[j] = convert<T>((convert<C>(piece.item[j]) - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j]);
+      piece.item[j] = convert<T>(fma(convert<C>(piece.item[j]) - k.mean[j], k.scale[j], k.bias[j]));
     *reinterpret_cast<Vector<T, V>*>(out + i) = piece;
   }
 };
@@ -188,6 +193,11 @@ struct InputGradient {
     }
     *reinterpret_cast<Vector<T, V>*>(out + i) = g;
   }
+  static constexpr int kAtOnce = 2;
+  template <int V>
+  struct Piece {
+    Vector<T, V> grad, in;
+  };
   template <int V>
   struct Known {
     C mean[V], of_grad[V], of_input[V], always[V];
@@ -205,14 +215,16 @@ struct InputGradient {
     return k;
   }
   template <int V>
-  __device__ void run(int64_t i, const Known<V>& k) const {
-    auto g = *reinterpret_cast<const Vector<T, V>*>(grad + i);
-    const auto x = *reinterpret_cast<const Vector<T, V>*>(in + i);
+  __device__ Piece<V> load(int64_t i) const {
+    return {*reinterpret_cast<const Vector<T, V>*>(grad + i), *reinterpret_cast<const Vector<T, V>*>(in + i)};
+  }
+  template <int V>
+  __device__ void store(int64_t i, const Known<V>& k, Piece<V> piece) const {
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      g.item[j] = convert<T>(k.of_grad[j] * convert<C>(g.item[j]) +
-                             k.of_input[j] * (convert<C>(x.item[j]) - k.mean[j]) + k.always[j]);
-    *reinterpret_cast<Vector<T, V>*>(out + i) = g;
+      piece.grad.item[j] = convert<T>(fma(k.of_grad[j], convert<C>(piece.grad.item[j]),
+                                          fma(k.of_input[j], convert<C>(piece.in.item[j]) - k.mean[j], k.always[j])));
+    *reinterpret_cast<Vector<T, V>*>(out + i) = piece.grad;
   }
 };
 

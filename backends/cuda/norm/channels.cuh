@@ -95,6 +95,7 @@ void channel_sums(const Shape& s, const Terms& terms, C* sums, int device) {
 template <class C, class Body>
 __global__ void __launch_bounds__(kLanes* kRows) finish_kernel(Shape s, const C* sums, Body body) {
   __shared__ double shared[2][kRows][kLanes];
+  wait_for_predecessors();
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x;
   double first = 0, second = 0;
   if (c < s.channels) {
@@ -116,8 +117,7 @@ __global__ void __launch_bounds__(kLanes* kRows) finish_kernel(Shape s, const C*
 }
 template <class C, class Body>
 void finish(const Shape& s, const C* sums, const Body& body, int device) {
-  finish_kernel<<<blocks_for(s.channels, kLanes), dim3(kLanes, kRows), 0, current_stream(device)>>>(s, sums, body);
-  MICA_CUDA(cudaGetLastError());
+  launch<finish_kernel<C, Body>>(device, blocks_for(s.channels, kLanes), dim3(kLanes, kRows), s, sums, body);
 }
 
 // Walks over all elements, in vectors of one run or of neighbouring channels where shapes allow it: f(loads and stores

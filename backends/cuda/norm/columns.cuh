@@ -42,6 +42,7 @@ Columns columns_of(const Shape& s, int threads, int each, int most, int device) 
 template <int V, class C, class Terms>
 __global__ void __launch_bounds__(kColumnThreads) column_sums_kernel(Columns s, Terms terms, C* sums) {
   constexpr int kWarps = kColumnThreads / 32;
+  wait_for_predecessors();
   __shared__ C shared[kWarps][2 * V][32];
   const int64_t c = s.first_channel(V);
   C first[V] = {}, second[V] = {};
@@ -76,18 +77,28 @@ __global__ void __launch_bounds__(kColumnThreads) column_sums_kernel(Columns s, 
   }
 }
 
-// body.known<V>(c) as above; body.run<V>(i, known) works on the elements at i. Rows are walked from the last: what the
-// sums read last is still in the cache.
+// body.known<V>(c) as above; body.load<V>(i) reads the elements at i and body.store<V>(i, known, piece) writes what
+// comes of them. Several rows are read before the first is written. Rows are walked from the last: what the sums read
+// last is still in the cache.
 template <int V, class Body>
 __global__ void __launch_bounds__(kThreads) column_apply_kernel(Columns s, Body body) {
+  wait_for_predecessors();
   const int64_t c = s.first_channel(V);
   if (c >= s.channels) return;
   const auto known = body.template known<V>(c);
   const int down = kThreads / s.lanes;
   const int64_t step = static_cast<int64_t>(s.parts) * down;
-#pragma unroll 2
-  for (int64_t r = s.rows - 1 - (static_cast<int64_t>(blockIdx.y) * down + threadIdx.x / s.lanes); r >= 0; r -= step)
-    body.template run<V>(r * s.channels + c, known);
+  constexpr int kAtOnce = Body::kAtOnce;
+  for (int64_t r = s.rows - 1 - (static_cast<int64_t>(blockIdx.y) * down + threadIdx.x / s.lanes); r >= 0;
+       r -= kAtOnce * step) {
+    typename Body::template Piece<V> pieces[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u)
+      if (r - u * step >= 0) pieces[u] = body.template load<V>((r - u * step) * s.channels + c);
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u)
+      if (r - u * step >= 0) body.template store<V>((r - u * step) * s.channels + c, known, pieces[u]);
+  }
 }
 
 // In how many parts column_sums leaves its sums.
@@ -98,16 +109,13 @@ int64_t column_parts(const Shape& s, int device) {
 template <class T, class C, class Terms>
 void column_sums(const Shape& s, const Terms& terms, C* sums, int device) {
   const Columns columns = columns_of<T>(s, kColumnThreads, 4, 2, device);
-  column_sums_kernel<kVector<T>>
-      <<<dim3(columns.groups, columns.parts), kColumnThreads, 0, current_stream(device)>>>(columns, terms, sums);
-  MICA_CUDA(cudaGetLastError());
+  launch<column_sums_kernel<kVector<T>, C, Terms>>(device, dim3(columns.groups, columns.parts), kColumnThreads, columns,
+                                                   terms, sums);
 }
 template <class T, class Body>
 void column_apply(const Shape& s, const Body& body, int device) {
   const Columns columns = columns_of<T>(s, kThreads, 8, 16, device);
-  column_apply_kernel<kVector<T>>
-      <<<dim3(columns.groups, columns.parts), kThreads, 0, current_stream(device)>>>(columns, body);
-  MICA_CUDA(cudaGetLastError());
+  launch<column_apply_kernel<kVector<T>, Body>>(device, dim3(columns.groups, columns.parts), kThreads, columns, body);
 }
 
 }  // namespace mica::cuda

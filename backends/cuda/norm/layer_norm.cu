@@ -83,6 +83,56 @@ __global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
   }
 }
 
+// Many rows that a warp can hold: each warp goes over several, with the parameters in registers and the next row on its
+// way while it works on one.
+template <class T, int kChunks, bool kCentred>
+__global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_many_rows(Forward<T> p) {
+  using C = compute_t<T>;
+  using Tile = RowTile<T, 32, kChunks>;
+  constexpr int V = Tile::V;
+  const C share = C(1) / static_cast<C>(p.n);
+  C weight[kChunks][V], bias[kChunks][V];
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    const int64_t first = Tile::index(c, 0);
+#pragma unroll
+    for (int j = 0; j < V; ++j) weight[c][j] = C(1), bias[c][j] = C(0);
+    if (p.weight.given() && first < p.n) p.weight.load(weight[c], first, p.n, true);
+    if (p.bias.given() && first < p.n) p.bias.load(bias[c], first, p.n, true);
+  }
+  const int64_t step = static_cast<int64_t>(gridDim.x) * 4;
+  int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + threadIdx.x / 32;
+  if (row >= p.rows) return;
+  Tile next;
+  next.load(p.in + row * p.n, p.n, true, C(0));
+  for (; row < p.rows; row += step) {
+    Tile tile = next;
+    if (row + step < p.rows) next.load(p.in + (row + step) * p.n, p.n, true, C(0));
+    C mean = 0, squares = 0;
+    if constexpr (kCentred) {
+      tile.for_each([&](C v, int, int) { mean += v; });
+      mean = all_reduce<32>(mean, AddOp<C>{}) * share;
+    }
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C d = tile.values[c][j] - mean;
+        if (Tile::index(c, 0) < p.n) squares += d * d;
+      }
+    const C rstd = inverse_root(all_reduce<32>(squares, AddOp<C>{}) * share + p.eps);
+    tile.for_each([&](C& v, int c, int j) {
+      v = (v - mean) * rstd * weight[c][j];
+      if (p.bias.given()) v += bias[c][j];
+    });
+    tile.store(p.out + row * p.n, p.n, true);
+    if (threadIdx.x % 32 == 0) {
+      if constexpr (kCentred) p.mean.set(row, mean);
+      p.rstd.set(row, rstd);
+    }
+  }
+}
+
 template <bool kCentred>
 void forward(const char* op, const TensorView& out, const TensorView& mean, const TensorView& rstd,
              const TensorView& input, const TensorView& weight, const TensorView& bias, int64_t count, double eps) {
@@ -101,6 +151,20 @@ void forward(const char* op, const TensorView& out, const TensorView& mean, cons
         count,
         static_cast<compute_t<T>>(eps),
         rows_aligned(count * static_cast<int64_t>(sizeof(T)), out.data, input.data, weight.data, bias.data)};
+    const int64_t multiprocessors = properties(device).multiProcessorCount;
+    if constexpr (sizeof(T) < 8) {
+      constexpr int64_t kMost = 32 * kVector<T> * (kVector<T> == 8 ? 4 : 8);  // that a warp holds
+      if (p.aligned && p.rows >= multiprocessors * 32 && count <= kMost) {
+        visit_small_tile<T>(count, [&](auto group, auto chunks) {
+          if constexpr (group() == 32) {
+            constexpr int kBlocks = chunks() * kVector<T> <= 24 ? 4 : 3;
+            norm_many_rows<T, chunks(), kCentred>
+                <<<static_cast<unsigned>(multiprocessors * kBlocks), 128, 0, current_stream(device)>>>(p);
+          }
+        });
+        return;
+      }
+    }
     visit_tile<T>(count, [&](auto group, auto chunks) {
       norm_rows<T, group(), chunks(), kCentred>
           <<<blocks_for(p.rows, row_threads(group()) / group()), row_threads(group()), 0, current_stream(device)>>>(p);

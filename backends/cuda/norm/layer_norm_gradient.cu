@@ -197,28 +197,6 @@ __global__ void __launch_bounds__(kLanes* kSumParts)
   }
 }
 
-// Calls launch with a group width and a number of chunks for which four such tiles fit into registers; false where
-// there is none.
-template <class T, class Launch>
-bool visit_small_tile(int64_t n, const Launch& launch) {
-  constexpr int64_t V = kVector<T>;
-  auto run = [&]<int kGroup, int kChunks>() {
-    launch(std::integral_constant<int, kGroup>{}, std::integral_constant<int, kChunks>{});
-    return true;
-  };
-  if (n <= 32 * V) return run.template operator()<32, 1>();
-  if constexpr (V == 8)
-    if (n <= 3 * 32 * V) return run.template operator()<32, 3>();
-  if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
-  if constexpr (V < 8) {
-    if (n <= 6 * 32 * V) return run.template operator()<32, 6>();
-    if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
-  }
-  if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
-  if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
-  return false;
-}
-
 template <bool kCentred>
 void backward(const char* op, const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
               const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,

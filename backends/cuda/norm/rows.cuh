@@ -182,6 +182,28 @@ void visit_tile(int64_t n, const Launch& launch) {
   run.template operator()<512, 0>();
 }
 
+// Calls launch with a group width and a number of chunks for which four such tiles fit into registers; false where
+// there is none.
+template <class T, class Launch>
+bool visit_small_tile(int64_t n, const Launch& launch) {
+  constexpr int64_t V = kVector<T>;
+  auto run = [&]<int kGroup, int kChunks>() {
+    launch(std::integral_constant<int, kGroup>{}, std::integral_constant<int, kChunks>{});
+    return true;
+  };
+  if (n <= 32 * V) return run.template operator()<32, 1>();
+  if constexpr (V == 8)
+    if (n <= 3 * 32 * V) return run.template operator()<32, 3>();
+  if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+  if constexpr (V < 8) {
+    if (n <= 6 * 32 * V) return run.template operator()<32, 6>();
+    if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
+  }
+  if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
+  if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+  return false;
+}
+
 // Threads of a block that works on rows in groups of kGroup.
 inline constexpr int row_threads(int group) { return group < 128 ? 128 : group; }
 

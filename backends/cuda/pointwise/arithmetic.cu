@@ -78,7 +78,24 @@ Scalar negated(const Scalar& alpha) { return -(alpha.is_bool() ? Scalar(int64_t{
 
 }  // namespace
 
+// A sum in float32 of operands of different dtypes, one or both of 16 bits. False where they are of one dtype.
+static bool add_mixed(const PointwiseLoop& loop, Scalar alpha) {
+  const DType a = loop.dtypes[1], b = loop.dtypes[2];
+  if (loop.dtype != DType::Float32 || a == b) return false;
+  const AddScaled<float> f{number<float>(alpha), is_one(alpha)};
+  if (a == DType::Float32) {
+    b == DType::BFloat16 ? run_pointwise<float, float, bfloat16>(loop, f) : run_pointwise<float, float, half>(loop, f);
+  } else if (b == DType::Float32) {
+    a == DType::BFloat16 ? run_pointwise<float, bfloat16, float>(loop, f) : run_pointwise<float, half, float>(loop, f);
+  } else {
+    a == DType::BFloat16 ? run_pointwise<float, bfloat16, half>(loop, f)
+                         : run_pointwise<float, half, bfloat16>(loop, f);
+  }
+  return true;
+}
+
 void add(const PointwiseLoop& loop, Scalar alpha) {
+  if (add_mixed(loop, alpha)) return;
   visit_number_bool("add", loop.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
     run_pointwise<T, T, T>(loop, AddScaled<C>{number<C>(alpha), is_one(alpha)});

@@ -21,16 +21,15 @@ __device__ double log_ndtr(double x) { return special::log_ndtr(x); }
 __device__ double zeta(double x, double q) { return special::zeta(x, q); }
 
 template <const bessel::Series& kSmall, const bessel::Series& kLarge>
-__device__ double scaled_bessel_i(double size, double factor) {
-  if (size <= 8) return factor * chebyshev_series<kSmall>(size * 0.25 - 1);
-  return chebyshev_series<kLarge>(16 / size - 1) / ::sqrt(size);
+__device__ double scaled_bessel_i(float size, double factor) {
+  if (size <= 8) return factor * chebyshev_series<kSmall>(static_cast<double>(size) * 0.25 - 1);
+  return chebyshev_series<kLarge>(16.0f / size - 1.0f) / ::sqrtf(size);
 }
-__device__ double wide_i0e(float x) {
-  return scaled_bessel_i<series::kI0eSmall, series::kI0eLarge>(static_cast<double>(::fabsf(x)), 1);
-}
+__device__ double wide_i0e(float x) { return scaled_bessel_i<series::kI0eSmall, series::kI0eLarge>(::fabsf(x), 1); }
 __device__ double wide_i1e(float x) {
-  const auto size = static_cast<double>(::fabsf(x));
-  return ::copysign(scaled_bessel_i<series::kI1eSmall, series::kI1eLarge>(size, size), static_cast<double>(x));
+  const float size = ::fabsf(x);
+  const double found = scaled_bessel_i<series::kI1eSmall, series::kI1eLarge>(size, static_cast<double>(size));
+  return ::copysign(found, static_cast<double>(x));
 }
 __device__ float i0e(float x) { return static_cast<float>(wide_i0e(x)); }
 __device__ float i1e(float x) { return static_cast<float>(wide_i1e(x)); }

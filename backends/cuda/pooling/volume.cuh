@@ -51,11 +51,26 @@ inline Volume volume_of(const TensorView& t, bool channels_last) {
   return {t.sizes[1], {t.sizes[2], t.sizes[3], t.sizes[4]}, channels_last};
 }
 
+// Converts dense memory, four elements at a time.
 template <class From, class To>
 struct ConvertAll {
+  static constexpr int V = 4;
   const From* from;
   To* to;
-  __device__ void operator()(int64_t i) const { to[i] = convert<To>(from[i]); }
+  int64_t n;
+  bool aligned;
+  __device__ void operator()(int64_t v) const {
+    const int64_t i = v * V;
+    if (aligned && i + V <= n) {
+      const auto in = reinterpret_cast<const Vector<From, V>*>(from)[v];
+      Vector<To, V> out;
+#pragma unroll
+      for (int j = 0; j < V; ++j) out.item[j] = convert<To>(in.item[j]);
+      reinterpret_cast<Vector<To, V>*>(to)[v] = out;
+    } else {
+      for (int64_t j = i; j < i + V && j < n; ++j) to[j] = convert<To>(from[j]);
+    }
+  }
 };
 
 // Zeros to add to, one for each element of a dense tensor: its own memory, or float32 for 16-bit floats, which are
@@ -79,7 +94,8 @@ class Sums {
   A* data() const { return data_; }
   void finish() const {
     if constexpr (!std::is_same_v<A, T>)
-      for_each(out_.device.index(), out_.numel, ConvertAll<A, T>{data_, out_.ptr<T>()});
+      for_each(out_.device.index(), (out_.numel + 3) / 4,
+               ConvertAll<A, T>{data_, out_.ptr<T>(), out_.numel, reinterpret_cast<uintptr_t>(out_.data) % 16 == 0});
   }
 
  private:

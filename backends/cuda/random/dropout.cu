@@ -10,6 +10,11 @@ namespace mica::cuda {
 
 namespace {
 
+template <int kWidth, class T>
+struct alignas(sizeof(T) * kWidth) Pack {
+  T values[kWidth];
+};
+
 // kWidth elements of a thread need a draw of four numbers for each four, and one for two.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
@@ -20,13 +25,15 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t grid = static_cast<int64_t>(gridDim.x) * kThreads;
   uint64_t place = from.current_offset() / 4;
   for (int64_t first = thread * kWidth; first < n; first += grid * kWidth, place += kFours) {
+    Pack<kWidth, T> pack;
 #pragma unroll
     for (int four = 0; four < kFours; ++four) {
       const uint4 w = philox_words(seed, static_cast<uint64_t>(thread), place + four);
       const float drawn[4] = {unit(w.x), unit(w.y), unit(w.z), unit(w.w)};
 #pragma unroll
-      for (int j = 0; j < 4 && j < kWidth; ++j) out[first + four * 4 + j] = drawn[j] < keep ? scale : convert<T>(0.0f);
+      for (int j = 0; j < 4 && j < kWidth; ++j) pack.values[four * 4 + j] = drawn[j] < keep ? scale : convert<T>(0.0f);
     }
+    *reinterpret_cast<Pack<kWidth, T>*>(out + first) = pack;
   }
 }
 
@@ -55,8 +62,7 @@ T rounded(double value) {
 }
 
 int width_for(int64_t element, int64_t n, const void* data) {
-  int width = element == 2 ? 8 : element == 4 ? 4 : 2;
-  if (element == 8) width = 4;
+  int width = static_cast<int>(16 / element);
   while (width > 1 && (n % width || reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(width * element)))
     width /= 2;
   return width;

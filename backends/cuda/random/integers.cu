@@ -129,6 +129,7 @@ struct Score {
     scores[i] = convert<T>(w / convert<C>(arrivals[i]));
   }
 };
+constexpr int64_t kMostRows = 65535;
 template <class C>
 struct LookUp {
   const C* cumulated;
@@ -137,12 +138,16 @@ struct LookUp {
   PhiloxPlace place;
   Bounds bounds;
   __device__ void operator()(int64_t i) const {
-    const C* row = cumulated + i / samples * categories;
+    const int64_t distribution = i / samples, sample = i - distribution * samples;
+    const C* row = cumulated + distribution * categories;
     const C total = row[categories - 1];
     if (!(total > C(0))) bounds.complain();
-    const C u = static_cast<C>(
-                    unit(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4).x)) *
-                total;
+    // Blocks of 128 samples of one distribution, and up to 65535 of those side by side.
+    const int64_t width = (samples + 127) / 128 * 128, round = distribution / kMostRows;
+    const auto thread = static_cast<uint64_t>((distribution - round * kMostRows) * width + sample);
+    const uint4 words =
+        philox_words(place.current_seed(), thread, place.current_offset() / 4 + static_cast<uint64_t>(round));
+    const C u = static_cast<C>(unit(words.x)) * total;
     int64_t low = 0, high = categories - 1;
     while (low < high) {
       const int64_t middle = (low + high) / 2;
@@ -267,7 +272,9 @@ void random_integers(const TensorView& out, std::optional<int64_t> low, std::opt
                  : end_of(out.dtype) - static_cast<uint64_t>(base);
   }
   visit_real_bool("random_", out.dtype, [&]<class T>(Tag<T>) {
-    if (count == 0 || count >= uint64_t{1} << 32) return draw<T>(out, generator, Words64{count, base});
+    // From this many on, remainders of 32 bits would favour the first few too much.
+    const uint64_t wide = uint64_t{1} << (low ? 28 : 32);
+    if (count == 0 || count >= wide) return draw<T>(out, generator, Words64{count, base});
     draw<T>(out, generator, Words32{static_cast<uint32_t>(count), base});
   });
 }
@@ -289,7 +296,7 @@ void random_permutation(const TensorView& out, Generator generator) {
     words.dtype = dtype;
     // Every number but the largest, as random_(min, max) has it.
     if constexpr (sizeof(K) == 4) {
-      draw<int32_t>(words, generator, Words32{0xffffffffu, std::numeric_limits<int32_t>::min()});
+      draw<int32_t>(words, generator, Words64{0xffffffffu, std::numeric_limits<int32_t>::min()});
     } else {
       draw<int64_t>(words, generator, Words64{~uint64_t{0}, std::numeric_limits<int64_t>::min()});
     }
@@ -322,7 +329,8 @@ void random_multinomial(const TensorView& out, const TensorView& weights, bool r
   scores.data = memory->data();
   if (replacement && samples > 1) {
     cumsum(scores, weights, 1);
-    const PhiloxPlace place = take(generator, 4);
+    const int64_t rounds = (std::max<int64_t>(out.sizes[0], 1) - 1) / kMostRows + 1;
+    const PhiloxPlace place = take(generator, static_cast<uint64_t>(rounds) * 4);
     return visit_floating("multinomial", weights.dtype, [&]<class T>(Tag<T>) {
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
         for_each(device, out.numel,

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/flags.h"
 #include "backends/cuda/recurrent/steps.cuh"
 
 namespace mica::cuda {
@@ -149,6 +150,7 @@ void recurrent_backward(const TensorView& grad_gates, const TensorView& grad_hid
                         const TensorView& w_hh, const TensorView& w_hr, IntArrayRef batch_sizes, int64_t mode,
                         bool reverse) {
   DeviceGuard guard(gates.device.index());
+  const RoundedProducts rounded(flag(Flag::ConvolutionTf32));  // as torch's layers, which are cuDNN's
   const auto run = gates.dtype == DType::Float64 ? &run_backward<double> : &run_backward<float>;
   run(grad_gates, grad_hidden_gates, grad_h, grad_c, previous, unprojected, grad_projected, grad_output, output, gates,
       cells, h0, c0, w_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse);

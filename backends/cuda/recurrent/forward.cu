@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/flags.h"
 #include "backends/cuda/recurrent/steps.cuh"
 
 namespace mica::cuda {
@@ -144,6 +145,7 @@ void recurrent_forward(const TensorView& output, const TensorView& hy, const Ten
                        const TensorView& b_hh, const TensorView& w_hr, IntArrayRef batch_sizes, int64_t mode,
                        bool reverse, DType stored) {
   DeviceGuard guard(gates.device.index());
+  const RoundedProducts rounded(flag(Flag::ConvolutionTf32));  // as torch's layers, which are cuDNN's
   const auto run = gates.dtype == DType::Float64 ? &run_forward<double> : &run_forward<float>;
   run(output, hy, cy, gates, cells, h0, c0, w_hh, b_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse,
       stored == DType::Float16    ? Stored::Half

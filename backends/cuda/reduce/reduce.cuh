@@ -218,7 +218,7 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   ReductionShape shape = reduction_shape(out, second, self, dims);
   const auto* in = self.ptr<const In>();
   // Columns of a matrix, in vectors where all of its rows are aligned.
-  constexpr int kWide = sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 4 ? 4 : 4;
+  constexpr int kWide = sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 2 && sizeof(Acc) == 4 ? 8 : 4;
   auto stride_of = [](const auto& p) { return p.ndim ? std::abs(p.strides[0][0]) : INT64_MAX; };
   const bool by_columns =
       shape.kept.ndim >= 1 && shape.kept.strides[0][0] == 1 && shape.kept.numel >= 32 && stride_of(shape.reduced) > 1;
@@ -235,8 +235,8 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const int64_t per_block = by_columns ? kColumnRows : group;
   // Enough blocks to fill the device several times over, as long as each has work.
   if (by_columns || group == 256)
-    shape.splits = static_cast<int>(
-        std::clamp<int64_t>(std::min(8 * multiprocessors / tasks, length / (per_block * 16)), 1, 1024));
+    shape.splits = static_cast<int>(std::clamp<int64_t>(
+        std::min(8 * multiprocessors / tasks, length / (per_block * (count == 8 ? 8 : 16))), 1, 1024));
   auto launch = [&](Acc* partial) {
     if (by_columns) {
       const auto blocks = static_cast<unsigned>(tasks * shape.splits);

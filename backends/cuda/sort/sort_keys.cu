@@ -57,13 +57,14 @@ void radix_sort(cub::DoubleBuffer<K>& keys, cub::DoubleBuffer<uint32_t>& values,
 }
 
 template <class K>
-Buffer sort_any(K* keys, const uint32_t* from, int64_t rows, int64_t n, int device) {
+Buffer sort_any(K* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
   const int64_t total = rows * n;
-  Buffer order = buffer(total * 4, device);
+  const bool is_counted = counted != nullptr;
+  Buffer order = is_counted ? std::move(counted) : buffer(total * 4, device);
   if (total == 0) return order;
   auto* to = static_cast<uint32_t*>(order->data());
   const cudaStream_t stream = current_stream(device);
-  if (n <= 4096 && rows < (int64_t{1} << 31)) {
+  if (n <= kBlockSorted && rows < (int64_t{1} << 31)) {
     const auto blocks = static_cast<unsigned>(rows);
     const auto length = static_cast<int>(n);
     if (n <= 128) {
@@ -80,7 +81,7 @@ Buffer sort_any(K* keys, const uint32_t* from, int64_t rows, int64_t n, int devi
   Buffer other_keys = buffer(total * static_cast<int64_t>(sizeof(K)), device), other_order = buffer(total * 4, device);
   cub::DoubleBuffer<K> key_buffer(keys, static_cast<K*>(other_keys->data()));
   cub::DoubleBuffer<uint32_t> order_buffer(to, static_cast<uint32_t*>(other_order->data()));
-  for_each(device, total, Iota{to});
+  if (!is_counted) for_each(device, total, Iota{to});
   radix_sort(key_buffer, order_buffer, total, static_cast<int>(sizeof(K)) * 8, device);
   if (rows > 1) {
     const Buffer row = buffer(total * 4, device), other_row = buffer(total * 4, device);
@@ -97,17 +98,17 @@ Buffer sort_any(K* keys, const uint32_t* from, int64_t rows, int64_t n, int devi
 
 }  // namespace
 
-Buffer sort_keys(uint8_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device) {
-  return sort_any(keys, from, rows, n, device);
+Buffer sort_keys(uint8_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
+  return sort_any(keys, from, rows, n, device, std::move(counted));
 }
-Buffer sort_keys(uint16_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device) {
-  return sort_any(keys, from, rows, n, device);
+Buffer sort_keys(uint16_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
+  return sort_any(keys, from, rows, n, device, std::move(counted));
 }
-Buffer sort_keys(uint32_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device) {
-  return sort_any(keys, from, rows, n, device);
+Buffer sort_keys(uint32_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
+  return sort_any(keys, from, rows, n, device, std::move(counted));
 }
-Buffer sort_keys(uint64_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device) {
-  return sort_any(keys, from, rows, n, device);
+Buffer sort_keys(uint64_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted) {
+  return sort_any(keys, from, rows, n, device, std::move(counted));
 }
 
 }  // namespace mica::cuda

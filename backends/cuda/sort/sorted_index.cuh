@@ -36,28 +36,32 @@ inline Buffer buffer(int64_t bytes, int device) {
   return std::make_unique<Workspace>(static_cast<size_t>(std::max<int64_t>(bytes, 16)), device);
 }
 
-// keys[row * n + j] = the key of element j, its bits turned where the order is.
+// keys[row * n + j] = the key of element j, its bits turned where the order is; numbers[i] = i, where they are wanted.
 template <class T>
 struct MakeKeys {
   SortRows rows;
   const T* in;
   key_t<T>* keys;
   bool turned;
+  uint32_t* numbers = nullptr;
   __device__ void operator()(int64_t i) const {
     const int64_t row = i / rows.n, j = i - row * rows.n;
     int64_t at[3];
     rows.places.at(row, at);
     const auto key = order_key(in[at[0] + j * rows.strides[0]]);
     keys[i] = turned ? static_cast<key_t<T>>(~key) : key;
+    if (numbers) numbers[i] = static_cast<uint32_t>(i);
   }
 };
 
+inline constexpr int64_t kBlockSorted = 4096;  // rows of up to here are sorted by a block each
+
 // Sorts rows of n keys each, stably, in ascending order. `from` numbers the elements of a row, or is null for 0, 1, ...
-// Returns those numbers in the new order; `keys` is spent.
-Buffer sort_keys(uint8_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device);
-Buffer sort_keys(uint16_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device);
-Buffer sort_keys(uint32_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device);
-Buffer sort_keys(uint64_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device);
+// Returns those numbers in the new order; `keys` is spent. `counted`, where it is given, holds 0, 1, ... for all keys.
+Buffer sort_keys(uint8_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted = nullptr);
+Buffer sort_keys(uint16_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted = nullptr);
+Buffer sort_keys(uint32_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted = nullptr);
+Buffer sort_keys(uint64_t* keys, const uint32_t* from, int64_t rows, int64_t n, int device, Buffer counted = nullptr);
 
 // The order of every row of a tensor.
 template <class T>
@@ -65,9 +69,12 @@ Buffer sorted_index(const SortRows& rows, const TensorView& self, bool descendin
   using K = key_t<T>;
   const int64_t total = rows.rows * rows.n;
   const Buffer keys = buffer(total * static_cast<int64_t>(sizeof(K)), rows.device);
+  Buffer counted = rows.n > kBlockSorted && total < int64_t{1} << 32 ? buffer(total * 4, rows.device) : nullptr;
   auto* k = static_cast<K*>(keys->data());
-  for_each(rows.device, total, MakeKeys<T>{rows, self.ptr<const T>(), k, descending});
-  return sort_keys(k, nullptr, rows.rows, rows.n, rows.device);
+  for_each(rows.device, total,
+           MakeKeys<T>{rows, self.ptr<const T>(), k, descending,
+                       counted ? static_cast<uint32_t*>(counted->data()) : nullptr});
+  return sort_keys(k, nullptr, rows.rows, rows.n, rows.device, std::move(counted));
 }
 
 }  // namespace mica::cuda

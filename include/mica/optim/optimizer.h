@@ -15,7 +15,7 @@
 
 #include "mica/autograd.h"
 #include "mica/optim/lbfgs.h"
-#include "mica/optim/states.h"
+#include "mica/optim/steps.h"
 #include "mica/serialize.h"
 
 namespace mica::optim {
@@ -155,49 +155,11 @@ class OptimizerOf : public Optimizer {
   std::vector<std::vector<Item>> items_;  // as the groups' parameters
 };
 
-// Throw torch's errors for options that make no sense.
-void check_options(const SGDOptions& o);
-void check_options(const AdamOptions& o);
-void check_options(const AdamaxOptions& o);
-void check_options(const NAdamOptions& o);
-void check_options(const RAdamOptions& o);
-void check_options(const RMSpropOptions& o);
-void check_options(const AdagradOptions& o);
-void check_options(const AdadeltaOptions& o);
-void check_options(const RpropOptions& o);
-void check_options(const ASGDOptions& o);
-void check_options(const AdafactorOptions& o);
-void check_options(const MuonOptions& o);
-
-// Adam whose weight decay shrinks the parameters themselves.
-struct AdamWOptions {
-  Number lr = 1e-3;
-  std::array<Number, 2> betas = {0.9, 0.999};
-  double eps = 1e-8;
-  Number weight_decay = 1e-2;
-  bool amsgrad = false;
-  bool maximize = false, differentiable = false, capturable = false, fused = false;
-};
-void adamw_step(std::span<AdamItem> items, const AdamWOptions& options);
-void check_options(const AdamWOptions& o);
-
-#define MICA_OPTIMIZER(Name, ItemType, step_function)                             \
-  class Name final : public OptimizerOf<Name##Options, ItemType, step_function> { \
-    using OptimizerOf<Name##Options, ItemType, step_function>::OptimizerOf;       \
+#define MICA_OPTIMIZER(Name, name, ItemType)                                    \
+  class Name final : public OptimizerOf<Name##Options, ItemType, name##_step> { \
+    using OptimizerOf<Name##Options, ItemType, name##_step>::OptimizerOf;       \
   };
-MICA_OPTIMIZER(SGD, SGDItem, sgd_step)
-MICA_OPTIMIZER(Adam, AdamItem, adam_step)
-MICA_OPTIMIZER(AdamW, AdamItem, adamw_step)
-MICA_OPTIMIZER(Adamax, AdamaxItem, adamax_step)
-MICA_OPTIMIZER(NAdam, NAdamItem, nadam_step)
-MICA_OPTIMIZER(RAdam, RAdamItem, radam_step)
-MICA_OPTIMIZER(RMSprop, RMSpropItem, rmsprop_step)
-MICA_OPTIMIZER(Adagrad, AdagradItem, adagrad_step)
-MICA_OPTIMIZER(Adadelta, AdadeltaItem, adadelta_step)
-MICA_OPTIMIZER(Rprop, RpropItem, rprop_step)
-MICA_OPTIMIZER(ASGD, ASGDItem, asgd_step)
-MICA_OPTIMIZER(Adafactor, AdafactorItem, adafactor_step)
-MICA_OPTIMIZER(Muon, MuonItem, muon_step)
+MICA_FOR_EACH_OPTIMIZER(MICA_OPTIMIZER)  // SGD, Adam, AdamW...: those of ops/optim/
 #undef MICA_OPTIMIZER
 
 // One group; step() needs a closure, which it calls several times.

@@ -1,4 +1,4 @@
-"""Where storages lie when they are saved and where they go when they are loaded: torch's tags, "cpu" and "cuda:0"."""
+"""Where storages lie when they are saved and where they go when they are loaded: torch's tags, such as "cpu" and "cuda:0"."""
 
 from mica import _C
 from mica.storage import UntypedStorage
@@ -91,6 +91,21 @@ def _restore_cuda(storage, location):
     return storage.to(device=device)
 
 
+def _tag_of_backend(storage):
+    device = storage.device
+    return f"{device.type}:{device.index or 0}" if device.type not in ("cpu", "meta") else None
+
+
+def _restore_to_backend(storage, location):
+    """To the device of a backend that has been opened; tags of device types that nobody brings are left alone."""
+    try:
+        device = _C.device(location)
+    except RuntimeError:
+        return None
+    return storage.to(device=device) if _C._device_count(device) else None
+
+
 register_package(10, _tag_of("cpu", lambda storage: "cpu"), _restore_cpu)
 register_package(20, _tag_of("cuda", lambda storage: f"cuda:{storage.device.index or 0}"), _restore_cuda)
 register_package(22, _tag_of("meta", lambda storage: "meta"), _restore_meta)
+register_package(30, _tag_of_backend, _restore_to_backend)

@@ -4,6 +4,7 @@ import importlib
 import types
 
 from mica import _C
+from mica._functions.quantization_schemes import qscheme
 
 # Where a name of torch's stands here, if not in the module of the same name.
 _HERE = {
@@ -22,8 +23,8 @@ _HERE_MODULES = {"torch.tensor": "mica._tensor", "torch._C._nn": "mica.nn.functi
 # Where torch has what stands in a module that only Mica has. For other modules of Mica's own, named with an underscore,
 # it is the package around them.
 _THERE_MODULES = {
-    "mica._settings": "torch",
-    "mica._conditions": "torch",
+    "mica._functions.settings": "torch",
+    "mica._functions.conditions": "torch",
     "mica.nn.modules._parameter_containers": "torch.nn.modules.container",
     "mica.nn.modules._rnn_cells": "torch.nn.modules.rnn",
     "mica.nn.modules.attention": "torch.nn.modules.activation",
@@ -98,6 +99,8 @@ def name_in_file(obj):
     """ "module, newline, name" for Mica's dtypes, classes and functions; None for what pickle itself names."""
     if isinstance(obj, _C.dtype):
         return "torch\n" + str(obj).removeprefix("torch.")
+    if isinstance(obj, qscheme):
+        return "torch\n" + repr(obj).removeprefix("torch.")
     if not isinstance(obj, _NAMED) or not is_torch_module(getattr(obj, "__module__", None)):
         return None
     module, name = _pair(obj)

@@ -15,7 +15,7 @@ from mica.storage import TypedStorage, UntypedStorage
 
 
 def _unpickler(file, persistent_load, pickle_module, pickle_args):
-    """Of the file's next pickle: the one that runs nothing if there is no pickle_module."""
+    """The unpickler for the file's next pickle: one that runs nothing, unless a pickle_module is given."""
     if pickle_module is None:
         return Unpickler(file, encoding=pickle_args["encoding"], persistent_load=persistent_load)
 
@@ -31,7 +31,7 @@ def _unpickler(file, persistent_load, pickle_module, pickle_args):
 
 
 def _text(value):
-    """Of files of Python 2, read with encoding="bytes"."""
+    """Turn the bytes of a file of Python 2, read with encoding="bytes", into text."""
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 

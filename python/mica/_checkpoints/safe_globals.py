@@ -6,6 +6,7 @@ from pickle import UnpicklingError
 
 from mica import _C, _utils
 from mica._checkpoints.names import full_name
+from mica._functions import quantization_schemes as _quantization_schemes
 from mica.nn import parameter
 from mica.nn.parameter import Parameter
 from mica.storage import _CLASSES as _STORAGE_CLASSES
@@ -124,7 +125,7 @@ def _make_complex(real=0, imaginary=0):
 
 
 def _make_tensor(*args):
-    """Of old files, which fill the tensor afterwards."""
+    """Make an empty tensor for an old file, which fills it afterwards."""
     if args:
         refuse("a tensor made from arguments")
     return _C.empty(0)
@@ -153,6 +154,7 @@ _REBUILD = {
         "_rebuild_parameter",
         "_rebuild_parameter_with_state",
         "_rebuild_meta_tensor_no_storage",
+        "_rebuild_qtensor",
         "_rebuild_sparse_tensor",
     )
 }
@@ -206,6 +208,11 @@ _OBJECTS = {
     **_REBUILD,
     **{f"torch.{name}": storage_class for name, storage_class in _STORAGE_CLASSES.items()},
     **{str(value): value for value in vars(_C).values() if isinstance(value, _C.dtype)},
+    **{
+        str(scheme): scheme
+        for scheme in vars(_quantization_schemes).values()
+        if isinstance(scheme, _quantization_schemes.qscheme)
+    },
 }
 
 # One list says what files may name, here and in C++: src/io/buildable.cpp.

@@ -27,7 +27,7 @@ def _reduce_device(device):
 
 
 def _reduce_tensor(tensor):
-    """As torch reads it: it knows no negative strides, and names a plain tensor's class."""
+    """Pickle a tensor as torch reads it: torch knows no negative strides, and names a plain tensor's class."""
     if tensor.layout is _C.strided and any(stride < 0 for stride in tensor.stride()):
         requires_grad = tensor.requires_grad
         tensor = tensor.detach().contiguous().requires_grad_(requires_grad)

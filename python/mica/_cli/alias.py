@@ -11,7 +11,7 @@ USAGE = """usage: mica alias on       let `import torch` mean Mica in this envir
        mica alias off      undo that
        mica alias status   say which torch this environment has"""
 
-_SOURCE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_torch_path")
+_SOURCE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_as_torch", "path")
 
 
 class AliasError(Exception):
@@ -40,7 +40,7 @@ def _entries(folder):
     found = {}
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         if name == "torch":
-            found[name] = "_torch_alias" in _read(folder, name, "__init__.py")
+            found[name] = "_as_torch" in _read(folder, name, "__init__.py")
         elif name.startswith("torch-") and name.endswith((".dist-info", ".egg-info")):
             found[name] = "+mica" in name
         elif name in ("torch.py", "torch.pth"):

@@ -84,14 +84,14 @@ def optimize_assert(backend, **options):
 
 
 def reset():
-    """Nothing to forget."""
+    """Does nothing: no compiled code is kept."""
 
 
 reset_code_caches = reset
 
 
 def graph_break(msg=""):
-    """Nothing to break."""
+    """Does nothing: no graph is being captured."""
 
 
 def _same(function=None, *args, **kwargs):

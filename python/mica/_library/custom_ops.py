@@ -85,7 +85,7 @@ class CustomOpDef:
         self._operator.backward, self._operator.setup_context = backward, setup_context
 
     def register_vmap(self, func=None):
-        """The function that vmap calls."""
+        """Say which function vmap calls for this operator."""
 
         def register(function):
             self._operator.vmap = function

@@ -57,7 +57,7 @@ class Argument:
 
 
 class FunctionSchema:
-    """A schema taken apart."""
+    """The name, the arguments and the returns of an operator's schema."""
 
     def __init__(self, name, overload_name, arguments, returns, text=""):
         self.name, self.overload_name, self.arguments, self.returns = name, overload_name, arguments, returns
@@ -128,7 +128,7 @@ def _argument(text, kwarg_only=False, named=True):
 
 
 def parse_schema(text):
-    """The schema that a text says."""
+    """Parse the text of a schema."""
     text = " ".join(text.split())
     match = re.fullmatch(r"([\w:]+)(?:\.(\w+))?\s*\((.*)\)\s*->\s*(.*)", text)
     if match is None:

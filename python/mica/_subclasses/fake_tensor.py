@@ -20,17 +20,17 @@ class FakeTensorMode:
 
 
 def is_fake(x):
-    """False: nothing is one."""
+    """Always False: Mica has no fake tensors; the meta device serves."""
     return False
 
 
 def maybe_get_fake_mode(t):
-    """None."""
+    """The mode of a fake tensor: always None, since there are none."""
 
 
 class UnsupportedFakeTensorException(RuntimeError):
-    """Nothing raises it."""
+    """Raised by torch's fake tensors; Mica does not raise it."""
 
 
 class DataDependentOutputException(RuntimeError):
-    """Nothing raises it."""
+    """Raised by torch's fake tensors; Mica does not raise it."""

@@ -23,7 +23,7 @@ class _MultiDeviceReplicator:
         self._per_device_tensors = {}
 
     def get(self, device):
-        """The copy on a device."""
+        """The number's copy on a device, made the first time it is asked for."""
         copy = self._per_device_tensors.get(device)
         if copy is None:
             copy = self.master.to(device=device, non_blocking=True, copy=True)

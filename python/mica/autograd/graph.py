@@ -65,7 +65,8 @@ class save_on_cpu(saved_tensors_hooks):
         def pack(tensor):
             if not pin_memory:
                 return tensor.device, tensor.cpu()
-            packed = _C.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=tensor.is_cuda)
+            pinned = _C._accelerator() is not None and not tensor.is_sparse
+            packed = _C.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=pinned)
             packed.copy_(tensor)
             return tensor.device, packed
 

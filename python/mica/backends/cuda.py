@@ -129,12 +129,12 @@ preferred_blas_library = preferred_rocm_fa_library = preferred_linalg_library
 
 
 def fp16_bf16_reduction_math_sdp_allowed():
-    """The setting."""
+    """Whether reductions of 16-bit attention may be computed in 16 bits, as it was set."""
     return _reduced["math"]
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled):
-    """Keep the setting."""
+    """Keep the setting; Mica computes these reductions in float32."""
     _reduced["math"] = enabled
 
 
@@ -150,7 +150,7 @@ class _PlanCache:
         return self
 
     def clear(self):
-        """Nothing to forget."""
+        """Does nothing: cuFFT's plans are not kept by Python."""
 
 
 cufft_plan_cache = _PlanCache()

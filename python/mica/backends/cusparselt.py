@@ -2,9 +2,9 @@
 
 
 def version():
-    """None."""
+    """The version of cuSPARSELt: None, since Mica does not use it."""
 
 
 def is_available():
-    """False."""
+    """Whether cuSPARSELt can be used: always False."""
     return False

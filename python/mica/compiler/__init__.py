@@ -12,24 +12,24 @@ _default_backend = None
 
 
 def compile(*args, **kwargs):
-    """torch.compile."""
+    """The same as torch.compile: Mica runs the function as it is."""
     from mica._dynamo import compile
 
     return compile(*args, **kwargs)
 
 
 def is_compiling():
-    """False."""
+    """Always False: Mica compiles nothing."""
     return False
 
 
 def is_dynamo_compiling():
-    """False."""
+    """Always False: Mica compiles nothing."""
     return False
 
 
 def is_exporting():
-    """False."""
+    """Always False: Mica compiles nothing."""
     return False
 
 
@@ -43,12 +43,12 @@ def disable(fn=None, recursive=True, *, reason=None):
 
 
 def allow_in_graph(fn):
-    """The function itself."""
+    """The function itself, unchanged."""
     return fn
 
 
 def assume_constant_result(fn):
-    """The function itself."""
+    """The function itself, unchanged."""
     return fn
 
 
@@ -81,11 +81,11 @@ def wrap_numpy(fn):
 
 
 def cudagraph_mark_step_begin():
-    """Nothing to mark."""
+    """Does nothing: no steps are recorded."""
 
 
 def reset():
-    """Nothing to forget."""
+    """Does nothing: no compiled code is kept."""
 
 
 def list_backends(exclude_tags=("debug", "experimental")):

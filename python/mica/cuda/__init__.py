@@ -241,7 +241,7 @@ _LAZY = {
     **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"), "graphs"),
     **dict.fromkeys(
         (
-            "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_enable",
+            "CUDAPluggableAllocator", "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_enable", "change_current_allocator",
             "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats",
             "host_memory_stats_as_nested_dict", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
             "memory_summary", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
@@ -271,7 +271,7 @@ def __getattr__(name):
     if name == "OutOfMemoryError":
         return _C.OutOfMemoryError
     if name.endswith("Tensor"):
-        from mica._legacy_types import CUDA_TYPES
+        from mica._as_torch.legacy_types import CUDA_TYPES
 
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]

@@ -194,6 +194,19 @@ def caching_allocator_enable(value=True):
     _set_allocator_settings(f"caching:{bool(value)}")
 
 
+class CUDAPluggableAllocator:
+    """Memory from two functions of a library: `void* f(ssize_t size, int device, cudaStream_t stream)` and
+    `void g(void* data, ssize_t size, int device, cudaStream_t stream)`."""
+
+    def __init__(self, path_to_so_file, alloc_fn_name, free_fn_name):
+        self._names = "\n".join((str(path_to_so_file), alloc_fn_name, free_fn_name))
+
+
+def change_current_allocator(allocator):
+    """Let all memory come from another allocator; before anything was allocated."""
+    _C._backend_query(_cuda_device(), "use_allocator", allocator._names)
+
+
 class MemPool:
     """Memory of its own for what is allocated in a `use_mem_pool` block. It goes back to the GPU, by empty_cache, after
     the pool is gone."""

@@ -103,7 +103,7 @@ class Work:
         return self._result
 
     def synchronize(self):
-        """Nothing to wait for."""
+        """Returns at once: one process has nobody to wait for."""
 
     def get_future(self):
         from mica.futures import Future
@@ -144,7 +144,7 @@ class ProcessGroup:
 
 
 class _World:
-    """What has been started."""
+    """The groups that this process has started."""
 
     default_pg, pg_map, pg_names, group_count = None, {}, {}, 0
 
@@ -202,7 +202,7 @@ def init_process_group(
 
 
 def destroy_process_group(group=None):
-    """End a group, or all."""
+    """End a group of processes, or all of them."""
     if group is None or group is _world.default_pg:
         _world.default_pg = None
         _world.pg_map.clear()

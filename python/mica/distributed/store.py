@@ -6,7 +6,7 @@ import time
 
 
 class Store:
-    """Keys and values."""
+    """Values by keys, which the processes of a group share."""
 
     def __init__(self):
         self._values, self.timeout = {}, datetime.timedelta(seconds=300)

@@ -3,6 +3,7 @@
 import math
 
 import mica
+from mica.distributions._kl_table import register_kl
 from mica.distributions.bernoulli import Bernoulli
 from mica.distributions.beta import Beta
 from mica.distributions.binomial import Binomial
@@ -10,7 +11,6 @@ from mica.distributions.continuous_bernoulli import ContinuousBernoulli
 from mica.distributions.exponential import Exponential
 from mica.distributions.gamma import Gamma
 from mica.distributions.gumbel import Gumbel
-from mica.distributions.kl import register_kl
 from mica.distributions.laplace import Laplace
 from mica.distributions.normal import Normal
 from mica.distributions.pareto import Pareto

@@ -3,6 +3,7 @@
 import math
 
 import mica
+from mica.distributions._kl_table import kl_divergence, register_kl
 from mica.distributions.bernoulli import Bernoulli
 from mica.distributions.beta import Beta
 from mica.distributions.binomial import Binomial
@@ -17,7 +18,6 @@ from mica.distributions.geometric import Geometric
 from mica.distributions.gumbel import Gumbel
 from mica.distributions.half_normal import HalfNormal
 from mica.distributions.independent import Independent
-from mica.distributions.kl import kl_divergence, register_kl
 from mica.distributions.laplace import Laplace
 from mica.distributions.lowrank_multivariate_normal import (
     LowRankMultivariateNormal,

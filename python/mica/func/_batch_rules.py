@@ -3,6 +3,7 @@
 from mica import _C
 from mica.func import (  # noqa: F401 - they enter theirs
     _batch_rules_layers,
+    _batch_rules_more,
     _batch_rules_products,
     _batch_rules_views,
     _batched_autograd,
@@ -28,7 +29,14 @@ POINTWISE = tuple(
     gammaincc expit psi erfinv multigammaln __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
     __rtruediv__ __div__ __rdiv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__ __and__ __rand__
     __or__ __ror__ __xor__ __rxor__ __lshift__ __rlshift__ __rshift__ __rrshift__ __eq__ __ne__ __lt__ __le__ __gt__
-    __ge__ __neg__ __pos__ __abs__ __invert__
+    __ge__ __neg__ __pos__ __abs__ __invert__ frexp bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0
+    modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1
+    airy_ai spherical_bessel_j0 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v
+    chebyshev_polynomial_w shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
+    shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he
+    laguerre_polynomial_l legendre_polynomial_p sigmoid_backward tanh_backward logit_backward threshold_backward
+    hardtanh_backward leaky_relu_backward elu_backward gelu_backward silu_backward mish_backward log_sigmoid
+    log_sigmoid_backward softplus_backward hardsigmoid_backward hardswish_backward hardshrink_backward
     """.split()  # noqa: SIM905
 )
 

@@ -28,7 +28,7 @@ class Future:
         return self.value()
 
     def value(self):
-        """The value, which must be there."""
+        """The value of a future that is done; otherwise an error."""
         if not self.done():
             raise RuntimeError("the future has no value yet: wait() for it")
         if self._error is not None:

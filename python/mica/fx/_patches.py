@@ -5,7 +5,7 @@ import types
 
 
 class Patches:
-    """Changes that are taken back."""
+    """Changes of attributes that are undone at the end of a block."""
 
     def __init__(self):
         self._undo = []

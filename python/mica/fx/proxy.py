@@ -22,7 +22,7 @@ __all__ = [
 
 
 class TraceError(ValueError):
-    """What cannot be traced."""
+    """Raised where a program asks for a value that tracing does not know."""
 
 
 class Scope:

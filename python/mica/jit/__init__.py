@@ -42,7 +42,7 @@ class TracerWarning(Warning):
 
     @staticmethod
     def ignore_lib_warnings():
-        """Nothing to ignore."""
+        """Does nothing: no library is compiled here, so that none can warn."""
 
 
 def is_scripting():
@@ -56,7 +56,7 @@ def is_tracing():
 
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The object itself."""
+    """The object itself: Mica runs it as it is."""
     return obj
 
 
@@ -66,17 +66,17 @@ def trace(func, example_inputs=None, *args, **kwargs):
 
 
 def trace_module(mod, inputs, *args, **kwargs):
-    """The module itself."""
+    """The module itself, unchanged."""
     return mod
 
 
 def script_method(fn):
-    """The method itself."""
+    """The method itself, unchanged."""
     return fn
 
 
 def script_if_tracing(fn):
-    """The function itself."""
+    """The function itself, unchanged."""
     return fn
 
 
@@ -89,7 +89,7 @@ def set_fusion_strategy(strategy):
 
 
 def enable_onednn_fusion(enabled):
-    """Nothing is fused."""
+    """Does nothing: there is no oneDNN to fuse for."""
 
 
 def onednn_fusion_enabled():
@@ -97,7 +97,7 @@ def onednn_fusion_enabled():
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """The module itself."""
+    """The module itself, unchanged."""
     return mod
 
 
@@ -114,12 +114,12 @@ strict_fusion = _contextlib.nullcontext
 
 
 def export(fn):
-    """The method itself."""
+    """The method itself, unchanged."""
     return fn
 
 
 def interface(obj):
-    """The class itself."""
+    """The class itself, unchanged."""
     return obj
 
 
@@ -129,27 +129,27 @@ def ignore(drop=False, **kwargs):
 
 
 def unused(fn):
-    """The function itself."""
+    """The function itself, unchanged."""
     return fn
 
 
 def _overload(fn):
-    """The function itself."""
+    """The function itself, unchanged."""
     return fn
 
 
 def _overload_method(fn):
-    """The method itself."""
+    """The method itself, unchanged."""
     return fn
 
 
 def annotate(the_type, the_value):
-    """The value."""
+    """The value itself; its annotation is not used."""
     return the_value
 
 
 def Attribute(value, type):
-    """The value."""
+    """The value itself; its annotation is not used."""
     return value
 
 

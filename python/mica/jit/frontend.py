@@ -2,8 +2,8 @@
 
 
 class NotSupportedError(RuntimeError):
-    """What cannot be compiled."""
+    """Raised by torch for code that TorchScript cannot compile; Mica does not raise it."""
 
 
 class UnsupportedNodeError(NotSupportedError):
-    """What cannot be compiled."""
+    """Raised by torch for code that TorchScript cannot compile; Mica does not raise it."""

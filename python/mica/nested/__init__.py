@@ -9,6 +9,7 @@ after the ragged one, is one operation on `values`.
 
 import mica
 from mica.nested._internal.nested_tensor import NestedTensor, jagged_from_list, jagged_view
+from mica.nested._internal.strided import StridedNestedTensor, strided_from_list
 
 __all__ = [
     "as_nested_tensor",
@@ -22,9 +23,11 @@ __all__ = [
 
 def _check_layout(name, layout):
     if layout is None or layout == mica.strided:
+        if name in ("nested_tensor", "as_nested_tensor"):
+            return
         raise RuntimeError(
-            f"{name}(): the strided layout of nested tensors is not supported: pass layout=torch.jagged, which holds the "
-            "same sequences in one tensor of values and their offsets"
+            f"{name}(): the strided layout is not supported: pass layout=torch.jagged, which holds the sequences in one "
+            "tensor of values and their offsets"
         )
     if layout != mica.jagged:
         raise RuntimeError(f"Specified layout is unsupported for nested tensors: {layout}")
@@ -34,8 +37,9 @@ def nested_tensor(tensor_list, *, dtype=None, layout=None, device=None, requires
     """A nested tensor with a copy of the sequences: a leaf."""
     _check_layout("nested_tensor", layout)
     parts = [t if isinstance(t, mica.Tensor) else mica.as_tensor(t) for t in tensor_list]
+    make = jagged_from_list if layout == mica.jagged else strided_from_list
     with mica.no_grad():
-        made = jagged_from_list(parts, dtype, device)
+        made = make(parts, dtype, device)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -44,11 +48,13 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     is_list = isinstance(ts, (list, tuple)) and all(isinstance(t, mica.Tensor) for t in ts)
     if not isinstance(ts, mica.Tensor) and not is_list:
         raise TypeError("as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors ")
-    if isinstance(ts, NestedTensor):
+    if isinstance(ts, NestedTensor | StridedNestedTensor):
         return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
     if isinstance(ts, mica.Tensor) and ts.dim() < 2:
         raise RuntimeError("as_nested_tensor(): Expected tensor argument to have dim() > 1")
     _check_layout("as_nested_tensor", layout)
+    if layout != mica.jagged:
+        return strided_from_list(list(ts), dtype, device)
     if is_list:
         return jagged_from_list(list(ts), dtype, device)
     batch, length = ts.shape[:2]
@@ -98,7 +104,7 @@ def masked_select(tensor, mask):
 
 def to_padded_tensor(input, padding, output_size=None, out=None):
     """The sequences as rows of a plain tensor, with a number after their ends."""
-    if not isinstance(input, NestedTensor):
+    if not isinstance(input, NestedTensor | StridedNestedTensor):
         raise RuntimeError("at::to_padded_tensor: the input is not a nested tensor")
     padded = input.to_padded_tensor(padding, output_size)
     return padded if out is None else out.copy_(padded)

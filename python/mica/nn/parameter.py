@@ -71,7 +71,7 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
 
 
 def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
-    """The same of a parameter with attributes of its own."""
+    """Put a parameter together from a pickle, with the attributes that a program gave it."""
     parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
     _set_state(parameter, state)
     return parameter

@@ -10,7 +10,7 @@ _symbolics = {}
 
 
 class OnnxExporterError(RuntimeError):
-    """What cannot be written as ONNX."""
+    """Raised where a module uses something that ONNX cannot say."""
 
 
 class OperatorExportTypes(enum.IntEnum):
@@ -35,7 +35,7 @@ class TensorProtoDataType(enum.IntEnum):
 
 
 class ExportTypes:
-    """Kinds of files."""
+    """The kinds of files that torch.onnx can write."""
 
     PROTOBUF_FILE = "Protobuf file"
 

@@ -31,7 +31,8 @@ def write(writer, func, args, kwargs, out):
             _attribute(writer, func, args, out)
         return
     results = out if isinstance(out, (tuple, list)) else (out,)
-    if not any(isinstance(each, mica.Tensor) for each in results):
+    is_assignment = name == "__setitem__"
+    if not is_assignment and not any(isinstance(each, mica.Tensor) for each in results):
         return
     tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, mica.Tensor)]
     tensors += [
@@ -43,6 +44,8 @@ def write(writer, func, args, kwargs, out):
     ]
     if not any(writer.known(each) for each in tensors):
         return  # of constants: the result is one
+    if name in ("max", "min") and isinstance(out, tuple):
+        name = f"{name}_dim"
     base = name.strip("_") if name.startswith("__") else name.rstrip("_") if name not in _WRITERS else name
     if base in _SAME:
         writer.bind(results[0], writer.value(tensors[0]))
@@ -82,7 +85,7 @@ def _pair(value, count):
 
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "truediv": "Div", "pow": "Pow", "maximum": "Max",
            "minimum": "Min", "eq": "Equal", "lt": "Less", "gt": "Greater", "le": "LessOrEqual", "ge": "GreaterOrEqual",
-           "logical_and": "And", "logical_or": "Or", "and": "And", "or": "Or", "bitwise_and": "And", "bitwise_or": "Or",
+           "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "xor": "Xor", "and": "And", "or": "Or", "bitwise_and": "And", "bitwise_or": "Or",
            "radd": "Add", "rsub": "Sub", "rmul": "Mul", "rtruediv": "Div", "rpow": "Pow", "iadd": "Add", "isub": "Sub",
            "imul": "Mul", "itruediv": "Div", "multiply": "Mul", "divide": "Div", "true_divide": "Div", "subtract": "Sub"}  # fmt: skip
 _REFLECTED = {"add", "sub", "mul", "truediv", "pow"}
@@ -113,8 +116,10 @@ def _binary(writer, name, args, kwargs, out):
 
 _UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "neg": "Neg",
           "abs": "Abs", "erf": "Erf", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil", "reciprocal": "Reciprocal",
-          "softplus": "Softplus", "hardswish": "HardSwish", "sign": "Sign", "round": "Round", "logical_not": "Not",
-          "invert": "Not", "bitwise_not": "Not", "softsign": "Softsign", "selu": "Selu", "isnan": "IsNaN"}  # fmt: skip
+          "hardswish": "HardSwish", "sign": "Sign", "round": "Round", "logical_not": "Not",
+          "invert": "Not", "bitwise_not": "Not", "softsign": "Softsign", "selu": "Selu", "isnan": "IsNaN",
+          "isinf": "IsInf", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+          "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "negative": "Neg", "absolute": "Abs"}  # fmt: skip
 
 
 @writes(*_UNARY)
@@ -191,10 +196,12 @@ def _matmul(writer, name, args, kwargs, out):
 @writes("addmm", "baddbmm")
 def _addmm(writer, name, args, kwargs, out):
     product = writer.add("MatMul", [writer.value(args[1]), writer.value(args[2])])
-    for factor, which in ((kwargs.get("alpha", 1), "product"), (kwargs.get("beta", 1), "bias")):
-        if factor != 1:
-            raise OnnxExporterError(f"addmm with a factor of the {which} is not written yet")
-    writer.bind(out, writer.add("Add", [product, writer.value(args[0])]))
+    bias = writer.value(args[0])
+    if kwargs.get("alpha", 1) != 1:
+        product = writer.add("Mul", [product, writer.value(float(kwargs["alpha"]), out)])
+    if kwargs.get("beta", 1) != 1:
+        bias = writer.add("Mul", [bias, writer.value(float(kwargs["beta"]), out)])
+    writer.bind(out, writer.add("Add", [product, bias]))
 
 
 @writes("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -275,6 +282,20 @@ def _pool(writer, name, args, kwargs, out):
     writer.bind(result, writer.add("MaxPool" if is_max else "AveragePool", [writer.value(given["input"])], **options))
 
 
+def _uneven_pool(writer, value, first, given, wanted, is_max):
+    """Cells of unequal length: dimension by dimension, each cell is cut out and reduced."""
+    node = "ReduceMax" if is_max else "ReduceMean"
+    for i, (size, count) in enumerate(zip(given, wanted, strict=True)):
+        dim, cells = first + i, []
+        for cell in range(count):
+            bounds = [cell * size // count, -(-(cell + 1) * size // count), dim, 1]
+            part = writer.add("Slice", [value, *(writer.ints([each]) for each in bounds)])
+            axes, more = ([writer.ints([dim])], {}) if writer.opset >= 18 else ([], {"axes": [dim]})
+            cells.append(writer.add(node, [part, *axes], keepdims=1, **more))
+        value = writer.add("Concat", cells, axis=dim)
+    return value
+
+
 @writes("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d")
 def _adaptive_pool(writer, name, args, kwargs, out):
     x, size = _arguments(args, kwargs, "input", "output_size")
@@ -288,13 +309,13 @@ def _adaptive_pool(writer, name, args, kwargs, out):
         step = [g // w for w, g in zip(wanted, given, strict=True)]
         made = writer.add("MaxPool" if is_max else "AveragePool", [writer.value(x)], kernel_shape=step, strides=step)
     else:
-        raise OnnxExporterError(f"{name} of {given} to {wanted} has no counterpart in ONNX")
+        made = _uneven_pool(writer, writer.value(x), x.dim() - dims, given, wanted, is_max)
     writer.bind(out[0] if isinstance(out, tuple) else out, made)
 
 
 def load_shapes():
-    """The operations of shapes and reductions register themselves."""
-    from mica.onnx import operations_of_shapes  # noqa: F401
+    """The operations of shapes, reductions and layers register themselves."""
+    from mica.onnx import operations_of_layers, operations_of_shapes  # noqa: F401
 
 
 load_shapes()

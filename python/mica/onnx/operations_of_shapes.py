@@ -11,15 +11,16 @@ def _reshape(writer, name, args, kwargs, out):
     writer.bind(out, writer.add("Reshape", [writer.value(args[0]), writer.shape(list(out.shape))]))
 
 
-@writes("transpose", "permute", "t", "swapaxes", "movedim")
+@writes("transpose", "permute", "t", "swapaxes", "swapdims", "movedim", "moveaxis")
 def _transpose(writer, name, args, kwargs, out):
     x = args[0]
     order = list(range(x.dim()))
     if name == "permute":
         given = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:] or kwargs["dims"]
         order = [d % x.dim() for d in given]
-    elif name == "movedim":
-        raise OnnxExporterError("movedim is not written yet: use permute")
+    elif name in ("movedim", "moveaxis"):
+        order = mica.empty([1] * x.dim(), device="meta").as_strided([1] * x.dim(), list(range(1, x.dim() + 1)))
+        order = [step - 1 for step in order.movedim(*args[1:], **kwargs).stride()]
     else:
         a, b = (0, 1) if name == "t" else _arguments(args, kwargs, "input", "dim0", "dim1")[1:]
         order[a], order[b] = order[b], order[a]
@@ -97,6 +98,7 @@ def _getitem(writer, name, args, kwargs, out):
         taken = sum(each is not None for each in index) - 1
         index = (*index[:at], *[slice(None)] * (x.dim() - taken), *index[at + 1 :])
     place = 0
+    several = sum(isinstance(each, mica.Tensor) for each in index) > 1
     for each in index:
         if each is None:
             added.append(place)
@@ -112,9 +114,16 @@ def _getitem(writer, name, args, kwargs, out):
             value = _slice(writer, value, dim, each, each + 1 if each != -1 else 1 << 62, 1)
             squeezed.append(dim)
             dim += 1
-        elif isinstance(each, mica.Tensor) and len(index) == 1 and each.dtype != mica.bool:
-            value = writer.add("Gather", [value, writer.value(each)], axis=0)
+        elif isinstance(each, mica.Tensor) and not several and each.dtype != mica.bool:
+            value = writer.add("Gather", [value, writer.value(each)], axis=dim)
+            # The index's dimensions stand where one stood; they count as one until sizes are squeezed and added.
+            if each.dim() != 1 and (squeezed or added or dim != len(index) - 1):
+                raise OnnxExporterError("an index of several dimensions among others is not written yet")
             dim += 1
+            place += each.dim()
+        elif isinstance(each, mica.Tensor) and several and each.dtype != mica.bool:
+            writer.bind(out, _gather_all(writer, x, index))
+            return
         else:
             raise OnnxExporterError(f"indexing with {type(each).__name__} among others is not written yet")
     if squeezed:
@@ -122,6 +131,23 @@ def _getitem(writer, name, args, kwargs, out):
     if added:
         value = writer.add("Unsqueeze", [value, writer.ints(added)])
     writer.bind(out, value)
+
+
+def _gather_all(writer, x, index):
+    """x[a, b, ...] with tensors for the leading dimensions and nothing else."""
+    tensors = [each for each in index if isinstance(each, mica.Tensor)]
+    if len(tensors) != len(index) or any(each.dtype == mica.bool for each in tensors):
+        raise OnnxExporterError("tensors among other indices are not written yet: index by one after the other")
+    shape = mica.broadcast_shapes(*(each.shape for each in tensors))
+    parts = []
+    for each, size in zip(tensors, x.shape, strict=False):
+        name = writer.add("Expand", [writer.value(each), writer.shape(list(shape) or [1])])
+        name = writer.add(
+            "Where",
+            [writer.add("Less", [name, writer.ints([0])]), writer.add("Add", [name, writer.ints([size])]), name],
+        )
+        parts.append(writer.add("Unsqueeze", [name, writer.ints([len(shape)])]))
+    return writer.add("GatherND", [writer.value(x), writer.add("Concat", parts, axis=-1)])
 
 
 @writes("select", "narrow")
@@ -200,8 +226,8 @@ def _pad(writer, name, args, kwargs, out):
     begins, ends = [0] * rank, [0] * rank
     for i in range(len(pad) // 2):
         begins[rank - 1 - i], ends[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    kinds = {None: "constant", "constant": "constant", "reflect": "reflect", "replicate": "edge"}
-    if mode not in kinds:
+    kinds = {None: "constant", "constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    if mode not in kinds or (mode == "circular" and writer.opset < 19):
         raise OnnxExporterError(f"padding of mode {mode!r} is not written yet")
     writer.bind(
         out,

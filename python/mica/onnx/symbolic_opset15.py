@@ -1,6 +1,6 @@
 """How TorchScript's exporter writes operators: there is no TorchScript, so its functions are names."""
 
-from mica._absent import placeholder as _placeholder
+from mica._as_torch.absent import placeholder as _placeholder
 
 
 def __getattr__(name):

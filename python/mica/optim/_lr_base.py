@@ -139,7 +139,7 @@ class LRScheduler:
             self.step()
 
     def state_dict(self):
-        """Everything but the optimizer."""
+        """All attributes of the schedule but the optimizer, as a dict."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict):

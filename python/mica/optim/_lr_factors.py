@@ -57,7 +57,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times gamma at each milestone."""
+    """Multiplies the rate by gamma at each milestone."""
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones = Counter(milestones)
@@ -127,7 +127,7 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times gamma every epoch."""
+    """Multiplies the rate by gamma every epoch."""
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
         self.gamma = gamma

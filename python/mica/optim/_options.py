@@ -69,19 +69,9 @@ def _to_scalar(x):
     return x.squeeze() if isinstance(x, Tensor) and x.dim() != 0 else x
 
 
-def _check_lr(lr, message="Invalid learning rate: {}"):
+def _check_tensor_lr(lr):
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
-    if not lr >= 0.0:
-        raise ValueError(message.format(lr))
-
-
-def _check_not_negative(**options):
-    """Torch's words for options that must not be negative."""
-    words = {"eps": "epsilon"}
-    for name, value in options.items():
-        if not value >= 0.0:
-            raise ValueError(f"Invalid {words.get(name, name)} value: {value}")
 
 
 def _check_betas(betas):

@@ -1,7 +1,7 @@
 """L-BFGS."""
 
 from mica import _C
-from mica.optim.optimizer import Optimizer, _check_lr
+from mica.optim.optimizer import Optimizer, _check_tensor_lr
 
 __all__ = ["LBFGS"]
 
@@ -22,7 +22,9 @@ class LBFGS(Optimizer):
         history_size=100,
         line_search_fn=None,
     ):
-        _check_lr(lr)
+        _check_tensor_lr(lr)
+        if not lr >= 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
         if max_eval is None:
             max_eval = max_iter * 5 // 4
         defaults = {

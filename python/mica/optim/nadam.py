@@ -1,102 +1,10 @@
 """Adam with Nesterov's momentum."""
 
-from mica import _C
-from mica.optim.optimizer import (
-    Optimizer,
-    _check_betas,
-    _check_lr,
-    _check_not_negative,
-    _loss_of,
-    _numbers_to_tensors,
-)
+from mica._generated import optimizers
+from mica._generated.optimizers import nadam
 
 __all__ = ["NAdam", "nadam"]
 
 
-class NAdam(Optimizer):
+class NAdam(optimizers.NAdam):
     """Adam that looks ahead by one step of its momentum, which grows by a schedule."""
-
-    def __init__(
-        self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        momentum_decay=4e-3,
-        decoupled_weight_decay=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
-        _check_lr(lr)
-        _check_not_negative(eps=eps)
-        _check_betas(betas)
-        _check_not_negative(weight_decay=weight_decay, momentum_decay=momentum_decay)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("capturable", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
-        _numbers_to_tensors(self, "step", "mu_product")
-
-    def step(self, closure=None):
-        """Change the parameters once by their gradients; a closure is called for the loss first."""
-        loss = None if closure is None else _loss_of(closure)
-        _C._nadam_step(self.param_groups, self.state)
-        return loss
-
-
-def nadam(
-    params,
-    grads,
-    exp_avgs,
-    exp_avg_sqs,
-    mu_products,
-    state_steps,
-    decoupled_weight_decay=False,
-    foreach=None,
-    capturable=False,
-    differentiable=False,
-    has_complex=False,
-    maximize=False,
-    *,
-    beta1,
-    beta2,
-    lr,
-    weight_decay,
-    momentum_decay,
-    eps,
-):
-    """One step of NAdam over lists."""
-    options = {
-        "lr": lr,
-        "eps": eps,
-        "weight_decay": weight_decay,
-        "momentum_decay": momentum_decay,
-        "decoupled_weight_decay": decoupled_weight_decay,
-        "maximize": maximize,
-        "differentiable": differentiable,
-        "capturable": capturable,
-        "betas": (beta1, beta2),
-    }
-    _C._nadam_lists(options, params, grads, state_steps, mu_products, exp_avgs, exp_avg_sqs)

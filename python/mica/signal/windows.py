@@ -113,7 +113,7 @@ def hamming(M, *, sym=True, dtype=None, layout=torch.strided, device=None, requi
 
 
 def general_hamming(M, *, alpha=0.54, sym=True, dtype=None, layout=torch.strided, device=None, requires_grad=False):
-    """alpha - (1 - alpha) cos."""
+    """Hamming's window with any alpha: alpha - (1 - alpha) cos(2 pi n / M)."""
     return general_cosine(
         M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
     )
@@ -127,7 +127,7 @@ def blackman(M, *, sym=True, dtype=None, layout=torch.strided, device=None, requ
 
 
 def bartlett(M, *, sym=True, dtype=None, layout=torch.strided, device=None, requires_grad=False):
-    """A triangle."""
+    """Bartlett's window, a triangle that is zero at both ends."""
 
     def weights(n, gaps):
         return torch.ones_like(n) if M == 1 else 1 - (n * (2.0 / gaps) - 1).abs()

@@ -151,7 +151,7 @@ def sparse_compressed_tensor(
 
 
 def _inferred_size(layout, compressed, plain, values):
-    """Just large enough for the parts."""
+    """The smallest size that holds all indices."""
     batch = compressed.dim() - 1
     blocks = layout in (_C.sparse_bsr, _C.sparse_bsc)
     if batch < 0 or values.dim() < batch + 1 + 2 * blocks:

@@ -18,7 +18,7 @@ def load_library(path):
     path = os.fspath(path)
     if not os.path.exists(path):
         raise OSError(f"Could not load this library: {path}: there is no such file")
-    from mica import _operator_libraries
+    from mica._operators import libraries as _operator_libraries
 
     if _operator_libraries.load(path):
         return

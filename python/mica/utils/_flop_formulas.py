@@ -69,7 +69,7 @@ def _attention(inputs, results):
 
 
 def attention_backward_flops(inputs):
-    """Of the node that differentiates attention, from the shapes of the forward's inputs."""
+    """The operations of attention's derivative, from the shapes of the forward's inputs."""
     query, key, value = inputs[:3]
     pairs = prod(query[:-1]) * key[-2]
     # The scores again, then the gradients of scores, query and key, and that of the value.

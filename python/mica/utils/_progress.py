@@ -28,7 +28,7 @@ class tqdm:
         self.desc = f"{desc}: " if desc else ""
 
     def set_postfix(self, *args, **values):
-        """Shown by nobody."""
+        """Does nothing: this bar shows no postfix."""
 
     def close(self):
         if not self.disable:

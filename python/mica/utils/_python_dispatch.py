@@ -7,7 +7,7 @@ class TorchDispatchMode:
     supports_higher_order_operators = False
 
     def __init__(self, _dispatch_key=None):
-        """Takes nothing."""
+        """Makes the mode; arguments are ignored."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
@@ -18,7 +18,7 @@ class TorchDispatchMode:
         )
 
     def __exit__(self, *exception):
-        """Never entered."""
+        """Does nothing: such a mode is never entered."""
 
 
 def is_traceable_wrapper_subclass(t):
@@ -35,7 +35,7 @@ def transform_subclass(t, callback, outer_size=None, outer_stride=None):
 
 
 def _get_current_dispatch_mode():
-    """None: there are none."""
+    """The current mode: always None, since Mica has no dispatch modes."""
 
 
 def _get_current_dispatch_mode_stack():

@@ -15,7 +15,7 @@ _WRAPPERS = {"aten::linear", "aten::matmul"}  # counted as the product that they
 
 
 def _is_counted(event):
-    """Of counted operations within one another the outermost counts."""
+    """Whether the call is counted: of counted operations within one another, only the outermost is."""
     if event.name not in flop_registry:
         return False
     if event.name in _WRAPPERS and any(_has_counted(child) for child in event.cpu_children):

@@ -98,6 +98,57 @@ Tensor compressed_from_coo(const Tensor& self, Layout layout) {
   return wrap_compressed(layout, begins, p.indices.select(0, 1).contiguous(), p.values, self.sizes());
 }
 
+// Where the lines of `made` begin that each of the numbers in order belongs to.
+Tensor line_begins(const Tensor& line_of_each, int64_t lines) {
+  const Tensor begins = mica::empty({lines + 1}, line_of_each.options());
+  MICA_LAYER_KERNEL(line_of_each.device(), sparse_compress)(begins.view_of(), line_of_each.contiguous().view_of());
+  return begins;
+}
+
+// A COO matrix, with dense dimensions or without, as blocks of height x width: those that hold an element of it.
+Tensor blocks_from_coo(const Tensor& given, Layout layout, int64_t height, int64_t width) {
+  const int64_t nrows = given.size(0), ncolumns = given.size(1);
+  MICA_CHECK(nrows % height == 0 && ncolumns % width == 0, "tensor sparse size (", nrows, ",", ncolumns,
+             ") must be divisible by given blocksize (", height, ",", width, ")");
+  const Tensor self = given.coalesce();
+  const SparseParts& p = parts_of(self);
+  const Tensor row = p.indices.select(0, 0), column = p.indices.select(0, 1);
+  const Tensor block_row = row.floor_divide(Scalar(height)), block_column = column.floor_divide(Scalar(width));
+  const bool rows = compresses_rows(layout);
+  const int64_t lines = rows ? nrows / height : ncolumns / width, across = rows ? ncolumns / width : nrows / height;
+  const Tensor keys =
+      rows ? block_row.mul(Scalar(across)).add(block_column) : block_column.mul(Scalar(across)).add(block_row);
+  const Groups groups = group_keys(keys, std::max<int64_t>(lines * across, 1));
+  const Tensor firsts = groups.order.index_select(0, groups.starts.narrow(0, 0, groups.count));
+  const Tensor found = keys.index_select(0, firsts),
+               divisor = mica::full_like(found, Scalar(std::max<int64_t>(across, 1)));
+  const Tensor place = group_numbers(groups)
+                           .mul(Scalar(height * width))
+                           .add(row.remainder(Scalar(height)).mul(Scalar(width)))
+                           .add(column.remainder(Scalar(width)));
+  DimVector sizes{groups.count * height * width};
+  for (int64_t d = 1; d < p.values.dim(); ++d) sizes.push_back(p.values.size(d));
+  Tensor values = mica::zeros(sizes, p.values.options()).index_copy(0, place, p.values);
+  DimVector shape{groups.count, height, width};
+  for (int64_t d = 1; d < p.values.dim(); ++d) shape.push_back(p.values.size(d));
+  return wrap_compressed(layout, line_begins(found.floor_divide(divisor), lines), found.remainder(divisor),
+                         values.view(shape), given.sizes());
+}
+
+// Compressed rows of blocks as compressed columns of the same blocks, or the other way round.
+Tensor blocks_turned(const Tensor& self, Layout layout) {
+  const SparseParts& p = parts_of(self);
+  const Tensor begins = int64_indices(p.compressed), across = int64_indices(p.indices);
+  const int64_t lines = begins.size(0) - 1;
+  const Tensor line = mica::repeat_interleave(begins.diff());
+  const Tensor order = across.mul(Scalar(std::max<int64_t>(lines, 1))).add(line).argsort();
+  const int64_t size = self.size(compresses_rows(layout) ? 0 : 1);
+  const DimVector block{p.values.size(1), p.values.size(2)};
+  return wrap_compressed(layout,
+                         line_begins(across.index_select(0, order), size / block[compresses_rows(layout) ? 0 : 1]),
+                         line.index_select(0, order), p.values.index_select(0, order), self.sizes());
+}
+
 Tensor dense_from_coo(const Tensor& self) {
   const SparseParts& p = parts_of(self);
   Tensor result = mica::zeros(self.sizes(), self.options());
@@ -225,9 +276,15 @@ Tensor _convert_layout(const Tensor& self, Layout layout, std::optional<IntArray
       return compressed_from_coo(coo_from_dense(self, 2), layout);
     return compressed_from_dense(self, layout, height, width, dense);
   }
-  const bool plain_matrix = self.dim() - dense == 2;
-  if (has_blocks(layout) || !plain_matrix) return compressed_from_dense(self.to_dense(), layout, height, width, dense);
-  return compressed_from_coo(is_coo(self) ? self : compressed_to_coo(self), layout);
+  if (self.dim() - dense != 2)  // batches hold equally many elements, which only the dense form can tell for all
+    return with_indices_like(compressed_from_dense(self.to_dense(), layout, height, width, dense), self);
+  if (has_blocks(layout) && has_blocks(self.layout()) && layout != self.layout() &&
+      block_of(self).ref() == DimVector{height, width}.ref())
+    return with_indices_like(blocks_turned(self, layout), self);
+  const Tensor elements = is_coo(self) ? self : compressed_to_coo(self);
+  const Tensor made =
+      has_blocks(layout) ? blocks_from_coo(elements, layout, height, width) : compressed_from_coo(elements, layout);
+  return with_indices_like(made, self);
 }
 
 }  // namespace mica::composite

@@ -94,6 +94,15 @@ Tensor with_values(const Tensor& t, const Tensor& values) {
   return mica::_sparse_compressed_tensor_unsafe(p.compressed, p.indices, values, t.sizes(), t.layout());
 }
 
+Tensor with_indices_like(const Tensor& made, const Tensor& from) {
+  if (!is_compressed(made) || !is_compressed(from)) return made;
+  const DType wanted = sparse_parts(from).indices.dtype();
+  const SparseParts& p = sparse_parts(made);
+  if (p.indices.dtype() == wanted) return made;
+  return mica::_sparse_compressed_tensor_unsafe(p.compressed.to(wanted), p.indices.to(wanted), values_of(made),
+                                                made.sizes(), made.layout());
+}
+
 Tensor int64_indices(const Tensor& indices) { return indices.to(DType::Int64).contiguous(); }
 
 Tensor keys_of(const Tensor& indices, IntArrayRef sizes) {

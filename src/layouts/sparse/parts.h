@@ -65,6 +65,9 @@ Places places_of(const Tensor& matrix);
 Tensor compressed_to_coo(const Tensor& t);
 
 Tensor int64_indices(const Tensor& indices);
+
+// A compressed tensor made from another one has indices of the same width; both in the graph.
+Tensor with_indices_like(const Tensor& made, const Tensor& from);
 int64_t product_of(IntArrayRef sizes);
 
 }  // namespace mica::layouts::sparse

@@ -89,7 +89,11 @@ Tensor add(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   if (is_coo(self) && is_coo(other)) return added_coo(self, other, alpha);
   const Layout layout = self.layout();
   const Tensor sum = added_coo(in_layout(self, Layout::SparseCoo), in_layout(other, Layout::SparseCoo), alpha);
-  return in_layout(sum.coalesce(), has_blocks(layout) ? Layout::SparseCsr : layout);
+  if (!has_blocks(layout)) return with_indices_like(in_layout(sum.coalesce(), layout), self);
+  const Tensor& values = sparse_parts(self).values;
+  const int64_t batch = sparse_parts(self).compressed.dim() - 1;
+  const DimVector block{values.size(batch + 1), values.size(batch + 2)};
+  return with_indices_like(mica::_convert_layout(sum.coalesce(), layout, block.ref()), self);
 }
 
 Tensor sub(const Tensor& self, const Tensor& other, const Scalar& alpha) { return sparse::add(self, other, -alpha); }
@@ -220,10 +224,26 @@ Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optiona
   NoGradGuard below;
   const SparseParts& p = sparse_parts(self);
   const TensorOptions places = p.indices.options().device(own.device());
-  if (!is_coo(self)) return with_values(self, mica::zeros(p.values.sizes(), own)).to(own.device());
+  if (!is_coo(self)) {
+    const auto batch = static_cast<size_t>(p.compressed.dim() - 1);
+    DimVector plain(p.indices.sizes()), values(p.values.sizes());
+    plain[batch] = values[batch] = 0;
+    return wrap_compressed(self.layout(), mica::zeros(p.compressed.sizes(), places), mica::empty(plain, places),
+                           mica::empty(values, own), self.sizes());
+  }
   DimVector sizes(p.values.sizes());
   sizes[0] = 0;
   return wrap_coo(mica::empty({p.sparse_dim, 0}, places), mica::empty(sizes, own), self.sizes(), true);
+}
+
+// Compressed layouts keep their indices: there is room for as many elements.
+Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  if (is_coo(self) || options.layout_opt() == Layout::Strided) return sparse::zeros_like(self, options, memory_format);
+  NoGradGuard below;
+  const TensorOptions own =
+      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
+  const Tensor a = self.detach().to(own.device());
+  return with_values(a, mica::empty(sparse_parts(a).values.sizes(), own));
 }
 
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {

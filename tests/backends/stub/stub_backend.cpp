@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "mica/backend.h"
 #include "mica/error.h"
@@ -61,6 +63,25 @@ MemoryStats memory_stats(int index) {
 }
 void reset_peak_memory_stats(int index) { peak[index] = allocated[index].load(); }
 const char* device_name(int) { return "host memory under another name"; }
+
+// ---- streams: numbers without work. One that was told to wait for an event counts as not done, so that tests see it.
+
+std::mutex streams_mutex;
+std::set<const void*> waiting;
+std::atomic<uintptr_t> events{0};
+
+Stream current_stream(int index) { return {nullptr, Device(register_device_type("stub"), index)}; }
+bool stream_done(Stream stream) {
+  std::lock_guard lock(streams_mutex);
+  return !waiting.contains(stream.handle);
+}
+Event new_event(int, bool) { return {reinterpret_cast<void*>(++events)}; }
+void free_event(Event) {}
+void record_event(Event, Stream) {}
+void wait_event(Stream stream, Event) {
+  std::lock_guard lock(streams_mutex);
+  waiting.insert(stream.handle);
+}
 
 // ---- pointwise kernels
 
@@ -209,6 +230,7 @@ extern "C" const mica::Backend* mica_backend() {
     b.abi = mica::kBackendAbi + STUB_ABI_OFFSET;
     b.name = "stub";
     b.kernels = &kernels;
+    b.dlpack_type = 12;  // a device that DLPack has no name for
     b.device_count = stub::device_count;
     b.current_device = stub::current_device;
     b.set_device = stub::set_device;
@@ -219,6 +241,12 @@ extern "C" const mica::Backend* mica_backend() {
     b.memory_stats = stub::memory_stats;
     b.reset_peak_memory_stats = stub::reset_peak_memory_stats;
     b.device_name = stub::device_name;
+    b.current_stream = stub::current_stream;
+    b.stream_done = stub::stream_done;
+    b.new_event = stub::new_event;
+    b.free_event = stub::free_event;
+    b.record_event = stub::record_event;
+    b.wait_event = stub::wait_event;
     return b;
   }();
   return &backend;

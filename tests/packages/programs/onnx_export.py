@@ -19,6 +19,23 @@ class Attention(nn.Module):
         return self.layer(self.embed(ids)).mean(1)
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.layers = kind(8, 6, 2, batch_first=True, **options)
+        self.out = nn.Linear(12 if options.get("bidirectional") else 6, 3)
+
+    def forward(self, x):
+        return self.out(self.layers(x)[0])
+
+
+class Mixture(nn.Module):
+    def forward(self, x):
+        scores = torch.einsum("bld,bmd->blm", x, x).softmax(-1)
+        mixed = torch.einsum("blm,bmd->bld", scores, x)
+        return mixed.topk(3, -1)[0] + x.std(-1, keepdim=True) + x.roll(1, 1)[..., :3] + x.flip(1).cumsum(1)[..., 2:5]
+
+
 torch.manual_seed(0)
 image = torch.randn(2, 3, 16, 16)
 convolutional = nn.Sequential(
@@ -35,6 +52,11 @@ for name, model, example in (
     ("convolutional", convolutional, image),
     ("perceptron", perceptron, image),
     ("attention", Attention(), torch.randint(0, 20, (2, 7))),
+    ("lstm", Recurrent(nn.LSTM), torch.randn(2, 5, 8)),
+    ("lstm of both directions", Recurrent(nn.LSTM, bidirectional=True), torch.randn(2, 5, 8)),
+    ("gru", Recurrent(nn.GRU, bidirectional=True), torch.randn(2, 5, 8)),
+    ("rnn", Recurrent(nn.RNN), torch.randn(2, 5, 8)),
+    ("einsum, topk, std, roll", Mixture(), torch.randn(2, 5, 8)),
 ):
     model.eval()
     file = io.BytesIO()

@@ -1,76 +1,91 @@
 """The eager flow: give a model a qconfig, prepare it, run it on examples, convert it."""
 
 import copy
-from collections import namedtuple
 
 from mica import _C
 from mica.ao.nn import quantized as nnq
-from mica.ao.quantization.observer import (
+from mica.ao.quantization import defaults as _defaults
+from mica.ao.quantization import qconfig as _qconfig
+from mica.ao.quantization.defaults import *  # noqa: F403
+from mica.ao.quantization.fake_quantize import (
     FakeQuantize,
+    FakeQuantizeBase,
+    FixedQParamsFakeQuantize,
+    FusedMovingAvgObsFakeQuantize,
+    disable_fake_quant,
+    disable_observer,
+    enable_fake_quant,
+    enable_observer,
+)
+from mica.ao.quantization.histogram import HistogramObserver
+from mica.ao.quantization.observer import (
+    FixedQParamsObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
+    NoopObserver,
     ObserverBase,
     PerChannelMinMaxObserver,
     PlaceholderObserver,
-    default_fake_quant,
-    default_observer,
-    default_per_channel_weight_observer,
-    default_weight_fake_quant,
-    default_weight_observer,
+    RecordingObserver,
+    ReuseInputObserver,
+    UniformQuantizationObserverBase,
+    get_observer_state_dict,
+    load_observer_state_dict,
 )
+from mica.ao.quantization.qconfig import *  # noqa: F403
+from mica.ao.quantization.qconfig import QConfig
 from mica.nn import BatchNorm2d, Conv2d, Embedding, Identity, Linear, Module
 
 __all__ = [
     "DeQuantStub",
     "FakeQuantize",
+    "FakeQuantizeBase",
+    "FixedQParamsFakeQuantize",
+    "FixedQParamsObserver",
     "FloatFunctional",
+    "FusedMovingAvgObsFakeQuantize",
+    "HistogramObserver",
     "MinMaxObserver",
     "MovingAverageMinMaxObserver",
     "MovingAveragePerChannelMinMaxObserver",
+    "NoopObserver",
     "ObserverBase",
     "PerChannelMinMaxObserver",
     "PlaceholderObserver",
     "QConfig",
     "QuantStub",
     "QuantWrapper",
+    "RecordingObserver",
+    "ReuseInputObserver",
+    "UniformQuantizationObserverBase",
+    "add_quant_dequant",
     "convert",
-    "default_dynamic_qconfig",
-    "default_fake_quant",
-    "default_observer",
-    "default_per_channel_weight_observer",
-    "default_qat_qconfig",
-    "default_qconfig",
-    "default_weight_fake_quant",
-    "default_weight_observer",
+    "default_eval_fn",
+    "disable_fake_quant",
+    "disable_observer",
+    "enable_fake_quant",
+    "enable_observer",
     "fuse_modules",
-    "get_default_qat_qconfig",
-    "get_default_qconfig",
+    "fuse_modules_qat",
+    "get_default_dynamic_quant_module_mappings",
+    "get_default_qat_module_mappings",
+    "get_default_static_quant_module_mappings",
+    "get_observer_state_dict",
+    "load_observer_state_dict",
     "prepare",
     "prepare_qat",
     "quantize",
     "quantize_dynamic",
+    "quantize_qat",
+    "swap_module",
+    *(
+        name
+        for module in (_defaults, _qconfig)
+        for name in vars(module)
+        if "qconfig" in name or "default_" in name or name.endswith("neg_127_to_127")
+    ),
 ]
-
-QConfig = namedtuple("QConfig", ["activation", "weight"])
-default_qconfig = QConfig(default_observer, default_weight_observer)
-default_qat_qconfig = QConfig(default_fake_quant, default_weight_fake_quant)
-default_dynamic_qconfig = QConfig(PlaceholderObserver, default_weight_observer)
-
-
-def get_default_qconfig(backend="x86"):
-    """Activations per tensor in quint8, weights per channel in qint8; the same for every backend."""
-    return QConfig(MinMaxObserver.with_args(dtype=_C.quint8), default_per_channel_weight_observer)
-
-
-def get_default_qat_qconfig(backend="x86"):
-    """As get_default_qconfig, for training."""
-    weight = FakeQuantize.with_args(
-        observer=MovingAveragePerChannelMinMaxObserver,
-        dtype=_C.qint8,
-        qscheme=default_per_channel_weight_observer.keywords["qscheme"],
-    )
-    return QConfig(default_fake_quant, weight)
 
 
 class QuantStub(Module):
@@ -225,6 +240,49 @@ def quantize(model, run_fn, run_args, inplace=False):
     return convert(model, inplace=True)
 
 
+def quantize_qat(model, run_fn, run_args, inplace=False):
+    """prepare_qat, run_fn(model, *run_args), convert."""
+    model = prepare_qat((model if inplace else copy.deepcopy(model)).train(), inplace=True)
+    run_fn(model, *run_args)
+    return convert(model, inplace=True)
+
+
+def default_eval_fn(model, calib_data):
+    """Run a model on (input, target) pairs."""
+    for data, _ in calib_data:
+        model(data)
+
+
+def add_quant_dequant(module):
+    """Put a QuantWrapper around every module that has a qconfig and is to be observed."""
+    for name, child in list(module.named_children()):
+        setattr(module, name, add_quant_dequant(child))
+    is_leaf = isinstance(module, Linear | Conv2d) and getattr(module, "qconfig", None) is not None
+    return QuantWrapper(module) if is_leaf else module
+
+
+def get_default_static_quant_module_mappings():
+    """What convert makes of which module."""
+    return dict(_STATIC)
+
+
+def get_default_dynamic_quant_module_mappings():
+    """What quantize_dynamic makes of which module."""
+    return dict(_DYNAMIC)
+
+
+def get_default_qat_module_mappings():
+    """What prepare_qat makes of which module."""
+    return {Linear: _TrainedLinear, Conv2d: _TrainedConv2d}
+
+
+def swap_module(mod, mapping, custom_module_class_mapping=None, use_precomputed_fake_quant=False):
+    """The quantized form of one observed module, or the module itself where the mapping has none."""
+    kind = {_TrainedLinear: Linear, _TrainedConv2d: Conv2d}.get(type(mod), type(mod))
+    made = mapping.get(kind)
+    return mod if made is None or getattr(mod, "qconfig", None) is None else made.from_float(mod)
+
+
 def quantize_dynamic(model, qconfig_spec=None, dtype=None, inplace=False):
     """Replace linear layers (or the given types) by ones with qint8 weights that quantize their input as it comes."""
     if dtype not in (None, _C.qint8):
@@ -249,6 +307,11 @@ def fuse_modules(model, modules_to_fuse, inplace=False):
             _set_submodule(model, names[0], fuse_conv_bn_eval(first, rest[0]))
             _set_submodule(model, names[1], Identity())
     return model
+
+
+def fuse_modules_qat(model, modules_to_fuse, inplace=False):
+    """As fuse_modules. Batch normalization is folded with the statistics that it has so far."""
+    return fuse_modules(model.eval(), modules_to_fuse, inplace).train()
 
 
 def _set_submodule(model, name, module):

@@ -1,30 +1,52 @@
 """Observers: they watch the numbers that pass and say which scale and zero point fit them."""
 
 import functools
+import warnings
 
 from mica import _C
-from mica import _quantization_schemes as schemes
+from mica._functions import quantization_schemes as schemes
 from mica.nn import Module
 
 _RANGES = {_C.quint8: (0, 255), _C.qint8: (-128, 127), _C.qint32: (-(2**31), 2**31 - 1)}
+_RANGES |= {_C.uint8: (0, 255), _C.int8: (-128, 127), _C.int16: (-(2**15), 2**15 - 1), _C.int32: _RANGES[_C.qint32]}
+_UNSIGNED = (_C.quint8, _C.uint8)
+_SYMMETRIC = (schemes.per_tensor_symmetric, schemes.per_channel_symmetric)
+_PER_CHANNEL = (
+    schemes.per_channel_affine,
+    schemes.per_channel_symmetric,
+    schemes.per_channel_affine_float_qparams,
+)
+_LEAST_SCALE = 1.1920928955078125e-07
 
 
-def _with_arguments(cls, **kwargs):
-    return functools.partial(cls, **kwargs)
+class _Partial(functools.partial):
+    """A class or function with some of its arguments given; with_args gives more."""
+
+    def with_args(self, **kwargs):
+        return _Partial(self.func, *self.args, **{**self.keywords, **kwargs})
 
 
 class ObserverBase(Module):
     """What observers share."""
 
-    def __init__(self, dtype=_C.quint8):
+    def __init__(self, dtype=_C.quint8, is_dynamic=False):
         super().__init__()
-        self.dtype = dtype
+        self.dtype, self.is_dynamic = dtype, is_dynamic
 
-    with_args = classmethod(_with_arguments)
+    @classmethod
+    def with_args(cls, **kwargs):
+        """What makes such observers, with these arguments."""
+        return _Partial(cls, **kwargs)
+
+    with_callable_args = with_args
+
+    def calculate_qparams(self, **kwargs):
+        """(scale, zero_point) for what has been seen."""
+        raise NotImplementedError(f"{type(self).__name__} finds no scale")
 
 
-class MinMaxObserver(ObserverBase):
-    """Keeps the least and the greatest number that it has seen."""
+class UniformQuantizationObserverBase(ObserverBase):
+    """What observers of bounds share: from the least and the greatest number to a scale and a zero point."""
 
     def __init__(
         self,
@@ -33,71 +55,136 @@ class MinMaxObserver(ObserverBase):
         reduce_range=False,
         quant_min=None,
         quant_max=None,
-        eps=1.1920928955078125e-07,
+        factory_kwargs=None,
+        eps=_LEAST_SCALE,
+        is_dynamic=False,
+        **kwargs,
     ):
-        super().__init__(dtype)
-        low, high = _RANGES[dtype]
-        if reduce_range:
-            low, high = low // 2, high // 2
-        self.qscheme, self.eps = qscheme, eps
-        self.quant_min = low if quant_min is None else quant_min
-        self.quant_max = high if quant_max is None else quant_max
-        if self.quant_min >= self.quant_max:
-            raise ValueError(f"quant_min must be less than quant_max, but they are {self.quant_min}, {self.quant_max}")
-        self.register_buffer("min_val", _C.tensor(float("inf")))
-        self.register_buffer("max_val", _C.tensor(float("-inf")))
+        super().__init__(dtype, is_dynamic)
+        assert dtype in _RANGES, f"Default Observer only works for {tuple(map(str, _RANGES))} data type, not {dtype}"
+        if qscheme is schemes.per_tensor_symmetric and reduce_range and dtype in _UNSIGNED:
+            raise NotImplementedError(f"Cannot reduce range for symmetric quantization for {dtype}")
+        self.qscheme, self.reduce_range = qscheme, reduce_range
+        self.has_customized_qrange = quant_min is not None and quant_max is not None
+        if self.has_customized_qrange:
+            assert quant_min <= 0 <= quant_max, "Used-specified quantization range must include 0."
+            assert quant_min < quant_max, "qmin must be strictly less than qmax for user-specified quantization range."
+            self.quant_min, self.quant_max = int(quant_min), int(quant_max)
+        else:
+            self.quant_min, self.quant_max = _RANGES[dtype]
+        if reduce_range and dtype not in (_C.qint32, _C.int32):
+            self.quant_min, self.quant_max = self.quant_min // 2, self.quant_max // 2
+        self.register_buffer("eps", _C.tensor([eps], **(factory_kwargs or {})))
+
+    def _qparams(self, low, high):
+        if bool((low > high).any()) or low.numel() == 0:
+            warnings.warn(
+                "must run observer before calling calculate_qparams. Returning default scale and zero point ",
+                stacklevel=3,
+            )
+            return _C.tensor([1.0]), _C.tensor([0])
+        least, greatest = low.clamp_max(0), high.clamp_min(0)
+        steps = float(self.quant_max - self.quant_min)
+        if self.qscheme in _SYMMETRIC:
+            scale = (_C.maximum(-least, greatest) / (steps / 2)).maximum(self.eps.to(low.device))
+            middle = (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
+            return scale, _C.full_like(scale, middle if self.dtype in _UNSIGNED else 0, dtype=_C.int64)
+        if self.qscheme is schemes.per_channel_affine_float_qparams:
+            scale = (high - low) / steps
+            scale = _C.where(scale > self.eps, scale, _C.ones_like(scale))
+            return scale, -low / scale
+        scale = ((greatest - least) / steps).maximum(self.eps.to(low.device))
+        zero = self.quant_min - (least / scale).round()
+        zero = zero.clamp(self.quant_min, self.quant_max).nan_to_num(0.0).to(_C.int32)
+        return scale, zero if scale.dim() else zero.reshape(1)
+
+    def reset_min_max_vals(self):
+        """Forget what has been seen."""
+        raise NotImplementedError("Cannot reset min/max values in the given observer.")
+
+
+class MinMaxObserver(UniformQuantizationObserverBase):
+    """Keeps the least and the greatest number that it has seen."""
+
+    _channel_wise = False
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if not self._channel_wise and self.qscheme in _PER_CHANNEL:
+            raise NotImplementedError(f"{type(self).__name__}'s qscheme only supports torch.per_tensor_symmetric and "
+                                      "torch.per_tensor_affine.")  # fmt: skip
+        self.register_buffer("min_val", _C.tensor([] if self._channel_wise else float("inf")))
+        self.register_buffer("max_val", _C.tensor([] if self._channel_wise else float("-inf")))
 
     def _extremes(self, x):
         return x.min(), x.max()
 
     def _merge(self, low, high):
-        if self.min_val.shape != low.shape:
-            self.min_val, self.max_val = low.clone(), high.clone()
-            return
-        self.min_val, self.max_val = _C.minimum(self.min_val, low), _C.maximum(self.max_val, high)
+        if self.min_val.numel() == 0:
+            return low, high
+        return _C.minimum(self.min_val, low), _C.maximum(self.max_val, high)
 
     def forward(self, x):
         if x.numel():
-            self._merge(*self._extremes(x.detach().float()))
+            # In place, so that whoever holds the buffers sees what is found.
+            low, high = self._merge(*self._extremes(x.detach().to(self.min_val.dtype)))
+            self.min_val.resize_(low.shape).copy_(low)
+            self.max_val.resize_(high.shape).copy_(high)
         return x
 
     def calculate_qparams(self):
         """(scale, zero_point) for what has been seen."""
-        if bool((self.min_val > self.max_val).any()):
-            raise RuntimeError("an observer was asked for a scale before it has seen numbers: run the model first")
-        low, high = self.min_val.clamp_max(0), self.max_val.clamp_min(0)
-        if self.qscheme in (schemes.per_tensor_symmetric, schemes.per_channel_symmetric):
-            scale = (_C.maximum(-low, high) / ((self.quant_max - self.quant_min) / 2)).clamp_min(self.eps)
-            middle = 128 if self.dtype is _C.quint8 else 0
-            return scale, _C.full_like(scale, middle, dtype=_C.int64)
-        scale = ((high - low) / (self.quant_max - self.quant_min)).clamp_min(self.eps)
-        zero = (self.quant_min - (low / scale).round()).clamp(self.quant_min, self.quant_max)
-        return scale, zero.to(_C.int64)
+        scale, zero = self._qparams(self.min_val, self.max_val)
+        return scale.reshape(-1), zero.reshape(-1)
+
+    def reset_min_max_vals(self):
+        """Forget what has been seen."""
+        if self._channel_wise:
+            self.min_val.resize_(0), self.max_val.resize_(0)
+        else:
+            self.min_val.fill_(float("inf")), self.max_val.fill_(float("-inf"))
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        for name in ("min_val", "max_val"):
+            if prefix + name in state_dict:  # the number of channels is found with the first batch
+                getattr(self, name).resize_(state_dict[prefix + name].shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self):
-        return f"min_val={self.min_val}, max_val={self.max_val}"
+        low, high = (v.item() if v.dim() == 0 else v for v in (self.min_val, self.max_val))
+        return f"min_val={low}, max_val={high}"
 
 
-class MovingAverageMinMaxObserver(MinMaxObserver):
+class _MovingAverage:
     """Moves the bounds towards those of each batch."""
 
-    def __init__(self, averaging_constant=0.01, **kwargs):
-        super().__init__(**kwargs)
-        self.averaging_constant = averaging_constant
-
     def _merge(self, low, high):
-        if self.min_val.shape != low.shape or bool((self.min_val > self.max_val).any()):
-            self.min_val, self.max_val = low.clone(), high.clone()
-            return
-        self.min_val = self.min_val + self.averaging_constant * (low - self.min_val)
-        self.max_val = self.max_val + self.averaging_constant * (high - self.max_val)
+        if self.min_val.numel() == 0 or bool((self.min_val > self.max_val).any()):
+            return low, high
+        rate = self.averaging_constant
+        return self.min_val + rate * (low - self.min_val), self.max_val + rate * (high - self.max_val)
+
+
+class MovingAverageMinMaxObserver(_MovingAverage, MinMaxObserver):
+    """Moves the bounds towards those of each batch."""
+
+    def __init__(self, averaging_constant=0.01, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.averaging_constant = averaging_constant
 
 
 class PerChannelMinMaxObserver(MinMaxObserver):
     """Keeps bounds for each slice along `ch_axis`."""
 
-    def __init__(self, ch_axis=0, dtype=_C.qint8, qscheme=schemes.per_channel_affine, **kwargs):
-        super().__init__(dtype=dtype, qscheme=qscheme, **kwargs)
+    _channel_wise = True
+
+    def __init__(self, ch_axis=0, dtype=_C.quint8, qscheme=schemes.per_channel_affine, *args, **kwargs):
+        if qscheme not in _PER_CHANNEL:
+            raise NotImplementedError(
+                "PerChannelMinMaxObserver's qscheme only support torch.per_channel_symmetric, "
+                "torch.per_channel_affine and torch.per_channel_affine_float_qparams."
+            )
+        super().__init__(dtype, qscheme, *args, **kwargs)
         self.ch_axis = ch_axis
 
     def _extremes(self, x):
@@ -105,75 +192,109 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         return flat.amin(1), flat.amax(1)
 
 
-class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+class MovingAveragePerChannelMinMaxObserver(_MovingAverage, PerChannelMinMaxObserver):
     """Moves the bounds of each slice towards those of each batch."""
 
-    def __init__(self, averaging_constant=0.01, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, averaging_constant=0.01, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.averaging_constant = averaging_constant
 
-    _merge = MovingAverageMinMaxObserver._merge
+
+class FixedQParamsObserver(ObserverBase):
+    """Says a scale and a zero point that are known beforehand, as those of a sigmoid are."""
+
+    def __init__(
+        self,
+        scale,
+        zero_point,
+        dtype=_C.quint8,
+        qscheme=schemes.per_tensor_affine,
+        quant_min=0,
+        quant_max=255,
+        is_dynamic=False,
+        **kwargs,
+    ):
+        super().__init__(dtype, is_dynamic)
+        self.qscheme, self.quant_min, self.quant_max = qscheme, quant_min, quant_max
+        self.register_buffer("scale", _C.tensor([scale], dtype=_C.float32))
+        self.register_buffer("zero_point", _C.tensor([zero_point], dtype=_C.int32))
+
+    def forward(self, x):
+        return x
+
+    def calculate_qparams(self):
+        """The scale and the zero point that were given."""
+        return self.scale, self.zero_point
 
 
 class PlaceholderObserver(ObserverBase):
     """Watches nothing: it only says which dtype is wanted."""
 
+    def __init__(
+        self,
+        dtype=_C.float32,
+        custom_op_name="",
+        compute_dtype=None,
+        quant_min=None,
+        quant_max=None,
+        qscheme=None,
+        eps=None,
+        is_dynamic=False,
+    ):
+        super().__init__(dtype, is_dynamic)
+        self.custom_op, self.qscheme = custom_op_name, schemes.per_tensor_affine if qscheme is None else qscheme
+        self.quant_min, self.quant_max = quant_min, quant_max
+        self.eps = _LEAST_SCALE if eps is None else eps
+
     def forward(self, x):
         return x
 
 
-class FakeQuantize(Module):
-    """Rounds numbers as quantization will, and lets gradients pass: for training."""
+class NoopObserver(ObserverBase):
+    """Watches nothing, for layers that stay as they are."""
 
-    def __init__(self, observer=MovingAverageMinMaxObserver, quant_min=None, quant_max=None, **kwargs):
-        super().__init__()
-        self.activation_post_process = observer(quant_min=quant_min, quant_max=quant_max, **kwargs)
-        self.fake_quant_enabled = self.observer_enabled = True
-
-    with_args = classmethod(_with_arguments)
-
-    def enable_fake_quant(self, enabled=True):
-        """Turn the rounding on or off."""
-        self.fake_quant_enabled = enabled
-        return self
-
-    def disable_fake_quant(self):
-        """Turn the rounding off."""
-        return self.enable_fake_quant(False)
-
-    def enable_observer(self, enabled=True):
-        """Let the observer watch, or not."""
-        self.observer_enabled = enabled
-
-    def disable_observer(self):
-        """Keep the bounds as they are."""
-        self.enable_observer(False)
-
-    dtype = property(lambda self: self.activation_post_process.dtype)
-    qscheme = property(lambda self: self.activation_post_process.qscheme)
-    ch_axis = property(lambda self: self.activation_post_process.ch_axis)
-
-    def calculate_qparams(self):
-        """(scale, zero_point) of the observer."""
-        return self.activation_post_process.calculate_qparams()
+    def __init__(self, dtype=_C.float16, custom_op_name=""):
+        super().__init__(dtype)
+        self.custom_op = custom_op_name
 
     def forward(self, x):
-        observer = self.activation_post_process
-        if self.observer_enabled:
-            observer(x.detach())
-        if not self.fake_quant_enabled:
-            return x
-        scale, zero = observer.calculate_qparams()
-        low, high = observer.quant_min, observer.quant_max
-        if observer.qscheme in (schemes.per_channel_affine, schemes.per_channel_symmetric):
-            return _C.fake_quantize_per_channel_affine(x, scale, zero, observer.ch_axis, low, high)
-        return _C.fake_quantize_per_tensor_affine(x, float(scale), int(zero), low, high)
+        return x
 
 
-default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
-default_weight_observer = MinMaxObserver.with_args(dtype=_C.qint8, qscheme=schemes.per_tensor_symmetric)
-default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(qscheme=schemes.per_channel_symmetric)
-default_fake_quant = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver)
-default_weight_fake_quant = FakeQuantize.with_args(
-    observer=MovingAverageMinMaxObserver, dtype=_C.qint8, qscheme=schemes.per_tensor_symmetric
-)
+class ReuseInputObserver(ObserverBase):
+    """Says that a layer returns numbers with the scale of its input."""
+
+    def __init__(self):
+        super().__init__(_C.quint8)
+
+    def forward(self, x):
+        return x
+
+
+class RecordingObserver(ObserverBase):
+    """Keeps a copy of all that passes, to look at."""
+
+    def __init__(self, dtype=_C.quint8):
+        super().__init__(dtype)
+        self.tensor_val = []
+
+    def forward(self, x):
+        self.tensor_val.append(x.detach().clone())
+        return x
+
+    def get_tensor_value(self):
+        """All tensors that have passed."""
+        return self.tensor_val
+
+
+def get_observer_state_dict(mod):
+    """The entries of a prepared model's state_dict that observers have made."""
+    return {k: v for k, v in mod.state_dict().items() if "observer" in k or "activation_post_process" in k}
+
+
+def load_observer_state_dict(mod, obs_dict):
+    """Give a prepared model what its observers have found before."""
+    missing, unexpected = mod.load_state_dict(obs_dict, strict=False)
+    lacking = [k for k in missing if "observer" in k or "activation_post_process" in k]
+    if lacking or unexpected:
+        raise RuntimeError(f"Missing keys for observers {lacking} and unexpected keys {unexpected}")

@@ -7,14 +7,14 @@ class JoinHook:
     """What a process that is done does for the others."""
 
     def main_hook(self):
-        """Nothing."""
+        """Called while other processes still run; does nothing unless a subclass says what."""
 
     def post_hook(self, is_last_joiner):
-        """Nothing."""
+        """Called when all processes have ended; does nothing unless a subclass says what."""
 
 
 class Joinable:
-    """What can be joined."""
+    """The base of classes that take part in a Join."""
 
     def __init__(self):
         self._join_config = None
@@ -34,4 +34,4 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable):
-        """Nobody waits."""
+        """Does nothing: one process has nobody who waits for it."""

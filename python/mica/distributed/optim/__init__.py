@@ -25,7 +25,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return self.optim.step(closure) if closure is not None else self.optim.step()
 
     def consolidate_state_dict(self, to=0):
-        """All states are here."""
+        """Does nothing: one process holds all states."""
 
     def state_dict(self):
         return self.optim.state_dict()

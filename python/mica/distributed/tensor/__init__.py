@@ -1,6 +1,6 @@
 """Tensors that are spread over devices. Mica has one device at work: the ways to spread can be named."""
 
-from mica._absent import placeholder as _placeholder
+from mica._as_torch.absent import placeholder as _placeholder
 from mica.distributed.device_mesh import DeviceMesh, init_device_mesh
 from mica.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 

@@ -87,7 +87,7 @@ def _common_mask(args):
 
 
 def _through(func, args, kwargs):
-    """Data and mask alike."""
+    """Apply a function of shapes to the data and to the mask."""
     data = func(*_data(args), **{k: _data(v) for k, v in kwargs.items()})
     mask = func(*_mask(args), **{k: _mask(v) for k, v in kwargs.items()})
     return _wrapped(data, mask)

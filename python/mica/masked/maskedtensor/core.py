@@ -74,7 +74,7 @@ class MaskedTensor(mica.Tensor):
             return self.as_subclass(mica.Tensor)
 
     def get_mask(self):
-        """What is meant."""
+        """The mask: True where the data counts."""
         return self._masked_mask
 
     @property

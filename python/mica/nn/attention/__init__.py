@@ -10,7 +10,7 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):
-    """torch's kernels."""
+    """The kernels that torch chooses among for attention; Mica has its own and keeps the choice."""
 
     ERROR = -1
     MATH = 0

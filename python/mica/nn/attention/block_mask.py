@@ -229,7 +229,7 @@ class BlockMask:
         )  # fmt: skip
 
     def _adjust(self, new_q_len, new_kv_len):
-        """The mask for shorter sequences."""
+        """The same mask cut to shorter sequences."""
         rows = -(-new_q_len // self.BLOCK_SIZE[0])
         columns = -(-new_kv_len // self.BLOCK_SIZE[1])
 

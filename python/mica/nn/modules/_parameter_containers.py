@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from mica._C import Tensor
-from mica._settings import typename
+from mica._functions.settings import typename
 from mica.nn.modules.module import Module
 from mica.nn.parameter import Parameter
 
@@ -16,12 +16,12 @@ def _as_parameter(value):
 
 
 def _describe(name, value, type_name):
-    """The line of a repr."""
+    """What a repr shows of one parameter: its type, size and device."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     sizes = "x".join(str(size) for size in value.size())
-    device = f" ({value.device})" if value.device.type == "cuda" else ""
+    device = f" ({value.device})" if value.device.type not in ("cpu", "meta") else ""
     return f"  ({name}): {kind} containing: [{type_name(value)} of size {sizes}{device}]"
 
 
@@ -134,7 +134,7 @@ class ParameterDict(Module):
         return self[key]
 
     def clear(self):
-        """Take everything out."""
+        """Remove all values."""
         for key in list(self._keys):
             del self[key]
 

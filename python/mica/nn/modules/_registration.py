@@ -1,7 +1,7 @@
 """What a module consists of: registering parameters, buffers and submodules, and finding them by their full names."""
 
 from mica._C import Tensor, _ModuleBase
-from mica._settings import typename
+from mica._functions.settings import typename
 from mica.nn.modules._hooks import (
     _global_buffer_registration_hooks,
     _global_module_registration_hooks,

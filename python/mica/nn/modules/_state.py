@@ -82,7 +82,7 @@ class ModuleState:
         )
 
     def set_extra_state(self, state):
-        """Take what get_extra_state gave."""
+        """Load what get_extra_state returned when the module was saved."""
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called: a module with extra state "
             "overrides get_extra_state and set_extra_state."

@@ -22,7 +22,7 @@ class LazyModuleMixin:
         return itertools.chain(self._parameters.items(), self._buffers.items())
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        """As for any module, but what has no shape yet is kept as it is."""
+        """Save as any module does; parameters that have no shape yet are kept as they are."""
         for name, tensor in self._members():
             if tensor is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()

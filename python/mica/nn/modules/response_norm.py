@@ -35,7 +35,7 @@ class LocalResponseNorm(_ResponseNorm):
 
 
 class CrossMapLRN2d(_ResponseNorm):
-    """The same for images, with the window of channels counted as torch's older layer does."""
+    """LocalResponseNorm for images, with the window of channels counted as torch's older layer does."""
 
     size: int
     alpha: float

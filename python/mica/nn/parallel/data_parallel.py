@@ -1,6 +1,6 @@
 """A module on the GPUs of one process: none or one of them."""
 
-from mica import _C, cuda
+from mica import _C, accelerator
 from mica.nn.modules.module import Module
 from mica.utils._pytree import tree_map
 
@@ -8,10 +8,10 @@ __all__ = ["DataParallel", "data_parallel"]
 
 
 def _indices(device_ids):
-    if not cuda.is_available():
+    if not accelerator.is_available():
         return []
     if device_ids is None:
-        device_ids = range(cuda.device_count())
+        device_ids = range(accelerator.device_count())
     ids = [each if isinstance(each, int) else _C.device(each).index for each in device_ids]
     if len(ids) > 1:
         raise RuntimeError(f"A module can be on one GPU so far, got device_ids {ids}: name one, as device_ids=[0]")
@@ -19,11 +19,8 @@ def _indices(device_ids):
 
 
 def _moved(arguments, index):
-    """The same with its tensors on a device: a GPU by its number, the CPU by -1, or a device."""
-    if isinstance(index, int):
-        device = _C.device("cuda", index) if index >= 0 else _C.device("cpu")
-    else:
-        device = _C.device(index)
+    """The arguments with their tensors moved to a device, which is given as a device, or by its index with -1 for the CPU."""
+    device = _C.device("cpu" if index == -1 else index)
     return tree_map(lambda each: each.to(device) if isinstance(each, _C.TensorBase) else each, arguments)
 
 
@@ -38,7 +35,7 @@ class DataParallel(Module):
         self.output_device = None
         if self.device_ids:
             self.output_device = self.device_ids[0] if output_device is None else output_device
-            self.module.to(_C.device("cuda", self.device_ids[0]))
+            self.module.to(_C.device(self.device_ids[0]))
 
     def forward(self, *inputs, **kwargs):
         if self.device_ids:

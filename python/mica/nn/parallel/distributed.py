@@ -54,7 +54,7 @@ class DistributedDataParallel(Module):
         return Join([self], enable, throw_on_early_termination)
 
     def register_comm_hook(self, state, hook):
-        """Kept: gradients go nowhere."""
+        """Keep the hook; it is not called, since one process has nobody to send gradients to."""
         self._comm_hook = (state, hook)
 
     def _set_static_graph(self):

@@ -2,7 +2,7 @@
 
 from mica import _C
 from mica._C import Tensor
-from mica._settings import typename
+from mica._functions.settings import typename
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 

@@ -8,17 +8,17 @@ from mica.utils.benchmark.measurement import Measurement, TaskSpec, set_torch_th
 
 def timer():
     """The time, when all devices have done what they were given."""
-    from mica import cuda
+    from mica import accelerator
 
-    if cuda.is_available():
-        cuda.synchronize()
+    if accelerator.is_available():
+        accelerator.synchronize()
     return timeit.default_timer()
 
 
 def _default_timer():
-    from mica import cuda
+    from mica import accelerator
 
-    return timer if cuda.is_available() else timeit.default_timer
+    return timer if accelerator.is_available() else timeit.default_timer
 
 
 class Timer:

@@ -77,7 +77,7 @@ class SummaryWriter:
         return self.file_writer
 
     def get_logdir(self):
-        """The folder."""
+        """The folder that the events are written to."""
         return self.log_dir
 
     def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):

@@ -18,7 +18,7 @@ def quantized_weight(module):
 
 
 def _schemes():
-    from mica import _quantization_schemes
+    from mica._functions import quantization_schemes as _quantization_schemes
 
     return _quantization_schemes
 

@@ -1,6 +1,6 @@
 """How the layers of a module would be spread over devices: as values, to be named."""
 
-from mica._absent import placeholder as _placeholder
+from mica._as_torch.absent import placeholder as _placeholder
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
            "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module"]  # fmt: skip
@@ -22,27 +22,27 @@ class ParallelStyle:
 
 
 class ColwiseParallel(ParallelStyle):
-    """By columns."""
+    """Splits a layer's weight by columns."""
 
 
 class RowwiseParallel(ParallelStyle):
-    """By rows."""
+    """Splits a layer's weight by rows."""
 
 
 class SequenceParallel(ParallelStyle):
-    """Along the sequence."""
+    """Splits activations along the sequence."""
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Its inputs are spread."""
+    """Says how a module's inputs are laid out over devices."""
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """Its outputs are spread."""
+    """Says how a module's outputs are laid out over devices."""
 
 
 class PrepareModuleInputOutput(ParallelStyle):
-    """Its inputs and outputs are spread."""
+    """Says how a module's inputs and outputs are laid out over devices."""
 
 
 parallelize_module = _placeholder("distributed.tensor.parallel", "parallelize_module", "function")

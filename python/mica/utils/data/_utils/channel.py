@@ -23,7 +23,7 @@ _LARGEST_PAYLOAD = 1 << 16  # a larger one goes through shared memory, so that a
 
 
 def send_frame(sock, description, payload=b"", descriptors=()):
-    """Wait until all is sent."""
+    """Send a frame, and wait until all of it is sent."""
     header = _HEADER.pack(len(description), len(payload), len(descriptors))
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     data = b"".join((header, description, payload))
@@ -87,7 +87,7 @@ class _Segment:
 
 
 class _Inline:
-    """In a payload: a small storage."""
+    """A small storage within a payload."""
 
     def __init__(self, data):
         self.data = data
@@ -154,7 +154,7 @@ class BatchSender:
         return self._share(storage)
 
     def _take_buffer(self, buffer):
-        """Of a NumPy array: True leaves a small one in the pickle."""
+        """Take a NumPy array's buffer; True leaves a small one in the pickle."""
         data = buffer.raw()
         if data.nbytes < SMALLEST_SHARED:
             return True

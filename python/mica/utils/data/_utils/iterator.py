@@ -34,7 +34,7 @@ class _BaseDataLoaderIter:
         self._index_sampler = loader._index_sampler
         self._num_workers = loader.num_workers
         self._timeout = loader.timeout
-        self._pin_memory = loader.pin_memory and _C._device_count("cuda") > 0
+        self._pin_memory = loader.pin_memory and _C._accelerator() is not None
         if loader.pin_memory and not self._pin_memory:
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",

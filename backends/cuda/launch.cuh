@@ -1,0 +1,53 @@
+// Starting a kernel through the driver. Its function is looked up once for each device. Where the GPU can, the kernel's
+// blocks are laid out while the last kernel of its stream still ends: both the host's call and the gap between the two
+// are shorter. So a kernel that is started here begins with wait_for_predecessors(), in every thread: before it
+// returns, nothing of what was queued earlier is known to be done.
+#pragma once
+
+#include <atomic>
+
+#include "backends/cuda/driver.h"
+#include "backends/cuda/runtime.h"
+
+namespace mica::cuda {
+
+inline constexpr int kMostDevices = 64;
+
+#if defined(__CUDACC__)
+__device__ inline void wait_for_predecessors() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+#endif
+
+template <auto kKernel>
+struct Launcher;
+
+template <class... P, void (*kKernel)(P...)>
+struct Launcher<kKernel> {
+  static CUfunction function(int device) {
+    static std::atomic<CUfunction> found[kMostDevices];
+    CUfunction f = found[device].load(std::memory_order_relaxed);
+    if (!f) [[unlikely]] {
+      cudaFunction_t asked = nullptr;
+      MICA_CUDA(cudaGetFuncBySymbol(&asked, reinterpret_cast<const void*>(kKernel)));
+      f = asked;
+      found[device].store(f, std::memory_order_relaxed);
+    }
+    return f;
+  }
+  static void run(int device, dim3 blocks, dim3 threads, P... arguments) {
+    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    start_kernel(function(device), device, blocks, threads, addresses);
+  }
+};
+
+// launch<kernel<...>>(device, blocks, threads, arguments...): on the device's current stream; the device is current.
+template <auto kKernel, class... A>
+void launch(int device, dim3 blocks, dim3 threads, const A&... arguments) {
+  Launcher<kKernel>::run(device, blocks, threads, arguments...);
+}
+
+}  // namespace mica::cuda

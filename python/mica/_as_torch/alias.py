@@ -1,0 +1,170 @@
+"""Lets a program that imports torch get Mica: torch is mica, torch.x.y is mica.x.y, each module once under both names.
+
+Modules, and with them the classes and functions that they define, are then called by torch's names: programs look at
+`__module__`, and plain pickles hold it.
+"""
+
+import contextlib
+import copyreg
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+
+from mica import _C
+from mica._as_torch import absent as _absent
+from mica._checkpoints.names import torch_module_name
+from mica.torch_version import TorchVersion
+
+
+def _name_of(module, name):
+    """What a module is called: where torch has what it defines. A package is called by its place, where Python seeks its modules."""
+    return "torch" + name.removeprefix("mica") if hasattr(module, "__path__") else torch_module_name(name)
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads the module torch.x: it is the module mica.x."""
+
+    def create_module(self, spec):
+        module = importlib.import_module("mica" + spec.name.removeprefix("torch"))
+        self._own_spec = module.__spec__
+        return module
+
+    def get_code(self, name):
+        """For `python -m torch.x`."""
+        ours = "mica" + name.removeprefix("torch")
+        return importlib.util.find_spec(ours).loader.get_code(ours)
+
+    def exec_module(self, module):
+        # The import system has put torch's spec on a module that has long had its own.
+        module.__spec__ = self._own_spec
+
+
+class _FunctorchLoader(importlib.abc.Loader):
+    """Of functorch, which comes with torch."""
+
+    def create_module(self, spec):
+        self._module = importlib.import_module("mica._as_torch.functorch_package")
+        return types.ModuleType(spec.name, self._module.__doc__)
+
+    def exec_module(self, module):
+        module.__dict__.update({name: getattr(self._module, name) for name in self._module.__all__})
+
+
+class _NamingLoader(importlib.abc.Loader):
+    """Loads the module mica.x: it runs under torch's name, so that what it defines has that name too."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def get_code(self, name):
+        return self._loader.get_code(name)
+
+    def exec_module(self, module):
+        name, spec = module.__name__, module.__spec__
+        module.__loader__ = spec.loader = self._loader
+        # Under its second name before it runs: Python would bind a module that it believes to load to its name in the
+        # package once more, over what the package has bound there: autograd.gradcheck is a function.
+        sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
+        module.__name__ = _name_of(module, name)
+        exec(self._loader.get_code(name), module.__dict__)
+        _absent.add_fallback(module, name.removeprefix("mica."))
+
+
+def _is_import():
+    """Whether a finder was asked for an import, which may fail with a message, rather than whether there is a module."""
+    return sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("mica."):
+            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+                spec.loader = _NamingLoader(spec.loader)
+            return spec
+        if name == "functorch" and importlib.machinery.PathFinder.find_spec(name) is None:
+            return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
+        if name != "torch" and not name.startswith("torch."):
+            return None
+        ours = "mica" + name.removeprefix("torch")
+        try:
+            found = importlib.util.find_spec(ours)
+        except ModuleNotFoundError:  # its package is none
+            found = None
+        if found is not None:
+            return importlib.machinery.ModuleSpec(
+                name, _Loader(), is_package=found.submodule_search_locations is not None
+            )
+        absent = _absent.find_spec(name)
+        if absent is not None:
+            return absent
+        if not _is_import():
+            return None
+        raise ModuleNotFoundError(f"No module named '{name}': torch is Mica here, and Mica has no '{ours}'", name=name)
+
+
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, _C._Function)
+
+
+def _rename(module, name):
+    """Give a module that ran under Mica's name, and what it defined, torch's."""
+    module.__name__ = _name_of(module, name)
+    for value in list(vars(module).values()):
+        if not isinstance(value, _NAMED):
+            continue
+        home = getattr(value, "__module__", None)
+        if isinstance(home, str) and (home == "mica" or home.startswith("mica.")):
+            private = name == "mica._C" and value.__name__.startswith("_")
+            # A type of the engine that cannot be changed is called torch's from the start.
+            with contextlib.suppress(AttributeError, TypeError):
+                value.__module__ = "torch._C" if private else torch_module_name(home)
+
+
+def _name_loaded():
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mica.") and isinstance(module, types.ModuleType):
+            sys.modules.setdefault("torch" + name.removeprefix("mica"), module)
+            _rename(module, name)
+            _absent.add_fallback(module, name.removeprefix("mica."))
+
+
+def _pickle_as_torch():
+    """Let plain pickles hold torch's names for what is no class and no function."""
+    from mica import storage
+
+    for kind in (_C.dtype, _C.layout, _C.memory_format):
+        copyreg.pickle(kind, lambda value: str(value).removeprefix("torch."))
+    copyreg.pickle(
+        _C.device, lambda value: (_C.device, (value.type,) if value.index is None else (value.type, value.index))
+    )
+    storage.TypedStorage.__reduce_ex__ = storage._reduce_as_torch
+    copyreg.pickle(_C.Size, lambda value: (_C.Size, (tuple(value),)))
+
+
+def install():
+    """Make torch another name of mica in this process. Fails if another torch has been imported."""
+    import mica
+
+    present = sys.modules.get("torch")
+    if present is not None and present is not mica:
+        raise ImportError("torch has been imported already; alias it to mica before anything imports it")
+    if present is mica and mica.__name__ == "torch":
+        return
+    sys.meta_path.insert(0, _Finder())
+    sys.modules["torch"] = mica
+    mica.torch = mica
+    # Programs compare torch.__version__ with the versions of torch that brought what they use.
+    mica.__version__ = mica.version.__version__ = TorchVersion(f"2.13.0+mica.{mica.version.mica}")
+    _pickle_as_torch()
+    _rename(mica, "mica")
+    _absent.add_fallback(mica, "")
+    _name_loaded()
+    for space in ("_nn_functional", "_linalg", "_special", "_fft"):
+        if (functions := getattr(mica._C, space, None)) is not None:
+            _rename(functions, f"mica.{space[1:].replace('_', '.', 1)}")

@@ -1,0 +1,230 @@
+"""Names of torch._C beyond the engine's: types and switches that packages touch."""
+
+import contextlib
+import enum
+import importlib
+
+from mica import _C
+
+
+def _log_api_usage_once(*args):
+    """Does nothing: Mica keeps no log of which functions programs use."""
+
+
+def _get_tracing_state():
+    """Always None: Mica has no tracer of TorchScript."""
+
+
+def _is_tracing():
+    return False
+
+
+_are_functorch_transforms_active = _is_tracing
+_dispatch_isTensorSubclassLike = _is_tracing
+
+
+def _get_accelerator(check=None):
+    """The device that computes beside the CPU, or the CPU."""
+    return _C._accelerator() or _C.device("cpu")
+
+
+def _get_privateuse1_backend_name():
+    return "privateuseone"
+
+
+def _get_default_device():
+    return str(_C.get_default_device())
+
+
+_has_xpu = _has_cuda = _has_mps = has_cuda = has_mkldnn = has_mps = _has_mtia = False
+has_openmp = has_mkl = has_lapack = False
+_GLIBCXX_USE_CXX11_ABI = True
+
+
+def _switch(*args, **kwargs):
+    """A switch of a compiler that is not there."""
+    return False
+
+
+_jit_set_profiling_executor = _jit_set_profiling_mode = _jit_override_can_fuse_on_gpu = _switch
+_jit_override_can_fuse_on_cpu = _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _switch
+_jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = _jit_set_nvfuser_guard_mode = _jit_texpr_fuser_enabled = _switch
+_jit_set_bailout_depth = _jit_pass_inline = _debug_set_autodiff_subgraph_inlining = _switch
+_set_math_sdp_allow_fp16_bf16_reduction = _switch
+
+
+def _storage_Use_Count(pointer):
+    raise NotImplementedError(
+        "torch._C._storage_Use_Count: Mica does not tell how many tensors share a storage by its address"
+    )
+
+
+def _current_graph_task_id():
+    """The number of the backward pass that this thread runs: always -1, which means none."""
+    return -1
+
+
+def _current_autograd_node():
+    """The node that this thread runs backward: always None."""
+
+
+class _TensorMeta(type):
+    """The type of tensor types in torch; here tensors are instances of an ordinary type."""
+
+
+_TensorMeta = type(_C.Tensor)
+
+
+class _Key(enum.IntEnum):
+    """Keys that choose a function in torch's dispatcher. Registrations name them (torch.library)."""
+
+    Undefined = 0
+    CPU = 1
+    CUDA = 2
+    XPU = 3
+    MPS = 4
+    Meta = 5
+    HPU = 6
+    PrivateUse1 = 7
+    QuantizedCPU = 8
+    QuantizedCUDA = 9
+    SparseCPU = 10
+    SparseCUDA = 11
+    BackendSelect = 12
+    Python = 13
+    Functionalize = 14
+    ADInplaceOrView = 15
+    AutogradOther = 16
+    AutogradCPU = 17
+    AutogradCUDA = 18
+    AutogradXPU = 19
+    AutogradMPS = 20
+    AutogradMeta = 21
+    AutocastCPU = 22
+    AutocastCUDA = 23
+    AutocastXPU = 24
+    AutocastMPS = 25
+    FuncTorchBatched = 26
+    Autograd = 27
+    CompositeImplicitAutograd = 28
+    CompositeExplicitAutograd = 29
+    PreDispatch = 30
+    PythonDispatcher = 31
+    Dense = 32
+    Conjugate = 33
+    Negative = 34
+    ZeroTensor = 35
+
+
+_Key.__name__ = _Key.__qualname__ = "DispatchKey"
+DispatchKey = _Key
+
+
+class DispatchKeySet:
+    """A set of dispatch keys, with the operations of a set."""
+
+    def __init__(self, *keys):
+        self._keys = frozenset(keys)
+
+    def has(self, key):
+        return key in self._keys
+
+    def add(self, key):
+        return DispatchKeySet(*self._keys, key)
+
+    def remove(self, key):
+        return DispatchKeySet(*(self._keys - {key}))
+
+    def __or__(self, other):
+        return DispatchKeySet(*(self._keys | other._keys))
+
+    def __and__(self, other):
+        return DispatchKeySet(*(self._keys & other._keys))
+
+    def __contains__(self, key):
+        return key in self._keys
+
+    def __repr__(self):
+        return f"DispatchKeySet({', '.join(key.name for key in sorted(self._keys))})"
+
+
+class _Guard(contextlib.ContextDecorator):
+    """A with block in which torch's dispatcher would pass over some keys."""
+
+    def __init__(self, *args):
+        """The keys that the set holds at first."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+
+class _AutoDispatchBelowAutograd(_Guard):
+    """A with block in which nothing is recorded for gradients."""
+
+    def __enter__(self):
+        self._before = _C.is_grad_enabled()
+        _C._set_grad_enabled(False)
+        return self
+
+    def __exit__(self, *exception):
+        _C._set_grad_enabled(self._before)
+
+
+class _ExcludeDispatchKeyGuard(_Guard):
+    """A with block that passes over keys: over those of autocast, it switches autocast off."""
+
+    _AUTOCAST = {DispatchKey.AutocastCPU: "cpu", DispatchKey.AutocastCUDA: "cuda"}  # noqa: RUF012
+
+    def __init__(self, keys):
+        self._keys = keys
+
+    def __enter__(self):
+        self._before = {}
+        for key, device in self._AUTOCAST.items():
+            if key in self._keys:
+                self._before[device] = _C.is_autocast_enabled(device)
+                _C.set_autocast_enabled(device, False)
+        return self
+
+    def __exit__(self, *exception):
+        for device, enabled in self._before.items():
+            _C.set_autocast_enabled(device, enabled)
+
+
+def __getattr__(name):
+    if name in ("FunctionSchema", "Argument"):
+        from mica._library import schema
+
+        return getattr(schema, name)
+    if name == "parse_schema":
+        from mica._library.schema import parse_schema
+
+        return parse_schema
+    if name in ("Future",):
+        from mica.futures import Future
+
+        return Future
+    if name in ("ScriptModule", "ScriptFunction", "ScriptObject", "ScriptClass"):
+        from mica import jit
+
+        return getattr(jit, name, None) or type(name, (), {"__module__": "torch._C"})
+    if name in ("Graph", "Value", "Node", "Block", "Type", "TensorType", "ListType", "TupleType", "IntType",
+                "FloatType", "StringType", "OptionalType", "JitType", "PyTorchFileReader", "PyTorchFileWriter"):  # fmt: skip
+        from mica._as_torch.absent import placeholder
+
+        made = placeholder("_C", name, "class")
+        globals()[name] = made
+        return made
+    raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+
+
+def lookup(name):
+    """The value of a name that the engine does not have."""
+    if not name.startswith("__") and name in globals():
+        return globals()[name]
+    if name in ("_nn", "_functorch", "_distributed_c10d", "_distributed_rpc"):
+        return importlib.import_module(f"mica._C.{name}")
+    return __getattr__(name)

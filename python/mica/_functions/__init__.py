@@ -1,0 +1,1 @@
+"""Functions and settings of the root that Python says, by subject."""

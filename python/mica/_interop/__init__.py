@@ -1,0 +1,1 @@
+"""Other libraries that work on Mica's tensors: the array API standard, einops."""

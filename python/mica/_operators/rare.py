@@ -1,0 +1,360 @@
+"""Operators of torch's that few programs name: composed of others here, and loaded when one is asked for."""
+
+import builtins
+import math
+
+import mica
+from mica import _C
+
+# For torch.ops.aten (see mica._ops).
+SCHEMAS = """\
+slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
+_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
+_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
+max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor
+_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor
+_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor
+native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)
+native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor
+hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor
+_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor
+_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor
+"""
+
+
+def _into(result, out):
+    """`result`, written to `out` where one is given."""
+    if out is None:
+        return result
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result)
+
+
+def _safe_softmax(input, dim, dtype=None):
+    """softmax, with zeros where all elements are -inf."""
+    empty = (input == -math.inf).all(dim, keepdim=True)  # before softmax too, whose gradient would be NaN there
+    return _C.softmax(input.masked_fill(empty, 0.0), dim, dtype=dtype).masked_fill(empty, 0.0)
+
+
+def _softmax_backward_data(grad_output, output, dim, input_dtype, *, grad_input=None):
+    """The gradient of softmax from its output."""
+    wide = _C.float32 if output.dtype in (_C.float16, _C.bfloat16) else output.dtype
+    output, product = output.to(wide), grad_output.to(wide) * output.to(wide)
+    return _into((product - output * product.sum(dim, keepdim=True)).to(input_dtype), grad_input)
+
+
+def _native_batch_norm_legit(input, weight, bias, *rest):
+    """native_batch_norm, with running statistics or without."""
+    mean, var, training, momentum, eps = rest if len(rest) == 5 else (None, None, *rest)
+    return _C.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+
+
+def _batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps):
+    """native_batch_norm in training, and room for what a library of the device may want to keep."""
+    results = _C.native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return (*results, _C.empty(0, dtype=_C.uint8))
+
+
+def _upsample_bilinear2d_aa(
+    input, output_size, align_corners, scales_h=None, scales_w=None, *, scale_factors=None, out=None
+):
+    """Bilinear interpolation over the whole area of a pixel."""
+    if scale_factors is not None:
+        scales_h, scales_w = scale_factors
+    if isinstance(scales_h, list | tuple):  # (input, output_size, align_corners, scale_factors)
+        scales_h, scales_w = scales_h
+    if output_size is None:
+        output_size = [int(n * s) for n, s in zip(input.shape[-2:], (scales_h, scales_w), strict=True)]
+    scaled = scales_h is not None and scales_w is not None
+    size = {"scale_factor": (scales_h, scales_w)} if scaled else {"size": tuple(output_size)}
+    result = mica.nn.functional.interpolate(input, mode="bilinear", align_corners=align_corners, antialias=True, **size)
+    return _into(result, out)
+
+
+def _scaled_mm(
+    input,
+    mat2,
+    scale_a,
+    scale_b,
+    bias=None,
+    scale_result=None,
+    out_dtype=None,
+    use_fast_accum=False,
+    *,
+    out=None,
+):
+    """(input * scale_a) @ (mat2 * scale_b) of 8-bit floats."""
+    if input.dim() != 2 or mat2.dim() != 2:
+        raise RuntimeError(f"mat1 must be a matrix: got {input.dim()} and {mat2.dim()} dimensions")
+    result = _C.mm(input.float() * scale_a, mat2.float() * scale_b)
+    if bias is not None:
+        result = result + bias.float()
+    dtype = input.dtype if out_dtype is None else out_dtype
+    if scale_result is not None and dtype.itemsize == 1:
+        result = result * scale_result
+    return _into(result.to(dtype), out)
+
+
+def max_pool2d_with_indices_backward(
+    grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices, *, grad_input=None
+):
+    """The gradient of max_pool2d: each element of the output's gradient goes to the place that its index names."""
+    result = _C.zeros_like(input, memory_format=_C.contiguous_format).flatten(-2)
+    result = result.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input.shape)
+    return _into(result, grad_input)
+
+
+def slice(input, dim=0, start=None, end=None, step=1):
+    """input[start:end:step] of a dimension."""
+    index = [builtins.slice(None)] * (dim % input.dim()) + [builtins.slice(start, end, step)]
+    return input[tuple(index)]
+
+
+def slice_inverse(input, src, dim=0, start=None, end=None, step=1):
+    """The tensor that `input` would be a slice of, which has the geometry of `src`."""
+    return input.as_strided(src.shape, src.stride(), src.storage_offset())
+
+
+def _within(input, indices):
+    return [None if index is None else index.clamp(0, max(input.shape[d] - 1, 0)) for d, index in enumerate(indices)]
+
+
+def _unsafe_masked_index(input, mask, indices, fill):
+    """input[indices] where the mask is true, `fill` elsewhere; indices may lie outside where the mask is false."""
+    if input.numel() == 0:
+        meant = _C.broadcast_tensors(*[index for index in indices if index is not None], mask)
+        return input.new_full(meant[-1].shape, fill)
+    taken = input[tuple(builtins.slice(None) if index is None else index for index in _within(input, indices))]
+    return taken.masked_fill(mask.logical_not(), fill)
+
+
+def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
+    """Adds values to input[indices] where the mask is true."""
+    if input.numel() == 0:
+        return input.clone()
+    result = input.clone()
+    return result.index_put_(_within(input, indices), values.masked_fill(mask.logical_not(), 0), accumulate=True)
+
+
+def _chunk_cat(tensors, dim, num_chunks, *, out=None):
+    """Each tensor cut into chunks along a dimension, padded to equal ones; chunk by chunk, joined."""
+    if not tensors or num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list and num_chunks >= 1")
+    rank = tensors[0].dim()
+    if rank == 0 or any(t.dim() <= dim or t.numel() == 0 or t.shape[:dim] != tensors[0].shape[:dim] for t in tensors):
+        raise RuntimeError("_chunk_cat expects non-empty tensors with the same sizes before dim")
+    dim = dim % rank
+    rows = []
+    for tensor in tensors:
+        size = -(-tensor.shape[dim] // num_chunks)
+        lacking = size * num_chunks - tensor.shape[dim]
+        if lacking:
+            shape = [*tensor.shape[:dim], lacking, *tensor.shape[dim + 1 :]]
+            tensor = _C.cat([tensor, tensor.new_zeros(shape)], dim)
+        rows.append(tensor.reshape(*tensor.shape[:dim], num_chunks, -1))
+    return _into(_C.cat(rows, dim + 1), out)
+
+
+def native_dropout(input, p, train):
+    """Dropout, and which elements were kept."""
+    if train is False or p == 0:
+        return input.clone(), _C.ones_like(input, dtype=_C.bool)
+    if p == 1:
+        return _C.zeros_like(input), _C.zeros_like(input, dtype=_C.bool)
+    kept = _C.empty_like(input).bernoulli_(1 - p).to(_C.bool)
+    return input * kept * (1 / (1 - p)), kept
+
+
+def native_dropout_backward(grad_output, mask, scale, *, out=None):
+    """The gradient of native_dropout."""
+    return _into(grad_output * mask * scale, out)
+
+
+def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
+    """The exclusive or of the elements' bits, widened to 64, as uint64."""
+    if mode != 0:
+        raise RuntimeError(f"hash_tensor: mode {mode} is not there; 0 is the exclusive or of all bits")
+    if input.is_complex():
+        raise RuntimeError("hash_tensor: complex tensors are not supported")
+    wide = input.detach().to(_C.float64 if input.is_floating_point() else _C.int64).contiguous()
+    bits = wide.view(_C.int64)
+    bits = bits.reshape(1) if input.dim() == 0 else bits
+    dims = sorted({d % bits.dim() for d in ([dim] if isinstance(dim, int) else dim or range(bits.dim()))})
+    shape = [1 if d in dims else n for d, n in enumerate(input.shape)]
+    kept = [d for d in range(bits.dim()) if d not in dims]
+    rows = bits.permute(kept + dims).reshape(math.prod(input.shape[d] for d in kept), -1 if bits.numel() else 0)
+    if rows.shape[1] == 0:
+        rows = rows.new_zeros(rows.shape[0], 1)
+    while rows.shape[1] > 1:
+        half = rows.shape[1] // 2
+        folded = rows[:, :half] ^ rows[:, half : 2 * half]
+        if rows.shape[1] % 2:
+            folded[:, 0] ^= rows[:, -1]
+        rows = folded
+    result = rows.reshape(shape if keepdim else [input.shape[d] for d in kept]).view(_C.uint64)
+    return _into(result, out)
+
+
+_IDENTITIES = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
+_SCATTERED = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
+
+
+def segment_reduce(
+    data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None, out=None
+):
+    """The sum, mean, product, maximum or minimum of pieces of a dimension, whose lengths or offsets are given."""
+    if reduce not in _IDENTITIES:
+        raise RuntimeError(f"Unsupported reduction: segment_reduce has {', '.join(_IDENTITIES)}, not {reduce!r}")
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
+    if (lengths is None) == (offsets is None):
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    axis = axis % data.dim()
+    given = lengths if offsets is None else offsets.diff(dim=-1)
+    if given.dim() != axis + 1 or given.shape[:-1] != data.shape[:axis]:
+        raise RuntimeError(
+            f"Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe: lengths has "
+            f"sizes {tuple(given.shape)}, the data {tuple(data.shape)}, the axis is {axis}"
+        )
+    size, pieces = data.shape[axis], given.shape[-1]
+    table = given.reshape(-1, pieces)
+    if not unsafe and (bool((table < 0).any()) or bool((table.sum(1) != size).any())):
+        raise RuntimeError("Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
+    batches = table.shape[0]
+    numbers = _C.arange(batches * pieces, device=data.device).reshape(batches, pieces)
+    owner = [_C.repeat_interleave(numbers[b], table[b])[:size] for b in range(batches)]
+    used = [data.reshape(batches, size, -1)[b, : len(own)] for b, own in enumerate(owner)]
+    rows, owners = _C.cat(used), _C.cat(owner)
+    start = _IDENTITIES[reduce] if initial is None else initial
+    to = data.new_full((batches * pieces, rows.shape[1]), start)
+    result = to.scatter_reduce(0, owners.unsqueeze(1).expand_as(rows), rows, _SCATTERED[reduce], include_self=True)
+    if reduce == "mean":
+        counts = table.reshape(-1, 1).to(data.dtype)
+        result = _C.where((counts == 0) & (initial is not None), result, result / counts)
+    return _into(result.reshape(*data.shape[:axis], pieces, *data.shape[axis + 1 :]), out)
+
+
+_segment_reduce = segment_reduce
+
+
+def native_norm(input, p=2, dim=(), keepdim=False, dtype=None):
+    """norm"""
+    return _C.norm(input, 2 if p is None else p, tuple(dim) or None, keepdim, dtype=dtype)
+
+
+def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
+    """The sum of the singular values."""
+    if isinstance(dim, bool):
+        dim, keepdim = None, dim
+    dims = (-2, -1) if dim is None else tuple(dim)
+    if dim is None and input.dim() != 2:
+        raise RuntimeError(
+            f"Expected a tensor with 2 dimensions, but got a tensor with {input.dim()} dimensions instead."
+        )
+    return _into(mica.linalg.matrix_norm(input, "nuc", dims, keepdim), out)
+
+
+def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out=None):
+    """addmm, then relu or gelu."""
+    result = _C.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return _into(mica.nn.functional.gelu(result, approximate="tanh") if use_gelu else result.relu(), out)
+
+
+# ---- sparse and quantized
+
+_convert_weight_to_int4pack_for_cpu = _C._convert_weight_to_int4pack_for_cpu
+_weight_int4pack_mm_for_cpu = _C._weight_int4pack_mm_for_cpu
+
+
+def _copy_of(part):
+    def copy(input, *, out=None):
+        return _into(getattr(input, part)().clone(), out)
+
+    copy.__name__ = f"{part}_copy"
+    copy.__doc__ = f"A copy of {part}()."
+    return copy
+
+
+indices_copy, values_copy, _indices_copy, _values_copy = map(_copy_of, ("indices", "values", "_indices", "_values"))
+crow_indices_copy, col_indices_copy, ccol_indices_copy, row_indices_copy = map(
+    _copy_of, ("crow_indices", "col_indices", "ccol_indices", "row_indices")
+)
+
+
+def spmm(input, mat2, *, out=None):
+    """mm"""
+    return _into(_C.mm(input, mat2), out)
+
+
+dsmm = spmm
+
+
+def hsmm(input, mat2, *, out=None):
+    """hspmm"""
+    return _into(_C.hspmm(input, mat2), out)
+
+
+def saddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+    """sspaddmm"""
+    return _into(_C.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha), out)
+
+
+def empty_quantized(size, qtensor, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    """Integers without a value, quantized as another tensor is."""
+    integers = _C.empty(size, dtype=qtensor.int_repr().dtype, device=device or qtensor.device)
+    if qtensor._is_quantized_per_channel():
+        return _C._make_per_channel_quantized_tensor(
+            integers, qtensor.q_per_channel_scales(), qtensor.q_per_channel_zero_points(), qtensor.q_per_channel_axis()
+        )
+    return _C._make_per_tensor_quantized_tensor(integers, qtensor.q_scale(), qtensor.q_zero_point())
+
+
+def _quantized_pool(name):
+    def pool(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+        pooled = getattr(mica.nn.functional, name)(
+            input.int_repr().float(), kernel_size, stride or None, padding, dilation, ceil_mode
+        )
+        return _C._make_per_tensor_quantized_tensor(
+            pooled.to(input.int_repr().dtype), input.q_scale(), input.q_zero_point()
+        )
+
+    pool.__name__ = f"quantized_{name}"
+    pool.__doc__ = f"{name} of a quantized tensor."
+    return pool
+
+
+quantized_max_pool1d, quantized_max_pool2d, quantized_max_pool3d = map(
+    _quantized_pool, ("max_pool1d", "max_pool2d", "max_pool3d")
+)
+
+
+def quantized_batch_norm(input, weight, bias, mean, var, eps, output_scale, output_zero_point):
+    """Batch normalization of a quantized tensor."""
+    normal = mica.nn.functional.batch_norm(input.dequantize(), mean, var, weight, bias, eps=eps)
+    return _C.quantize_per_tensor(normal, output_scale, output_zero_point, input.dtype)
+
+
+# ---- what torch has removed
+
+_REMOVED = {
+    "eig": "torch.linalg.eig(A), whose results are complex",
+    "lstsq": "torch.linalg.lstsq(A, B).solution; mind the order of the arguments",
+    "matrix_rank": "torch.linalg.matrix_rank(A); the parameter 'symmetric' is now 'hermitian'",
+    "solve": "torch.linalg.solve(A, B); mind the order of the arguments",
+    "symeig": "torch.linalg.eigh(A, UPLO='U' if upper else 'L')",
+}
+
+
+def _removed(name, instead):
+    def function(*args, **kwargs):
+        raise RuntimeError(f"This function was deprecated since version 1.9 and is now removed. Use {instead}.")
+
+    function.__name__ = name
+    function.__doc__ = f"Removed: use {instead}."
+    return function
+
+
+eig, lstsq, matrix_rank, solve, symeig = (_removed(name, instead) for name, instead in _REMOVED.items())

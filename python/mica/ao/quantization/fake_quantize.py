@@ -1,0 +1,131 @@
+"""Modules that round numbers as quantization will, and let gradients pass: for training."""
+
+from mica import _C
+from mica._functions import quantization_schemes as schemes
+from mica.ao.quantization.observer import (
+    _PER_CHANNEL,
+    MovingAverageMinMaxObserver,
+    _Partial,
+)
+from mica.nn import Module
+
+
+class FakeQuantizeBase(Module):
+    """What all of them share: rounding and observing can be turned off."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("fake_quant_enabled", _C.tensor([1], dtype=_C.uint8))
+        self.register_buffer("observer_enabled", _C.tensor([1], dtype=_C.uint8))
+
+    @classmethod
+    def with_args(cls, **kwargs):
+        """What makes such modules, with these arguments."""
+        return _Partial(cls, **kwargs)
+
+    def enable_fake_quant(self, enabled=True):
+        """Turn the rounding on or off."""
+        self.fake_quant_enabled[0] = 1 if enabled else 0
+
+    def disable_fake_quant(self):
+        """Turn the rounding off."""
+        self.enable_fake_quant(False)
+
+    def enable_observer(self, enabled=True):
+        """Let the observer watch, or not."""
+        self.observer_enabled[0] = 1 if enabled else 0
+
+    def disable_observer(self):
+        """Keep the bounds as they are."""
+        self.enable_observer(False)
+
+
+class FakeQuantize(FakeQuantizeBase):
+    """Watches numbers with an observer and rounds them with the scale that it finds."""
+
+    def __init__(
+        self, observer=MovingAverageMinMaxObserver, quant_min=None, quant_max=None, is_dynamic=False, **observer_kwargs
+    ):
+        super().__init__()
+        if quant_min is not None and quant_max is not None:
+            assert quant_min <= quant_max, "quant_min must be less than or equal to quant_max"
+            observer_kwargs = {**observer_kwargs, "quant_min": quant_min, "quant_max": quant_max}
+        self.activation_post_process = observer(is_dynamic=is_dynamic, **observer_kwargs)
+        made = self.activation_post_process
+        self.quant_min, self.quant_max, self.is_dynamic = made.quant_min, made.quant_max, is_dynamic
+        self.dtype, self.qscheme = made.dtype, made.qscheme
+        self.ch_axis = getattr(made, "ch_axis", -1)
+        self.is_per_channel = self.qscheme in _PER_CHANNEL
+        floats = self.qscheme is schemes.per_channel_affine_float_qparams
+        self.register_buffer("scale", _C.tensor([1.0]))
+        self.register_buffer("zero_point", _C.tensor([0], dtype=_C.float32 if floats else _C.int32))
+
+    def calculate_qparams(self):
+        """(scale, zero_point) of the observer."""
+        return self.activation_post_process.calculate_qparams()
+
+    def _observe(self, x):
+        self.activation_post_process(x.detach())
+        for own, found in zip((self.scale, self.zero_point), self.calculate_qparams(), strict=True):
+            own.resize_(found.shape).copy_(found)
+
+    def forward(self, x):
+        if self.observer_enabled[0] == 1:
+            self._observe(x)
+        if self.fake_quant_enabled[0] != 1:
+            return x
+        if self.is_per_channel:
+            return _C.fake_quantize_per_channel_affine(
+                x, self.scale, self.zero_point, self.ch_axis, self.quant_min, self.quant_max
+            )
+        return _C.fake_quantize_per_tensor_affine(
+            x, float(self.scale), int(self.zero_point), self.quant_min, self.quant_max
+        )
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        for name in ("scale", "zero_point"):
+            if prefix + name in state_dict:
+                getattr(self, name).resize_(state_dict[prefix + name].shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def extra_repr(self):
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, observer_enabled={self.observer_enabled}, "
+            f"quant_min={self.quant_min}, quant_max={self.quant_max}, dtype={self.dtype}, qscheme={self.qscheme}, "
+            f"ch_axis={self.ch_axis}, scale={self.scale}, zero_point={self.zero_point}"
+        )
+
+
+class FixedQParamsFakeQuantize(FakeQuantize):
+    """Rounds with a scale that is known beforehand."""
+
+    def __init__(self, observer):
+        super().__init__(observer=observer)
+        scale, zero = self.activation_post_process.calculate_qparams()
+        self.scale.copy_(scale), self.zero_point.copy_(zero)
+
+    def _observe(self, x):
+        pass
+
+
+class FusedMovingAvgObsFakeQuantize(FakeQuantize):
+    """FakeQuantize with a moving average; the name of the form that torch computes in one kernel."""
+
+    def __init__(self, observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, **observer_kwargs):
+        super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+        self.register_buffer("fake_quant_enabled", _C.tensor([1]))
+        self.register_buffer("observer_enabled", _C.tensor([1]))
+
+
+def _each(method):
+    def apply(mod):
+        if isinstance(mod, FakeQuantizeBase):
+            getattr(mod, method)()
+
+    apply.__name__ = method
+    apply.__doc__ = f"For model.apply: {method}() of every module that rounds."
+    return apply
+
+
+disable_fake_quant, enable_fake_quant = _each("disable_fake_quant"), _each("enable_fake_quant")
+disable_observer, enable_observer = _each("disable_observer"), _each("enable_observer")

@@ -1,0 +1,245 @@
+"""Nested tensors of the strided layout: parts of any sizes, one after the other in one buffer.
+
+The tensor itself is the buffer, so that autograd treats it like any other. What works element by element is one
+operation on the buffer; everything else is done part by part.
+"""
+
+import math
+
+import mica
+from mica import _C
+from mica.func._batch_rules import POINTWISE
+
+Tensor = mica.Tensor
+_POINTWISE = frozenset((*POINTWISE, "dropout", "masked_fill"))
+_IN_PLACE = frozenset([f"{name}_" for name in POINTWISE if not name.startswith("_")] + ["copy_", "zero_", "fill_"])
+_SAME = frozenset(
+    """
+    clone contiguous detach to float double half bfloat16 int long bool cpu cuda type_as zeros_like ones_like
+    empty_like full_like rand_like randn_like
+    """.split()  # noqa: SIM905
+)
+
+
+def strided_view(buffer, sizes):
+    """A buffer as a nested tensor whose parts have these sizes."""
+    with _C.DisableTorchFunctionSubclass():
+        made = buffer.as_subclass(StridedNestedTensor)
+    made._part_sizes = [tuple(size) for size in sizes]
+    return made
+
+
+def strided_from_list(parts, dtype=None, device=None):
+    """The parts one after the other, in the graph."""
+    parts = [p if isinstance(p, Tensor) else mica.as_tensor(p) for p in parts]
+    first = parts[0] if parts else mica.empty(0)
+    if any(p.dim() != first.dim() for p in parts):
+        raise RuntimeError("All Tensors given to nested_tensor must have the same dimension.")
+    if any(p.dtype != first.dtype or p.device != first.device for p in parts):
+        raise RuntimeError("When constructing a nested tensor, all tensors in list must have the same dtype and device")
+    buffer = mica.cat([p.reshape(-1) for p in parts]) if parts else first
+    buffer = buffer.to(device=device or buffer.device, dtype=dtype or buffer.dtype)
+    return strided_view(buffer, [p.shape for p in parts])
+
+
+class StridedNestedTensor(Tensor):
+    """Tensors of one number of dimensions and any sizes as one tensor of shape (batch, ...)."""
+
+    is_nested = True
+    layout = mica.strided
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return call(func, args, kwargs or {})
+
+    def buffer(self):
+        """The elements of all parts, a plain tensor of one dimension in the same graph."""
+        with _C.DisableTorchFunctionSubclass():
+            return self.as_subclass(Tensor)
+
+    values = buffer
+
+    def dim(self):
+        return 1 + (len(self._part_sizes[0]) if self._part_sizes else 0)
+
+    ndimension = dim
+    ndim = property(dim)
+
+    def numel(self):
+        return self.buffer().numel()
+
+    nelement = numel
+
+    def __len__(self):
+        return len(self._part_sizes)
+
+    def size(self, dim=None):
+        if dim is None:
+            raise RuntimeError(
+                "Internal error: NestedTensorImpl doesn't support sizes. Please file an issue. size(dim) is there for a "
+                "dimension that all parts have in common, and unbind() for each part's own"
+            )
+        at = dim % self.dim()
+        if at == 0:
+            return len(self)
+        found = {size[at - 1] for size in self._part_sizes}
+        if len(found) != 1:
+            raise RuntimeError(
+                f"Given dimension {dim} is irregular and does not have a size: Tensor.size(dim) of a nested tensor"
+            )
+        return found.pop()
+
+    @property
+    def shape(self):
+        return self.size()
+
+    def _nested_tensor_size(self):
+        """The sizes of the parts, a row for each."""
+        return mica.tensor(self._part_sizes, dtype=mica.int64).reshape(len(self), self.dim() - 1)
+
+    def unbind(self, dim=0):
+        """The parts: views of the buffer."""
+        if dim != 0:
+            raise RuntimeError(f"NestedTensor can only be unbound along dimension 0 got dimension {dim} instead.")
+        parts = self.buffer().split([math.prod(size) for size in self._part_sizes])
+        return tuple(p.reshape(size) for p, size in zip(parts, self._part_sizes, strict=True))
+
+    def to_padded_tensor(self, padding, output_size=None):
+        """The parts in a plain tensor that is as large as the largest in each dimension, with a number elsewhere."""
+        parts = self.unbind()
+        wanted = [max(sizes) for sizes in zip(*self._part_sizes, strict=True)] if parts else []
+        if output_size is not None:
+            if len(output_size) != self.dim() or any(a > b for a, b in zip(wanted, output_size[1:], strict=True)):
+                raise RuntimeError(
+                    "Value in output_size is less than NestedTensor padded size. Truncation is not supported."
+                )
+            wanted = list(output_size[1:])
+        rows = []
+        for part in parts:
+            pads = [n for have, want in zip(part.shape[::-1], wanted[::-1], strict=True) for n in (0, want - have)]
+            rows.append(mica.nn.functional.pad(part, pads, value=padding))
+        return mica.stack(rows) if rows else self.buffer().new_zeros(0)
+
+    def is_contiguous(self, memory_format=None):
+        return True
+
+    def item(self):
+        raise RuntimeError("a nested tensor has no single value: see unbind()")
+
+    tolist = numpy = __array__ = __float__ = __int__ = __bool__ = item
+
+    def __repr__(self, *, tensor_contents=None):
+        parts = ",\n".join("  " + repr(p.detach()).replace("\n", "\n  ") for p in self.unbind())
+        extra = ", requires_grad=True" if self.requires_grad and self.is_leaf else ""
+        return f"nested_tensor([\n{parts}\n]{extra})"
+
+    def __reduce_ex__(self, protocol):
+        return _rebuild, (self.buffer().detach(), self._part_sizes, self.requires_grad)
+
+    def __deepcopy__(self, memo):
+        made = strided_view(self.buffer().detach().clone(), self._part_sizes)
+        return made.requires_grad_() if self.requires_grad else made
+
+
+def _rebuild(buffer, sizes, requires_grad):
+    made = strided_view(buffer, sizes)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _nested_in(args):
+    return [x for x in args if isinstance(x, StridedNestedTensor)]
+
+
+def _below(dim, nested):
+    """A dimension of the nested tensor as one of each part."""
+    at = dim % nested.dim()
+    if at == 0:
+        raise RuntimeError("the first dimension of a nested tensor, that of its parts, cannot be computed along")
+    return at - 1
+
+
+# Where a function has a dimension, or two: the place among the arguments, the name, what it is if it is not given.
+_DIMS = {
+    "softmax": ((1, "dim"),),
+    "log_softmax": ((1, "dim"),),
+    "sum": ((1, "dim"),),
+    "mean": ((1, "dim"),),
+    "cumsum": ((1, "dim"),),
+    "transpose": ((1, "dim0"), (2, "dim1")),
+    "chunk": ((2, "dim"),),
+    "split": ((2, "dim"),),
+    "select": ((1, "dim"),),
+    "unsqueeze": ((1, "dim"),),
+    "squeeze": ((1, "dim"),),
+    "narrow": ((1, "dim"),),
+}
+_BY_PART = frozenset(
+    """
+    linear layer_norm rms_norm embedding matmul bmm __matmul__ scaled_dot_product_attention normalize tril triu
+    softmin gelu glu prelu
+    """.split()  # noqa: SIM905
+)
+
+
+def _as_parts(func, args, kwargs, nested):
+    """The call for each part; what is nested contributes its own."""
+    columns = [x.unbind() if isinstance(x, StridedNestedTensor) else None for x in args]
+    named = {k: x.unbind() for k, x in kwargs.items() if isinstance(x, StridedNestedTensor)}
+    results = []
+    for i in range(len(nested)):
+        given = [x if column is None else column[i] for x, column in zip(args, columns, strict=True)]
+        results.append(func(*given, **{**kwargs, **{k: column[i] for k, column in named.items()}}))
+    if results and isinstance(results[0], tuple | list):
+        return tuple(strided_from_list(list(column)) for column in zip(*results, strict=True))
+    return strided_from_list(results)
+
+
+def call(func, args, kwargs):
+    """What a function does with nested tensors of the strided layout."""
+    name = getattr(func, "__name__", "")
+    nested = (_nested_in(args) or _nested_in(kwargs.values()) or [None])[0]
+    if name in ("__get__", "__set__") or nested is None:
+        with _C.DisableTorchFunctionSubclass():
+            found = func(*args, **kwargs)
+        # The gradient of the buffer is that of the parts.
+        return strided_view(found, nested._part_sizes) if isinstance(found, Tensor) and nested is not None else found
+    others = _nested_in((*args, *kwargs.values()))
+    if name in _POINTWISE or name in _IN_PLACE:
+        if any(other._part_sizes != nested._part_sizes for other in others):
+            raise RuntimeError(f"{name}: the sizes of nested tensors must match exactly, part by part")
+        dense = [x for x in args if isinstance(x, Tensor) and not isinstance(x, StridedNestedTensor) and x.dim()]
+        if dense:  # one part of it for each part
+            if any(x.dim() != nested.dim() or x.shape[0] != len(nested) for x in dense):
+                raise RuntimeError(f"{name}: a plain tensor with a nested one must have {nested.dim()} dimensions")
+            args = [strided_from_list(list(x)) if any(x is d for d in dense) else x for x in args]
+            return _as_parts(func, args, kwargs, nested)
+        values = [x.buffer() if isinstance(x, StridedNestedTensor) else x for x in args]
+        made = func(*values, **{k: x.buffer() if isinstance(x, StridedNestedTensor) else x for k, x in kwargs.items()})
+        return nested if name in _IN_PLACE else strided_view(made, nested._part_sizes)
+    if name == "requires_grad_":
+        with _C.DisableTorchFunctionSubclass():
+            func(nested, *args[1:], **kwargs)
+        return nested
+    if name in _SAME:
+        return strided_view(func(nested.buffer(), *args[1:], **kwargs), nested._part_sizes)
+    if name in ("sum", "mean") and len(args) == 1 and "dim" not in kwargs:
+        return func(nested.buffer(), **kwargs)
+    if name in ("__getitem__",) and isinstance(args[1], int):
+        return nested.unbind()[args[1]]
+    if name in ("backward", "register_hook", "retain_grad", "data_ptr", "untyped_storage", "storage_offset", "is_floating_point",
+                "is_complex", "element_size", "get_device", "is_pinned"):  # fmt: skip
+        return func(nested.buffer(), *args[1:], **kwargs)
+    if name in _DIMS or name in _BY_PART:
+        args, kwargs = list(args), dict(kwargs)
+        for place, key in _DIMS.get(name, ()):
+            if place < len(args):
+                args[place] = _below(args[place], nested)
+            elif key in kwargs:
+                kwargs[key] = _below(kwargs[key], nested)
+            elif name in ("chunk", "split"):
+                raise RuntimeError(f"{name}: along the first dimension of a nested tensor, use unbind()")
+        return _as_parts(func, args, kwargs, nested)
+    raise NotImplementedError(
+        f"torch.{name} is not implemented for nested tensors of the strided layout; the jagged layout has more, and "
+        "unbind() gives the parts"
+    )

@@ -1,0 +1,139 @@
+"""Sobol sequences: points that fill a cube more evenly than random ones.
+
+The direction numbers are those of Joe and Kuo. Mica reads them from SciPy, which brings the same table.
+"""
+
+import mica
+
+__all__ = ["SobolEngine"]
+
+
+def _direction_numbers(dimension, bits):
+    """One row of integers for each dimension, scaled to `bits` bits."""
+    try:
+        import numpy
+        from scipy.stats import _sobol
+    except ImportError as error:
+        raise ImportError(
+            "SobolEngine needs SciPy, whose table of direction numbers it reads: pip install scipy"
+        ) from error
+    # SciPy keeps the initial numbers and the polynomials in a file of its own.
+    import os
+
+    table = numpy.load(os.path.join(os.path.dirname(_sobol.__file__), "_sobol_direction_numbers.npz"))
+    polynomials, initial = table["poly"], table["vinit"]
+    rows = []
+    for d in range(dimension):
+        if d == 0:
+            rows.append([1 << (bits - 1 - j) for j in range(bits)])
+            continue
+        polynomial = int(polynomials[d])
+        degree = polynomial.bit_length() - 1
+        numbers = [int(initial[d, j]) for j in range(min(degree, bits))]
+        for j in range(degree, bits):
+            new = numbers[j - degree]
+            for k in range(degree):
+                if polynomial >> (degree - 1 - k) & 1:
+                    new ^= numbers[j - k - 1] << (k + 1)
+            numbers.append(new)
+        rows.append([number << (bits - 1 - j) for j, number in enumerate(numbers[:bits])])
+    return mica.tensor(rows, dtype=mica.int64)
+
+
+class SobolEngine:
+    """Points of a Sobol sequence in the unit cube of up to 21,201 dimensions, scrambled if asked for."""
+
+    MAXBIT = 30
+    MAXDIM = 21201
+
+    def __init__(self, dimension, scramble=False, seed=None):
+        if dimension > self.MAXDIM or dimension < 1:
+            raise ValueError(f"Supported range of dimensionality for SobolEngine is [1, {self.MAXDIM}]")
+        self.dimension, self.scramble, self.seed = dimension, scramble, seed
+        self.sobolstate = _direction_numbers(dimension, self.MAXBIT)
+        self.num_generated = 0
+        self.shift = mica.zeros(dimension, dtype=mica.int64)
+        if scramble:
+            self._scramble()
+        self.quasi = self.shift.clone()
+        self._first_point = (self.quasi.double() / 2**self.MAXBIT).reshape(1, -1)
+
+    def _scramble(self):
+        generator = None
+        if self.seed is not None:
+            generator = mica.Generator()
+            generator.manual_seed(self.seed)
+        bits = mica.randint(2, (self.dimension, self.MAXBIT), generator=generator)
+        self.shift = (bits << mica.arange(self.MAXBIT)).sum(1)
+        lower = mica.randint(2, (self.dimension, self.MAXBIT, self.MAXBIT), generator=generator).tril()
+        index = mica.arange(self.MAXBIT)
+        lower[:, index, index] = 1
+        # Each direction number, a column of bits with the highest first, is multiplied by the matrix modulo 2.
+        places = mica.arange(self.MAXBIT - 1, -1, -1)
+        columns = (self.sobolstate[:, None, :] >> places[:, None]) & 1
+        mixed = (lower.double() @ columns.double()).long() & 1
+        self.sobolstate = (mixed << places[:, None]).sum(1)
+
+    def _points(self, n, start):
+        """The n points after point `start` as integers.
+
+        Point m is the exclusive or of the direction numbers at the bits of m's Gray code.
+        """
+        code = mica.arange(start + 1, start + 1 + n)
+        code = code ^ (code >> 1) ^ (start ^ (start >> 1))
+        made = self.quasi.expand(n, -1).clone()
+        for bit in range(self.MAXBIT):
+            made ^= ((code >> bit) & 1)[:, None] * self.sobolstate[:, bit]
+        if n:
+            self.quasi = made[-1].clone()
+        return made
+
+    def _next(self, n):
+        """The next points after the first, which is the shift itself."""
+        return self._points(n - 1, 0) if self.num_generated == 0 else self._points(n, self.num_generated - 1)
+
+    def draw(self, n=1, out=None, dtype=None):
+        """The next n points, one a row."""
+        dtype = mica.get_default_dtype() if dtype is None else dtype
+        points = self._next(n).double() / 2**self.MAXBIT
+        if self.num_generated == 0:
+            points = mica.cat([self._first_point, points])
+        points = points.to(dtype)
+        self.num_generated += n
+        if out is not None:
+            out.resize_(points.shape).copy_(points)
+            return out
+        return points
+
+    def draw_base2(self, m, out=None, dtype=None):
+        """The next 2^m points; a power of two must have been drawn in all."""
+        n = 2**m
+        total = self.num_generated + n
+        if total & (total - 1):
+            raise ValueError(
+                "The balance properties of Sobol' points require "
+                f"n to be a power of 2. {self.num_generated} points have been previously generated, then: n={self.num_generated}+2**{m}={total}. "
+                "If you still want to do this, please use 'SobolEngine.draw()' instead."
+            )
+        return self.draw(n, out, dtype)
+
+    def reset(self):
+        """Begin again."""
+        self.quasi = self.shift.clone()
+        self.num_generated = 0
+        return self
+
+    def fast_forward(self, n):
+        """Leave out n points."""
+        if n > 0:
+            self._next(n)
+            self.num_generated += n
+        return self
+
+    def __repr__(self):
+        text = f"dimension={self.dimension}"
+        if self.scramble:
+            text += ", scramble=True"
+        if self.seed is not None:
+            text += f", seed={self.seed}"
+        return f"{type(self).__name__}({text})"

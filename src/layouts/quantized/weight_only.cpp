@@ -1,0 +1,89 @@
+// Products of real numbers with weights of 8 or 4 bits.
+#include "mica/weight_only.h"
+
+#include "backends/cpu/quantized/weight_only.h"
+#include "mica/generated/layers/quantized_implementations.h"
+#include "mica/grad_mode.h"
+#include "mica/ops.h"
+
+namespace mica {
+
+namespace {
+
+Tensor new_matrix(const Tensor& like, int64_t rows, int64_t columns, DType dtype) {
+  return empty({rows, columns}, TensorOptions(dtype).device(like.device()));
+}
+
+void check_activations(const char* op, const Tensor& t) {
+  const bool known = t.dtype() == DType::Float32 || t.dtype() == DType::BFloat16 || t.dtype() == DType::Float16;
+  MICA_CHECK(known, op, " : expect A to be either 32-bit or 16-bit float tensor, but its dtype is ", t.dtype());
+  MICA_CHECK(t.dim() == 2, op, " : expect A to be 2D tensor, but its sizes are ", t.sizes());
+}
+
+}  // namespace
+
+namespace composite {
+
+Tensor _weight_int8pack_mm(const Tensor& self, const Tensor& mat2, const Tensor& scales) {
+  constexpr const char* kOp = "_weight_int8pack_mm_cpu";
+  check_activations(kOp, self);
+  MICA_CHECK(mat2.dtype() == DType::Int8, kOp, " : expect B to be int8 tensor, but its dtype is ", mat2.dtype());
+  MICA_CHECK(mat2.dim() == 2 && mat2.size(1) == self.size(1), kOp, " : expect B to be 2d tensor with ", self.size(1),
+             " columns, as many as A has, but its sizes are ", mat2.sizes());
+  MICA_CHECK(scales.dim() == 1 && scales.size(0) == mat2.size(0), kOp, " : expect scales to be 1d tensor with size ",
+             mat2.size(0), ", but its sizes are ", scales.sizes());
+  MICA_CHECK(scales.dtype() == self.dtype(), "expected scalar type ", self.dtype(), " but found ", scales.dtype(),
+             ": the scales have the dtype of A");
+  NoGradGuard below;
+  // The kernel has 16 bits of each activation, which is as good as exact for results of 16 bits.
+  if (!self.is_cpu() || self.dtype() == DType::Float32) return self.mm(mat2.to(self.dtype()).t()).mul(scales);
+  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), DType::Float32);
+  if (out.numel() > 0)
+    cpu_products::int8_weight_mm(out.view_of(), self.to(DType::Float32).contiguous().view_of(),
+                                 mat2.contiguous().view_of(), scales.contiguous().view_of());
+  return out.to(self.dtype());
+}
+
+}  // namespace composite
+
+Tensor int4_pack(const Tensor& self) {
+  constexpr const char* kOp = "_convert_weight_to_int4pack_cpu";
+  MICA_CHECK(self.is_cpu(), kOp, " : the weight must be on the CPU, but is on ", self.device());
+  MICA_CHECK(self.dim() == 2, kOp, " : expect weight to be 2D tensor, but its sizes are ", self.sizes());
+  MICA_CHECK(self.dtype() == DType::Int32, kOp, " : expect weight to be kInt, but its dtype is ", self.dtype());
+  MICA_CHECK(self.size(0) % 16 == 0, kOp, " : expect N to be dividable by 16, but it is ", self.size(0));
+  MICA_CHECK(self.size(1) % 2 == 0, "_convert_weight_to_int4pack: expect K to be dividable by 2, but it is ",
+             self.size(1));
+  const Tensor out = new_matrix(self, self.size(0), self.size(1) / 2, DType::UInt8);
+  if (out.numel() > 0) cpu_products::int4_pack(out.view_of(), self.contiguous().view_of());
+  return out;
+}
+
+Tensor int4_mm(const Tensor& self, const Tensor& mat2, int64_t qGroupSize, const Tensor& qScaleAndZeros) {
+  constexpr const char* kOp = "_weight_int4pack_mm_cpu";
+  check_activations(kOp, self);
+  MICA_CHECK(self.is_cpu() && mat2.is_cpu() && qScaleAndZeros.is_cpu(), kOp, " : all tensors must be on the CPU");
+  MICA_CHECK(mat2.dtype() == DType::UInt8, kOp, " : expect B to be uint8 tensor, but its dtype is ", mat2.dtype());
+  MICA_CHECK(mat2.dim() == 2 && mat2.size(1) * 2 == self.size(1) && mat2.size(0) % 16 == 0, kOp,
+             " : expect B to be packed weights of ", self.size(1), " columns, as many as A has, but its sizes are ",
+             mat2.sizes());
+  MICA_CHECK(qGroupSize == 32 || qGroupSize == 64 || qGroupSize == 128 || qGroupSize == 256, kOp,
+             ": expect qGroupSize to be 32, 64, 128 or 256, got ", qGroupSize);
+  MICA_CHECK(self.size(1) % qGroupSize == 0, kOp, ": expect K to be divisible by qGroupSize, got K:", self.size(1),
+             ", qGroupSize:", qGroupSize);
+  const int64_t groups = self.size(1) / qGroupSize;
+  MICA_CHECK(qScaleAndZeros.dim() == 3 && qScaleAndZeros.size(0) >= groups && qScaleAndZeros.size(1) == mat2.size(0) &&
+                 qScaleAndZeros.size(2) == 2,
+             kOp, ": expect qScaleAndZeros to be 3d tensor with sizes [:, ", mat2.size(0), ", 2], at least ", groups,
+             " in front, but its sizes are ", qScaleAndZeros.sizes());
+  MICA_CHECK(qScaleAndZeros.dtype() == self.dtype(), "expected scalar type ", self.dtype(), " but found ",
+             qScaleAndZeros.dtype(), ": qScaleAndZeros has the dtype of A");
+  NoGradGuard below;
+  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), DType::Float32);
+  if (out.numel() > 0)
+    cpu_products::int4_mm(out.view_of(), self.to(DType::Float32).contiguous().view_of(), mat2.contiguous().view_of(),
+                          qScaleAndZeros.contiguous().view_of(), qGroupSize);
+  return out.to(self.dtype());
+}
+
+}  // namespace mica

@@ -1,0 +1,91 @@
+"""Products with weights of 8 and 4 bits: what they compute, and how far from it they are.
+
+Activations become 16-bit integers, one step for each group: of 16-bit rows the result is right to its rounding, of
+float32 rows with 4 bits to 1e-4 of the greatest element.
+"""
+
+import mica as torch
+import pytest
+
+ERRORS = {torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 6e-3}
+
+
+def relative_error(got, expected):
+    return ((got.double() - expected).abs().max() / expected.abs().max()).item()
+
+
+@pytest.mark.parametrize("group", [32, 64, 128, 256])
+@pytest.mark.parametrize("dtype", ERRORS)
+def test_four_bits(dtype, group):
+    torch.manual_seed(group)
+    weight = torch.randint(0, 16, (48, 512), dtype=torch.int32)
+    packed = torch._convert_weight_to_int4pack_for_cpu(weight, 2)
+    assert packed.shape == (48, 256) and packed.dtype is torch.uint8
+    pairs = (torch.rand(512 // group, 48, 2) - 0.3).to(dtype)
+    scale, zero = (pairs.double()[..., i].t().unsqueeze(-1) for i in range(2))
+    real = ((weight.double().reshape(48, -1, group) - 8) * scale + zero).reshape(48, 512)
+    for rows in (1, 2, 7):
+        x = torch.randn(rows, 512).to(dtype)
+        got = torch._weight_int4pack_mm_for_cpu(x, packed, group, pairs)
+        assert got.dtype is dtype and relative_error(got, x.double() @ real.t()) < ERRORS[dtype]
+    assert torch._weight_int4pack_mm_for_cpu(x[:0], packed, group, pairs).shape == (0, 48)
+
+
+@pytest.mark.parametrize("dtype", ERRORS)
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(1, 1, 1), (3, 5, 63), (2, 34, 1030)])
+def test_eight_bits(rows, columns, depth, dtype):
+    torch.manual_seed(depth)
+    weight = torch.randint(-128, 128, (columns, depth), dtype=torch.int8)
+    x, scales = torch.randn(rows, depth).to(dtype), torch.rand(columns).to(dtype)
+    expected = (x.double() @ weight.double().t()) * scales.double()
+    assert relative_error(torch._weight_int8pack_mm(x, weight, scales), expected) < ERRORS[dtype]
+
+
+def test_products_of_integers_are_exact():
+    torch.manual_seed(0)
+    for rows, columns, depth in ((1, 1, 1), (4, 4, 16), (5, 7, 33), (9, 70, 200)):
+        a = torch.randint(-128, 128, (rows, depth), dtype=torch.int8)
+        b = torch.randint(-128, 128, (depth, columns), dtype=torch.int8)
+        assert torch.equal(torch._int_mm(a, b).long(), (a.long().unsqueeze(2) * b.long()).sum(1))
+
+
+def test_infinities_stay_in_their_row():
+    packed = torch._convert_weight_to_int4pack_for_cpu(torch.full((16, 32), 9, dtype=torch.int32), 2)
+    x = torch.ones(2, 32)
+    x[0, 3] = float("inf")
+    got = torch._weight_int4pack_mm_for_cpu(x, packed, 32, torch.ones(1, 16, 2))
+    assert got[0].tolist() == [float("inf")] * 16 and got[1].tolist() == pytest.approx([64.0] * 16, rel=1e-4)
+    scaled = torch._weight_int8pack_mm(x, torch.ones(3, 32, dtype=torch.int8), torch.ones(3))
+    assert scaled[0].tolist() == [float("inf")] * 3 and scaled[1].tolist() == pytest.approx([32.0] * 3, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (torch.zeros(16, 32), "expect weight to be kInt"),
+        (torch.zeros(16, dtype=torch.int32), "expect weight to be 2D"),
+        (torch.zeros(10, 32, dtype=torch.int32), "N to be dividable by 16"),
+        (torch.zeros(16, 33, dtype=torch.int32), "K to be dividable by 2"),
+    ],
+)
+def test_weights_that_cannot_be_packed(weight, words):
+    with pytest.raises(RuntimeError, match=words):
+        torch._convert_weight_to_int4pack_for_cpu(weight, 2)
+
+
+def test_wrong_products():
+    packed = torch._convert_weight_to_int4pack_for_cpu(torch.zeros(16, 64, dtype=torch.int32), 2)
+    x, pairs = torch.ones(1, 64), torch.ones(2, 16, 2)
+    for args, words in (
+        ((x.double(), packed, 32, pairs), "either 32-bit or 16-bit float"),
+        ((x, packed.int(), 32, pairs), "B to be uint8"),
+        ((x[:, :32], packed, 32, pairs), "packed weights of 32 columns"),
+        ((x, packed, 16, pairs), "qGroupSize to be 32, 64, 128 or 256"),
+        ((x, packed, 128, pairs), "K to be divisible by qGroupSize"),
+        ((x, packed, 32, pairs[:1]), "qScaleAndZeros to be 3d"),
+        ((x, packed, 32, pairs.bfloat16()), "expected scalar type"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            torch._weight_int4pack_mm_for_cpu(*args)
+    with pytest.raises(TypeError, match="a tensor was expected"):
+        torch._convert_weight_to_int4pack_for_cpu(3, 2)

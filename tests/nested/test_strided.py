@@ -1,0 +1,86 @@
+"""Nested tensors of the strided layout, the default: parts of any sizes in one buffer."""
+
+import copy
+import pickle
+
+import mica as torch
+import pytest
+from mica.nn import functional as F
+
+PARTS = [torch.arange(6.0).reshape(2, 3), torch.arange(4.0).reshape(4, 1) - 1, torch.zeros(0, 5)]
+SEQUENCES = [torch.linspace(-1, 1, n * 4).reshape(n, 4) for n in (2, 5, 1)]
+
+
+def same(nested, parts):
+    assert nested.is_nested and len(nested) == len(parts)
+    for mine, other in zip(nested.unbind(), parts, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_construction_and_facts():
+    x = torch.nested.nested_tensor(PARTS)
+    assert x.dim() == 3 and x.size(0) == 3 and x.numel() == 10 and x.layout is torch.strided and len(x) == 3
+    same(x, PARTS)
+    with pytest.raises(RuntimeError, match="dimension 1 is irregular"):
+        x.size(1)
+    with pytest.raises(RuntimeError, match="doesn't support sizes"):
+        str(x.shape)
+    assert x._nested_tensor_size().tolist() == [[2, 3], [4, 1], [0, 5]]
+    assert "nested_tensor([" in repr(x)
+    same(pickle.loads(pickle.dumps(x)), PARTS)
+    same(copy.deepcopy(x), PARTS)
+    with pytest.raises(RuntimeError, match="same dimension"):
+        torch.nested.nested_tensor([torch.zeros(2), torch.zeros(2, 2)])
+
+
+def test_elements_are_one_operation():
+    x = torch.nested.nested_tensor(PARTS)
+    same(x * 2 + x, [p * 3 for p in PARTS])
+    same(x.sin(), [p.sin() for p in PARTS])
+    same(x.double(), [p.double() for p in PARTS])
+    y = x.clone()
+    y.mul_(3)
+    same(y, [p * 3 for p in PARTS])
+    assert x.sum().item() == sum(p.sum().item() for p in PARTS)
+    with pytest.raises(RuntimeError, match="match exactly"):
+        x + torch.nested.nested_tensor(SEQUENCES)
+
+
+def test_padding():
+    padded = torch.nested.to_padded_tensor(torch.nested.nested_tensor(PARTS), -1.0)
+    assert padded.shape == (3, 4, 5) and padded[1, 3].tolist() == [2, -1, -1, -1, -1]
+    assert torch.nested.nested_tensor(PARTS).to_padded_tensor(0.0, (3, 6, 6)).shape == (3, 6, 6)
+    with pytest.raises(RuntimeError, match="Truncation"):
+        torch.nested.nested_tensor(PARTS).to_padded_tensor(0.0, (3, 1, 6))
+
+
+def test_layers_and_their_gradients():
+    weight = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+    leaves = [s.double().requires_grad_() for s in SEQUENCES]
+    x = torch.nested.as_nested_tensor(leaves)
+    y = F.softmax(F.linear(x, weight), dim=-1)
+    expected = [F.softmax(F.linear(s, weight), dim=-1) for s in leaves]
+    same(y, expected)
+    found = torch.autograd.grad(y.to_padded_tensor(0.0).square().sum(), [weight, *leaves])
+    wanted = torch.autograd.grad(sum(e.square().sum() for e in expected), [weight, *leaves])
+    for mine, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_a_leaf_has_a_nested_gradient():
+    x = torch.nested.nested_tensor(SEQUENCES, requires_grad=True)
+    (x * x).sum().backward()
+    same(x.grad, [2 * s for s in SEQUENCES])
+
+
+def test_products_and_turns():
+    x = torch.nested.nested_tensor(SEQUENCES)
+    same(x.transpose(1, 2), [s.t() for s in SEQUENCES])
+    same(x @ x.transpose(1, 2), [s @ s.t() for s in SEQUENCES])
+    _, second = x.chunk(2, -1)
+    same(second, [s[:, 2:] for s in SEQUENCES])
+    same(F.layer_norm(x, (4,)), [F.layer_norm(s, (4,)) for s in SEQUENCES])
+    with pytest.raises(NotImplementedError, match="jagged layout has more"):
+        torch.fft.fft(x)
+    with pytest.raises(RuntimeError, match="first dimension"):
+        x.softmax(0)
