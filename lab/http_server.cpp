@@ -66,9 +66,11 @@ bool send_response(int fd, const Response& r, bool keep_alive, bool with_body) {
   std::string head = cat("HTTP/1.1 ", r.status, " ", reason(r.status), "\r\nContent-Type: ", r.type,
                          "\r\nContent-Length: ", r.body.size(), "\r\nConnection: ", keep_alive ? "keep-alive" : "close",
                          "\r\nCache-Control: ", r.keep ? "private, max-age=3600" : "no-store",
-                         // Nothing from elsewhere, nothing inline, no frame around the page, no address handed on.
-                         "\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
-                         "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+                         // Nothing from elsewhere, nothing inline but the page's own style, no frame around the page,
+                         // no address handed on.
+                         "\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'",
+                         r.style_nonce.empty() ? "" : " 'nonce-" + r.style_nonce + "'",
+                         "; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
                          "frame-ancestors 'none'"
                          "\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY"
                          "\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin"

@@ -27,7 +27,8 @@ struct Response {
   int status = 200;
   std::string type = "application/json";
   std::string body;
-  bool keep = false;  // the browser may keep it for as long as the server runs
+  bool keep = false;             // the browser may keep it for as long as the server runs
+  std::string style_nonce = {};  // marks the one style element that the page may have
 };
 
 class HttpServer {

@@ -37,7 +37,7 @@ class Site {
   // Why a request is refused; empty for one that may pass.
   std::string refusal(const Request& request) const;
 
-  std::string token_;
+  std::string token_, nonce_;
   struct File {
     std::string type, content;
   };

@@ -33,7 +33,9 @@ def test_the_page_and_its_files_are_served(lab):
     assert response.status == 200 and "<title>Mica Lab</title>" in text
     assert response.getheader("Content-Type") == "text/html; charset=utf-8"
     policy = response.getheader("Content-Security-Policy")
-    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    nonce = text.partition('<style nonce="')[2].partition('"')[0]
+    assert nonce and f"style-src 'self' 'nonce-{nonce}'; img-src" in policy
     for name, kind in (("main.js", "text/javascript"), ("style.css", "text/css"), ("mark.svg", "image/svg+xml")):
         response, _ = talk(lab, "GET", own(lab, name))
         assert response.status == 200 and response.getheader("Content-Type").startswith(kind)
