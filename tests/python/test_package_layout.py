@@ -14,7 +14,10 @@ def test_the_root_shows_torchs_modules():
     lines = (ROOT / "_as_torch" / "torch_names.txt").read_text().splitlines()
     of_torch = {line.partition("\t")[0].rstrip("/").partition(".")[0] for line in lines} | {"library"}
     found = {p.name.removesuffix(".py") for p in ROOT.iterdir() if p.suffix == ".py" or p.is_dir()}
-    assert found - of_torch - OWN - FOLDERS - {"__init__", "__main__", "__pycache__", "_lab_sources", "lib", "include"} == set()
+    assert (
+        found - of_torch - OWN - FOLDERS - {"__init__", "__main__", "__pycache__", "_lab_sources", "lib", "include"}
+        == set()
+    )
 
 
 def module_files():
