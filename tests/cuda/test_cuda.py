@@ -42,7 +42,7 @@ def random_tensor(shape, dtype, low=-2.0, high=2.0, seed=0):
 def numbers(t):
     t = t.detach().cpu()
     wide = {mica.float16: mica.float32, mica.bfloat16: mica.float32}.get(t.dtype, t.dtype)
-    return np.array(t.to(wide).tolist())
+    return np.array(t.to(wide).tolist()).reshape(tuple(t.shape))  # a list without elements has lost its shape
 
 
 def assert_same(on_gpu, on_cpu, factor=1.0):
@@ -224,8 +224,9 @@ def assert_sum(x, dim, keepdim=False):
     if dtype not in FLOATS + COMPLEX:
         return assert_same(result, x.sum(dims, keepdim=keepdim))
     wide = x.to(mica.complex128 if dtype in COMPLEX else mica.float64)
-    exact, magnitude = numbers(wide.sum(dims, keepdim=keepdim)), numbers(wide.abs().sum(dims, keepdim=keepdim))
-    assert result.dtype == x.dtype and result.shape == exact.shape and result.device == mica.device("cuda:0")
+    total = wide.sum(dims, keepdim=keepdim)
+    exact, magnitude = numbers(total), numbers(wide.abs().sum(dims, keepdim=keepdim))
+    assert result.dtype == x.dtype and result.shape == total.shape and result.device == mica.device("cuda:0")
     additions = 64 + math.log2(max(x.numel(), 1))
     bound = (
         1.01 * RESULT_ROUNDING.get(dtype, 0) * np.abs(exact) + SUM_ROUNDING.get(dtype, 2**-24) * additions * magnitude

@@ -54,7 +54,7 @@ def test_fake_quantize():
     ):
         results = []
         for device in ("cuda", "cpu"):
-            leaf = x.to(device).requires_grad_()
+            leaf = x.detach().to(device).requires_grad_()
             y = call(leaf)
             y.square().sum().backward()
             results.append((y.detach(), leaf.grad))

@@ -310,5 +310,6 @@ def test_gelu_of_narrow_floats(dtype):
     found = F.gelu(there)
     found.backward(g.to(dtype).cuda())
     unit = 2.0**-8 if dtype == mica.bfloat16 else 2.0**-11
-    compare(found.detach().double(), F.gelu(exact).detach(), rtol=unit, atol=1e-7)
+    # Half a unit of the rounding, and what the approximation is off by.
+    compare(found.detach().double(), F.gelu(exact).detach(), rtol=unit + 5e-5, atol=1e-7)
     compare(there.grad.double(), exact.grad, rtol=3 * unit, atol=2e-4)

@@ -31,6 +31,12 @@ struct Foreign {
   std::unordered_map<void*, std::pair<ssize_t, cudaStream_t>> held;
 
   void* allocate(size_t nbytes, int index) {
+    // The other's calls of the driver need the device's context, which any call of the runtime makes current.
+    thread_local bool started = false;
+    if (!started) {
+      MICA_CUDA(cudaFree(nullptr));
+      started = true;
+    }
     const cudaStream_t stream = current_stream(index);
     const auto size = static_cast<ssize_t>(nbytes);
     void* data = take(size, index, stream);

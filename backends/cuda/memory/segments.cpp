@@ -60,7 +60,8 @@ Block* DeviceAllocator::grow(size_t size, const void* owner) {
 
 Block* DeviceAllocator::new_segment(size_t size, const void* owner) {
   const bool small = size <= kSmall;
-  const size_t bytes = small ? kSmallSegment : size < kLarge ? kLargeSegment : round_up(size, kSegmentUnit);
+  size_t bytes = small ? kSmallSegment : size < kLarge ? kLargeSegment : round_up(size, kSegmentUnit);
+  if (!allocator_settings().caching.load(std::memory_order_relaxed)) bytes = size;
   if (!may_reserve(bytes)) return nullptr;
   void* data = nullptr;
   {
