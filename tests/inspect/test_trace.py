@@ -47,8 +47,12 @@ def test_the_lab_shows_all_four_live(tmp_path):
     import signal
     from urllib.request import Request, urlopen
 
+    # A shell's background jobs are started deaf to the signal that ends it.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mica.cli import main; main()"
+    )
     with subprocess.Popen(
-        [sys.executable, "-c", "from mica.cli import main; main()", "trace", "--lab", "--no-browser", str(EXAMPLE)],
+        [sys.executable, "-c", program, "trace", "--lab", "--no-browser", str(EXAMPLE)],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:

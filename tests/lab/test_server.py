@@ -175,11 +175,18 @@ def test_a_taken_port_is_said(lab):
 def test_the_command_starts_and_ends():
     import signal
 
+    # A shell's background jobs are started deaf to the signal.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mica.cli import main; main()"
+    )
     started = time.perf_counter()
-    with subprocess.Popen(
-        [sys.executable, "-c", "from mica.cli import main; main()", "lab", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ},
-    ) as process:  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "lab", "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
         line = process.stdout.readline()
         took = time.perf_counter() - started
         assert line.startswith("Mica Lab is at http://127.0.0.1:")
@@ -190,4 +197,7 @@ def test_the_command_starts_and_ends():
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
         assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
     assert took < 5, took
