@@ -131,7 +131,7 @@ def test_hostile_links_do_nothing(page):
 def test_sparse_and_quantized(page):
     page.visit("i")
     page.wait_for_selector("[data-line=csr]")
-    assert "COO is smaller from" in page.locator("#crossing").inner_text()
+    until(page, "document.querySelector('#crossing').textContent.includes('COO is smaller from')")
     page.get_by_label("Bits", exact=True).fill("3")
     until(page, "document.body.textContent.includes('of 8')")
     page.evaluate("location.hash = '#i?' + encodeURIComponent(JSON.stringify({bits: 99}))")

@@ -53,7 +53,9 @@ export function mount(root, state, remember) {
     latest = answer;
     replace(memory, plot(memory, "sparse-bytes", answer, "bytes", (v) => bytes(v, 0), "Bytes, logarithmic."));
     replace(time, plot(time, "sparse-time", answer, "time", seconds, `Time to multiply by ${answer.columns} columns, measured here, logarithmic.`));
-    const percent = (r) => (r ? `from ${(r.sparsity * 100).toFixed(1)} % zeros on` : "never");
+    // Rows arrive one at a time, from dense to sparse: before the last one, nothing is known to come never.
+    const otherwise = answer.rows.length < answer.count ? "not so far" : "never";
+    const percent = (r) => (r ? `from ${(r.sparsity * 100).toFixed(1)} % zeros on` : otherwise);
     replace(crossings, "COO is smaller ", h("em", {}, percent(crossing(answer.rows, "coo", "bytes"))), ", CSR ", h("em", {}, percent(crossing(answer.rows, "csr", "bytes"))), "; faster: COO ", h("b", {}, percent(crossing(answer.rows, "coo", "time"))), ", CSR ", h("b", {}, percent(crossing(answer.rows, "csr", "time"))), ".");
   }
   function drawQuantized(a) {
