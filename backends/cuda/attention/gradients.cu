@@ -5,6 +5,7 @@
 #include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/plain.h"
 #include "backends/cuda/attention/plans.h"
+#include "backends/cuda/copy_elements.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -36,18 +37,6 @@ __global__ void __launch_bounds__(256)
   if (lane == 0 && i < rows) products[i] = sum;
 }
 
-template <class T>
-struct CopyElements {
-  Places<2> places;
-  T* to;
-  const T* from;
-  __device__ void operator()(int64_t i) const {
-    int64_t at[2];
-    places.at(i, at);
-    to[at[0]] = from[at[1]];
-  }
-};
-
 }  // namespace
 
 void attention_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
@@ -65,9 +54,7 @@ void attention_backward(const TensorView& grad_query, const TensorView& grad_key
     dense.emplace(static_cast<size_t>(grad_out.numel) * element_size(grad_out.dtype), device);
     grad.data = dense->data();
     grad.strides = dense_strides;
-    visit_size(element_size(grad.dtype), [&]<class T>(Tag<T>) {
-      for_each(device, grad.numel, CopyElements<T>{places_of(grad, grad_out), grad.ptr<T>(), grad_out.ptr<const T>()});
-    });
+    copy_elements(grad, grad_out);
   }
   const bool in_float32 = query.dtype == DType::Float32 || mask.defined();
   if (!in_float32 && attention::backward_by_cudnn(grad_query, grad_key, grad_value, grad, out, logsumexp, query, key,

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/convolution/plan.h"
+#include "backends/cuda/copy_elements.h"
 #include "backends/cuda/flags.h"
 #include "backends/cuda/places.cuh"
 
@@ -29,23 +30,6 @@ ConvolutionShape shape_of(const TensorView& t, int dims) {
 
 bool channels_innermost(const TensorView& t) {
   return t.ndim >= 4 && t.strides[1] == 1 && (t.sizes[1] > 1 || t.strides[t.ndim - 1] == t.sizes[1]);
-}
-
-template <class T>
-struct CopyElements {
-  Places<2> places;
-  T* to;
-  const T* from;
-  __device__ void operator()(int64_t i) const {
-    int64_t at[2];
-    places.at(i, at);
-    to[at[0]] = from[at[1]];
-  }
-};
-void copy_elements(const TensorView& to, const TensorView& from) {
-  visit_size(element_size(to.dtype), [&]<class T>(Tag<T>) {
-    for_each(to.device.index(), to.numel, CopyElements<T>{places_of(to, from), to.ptr<T>(), from.ptr<const T>()});
-  });
 }
 
 // A filter in the order that the images have: itself, or memory of its own.
