@@ -20,21 +20,27 @@ def interpreters_that_may_have_torch():
     return [p for p in (named, HERE.parent / ".venv-torch" / "bin" / "python", sys.executable) if p]
 
 
+def without_mica():
+    """The environment of a program that is to find torch itself: `mica run` lets its children find Mica instead."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def find_torch():
     """An interpreter in which `import torch` is torch, if there is one."""
     for python in interpreters_that_may_have_torch():
-        asked = [str(python), "-c", "import torch, sys; sys.exit('mica' in torch.__name__)"]
+        asked = [str(python), "-c", "import torch, sys; sys.exit('mica' in sys.modules)"]
         try:
-            if subprocess.run(asked, capture_output=True, timeout=120, check=False).returncode == 0:
+            done = subprocess.run(asked, capture_output=True, timeout=120, check=False, env=without_mica())
+            if done.returncode == 0:
                 return str(python)
         except (OSError, subprocess.TimeoutExpired):
             continue
     return None
 
 
-def speed_of(command):
+def speed_of(command, environment=None):
     """Tokens a second of a run, from the last line but one that it prints."""
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE, env=environment)
     return int(re.search(r"([\d,]+) tokens a second", done.stdout)[1].replace(",", ""))
 
 
@@ -55,7 +61,7 @@ def main(arguments=None):
     print(f"\nThe same program for {options.compare_seconds:.0f} s each, in processes of their own:")
     rest = ["gpt.py", "--minutes", str(options.compare_seconds / 60), "--steps", "1000000", "--tell", "0"]
     ours = speed_of([sys.executable, "-m", "mica", *rest])
-    theirs = speed_of([python, *rest])
+    theirs = speed_of([python, *rest], without_mica())
     print(f"  mica   {ours:8,} tokens a second")
     print(f"  torch  {theirs:8,} tokens a second   ({ours / theirs:.2f}x)")
 
