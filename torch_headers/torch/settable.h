@@ -53,29 +53,23 @@ inline void set_option(std::array<mica::optim::Number, 2>& member, std::tuple<do
 class NotAnOption {
   NotAnOption() = default;
 };
-#define TORCH_FOR_EACH_OPTION(F)                                                                                      \
-  F(stride)                                                                                                           \
-  F(padding)                                                                                                          \
-  F(dilation)                                                                                                         \
-  F(groups) F(bias) F(padding_mode) F(output_padding) F(kernel_size) F(ceil_mode) F(count_include_pad)                \
-      F(divisor_override) F(output_size) F(output_ratio) F(eps) F(momentum) F(affine) F(track_running_stats)          \
-          F(elementwise_affine) F(alpha) F(beta) F(k) F(num_layers) F(dropout) F(bidirectional) F(batch_first)        \
-              F(proj_size) F(nonlinearity) F(padding_idx) F(max_norm) F(norm_type) F(scale_grad_by_freq) F(mode)      \
-                  F(include_last_offset) F(reduction) F(weight) F(ignore_index) F(label_smoothing) F(pos_weight)      \
-                      F(delta) F(log_target) F(log_input) F(full) F(margin) F(p) F(swap) F(blank) F(zero_infinity)    \
-                          F(distance_function) F(size) F(scale_factor) F(align_corners) F(recompute_scale_factor)     \
-                              F(d_model) F(nhead) F(num_encoder_layers) F(num_decoder_layers) F(dim_feedforward)      \
-                                  F(activation) F(norm_first) F(layer_norm_eps) F(add_bias_kv) F(add_zero_attn)       \
-                                      F(kdim) F(vdim) F(div_value) F(head_bias) F(negative_slope) F(inplace) F(lambd) \
-                                          F(dim) F(approximate) F(min_val) F(max_val) F(threshold) F(value)           \
-                                              F(num_parameters) F(init) F(lower) F(upper) F(start_dim) F(end_dim)     \
-                                                  F(keepdim) F(training) F(dtype) F(lr) F(betas) F(weight_decay)      \
-                                                      F(amsgrad) F(dampening) F(nesterov) F(lr_decay)                 \
-                                                          F(initial_accumulator_value) F(centered) F(rho) F(t0)       \
-                                                              F(maximize) F(capturable) F(max_iter) F(max_eval)       \
-                                                                  F(tolerance_grad) F(tolerance_change)               \
-                                                                      F(history_size) F(batch_size) F(workers)        \
-                                                                          F(drop_last)
+// clang-format off
+#define TORCH_FOR_EACH_OPTION(F)                                                                                                   \
+  F(stride) F(padding) F(dilation) F(groups) F(bias) F(padding_mode) F(output_padding) F(kernel_size)                              \
+  F(ceil_mode) F(count_include_pad) F(divisor_override) F(output_size) F(output_ratio)                                             \
+  F(eps) F(momentum) F(affine) F(track_running_stats) F(elementwise_affine) F(alpha) F(beta) F(k)                                  \
+  F(num_layers) F(dropout) F(bidirectional) F(batch_first) F(proj_size) F(nonlinearity)                                            \
+  F(padding_idx) F(max_norm) F(norm_type) F(scale_grad_by_freq) F(mode) F(include_last_offset)                                     \
+  F(reduction) F(weight) F(ignore_index) F(label_smoothing) F(pos_weight) F(delta) F(log_target) F(log_input)                      \
+  F(full) F(margin) F(p) F(swap) F(blank) F(zero_infinity) F(distance_function)                                                    \
+  F(size) F(scale_factor) F(align_corners) F(recompute_scale_factor)                                                               \
+  F(dim_feedforward) F(activation) F(norm_first) F(layer_norm_eps) F(add_bias_kv) F(add_zero_attn) F(kdim) F(vdim)                 \
+  F(negative_slope) F(inplace) F(lambd) F(dim) F(approximate) F(min_val) F(max_val) F(threshold) F(value)                          \
+  F(num_parameters) F(init) F(lower) F(upper) F(start_dim) F(end_dim) F(keepdim) F(training)                                       \
+  F(lr) F(betas) F(weight_decay) F(amsgrad) F(dampening) F(nesterov) F(lr_decay) F(initial_accumulator_value)                      \
+  F(centered) F(rho) F(t0) F(maximize) F(capturable) F(max_iter) F(max_eval) F(tolerance_grad) F(tolerance_change) F(history_size) \
+  F(batch_size) F(workers) F(drop_last)
+// clang-format on
 #define TORCH_OPTION_TYPE(name)              \
   template <class Options>                   \
   struct type_of_##name {                    \
