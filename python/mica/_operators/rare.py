@@ -69,10 +69,9 @@ def _upsample_bilinear2d_aa(
         scales_h, scales_w = scales_h
     if output_size is None:
         output_size = [int(n * s) for n, s in zip(input.shape[-2:], (scales_h, scales_w), strict=True)]
-    scaled = scales_h is not None and scales_w is not None
-    size = {"scale_factor": (scales_h, scales_w)} if scaled else {"size": tuple(output_size)}
-    result = mica.nn.functional.interpolate(input, mode="bilinear", align_corners=align_corners, antialias=True, **size)
-    return _into(result, out)
+    from mica._operators.aten_functions import resized
+
+    return _into(resized(input, output_size, "bilinear", align_corners, True, (scales_h, scales_w)), out)
 
 
 def _scaled_mm(
