@@ -127,7 +127,7 @@ def test_make_tensor(dtype):
 def test_sparse_tensors(layout):
     def sparse(rows):
         dense = torch.tensor(rows, dtype=torch.float32)
-        blocks = (1, 1) if layout.startswith("b") else ()
+        blocks = ((1, 1),) if layout.startswith("b") else ()
         return getattr(dense, f"to_sparse_{layout}")(*blocks)
 
     name = layout.upper()

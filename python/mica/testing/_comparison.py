@@ -13,6 +13,7 @@ _TOLERANCES = {  # dtype: (rtol, atol)
     _C.complex32: (1e-3, 1e-5),
     _C.complex64: (1.3e-6, 1e-5),
     _C.complex128: (1e-7, 1e-7),
+    **dict.fromkeys((_C.quint8, _C.qint8, _C.qint32), (1.3e-6, 1e-5)),
 }
 _NUMBER_DTYPES = {int: _C.int64, float: _C.float64, complex: _C.complex128}
 
