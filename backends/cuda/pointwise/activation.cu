@@ -1,6 +1,6 @@
 // Activations and their derivatives.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
 
@@ -117,8 +117,13 @@ void relu(const PointwiseLoop& loop) {
   visit_real("relu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Relu<compute_t<T>>{}); });
 }
 void sigmoid(const PointwiseLoop& loop) {
-  visit_floating_complex("sigmoid", loop.dtype,
-                         [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{}); });
+  visit_floating_complex("sigmoid", loop.dtype, [&]<class T>(Tag<T>) {
+    if constexpr (is_complex_v<T>) {
+      run_rare<T, T>(loop, Sigmoid<T>{});
+    } else {
+      run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{});
+    }
+  });
 }
 void sigmoid_backward(const PointwiseLoop& loop) {
   visit_floating_complex("sigmoid_backward", loop.dtype,
