@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/fft/passes-inl.h"
+#include "backends/cpu/transpose_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -28,60 +29,6 @@ struct LaneOffsets {
     return true;
   }
 };
-
-// A square of the elements of one 128-bit register: rows become columns.
-template <class D128, class V>
-HWY_INLINE void transpose(D128 d, V* rows) {
-  if constexpr (sizeof(hn::TFromD<D128>) == 8) {
-    const V a = hn::InterleaveLower(d, rows[0], rows[1]), b = hn::InterleaveUpper(d, rows[0], rows[1]);
-    rows[0] = a;
-    rows[1] = b;
-  } else {
-    const hn::RepartitionToWide<D128> wide;
-    const V a = hn::InterleaveLower(d, rows[0], rows[1]), b = hn::InterleaveLower(d, rows[2], rows[3]);
-    const V c = hn::InterleaveUpper(d, rows[0], rows[1]), e = hn::InterleaveUpper(d, rows[2], rows[3]);
-    const auto lower = [&](V x, V y) {
-      return hn::BitCast(d, hn::InterleaveLower(wide, hn::BitCast(wide, x), hn::BitCast(wide, y)));
-    };
-    const auto upper = [&](V x, V y) {
-      return hn::BitCast(d, hn::InterleaveUpper(wide, hn::BitCast(wide, x), hn::BitCast(wide, y)));
-    };
-    rows[0] = lower(a, b);
-    rows[1] = upper(a, b);
-    rows[2] = lower(c, e);
-    rows[3] = upper(c, e);
-  }
-}
-
-// Rows become columns, for as many vectors as a vector has lanes: squares of one block (16 bytes) each, then the
-// blocks.
-template <class D, class V>
-HWY_INLINE void transpose_tile(D d, V* rows) {
-  constexpr int kSide = 16 / sizeof(hn::TFromD<D>), kBlocks = hn::MaxLanes(D()) / kSide;
-  static_assert(kBlocks == 1 || kBlocks == 2 || kBlocks == 4);
-#pragma GCC unroll 4
-  for (int g = 0; g < kBlocks; ++g) transpose(d, rows + g * kSide);
-  if constexpr (kBlocks == 2) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kSide; ++j) {
-      const V a = rows[j], b = rows[kSide + j];
-      rows[j] = hn::ConcatLowerLower(d, b, a);
-      rows[kSide + j] = hn::ConcatUpperUpper(d, b, a);
-    }
-  }
-  if constexpr (kBlocks == 4) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kSide; ++j) {
-      V &r0 = rows[j], &r1 = rows[kSide + j], &r2 = rows[2 * kSide + j], &r3 = rows[3 * kSide + j];
-      const V low_even = hn::ConcatLowerLower(d, r2, r0), high_even = hn::ConcatUpperUpper(d, r2, r0);
-      const V low_odd = hn::ConcatLowerLower(d, r3, r1), high_odd = hn::ConcatUpperUpper(d, r3, r1);
-      r0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low_odd), low_even);
-      r1 = hn::OddEvenBlocks(low_odd, hn::SwapAdjacentBlocks(low_even));
-      r2 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high_odd), high_even);
-      r3 = hn::OddEvenBlocks(high_odd, hn::SwapAdjacentBlocks(high_even));
-    }
-  }
-}
 
 // Pairs of 32-bit numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
 // separated last. Returns how many elements were done; none where a vector is one block, which has a way of its own.
@@ -169,8 +116,8 @@ void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t
       for (int64_t l = 0; l < width; l += kSide) {
         hn::Vec<decltype(block)> re[kSide], im[kSide];
         for (int64_t r = 0; r < kSide; ++r) hn::LoadInterleaved2(block, in + lanes.at[l + r] + 2 * k, re[r], im[r]);
-        transpose(block, re);
-        transpose(block, im);
+        transpose_blocks(block, re);
+        transpose_blocks(block, im);
         for (int64_t r = 0; r < kSide; ++r) {
           hn::StoreU(re[r], block, to.re + (k + r) * width + l);
           hn::StoreU(im[r], block, to.im + (k + r) * width + l);
@@ -210,8 +157,8 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
           re[r] = hn::Mul(hn::LoadU(block, from.re + (k + r) * width + l), s);
           im[r] = hn::Mul(hn::LoadU(block, from.im + (k + r) * width + l), s);
         }
-        transpose(block, re);
-        transpose(block, im);
+        transpose_blocks(block, re);
+        transpose_blocks(block, im);
         for (int64_t r = 0; r < kSide; ++r) hn::StoreInterleaved2(re[r], im[r], block, out + lanes.at[l + r] + 2 * k);
       }
   }
