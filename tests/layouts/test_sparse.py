@@ -346,6 +346,11 @@ def test_sampled_addmm():
     a, b = torch.rand(4, 3, dtype=torch.float64), torch.rand(3, 6, dtype=torch.float64)
     got = torch.sparse.sampled_addmm(x.to_sparse_csr(), a, b, beta=2, alpha=3)
     torch.testing.assert_close(got.to_dense(), torch.where(x != 0, 2 * x + 3 * (a @ b), torch.zeros_like(x)))
+    out = torch.zeros_like(got)
+    assert torch.sparse.sampled_addmm(x.to_sparse_csr(), a, b, beta=2, alpha=3, out=out) is out
+    assert torch.equal(out.to_dense(), got.to_dense())
+    with pytest.raises(RuntimeError, match="Expected out to have torch.sparse_csr layout"):
+        torch.sparse.sampled_addmm(x.to_sparse_csr(), a, b, out=torch.zeros(3, 4))
 
 
 def test_batched_product():

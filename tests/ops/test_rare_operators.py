@@ -97,5 +97,5 @@ def test_norms_of_nothing_and_the_nuclear_norm():
         assert torch.linalg.norm(torch.empty(0, 5), order, keepdim=True).tolist() == [[0]]
         assert torch.linalg.norm(torch.empty(5, 0), order).item() == 0
     assert torch.norm(torch.tensor([[3.0, 0], [0, 4]]), p="nuc").item() == pytest.approx(7)
-    assert torch.linalg.vander(torch.tensor(3.0), N=3).tolist() == [1, 3, 9]
+    assert torch.linalg.vander(torch.tensor(3.0), N=3).tolist() == [[1, 3, 9]]
     assert torch.special.hermite_polynomial_h(torch.tensor(2.0), torch.tensor(-0.5)).item() == 1

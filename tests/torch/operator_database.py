@@ -48,7 +48,7 @@ def in_mica(value):
         return getattr(mica, str(value).removeprefix("torch."))
     if isinstance(value, torch.nn.PairwiseDistance):
         return mica.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
-    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+    if type(value).__name__ == "LinearCrossEntropyOptions":  # torch 2.11 has no such class
         fields = (f for f in dataclasses.fields(value) if f.init)
         return mica.nn.LinearCrossEntropyOptions(**{f.name: in_mica(getattr(value, f.name)) for f in fields})
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -53,6 +53,98 @@ HWY_INLINE void transpose(D128 d, V* rows) {
   }
 }
 
+// Rows become columns, for as many vectors as a vector has lanes: squares of one block (16 bytes) each, then the
+// blocks.
+template <class D, class V>
+HWY_INLINE void transpose_tile(D d, V* rows) {
+  constexpr int kSide = 16 / sizeof(hn::TFromD<D>), kBlocks = hn::MaxLanes(D()) / kSide;
+  static_assert(kBlocks == 1 || kBlocks == 2 || kBlocks == 4);
+#pragma GCC unroll 4
+  for (int g = 0; g < kBlocks; ++g) transpose(d, rows + g * kSide);
+  if constexpr (kBlocks == 2) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kSide; ++j) {
+      const V a = rows[j], b = rows[kSide + j];
+      rows[j] = hn::ConcatLowerLower(d, b, a);
+      rows[kSide + j] = hn::ConcatUpperUpper(d, b, a);
+    }
+  }
+  if constexpr (kBlocks == 4) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kSide; ++j) {
+      V &r0 = rows[j], &r1 = rows[kSide + j], &r2 = rows[2 * kSide + j], &r3 = rows[3 * kSide + j];
+      const V low_even = hn::ConcatLowerLower(d, r2, r0), high_even = hn::ConcatUpperUpper(d, r2, r0);
+      const V low_odd = hn::ConcatLowerLower(d, r3, r1), high_odd = hn::ConcatUpperUpper(d, r3, r1);
+      r0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low_odd), low_even);
+      r1 = hn::OddEvenBlocks(low_odd, hn::SwapAdjacentBlocks(low_even));
+      r2 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high_odd), high_even);
+      r3 = hn::OddEvenBlocks(high_odd, hn::SwapAdjacentBlocks(high_even));
+    }
+  }
+}
+
+// Pairs of 32-bit numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
+// separated last. Returns how many elements were done; none where a vector is one block, which has a way of its own.
+template <class T>
+int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequence<T> to) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d), kPairs = kLanes / 2;
+  int64_t k = 0;
+  if constexpr (sizeof(T) == 4 && kLanes > 4) {
+    const hn::ScalableTag<double> pairs;
+    using V = hn::Vec<decltype(pairs)>;
+    for (; k + kPairs <= n; k += kPairs) {
+      V low[kPairs], high[kPairs];
+#pragma GCC unroll 8
+      for (int64_t l = 0; l < kPairs; ++l) {
+        low[l] = hn::BitCast(pairs, hn::LoadU(d, in + lanes.at[l] + 2 * k));
+        high[l] = hn::BitCast(pairs, hn::LoadU(d, in + lanes.at[kPairs + l] + 2 * k));
+      }
+      transpose_tile(pairs, low);
+      transpose_tile(pairs, high);
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kPairs; ++r) {
+        const auto a = hn::BitCast(d, low[r]), b = hn::BitCast(d, high[r]);
+        hn::Store(hn::ConcatEven(d, b, a), d, to.re + (k + r) * kLanes);
+        hn::Store(hn::ConcatOdd(d, b, a), d, to.im + (k + r) * kLanes);
+      }
+    }
+  }
+  return k;
+}
+
+template <class T>
+int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, Sequence<T> from, T scale) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d), kPairs = kLanes / 2;
+  int64_t k = 0;
+  if constexpr (sizeof(T) == 4 && kLanes > 4) {
+    const hn::ScalableTag<double> pairs;
+    using V = hn::Vec<decltype(pairs)>;
+    const auto s = hn::Set(d, scale);
+    for (; k + kPairs <= n; k += kPairs) {
+      V low[kPairs], high[kPairs];
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kPairs; ++r) {
+        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * kLanes), s),
+                   im = hn::Mul(hn::Load(d, from.im + (k + r) * kLanes), s);
+        low[r] = hn::BitCast(pairs, hn::InterleaveLower(d, re, im));
+        high[r] = hn::BitCast(pairs, hn::InterleaveUpper(d, re, im));
+      }
+      transpose_tile(pairs, low);
+      transpose_tile(pairs, high);
+      // Interleaving works within blocks of four lanes: the lower pairs are of lanes 0, 1, 4, 5 and so on.
+#pragma GCC unroll 8
+      for (int64_t l = 0; l < kPairs; ++l) {
+        const int64_t lane = l / 2 * 4 + l % 2;
+        hn::StoreU(hn::BitCast(d, low[l]), d, out + lanes.at[lane] + 2 * k);
+        hn::StoreU(hn::BitCast(d, high[l]), d, out + lanes.at[lane + 2] + 2 * k);
+      }
+    }
+  }
+  return k;
+}
+
 // Pairs of numbers, `stride` apart from pair to pair, the second number right after the first.
 template <class T>
 void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to) {
@@ -69,7 +161,7 @@ void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t
     }
     return;
   }
-  int64_t k = 0;
+  int64_t k = stride == 2 ? load_pair_tiles(in, lanes, n, to) : 0;
   if (stride == 2) {
     const hn::CappedTag<T, 16 / sizeof(T)> block;
     constexpr int64_t kSide = 16 / sizeof(T);
@@ -105,8 +197,9 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
                             d, to);
     return;
   }
-  int64_t k = 0;
-  if (stride == 2 && lanes.used == width) {
+  const bool dense = stride == 2 && lanes.used == width;
+  int64_t k = dense ? store_pair_tiles(out, lanes, n, from, scale) : 0;
+  if (dense) {
     const hn::CappedTag<T, 16 / sizeof(T)> block;
     constexpr int64_t kSide = 16 / sizeof(T);
     const auto s = hn::Set(block, scale);
