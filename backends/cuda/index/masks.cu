@@ -1,4 +1,6 @@
 // What a mask selects: elements are counted by chunk, so that every chunk knows where its part of the result begins.
+#include <cub/device/device_scan.cuh>
+
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/index/select.cuh"
 

@@ -2,7 +2,8 @@
 // of the result begins.
 #pragma once
 
-#include <cub/cub.cuh>
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/places.cuh"
 

@@ -1,6 +1,6 @@
 // cumsum, cumprod, cummax, cummin, logcumsumexp. A line is cut into chunks where there are few lines: the chunks are
 // reduced, their totals scanned, and then every chunk is scanned from what came before it.
-#include <cub/cub.cuh>
+#include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/places.cuh"
