@@ -112,8 +112,8 @@ test-x86_64 test-aarch64: test-%: $(VENV)/.installed
 	@test -f build-cross/$*/build.ninja || cmake -S . -B build-cross/$* -G Ninja -DMICA_WERROR=ON --log-level=WARNING \
 	  -DCMAKE_TOOLCHAIN_FILE=cmake/toolchains/$*.cmake -DMICA_SYSROOT=$(CURDIR)/build-cross/$*/sysroot \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python
-	cmake --build build-cross/$* --parallel $(JOBS) --target mica_tests -- $(NINJA_ARGS)
-	ctest --test-dir build-cross/$* --output-on-failure -R '^cpp$$'
+	cmake --build build-cross/$* --parallel $(JOBS) --target mica_simd_math_tests mica_tests -- $(NINJA_ARGS)
+	ctest --test-dir build-cross/$* --output-on-failure -R '^(simd_math|cpp)$$'
 	cmake --build build-cross/$* --parallel $(JOBS) --target mica_extension -- $(NINJA_ARGS)
 	MICA_CROSS=$* scripts/cross_python -m pytest $(CROSS_TESTS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
