@@ -1,5 +1,8 @@
 """Linear algebra: what decompositions must satisfy, for LAPACK's path and for that of many small matrices."""
 
+import subprocess
+import sys
+
 import mica
 import pytest
 from mica import linalg
@@ -108,6 +111,11 @@ def test_one_large_matrix_on_several_threads(threads, dtype, shape):
     p, lower, upper = linalg.lu(a)
     close(p @ lower @ upper, a)
     assert float(lower.abs().max()) <= 1
+    for mode in ("reduced", "complete"):
+        q, r = linalg.qr(a, mode=mode)
+        close(q @ r, a)
+        close(q.mT @ q, mica.eye(q.shape[1], dtype=dtype))
+        assert (r == r.triu()).all()
     if shape[0] != shape[1]:
         return
     positive = definite(*shape, dtype=dtype)
@@ -130,6 +138,11 @@ def test_one_large_matrix_without_a_factor(threads):
     positive = definite(300, 300)
     positive[170, 170] = -1
     assert linalg.cholesky_ex(positive).info.item() == 171
+    for size in (0.0, 1e-37, 1e30):  # columns of zeros, and of numbers whose squares leave the range
+        scaled = (a * size).float()
+        q, r = linalg.qr(scaled)
+        close(q.mT @ q, mica.eye(300))
+        close(q @ r / (size or 1), scaled / (size or 1))
     pivots = linalg.lu_factor_ex(a * float("nan")).pivots
     assert (pivots >= 1).all() and (pivots <= 300).all()
 
@@ -386,3 +399,16 @@ def test_norms_of_empty_matrices():
         linalg.norm(mica.empty(0, 3), -inf)
     with pytest.raises(RuntimeError, match="cannot compute the -1 norm on an empty tensor"):
         linalg.vector_norm(mica.empty(0), -1)
+
+
+def test_opening_the_library_starts_no_threads():
+    """OpenBLAS would start one for each processor of the machine, each with 40 MB of its own."""
+    program = """
+import os, mica
+mica.set_num_threads(1)
+cores, before = os.sched_getaffinity(0), len(os.listdir("/proc/self/task"))
+mica.linalg.eigh(mica.eye(40))
+assert "openblas" not in open("/proc/self/maps").read() or len(os.listdir("/proc/self/task")) == before
+assert os.sched_getaffinity(0) == cores
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
