@@ -24,10 +24,6 @@ class Identity(Module):
         return input
 
 
-def _bias(size, wanted, device, dtype):
-    return Parameter(_C.empty(size, device=device, dtype=dtype)) if wanted else None
-
-
 class Linear(options.Linear):
     """y = x A^T + b."""
 
@@ -35,7 +31,10 @@ class Linear(options.Linear):
 
     def _make_parameters(self, bias, device, dtype):
         self.weight = Parameter(_C.empty((self.out_features, self.in_features), device=device, dtype=dtype))
-        self.register_parameter("bias", _bias(self.out_features, bias, device, dtype))
+        if bias:
+            self.bias = Parameter(_C.empty(self.out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -61,7 +60,10 @@ class Bilinear(options.Bilinear):
     def _make_parameters(self, bias, device, dtype):
         sizes = (self.out_features, self.in1_features, self.in2_features)
         self.weight = Parameter(_C.empty(sizes, device=device, dtype=dtype))
-        self.register_parameter("bias", _bias(self.out_features, bias, device, dtype))
+        if bias:
+            self.bias = Parameter(_C.empty(self.out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
         self.reset_parameters()
 
     def reset_parameters(self):
