@@ -194,16 +194,11 @@ class Softplus(options.Softplus):
         return F.softplus(input, self.beta, self.threshold)
 
 
-class PReLU(Module):
+class PReLU(options.PReLU):
     """x where x >= 0, elsewhere weight * x, with one trained weight, or one for each channel."""
 
-    __constants__ = ["num_parameters"]
-
-    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
-        super().__init__()
-        self.num_parameters = num_parameters
-        self.init = init
-        self.weight = Parameter(_C.empty(num_parameters, device=device, dtype=dtype))
+    def _make_parameters(self, device, dtype):
+        self.weight = Parameter(_C.empty(self.num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -211,9 +206,6 @@ class PReLU(Module):
 
     def forward(self, input):
         return F.prelu(input, self.weight)
-
-    def extra_repr(self):
-        return f"num_parameters={self.num_parameters}"
 
 
 class Softsign(Module):
