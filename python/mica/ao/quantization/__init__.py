@@ -2,8 +2,9 @@
 
 import copy
 
-from mica import _C
+from mica import _C, nn
 from mica.ao.nn import quantized as nnq
+from mica.ao.nn.quantized.functional_modules import FloatFunctional
 from mica.ao.quantization import defaults as _defaults
 from mica.ao.quantization import qconfig as _qconfig
 from mica.ao.quantization.defaults import *  # noqa: F403
@@ -107,30 +108,6 @@ class DeQuantStub(Module):
         return x
 
 
-class FloatFunctional(Module):
-    """Sums and products that are to be observed."""
-
-    def add(self, x, y):
-        """x + y"""
-        return self._observed(x + y)
-
-    def add_relu(self, x, y):
-        """relu(x + y)"""
-        return self._observed((x + y).relu())
-
-    def mul(self, x, y):
-        """x * y"""
-        return self._observed(x * y)
-
-    def cat(self, tensors, dim=0):
-        """The tensors joined."""
-        return self._observed(_C.cat(tensors, dim))
-
-    def _observed(self, x):
-        observer = getattr(self, "activation_post_process", None)
-        return x if observer is None else observer(x)
-
-
 class QuantWrapper(Module):
     """A module between a QuantStub and a DeQuantStub."""
 
@@ -145,16 +122,25 @@ class QuantWrapper(Module):
         return self.dequant(self.module(self.quant(x)))
 
 
-_OBSERVED = (Linear, Conv2d, QuantStub, FloatFunctional)
+# What a static model has instead, by name. Modules that need no observer keep the scale of their input.
+_SAME_NAME = (
+    "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+    "ELU", "GroupNorm", "Hardswish", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LeakyReLU",
+    "Linear", "PReLU",
+)  # fmt: skip
+_UNOBSERVED = ("Dropout", "Embedding", "EmbeddingBag", "ReLU6")
+_OBSERVED = (*(getattr(nn, name) for name in _SAME_NAME), QuantStub, FloatFunctional)
 _STATIC = {
-    Linear: nnq.Linear,
-    Conv2d: nnq.Conv2d,
+    **{getattr(nn, name): getattr(nnq, name) for name in (*_SAME_NAME, *_UNOBSERVED)},
     QuantStub: nnq.Quantize,
     DeQuantStub: nnq.DeQuantize,
     FloatFunctional: nnq.QFunctional,
-    Embedding: nnq.Embedding,
 }
-_DYNAMIC = {Linear: nnq.dynamic.Linear, Embedding: nnq.Embedding}
+_DYNAMIC = {
+    **{getattr(nn, name): getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__},
+    Embedding: nnq.Embedding,
+    nn.EmbeddingBag: nnq.EmbeddingBag,
+}
 
 
 def _children(module, qconfig=None):
@@ -221,7 +207,7 @@ def _swap(model, mapping, static):
         needs_observer = static and kind in _OBSERVED
         if quantized is None or (needs_observer and not hasattr(child, "activation_post_process")):
             continue
-        if kind is Embedding and static and getattr(child, "qconfig", None) is None:
+        if kind in (Embedding, nn.EmbeddingBag) and static and getattr(child, "qconfig", None) is None:
             continue
         setattr(parent, name, quantized.from_float(child))
     return model
@@ -283,16 +269,46 @@ def swap_module(mod, mapping, custom_module_class_mapping=None, use_precomputed_
     return mod if made is None or getattr(mod, "qconfig", None) is None else made.from_float(mod)
 
 
-def quantize_dynamic(model, qconfig_spec=None, dtype=None, inplace=False):
-    """Replace linear layers (or the given types) by ones with qint8 weights that quantize their input as it comes."""
-    if dtype not in (None, _C.qint8):
-        raise NotImplementedError(f"quantize_dynamic makes qint8 weights, not {dtype}")
-    wanted = {Linear} if qconfig_spec is None else set(qconfig_spec)
-    unknown = [kind for kind in wanted if kind not in _DYNAMIC]
+def quantize_dynamic(model, qconfig_spec=None, dtype=None, mapping=None, inplace=False):
+    """Replace layers by ones with qint8 or float16 weights, which quantize their input as it comes.
+
+    `qconfig_spec` says which: a set of classes or names of submodules, or a dict from them to qconfigs. Without it they are
+    the linear and recurrent layers, for quint8 the embeddings.
+    """
+    dtype = _C.qint8 if dtype is None else dtype
+    linear = {Linear, nn.LSTM, nn.GRU}
+    usual = {
+        _C.qint8: linear | {nn.LSTMCell, nn.RNNCell, nn.GRUCell},
+        _C.float16: linear,
+        _C.quint8: {Embedding, nn.EmbeddingBag},
+    }
+    if qconfig_spec is None and dtype not in usual:
+        raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please")
+    mapping = _DYNAMIC if mapping is None else mapping
+    wanted = usual[dtype] if qconfig_spec is None else set(qconfig_spec)
+    unknown = [kind for kind in wanted if not isinstance(kind, str) and kind not in mapping]
     if unknown:
-        raise NotImplementedError(f"quantize_dynamic knows {[k.__name__ for k in _DYNAMIC]}, not {unknown}")
+        raise NotImplementedError(f"quantize_dynamic knows {[k.__name__ for k in mapping]}, not {unknown}")
     model = model if inplace else copy.deepcopy(model)
-    return _swap(model.eval(), {kind: _DYNAMIC[kind] for kind in wanted}, static=False)
+    model.eval()
+    for name, parent, last, child in _named_children(model):
+        made = mapping.get(type(child))
+        if made is None or not ({type(child), name} & wanted):
+            continue
+        halves = {"dtype": dtype} if dtype == _C.float16 and made in _HALVES else {}
+        setattr(parent, last, made.from_float(child, **halves))
+    return model
+
+
+_HALVES = {getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__}
+
+
+def _named_children(model, prefix=""):
+    """(full name, parent, name there, module) of every module below."""
+    for name, child in list(model.named_children()):
+        full = f"{prefix}.{name}" if prefix else name
+        yield full, model, name, child
+        yield from _named_children(child, full)
 
 
 def fuse_modules(model, modules_to_fuse, inplace=False):
