@@ -87,7 +87,10 @@ def test_constructors_take_torchs_arguments():
     layer = nnq.ConvTranspose2d(2, 4, (3, 1), stride=2, output_padding=(1, 0), bias=False)
     assert layer.weight().shape == (2, 4, 3, 1) and layer.bias() is None
     x = torch.quantize_per_tensor(torch.ones(1, 2, 3, 3), 0.1, 0, torch.quint8)
-    assert layer(x).shape == nn.ConvTranspose2d(2, 4, (3, 1), stride=2, output_padding=(1, 0))(torch.ones(1, 2, 3, 3)).shape
+    assert (
+        layer(x).shape
+        == nn.ConvTranspose2d(2, 4, (3, 1), stride=2, output_padding=(1, 0))(torch.ones(1, 2, 3, 3)).shape
+    )
     linear = nnq.Linear(3, 2)
     linear.set_weight_bias(torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8), torch.zeros(2))
     assert linear(torch.quantize_per_tensor(torch.ones(1, 3), 0.1, 0, torch.quint8)).dequantize().tolist() == [[3, 3]]
@@ -136,14 +139,20 @@ def recurrent(name, **options):
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True}]
+)
 def test_recurrent_layers(name, options):
     layer = recurrent(name, **options)
     small = q.quantize_dynamic(nn.ModuleList([layer]), {getattr(nn, name)})[0]
     assert repr(small).startswith(f"DynamicQuantized{name}(5, 8")
-    assert small.get_weight()["weight_ih_l0"].dtype == torch.qint8 and bool(small.get_bias()) == options.get("bias", True)
+    assert small.get_weight()["weight_ih_l0"].dtype == torch.qint8 and bool(small.get_bias()) == options.get(
+        "bias", True
+    )
     x = torch.randn(7, 3, 5)
-    states = torch.randn(small.num_layers * (2 if small.bidirectional else 1), 3 if not options.get("batch_first") else 7, 8)
+    states = torch.randn(
+        small.num_layers * (2 if small.bidirectional else 1), 3 if not options.get("batch_first") else 7, 8
+    )
     for hx in (None, (states, states) if name == "LSTM" else states):
         expected, last = layer(x, hx)
         found, own = small(x, hx)

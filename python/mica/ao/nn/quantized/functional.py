@@ -82,7 +82,15 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, 
     """A convolution of a quantized sequence: of an image of one row."""
     stride, padding, dilation = map(_only, (stride, padding, dilation))
     made = conv2d(
-        input.unsqueeze(2), weight.unsqueeze(2), bias, (1, stride), (0, padding), (1, dilation), groups, scale, zero_point
+        input.unsqueeze(2),
+        weight.unsqueeze(2),
+        bias,
+        (1, stride),
+        (0, padding),
+        (1, dilation),
+        groups,
+        scale,
+        zero_point,
     )
     return made.squeeze(2)
 

@@ -195,7 +195,16 @@ class _TransposedNd(_ConvNd):
         dilation=1, padding_mode="zeros",
     ):  # fmt: skip
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, output_padding
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            output_padding,
         )
 
     def _convolve(self, x):

@@ -187,7 +187,9 @@ class _Layers(_WithWeights):
         if input.dim() not in (2, 3):
             raise ValueError(f"{self._mode}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}")
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
+            )
         single = input.dim() == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
         steps, rows = x.shape[:2]
@@ -237,7 +239,9 @@ class _Cell(_WithWeights):
         rows = GATES[self._mode or "RNN_TANH"] * hidden_size
         names, shapes = ["weight_ih", "weight_hh"], [(rows, input_size), (rows, hidden_size)]
         self._take(
-            names + ["bias_ih", "bias_hh"] * bias, shapes + [(rows,), (rows,)] * bias, _C.qint8 if dtype is None else dtype
+            names + ["bias_ih", "bias_hh"] * bias,
+            shapes + [(rows,), (rows,)] * bias,
+            _C.qint8 if dtype is None else dtype,
         )
 
     @classmethod
