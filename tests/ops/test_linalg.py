@@ -111,6 +111,11 @@ def test_one_large_matrix_on_several_threads(threads, dtype, shape):
     p, lower, upper = linalg.lu(a)
     close(p @ lower @ upper, a)
     assert float(lower.abs().max()) <= 1
+    for mode in ("reduced", "complete"):
+        q, r = linalg.qr(a, mode=mode)
+        close(q @ r, a)
+        close(q.mT @ q, mica.eye(q.shape[1], dtype=dtype))
+        assert (r == r.triu()).all()
     if shape[0] != shape[1]:
         return
     positive = definite(*shape, dtype=dtype)
@@ -133,6 +138,11 @@ def test_one_large_matrix_without_a_factor(threads):
     positive = definite(300, 300)
     positive[170, 170] = -1
     assert linalg.cholesky_ex(positive).info.item() == 171
+    for size in (0.0, 1e-37, 1e30):  # columns of zeros, and of numbers whose squares leave the range
+        scaled = (a * size).float()
+        q, r = linalg.qr(scaled)
+        close(q.mT @ q, mica.eye(300))
+        close(q @ r / (size or 1), scaled / (size or 1))
     pivots = linalg.lu_factor_ex(a * float("nan")).pivots
     assert (pivots >= 1).all() and (pivots <= 300).all()
 

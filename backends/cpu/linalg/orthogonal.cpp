@@ -1,5 +1,6 @@
 // Decompositions into orthogonal factors, and least squares, which rest on them.
 #include "backends/cpu/linalg/batches.h"
+#include "backends/cpu/linalg/shared_qr.h"
 #include "backends/cpu/linalg/small_matrices.h"
 #include "backends/cpu/register.h"
 
@@ -15,6 +16,10 @@ void geqrf(const TensorView& a, const TensorView& tau) {
     using T = typename decltype(tag)::type;
     const Matrices<T> matrices(a);
     const Vectors<T> factors(tau);
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns))
+        return shared_geqrf(matrices.data, matrices.rows, matrices.columns, factors.data);
+    }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       T size{};
@@ -33,6 +38,10 @@ void orgqr(const TensorView& a, const TensorView& tau) {
     using T = typename decltype(tag)::type;
     const Matrices<T> matrices(a);
     const Vectors<T> factors(tau);
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns))
+        return shared_orgqr(matrices.data, matrices.rows, matrices.columns, factors.length, factors.data);
+    }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       const Integer k = static_cast<Integer>(factors.length);

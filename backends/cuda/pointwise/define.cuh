@@ -1,20 +1,36 @@
 // Short ways to define a pointwise kernel of one, two or three operands. Functors see values of the type that an
-// element is computed in; a kernel that is called rarely has one loop, for any strides, and no second one for
-// contiguous memory: it compiles in half the time.
+// element is computed in; a kernel that is called rarely has one loop, for any strides, and its function is compiled
+// once and called, not written out for each element of a thread.
 #pragma once
 
 #include "backends/cuda/pointwise.cuh"
 
 namespace mica::cuda {
 
+template <class F>
+struct Called {
+  F f;
+  template <class... C>
+  __device__ __noinline__ auto operator()(C... values) const {
+    return f(values...);
+  }
+};
+
 template <class Out, class... In, class F>
 void run_rare(const PointwiseLoop& loop, const F& f) {
   if (loop.numel == 0) return;
   DeviceGuard guard(loop.device.index());
   PointwiseLoop whole = loop;
-  for_each_piece(
-      whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, std::index_sequence_for<In...>{}); });
+  for_each_piece(whole, [&](const PointwiseLoop& piece) {
+    run_strided<Out, In...>(piece, Called<F>{f}, std::index_sequence_for<In...>{});
+  });
 }
+
+// One answer for all elements: integers are finite, and unsigned ones are not negative.
+struct Always {
+  bool value;
+  __device__ bool operator()() const { return value; }
+};
 
 #define MICA_RARE_1(slot, Name, visit, ...)                                                         \
   namespace {                                                                                       \

@@ -1,6 +1,6 @@
 // Functions of one number.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
 
@@ -10,13 +10,19 @@ namespace mica::cuda {
   struct Name {                                           \
     __device__ auto operator()(T x) const { __VA_ARGS__ } \
   };
-// ... and the kernel of its slot.
-#define MICA_UNARY(slot, Name, visit, ...)                                                               \
-  namespace {                                                                                            \
-  MICA_FUNCTOR_1(Name, __VA_ARGS__)                                                                      \
-  }                                                                                                      \
-  void slot(const PointwiseLoop& loop) {                                                                 \
-    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); }); \
+// ... and the kernel of its slot. Functions of complex numbers are long, so they have one loop.
+#define MICA_UNARY(slot, Name, visit, ...)               \
+  namespace {                                            \
+  MICA_FUNCTOR_1(Name, __VA_ARGS__)                      \
+  }                                                      \
+  void slot(const PointwiseLoop& loop) {                 \
+    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) {      \
+      if constexpr (is_complex_v<T>) {                   \
+        run_rare<T, T>(loop, Name<T>{});                 \
+      } else {                                           \
+        run_pointwise<T, T>(loop, Name<compute_t<T>>{}); \
+      }                                                  \
+    });                                                  \
   }
 // Real numbers through the CUDA library, complex ones through Thrust.
 #define MICA_MATH(slot, Name)                      \
@@ -85,15 +91,15 @@ MICA_UNARY(log10, Log10, visit_floating_complex, {
 })
 MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
 MICA_UNARY(erfc, Erfc, visit_floating, { return ::erfc(x); })
-// Integers are their own integers; halves are rounded to even.
-#define MICA_ROUNDING(slot, Name, function) \
-  MICA_UNARY(slot, Name, visit_real, {      \
-    if constexpr (std::is_integral_v<T>) {  \
-      return x;                             \
-    } else {                                \
-      return ::function(x);                 \
-    }                                       \
-  })
+// Halves are rounded to even. Integers are their own integers.
+#define MICA_ROUNDING(slot, Name, function)                                                                       \
+  namespace {                                                                                                     \
+  MICA_FUNCTOR_1(Name, return ::function(x);)                                                                     \
+  }                                                                                                               \
+  void slot(const PointwiseLoop& loop) {                                                                          \
+    if (is_integral(loop.dtype)) return copy(loop);                                                               \
+    visit_floating(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); }); \
+  }
 MICA_ROUNDING(floor, Floor, floor)
 MICA_ROUNDING(ceil, Ceil, ceil)
 MICA_ROUNDING(trunc, Trunc, trunc)
@@ -107,8 +113,6 @@ struct Abs {
   __device__ auto operator()(T x) const {
     if constexpr (is_complex_v<T>) {
       return thrust::abs(x);
-    } else if constexpr (std::is_unsigned_v<T>) {
-      return x;
     } else if constexpr (std::is_integral_v<T>) {
       return x < 0 ? static_cast<T>(0 - static_cast<uint64_t>(x)) : x;
     } else {
@@ -134,7 +138,8 @@ struct Conjugate {
 };
 template <class T>
 struct LogicalNot {
-  __device__ bool operator()(T x) const { return !convert<bool>(x); }
+  Truth<T> truth;
+  __device__ bool operator()(T x) const { return !truth(x); }
 };
 template <class T>
 struct IsNan {
@@ -145,8 +150,6 @@ struct IsFinite {
   __device__ bool operator()(T x) const {
     if constexpr (is_complex_v<T>) {
       return ::isfinite(x.real()) && ::isfinite(x.imag());
-    } else if constexpr (std::is_integral_v<T>) {
-      return true;
     } else {
       return ::isfinite(x);
     }
@@ -157,8 +160,6 @@ struct IsInf {
   __device__ bool operator()(T x) const {
     if constexpr (is_complex_v<T>) {
       return ::isinf(x.real()) || ::isinf(x.imag());
-    } else if constexpr (std::is_integral_v<T>) {
-      return false;
     } else {
       return ::isinf(x);
     }
@@ -177,14 +178,22 @@ struct RealOf<thrust::complex<R>> {
 }  // namespace
 
 void abs(const PointwiseLoop& loop) {
-  visit_number("abs", loop.dtype,
-               [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); });
+  const DType t = loop.dtype;
+  if (t == DType::UInt8 || t == DType::UInt16 || t == DType::UInt32 || t == DType::UInt64) return copy(loop);
+  auto run = [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); };
+  if (t == DType::Int8) return run(Tag<int8_t>{});
+  if (t == DType::Int16) return run(Tag<int16_t>{});
+  if (t == DType::Int32) return run(Tag<int32_t>{});
+  if (t == DType::Int64) return run(Tag<int64_t>{});
+  visit_floating_complex("abs", t, run);
 }
 void sign(const PointwiseLoop& loop) {
   visit_real_bool("sign", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
 }
 void sgn(const PointwiseLoop& loop) {
-  visit_number_bool("sgn", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
+  if (loop.dtype == DType::Complex64) return run_rare<complexf, complexf>(loop, Sign<complexf>{});
+  if (loop.dtype == DType::Complex128) return run_rare<complexd, complexd>(loop, Sign<complexd>{});
+  sign(loop);
 }
 void conj_physical(const PointwiseLoop& loop) {
   if (loop.dtype == DType::Complex64) return run_pointwise<complexf, complexf>(loop, Conjugate<complexf>{});
@@ -192,18 +201,29 @@ void conj_physical(const PointwiseLoop& loop) {
   unsupported_dtype("conj", loop.dtype);
 }
 void logical_not(const PointwiseLoop& loop) {
-  visit_number_bool("logical_not", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, LogicalNot<compute_t<T>>{}); });
+  visit_truth(loop.dtype, [&]<class T>(Tag<T>, Truth<T> truth) { run_pointwise<bool, T>(loop, LogicalNot<T>{truth}); });
+}
+
+// Integers and bools are all finite.
+static bool whole(const PointwiseLoop& loop, bool value) {
+  if (is_floating(loop.dtype) || is_complex(loop.dtype)) return false;
+  run_pointwise<bool>(loop, Always{value});
+  return true;
 }
 void isnan(const PointwiseLoop& loop) {
-  visit_number_bool("isnan", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
+  if (whole(loop, false)) return;
+  visit_floating_complex("isnan", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
 }
 void isfinite(const PointwiseLoop& loop) {
-  visit_number_bool("isfinite", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
+  if (whole(loop, true)) return;
+  visit_floating_complex("isfinite", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
 }
 void isinf(const PointwiseLoop& loop) {
-  visit_number_bool("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
+  if (whole(loop, false)) return;
+  visit_floating_complex("isinf", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
 }
 
 }  // namespace mica::cuda

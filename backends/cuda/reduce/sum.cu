@@ -35,25 +35,28 @@ struct Mean : Sum<I, O, A> {
 };
 template <class I, class O, class A>
 struct Product : Sum<I, O, A> {
+  static constexpr bool kRare = true;
   __device__ A identity() const { return A(1); }
   __device__ A combine(A a, A b) const { return a * b; }
 };
 template <class I>
 struct CountNonzero : Sum<I, int64_t, int64_t> {
-  __device__ int64_t load(I v, int64_t) const { return convert<bool>(v); }
+  Truth<I> truth;
+  __device__ int64_t load(I v, int64_t) const { return truth(v); }
 };
 
 // Calls f(In, Out, Acc): integers meet in 64 bits, 16-bit floats in 32, and come out as themselves or, where asked, as
 // float32.
 template <class F>
 void visit_sum(const char* op, const TensorView& out, const TensorView& self, const F& f) {
-  if (!is_floating(self.dtype) && !is_complex(self.dtype))
-    return visit_integral_bool(op, self.dtype, [&]<class T>(Tag<T>) {
-      if (out.dtype == DType::Int64) return f(Tag<T>{}, Tag<int64_t>{}, Tag<int64_t>{});
-      // Another integer dtype was asked for: the input has been converted to it.
-      if (out.dtype != self.dtype) unsupported_dtype(op, out.dtype);
-      f(Tag<T>{}, Tag<T>{}, Tag<int64_t>{});
-    });
+  if (!is_floating(self.dtype) && !is_complex(self.dtype)) {
+    if (out.dtype == DType::Int64)
+      return visit_integral_bool(op, self.dtype, [&]<class T>(Tag<T>) { f(Tag<T>{}, Tag<int64_t>{}, Tag<int64_t>{}); });
+    // Another integer dtype was asked for: the input has been converted to it.
+    if (out.dtype != self.dtype) unsupported_dtype(op, out.dtype);
+    if (self.dtype == DType::Bool) return f(Tag<bool>{}, Tag<bool>{}, Tag<int64_t>{});
+    return visit_width(op, self.dtype, [&]<class T>(Tag<T>) { f(Tag<T>{}, Tag<T>{}, Tag<int64_t>{}); });
+  }
   visit_floating_complex(op, self.dtype, [&]<class T>(Tag<T>) {
     if (out.dtype == self.dtype) return f(Tag<T>{}, Tag<T>{}, Tag<compute_t<T>>{});
     if constexpr (std::is_same_v<T, half> || std::is_same_v<T, bfloat16>) {
@@ -75,8 +78,11 @@ void reduce_nansum(const TensorView& out, const TensorView& self, uint64_t dims)
   visit_floating("nansum", self.dtype, [&]<class T>(Tag<T>) {
     using A = compute_t<T>;
     if (out.dtype == self.dtype) return run_reduction(out, {}, self, dims, NanSum<T, T, A>{{out.ptr<T>()}});
-    if (out.dtype != DType::Float32) unsupported_dtype("nansum", out.dtype);
-    run_reduction(out, {}, self, dims, NanSum<T, float, A>{{out.ptr<float>()}});
+    if constexpr (sizeof(T) == 2) {
+      if (out.dtype == DType::Float32)
+        return run_reduction(out, {}, self, dims, NanSum<T, float, A>{{out.ptr<float>()}});
+    }
+    unsupported_dtype("nansum", out.dtype);
   });
 }
 void reduce_mean(const TensorView& out, const TensorView& self, uint64_t dims) {
@@ -92,8 +98,8 @@ void reduce_prod(const TensorView& out, const TensorView& self, uint64_t dims) {
   });
 }
 void reduce_count_nonzero(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_number_bool("count_nonzero", self.dtype, [&]<class T>(Tag<T>) {
-    run_reduction(out, {}, self, dims, CountNonzero<T>{{out.ptr<int64_t>()}});
+  visit_truth(self.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
+    run_reduction(out, {}, self, dims, CountNonzero<T>{{out.ptr<int64_t>()}, truth});
   });
 }
 
