@@ -201,6 +201,16 @@ void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIn
                                         source<In>(piece, static_cast<int>(kIndex) + 1)...);
 }
 
+// A function that is compiled once and called, where it would be written out for each element of a thread.
+template <class F>
+struct Called {
+  F f;
+  template <class... C>
+  __device__ __noinline__ auto operator()(C... values) const {
+    return f(values...);
+  }
+};
+
 // Whether operand k can be read in 16-byte pieces from one end to the other.
 inline bool is_flat(const PointwiseLoop& loop, int k, size_t size, int per_thread) {
   if (loop.numbers >> k & 1) return true;
@@ -269,9 +279,14 @@ void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_seq
   for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
 }
 
+// Doubles take so long to come from memory that there is time for the call.
 template <class Out, class... In, class F>
 void run_pointwise(const PointwiseLoop& loop, const F& f) {
-  run_pointwise_indexed<false, Out, In...>(loop, f, std::index_sequence_for<In...>{});
+  if constexpr ((std::is_same_v<In, double> || ...)) {
+    run_pointwise_indexed<false, Out, In...>(loop, Called<F>{f}, std::index_sequence_for<In...>{});
+  } else {
+    run_pointwise_indexed<false, Out, In...>(loop, f, std::index_sequence_for<In...>{});
+  }
 }
 template <class Out, class... In, class F>
 void run_moved(const PointwiseLoop& loop, const F& f) {

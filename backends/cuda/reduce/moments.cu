@@ -44,6 +44,7 @@ struct SquareNorm {
 
 template <class T, class O>
 struct Norm {
+  static constexpr bool kRare = true;
   using In = T;
   using Out = O;
   using Acc = compute_t<Out>;
@@ -78,6 +79,7 @@ struct Moments {
 };
 template <class T>
 struct Variance {
+  static constexpr bool kRare = std::is_same_v<T, double>;
   using In = T;
   using C = compute_t<T>;
   using Acc = Moments<C>;
@@ -111,6 +113,7 @@ struct Shifted {
 };
 template <class T>
 struct LogSumExp {
+  static constexpr bool kRare = std::is_same_v<T, double>;
   using In = T;
   using C = compute_t<T>;
   using Acc = Shifted<C>;
