@@ -10,7 +10,7 @@ struct RealOf {
   using type = T;
 };
 template <class R>
-struct RealOf<thrust::complex<R>> {
+struct RealOf<Complex<R>> {
   using type = R;
 };
 
@@ -55,7 +55,7 @@ struct Norm {
   __device__ Acc load(T v, int64_t) const {
     Acc a;
     if constexpr (is_complex_v<T>) {
-      a = thrust::abs(v);
+      a = abs(v);
     } else {
       a = ::fabs(convert<Acc>(v));
     }
