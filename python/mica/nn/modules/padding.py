@@ -41,7 +41,7 @@ class _CircularPadNd(_PadNd):
         if input.dim() not in (dims, dims + 1):
             raise ValueError(f"expected {dims}D or {dims + 1}D input (got {input.dim()}D input)")
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         return F.pad(input, self.padding, self._mode)
 
