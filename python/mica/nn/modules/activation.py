@@ -3,6 +3,7 @@
 import warnings
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F
@@ -20,7 +21,7 @@ __all__ = [
 class Threshold(options.Threshold):
     """x where x > threshold, elsewhere value."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
 
@@ -34,7 +35,7 @@ class ReLU(options._Inplace):
 class RReLU(options.RReLU):
     """x where x >= 0, elsewhere a * x: a is random in training, the middle of its range in evaluation."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
@@ -148,14 +149,14 @@ class SELU(options._Inplace):
 class GLU(options.GLU):
     """The first half of a dimension times the sigmoid of the second."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
 
 class GELU(options.GELU):
     """x times the normal distribution function of x, exactly or by tanh."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, approximate=self.approximate)
 
 
@@ -176,7 +177,7 @@ class Softshrink(options._Shrink):
 class LeakyReLU(options.LeakyReLU):
     """x where x > 0, elsewhere negative_slope * x."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
 
@@ -190,7 +191,7 @@ class LogSigmoid(Module):
 class Softplus(options.Softplus):
     """log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
 

@@ -1,6 +1,7 @@
 """Normalisation by the statistics of a batch."""
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F

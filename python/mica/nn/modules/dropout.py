@@ -1,5 +1,6 @@
 """Layers that drop elements, or whole channels, at random while a network trains."""
 
+from mica._C import Tensor
 from mica._generated.modules import _DropoutNd
 
 from .. import functional as F

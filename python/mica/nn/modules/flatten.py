@@ -1,6 +1,7 @@
 """Layers that merge dimensions into one, or split one."""
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .module import Module
@@ -11,7 +12,7 @@ __all__ = ["Flatten", "Unflatten"]
 class Flatten(options.Flatten):
     """Makes one dimension of all from start_dim to end_dim."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
 

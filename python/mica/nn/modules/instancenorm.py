@@ -2,6 +2,7 @@
 
 import warnings
 
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F

@@ -3,6 +3,7 @@
 import math
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F

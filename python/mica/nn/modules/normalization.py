@@ -1,6 +1,7 @@
 """Normalisation over trailing dimensions and over groups of channels."""
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F

@@ -1,5 +1,6 @@
 """Pooling layers."""
 
+from mica._C import Tensor
 from mica._generated import modules as options
 from mica._generated.modules import _AdaptiveAvgPoolNd, _AdaptiveMaxPoolNd, _MaxUnpoolNd
 
