@@ -95,12 +95,17 @@ class ForwardWorker {
     if constexpr (kKnowsSmall) {
       if (small) {
         const hn::ScalableTag<T> d;
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t n = call_.is_causal ? std::clamp<int64_t>(first + r + i + 1 - begin, 0, seen) : seen;
-          T* totals = totals_.data() + (r + i) * kLanes;
-          hn::Store(hn::Add(hn::Load(d, totals), tiles_.weigh_small(i, n, seen)), d, totals);
+        T* totals = totals_.data() + r * kLanes;
+        bool turned = false;
+        if (!call_.is_causal || first + r + 1 - begin >= seen) {  // all see all of these keys
+          turned = tiles_.weigh_all_small(rows, seen, totals);
+        } else {
+          for (int64_t i = 0; i < rows; ++i, totals += kLanes) {
+            const int64_t n = std::clamp<int64_t>(first + r + i + 1 - begin, 0, seen);
+            hn::Store(hn::Add(hn::Load(d, totals), tiles_.weigh_small(i, n, seen)), d, totals);
+          }
         }
-        tiles_.add_values(r, rows, seen, begin == 0);
+        tiles_.add_values(r, rows, seen, begin == 0, turned);
         return;
       }
     }

@@ -108,11 +108,27 @@ class VectorTiles {
   hn::VFromD<hn::ScalableTag<T>> weigh_small(int64_t i, int64_t n, int64_t seen) const {
     return powers_and_sums<true>(scores(i), n, seen, T(0));
   }
+  // The same for all rows of a tile, each of which sees `seen` keys; adds their sums to `totals`, a vector for each
+  // row. True if the weights went straight to where add_values() would bring them.
+  bool weigh_all_small(int64_t rows, int64_t seen, T* totals) const {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    if constexpr (kLanes == 4 && sizeof(T) == 4) {
+      if (kernel_.packs_rows_adjacent && rows % 4 == 0 && seen % 4 == 0) {
+        for (int64_t r = 0; r < rows; r += 4)
+          turned_powers(scores(r), kStride, seen, weights_.data() + r, kernel_.rows, totals + r * kLanes);
+        return true;
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i)
+      hn::Store(hn::Add(hn::Load(d, totals + i * kLanes), weigh_small(i, seen, seen)), d, totals + i * kLanes);
+    return false;
+  }
   // Adds the values of `seen` keys, weighted.
-  void add_values(int64_t r, int64_t rows, int64_t seen, bool first) const {
+  void add_values(int64_t r, int64_t rows, int64_t seen, bool first, bool turned = false) const {
     const T* weights = scores_.data();
     if (kernel_.packs_rows_adjacent) {
-      turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
+      if (!turned) turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
       weights = weights_.data();
     }
     gemm_impl::MicroTile tile = tile_of(rows, weights, kStride, seen);

@@ -130,6 +130,30 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int
   return hn::Add(s0, s1);
 }
 
+// to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and n keys, a multiple of four, on vectors of four: they
+// change places in registers. No power is near the ends of the numbers' range. Adds to four vectors of sums.
+inline HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t n, float* to, int64_t to_stride,
+                                   float* totals) {
+  const hn::FixedTag<float, 4> d;
+  const hn::Repartition<uint64_t, decltype(d)> pairs;
+  hn::VFromD<decltype(d)> sums[4], p[4];
+  for (int64_t j = 0; j < 4; ++j) sums[j] = hn::LoadU(d, totals + 4 * j);
+  for (int64_t k = 0; k < n; k += 4, to += 4 * to_stride) {
+    for (int64_t j = 0; j < 4; ++j) p[j] = hn::LoadU(d, rows + j * stride + k);
+    powers_of_two<true>(d, p);
+    for (int64_t j = 0; j < 4; ++j) sums[j] = hn::Add(sums[j], p[j]);
+    const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, p[0], p[1])),
+               b = hn::BitCast(pairs, hn::InterleaveUpper(d, p[0], p[1]));
+    const auto c = hn::BitCast(pairs, hn::InterleaveLower(d, p[2], p[3])),
+               e = hn::BitCast(pairs, hn::InterleaveUpper(d, p[2], p[3]));
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, c)), d, to);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, c)), d, to + to_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, b, e)), d, to + 2 * to_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, b, e)), d, to + 3 * to_stride);
+  }
+  for (int64_t j = 0; j < 4; ++j) hn::StoreU(sums[j], d, totals + 4 * j);
+}
+
 // scores[i] = p, grads[i] = p * (grads[i] - delta) with p = 2^(scores[i] - shift), for i < n; zeros from there to
 // `end`.
 template <class T>
