@@ -1,5 +1,7 @@
 """The layer that mixes groups of channels."""
 
+from mica._C import Tensor
+
 from .. import functional as F
 from .module import Module
 
@@ -16,7 +18,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.channel_shuffle(input, self.groups)
 
     def extra_repr(self):

@@ -1,5 +1,7 @@
 """Layers that widen their input at its borders."""
 
+from mica._C import Tensor
+
 from .. import functional as F
 from .module import Module
 from .utils import _ntuple
@@ -34,7 +36,7 @@ class _PadNd(Module):
         super().__init__()
         self.padding = _ntuple(2 * self._dims)(padding)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
 
     def extra_repr(self):
@@ -49,7 +51,7 @@ class _CircularPadNd(_PadNd):
         if input.dim() not in (dims, dims + 1):
             raise ValueError(f"expected {dims}D or {dims + 1}D input (got {input.dim()}D input)")
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         return F.pad(input, self.padding, self._mode)
 
@@ -85,7 +87,7 @@ class _ConstantPadNd(_PadNd):
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self):

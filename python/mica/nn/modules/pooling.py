@@ -1,5 +1,7 @@
 """Pooling layers."""
 
+from mica._C import Tensor
+
 from .. import functional as F
 from .module import Module
 from .utils import _pair, _single, _triple
@@ -59,7 +61,7 @@ class MaxPool1d(_MaxPoolNd):
     padding: int | tuple[int]
     dilation: int | tuple[int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.max_pool1d(input, *self._arguments())
 
 
@@ -71,7 +73,7 @@ class MaxPool2d(_MaxPoolNd):
     padding: int | tuple[int, int]
     dilation: int | tuple[int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.max_pool2d(input, *self._arguments())
 
 
@@ -83,7 +85,7 @@ class MaxPool3d(_MaxPoolNd):
     padding: int | tuple[int, int, int]
     dilation: int | tuple[int, int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.max_pool3d(input, *self._arguments())
 
 
@@ -172,7 +174,7 @@ class AvgPool1d(_AvgPoolNd):
         steps = _single(stride if stride is not None else kernel_size)
         super().__init__(_single(kernel_size), steps, _single(padding), ceil_mode, count_include_pad)
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.avg_pool1d(input, *self._arguments())
 
 
@@ -192,7 +194,7 @@ class AvgPool2d(_AvgPoolNd):
         super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
         self.divisor_override = divisor_override
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.avg_pool2d(input, *self._arguments(), self.divisor_override)
 
 
@@ -212,7 +214,7 @@ class AvgPool3d(_AvgPoolNd):
         super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
         self.divisor_override = divisor_override
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.avg_pool3d(input, *self._arguments(), self.divisor_override)
 
     def __setstate__(self, state):
@@ -254,7 +256,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         super().__init__(_pair, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.fractional_max_pool2d(input, *self._arguments())
 
 
@@ -271,7 +273,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
             raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
         super().__init__(_triple, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.fractional_max_pool3d(input, *self._arguments())
 
 
@@ -302,7 +304,7 @@ class LPPool1d(_LPPoolNd):
     kernel_size: int | tuple[int]
     stride: int | tuple[int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.lp_pool1d(input, *self._arguments())
 
 
@@ -312,7 +314,7 @@ class LPPool2d(_LPPoolNd):
     kernel_size: int | tuple[int, int]
     stride: int | tuple[int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.lp_pool2d(input, *self._arguments())
 
 
@@ -322,7 +324,7 @@ class LPPool3d(_LPPoolNd):
     kernel_size: int | tuple[int, int, int]
     stride: int | tuple[int, int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.lp_pool3d(input, *self._arguments())
 
 
@@ -342,21 +344,21 @@ class _AdaptiveMaxPoolNd(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last dimension evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last two dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last three dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
@@ -374,19 +376,19 @@ class _AdaptiveAvgPoolNd(Module):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """The means of windows that cover the last dimension evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of windows that cover the last two dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """The means of windows that cover the last three dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_avg_pool3d(input, self.output_size)

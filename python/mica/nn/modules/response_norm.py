@@ -1,5 +1,7 @@
 """Normalisation by the response of neighbouring channels."""
 
+from mica._C import Tensor
+
 from .. import functional as F
 from .module import Module
 
@@ -30,7 +32,7 @@ class LocalResponseNorm(_ResponseNorm):
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
         super().__init__(size, alpha, beta, k)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
 
@@ -45,5 +47,5 @@ class CrossMapLRN2d(_ResponseNorm):
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__(size, alpha, beta, k)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F._cross_map_lrn2d(input, self.size, self.alpha, self.beta, self.k)[0]
