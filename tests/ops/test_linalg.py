@@ -1,5 +1,8 @@
 """Linear algebra: what decompositions must satisfy, for LAPACK's path and for that of many small matrices."""
 
+import subprocess
+import sys
+
 import mica
 import pytest
 from mica import linalg
@@ -424,3 +427,16 @@ def test_norms_of_empty_matrices():
         linalg.norm(mica.empty(0, 3), -inf)
     with pytest.raises(RuntimeError, match="cannot compute the -1 norm on an empty tensor"):
         linalg.vector_norm(mica.empty(0), -1)
+
+
+def test_opening_the_library_starts_no_threads():
+    """OpenBLAS would start one for each processor of the machine, each with 40 MB of its own."""
+    program = """
+import os, mica
+mica.set_num_threads(1)
+cores, before = os.sched_getaffinity(0), len(os.listdir("/proc/self/task"))
+mica.linalg.eigh(mica.eye(40))
+assert "openblas" not in open("/proc/self/maps").read() or len(os.listdir("/proc/self/task")) == before
+assert os.sched_getaffinity(0) == cores
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

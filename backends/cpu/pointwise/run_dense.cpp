@@ -207,7 +207,7 @@ void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context, 
     dense &= t.dense_stride(k, loop.strides[0][k]);
   }
   if (!dense) return run_nested(t);
-  if (loop.numel > grain) return run_flat(t);
+  if (loop.numel > grain) return run_streamed(loop, inner, context, grain) ? void() : run_flat(t);
   inner(loop.data, loop.strides[0], loop.numel, context);
 }
 

@@ -106,11 +106,17 @@ def _upsampling(name):
         # Scales without a size come as one list; beside a size they only say how places are found.
         if output_size is None:
             return F.interpolate(input, None, list(scales[0]), mode.replace("_", "-"), align_corners)
-        return F.interpolate(
-            input, list(output_size), None, mode.replace("_", "-"), align_corners, antialias=name.endswith("_aa")
-        )
+        return resized(input, output_size, mode.replace("_", "-"), align_corners, name.endswith("_aa"), scales)
 
     return upsample
+
+
+def resized(input, output_size, mode, align_corners, antialias, scales):
+    """F.interpolate to a size. Scales beside it, None or one for each of its dimensions, say how places are found."""
+    given = [0.0 if scale is None else float(scale) for scale in scales]
+    if not any(given) or input.dim() != 2 + len(given):
+        return F.interpolate(input, list(output_size), None, mode, align_corners, antialias=antialias)
+    return mica._C._upsample(input, list(output_size), mode, bool(align_corners), antialias, given)
 
 
 def op__to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
@@ -151,6 +157,7 @@ op__reshape_alias = lambda self, size, stride: self.as_strided(size, stride)  # 
 op__local_scalar_dense = mica.Tensor.item
 op__is_all_true = lambda self: self.all()  # noqa: E731
 op__is_any_true = lambda self: self.any()  # noqa: E731
+op__shape_as_tensor = lambda self: mica.tensor(self.shape, dtype=mica.int64)  # noqa: E731
 op_sym_size = mica.Tensor.size
 op_sym_stride = mica.Tensor.stride
 op_sym_numel = mica.Tensor.numel
@@ -269,6 +276,4 @@ op__adaptive_avg_pool3d = F.adaptive_avg_pool3d
 op_unique_dim = lambda self, dim, sorted=True, return_inverse=False, return_counts=False: mica.unique(  # noqa: E731
     self, sorted, return_inverse, return_counts, dim
 )
-op__unique2 = lambda self, sorted=True, return_inverse=False, return_counts=False: mica.unique(  # noqa: E731
-    self, sorted, return_inverse, return_counts
-)
+op__unique2 = mica._C._unique2

@@ -25,7 +25,6 @@ __all__ = [
     "sum",
 ]
 
-sampled_addmm = _C._sparse.sampled_addmm
 # Names of the root that live here, and Mica's own.
 _ROOT = (
     sparse_coo_tensor,
@@ -52,6 +51,21 @@ def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
     return _C._sparse_addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
 
 
+def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
+    """beta * input + alpha * (mat1 @ mat2) at the indices of a CSR or COO matrix `input`."""
+    result = _C._sparse.sampled_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    if out is None:
+        return result
+    if out.layout != result.layout:
+        raise RuntimeError(f"sampled_addmm: Expected out to have {result.layout} layout, but got {out.layout}")
+    if result.requires_grad or (out.requires_grad and _C.is_grad_enabled()):
+        words = "but one of the arguments requires grad."
+        raise RuntimeError(
+            f"sampled_addmm(): functions with out=... arguments don't support automatic differentiation, {words}"
+        )
+    return out.copy_(result)
+
+
 def sum(input, dim=None, dtype=None):
     """The sum over all elements, or over some dimensions: sparse as long as a sparse dimension is left."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
@@ -72,3 +86,14 @@ def log_softmax(input, dim, *, dtype=None):
 def spdiags(diagonals, offsets, shape, layout=None):
     """A sparse matrix with the rows of `diagonals` on the diagonals `offsets`."""
     return _C._spdiags(diagonals, offsets, shape, layout)
+
+
+def __getattr__(name):
+    # The constructors of old, torch.sparse.FloatTensor and its like.
+    if name.endswith("Tensor"):
+        from mica._as_torch.legacy_types import sparse_types
+
+        globals().update(sparse_types())
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
