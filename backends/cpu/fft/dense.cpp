@@ -47,18 +47,18 @@ int64_t dense_room(const fft::DensePlan<T>& plan) {
 }
 
 template <class T>
-void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room, NextLines next) {
+void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
   const int64_t p = plan.length, m = plan.steps.length;
   const int32_t *const from = plan.factor.from.data(), *const to = plan.factor.to.data();
   T *const x = room, *const rest = room + rounded(2 * m);
   const T first_re = in[0], first_im = in[1];
   for (int64_t k = 0; k < m; ++k) std::memcpy(x + 2 * k, in + 2 * from[k], 2 * sizeof(T));
-  run_two_step(plan.steps, x, x, false, T(1), rest, NextLines(), false);
+  run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest, false);
   const T sum_re = first_re + x[0], sum_im = first_im + x[1];
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
   x[0] += first_re;  // to every element of the transform back
   x[1] += first_im;
-  run_two_step(plan.steps, x, x, true, scale, rest, next, false);
+  run_two_step<T>(plan.steps, x, nullptr, x, true, scale, rest, false);
   out[0] = sum_re * scale;
   out[1] = sum_im * scale;
   // Backward, the elements but the first come in the opposite order.
@@ -70,25 +70,23 @@ void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward
 }
 
 template <class T>
-void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room,
-                   NextLines next) {
+void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
   const int64_t n = plan.length, m = plan.steps.length;
   T *const x = room, *const rest = room + rounded(2 * m);
   // A backward transform is the conjugate of the conjugate's.
   multiply_pairs(in, plan.factor.chirp.data(), x, n, backward, false, T(1));
   std::fill(x + 2 * n, x + 2 * m, T(0));
-  run_two_step(plan.steps, x, x, false, T(1), rest, NextLines(), false);
+  run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest, false);
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
-  run_two_step(plan.steps, x, x, true, T(1), rest, next, false);
+  run_two_step<T>(plan.steps, x, nullptr, x, true, T(1), rest, false);
   multiply_pairs(x, plan.factor.chirp.data(), out, n, false, backward, scale);
 }
 
 template <class T>
-void run_complex(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room, NextLines next,
-                 bool stream = false) {
-  if (plan.factor.length == 0) return run_two_step(plan.steps, in, out, backward, scale, room, next, stream);
-  if (!plan.factor.from.empty()) return run_rader(plan, in, out, backward, scale, room, next);
-  run_bluestein(plan, in, out, backward, scale, room, next);
+void run_complex(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
+  if (plan.factor.length == 0) return run_two_step<T>(plan.steps, in, nullptr, out, backward, scale, room, false);
+  if (!plan.factor.from.empty()) return run_rader(plan, in, out, backward, scale, room);
+  run_bluestein(plan, in, out, backward, scale, room);
 }
 
 // The spectrum of an even number of reals from that of pairs of them as complex numbers, z: with h half the length,
@@ -175,7 +173,6 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
   const int64_t n = batch.length, half = n / 2, between = batch.kind == Kind::Complex ? 0 : rounded(2 * n);
   const Scratch<T> scratch(dense_room(plan) + between);
   T *const room = scratch.data() + between, *const z = scratch.data();
-  const int64_t in_size = batch.kind == Kind::Complex ? 2 * n : batch.kind == Kind::FromReal ? n : 2 * (half + 1);
   const auto aligned = [](const T* p) { return reinterpret_cast<uintptr_t>(p) % kVectorBytes == 0; };
   // What is far larger than the caches is not kept in them.
   const bool large = batch.kind == Kind::Complex && plan.factor.length == 0 &&
@@ -184,26 +181,25 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
   for (int64_t t = first; t < last; ++t) {
     const T* const in = batch.in + batch.in_offsets[t];
     T* const out = batch.out + batch.out_offsets[t];
-    NextLines next;
-    if (t + 1 < last) {
-      const T* const begin = batch.in + batch.in_offsets[t + 1];
-      next = {reinterpret_cast<const char*>(begin), reinterpret_cast<const char*>(begin + in_size)};
-    }
-    if (batch.kind == Kind::Complex) {
-      run_complex(plan, in, out, batch.backward, batch.scale, room, next, large && aligned(out));
+    const T* const next = t + 1 < last ? batch.in + batch.in_offsets[t + 1] : nullptr;
+    if (batch.kind == Kind::Complex && plan.factor.length == 0) {
+      run_two_step(plan.steps, t == first ? in : nullptr, next, out, batch.backward, batch.scale, room,
+                   large && aligned(out));
+    } else if (batch.kind == Kind::Complex) {
+      run_complex(plan, in, out, batch.backward, batch.scale, room);
     } else if (batch.kind == Kind::FromReal && batch.halved()) {
-      run_complex(plan, in, z, false, batch.scale, room, next);
+      run_complex(plan, in, z, false, batch.scale, room);
       unfold_pairs(z, out, half, roots);
     } else if (batch.kind == Kind::FromReal) {
       for (int64_t k = 0; k < n; ++k) {
         z[2 * k] = in[k];
         z[2 * k + 1] = 0;
       }
-      run_complex(plan, z, z, false, batch.scale, room, next);
+      run_complex(plan, z, z, false, batch.scale, room);
       std::copy(z, z + 2 * (half + 1), out);
     } else if (batch.halved()) {
       fold_pairs(in, z, half, roots);
-      run_complex(plan, z, out, true, batch.scale, room, next);
+      run_complex(plan, z, out, true, batch.scale, room);
     } else {
       z[0] = in[0];
       z[1] = 0;
@@ -212,7 +208,7 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
         z[2 * k + 1] = in[2 * k + 1];
         z[2 * (n - k) + 1] = -in[2 * k + 1];
       }
-      run_complex(plan, z, z, true, batch.scale, room, next);
+      run_complex(plan, z, z, true, batch.scale, room);
       for (int64_t k = 0; k < n; ++k) out[k] = z[2 * k];
     }
   }

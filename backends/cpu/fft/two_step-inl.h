@@ -97,10 +97,12 @@ HWY_INLINE void load_columns(const fft::TwoStep<T>& plan, const T* in, Sequence<
     }
 }
 
-// From `in` to `out`, pairs of numbers; both may be the same. With `stream`, results go to memory past the caches:
-// `out` is aligned to vectors then, and so are its rows.
+// From `in` to `out`, pairs of numbers; both may be the same. Where `in` is null, a call before has read it. The input
+// of the next call with this room, `next_in` or null, is read before results are written: behind stores to addresses
+// that end in the same twelve bits, as those of batches often do, loads would wait for them. With `stream`, results go
+// to memory past the caches: `out` is aligned to vectors then, and so are its rows.
 template <class T>
-void run_two_step(const fft::TwoStep<T>& plan, const T* in, T* out, bool backward, T scale, T* room, NextLines next,
+void run_two_step(const fft::TwoStep<T>& plan, const T* in, const T* next_in, T* out, bool backward, T scale, T* room,
                   bool stream) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -111,14 +113,18 @@ void run_two_step(const fft::TwoStep<T>& plan, const T* in, T* out, bool backwar
   T *const middle = room + 2 * column_groups * column_part, *const other = middle + 2 * row_groups * row_part;
   const Sequence<T> b{other, other + std::max(rows, columns) * kLanes + 16};
   const auto swapped = [&](Sequence<T> s) { return backward ? Sequence<T>{s.im, s.re} : s; };
-  load_columns(plan, in, swapped({room, room + column_part}), 2 * column_part);
+  const Sequence<T> first_columns = swapped({room, room + column_part});
+  if (in) load_columns(plan, in, first_columns, 2 * column_part);
+  NextLines next;
+  if (next_in)
+    next = {reinterpret_cast<const char*>(next_in), reinterpret_cast<const char*>(next_in + 2 * plan.length)};
   const T* roots = plan.roots.data();
-  const int64_t asked_by_columns = next.left() / (2 * column_groups);
+  const int64_t asked = next.left() / column_groups + 1;
   for (int64_t group = 0; group < column_groups; ++group) {
     const int64_t start = fft::group_start(group, kLanes, columns);
     T* const mine = room + 2 * group * column_part;
+    next.ask(asked);
     const Sequence<T> x = run_passes(*plan.down, Sequence<T>{mine, mine + column_part}, b);
-    next.ask(asked_by_columns);
     for (int64_t g = 0; g < row_groups; ++g) {
       const int64_t first = fft::group_start(g, kLanes, rows);
       T* const to = middle + 2 * g * row_part + start * kLanes;
@@ -127,15 +133,14 @@ void run_two_step(const fft::TwoStep<T>& plan, const T* in, T* out, bool backwar
     }
     roots += 2 * kLanes * rows;
   }
+  if (next_in) load_columns(plan, next_in, first_columns, 2 * column_part);
   const V factor = hn::Set(d, scale);
-  const int64_t asked_by_rows = next.left() / (row_groups * columns) + 1;
   for (int64_t g = 0; g < row_groups; ++g) {
     const int64_t first = fft::group_start(g, kLanes, rows);
     T* const mine = middle + 2 * g * row_part;
     const Sequence<T> x = swapped(run_passes(*plan.along, Sequence<T>{mine, mine + row_part}, b));
     // In ascending order: where there are fewer rows than lanes, what a store writes too much the next one corrects.
     for (int64_t m = 0; m < columns; ++m) {
-      next.ask(asked_by_rows);
       const V re = hn::Mul(hn::Load(d, x.re + m * kLanes), factor),
               im = hn::Mul(hn::Load(d, x.im + m * kLanes), factor);
       const V low = hn::InterleaveLower(d, re, im), high = hn::InterleaveUpper(d, re, im);

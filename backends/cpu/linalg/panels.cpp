@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/cpu/linalg/panels.h"
+#include "backends/cpu/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -104,6 +105,33 @@ void subtract_product(T* c, const T* a, const T* b, int64_t lead, int64_t rows, 
   subtract_rest<kLanes>(c + i, a + i, b, lead, rows - i, depth, columns);
 }
 
+// Columns = L^-1 columns for the unit lower triangle of a strip. A whole one's size is known to the compiler, so that
+// the steps of one column are interleaved with those of the next.
+template <class T>
+void solve_strip(const T* l, int64_t lead, int64_t size, T* x, int64_t columns) {
+  if (size < kStrip) {
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t j = 0; j < size; ++j)
+        for (int64_t i = j + 1; i < size; ++i) x[c * lead + i] -= l[j * lead + i] * x[c * lead + j];
+    return;
+  }
+  T triangle[kStrip * kStrip];
+  for (int64_t j = 0; j < kStrip; ++j)
+    for (int64_t i = 0; i < kStrip; ++i) triangle[j * kStrip + i] = l[j * lead + i];
+  for (int64_t c = 0; c < columns; ++c) {
+    T* const column = x + c * lead;
+    T solved[kStrip];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kStrip; ++i) solved[i] = column[i];
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kStrip; ++j)
+#pragma GCC unroll 8
+      for (int64_t i = j + 1; i < kStrip; ++i) solved[i] -= triangle[j * kStrip + i] * solved[j];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kStrip; ++i) column[i] = solved[i];
+  }
+}
+
 template <class T>
 Integer factor_lu(T* a, int64_t lead, int64_t rows, int64_t columns, Integer* pivots) {
   Integer first_zero = 0;
@@ -131,11 +159,7 @@ Integer factor_lu(T* a, int64_t lead, int64_t rows, int64_t columns, Integer* pi
         subtract_scaled(a + c * lead + j + 1, column + j + 1, a[c * lead + j], rows - j - 1);
     }
     // What the strip does to the columns on its right: its own rows first, then those below.
-    for (int64_t c = end; c < columns; ++c) {
-      T* const column = a + c * lead;
-      for (int64_t j = start; j < end; ++j)
-        for (int64_t i = j + 1; i < end; ++i) column[i] -= a[j * lead + i] * column[j];
-    }
+    solve_strip(a + start * lead + start, lead, end - start, a + end * lead + start, columns - end);
     if (end < columns)
       subtract_product(a + end * lead + end, a + start * lead + end, a + end * lead + start, lead, rows - end,
                        end - start, columns - end);
@@ -210,24 +234,44 @@ int64_t factor_qr(T* a, int64_t lead, int64_t rows, int64_t columns, T* tau) {
   return columns;
 }
 
+// Four columns at a time, since each of their steps waits for the one before; in whole vectors, past the ends of
+// columns that are filled up with zeros.
 template <class T>
 void triangle_inverse(const T* a, int64_t lead, int64_t n, bool upper, bool unit, T* inverse) {
-  std::fill(inverse, inverse + n * n, T(0));
-  for (int64_t j = 0; j < n; ++j) {
-    T* const x = inverse + j * n;
-    x[j] = 1;
-    if (upper) {
-      for (int64_t k = j; k >= 0; --k) {
-        if (!unit) x[k] /= a[k * lead + k];
-        subtract_scaled(x, a + k * lead, x[k], k);
+  constexpr int64_t kTogether = 4;
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), rows = (n + lanes - 1) / lanes * lanes;
+  const int64_t columns = (n + kTogether - 1) / kTogether * kTogether;
+  const Scratch<T> room((n + columns) * rows);
+  T *const triangle = room.data(), *const found = triangle + n * rows;
+  std::fill(triangle, triangle + (n + columns) * rows, T(0));
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t first = upper ? 0 : k + 1, last = upper ? k : n;
+    std::copy(a + k * lead + first, a + k * lead + last, triangle + k * rows + first);
+    found[k * rows + k] = 1;
+  }
+  for (int64_t j = 0; j < columns; j += kTogether) {
+    T* const x = found + j * rows;
+    // Columns are solved for from their diagonal on; those before theirs meet zeros.
+    const int64_t steps = upper ? std::min(n, j + kTogether) : n - j;
+    for (int64_t step = 0; step < steps; ++step) {
+      const int64_t k = upper ? steps - 1 - step : j + step;
+      T by[kTogether];
+      for (int64_t q = 0; q < kTogether; ++q) {
+        if (!unit) x[q * rows + k] /= a[k * lead + k];
+        by[q] = x[q * rows + k];
       }
-    } else {
-      for (int64_t k = j; k < n; ++k) {
-        if (!unit) x[k] /= a[k * lead + k];
-        subtract_scaled(x + k + 1, a + k * lead + k + 1, x[k], n - k - 1);
+      const int64_t first = upper ? 0 : (k + 1) / lanes * lanes, last = upper ? k : rows;
+      for (int64_t i = first; i < last; i += lanes) {
+        const auto factor = hn::Load(d, triangle + k * rows + i);
+        for (int64_t q = 0; q < kTogether; ++q) {
+          T* const to = x + q * rows + i;
+          hn::Store(hn::NegMulAdd(factor, hn::Set(d, by[q]), hn::Load(d, to)), d, to);
+        }
       }
     }
   }
+  for (int64_t j = 0; j < n; ++j) std::copy(found + j * rows, found + j * rows + n, inverse + j * n);
 }
 
 #define MICA_PANELS(T, suffix)                                                                    \

@@ -12,8 +12,13 @@ namespace mica::cpu {
 // Whether no scaling is needed before the reduction: LAPACK's own drivers scale what lies beyond.
 template <class T>
 bool in_plain_range(const T* a, int64_t count) {
-  T top = 0;
-  for (int64_t i = 0; i < count; ++i) top = std::max(top, std::abs(a[i]));
+  constexpr int64_t kTogether = 16;
+  T tops[kTogether] = {};
+  int64_t i = 0;
+  for (; i + kTogether <= count; i += kTogether)
+    for (int64_t k = 0; k < kTogether; ++k) tops[k] = std::max(tops[k], std::abs(a[i + k]));
+  for (; i < count; ++i) tops[0] = std::max(tops[0], std::abs(a[i]));
+  const T top = *std::max_element(tops, tops + kTogether);
   const T least = std::sqrt(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon();
   return top == 0 || (top > least && top < 1 / least);
 }
