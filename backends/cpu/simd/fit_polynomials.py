@@ -1,10 +1,13 @@
 """Fits the minimax polynomials of polynomials.h and prints that header.
 
     python fit_polynomials.py > polynomials.h        (needs mpmath and numpy; half a minute)
+    python fit_polynomials.py gaussian_tail.h > gaussian_tail.h
 
 Each polynomial is fitted (minimax.py) against a weight that turns its error into the relative error of the finished
 function.
 """
+
+import sys
 
 from minimax import fit, parts, round_to, scalar, show, wrapped
 from mpmath import mp, mpf
@@ -285,7 +288,36 @@ def tanh_pieces():
     print("  };")
 
 
-if __name__ == "__main__":
+def gaussian_tail_pieces():
+    """erfc((centre + r) / sqrt(2)) / 2 = P(r) around multiples of a step from 0 to 5."""
+    step = round_to("float", mpf("0.16"))
+    pieces = []
+
+    def tail(t):
+        return mp.erfc(t / mp.sqrt(2)) / 2
+
+    for n in range(32):
+        c = n * step
+        low = -step / 2 if n else mpf(0)
+        coefficients, error = fit("float", lambda r: tail(c + r), lambda r: 1 / tail(c + r), low, step / 2, 6)
+        assert error < mpf(2) ** (-24 if c < 3 else -22), (n, mp.log(error, 2))
+        pieces.append(coefficients)
+    scalar("float", "kStep", step)
+    print("  static constexpr int kCount = 6;")
+    print("  alignas(64) static constexpr float kTable[kCount][32] = {")
+    for row in zip(*pieces, strict=True):
+        print("      {\n" + wrapped("float", row, "          ") + "},")
+    print("  };")
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["gaussian_tail.h"]:
+    print("// Written by fit_polynomials.py gaussian_tail.h: the upper tail of the Gaussian, piece by piece.")
+    print("// clang-format off\n#pragma once\n\nnamespace mica::cpu {\n")
+    print("// Rows: the coefficients of P, lowest power first; column n is for the piece around n steps.")
+    print("struct GaussianTailPieces {")
+    gaussian_tail_pieces()
+    print("};\n\n}  // namespace mica::cpu")
+elif __name__ == "__main__":
     print(
         "// Written by fit_polynomials.py: minimax polynomials, lowest power first, and constants split into parts whose"
     )

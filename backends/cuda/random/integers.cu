@@ -196,8 +196,8 @@ struct Poisson {
     if (rate < 64) return knuth(SingleNumbers::of(place, i), static_cast<float>(rate));
     if (rate <= 4000) return rejection(Numbers::of(place, i), rate);
     double normal[2];
-    NormalDraw<double>::draw(
-        philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4), normal);
+    NormalDraw<double>::draw(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4),
+                             normal);
     return ::floor(::fma(::sqrt(rate), normal[0], rate) + 0.5);
   }
   __device__ void operator()(int64_t i) const {

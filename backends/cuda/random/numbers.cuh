@@ -28,8 +28,8 @@ struct Numbers {
   }
 };
 
-// In (0, 1], a word of 32 bits for each, and normal numbers in pairs: in the order of cuRAND's states, which torch draws
-// gamma and Poisson samples from. The words are not indexed, so that they stay in registers.
+// In (0, 1], a word of 32 bits for each, and normal numbers in pairs: in the order of cuRAND's states, which torch
+// draws gamma and Poisson samples from. The words are not indexed, so that they stay in registers.
 struct SingleNumbers {
   uint64_t seed, subsequence, place;
   uint4 words;

@@ -1,6 +1,7 @@
 """Normalisation by the statistics of a batch."""
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F
@@ -67,7 +68,7 @@ class _NormBase(options._NormBase):
 
 
 class _BatchNorm(_NormBase):
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         training, momentum = self.training, self.momentum
         running_mean, running_var = self.running_mean, self.running_var

@@ -2,6 +2,7 @@
 
 import warnings
 
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F
@@ -61,7 +62,7 @@ class _InstanceNorm(options._InstanceNorm, _NormBase):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         channel_dim = input.dim() - self._get_no_batch_dim()
         if input.size(channel_dim) != self.num_features:

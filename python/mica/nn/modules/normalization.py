@@ -1,6 +1,7 @@
 """Normalisation over trailing dimensions and over groups of channels."""
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F
@@ -29,7 +30,7 @@ class LayerNorm(options.LayerNorm):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
@@ -46,7 +47,7 @@ class RMSNorm(options.RMSNorm):
         if self.elementwise_affine:
             init.ones_(self.weight)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
@@ -63,5 +64,5 @@ class GroupNorm(options.GroupNorm):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

@@ -72,3 +72,34 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, 
     if bias is not None:
         values = values + bias.reshape(-1, 1, 1)
     return _requantized(values, scale, zero_point, input.dtype)
+
+
+def _only(value):
+    return value if isinstance(value, int) else next(iter(value))
+
+
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, scale=None, zero_point=None):
+    """A convolution of a quantized sequence: of an image of one row."""
+    stride, padding, dilation = map(_only, (stride, padding, dilation))
+    made = conv2d(
+        input.unsqueeze(2),
+        weight.unsqueeze(2),
+        bias,
+        (1, stride),
+        (0, padding),
+        (1, dilation),
+        groups,
+        scale,
+        zero_point,
+    )
+    return made.squeeze(2)
+
+
+def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, scale=None, zero_point=None):
+    """A convolution of a quantized volume, in float64, where products of 8-bit integers are exact."""
+    values = _C.conv3d(
+        input.dequantize().double(), weight.dequantize().double(), None, stride, padding, dilation, groups
+    ).float()
+    if bias is not None:
+        values = values + bias.reshape(-1, 1, 1, 1)
+    return _requantized(values, scale, zero_point, input.dtype)
