@@ -212,3 +212,18 @@ def test_bags_of_rows():
     indices, offsets = torch.tensor([1, 2, 9, 4, 1, 1]), torch.tensor([0, 3])
     torch.testing.assert_close(small(indices, offsets), bag(indices, offsets), rtol=0, atol=0.02)
     assert type(small) is nnq.EmbeddingBag and small.weight().dtype == torch.qint8
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("Conv")])
+def test_convolutions_that_quantize_their_input(name):
+    make, shape = CASES[name]
+    layer, x = make(), torch.randn(shape)
+    small = q.quantize_dynamic(nn.ModuleList([layer]), {type(layer)})[0]
+    assert type(small) is getattr(nnq.dynamic, name) and f"DynamicQuantized{name}(" in repr(small)
+    found, expected = small(x), layer(x)
+    assert found.dtype == torch.float32 and (found - expected).abs().max() < 0.03 * expected.abs().max()
+    again = q.quantize_dynamic(nn.ModuleList([make()]), {type(layer)})[0]
+    again.load_state_dict(small.state_dict(), strict=False)
+    assert torch.equal(again(x), found)
+    with pytest.raises(ValueError, match="Input shape must be"):
+        small(x[0])
