@@ -26,6 +26,7 @@ TYPES = {
     "text": ("std::string", "str"),
     "tensor?": ("Tensor", ""),
     "sizes": ("Dims", "_Sizes"),
+    "shape": ("Dims", "tuple[int, ...]"),
     "sizes?": ("std::optional<Dims>", "_Sizes"),
     "each": ("Dims", ""),
     "each?": ("std::optional<Dims>", ""),
@@ -113,6 +114,7 @@ class Entry:
     constants: list[str] | None = None
     repr: list[str] | None = None
     late: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
     checks: list[list[str]] = field(default_factory=list)
     python_checks: list[list[str]] = field(default_factory=list)
@@ -159,7 +161,7 @@ def read_entry(family: str, entry: dict) -> Entry:
             keyword_only = read_option(lines[i + 1]).name
         else:
             options.append(read_option(text))
-    for key in ("constants", "repr", "late"):
+    for key in ("constants", "repr", "late", "parameters"):
         if key in entry:
             entry[key] = names(entry[key])
     known = {o.name for o in options}
@@ -198,13 +200,15 @@ def python_base_call(e: Entry, bases: dict[str, Entry]) -> tuple[str, set[str]]:
     own = {o.name for o in e.options}
     given, in_order = [], True
     for o in bases[e.base].python_options():
-        in_order = in_order and o.name in own
+        in_order = in_order and o.name in own and o.name != bases[e.base].keyword_only
         if o.name in own:
             given.append(o.name if in_order else f"{o.name}={o.name}")
     return f"super().__init__({', '.join(given)})", {text.partition("=")[0] for text in given}
 
 
 def python_kept(o: Option) -> str:
+    if o.type == "shape":
+        return f"({o.name},) if isinstance({o.name}, Integral) else tuple({o.name})"
     value = f"{o.name} if {o.name} is not None else {o.takes_after}" if o.takes_after else o.name
     return f"_ntuple({COUNTS[o.type][0]})({value})" if o.type in COUNTS else value
 
@@ -215,6 +219,8 @@ def python_repr(e: Entry) -> list[str]:
     for item in e.repr:
         name = re.sub(r"\W", "", item)
         value = f"{{self.{e.attribute(by_name[name])}{'!r' if by_name[name].type == 'text' else ''}}}"
+        if name in e.parameters:
+            value = f"{{self.{name} is not None}}"
         if item.endswith("?"):
             sometimes.append((f"self.{name}", f"{name}={value}"))
         else:
@@ -230,7 +236,7 @@ def python_repr(e: Entry) -> list[str]:
 def python_class(e: Entry, bases: dict[str, Entry]) -> list[str]:
     options = e.python_options()
     call, kept = python_base_call(e, bases)
-    constants = [e.attribute(o) for o in options] if e.constants is None else e.constants
+    constants = [e.attribute(o) for o in options if o.name not in e.parameters] if e.constants is None else e.constants
     constants = [name for name in constants if name not in ("size_average", "reduce") and by_type(e, name) != "tensor?"]
     lines = ["", "", f"class {e.name}({e.base}):"]
     if constants:
@@ -240,7 +246,7 @@ def python_class(e: Entry, bases: dict[str, Entry]) -> list[str]:
     annotations = [
         f"    {e.attribute(o)}: {TYPES[o.type][1]}"
         for o in options
-        if TYPES[o.type][1] and o.name not in kept and o.type not in hidden
+        if TYPES[o.type][1] and o.name not in {*kept, *e.parameters} and o.type not in hidden
     ]
     lines += [*annotations, ""] if annotations or constants else []
     lines += [f"    def __init__({python_signature(e)}):", f"        {call}"]
@@ -248,12 +254,14 @@ def python_class(e: Entry, bases: dict[str, Entry]) -> list[str]:
         wrong = condition.removeprefix("not ") if condition.startswith("not ") else f"not ({condition})"
         lines += [f"        if {wrong}:", f"            raise {(error or ['ValueError'])[0]}({python_message(words)})"]
     for o in options:
-        if o.name in kept or o.name in ("size_average", "reduce"):
+        if o.name in {*kept, *e.parameters} or o.name in ("size_average", "reduce"):
             continue
         if o.type == "tensor?":
             lines.append(f'        self.register_buffer("{o.name}", {o.name})')
         else:
             lines.append(f"        self.{e.attribute(o)} = {python_kept(o)}")
+    if e.parameters:
+        lines.append(f"        self._make_parameters({', '.join(e.parameters)})")
     if e.repr is not None:
         lines += ["", "    def extra_repr(self):", *python_repr(e)]
     if e.late:
@@ -272,6 +280,8 @@ def python_module(entries: list[Entry]) -> str:
     by_hand = sorted({e.base for e in entries if e.base in bases and bases[e.base].python != "written"})
     lines = [
         '"""Generated from ops/nn/*.toml: what modules take, how it is checked, kept and printed."""',
+        "",
+        "from numbers import Integral",
         "",
         f"from mica.nn.modules._loss_bases import {', '.join(by_hand)}",
         "from mica.nn.modules.module import Module",

@@ -3,19 +3,19 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <thrust/complex.h>
 
 #include <cstdint>
 #include <type_traits>
 
+#include "backends/cuda/complex.cuh"
 #include "mica/kernel_types.h"
 
 namespace mica::cuda {
 
 using half = __half;
 using bfloat16 = __nv_bfloat16;
-using complexf = thrust::complex<float>;
-using complexd = thrust::complex<double>;
+using complexf = Complex<float>;
+using complexd = Complex<double>;
 
 // ---- storage-only types
 

@@ -72,6 +72,8 @@ _LAZY = {
     "vmap": "mica.func",
     "_dirichlet_grad": "mica._C",
     "_sample_dirichlet": "mica._C",
+    "_amp_foreach_non_finite_check_and_unscale_": "mica._C",
+    "_amp_update_scale_": "mica._C",
     "_standard_gamma": "mica._C",
     "_standard_gamma_grad": "mica._C",
     "_weight_norm": "mica._C",
@@ -120,10 +122,21 @@ _LAZY |= dict.fromkeys(
     ],
     "mica._operators.rare",
 )  # fmt: skip
+# Functions that torch.ops.aten has: torch has them in its root too.
+_LAZY |= dict.fromkeys(
+    [
+        "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_coalesce", "_convolution", "_convolution_mode",
+        "_embedding_bag", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_fused_rms_norm", "_is_all_true", "_is_any_true",
+        "_log_softmax", "_log_softmax_backward_data", "_lu_with_info", "_pack_padded_sequence",
+        "_pad_packed_sequence", "_scaled_dot_product_attention_math", "_scaled_dot_product_flash_attention_for_cpu",
+        "_shape_as_tensor", "_softmax", "_unique2", "_unsafe_index", "_validate_sparse_compressed_tensor_args",
+    ],
+    "mica._operators.root_names",
+)  # fmt: skip
 _SUBMODULES = {
     "__config__", "__future__", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_ops",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
-    "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
+    "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
     "profiler", "quantization", "quasirandom", "return_types", "serialization", "signal", "sparse", "special",
     "testing", "torch_version", "types",

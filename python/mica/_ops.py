@@ -65,6 +65,8 @@ class _AtenKernel:
             outs = [given.pop(name) for name in self._outs if name in given]
             if outs:
                 given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
+        if self._by_name and self._is_method:
+            return self.function(given.pop("self"), **given)
         if self._by_name:
             return self.function(**{"input" if name == "self" else name: value for name, value in given.items()})
         leading = []

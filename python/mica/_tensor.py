@@ -44,6 +44,19 @@ def record_stream(self, stream):
     _C._record_stream(self, stream.device, stream.cuda_stream)
 
 
+# ---- subclasses
+
+
+def _make_wrapper_subclass(cls, size, *args, **kwargs):
+    """Would make a tensor without memory whose operations come to __torch_dispatch__."""
+    raise NotImplementedError(
+        f"{cls.__name__}: tensors that stand for others by __torch_dispatch__ are not in Mica. A subclass with "
+        "__torch_function__, made with as_subclass or Tensor._make_subclass, sees every call of a function"
+    )
+
+
+_methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
+
 # ---- storages
 
 

@@ -132,7 +132,7 @@ def meshgrid(*tensors, indexing=None):
 
 
 def _warn_meshgrid(warned=[]):  # noqa: B006 - the list remembers that the program was told once
-    if not warned:
+    if not warned or _C._is_warn_always():
         import warnings
 
         warned.append(True)
@@ -281,3 +281,12 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False):
 
 
 nonzero = _C.nonzero = getattr(_C, "_nonzero", _C.nonzero)
+
+
+def __getattr__(name):
+    # Functions that torch has here as well, and Mica in the package.
+    if name in ("cdist", "istft", "norm", "stft", "unravel_index"):
+        import mica
+
+        return getattr(mica, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,8 @@ _int, _float, _bool, _complex, _symint = int, float, bool, complex, int
 _TensorOrOptionalTensors = Union[Tensor, Sequence[Tensor | None]]  # noqa: UP007
 DeviceLikeType = Union[str, mica.device, int]  # noqa: UP007
 PySymType = Union[int, float, bool]  # noqa: UP007
+_Number, _symsize, _dispatchkey = (bool, int, float), Size, str
+py_sym_types = (mica.SymInt, mica.SymFloat, mica.SymBool)
 IntLikeType, FloatLikeType, BoolLikeType = int, float, bool
 
 __all__ = ["Device", "FileLike", "Number", "Sequence", "Size", "Storage", "Tensor"]

@@ -5,4 +5,6 @@ __version__ = mica  # where torch is Mica: the version of torch whose behaviour 
 debug = False
 cuda = None
 hip = None
+rocm = None
+xpu = None
 git_version = "unknown"

@@ -16,19 +16,25 @@ struct Attribute {
   Setter set = nullptr;
 };
 
-// A subclass that overrides __torch_function__ is asked for attributes too, as Tensor.shape.__get__ or __set__.
-static PyObject* ask_subclass(PyObject* self, const Attribute& attribute, const char* access, PyObject* value) {
+// A mode, and a subclass that overrides __torch_function__, are asked for attributes too: as Tensor.shape.__get__ or
+// __set__.
+static bool asks_others(PyObject* self) {
+  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]]
+    return torch_function_wanted(0);
+  return !is_exact_tensor(self) && overrides_torch_function(self);
+}
+
+static PyObject* ask_others(PyObject* self, const Attribute& attribute, const char* access, PyObject* value) {
   PyObject* descriptor = PyDict_GetItemString(tensor_type->tp_dict, attribute.name);
   Owned function(descriptor ? PyObject_GetAttrString(descriptor, access) : nullptr);
   if (!function) return nullptr;
   PyObject* args[] = {self, value};
-  return call_torch_function(function.get(), &self, 1, args, value ? 2 : 1);
+  return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, args, value ? 2 : 1);
 }
 
 static PyObject* get_attribute(PyObject* self, void* closure) try {
   const Attribute& attribute = *static_cast<Attribute*>(closure);
-  if (!is_exact_tensor(self) && overrides_torch_function(self))
-    return ask_subclass(self, attribute, "__get__", nullptr);
+  if (asks_others(self)) return ask_others(self, attribute, "__get__", nullptr);
   return attribute.get(unwrap(self));
 } catch (...) {
   return raise_current_exception();
@@ -36,8 +42,8 @@ static PyObject* get_attribute(PyObject* self, void* closure) try {
 
 static int set_attribute(PyObject* self, PyObject* value, void* closure) try {
   const Attribute& attribute = *static_cast<Attribute*>(closure);
-  if (value && !is_exact_tensor(self) && overrides_torch_function(self)) {
-    Owned answer(ask_subclass(self, attribute, "__set__", value));
+  if (value && asks_others(self)) {
+    Owned answer(ask_others(self, attribute, "__set__", value));
     return answer ? 0 : -1;
   }
   attribute.set(unwrap(self), value);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "entry.h"
+#include "torch_function.h"
 
 namespace mica::python {
 
@@ -87,8 +88,8 @@ MICA_METHOD_END
 // ---- x.type(): the names of torch's tensor classes, torch.FloatTensor
 
 static std::string legacy_type(const Tensor& x) {
-  return cat("torch.", x.is_cpu() ? "" : cat(device_type_name(x.device().type()), "."), info(x.dtype()).legacy,
-             "Tensor");
+  return cat("torch.", x.is_cpu() ? "" : cat(device_type_name(x.device().type()), "."), x.is_sparse() ? "sparse." : "",
+             info(x.dtype()).legacy, "Tensor");
 }
 
 // The dtype that "torch.FloatTensor" names; undefined if it names none.
@@ -130,7 +131,12 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
 
 // ---- to Python
 
-static PyObject* item(PyObject* self, PyObject*) try { return to_python(unwrap(self).item()); } catch (...) {
+static PyObject* item(PyObject* self, PyObject*) try {
+  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
+    if (PyObject* answer = ask_modes(self, "item"); answer || PyErr_Occurred()) return answer;
+  }
+  return to_python(unwrap(self).item());
+} catch (...) {
   return raise_current_exception();
 }
 
@@ -173,6 +179,9 @@ static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
 }
 
 static PyObject* tolist(PyObject* self, PyObject*) try {
+  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
+    if (PyObject* answer = ask_modes(self, "tolist"); answer || PyErr_Occurred()) return answer;
+  }
   Tensor x = unwrap(self);
   MICA_CHECK_KIND(!x.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
   require_strided(x, "elements");

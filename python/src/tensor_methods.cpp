@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "entry.h"
+#include "torch_function.h"
 
 namespace mica::python {
 
@@ -175,6 +176,9 @@ static PyObject* format(PyObject* self, PyObject* spec) {
 }
 
 static PyObject* to_complex(PyObject* self, PyObject*) try {
+  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
+    if (PyObject* answer = ask_modes(self, "__complex__"); answer || PyErr_Occurred()) return answer;
+  }
   MICA_CHECK_KIND(unwrap(self).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
   complex128 z = unwrap(self).item().to_complex();
   return PyComplex_FromDoubles(z.real(), z.imag());

@@ -194,7 +194,17 @@ static Scalar only_element(PyObject* self) {
   return unwrap(self).item();
 }
 
+// A mode that is active answers instead.
+#define MICA_ASK_MODES(method)                                                                 \
+  if (function_mode()) [[unlikely]] {                                                          \
+    if (PyObject* answer = ask_modes(self, method); answer || PyErr_Occurred()) return answer; \
+  }
+
 static int truth(PyObject* self) try {
+  if (function_mode()) [[unlikely]] {
+    Owned answer(ask_modes(self, "__bool__"));
+    if (answer || PyErr_Occurred()) return answer ? PyObject_IsTrue(answer.get()) : -1;
+  }
   const Tensor& x = unwrap(self);
   MICA_CHECK(x.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
   MICA_CHECK(x.numel() == 1, "Boolean value of Tensor with more than one value is ambiguous");
@@ -204,6 +214,7 @@ static int truth(PyObject* self) try {
 }
 
 static PyObject* to_int(PyObject* self) try {
+  MICA_ASK_MODES("__int__")
   Scalar s = only_element(self);
   if (s.is_floating()) return PyLong_FromDouble(s.to_double());
   if (s.is_bool()) return PyLong_FromLong(s.to_bool());
@@ -214,12 +225,14 @@ static PyObject* to_int(PyObject* self) try {
 }
 
 static PyObject* to_float(PyObject* self) try {
+  MICA_ASK_MODES("__float__")
   return PyFloat_FromDouble(only_element(self).to_double());
 } catch (...) {
   return raise_current_exception();
 }
 
 static PyObject* to_index(PyObject* self) try {
+  MICA_ASK_MODES("__index__")
   const Tensor& x = unwrap(self);
   MICA_CHECK_KIND(x.numel() == 1 && (is_integral(x.dtype()) || x.dtype() == DType::Bool), Type,
                   "only integer tensors of a single element can be converted to an index");

@@ -92,6 +92,13 @@ static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObj
                       name.get(), tried.c_str());
 }
 
+PyObject* ask_modes(PyObject* self, const char* method) {
+  if (!(thread_modes & mode_bit::kFunctionMode) || all_disabled) return nullptr;
+  Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
+  if (!function) return nullptr;
+  return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, &self, 1);
+}
+
 static PyObject* function_object(const Parser& parser, bool method) {
   if (method) return PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), parser.name());
   if (!*parser.space()) return PyObject_GetAttrString(extension_module, parser.name());

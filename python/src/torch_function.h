@@ -22,6 +22,10 @@ PyObject* call_torch_function(const Parser& parser, PyObject** overloaded, int c
 PyObject* call_torch_function(PyObject* function, PyObject** overloaded, int count, PyObject* const* args,
                               Py_ssize_t nargs);
 
+// For what takes a tensor alone and hands out a Python value: the answer of the active modes, or null without an error
+// where there is none. On an error, null with the error set.
+PyObject* ask_modes(PyObject* self, const char* method);
+
 bool add_torch_function(PyObject* module);
 extern PyMethodDef torch_function_methods[];  // Tensor.__torch_function__
 

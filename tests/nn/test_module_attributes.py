@@ -326,3 +326,15 @@ def test_a_module_without_init_says_what_is_missing():
 
     with pytest.raises(AttributeError, match="'Forgetful' object has no attribute '_backward_hooks'"):
         Forgetful()()
+
+
+def test_annotations_name_real_types():
+    import inspect
+    import typing
+
+    for name in dir(mica.nn):
+        kind = getattr(mica.nn, name)
+        if inspect.isclass(kind) and issubclass(kind, mica.nn.Module):
+            typing.get_type_hints(kind), typing.get_type_hints(kind.__init__), typing.get_type_hints(kind.forward)
+    assert typing.get_type_hints(mica.nn.Linear.forward) == {"input": mica.Tensor, "return": mica.Tensor}
+    assert typing.get_type_hints(mica.nn.MSELoss.forward)["target"] is mica.Tensor

@@ -28,6 +28,8 @@ SHARED = {
     "_Shrink": nn.Hardshrink,
     "_AlongDim": nn.Softmax,
     "_MarginLoss": nn.CosineEmbeddingLoss,
+    "_NormBase": nn.BatchNorm2d,
+    "_InstanceNorm": nn.InstanceNorm2d,
 }
 CASES = [pytest.param(entry, name, id=name) for entry in ENTRIES for name in entry.class_names]
 

@@ -125,6 +125,17 @@ def test_one_large_matrix_on_several_threads(threads, dtype, shape):
         assert (factor == (factor.triu() if above else factor.tril())).all()
     close(linalg.inv(positive) @ positive, mica.eye(shape[0], dtype=dtype))
     close(a @ linalg.solve(a, a.mT), a.mT)
+    one, symmetric = mica.eye(shape[0], dtype=dtype), a + a.mT
+    for half, named in ((symmetric.tril(), "L"), (symmetric.triu(), "U")):
+        values, vectors = linalg.eigh(half, UPLO=named)
+        close(symmetric @ vectors, vectors * values)
+        close(vectors.mT @ vectors, one)
+    u, values, vh = linalg.svd(a)
+    close((u * values) @ vh, a)
+    close(u.mT @ u, one)
+    close(vh @ vh.mT, one)
+    tiny = (positive * 1e-30).float()  # squares of it underflow: scaled first
+    close(linalg.eigh(tiny)[0] * 1e30, linalg.eigvalsh(positive).float())
 
 
 def test_one_large_matrix_without_a_factor(threads):
@@ -348,6 +359,23 @@ def test_rank_deficient_small_matrices_have_orthogonal_factors():
     close(vh @ vh.mT, one)
     close((u * s.unsqueeze(-2)) @ vh, a)
     assert s[5, 0] > 1e-200 and linalg.matrix_rank(a).tolist() == [1, 1, 1, 0] + [1] * 12
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(40, 40), (3, 33, 33)], ids=str)
+def test_general_eigenvectors_of_symmetric_matrices(dtype, shape):
+    """Symmetric matrices among general ones: real values, and vectors that are orthonormal."""
+    a = make(*shape, dtype=dtype)
+    a[..., :, :] = a + a.mT
+    if a.dim() == 3:
+        a[1] = make(*shape[1:], dtype=dtype)
+    values, vectors = linalg.eig(a)
+    close(a.to(values.dtype) @ vectors, vectors * values.unsqueeze(-2), dtype)
+    close(linalg.vector_norm(vectors, dim=-2), mica.ones(shape[:-1], dtype=dtype))
+    symmetric = a[0] if a.dim() == 3 else a
+    found = linalg.eigvals(symmetric)
+    assert (found.imag == 0).all()
+    close(found.real.sort().values, linalg.eigvalsh(symmetric))
 
 
 def test_old_names():

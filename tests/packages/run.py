@@ -1,13 +1,15 @@
 """Runs the programs of packages on Mica and on torch, compares what they print, and writes docs/packages.md.
 
-usage: run.py --mica PYTHON --torch PYTHON [--packages FOLDER] [--only NAME...] [--write FILE]
+usage: run.py --mica PYTHON --torch PYTHON [--packages FOLDER] [--only NAME...] [--write FILE] [--keep FILE]
 
 PYTHON of --mica has the packages and mica, and no torch; that of --torch has torch, and finds the packages in FOLDER.
 A program prints lines of words and numbers. Words must be the same; numbers may differ by a part in 5,000, which float32
-sums in another order come to over a few steps of training. `make test-packages` calls this.
+sums in another order come to over a few steps of training. With --keep, results are kept in a file as they come, and a
+run that was interrupted goes on where it was. `make test-packages` calls this.
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -84,7 +86,9 @@ def main() -> int:
     parser.add_argument("--packages", default="", help="the folder of the packages, for the Python with torch")
     parser.add_argument("--only", nargs="*", default=[], help="names of programs")
     parser.add_argument("--write", type=Path, help="the page to write")
+    parser.add_argument("--keep", type=Path, help="a file of results: programs that are in it are not run again")
     given = parser.parse_args()
+    kept = json.loads(given.keep.read_text()) if given.keep and given.keep.exists() else {}
     rows, failed = [], 0
     ask = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))"
     libraries = Path(
@@ -99,6 +103,9 @@ def main() -> int:
     }
     for program in sorted(PROGRAMS.glob("*.py")):
         if given.only and program.stem not in given.only:
+            continue
+        if program.stem in kept:
+            rows.append(kept[program.stem])
             continue
         package = packages_of(program)[0]
         mica, ours = run([given.mica, "-m", "mica", "run", str(program)], {})
@@ -117,6 +124,9 @@ def main() -> int:
         lines = len(torch.stdout.splitlines())
         what = program.read_text().split('"""')[1].split(":", 1)[-1].strip()
         rows.append(f"| {package} {version(given.mica, package)} | {what} | {result} | {lines} |")
+        if given.keep and not detail:
+            kept[program.stem] = rows[-1]
+            given.keep.write_text(json.dumps(kept, indent=1))
     if given.write and not given.only:
         given.write.write_text(page(rows, given))
     return bool(failed)

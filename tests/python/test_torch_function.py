@@ -183,3 +183,36 @@ def test_a_mode_sees_what_tensor_is_given():
         made = torch.tensor([0, 2], dtype=torch.int32)
     assert made.tolist() == [0, 2] and made.dtype == torch.int32
     assert seen == [("tensor", ([0, 2],), {"dtype": torch.int32})]
+
+
+def test_a_mode_sees_attributes_and_values():
+    from mica.overrides import TorchFunctionMode
+
+    seen = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__self__.__name__ if func.__name__ == "__get__" else func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(1)
+    with Watch():
+        assert x.shape == (1,) and x.real is not None
+        assert bool(x) and int(x) == 1 and float(x) == 1.0 and complex(x) == 1 and x.item() == 1 and x.tolist() == [1.0]
+        x.data = torch.zeros(1)
+    assert seen == [
+        "shape",
+        "real",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__complex__",
+        "item",
+        "tolist",
+        "zeros",
+        "__set__",
+    ]
+    with Watch(), torch._C.DisableTorchFunction():
+        seen.clear()
+        assert not bool(x) and x.shape == (1,)
+    assert not seen

@@ -248,3 +248,46 @@ def test_hub_of_a_folder(tmp_path):
     assert mica.hub.load(str(tmp_path), "small", n=3, source="local").in_features == 3
     with pytest.raises(RuntimeError, match="Cannot find callable other"):
         mica.hub.load(str(tmp_path), "other", source="local")
+
+
+def test_names_that_packages_take_from_modules():
+    from mica.nn.parallel.scatter_gather import gather, scatter, scatter_kwargs
+
+    assert mica.version.xpu is None and mica.version.rocm is None
+    assert mica.functional.norm is mica.norm and mica.nn.functional.has_torch_function(()) is False
+    assert mica.types._Number == (bool, int, float)
+    assert mica._softmax(mica.zeros(2), 0, False).tolist() == [0.5, 0.5]
+    assert [part.tolist() for part in mica._unique2(mica.tensor([2, 1]))] == [[1, 2], [], []]
+    assert mica._shape_as_tensor(mica.zeros(2, 3)).tolist() == [2, 3]
+    assert mica.cpu.current_stream().query() and mica.cpu.is_initialized()
+    x = mica.nn.init._no_grad_fill_(mica.nn.Parameter(mica.zeros(2)), 3.0)
+    assert x.tolist() == [3.0, 3.0] and x.is_leaf
+    parts, named = scatter_kwargs((mica.arange(4), "same"), {"k": [mica.ones(2)]}, ["cpu", "cpu"])
+    assert (
+        [p[0].tolist() for p in parts] == [[0, 1], [2, 3]] and parts[1][1] == "same" and named[0]["k"][0].numel() == 1
+    )
+    assert gather(scatter({"a": mica.arange(4)}, [-1, -1]), -1)["a"].tolist() == [0, 1, 2, 3]
+
+
+def test_copies_of_a_module_share_its_gradients():
+    from mica.nn.parallel import parallel_apply, replicate
+
+    module = mica.nn.Sequential(mica.nn.Linear(2, 2), mica.nn.BatchNorm1d(2)).eval()
+    copies = replicate(module, ["cpu", "cpu"])
+    results = parallel_apply(copies, [mica.ones(3, 2), mica.ones(3, 2)])
+    assert mica.equal(results[0], module(mica.ones(3, 2)))
+    sum(each.sum() for each in results).backward()
+    twice = module[0].weight.grad.clone()
+    module.zero_grad()
+    module(mica.ones(3, 2)).sum().backward()
+    assert mica.allclose(twice, 2 * module[0].weight.grad)
+
+
+def test_types_of_sparse_tensors():
+    index, values = mica.tensor([[0, 1], [1, 0]]), mica.tensor([1.0, 2.0])
+    made = mica.sparse.FloatTensor(index, values, mica.Size([2, 3]))
+    assert made.to_dense().tolist() == [[0, 1, 0], [2, 0, 0]] and made.type() == "torch.sparse.FloatTensor"
+    assert isinstance(made, mica.sparse.FloatTensor) and not isinstance(values, mica.sparse.FloatTensor)
+    assert not isinstance(made, mica.sparse.LongTensor) and mica.sparse.IntTensor(2, 3).shape == (2, 3)
+    with pytest.raises(AttributeError):
+        _ = mica.sparse.NoTensor

@@ -33,7 +33,7 @@ TORCH_MODULE(Net);
 // Flat grey images; the label is the shade.
 struct Shades : torch::data::datasets::Dataset<Shades> {
   torch::data::Example<> get(size_t i) override {
-    const auto shade = static_cast<int64_t>(i % 10);
+    const auto shade = static_cast<int64_t>(i % 3);
     return {torch::full({1, 28, 28}, static_cast<double>(shade) / 10), torch::tensor(shade)};
   }
   torch::optional<size_t> size() const override { return 70; }
@@ -42,21 +42,23 @@ struct Shades : torch::data::datasets::Dataset<Shades> {
 TEST(LibtorchProgram, TrainsAndSaves) {
   torch::manual_seed(1);
   Net net;
-  torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(1e-2).betas(std::make_tuple(0.8, 0.9)));
+  torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(2e-3).betas(std::make_tuple(0.8, 0.9)));
   auto loader = torch::data::make_data_loader(
       Shades().map(torch::data::transforms::Normalize<>(0.5, 0.25)).map(torch::data::transforms::Stack<>()),
       torch::data::DataLoaderOptions().batch_size(16).workers(2));
-  double first = 0, last = 0;
-  for (int epoch = 0; epoch < 20; ++epoch)
+  std::vector<double> losses;  // the mean of each epoch
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    double sum = 0;
     for (torch::data::Example<>& batch : *loader) {
       optimizer.zero_grad();
       torch::Tensor loss = torch::nll_loss(net->forward(batch.data), batch.target);
       loss.backward();
       optimizer.step();
-      last = loss.item<float>();
-      if (first == 0) first = last;
+      sum += loss.item<float>() * static_cast<double>(batch.data.size(0));
     }
-  EXPECT_LT(last, 0.5 * first);
+    losses.push_back(sum / 70);
+  }
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
 
   const std::string path = std::filesystem::temp_directory_path() / "libtorch_program.pt";
   torch::save(net, path);
@@ -82,7 +84,7 @@ TEST(LibtorchProgram, LoadersKeepTheOrder) {
     int64_t next = 0, batches = 0;
     for (std::vector<torch::data::Example<>>& batch : *loader) {
       ++batches;
-      for (const torch::data::Example<>& sample : batch) EXPECT_EQ(sample.target.item<int64_t>(), next++ % 10);
+      for (const torch::data::Example<>& sample : batch) EXPECT_EQ(sample.target.item<int64_t>(), next++ % 3);
     }
     EXPECT_EQ(batches, 2);
   }

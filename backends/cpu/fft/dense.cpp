@@ -2,7 +2,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/fft/dense.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
+
+#include <cstring>
 
 #include "backends/cpu/fft/dense.h"
 #include "backends/cpu/fft/two_step-inl.h"
@@ -44,50 +47,48 @@ int64_t dense_room(const fft::DensePlan<T>& plan) {
 }
 
 template <class T>
-void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
-  const int64_t m = plan.steps.length;
+void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room, NextLines next) {
+  const int64_t p = plan.length, m = plan.steps.length;
+  const int32_t *const from = plan.factor.from.data(), *const to = plan.factor.to.data();
   T *const x = room, *const rest = room + rounded(2 * m);
-  // A backward transform is a forward one with the parts exchanged, going in and coming out.
-  const int64_t re = backward ? 1 : 0, im = 1 - re;
-  const T first_re = in[re], first_im = in[im];
-  for (int64_t k = 0; k < m; ++k) {
-    const T* const from = in + 2 * plan.factor.from[static_cast<size_t>(k)];
-    x[2 * k] = from[re];
-    x[2 * k + 1] = from[im];
-  }
-  run_two_step(plan.steps, x, x, false, T(1), rest);
+  const T first_re = in[0], first_im = in[1];
+  for (int64_t k = 0; k < m; ++k) std::memcpy(x + 2 * k, in + 2 * from[k], 2 * sizeof(T));
+  run_two_step(plan.steps, x, x, false, T(1), rest, NextLines(), false);
   const T sum_re = first_re + x[0], sum_im = first_im + x[1];
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
   x[0] += first_re;  // to every element of the transform back
   x[1] += first_im;
-  run_two_step(plan.steps, x, x, true, scale, rest);
-  out[re] = sum_re * scale;
-  out[im] = sum_im * scale;
-  for (int64_t k = 0; k < m; ++k) {
-    T* const to = out + 2 * plan.factor.to[static_cast<size_t>(k)];
-    to[re] = x[2 * k];
-    to[im] = x[2 * k + 1];
+  run_two_step(plan.steps, x, x, true, scale, rest, next, false);
+  out[0] = sum_re * scale;
+  out[1] = sum_im * scale;
+  // Backward, the elements but the first come in the opposite order.
+  if (backward) {
+    for (int64_t k = 0; k < m; ++k) std::memcpy(out + 2 * (p - to[k]), x + 2 * k, 2 * sizeof(T));
+  } else {
+    for (int64_t k = 0; k < m; ++k) std::memcpy(out + 2 * to[k], x + 2 * k, 2 * sizeof(T));
   }
 }
 
 template <class T>
-void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
+void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room,
+                   NextLines next) {
   const int64_t n = plan.length, m = plan.steps.length;
   T *const x = room, *const rest = room + rounded(2 * m);
   // A backward transform is the conjugate of the conjugate's.
   multiply_pairs(in, plan.factor.chirp.data(), x, n, backward, false, T(1));
   std::fill(x + 2 * n, x + 2 * m, T(0));
-  run_two_step(plan.steps, x, x, false, T(1), rest);
+  run_two_step(plan.steps, x, x, false, T(1), rest, NextLines(), false);
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
-  run_two_step(plan.steps, x, x, true, T(1), rest);
+  run_two_step(plan.steps, x, x, true, T(1), rest, next, false);
   multiply_pairs(x, plan.factor.chirp.data(), out, n, false, backward, scale);
 }
 
 template <class T>
-void run_complex(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
-  if (plan.factor.length == 0) return run_two_step(plan.steps, in, out, backward, scale, room);
-  if (!plan.factor.from.empty()) return run_rader(plan, in, out, backward, scale, room);
-  run_bluestein(plan, in, out, backward, scale, room);
+void run_complex(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room, NextLines next,
+                 bool stream = false) {
+  if (plan.factor.length == 0) return run_two_step(plan.steps, in, out, backward, scale, room, next, stream);
+  if (!plan.factor.from.empty()) return run_rader(plan, in, out, backward, scale, room, next);
+  run_bluestein(plan, in, out, backward, scale, room, next);
 }
 
 // The spectrum of an even number of reals from that of pairs of them as complex numbers, z: with h half the length,
@@ -170,27 +171,39 @@ template <class T>
 void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::Batch<T>& batch, int64_t first,
                      int64_t last) {
   using fft::Kind;
+  constexpr size_t kVectorBytes = hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T);
   const int64_t n = batch.length, half = n / 2, between = batch.kind == Kind::Complex ? 0 : rounded(2 * n);
   const Scratch<T> scratch(dense_room(plan) + between);
   T *const room = scratch.data() + between, *const z = scratch.data();
+  const int64_t in_size = batch.kind == Kind::Complex ? 2 * n : batch.kind == Kind::FromReal ? n : 2 * (half + 1);
+  const auto aligned = [](const T* p) { return reinterpret_cast<uintptr_t>(p) % kVectorBytes == 0; };
+  // What is far larger than the caches is not kept in them.
+  const bool large = batch.kind == Kind::Complex && plan.factor.length == 0 &&
+                     plan.steps.rows * 2 * sizeof(T) % kVectorBytes == 0 &&
+                     plan.steps.rows * sizeof(T) >= kVectorBytes && batch.streams;
   for (int64_t t = first; t < last; ++t) {
     const T* const in = batch.in + batch.in_offsets[t];
     T* const out = batch.out + batch.out_offsets[t];
+    NextLines next;
+    if (t + 1 < last) {
+      const T* const begin = batch.in + batch.in_offsets[t + 1];
+      next = {reinterpret_cast<const char*>(begin), reinterpret_cast<const char*>(begin + in_size)};
+    }
     if (batch.kind == Kind::Complex) {
-      run_complex(plan, in, out, batch.backward, batch.scale, room);
+      run_complex(plan, in, out, batch.backward, batch.scale, room, next, large && aligned(out));
     } else if (batch.kind == Kind::FromReal && batch.halved()) {
-      run_complex(plan, in, z, false, batch.scale, room);
+      run_complex(plan, in, z, false, batch.scale, room, next);
       unfold_pairs(z, out, half, roots);
     } else if (batch.kind == Kind::FromReal) {
       for (int64_t k = 0; k < n; ++k) {
         z[2 * k] = in[k];
         z[2 * k + 1] = 0;
       }
-      run_complex(plan, z, z, false, batch.scale, room);
+      run_complex(plan, z, z, false, batch.scale, room, next);
       std::copy(z, z + 2 * (half + 1), out);
     } else if (batch.halved()) {
       fold_pairs(in, z, half, roots);
-      run_complex(plan, z, out, true, batch.scale, room);
+      run_complex(plan, z, out, true, batch.scale, room, next);
     } else {
       z[0] = in[0];
       z[1] = 0;
@@ -199,10 +212,11 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
         z[2 * k + 1] = in[2 * k + 1];
         z[2 * (n - k) + 1] = -in[2 * k + 1];
       }
-      run_complex(plan, z, z, true, batch.scale, room);
+      run_complex(plan, z, z, true, batch.scale, room, next);
       for (int64_t k = 0; k < n; ++k) out[k] = z[2 * k];
     }
   }
+  if (large) hwy::FlushStream();
 }
 
 void dense_float32(const fft::DensePlan<float>& plan, const float* roots, const fft::Batch<float>& batch, int64_t first,

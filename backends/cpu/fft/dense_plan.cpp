@@ -9,7 +9,7 @@ namespace mica::cpu::fft {
 
 namespace {
 
-constexpr int64_t kNearestCache = 40000;  // bytes
+constexpr int64_t kNearestCache = 60000;  // bytes of lanes that may lie a little beyond it
 // With fewer lanes, sequences side by side stay in the cache long enough, and the exchange of rows and columns costs
 // more than it gains.
 constexpr int64_t kFewLanes = 8;

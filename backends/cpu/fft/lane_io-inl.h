@@ -7,6 +7,7 @@
 #define MICA_FFT_LANE_IO_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "backends/cpu/fft/passes-inl.h"
@@ -32,8 +33,9 @@ struct LaneOffsets {
 
 // Pairs of 32-bit numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
 // separated last. Returns how many elements were done; none where a vector is one block, which has a way of its own.
+// `next` is where the lanes after these begin, or null: their lines are asked for as these are read.
 template <class T>
-int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequence<T> to) {
+int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequence<T> to, const int64_t* next) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = hn::MaxLanes(d), kPairs = kLanes / 2;
   int64_t k = 0;
@@ -47,6 +49,8 @@ int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequen
         low[l] = hn::BitCast(pairs, hn::LoadU(d, in + lanes.at[l] + 2 * k));
         high[l] = hn::BitCast(pairs, hn::LoadU(d, in + lanes.at[kPairs + l] + 2 * k));
       }
+      if (next)
+        for (int64_t l = 0; l < kLanes; ++l) hwy::Prefetch(in + next[l] + 2 * k);
       transpose_tile(pairs, low);
       transpose_tile(pairs, high);
 #pragma GCC unroll 8
@@ -94,7 +98,8 @@ int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, Sequence<T
 
 // Pairs of numbers, `stride` apart from pair to pair, the second number right after the first.
 template <class T>
-void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to) {
+void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to,
+                  const int64_t* next = nullptr) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t width = lanes.lanes;
@@ -108,7 +113,7 @@ void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t
     }
     return;
   }
-  int64_t k = stride == 2 ? load_pair_tiles(in, lanes, n, to) : 0;
+  int64_t k = stride == 2 ? load_pair_tiles(in, lanes, n, to, next) : 0;
   if (stride == 2) {
     const hn::CappedTag<T, 16 / sizeof(T)> block;
     constexpr int64_t kSide = 16 / sizeof(T);
@@ -172,8 +177,9 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
 
 // Real sequences of even length: elements 2 k and 2 k + 1 are the parts of number k.
 template <class T>
-void load_pairs(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t pairs, Sequence<T> to) {
-  if (stride == 1) return load_complex(in, lanes, 2, pairs, to);
+void load_pairs(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t pairs, Sequence<T> to,
+                const int64_t* next) {
+  if (stride == 1) return load_complex(in, lanes, 2, pairs, to, next);
   const hn::ScalableTag<T> d;
   const int64_t width = lanes.lanes;
   const bool adjacent = lanes.adjacent(1);

@@ -70,10 +70,11 @@ int64_t nested_row(const fft::Nested<T>& plan) {
   return plan.columns * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())) + 64 / static_cast<int64_t>(sizeof(T));
 }
 
-// Lanes side by side in memory, through a cut: `whole` is room for all elements of all lanes.
+// Lanes side by side in memory, through a cut: `whole` is room for all elements of all lanes, `next` where the lanes
+// after these begin, or null.
 template <class T>
-void run_nested(const fft::Nested<T>& plan, const T* in, int64_t in_stride, T* out, int64_t out_stride, bool backward,
-                T scale, Sequence<T> a, Sequence<T> b, T* whole) {
+void run_nested(const fft::Nested<T>& plan, const T* in, const T* next, int64_t in_stride, T* out, int64_t out_stride,
+                bool backward, T scale, Sequence<T> a, Sequence<T> b, T* whole) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), rows = plan.rows, columns = plan.columns;
@@ -84,6 +85,10 @@ void run_nested(const fft::Nested<T>& plan, const T* in, int64_t in_stride, T* o
     for (int64_t r = 0; r < rows; ++r) {
       V re, im;
       hn::LoadInterleaved2(d, in + (r * columns + c) * in_stride, re, im);
+      if (next) {
+        hwy::Prefetch(next + (r * columns + c) * in_stride);
+        hwy::Prefetch(next + (r * columns + c) * in_stride + lanes);
+      }
       hn::Store(re, d, to.re + r * lanes);
       hn::Store(im, d, to.im + r * lanes);
     }
@@ -109,7 +114,7 @@ void run_nested(const fft::Nested<T>& plan, const T* in, int64_t in_stride, T* o
 
 template <class T>
 void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T>& batch, int64_t first, int64_t used,
-               Sequence<T> a, Sequence<T> b, T* whole) {
+               const int64_t* next, Sequence<T> a, Sequence<T> b, T* whole) {
   using fft::Kind;
   const hn::ScalableTag<T> d;
   const int64_t n = batch.length, bins = n / 2 + 1;
@@ -118,16 +123,16 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
       out(batch.out_offsets + first, used, hn::Lanes(d));
   Sequence<T> result;
   if (batch.nested && in.adjacent(2) && out.adjacent(2)) {
-    return run_nested(*batch.nested, batch.in + in.at[0], batch.in_stride, batch.out + out.at[0], batch.out_stride,
-                      batch.backward, batch.scale, a, b, whole);
+    return run_nested(*batch.nested, batch.in + in.at[0], next ? batch.in + next[0] : nullptr, batch.in_stride,
+                      batch.out + out.at[0], batch.out_stride, batch.backward, batch.scale, a, b, whole);
   } else if (batch.kind == Kind::Complex) {
-    load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a);
+    load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a, next);
     result = run_plan(plan, a, b);
     if (batch.table) multiply_by_table(result, n, batch.table + first, batch.table_columns, used);
     store_complex(batch.out, out, batch.out_stride, n, batch.backward ? swapped(result) : result, batch.scale);
   } else if (batch.kind == Kind::FromReal) {
     if (batch.halved()) {
-      load_pairs(batch.in, in, batch.in_stride, n / 2, a);
+      load_pairs(batch.in, in, batch.in_stride, n / 2, a, next);
       result = run_plan(plan, a, b);
       const Sequence<T> spectrum = result.re == a.re ? b : a;
       unfold_real(result, spectrum, n / 2, half_roots);
@@ -138,12 +143,12 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
     }
     store_complex(batch.out, out, batch.out_stride, bins, result, batch.scale);
   } else if (batch.halved()) {
-    load_complex(batch.in, in, batch.in_stride, bins, a);
+    load_complex(batch.in, in, batch.in_stride, bins, a, next);
     fold_real(a, b, n / 2, half_roots);
     result = swapped(run_plan(plan, swapped(b), swapped(a)));
     store_pairs(batch.out, out, batch.out_stride, n / 2, result, batch.scale);
   } else {
-    load_complex(batch.in, in, batch.in_stride, bins, a);
+    load_complex(batch.in, in, batch.in_stride, bins, a, next);
     mirror_spectrum(a, n);
     result = swapped(run_plan(plan, swapped(a), swapped(b)));
     store_real(batch.out, out, batch.out_stride, n, result, batch.scale);
@@ -162,7 +167,8 @@ void run_groups(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<
   const Sequence<T> a{scratch.data(), scratch.data() + room};
   const Sequence<T> b{scratch.data() + 2 * room, scratch.data() + 3 * room};
   for (int64_t t = first; t < last; t += lanes)
-    run_group(plan, half_roots, batch, t, std::min(lanes, last - t), a, b, scratch.data() + 4 * room);
+    run_group(plan, half_roots, batch, t, std::min(lanes, last - t),
+              last - t >= 2 * lanes ? batch.in_offsets + t + lanes : nullptr, a, b, scratch.data() + 4 * room);
 }
 
 void run_float32(const fft::Plan<float>& plan, const float* roots, const fft::Batch<float>& batch, int64_t first,

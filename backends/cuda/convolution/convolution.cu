@@ -177,10 +177,10 @@ class Parts {
 
 template <class R>
 struct JoinParts {
-  thrust::complex<R>* out;
+  Complex<R>* out;
   const R *both_real, *both_imaginary, *first, *second;
   __device__ void operator()(int64_t i) const {
-    out[i] = thrust::complex<R>(both_real[i] - both_imaginary[i], first[i] + second[i]);
+    out[i] = Complex<R>(both_real[i] - both_imaginary[i], first[i] + second[i]);
   }
 };
 
@@ -208,7 +208,7 @@ void run_complex(ConvolutionTask task, const TensorView& image, const TensorView
   const OwnTensor joined(out, out.sizes, out.dtype, false);
   const auto join = [&]<class R>(R) {
     for_each(out.device.index(), out.numel,
-             JoinParts<R>{static_cast<thrust::complex<R>*>(joined.view.data), rr.view().ptr<const R>(),
+             JoinParts<R>{static_cast<Complex<R>*>(joined.view.data), rr.view().ptr<const R>(),
                           ii.view().ptr<const R>(), ri.view().ptr<const R>(), ir.view().ptr<const R>()});
   };
   out.dtype == DType::Complex64 ? join(0.0f) : join(0.0);

@@ -1,4 +1,5 @@
 // Activations and their derivatives.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/define.cuh"
 
@@ -13,7 +14,7 @@ struct Relu {
 template <class T>
 __device__ T exponential(T x) {
   if constexpr (is_complex_v<T>) {
-    return thrust::exp(x);
+    return complex_functions::exp(x);
   } else {
     return ::exp(x);
   }
@@ -25,7 +26,7 @@ struct Sigmoid {
 template <class T>
 __device__ T conjugate(T x) {
   if constexpr (is_complex_v<T>) {
-    return thrust::conj(x);
+    return conj(x);
   } else {
     return x;
   }

@@ -1,4 +1,5 @@
 // pow, and the logical operations of two operands.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/define.cuh"
 
@@ -11,7 +12,7 @@ struct Pow {
   __device__ T operator()(T base, T exponent) const {
     if constexpr (is_complex_v<T>) {
       if (exponent == T(0)) return T(1);
-      return thrust::pow(base, exponent);
+      return complex_functions::pow(base, exponent);
     } else if constexpr (std::is_integral_v<T>) {
       // By squaring, wrapping around; a negative exponent leaves only 1 and -1.
       if constexpr (std::is_signed_v<T>) {

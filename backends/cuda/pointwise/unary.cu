@@ -1,4 +1,5 @@
 // Functions of one number.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/define.cuh"
 
@@ -10,54 +11,59 @@ namespace mica::cuda {
   struct Name {                                           \
     __device__ auto operator()(T x) const { __VA_ARGS__ } \
   };
-// ... and the kernel of its slot. Functions of complex numbers are long, so they have one loop.
-#define MICA_UNARY(slot, Name, visit, ...)               \
-  namespace {                                            \
-  MICA_FUNCTOR_1(Name, __VA_ARGS__)                      \
-  }                                                      \
-  void slot(const PointwiseLoop& loop) {                 \
-    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) {      \
-      if constexpr (is_complex_v<T>) {                   \
-        run_rare<T, T>(loop, Name<T>{});                 \
-      } else {                                           \
-        run_pointwise<T, T>(loop, Name<compute_t<T>>{}); \
-      }                                                  \
-    });                                                  \
+// ... and the kernel of its slot. Functions of complex numbers are long, so they have one loop; those of real numbers
+// that are long too (MICA_LONG) are called, not written out for each element of a thread.
+#define MICA_UNARY_AS(slot, Name, Wrapped, visit, ...)            \
+  namespace {                                                     \
+  MICA_FUNCTOR_1(Name, __VA_ARGS__)                               \
+  }                                                               \
+  void slot(const PointwiseLoop& loop) {                          \
+    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) {               \
+      if constexpr (is_complex_v<T>) {                            \
+        run_rare<T, T>(loop, Name<T>{});                          \
+      } else {                                                    \
+        run_pointwise<T, T>(loop, Wrapped<Name<compute_t<T>>>{}); \
+      }                                                           \
+    });                                                           \
   }
+template <class F>
+using Inlined = F;
+#define MICA_UNARY(slot, Name, visit, ...) MICA_UNARY_AS(slot, Name, Inlined, visit, __VA_ARGS__)
+#define MICA_LONG(slot, Name, visit, ...) MICA_UNARY_AS(slot, Name, Called, visit, __VA_ARGS__)
 // Real numbers through the CUDA library, complex ones through Thrust.
-#define MICA_MATH(slot, Name)                      \
-  MICA_UNARY(slot, Name, visit_floating_complex, { \
-    if constexpr (is_complex_v<T>) {               \
-      return thrust::slot(x);                      \
-    } else {                                       \
-      return ::slot(x);                            \
-    }                                              \
+#define MICA_MATH(how, slot, Name)          \
+  how(slot, Name, visit_floating_complex, { \
+    if constexpr (is_complex_v<T>) {        \
+      return complex_functions::slot(x);    \
+    } else {                                \
+      return ::slot(x);                     \
+    }                                       \
   })
 
-MICA_MATH(exp, Exp)
-MICA_MATH(log, Log)
-MICA_MATH(sin, Sin)
-MICA_MATH(cos, Cos)
-MICA_MATH(tan, Tan)
-MICA_MATH(sinh, Sinh)
-MICA_MATH(cosh, Cosh)
-MICA_MATH(tanh, Tanh)
-MICA_MATH(sqrt, Sqrt)
+MICA_MATH(MICA_UNARY, exp, Exp)
+MICA_MATH(MICA_UNARY, log, Log)
+MICA_MATH(MICA_LONG, sin, Sin)
+MICA_MATH(MICA_LONG, cos, Cos)
+MICA_MATH(MICA_LONG, tan, Tan)
+MICA_MATH(MICA_LONG, sinh, Sinh)
+MICA_MATH(MICA_LONG, cosh, Cosh)
+MICA_MATH(MICA_UNARY, tanh, Tanh)
+MICA_MATH(MICA_UNARY, sqrt, Sqrt)
 MICA_UNARY(rsqrt, Rsqrt, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return T(1) / thrust::sqrt(x);
+    return T(1) / complex_functions::sqrt(x);
   } else {
     return ::rsqrt(x);
   }
 })
 MICA_UNARY(exp2, Exp2, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return thrust::exp(x * T(static_cast<typename T::value_type>(0.69314718055994530942)));
+    return complex_functions::exp(x * T(static_cast<typename T::value_type>(0.69314718055994530942)));
   } else {
     return ::exp2(x);
   }
 })
-MICA_UNARY(expm1, Expm1, visit_floating_complex, {
+MICA_LONG(expm1, Expm1, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     const auto half = ::sin(x.imag() / 2);
     return T(::expm1(x.real()) * ::cos(x.imag()) - 2 * half * half, ::exp(x.real()) * ::sin(x.imag()));
@@ -65,7 +71,7 @@ MICA_UNARY(expm1, Expm1, visit_floating_complex, {
     return ::expm1(x);
   }
 })
-MICA_UNARY(log1p, Log1p, visit_floating_complex, {
+MICA_LONG(log1p, Log1p, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     const auto a = x.real(), b = x.imag();
     const bool near = ::fabs(a) < 0.5 && ::fabs(b) < 0.5;
@@ -75,22 +81,22 @@ MICA_UNARY(log1p, Log1p, visit_floating_complex, {
     return ::log1p(x);
   }
 })
-MICA_UNARY(log2, Log2, visit_floating_complex, {
+MICA_LONG(log2, Log2, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return thrust::log(x) * T(static_cast<typename T::value_type>(1.44269504088896340736));
+    return complex_functions::log(x) * T(static_cast<typename T::value_type>(1.44269504088896340736));
   } else {
     return ::log2(x);
   }
 })
-MICA_UNARY(log10, Log10, visit_floating_complex, {
+MICA_LONG(log10, Log10, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return thrust::log10(x);
+    return complex_functions::log10(x);
   } else {
     return ::log10(x);
   }
 })
 MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
-MICA_UNARY(erfc, Erfc, visit_floating, { return ::erfc(x); })
+MICA_LONG(erfc, Erfc, visit_floating, { return ::erfc(x); })
 // Halves are rounded to even. Integers are their own integers.
 #define MICA_ROUNDING(slot, Name, function)                                                                       \
   namespace {                                                                                                     \
@@ -112,7 +118,7 @@ template <class T>
 struct Abs {
   __device__ auto operator()(T x) const {
     if constexpr (is_complex_v<T>) {
-      return thrust::abs(x);
+      return cuda::abs(x);
     } else if constexpr (std::is_integral_v<T>) {
       return x < 0 ? static_cast<T>(0 - static_cast<uint64_t>(x)) : x;
     } else {
@@ -125,7 +131,7 @@ template <class T>
 struct Sign {
   __device__ T operator()(T x) const {
     if constexpr (is_complex_v<T>) {
-      const auto magnitude = thrust::abs(x);
+      const auto magnitude = cuda::abs(x);
       return magnitude == 0 ? T(0) : x / magnitude;
     } else {
       return static_cast<T>((x > T(0)) - (x < T(0)));
@@ -134,7 +140,7 @@ struct Sign {
 };
 template <class T>
 struct Conjugate {
-  __device__ T operator()(T x) const { return thrust::conj(x); }
+  __device__ T operator()(T x) const { return conj(x); }
 };
 template <class T>
 struct LogicalNot {
@@ -171,7 +177,7 @@ struct RealOf {
   using type = T;
 };
 template <class R>
-struct RealOf<thrust::complex<R>> {
+struct RealOf<Complex<R>> {
   using type = R;
 };
 

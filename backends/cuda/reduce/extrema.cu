@@ -25,6 +25,7 @@ struct Range {
 };
 template <class T>
 struct LowAndHigh {
+  static constexpr bool kRare = true;
   using In = T;
   using C = compute_t<T>;
   using Acc = Range<C>;

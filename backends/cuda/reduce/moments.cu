@@ -10,7 +10,7 @@ struct RealOf {
   using type = T;
 };
 template <class R>
-struct RealOf<thrust::complex<R>> {
+struct RealOf<Complex<R>> {
   using type = R;
 };
 
@@ -44,6 +44,7 @@ struct SquareNorm {
 
 template <class T, class O>
 struct Norm {
+  static constexpr bool kRare = true;
   using In = T;
   using Out = O;
   using Acc = compute_t<Out>;
@@ -54,7 +55,7 @@ struct Norm {
   __device__ Acc load(T v, int64_t) const {
     Acc a;
     if constexpr (is_complex_v<T>) {
-      a = thrust::abs(v);
+      a = abs(v);
     } else {
       a = ::fabs(convert<Acc>(v));
     }
@@ -78,6 +79,7 @@ struct Moments {
 };
 template <class T>
 struct Variance {
+  static constexpr bool kRare = std::is_same_v<T, double>;
   using In = T;
   using C = compute_t<T>;
   using Acc = Moments<C>;
@@ -111,6 +113,7 @@ struct Shifted {
 };
 template <class T>
 struct LogSumExp {
+  static constexpr bool kRare = std::is_same_v<T, double>;
   using In = T;
   using C = compute_t<T>;
   using Acc = Shifted<C>;

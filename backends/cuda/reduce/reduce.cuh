@@ -161,30 +161,31 @@ __global__ void __launch_bounds__(32 * kColumnRows)
 #pragma unroll
   for (int j = 0; j < kCount; ++j) shared[(threadIdx.y * 32 + threadIdx.x) * kCount + j] = sums[j];
   __syncthreads();
-  if (threadIdx.y || !inside) return;
-#pragma unroll
-  for (int j = 0; j < kCount; ++j) {
-    Acc total = shared[threadIdx.x * kCount + j];
-    for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[(r * 32 + threadIdx.x) * kCount + j]);
+  // A thread for each column, so that neighbours read and write side by side.
+  const int64_t first = static_cast<int64_t>(blockIdx.x / shape.splits) * (32 * kCount);
+  for (int c = static_cast<int>(threadIdx.y * 32 + threadIdx.x); c < 32 * kCount; c += 32 * kColumnRows) {
+    if (first + c >= shape.kept.numel) return;
+    Acc total = shared[c];
+    for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[r * 32 * kCount + c]);
     if (partial) {
-      partial[(column + j) * shape.splits + split] = total;
+      partial[split * shape.kept.numel + first + c] = total;
     } else {
       int64_t at[3];
-      shape.kept.at(column + j, at);
+      shape.kept.at(first + c, at);
       op.store(total, at[1], at[2]);
     }
   }
 }
 
-// The parts of each output: a warp for each.
+// The parts of each output: a warp for each. They lie output by output, or where columns were added up, part by part.
 template <class Op>
 __global__ void __launch_bounds__(kReduceThreads)
-    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial) {
+    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial, bool part_by_part) {
   const int64_t output = static_cast<int64_t>(blockIdx.x) * (kReduceThreads / 32) + threadIdx.x / 32;
   if (output >= shape.kept.numel) return;
   typename Op::Acc total = op.identity();
-  for (int s = threadIdx.x % 32; s < shape.splits; s += 32)
-    total = op.combine(total, partial[output * shape.splits + s]);
+  const int64_t first = part_by_part ? output : output * shape.splits, step = part_by_part ? shape.kept.numel : 1;
+  for (int s = threadIdx.x % 32; s < shape.splits; s += 32) total = op.combine(total, partial[first + s * step]);
   total = reduce_warp(total, op);
   if (threadIdx.x % 32) return;
   int64_t at[3];
@@ -281,7 +282,7 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const Workspace parts(static_cast<size_t>(shape.kept.numel * shape.splits) * sizeof(Acc), device);
   launch(static_cast<Acc*>(parts.data()));
   reduce_partials<Op><<<blocks_for(shape.kept.numel, kReduceThreads / 32), kReduceThreads, 0, stream>>>(
-      op, shape, static_cast<const Acc*>(parts.data()));
+      op, shape, static_cast<const Acc*>(parts.data()), by_columns);
   MICA_CUDA(cudaGetLastError());
 }
 

@@ -5,32 +5,32 @@ namespace mica::cuda {
 
 namespace {
 
+// The sum, over `count`, which is one but for a mean.
 template <class I, class O, class A>
 struct Sum {
   using In = I;
   using Acc = A;
   O* out;
+  double count = 1;
   __device__ Acc identity() const { return Acc(0); }
   __device__ Acc load(In v, int64_t) const { return convert<Acc>(v); }
   __device__ Acc combine(Acc a, Acc b) const { return a + b; }
-  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<O>(a); }
-};
-template <class I, class O, class A>
-struct NanSum : Sum<I, O, A> {
-  __device__ A load(I v, int64_t) const {
-    const A x = convert<A>(v);
-    return x != x ? A(0) : x;
+  __device__ void store(Acc a, int64_t at, int64_t) const {
+    if constexpr (is_complex_v<A>) {
+      out[at] = convert<O>(count == 1 ? a : a / static_cast<typename A::value_type>(count));
+    } else if constexpr (std::is_floating_point_v<A>) {
+      out[at] = convert<O>(count == 1 ? a : a / static_cast<A>(count));
+    } else {
+      out[at] = convert<O>(a);
+    }
   }
 };
 template <class I, class O, class A>
-struct Mean : Sum<I, O, A> {
-  double count;
-  __device__ void store(A a, int64_t at, int64_t) const {
-    if constexpr (is_complex_v<A>) {
-      this->out[at] = convert<O>(a / static_cast<typename A::value_type>(count));
-    } else {
-      this->out[at] = convert<O>(a / static_cast<A>(count));
-    }
+struct NanSum : Sum<I, O, A> {
+  static constexpr bool kRare = true;
+  __device__ A load(I v, int64_t) const {
+    const A x = convert<A>(v);
+    return x != x ? A(0) : x;
   }
 };
 template <class I, class O, class A>
@@ -41,6 +41,7 @@ struct Product : Sum<I, O, A> {
 };
 template <class I>
 struct CountNonzero : Sum<I, int64_t, int64_t> {
+  static constexpr bool kRare = true;
   Truth<I> truth;
   __device__ int64_t load(I v, int64_t) const { return truth(v); }
 };
@@ -89,7 +90,7 @@ void reduce_mean(const TensorView& out, const TensorView& self, uint64_t dims) {
   if (!is_floating(self.dtype) && !is_complex(self.dtype)) unsupported_dtype("mean", self.dtype);
   visit_sum("mean", out, self, [&]<class I, class O, class A>(Tag<I>, Tag<O>, Tag<A>) {
     if constexpr (!std::is_integral_v<I>)
-      run_reduction(out, {}, self, dims, Mean<I, O, A>{{out.ptr<O>()}, count_of(self, dims)});
+      run_reduction(out, {}, self, dims, Sum<I, O, A>{out.ptr<O>(), count_of(self, dims)});
   });
 }
 void reduce_prod(const TensorView& out, const TensorView& self, uint64_t dims) {

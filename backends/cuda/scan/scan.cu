@@ -3,6 +3,7 @@
 #include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/places.cuh"
 #include "backends/cuda/reduce/limits.cuh"
 
@@ -194,7 +195,7 @@ struct RunningLogSum {
         b = t;
       }
       if (::isinf(a.real()) && a.real() < 0) return a;
-      return a + thrust::log(Acc(1) + thrust::exp(b - a));
+      return a + complex_functions::log(Acc(1) + complex_functions::exp(b - a));
     } else {
       const bool less = a != a || a < b;
       const Acc low = less ? a : b, high = less ? b : a;

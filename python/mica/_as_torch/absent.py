@@ -19,7 +19,6 @@ _REASONS = {
     "jit": "there is no TorchScript in Mica",
     "_dynamo": "Mica has no compiler yet",
     "_inductor": "Mica has no compiler yet",
-    "export": "Mica exports no programs; torch.fx.symbolic_trace makes graphs",
     "package": "Mica reads no packages of torch.package",
 }
 

@@ -1,19 +1,9 @@
 """torch.FloatTensor and its like: constructors of old, and classes for isinstance."""
 
-from mica import _C
+from mica import _C, storage
 
-_NAMES = {
-    "Double": _C.float64,
-    "Float": _C.float32,
-    "Half": _C.float16,
-    "BFloat16": _C.bfloat16,
-    "Long": _C.int64,
-    "Int": _C.int32,
-    "Short": _C.int16,
-    "Char": _C.int8,
-    "Byte": _C.uint8,
-    "Bool": _C.bool,
-}
+_WITHOUT_TENSORS = ("Complex", "QInt", "QUInt")
+_NAMES = {name: dtype for name, dtype in storage._NAMES.items() if not name.startswith(_WITHOUT_TENSORS)}
 
 
 class tensortype(type):
@@ -36,6 +26,32 @@ def _tensor_type(name, dtype, is_cuda=False):
 
 TYPES = {f"{name}Tensor": _tensor_type(f"{name}Tensor", dtype) for name, dtype in _NAMES.items()}
 CUDA_TYPES = {f"{name}Tensor": _tensor_type(f"{name}Tensor", dtype, True) for name, dtype in _NAMES.items()}
+
+
+class _SparseType(tensortype):
+    """The type of the types of sparse tensors."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, _C.Tensor) and instance.is_sparse and super().__instancecheck__(instance)
+
+    def __call__(cls, *args, device=None):
+        from mica import sparse
+
+        place = _C.device(device or ("cuda" if cls.is_cuda else "cpu"))
+        if len(args) >= 2 and isinstance(args[0], _C.Tensor):
+            return sparse.sparse_coo_tensor(*args, dtype=cls.dtype, device=place)
+        size = args[0] if args and not isinstance(args[0], int) else args
+        return _C.zeros(tuple(size) or (0,), dtype=cls.dtype, device=place).to_sparse()
+
+
+def sparse_types(space="torch.sparse", is_cuda=False):
+    """torch.sparse.FloatTensor and its like."""
+    attributes = {"is_cuda": is_cuda, "is_sparse": True, "layout": _C.sparse_coo, "__module__": space}
+    names = {name: dtype for name, dtype in _NAMES.items() if name != "Bool"}
+    return {
+        f"{name}Tensor": _SparseType(f"{name}Tensor", (), {**attributes, "dtype": dtype})
+        for name, dtype in names.items()
+    }
 
 
 def by_name(name):

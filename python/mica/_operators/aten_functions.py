@@ -157,6 +157,7 @@ op__reshape_alias = lambda self, size, stride: self.as_strided(size, stride)  # 
 op__local_scalar_dense = mica.Tensor.item
 op__is_all_true = lambda self: self.all()  # noqa: E731
 op__is_any_true = lambda self: self.any()  # noqa: E731
+op__shape_as_tensor = lambda self: mica.tensor(self.shape, dtype=mica.int64)  # noqa: E731
 op_sym_size = mica.Tensor.size
 op_sym_stride = mica.Tensor.stride
 op_sym_numel = mica.Tensor.numel
@@ -275,6 +276,4 @@ op__adaptive_avg_pool3d = F.adaptive_avg_pool3d
 op_unique_dim = lambda self, dim, sorted=True, return_inverse=False, return_counts=False: mica.unique(  # noqa: E731
     self, sorted, return_inverse, return_counts, dim
 )
-op__unique2 = lambda self, sorted=True, return_inverse=False, return_counts=False: mica.unique(  # noqa: E731
-    self, sorted, return_inverse, return_counts
-)
+op__unique2 = mica._C._unique2

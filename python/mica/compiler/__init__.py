@@ -28,9 +28,12 @@ def is_dynamo_compiling():
     return False
 
 
+_is_exporting_flag = False
+
+
 def is_exporting():
-    """Always False: Mica compiles nothing."""
-    return False
+    """Whether torch.export is tracing a module."""
+    return _is_exporting_flag
 
 
 def _itself(fn=None):

@@ -1,6 +1,12 @@
 """Transforms of random variables, with the logarithm of the determinant of their Jacobian."""
 
-from mica.distributions._transform_base import ComposeTransform, IndependentTransform, Transform, identity_transform
+from mica.distributions._transform_base import (
+    ComposeTransform,
+    IndependentTransform,
+    Transform,
+    _InverseTransform,  # noqa: F401 - packages make inverses of transforms of their own
+    identity_transform,
+)
 from mica.distributions._transforms_elementwise import (
     AbsTransform,
     AffineTransform,

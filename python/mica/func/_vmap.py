@@ -17,6 +17,11 @@ def _name(func):
     return getattr(func, "__name__", repr(func))
 
 
+def _is_whole(x):
+    """Whether an object takes its batch off by itself: a dictionary of tensors that knows the dimensions of its batch."""
+    return not isinstance(x, _C.TensorBase) and hasattr(x, "_add_batch_dim") and hasattr(x, "_maybe_remove_batch_dim")
+
+
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     """A function that applies `func` to every example of its inputs along `in_dims` and stacks the results."""
     if randomness not in ("error", "different", "same"):
@@ -47,7 +52,7 @@ def _inputs(func, in_dims, args):
             f"vmap({_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap "
             "over a function with no inputs. The latter is unsupported."
         )
-    leaves, spec = tree_flatten(args)
+    leaves, spec = tree_flatten(args, is_leaf=_is_whole)
     dims = _broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
@@ -74,7 +79,7 @@ def _check_dim(call, leaf, dim):
         raise ValueError(
             f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
         )
-    if not isinstance(leaf, _C.Tensor):
+    if not isinstance(leaf, _C.Tensor) and not _is_whole(leaf):
         raise ValueError(
             f"{call}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over "
             "non-Tensor arguments, please use None as the respective in_dim"
@@ -84,6 +89,10 @@ def _check_dim(call, leaf, dim):
             f"{call}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()} so "
             f"expected in_dim to satisfy -{leaf.dim()} <= in_dim < {leaf.dim()}."
         )
+
+
+def _part(x, dim, start, count):
+    return x[(slice(None),) * (dim % x.dim()) + (slice(start, start + count),)]
 
 
 def _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chunk):
@@ -96,7 +105,7 @@ def _in_chunks(func, leaves, dims, spec, size, out_dims, kwargs, randomness, chu
         count = min(chunk, size - start)
         if before is not None and start:
             mica.set_rng_state(before)
-        part = [x if d is None else x.narrow(d, start, count) for x, d in zip(leaves, dims, strict=True)]
+        part = [x if d is None else _part(x, d, start, count) for x, d in zip(leaves, dims, strict=True)]
         results.append(tree_flatten(_map(func, part, dims, spec, count, out_dims, kwargs, randomness)))
     out_spec = results[0][1]
     out = _out_dims(func, out_dims, out_spec)
@@ -145,13 +154,13 @@ def _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
     import contextlib
 
     from mica.func._batch_rules_layers import DrawForEach
-    from mica.func._batched import DataDependent, Level, active_levels, wrap
+    from mica.func._batched import DataDependent, Level, active_levels
 
     levels = active_levels()
     level = Level(len(levels) + 1, size, randomness)
-    examples = [x if d is None else wrap(x.movedim(d, 0), level) for x, d in zip(leaves, dims, strict=True)]
     levels.append(level)
     try:
+        examples = [x if d is None else _wrapped(x, d, level) for x, d in zip(leaves, dims, strict=True)]
         with DrawForEach() if randomness == "different" else contextlib.nullcontext():
             result = func(*tree_unflatten(examples, spec), **kwargs)
     except DataDependent as error:
@@ -159,14 +168,24 @@ def _at_once(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
         raise
     finally:
         levels.pop()
-    flat, out_spec = tree_flatten(result)
+    flat, out_spec = tree_flatten(result, is_leaf=_is_whole)
     out = _out_dims(func, out_dims, out_spec)
     return tree_unflatten([_unwrapped(func, x, d, level) for x, d in zip(flat, out, strict=True)], out_spec)
+
+
+def _wrapped(x, dim, level):
+    from mica.func._batched import wrap
+
+    if _is_whole(x):
+        return x._add_batch_dim(in_dim=dim % x.dim(), vmap_level=level.depth)
+    return wrap(x.movedim(dim, 0), level)
 
 
 def _unwrapped(func, x, dim, level):
     from mica.func._batched import is_batched
 
+    if _is_whole(x):
+        return x._maybe_remove_batch_dim(_name(func), vmap_level=level.depth, batch_size=level.size, out_dim=dim)
     if not isinstance(x, _C.Tensor):
         if dim is None:
             return x
@@ -187,12 +206,16 @@ def _unwrapped(func, x, dim, level):
     return value.movedim(0, dim) if dim else value
 
 
+def _picked(x, dim, i):
+    return x[(slice(None),) * (dim % x.dim()) + (i,)] if _is_whole(x) else x.select(dim, i)
+
+
 def _one_by_one(func, leaves, dims, spec, size, out_dims, kwargs, randomness, before):
     import mica
 
     def example(i):
         if size:
-            chosen = [x if d is None else x.select(d, i) for x, d in zip(leaves, dims, strict=True)]
+            chosen = [x if d is None else _picked(x, d, i) for x, d in zip(leaves, dims, strict=True)]
         else:  # nobody to run on: zeros in the shape of an example tell the shape of the results
             chosen = [
                 x if d is None else x.new_zeros(x.shape[: d % x.dim()] + x.shape[d % x.dim() + 1 :])

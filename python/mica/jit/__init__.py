@@ -207,9 +207,19 @@ def optimized_execution(should_optimize):
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    raise RuntimeError(
-        "Freezing expects a ScriptModule as input. There is no TorchScript in Mica: use the module as it is"
-    )
+    """The module itself, as `script` and `trace` hand it out; one that trains is refused, as in torch."""
+    if not _builtins.isinstance(mod, _mica.nn.Module):
+        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace")
+    if mod.training:
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before "
+            "freezing."
+        )
+    return mod
+
+
+def run_frozen_optimizations(mod, optimize_numerics=True, preserved_methods=None):
+    """Does nothing: the module runs as it is."""
 
 
 def save(m, f, _extra_files=None):

@@ -1,5 +1,7 @@
 """Names for the types of arguments: a number, or one for each dimension."""
 
+from typing import TypeVar
+
 from mica._C import Tensor
 
 
@@ -11,6 +13,14 @@ def _one_or(entry, *counts):
     return union
 
 
+T = TypeVar("T")
+_scalar_or_tuple_any_t = T | tuple[T, ...]
+_scalar_or_tuple_1_t = T | tuple[T]
+_scalar_or_tuple_2_t = T | tuple[T, T]
+_scalar_or_tuple_3_t = T | tuple[T, T, T]
+_scalar_or_tuple_4_t = T | tuple[T, T, T, T]
+_scalar_or_tuple_5_t = T | tuple[T, T, T, T, T]
+_scalar_or_tuple_6_t = T | tuple[T, T, T, T, T, T]
 _size_any_t = _one_or(int)
 _size_1_t, _size_2_t, _size_3_t, _size_4_t, _size_5_t, _size_6_t = (_one_or(int, n) for n in range(1, 7))
 _size_any_opt_t = _one_or(int | None)

@@ -37,3 +37,27 @@ from mica.nn.functional_loss import *  # noqa: E402, F403
 from mica.nn.functional_pooling import *  # noqa: E402, F403 - after what it replaces
 
 __all__ = [name for name, value in globals().items() if callable(value) and not name.startswith("_")]
+
+_OF_OVERRIDES = (
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+)
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+def __getattr__(name):
+    # What torch's module imports for itself, and programs take from it.
+    if name in _OF_OVERRIDES:
+        import mica.overrides
+
+        return getattr(mica.overrides, name)
+    if name == "Tensor":
+        return _C.Tensor
+    if name == "boolean_dispatch":
+        from mica._jit_internal import boolean_dispatch
+
+        return boolean_dispatch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

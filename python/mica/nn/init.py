@@ -51,3 +51,30 @@ _old_functions = {
 globals().update(_old_functions)
 
 __all__ = ["calculate_gain", *_functions, *_old_functions]
+
+
+# What torch calls the parts of its initializers. Packages that bring an initializer of their own take them from here.
+
+
+def _no_grad_uniform_(tensor, a, b, generator=None):
+    with _C._NoGrad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def _no_grad_normal_(tensor, mean, std, generator=None):
+    with _C._NoGrad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def _no_grad_trunc_normal_(tensor, mean, std, a, b, generator=None):
+    return _functions["trunc_normal_"](tensor, mean, std, a, b, generator=generator)
+
+
+def _no_grad_fill_(tensor, val):
+    with _C._NoGrad():
+        return tensor.fill_(val)
+
+
+def _no_grad_zero_(tensor):
+    with _C._NoGrad():
+        return tensor.zero_()

@@ -26,7 +26,7 @@ def writes(*names):
 def write(writer, func, args, kwargs, out):
     """Write a call whose result is `out`."""
     name = getattr(func, "__name__", str(func))
-    if name in _SILENT or (name == "__get__" and not isinstance(out, mica.Tensor)):
+    if name in _SILENT:
         if name == "__get__" and isinstance(out, mica.Tensor):
             _attribute(writer, func, args, out)
         return
@@ -59,18 +59,19 @@ def write(writer, func, args, kwargs, out):
 
 def _attribute(writer, func, args, out):
     """x.T and the like."""
-    source = args[0]
-    if not writer.known(source) or writer.known(out):
+    source, name = args[0], func.__self__.__name__
+    if not writer.known(source):
         return
-    if (
-        out.dim() == 2
-        and out.shape == source.shape[::-1]
-        and out.data_ptr() == source.data_ptr()
-        and out.stride() != source.stride()
-    ):
-        writer.bind(out, writer.add("Transpose", [writer.value(source)]))
-    elif out.shape == source.shape:
-        writer.bind(out, writer.value(source))
+    order = list(range(source.dim()))
+    if name in ("T", "H"):
+        order.reverse()
+    elif name in ("mT", "mH"):
+        order[-2:] = order[:-3:-1]
+    elif name not in ("data", "real"):
+        raise OnnxExporterError(f"Exporting the attribute '{name}' to ONNX is not supported by Mica yet")
+    value = writer.value(source)
+    same = order == list(range(source.dim()))
+    writer.bind(out, value if same else writer.add("Transpose", [value], perm=order))
 
 
 def _arguments(args, kwargs, *names):

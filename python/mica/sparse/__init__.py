@@ -86,3 +86,14 @@ def log_softmax(input, dim, *, dtype=None):
 def spdiags(diagonals, offsets, shape, layout=None):
     """A sparse matrix with the rows of `diagonals` on the diagonals `offsets`."""
     return _C._spdiags(diagonals, offsets, shape, layout)
+
+
+def __getattr__(name):
+    # The constructors of old, torch.sparse.FloatTensor and its like.
+    if name.endswith("Tensor"):
+        from mica._as_torch.legacy_types import sparse_types
+
+        globals().update(sparse_types())
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

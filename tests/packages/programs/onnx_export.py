@@ -32,7 +32,7 @@ class Recurrent(nn.Module):
 class Mixture(nn.Module):
     def forward(self, x):
         scores = torch.einsum("bld,bmd->blm", x, x).softmax(-1)
-        mixed = torch.einsum("blm,bmd->bld", scores, x)
+        mixed = torch.einsum("blm,bmd->bld", scores, x.mT.mT)
         return mixed.topk(3, -1)[0] + x.std(-1, keepdim=True) + x.roll(1, 1)[..., :3] + x.flip(1).cumsum(1)[..., 2:5]
 
 

@@ -3,6 +3,7 @@
 import math
 
 from mica import _C
+from mica._C import Tensor
 
 from .. import functional as F
 from .. import init
@@ -165,7 +166,7 @@ class _PlainConvNd(_ConvNd):
             padding = (0,) * self._dims
         return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
 

@@ -1,6 +1,7 @@
 """Layers that merge dimensions into one, or split one."""
 
 from mica import _C
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .module import Module
@@ -11,7 +12,7 @@ __all__ = ["Flatten", "Unflatten"]
 class Flatten(options.Flatten):
     """Makes one dimension of all from start_dim to end_dim."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
 
@@ -36,7 +37,7 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = unflattened_size
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self):

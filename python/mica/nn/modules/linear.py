@@ -3,6 +3,8 @@
 import math
 
 from mica import _C
+from mica._C import Tensor
+from mica._generated import modules as options
 
 from .. import functional as F
 from .. import init
@@ -19,25 +21,19 @@ class Identity(Module):
     def __init__(self, *args, **kwargs):
         super().__init__()
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input
 
 
-class Linear(Module):
+class Linear(options.Linear):
     """y = x A^T + b."""
 
-    __constants__ = ["in_features", "out_features"]
-    in_features: int
-    out_features: int
     weight: _C.Tensor
 
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
-        super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(_C.empty((out_features, in_features), device=device, dtype=dtype))
+    def _make_parameters(self, bias, device, dtype):
+        self.weight = Parameter(_C.empty((self.out_features, self.in_features), device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(_C.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(_C.empty(self.out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -49,34 +45,24 @@ class Linear(Module):
             bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.linear(input, self.weight, self.bias)
-
-    def extra_repr(self):
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class NonDynamicallyQuantizableLinear(Linear):
     """A Linear that tools for quantization leave alone: the output projection of attention."""
 
 
-class Bilinear(Module):
+class Bilinear(options.Bilinear):
     """y = x1^T A x2 + b, with a matrix of A for each output."""
 
-    __constants__ = ["in1_features", "in2_features", "out_features"]
-    in1_features: int
-    in2_features: int
-    out_features: int
     weight: _C.Tensor
 
-    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
-        super().__init__()
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = Parameter(_C.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
+    def _make_parameters(self, bias, device, dtype):
+        sizes = (self.out_features, self.in1_features, self.in2_features)
+        self.weight = Parameter(_C.empty(sizes, device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(_C.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(_C.empty(self.out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -89,14 +75,8 @@ class Bilinear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1, input2):
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self):
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
 
 
 class LazyLinear(LazyModuleMixin, Linear):

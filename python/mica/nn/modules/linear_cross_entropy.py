@@ -2,6 +2,8 @@
 
 import math
 
+from mica._C import Tensor
+
 from .. import functional as F
 from .linear import Linear
 from .loss import _WeightedLoss
@@ -46,7 +48,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
         self.options = options
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         sizes = (self.num_classes, *self.out_features)
         bias = self.linear.bias
         return F.linear_cross_entropy(

@@ -2,6 +2,7 @@
 
 import warnings
 
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F
@@ -42,7 +43,7 @@ class L1Loss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, None, None, self.reduction)
 
 
@@ -51,28 +52,28 @@ class MSELoss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, None, None, self.reduction)
 
 
 class SmoothL1Loss(options.SmoothL1Loss):
     """Absolute differences, rounded to a parabola below beta."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.smooth_l1_loss(input, target, None, None, self.reduction, self.beta)
 
 
 class HuberLoss(options.HuberLoss):
     """Half the squares of differences up to delta, straight lines beyond."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, self.reduction, self.delta)
 
 
 class PoissonNLLLoss(options.PoissonNLLLoss):
     """The negative log-likelihood of counts under Poisson distributions."""
 
-    def forward(self, log_input, target):
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return F.poisson_nll_loss(
             log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
         )
@@ -81,21 +82,21 @@ class PoissonNLLLoss(options.PoissonNLLLoss):
 class GaussianNLLLoss(options.GaussianNLLLoss):
     """The negative log-likelihood of numbers under normal distributions."""
 
-    def forward(self, input, target, var):
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
         return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
 
 class KLDivLoss(options.KLDivLoss):
     """The Kullback-Leibler divergence of probabilities from log-probabilities."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class NLLLoss(options.NLLLoss):
     """The negated log-probabilities of target classes."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(input, target, self.weight, None, self.ignore_index, None, self.reduction)
 
 
@@ -115,7 +116,7 @@ class NLLLoss2d(NLLLoss):
 class CrossEntropyLoss(options.CrossEntropyLoss):
     """The cross entropy of the softmax of logits with class indices or probabilities."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(
             input, target, self.weight, None, self.ignore_index, None, self.reduction, self.label_smoothing
         )
@@ -126,14 +127,14 @@ class BCELoss(_WeightedLoss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, self.weight, None, None, self.reduction)
 
 
 class BCEWithLogitsLoss(options.BCEWithLogitsLoss):
     """The cross entropy of the sigmoid of logits with targets between 0 and 1."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(
             input, target, self.weight, None, None, self.reduction, self.pos_weight
         )
@@ -142,7 +143,7 @@ class BCEWithLogitsLoss(options.BCEWithLogitsLoss):
 class CTCLoss(options.CTCLoss):
     """Connectionist temporal classification."""
 
-    def forward(self, log_probs, targets, input_lengths, target_lengths):
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
@@ -151,28 +152,28 @@ class CTCLoss(options.CTCLoss):
 class HingeEmbeddingLoss(options.HingeEmbeddingLoss):
     """The input for targets of 1, what it lacks to the margin for targets of -1."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(options._MarginLoss):
     """One minus the cosine for targets of 1, the cosine above the margin for targets of -1."""
 
-    def forward(self, input1, input2, target):
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class MarginRankingLoss(options._MarginLoss):
     """What lacks for one input to be ranked above or below the other."""
 
-    def forward(self, input1, input2, target):
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class MultiMarginLoss(options.MultiMarginLoss):
     """How far other classes come within a margin of the target class."""
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
@@ -183,7 +184,7 @@ class MultiLabelMarginLoss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
@@ -192,7 +193,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
@@ -201,14 +202,14 @@ class SoftMarginLoss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class TripletMarginLoss(options.TripletMarginLoss):
     """What lacks for the anchor to be nearer to the positive than to the negative."""
 
-    def forward(self, anchor, positive, negative):
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_loss(
             anchor,
             positive,
@@ -238,7 +239,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin = margin
         self.swap = swap
 
-    def forward(self, anchor, positive, negative):
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_with_distance_loss(
             anchor,
             positive,

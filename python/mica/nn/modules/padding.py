@@ -1,5 +1,6 @@
 """Layers that widen their input at its borders."""
 
+from mica._C import Tensor
 from mica._generated import modules as options
 
 from .. import functional as F
@@ -29,7 +30,7 @@ class _PadNd(options._PadNd):
     _dims = 0
     _mode = "constant"
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
 
 
@@ -41,7 +42,7 @@ class _CircularPadNd(_PadNd):
         if input.dim() not in (dims, dims + 1):
             raise ValueError(f"expected {dims}D or {dims + 1}D input (got {input.dim()}D input)")
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         return F.pad(input, self.padding, self._mode)
 
@@ -71,7 +72,7 @@ class CircularPad3d(_CircularPadNd):
 
 
 class _ConstantPadNd(options._ConstantPadNd):
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
 
 

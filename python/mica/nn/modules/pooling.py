@@ -1,5 +1,6 @@
 """Pooling layers."""
 
+from mica._C import Tensor
 from mica._generated import modules as options
 from mica._generated.modules import _AdaptiveAvgPoolNd, _AdaptiveMaxPoolNd, _MaxUnpoolNd
 
@@ -45,7 +46,7 @@ class MaxPool1d(_MaxPoolNd):
     padding: int | tuple[int]
     dilation: int | tuple[int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.max_pool1d(input, *self._arguments())
 
 
@@ -57,7 +58,7 @@ class MaxPool2d(_MaxPoolNd):
     padding: int | tuple[int, int]
     dilation: int | tuple[int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.max_pool2d(input, *self._arguments())
 
 
@@ -69,7 +70,7 @@ class MaxPool3d(_MaxPoolNd):
     padding: int | tuple[int, int, int]
     dilation: int | tuple[int, int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.max_pool3d(input, *self._arguments())
 
 
@@ -131,7 +132,7 @@ class AvgPool1d(_AvgPoolNd):
         super().__init__(_single(kernel_size), steps, _single(padding), ceil_mode, count_include_pad)
         del self.divisor_override  # of images and volumes
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.avg_pool1d(input, *self._arguments())
 
 
@@ -142,7 +143,7 @@ class AvgPool2d(_AvgPoolNd):
     stride: int | tuple[int, int]
     padding: int | tuple[int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.avg_pool2d(input, *self._arguments(), self.divisor_override)
 
 
@@ -153,7 +154,7 @@ class AvgPool3d(_AvgPoolNd):
     stride: int | tuple[int, int, int]
     padding: int | tuple[int, int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.avg_pool3d(input, *self._arguments(), self.divisor_override)
 
     def __setstate__(self, state):
@@ -195,7 +196,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         super().__init__(_pair, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.fractional_max_pool2d(input, *self._arguments())
 
 
@@ -212,7 +213,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
             raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
         super().__init__(_triple, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.fractional_max_pool3d(input, *self._arguments())
 
 
@@ -228,7 +229,7 @@ class LPPool1d(_LPPoolNd):
     kernel_size: int | tuple[int]
     stride: int | tuple[int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.lp_pool1d(input, *self._arguments())
 
 
@@ -238,7 +239,7 @@ class LPPool2d(_LPPoolNd):
     kernel_size: int | tuple[int, int]
     stride: int | tuple[int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.lp_pool2d(input, *self._arguments())
 
 
@@ -248,7 +249,7 @@ class LPPool3d(_LPPoolNd):
     kernel_size: int | tuple[int, int, int]
     stride: int | tuple[int, int, int]
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.lp_pool3d(input, *self._arguments())
 
 
@@ -256,40 +257,40 @@ class LPPool3d(_LPPoolNd):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last dimension evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last two dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last three dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """The means of windows that cover the last dimension evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of windows that cover the last two dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """The means of windows that cover the last three dimensions evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor):
         return F.adaptive_avg_pool3d(input, self.output_size)

@@ -1,6 +1,7 @@
 """Tables of vectors that are looked up by number."""
 
 from mica import _C
+from mica._C import Tensor
 from mica.autograd.grad_mode import no_grad
 
 from .. import functional as F
@@ -77,7 +78,7 @@ class Embedding(Module):
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
             input,
             self.weight,

@@ -1,5 +1,7 @@
 """Layers that change the resolution."""
 
+from mica._C import Tensor
+
 from .. import functional as F
 from .module import Module
 
@@ -29,7 +31,7 @@ class Upsample(Module):
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.interpolate(
             input,
             self.size,

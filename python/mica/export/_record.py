@@ -1,0 +1,243 @@
+"""A module is run once on example inputs, and every operation becomes a node of a graph.
+
+Branches and loops of Python are those of the run. A value that a branch asks of a tensor that depends on the inputs is an
+error: the graph could not follow it.
+"""
+
+import operator
+
+import mica
+from mica import _C
+from mica.export import _targets
+from mica.fx.graph import Graph
+from mica.overrides import TorchFunctionMode
+
+_VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__",
+           "is_nonzero", "equal", "allclose"}  # fmt: skip
+_CONSTANTS = {"tensor", "as_tensor", "from_numpy", "asarray"}
+
+
+class DataDependentError(RuntimeError):
+    """A program asks for a value that only its inputs decide."""
+
+
+def meta_of(value):
+    """A tensor without data of the same shape, strides and dtype."""
+    if not isinstance(value, _C.TensorBase) or value.layout != mica.strided:
+        return value
+    return mica.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+class Recorder(TorchFunctionMode):
+    """Makes the graph."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.graph = Graph()
+        self.sizes = sizes  # a size of the example -> (placeholder, axis) whose size it stands for
+        self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
+        self._fresh = set()
+        self.constants = {}  # placeholder's name -> tensor
+        self.of_inputs = set()  # nodes that depend on the inputs
+        self.first_input = None
+        self._grad = mica.is_grad_enabled()
+        self._size_nodes = {}
+
+    # ---- nodes of tensors
+
+    def placeholder(self, name, value, is_input=False):
+        node = self.graph.create_node("placeholder", name, (), {}, name)
+        node.meta["val"] = meta_of(value)
+        if is_input:
+            self.of_inputs.add(node)
+            self.first_input = self.first_input or node
+        if isinstance(value, _C.TensorBase):
+            self._bind(value, node)
+        return node
+
+    def _bind(self, tensor, node):
+        self._nodes[id(tensor)] = node
+        self._kept.append(tensor)
+
+    def node_of(self, tensor):
+        """The node of a tensor; one that is not known is a constant of the program."""
+        node = self._nodes.get(id(tensor))
+        if node is not None:
+            return node
+        name = f"c_lifted_tensor_{len(self.constants)}"
+        if self.first_input is None:
+            node = self.graph.create_node("placeholder", name, (), {}, name)
+        else:
+            with self.graph.inserting_before(self.first_input):
+                node = self.graph.create_node("placeholder", name, (), {}, name)
+        node.meta["val"] = meta_of(tensor)
+        self.constants[node.name] = tensor.detach().clone()
+        if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
+            node = self.graph.create_node(
+                "call_function", mica.ops.aten.lift_fresh_copy.default, (node,), {}, "lift_fresh_copy"
+            )
+            node.meta["val"] = meta_of(tensor)
+        self._bind(tensor, node)
+        return node
+
+    def argument(self, value):
+        """A value as an argument of a node."""
+        if isinstance(value, _C.TensorBase):
+            return self.node_of(value)
+        if isinstance(value, (list, tuple)):
+            items = [self.argument(each) for each in value]
+            return items if isinstance(value, list) or not hasattr(value, "_fields") else type(value)(*items)
+        if isinstance(value, dict):
+            return {key: self.argument(each) for key, each in value.items()}
+        if isinstance(value, slice):
+            return slice(*(self.argument(each) for each in (value.start, value.stop, value.step)))
+        return self._size(value) if type(value) is int and value > 1 else value
+
+    def _size(self, value):
+        """The node of a size that is made of dynamic ones, or the number."""
+        if value in self._size_nodes:
+            return self._size_nodes[value]
+        rest, made = value, None
+        for unit in self.sizes:
+            while rest % unit == 0:
+                rest //= unit
+                made = self._unit(unit) if made is None else self._product(made, self._unit(unit))
+        if made is None:
+            return value
+        if rest != 1:
+            made = self._product(made, rest)
+        made.meta["val"] = value
+        self._size_nodes[value] = made
+        return made
+
+    def _unit(self, unit):
+        if unit not in self._size_nodes:
+            target = mica.ops.aten.sym_size.int
+            self._size_nodes[unit] = self.graph.create_node(
+                "call_function", target, self.sizes[unit], {}, "sym_size_int"
+            )
+            self._size_nodes[unit].meta["val"] = unit
+        return self._size_nodes[unit]
+
+    def _product(self, a, b):
+        return self.graph.create_node("call_function", operator.mul, (a, b), {}, "mul")
+
+    # ---- calls
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name in _VALUES and any(self._nodes.get(id(t)) in self.of_inputs for t in _tensors((args, kwargs))):
+            raise DataDependentError(
+                f"Could not guard on data-dependent expression: the program calls {name}() on a tensor that depends on "
+                "its inputs, and an exported graph cannot follow the value. torch.where or torch.cond says it within "
+                "the graph"
+            )
+        if name == "multi_head_attention_forward":
+            from mica.onnx.decompositions import multi_head_attention_forward
+
+            with self:
+                return multi_head_attention_forward(*args, **kwargs)
+        if name.endswith("_"):  # what a constant was before it is changed
+            self.argument((args, kwargs))
+        if name in ("__getitem__", "__setitem__"):
+            return self._subscript(name, func, args)
+        found = _targets.find(func, args, kwargs) if name not in _CONSTANTS else None
+        if found is None:
+            out = func(*args, **kwargs)
+            if name in _CONSTANTS:
+                self._fresh.add(id(out))
+                self._kept.append(out)
+            elif _tensors((out,)) and not (name == "__get__" and id(out) in self._nodes):
+                self._record_function(func, args, kwargs, out)
+            return out
+        target, args, kwargs = found
+        out = target(*args, **kwargs)
+        if _tensors((out,)):
+            base = getattr(target, "_overloadpacket", target).__name__
+            self._record("call_function", target, args, kwargs, out, base)
+        return out
+
+    def _record_function(self, func, args, kwargs, out):
+        name = getattr(func, "__name__", "function")
+        if name == "__get__":
+            self._record("call_function", getattr, (args[0], func.__self__.__name__), {}, out, "getattr")
+        elif type(func).__name__ in ("method_descriptor", "wrapper_descriptor"):
+            self._record("call_method", name, args, kwargs, out, name.strip("_"))
+        else:
+            self._record("call_function", func, args, kwargs, out, name)
+
+    def _record(self, op, target, args, kwargs, out, name):
+        if mica.is_grad_enabled() != self._grad:
+            self._grad = mica.is_grad_enabled()
+            self.graph.create_node("call_function", mica._C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
+        args, kwargs = self.argument(tuple(args)), self.argument(dict(kwargs))
+        node = self.graph.create_node(op, target, tuple(args), kwargs, name.rstrip("_") or name)
+        depends = any(each in self.of_inputs for each in node.all_input_nodes)
+        self._name_result(out, node, depends)
+
+    def _name_result(self, out, node, depends):
+        if depends:
+            self.of_inputs.add(node)
+        if isinstance(out, _C.TensorBase):
+            node.meta["val"] = meta_of(out)
+            self._bind(out, node)
+        elif isinstance(out, (tuple, list)):
+            node.meta["val"] = type(out)(map(meta_of, out)) if type(out) in (tuple, list) else tuple(map(meta_of, out))
+            for i, each in enumerate(out):
+                if _tensors((each,)):
+                    part = self.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
+                    self._name_result(each, part, depends)
+
+    def _subscript(self, name, func, args):
+        """x[...] and x[...] = y, as the operators that they are made of."""
+        x, index = args[0], args[1]
+        steps = _targets.index_steps(x, index)
+        if steps is None or (name == "__setitem__" and any(step == "index" for step, _ in steps[:-1])):
+            out = func(*args)
+            self._record(
+                "call_function",
+                operator.getitem if name == "__getitem__" else operator.setitem,
+                args, {}, out, name.strip("_"),
+            )  # fmt: skip
+            return out
+        last = steps.pop() if name == "__setitem__" and steps and steps[-1][0] == "index" else None
+        for step, rest in steps or [("alias", ())]:
+            x = self._call(step, (x, *rest))
+        if name == "__getitem__":
+            return x
+        value = args[2]
+        if not isinstance(value, _C.TensorBase):
+            if last is None:
+                self._call("fill_", (x, value))
+                return None
+            value = mica.tensor(value, dtype=x.dtype, device=x.device)
+            self._fresh.add(id(value))
+            self._kept.append(value)
+        self._call("copy_" if last is None else "index_put_", (x, value) if last is None else (x, *last[1], value))
+        return None
+
+    def _call(self, name, args):
+        target, args, kwargs = _targets.overload(name, args, {})
+        out = target(*args, **kwargs)
+        self._record("call_function", target, args, kwargs, out, name)
+        return out
+
+    def finish(self, leaves):
+        """The output node: tensors by their nodes, other values as they are."""
+        if self._grad != mica.is_grad_enabled():
+            self.graph.create_node(
+                "call_function", mica._C._set_grad_enabled, (mica.is_grad_enabled(),), {}, "_set_grad_enabled"
+            )
+        made = tuple(self.node_of(each) if isinstance(each, _C.TensorBase) else each for each in leaves)
+        self.graph.create_node("output", "output", (made,), {}, "output")
+        return made
+
+
+def _tensors(values):
+    found = []
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, _C.TensorBase):
+            found.append(value)
+        elif isinstance(value, (list, tuple, dict)):
+            found += _tensors(value)
+    return found

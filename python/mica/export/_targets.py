@@ -1,0 +1,205 @@
+"""Which operator of torch.ops.aten a call is, with its arguments in the operator's order."""
+
+import mica
+from mica import _C
+
+_LAST = 2**63 - 1
+_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64",
+           "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}  # fmt: skip
+_ATTRIBUTES = {
+    "T": "numpy_T",
+    "mT": "mT",
+    "H": "matrix_H",
+    "mH": "mH",
+    "real": "real",
+    "imag": "imag",
+    "data": "detach",
+}
+_OPERATORS = {"__matmul__": "matmul", "__rsub__": "rsub", "__pow__": "pow"}
+
+
+def _fits(kind, value):
+    """Whether a value can be an argument of a schema's type."""
+    kind = str(kind)
+    if kind.endswith("?"):
+        return value is None or _fits(kind[:-1], value)
+    if kind.endswith("]"):
+        inner, _, count = kind[:-1].rpartition("[")
+        if isinstance(value, (list, tuple)):
+            return all(_fits(inner, each) for each in value)
+        return bool(count) and _fits(inner, value)
+    if kind.startswith("Tensor"):
+        return isinstance(value, _C.TensorBase)
+    if kind in ("int", "SymInt"):
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind in ("float", "Scalar"):
+        return isinstance(value, (int, float, complex))
+    if kind == "ScalarType":
+        return isinstance(value, mica.dtype)
+    types = {"bool": bool, "str": str, "Device": (mica.device, str), "Layout": mica.layout,
+             "MemoryFormat": mica.memory_format, "Generator": mica.Generator, "Dimname": str}  # fmt: skip
+    return kind in types and isinstance(value, types[kind])
+
+
+def _bound(schema, args, kwargs):
+    """The arguments as the schema has them; None if they are not its arguments."""
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    args = list(args)
+    for i, declared in enumerate(positional[: len(args)]):
+        # x.view(2, 3) and x.view((2, 3)) are the same call.
+        if str(declared.type) in ("SymInt[]", "int[]") and all(type(each) is int for each in args[i:]):
+            args[i:] = [args[i:]]
+            break
+    if len(args) > len(positional):
+        return None
+    given = dict(zip((a.name for a in positional), args, strict=False))
+    for name, value in kwargs.items():
+        name = "self" if name == "input" else name
+        if name in given or all(a.name != name for a in schema.arguments):
+            return None
+        given[name] = value
+    for i, a in enumerate(schema.arguments):
+        if a.is_out:
+            return None
+        if a.name not in given:
+            if not a.has_default_value():
+                return None
+            continue
+        number_for_tensor = i > 0 and str(a.type) == "Tensor" and type(given[a.name]) in (int, float, bool)
+        if not number_for_tensor and not _fits(a.type, given[a.name]):
+            return None
+    made, named = [], {}
+    for a in positional:
+        if a.name in given and not named and len(made) == positional.index(a):
+            made.append(given[a.name])
+        elif a.name in given:
+            named[a.name] = given[a.name]
+    named.update({a.name: given[a.name] for a in schema.arguments if a.kwarg_only and a.name in given})
+    return tuple(made), named
+
+
+def overload(name, args, kwargs):
+    """(overload, args, kwargs) of the operator of a name that takes the arguments; None if there is none."""
+    packet = getattr(mica.ops.aten, name, None)
+    # Numbers are taken by the overload of tensors too, and torch names that one.
+    order = sorted(packet.overloads(), key=lambda each: each != "Tensor") if packet is not None else ()
+    for each in order:
+        found = getattr(packet, each)
+        bound = _bound(found._schema, args, kwargs)
+        if bound is not None:
+            return found, *bound
+    return None
+
+
+# ---- functions of torch.nn.functional whose arguments are not the operator's
+
+
+def _activation(name):
+    def adapt(input, *args, inplace=False, **kwargs):
+        return (f"{name}_" if inplace else name), (input, *args), kwargs
+
+    return adapt
+
+
+def _softmax(name):
+    def adapt(input, dim=None, _stacklevel=3, dtype=None):
+        return None if dim is None else (name, (input, dim, dtype), {})
+
+    return adapt
+
+
+def _dropout(input, p=0.5, training=True, inplace=False):
+    return ("dropout_" if inplace else "dropout"), (input, float(p), training), {}
+
+
+def _embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        return None
+    padding = -1 if padding_idx is None else padding_idx % len(weight)
+    return "embedding", (weight, input, padding, scale_grad_by_freq, sparse), {}
+
+
+def _layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    return "layer_norm", (input, list(normalized_shape), weight, bias, eps), {}
+
+
+def _batch_norm(input, mean, var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    return "batch_norm", (input, weight, bias, mean, var, training, momentum, eps, False), {}
+
+
+def _group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    return "group_norm", (input, num_groups, weight, bias, eps), {}
+
+
+def _max_pool(name):
+    def adapt(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        if return_indices:
+            return None
+        return name, (input, kernel_size, [] if stride is None else stride, padding, dilation, ceil_mode), {}
+
+    return adapt
+
+
+_FUNCTIONAL = {
+    **{name: _activation(name) for name in ("relu", "silu", "elu", "leaky_relu", "hardswish", "hardsigmoid", "relu6",
+                                            "mish", "selu", "celu", "hardtanh")},
+    **{name: _max_pool(name) for name in ("max_pool1d", "max_pool2d", "max_pool3d")},
+    "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"), "dropout": _dropout,
+    "embedding": _embedding, "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": _group_norm,
+    **{name: (lambda *args, _name=name, **kwargs: (_name, args, kwargs))
+       for name in ("linear", "gelu", "sigmoid", "tanh", "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d",
+                    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
+                    "avg_pool3d", "softplus", "pixel_shuffle", "one_hot", "pad", "glu", "logsigmoid", "rms_norm")},
+}  # fmt: skip
+
+
+def find(func, args, kwargs):
+    """(operator, args, kwargs) of a call; None if it is left as the function that it is."""
+    name = getattr(func, "__name__", "")
+    if hasattr(func, "_schema"):
+        return func, args, kwargs
+    if name == "__get__":
+        attribute = _ATTRIBUTES.get(func.__self__.__name__)
+        return overload(attribute, args[:1], {}) if attribute else None
+    if str(getattr(func, "__module__", "")).startswith(("mica.nn.functional", "torch.nn.functional")):
+        adapt = _FUNCTIONAL.get(name)
+        adapted = adapt(*args, **kwargs) if adapt else None
+        return overload(*adapted) if adapted else None
+    if name in _DTYPES and len(args) == 1 and not kwargs:
+        return overload("to", (args[0], getattr(mica, _DTYPES[name])), {})
+    if name in ("einsum",) and len(args) > 1:
+        operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
+        return overload("einsum", (args[0], list(operands)), kwargs)
+    return overload(_OPERATORS.get(name, name), args, kwargs)
+
+
+# ---- x[...] as operators
+
+
+def index_steps(x, index):
+    """The operators of x[index] as (name, arguments after the tensor); None if they are not all of them known."""
+    index = index if isinstance(index, tuple) else (index,)
+    taken = sum(1 if not isinstance(i, _C.TensorBase) or i.dtype not in (mica.bool, mica.uint8) else i.dim()
+                for i in index if i is not None and i is not ...)  # fmt: skip
+    steps, dim, tensors = [], 0, []
+    for i in index:
+        if i is ...:
+            dim += x.dim() - taken
+        elif i is None:
+            steps.append(("unsqueeze", (dim,)))
+            dim += 1
+        elif type(i) is int:
+            steps.append(("select", (dim, i)))
+        elif isinstance(i, slice) and all(v is None or type(v) is int for v in (i.start, i.stop, i.step)):
+            if (i.start, i.stop, i.step) != (None, None, None):
+                start, stop, step = i.start or 0, _LAST if i.stop is None else i.stop, i.step or 1
+                steps.append(("slice", (dim, start, stop) if step == 1 else (dim, start, stop, step)))
+            dim += 1
+        elif isinstance(i, _C.TensorBase):
+            tensors += [None] * (dim - len(tensors)) + [i]
+            dim += i.dim() if i.dtype in (mica.bool, mica.uint8) else 1
+            if i.dtype in (mica.bool, mica.uint8) and i.dim() != 1:
+                return None
+        else:
+            return None
+    return [*steps, ("index", (tensors,))] if tensors else steps

@@ -1,0 +1,207 @@
+"""A program as a graph: its inputs and outputs, its weights, and the module that runs it."""
+
+import dataclasses
+
+import mica
+from mica import _C
+from mica.export.graph_signature import InputKind
+from mica.fx._codegen import CodeGen
+from mica.fx.graph import Graph
+from mica.fx.graph_module import GraphModule, _assign_attr
+from mica.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+__all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"]
+
+
+@dataclasses.dataclass
+class CallSpec:
+    """How arguments and results are nested."""
+
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+
+
+@dataclasses.dataclass
+class ModuleCallSignature:
+    """The inputs and outputs of one module's call."""
+
+    inputs: list
+    outputs: list
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+
+
+@dataclasses.dataclass
+class ModuleCallEntry:
+    """A module of the program by its path."""
+
+    fqn: str
+    signature: ModuleCallSignature | None = None
+
+
+def default_decompositions():
+    """The operators that core ATen is made of: none, since Mica takes no operator apart here."""
+    return {}
+
+
+class _Nested(CodeGen):
+    """Code whose arguments and results are nested as those of the module were."""
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation=""):
+        names = [name for name in free_vars if name != "self"]
+        unpacked = f"\n    {', '.join(names)}, = self._flat_inputs(args, kwargs)" if names else ""
+        return f"def forward(self, *args, **kwargs):{unpacked}"
+
+    def generate_output(self, output_args):
+        return f"return self._nested_output({output_args})"
+
+
+class _ProgramModule(GraphModule):
+    """An exported program as a module."""
+
+    def _flat_inputs(self, args, kwargs):
+        ordered = {name: kwargs[name] for name in self._kwarg_names if name in kwargs} | kwargs
+        leaves, spec = tree_flatten((args, ordered))
+        if spec != self._in_spec:
+            raise ValueError(
+                "Trying to flatten user inputs with exported input tree spec:\n"
+                f"{self._in_spec}\nbut actually got inputs with tree spec of:\n{spec}.\nPlease check that the inputs "
+                "have the same number and type of args and kwargs as the ones you used when tracing."
+            )
+        for leaf, (name, expected, free) in zip(leaves, self._expected, strict=True):
+            _guard(leaf, name, expected, free)
+        return leaves
+
+    def _nested_output(self, leaves):
+        return tree_unflatten(list(leaves), self._out_spec)
+
+
+def _guard(value, name, expected, free):
+    """An input is what the example was, apart from sizes that are free within their range."""
+    if not isinstance(expected, _C.TensorBase):
+        if value is not expected and value != expected:
+            raise AssertionError(f"Guard failed: {name} == {expected!r}")
+        return
+    if not isinstance(value, _C.TensorBase) or value.dim() != expected.dim():
+        raise AssertionError(f"Guard failed: {name} is a tensor of {expected.dim()} dimensions")
+    if value.dtype != expected.dtype:
+        raise AssertionError(f"Guard failed: {name}.dtype == {expected.dtype}")
+    for axis, size in enumerate(expected.shape):
+        if axis in free:
+            low, high = free[axis]
+            if value.size(axis) < low or (high is not None and value.size(axis) > high):
+                raise AssertionError(f"Guard failed: {low} <= {name}.size()[{axis}]" + (f" <= {high}" if high else ""))
+        elif value.size(axis) != size:
+            raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {size}")
+
+
+class ExportedProgram:
+    """What `export` makes: a graph in terms of torch.ops.aten, with its weights as inputs."""
+
+    def __init__(self, root, graph, graph_signature, state_dict, range_constraints, module_call_graph,
+                 example_inputs=None, constants=None, *, free=None, training=False, verifiers=None):  # fmt: skip
+        self._graph_module = GraphModule(root, graph)
+        self._graph_signature, self._state_dict = graph_signature, state_dict
+        self._range_constraints, self._module_call_graph = range_constraints, module_call_graph
+        self._example_inputs, self._constants = example_inputs, constants or {}
+        self._free, self._training = free or {}, training
+
+    graph_module = property(lambda self: self._graph_module)
+    graph = property(lambda self: self._graph_module.graph)
+    graph_signature = property(lambda self: self._graph_signature)
+    state_dict = property(lambda self: self._state_dict)
+    constants = tensor_constants = property(lambda self: self._constants)
+    range_constraints = property(lambda self: self._range_constraints)
+    module_call_graph = property(lambda self: self._module_call_graph)
+    dialect = property(lambda self: "TRAINING")
+
+    @property
+    def example_inputs(self):
+        return self._example_inputs
+
+    @property
+    def call_spec(self):
+        top = self._module_call_graph[0].signature
+        return CallSpec(top.in_spec, top.out_spec)
+
+    def named_parameters(self):
+        for name in self._graph_signature.parameters:
+            yield name, self._state_dict[name]
+
+    def parameters(self):
+        for _, value in self.named_parameters():
+            yield value
+
+    def named_buffers(self):
+        for name in self._graph_signature.buffers:
+            yield name, self._state_dict[name] if name in self._state_dict else self._constants[name]
+
+    def buffers(self):
+        for _, value in self.named_buffers():
+            yield value
+
+    def _value(self, spec):
+        return self._state_dict[spec.target] if spec.target in self._state_dict else self._constants[spec.target]
+
+    def module(self, check_guards=True):
+        """A module that runs the graph, with the weights as its parameters and buffers."""
+        root, graph, values = mica.nn.Module(), Graph(), {}
+        specs = {each.arg.name: each for each in self._graph_signature.input_specs}
+        for spec in specs.values():
+            if spec.kind is InputKind.BUFFER:
+                _assign_buffer(root, spec.target, self._value(spec), spec.persistent)
+            elif spec.kind is not InputKind.USER_INPUT:
+                _assign_attr(self._value(spec), root, spec.target)
+        expected = []
+        for node in self.graph.nodes:
+            spec = specs.get(node.name) if node.op == "placeholder" else None
+            if spec is not None and spec.kind is not InputKind.USER_INPUT:
+                values[node] = graph.create_node("get_attr", spec.target, (), {}, spec.target.replace(".", "_"))
+            else:
+                values[node] = graph.node_copy(node, values.__getitem__)
+                if spec is not None:
+                    expected.append((node.name, node.meta.get("val"), self._free.get(node.name, {})))
+        graph.set_codegen(_Nested())
+        made = _ProgramModule(root, graph)
+        made._in_spec, made._out_spec = self.call_spec.in_spec, self.call_spec.out_spec
+        made._kwarg_names = list(tree_unflatten([None] * made._in_spec.num_leaves, made._in_spec)[1])
+        made._expected = expected
+        made.training = self._training
+
+        def refuse(mode=True):
+            raise NotImplementedError("Calling train() or eval() is not supported yet: export the module in that mode")
+
+        made.train, made.eval = refuse, lambda: refuse(False)
+        return made
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
+
+    def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
+        """The program with operators of a table taken apart; an empty table leaves it as it is."""
+        if not decomp_table and decomp_table is not None:
+            return self
+        raise NotImplementedError(
+            "Mica takes no operators of exported programs apart: the graph is in terms of torch.ops.aten as it was traced"
+        )
+
+    def __str__(self):
+        code = "\n".join(f"        {line}" for line in self._graph_module.code.strip().splitlines())
+        signature = str(self._graph_signature).strip().replace("\n", "\n    ")
+        return (
+            f"ExportedProgram:\n    class GraphModule(torch.nn.Module):\n{code}\n\nGraph signature: \n    {signature}\n\n"
+            f"Range constraints: {self._range_constraints}\n"
+        )
+
+    __repr__ = __str__
+
+
+def _assign_buffer(root, target, value, persistent):
+    *path, name = target.split(".")
+    for part in path:
+        if not hasattr(root, part):
+            setattr(root, part, mica.nn.Module())
+        root = getattr(root, part)
+    root.register_buffer(name, value, persistent is not False)
