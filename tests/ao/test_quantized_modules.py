@@ -212,3 +212,44 @@ def test_bags_of_rows():
     indices, offsets = torch.tensor([1, 2, 9, 4, 1, 1]), torch.tensor([0, 3])
     torch.testing.assert_close(small(indices, offsets), bag(indices, offsets), rtol=0, atol=0.02)
     assert type(small) is nnq.EmbeddingBag and small.weight().dtype == torch.qint8
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("Conv")])
+def test_convolutions_that_quantize_their_input(name):
+    make, shape = CASES[name]
+    layer, x = make(), torch.randn(shape)
+    small = q.quantize_dynamic(nn.ModuleList([layer]), {type(layer)})[0]
+    assert type(small) is getattr(nnq.dynamic, name) and f"DynamicQuantized{name}(" in repr(small)
+    found, expected = small(x), layer(x)
+    assert found.dtype == torch.float32 and (found - expected).abs().max() < 0.03 * expected.abs().max()
+    again = q.quantize_dynamic(nn.ModuleList([make()]), {type(layer)})[0]
+    again.load_state_dict(small.state_dict(), strict=False)
+    assert torch.equal(again(x), found)
+    with pytest.raises(ValueError, match="Input shape must be"):
+        small(x[0])
+
+
+def test_quantized_functions_by_name():
+    x = torch.quantize_per_tensor(torch.randn(1, 2, 6, 6), 0.05, 100, torch.quint8)
+    real, f, plain = x.dequantize(), nnq.functional, nn.functional
+    for found, expected in (
+        (f.avg_pool2d(x, 2), plain.avg_pool2d(real, 2)),
+        (f.adaptive_avg_pool2d(x, 3), plain.adaptive_avg_pool2d(real, 3)),
+        (f.max_pool2d(x, 3, 2), plain.max_pool2d(real, 3, 2)),
+        (f.max_pool1d(x[0], 2), plain.max_pool1d(real[0], 2)),
+        (f.upsample_nearest(x, scale_factor=2), plain.interpolate(real, scale_factor=2)),
+        (f.upsample_bilinear(x, 4), plain.interpolate(real, 4, mode="bilinear", align_corners=True)),
+        (f.hardtanh(x, -0.5, 0.5), real.clamp(-0.5, 0.5)),
+        (f.clamp(x, -0.5, 0.5), real.clamp(-0.5, 0.5)),
+        (f.threshold(x, 0.3, 0.1), plain.threshold(real, 0.3, 0.1)),
+        (f.leaky_relu(x, 0.2, scale=0.03, zero_point=20), plain.leaky_relu(real, 0.2).clamp(-0.6, 7)),
+        (f.hardswish(x, 0.03, 20), plain.hardswish(real).clamp(-0.6, 7)),
+        (f.elu(x, 0.03, 40), plain.elu(real).clamp(-1.2, 6.45)),
+        (f.celu(x, 0.03, 40, 0.5), plain.celu(real, 0.5).clamp(-1.2, 6.45)),
+        (f.hardsigmoid(x), plain.hardsigmoid(real).clamp(0, 255 / 256)),
+    ):
+        assert found.is_quantized and (found.dequantize() - expected).abs().max() <= 0.5001 * found.q_scale()
+    y = x.clone()
+    assert f.hardtanh(y, 0, 1, inplace=True) is y and y.dequantize().max() <= 1
+    with pytest.raises(ValueError, match="Input to 'quantized.avg_pool2d' must be quantized!"):
+        f.avg_pool2d(real, 2)

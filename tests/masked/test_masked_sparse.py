@@ -84,6 +84,36 @@ def test_gradients(layout):
     torch.testing.assert_close(y.grad.get_data(), data().cos() * mask())
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_reductions_of_sparse_tensors(layout):
+    x, marks = sparse(data(), layout), sparse(mask(), layout)
+    for name, columns, rows in (
+        ("sum", [[1, 3, -2]], [[-1], [3]]),
+        ("prod", [[1, 3, 0]], [[-2], [0]]),
+        ("amax", [[1, 3, 0]], [[1], [3]]),
+        ("amin", [[1, 3, -2]], [[-2], [0]]),
+        ("mean", [[1, 3, -1]], [[-0.5], [1.5]]),
+    ):
+        for dim, expected in ((0, columns), (1, rows)):
+            found = getattr(torch.masked, name)(x, dim, keepdim=True, mask=marks)
+            assert found.layout == LAYOUTS[layout] and found.to_dense().tolist() == expected, name
+            same = getattr(torch.masked, name)(example(layout), dim, keepdim=True)
+            assert same.to_dense().tolist() == expected, name
+    half = torch.masked.sum(x, 1, keepdim=True, mask=sparse(torch.tensor([[True, False, False], [False] * 3]), layout))
+    assert half._nnz() == 1 and half.to_dense().tolist() == [[1], [0]]
+    assert torch.masked.sum(x, 0, keepdim=True).to_dense().tolist() == [[1, 3, -2]]
+    if layout == "coo":
+        assert torch.masked.amax(x, mask=marks).to_dense().item() == 3
+        assert torch.masked.sum(x, 1, mask=marks).to_dense().tolist() == [-1, 3]
+    else:
+        with pytest.raises(RuntimeError, match="CSR tensors with keepdim=False is unsupported"):
+            torch.masked.sum(x, 1, mask=marks)
+    with pytest.raises(ValueError, match=f"masked amax expects explicit mask for sparse_{layout} tensor input"):
+        torch.masked.amax(x, 1)
+    with pytest.raises(ValueError, match="masked argmax expects strided tensor"):
+        torch.masked.argmax(x, 1, mask=marks)
+
+
 def test_what_is_refused():
     other = torch.tensor([[True, True, False], [False, False, True]])
     three = torch.tensor([[1.0, 0, 0], [0, 3, 1]])

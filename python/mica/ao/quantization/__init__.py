@@ -337,7 +337,7 @@ def quantize_dynamic(model, qconfig_spec=None, dtype=None, mapping=None, inplace
     return model
 
 
-_HALVES = {getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__}
+_HALVES = {getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__ if not name.startswith("Conv")}
 
 
 def _named_children(model, prefix=""):

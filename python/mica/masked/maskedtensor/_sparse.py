@@ -49,6 +49,22 @@ def _at(dense, mask):
     return _with_values(mask, dense[tuple(places.unbind(0))])
 
 
+def all_marked(data):
+    """Which elements a sparse tensor specifies, as a dense mask."""
+    data = data.to_sparse_coo().coalesce()
+    marks = mica.zeros(data.shape, dtype=mica.bool, device=data.device)
+    marks[tuple(data.indices().unbind(0))] = True
+    return marks
+
+
+def at_marked(dense, marks, layout):
+    """The marked elements of a dense tensor, sparse."""
+    if dense.dim() == 0:
+        indices = mica.zeros(0, int(marks), dtype=mica.int64)
+        return mica.sparse_coo_tensor(indices, dense.reshape(1)[: int(marks)], (), is_coalesced=True)
+    return _at(dense, marks.to_sparse_csr() if layout == mica.sparse_csr else marks.to_sparse_coo().coalesce())
+
+
 def to_dense(x):
     """The same masked tensor with strided data and mask."""
     return _with_mask(x.get_data().to_dense(), x.get_mask().to_dense())

@@ -215,7 +215,7 @@ class _TransposedNd(_ConvNd):
         ).float()  # fmt: skip
         if self._bias is not None:
             values = values + self._bias.reshape(-1, *[1] * self._dims)
-        return _C.quantize_per_tensor(values, self.scale, self.zero_point, x.dtype)
+        return functional._requantized(values, self.scale, self.zero_point, x.dtype)
 
 
 class ConvTranspose1d(_TransposedNd):

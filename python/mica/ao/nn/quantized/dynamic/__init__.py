@@ -1,6 +1,14 @@
 """Modules with quantized weights that take float32 and quantize it as it comes."""
 
 from mica import _C
+from mica.ao.nn.quantized.dynamic.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from mica.ao.nn.quantized.dynamic.rnn import (
     GRU,
     LSTM,
@@ -12,7 +20,20 @@ from mica.ao.nn.quantized.dynamic.rnn import (
 )
 from mica.nn import Module
 
-__all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell", "Linear", "RNNCell"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "GRUCell",
+    "LSTMCell",
+    "Linear",
+    "RNNCell",
+]  # fmt: skip
 
 
 class Linear(Module):
