@@ -2,7 +2,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/fft/dense.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstring>
@@ -53,12 +52,12 @@ void run_rader(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward
   T *const x = room, *const rest = room + rounded(2 * m);
   const T first_re = in[0], first_im = in[1];
   for (int64_t k = 0; k < m; ++k) std::memcpy(x + 2 * k, in + 2 * from[k], 2 * sizeof(T));
-  run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest, false);
+  run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest);
   const T sum_re = first_re + x[0], sum_im = first_im + x[1];
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
   x[0] += first_re;  // to every element of the transform back
   x[1] += first_im;
-  run_two_step<T>(plan.steps, x, nullptr, x, true, scale, rest, false);
+  run_two_step<T>(plan.steps, x, nullptr, x, true, scale, rest);
   out[0] = sum_re * scale;
   out[1] = sum_im * scale;
   // Backward, the elements but the first come in the opposite order.
@@ -76,15 +75,15 @@ void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool back
   // A backward transform is the conjugate of the conjugate's.
   multiply_pairs(in, plan.factor.chirp.data(), x, n, backward, false, T(1));
   std::fill(x + 2 * n, x + 2 * m, T(0));
-  run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest, false);
+  run_two_step<T>(plan.steps, x, nullptr, x, false, T(1), rest);
   multiply_pairs(x, plan.factor.spectrum.data(), x, m, false, false, T(1));
-  run_two_step<T>(plan.steps, x, nullptr, x, true, T(1), rest, false);
+  run_two_step<T>(plan.steps, x, nullptr, x, true, T(1), rest);
   multiply_pairs(x, plan.factor.chirp.data(), out, n, false, backward, scale);
 }
 
 template <class T>
 void run_complex(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
-  if (plan.factor.length == 0) return run_two_step<T>(plan.steps, in, nullptr, out, backward, scale, room, false);
+  if (plan.factor.length == 0) return run_two_step<T>(plan.steps, in, nullptr, out, backward, scale, room);
   if (!plan.factor.from.empty()) return run_rader(plan, in, out, backward, scale, room);
   run_bluestein(plan, in, out, backward, scale, room);
 }
@@ -169,22 +168,15 @@ template <class T>
 void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::Batch<T>& batch, int64_t first,
                      int64_t last) {
   using fft::Kind;
-  constexpr size_t kVectorBytes = hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T);
   const int64_t n = batch.length, half = n / 2, between = batch.kind == Kind::Complex ? 0 : rounded(2 * n);
   const Scratch<T> scratch(dense_room(plan) + between);
   T *const room = scratch.data() + between, *const z = scratch.data();
-  const auto aligned = [](const T* p) { return reinterpret_cast<uintptr_t>(p) % kVectorBytes == 0; };
-  // What is far larger than the caches is not kept in them.
-  const bool large = batch.kind == Kind::Complex && plan.factor.length == 0 &&
-                     plan.steps.rows * 2 * sizeof(T) % kVectorBytes == 0 &&
-                     plan.steps.rows * sizeof(T) >= kVectorBytes && batch.streams;
   for (int64_t t = first; t < last; ++t) {
     const T* const in = batch.in + batch.in_offsets[t];
     T* const out = batch.out + batch.out_offsets[t];
     const T* const next = t + 1 < last ? batch.in + batch.in_offsets[t + 1] : nullptr;
     if (batch.kind == Kind::Complex && plan.factor.length == 0) {
-      run_two_step(plan.steps, t == first ? in : nullptr, next, out, batch.backward, batch.scale, room,
-                   large && aligned(out));
+      run_two_step(plan.steps, t == first ? in : nullptr, next, out, batch.backward, batch.scale, room);
     } else if (batch.kind == Kind::Complex) {
       run_complex(plan, in, out, batch.backward, batch.scale, room);
     } else if (batch.kind == Kind::FromReal && batch.halved()) {
@@ -212,7 +204,6 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
       for (int64_t k = 0; k < n; ++k) out[k] = z[2 * k];
     }
   }
-  if (large) hwy::FlushStream();
 }
 
 void dense_float32(const fft::DensePlan<float>& plan, const float* roots, const fft::Batch<float>& batch, int64_t first,

@@ -13,7 +13,6 @@
 namespace mica::cpu::fft {
 namespace {
 
-constexpr int64_t kStreamedBytes = int64_t{256} << 20;
 constexpr int64_t kLongestDense = 32768, kLeastShared = 8192;
 
 // Where each sequence along `dim` begins, the last dimension changing fastest; in numbers, `unit` to an element.
@@ -59,7 +58,6 @@ void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bo
     if (const auto plan = dense_plan_of<T>(batch.plan_length())) {
       const auto roots = batch.halved() ? half_roots<T>(batch.length) : nullptr;
       const int64_t grain = std::max<int64_t>(1, 8192 / plan->steps.length);
-      batch.streams = count * batch.length * 2 * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes;
       parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
         run_dense(*plan, roots ? roots->data() : nullptr, batch, begin, end);
       });

@@ -40,7 +40,6 @@ struct Batch {
   // written.
   const T* table = nullptr;
   int64_t table_columns = 0;
-  bool streams = false;               // results may go past the caches
   const Nested<T>* nested = nullptr;  // for complex transforms whose sequences lie side by side
 
   // Even real lengths are transforms of half as many complex numbers.

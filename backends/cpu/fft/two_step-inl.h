@@ -99,11 +99,9 @@ HWY_INLINE void load_columns(const fft::TwoStep<T>& plan, const T* in, Sequence<
 
 // From `in` to `out`, pairs of numbers; both may be the same. Where `in` is null, a call before has read it. The input
 // of the next call with this room, `next_in` or null, is read before results are written: behind stores to addresses
-// that end in the same twelve bits, as those of batches often do, loads would wait for them. With `stream`, results go
-// to memory past the caches: `out` is aligned to vectors then, and so are its rows.
+// that end in the same twelve bits, as those of batches often do, loads would wait for them.
 template <class T>
-void run_two_step(const fft::TwoStep<T>& plan, const T* in, const T* next_in, T* out, bool backward, T scale, T* room,
-                  bool stream) {
+void run_two_step(const fft::TwoStep<T>& plan, const T* in, const T* next_in, T* out, bool backward, T scale, T* room) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int64_t kLanes = hn::MaxLanes(d);
@@ -146,10 +144,7 @@ void run_two_step(const fft::TwoStep<T>& plan, const T* in, const T* next_in, T*
       const V low = hn::InterleaveLower(d, re, im), high = hn::InterleaveUpper(d, re, im);
       T* const to = out + 2 * (first + rows * m);
       const int64_t left = 2 * (plan.length - first - rows * m);
-      if (stream) {
-        hn::Stream(low, d, to);
-        hn::Stream(high, d, to + kLanes);
-      } else if (HWY_LIKELY(left >= 2 * kLanes)) {
+      if (HWY_LIKELY(left >= 2 * kLanes)) {
         hn::StoreU(low, d, to);
         hn::StoreU(high, d, to + kLanes);
       } else {
