@@ -104,7 +104,7 @@ test-cuda: $(VENV)/.installed
 
 # The tests of the architecture that is not this machine's, cross-compiled and run by qemu: all in C++, and of the Python
 # tests those of what differs between architectures. CROSS_TESTS="tests" runs more; it takes hours.
-CROSS_TESTS ?= tests/core tests/ops tests/nn/test_init.py tests/nn/test_layers_recorded.py tests/nn/test_recorded_modules.py \
+CROSS_TESTS ?= tests/ops tests/autograd tests/nn/test_init.py tests/nn/test_layers_recorded.py tests/nn/test_recorded_modules.py \
                tests/optim/test_steps.py
 test-x86_64 test-aarch64: test-%: $(VENV)/.installed
 	@test "$$(uname -m)" != $* || { echo "This machine is $*: make test"; exit 1; }

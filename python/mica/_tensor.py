@@ -47,12 +47,15 @@ def record_stream(self, stream):
 # ---- subclasses
 
 
-def _make_wrapper_subclass(cls, size, *args, **kwargs):
-    """Would make a tensor without memory whose operations come to __torch_dispatch__."""
-    raise NotImplementedError(
-        f"{cls.__name__}: tensors that stand for others by __torch_dispatch__ are not in Mica. A subclass with "
-        "__torch_function__, made with as_subclass or Tensor._make_subclass, sees every call of a function"
-    )
+def _make_wrapper_subclass(
+    cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None, device=None,
+    pin_memory=False, requires_grad=False, dispatch_sizes_strides_policy=None, dispatch_device=False,
+    dispatch_layout=False, **options,
+):  # fmt: skip
+    """A tensor without elements whose operations come to the class's __torch_dispatch__."""
+    from mica._subclasses.dispatching import make
+
+    return make(cls, size, strides, dtype, device, requires_grad)
 
 
 _methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)

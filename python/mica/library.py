@@ -218,7 +218,7 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
 
 
 def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
-    """Kept by nobody: there is no __torch_dispatch__."""
+    """Kept by nobody: the __torch_dispatch__ of the class itself is asked."""
     return (lambda function: function) if func is None else func
 
 

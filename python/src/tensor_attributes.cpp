@@ -14,14 +14,16 @@ struct Attribute {
   const char* name;
   Getter get;
   Setter set = nullptr;
+  bool is_view = false;  // a tensor with the elements of this one
 };
 
 // A mode, and a subclass that overrides __torch_function__, are asked for attributes too: as Tensor.shape.__get__ or
 // __set__.
-static bool asks_others(PyObject* self) {
+static bool asks_others(PyObject* self, const Attribute& attribute) {
   if (thread_modes & mode_bit::kFunctionMode) [[unlikely]]
     return torch_function_wanted(0);
-  return !is_exact_tensor(self) && overrides_torch_function(self);
+  return !is_exact_tensor(self) &&
+         (attributes_overridden(self) || (attribute.is_view && overrides_torch_dispatch(self)));
 }
 
 static PyObject* ask_others(PyObject* self, const Attribute& attribute, const char* access, PyObject* value) {
@@ -34,7 +36,7 @@ static PyObject* ask_others(PyObject* self, const Attribute& attribute, const ch
 
 static PyObject* get_attribute(PyObject* self, void* closure) try {
   const Attribute& attribute = *static_cast<Attribute*>(closure);
-  if (asks_others(self)) return ask_others(self, attribute, "__get__", nullptr);
+  if (asks_others(self, attribute)) return ask_others(self, attribute, "__get__", nullptr);
   return attribute.get(unwrap(self));
 } catch (...) {
   return raise_current_exception();
@@ -42,7 +44,7 @@ static PyObject* get_attribute(PyObject* self, void* closure) try {
 
 static int set_attribute(PyObject* self, PyObject* value, void* closure) try {
   const Attribute& attribute = *static_cast<Attribute*>(closure);
-  if (value && asks_others(self)) {
+  if (value && asks_others(self, attribute)) {
     Owned answer(ask_others(self, attribute, "__set__", value));
     return answer ? 0 : -1;
   }
@@ -178,15 +180,15 @@ static Attribute kAttributes[] = {
     {"is_leaf", get_is_leaf},
     {"retains_grad", get_retains_grad},
     {"output_nr", get_output_nr},
-    {"data", get_data, set_data},
+    {"data", get_data, set_data, true},
     {"_version", get_version},
     {"_base", get_base},
-    {"T", get_T},
-    {"mT", get_mT},
-    {"H", get_H},
-    {"mH", get_mH},
-    {"real", get_real, set_real},
-    {"imag", get_imag, set_imag},
+    {"T", get_T, nullptr, true},
+    {"mT", get_mT, nullptr, true},
+    {"H", get_H, nullptr, true},
+    {"mH", get_mH, nullptr, true},
+    {"real", get_real, set_real, true},
+    {"imag", get_imag, set_imag, true},
     {"is_cpu", get_is_cpu},
     {"is_cuda", get_is_cuda},
     {"is_meta", get_is_meta},

@@ -17,19 +17,53 @@ static thread_local bool subclasses_disabled = false;
 static thread_local bool all_disabled = false;
 static thread_local std::vector<PyObject*> modes;  // owned, innermost last
 
-bool overrides_torch_function(PyObject* o) {
+static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
+static thread_local bool dispatch_aside;  // while a call of a class with a __torch_dispatch__ is looked at
+
+bool overrides_torch_dispatch(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
-  if (type == tensor_type || subclasses_disabled || all_disabled) return false;
-  if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyTuple_Type ||
-      type == &PyList_Type || type == &PyBool_Type || o == Py_None)
-    return false;
-  PyObject* found = _PyType_Lookup(type, torch_function_name);
+  if (type == tensor_type || dispatch_aside || !PyType_IsSubtype(type, tensor_type)) return false;
+  return _PyType_Lookup(type, torch_dispatch_name) != nullptr;
+}
+
+static bool asks_function(PyObject* o) {
+  if (subclasses_disabled || all_disabled) return false;
+  PyObject* found = _PyType_Lookup(Py_TYPE(o), torch_function_name);
   return found && found != disabled_implementation;
 }
 
-bool torch_function_wanted(int num_overloaded) {
-  if (all_disabled) return false;
-  return !modes.empty() || (num_overloaded > 0 && !subclasses_disabled);
+bool overrides_torch_function(PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  if (type == tensor_type) return false;
+  // The class that was found to be silent last, which is Parameter as a rule. A version is one class's and is never
+  // given again; a class that changes loses it.
+  static thread_local PyTypeObject* silent_type = nullptr;
+  static thread_local unsigned int silent_version = 0;
+  if (type == silent_type && type->tp_version_tag == silent_version) return false;
+  if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyTuple_Type ||
+      type == &PyList_Type || type == &PyBool_Type || o == Py_None)
+    return false;
+  if (asks_function(o) || overrides_torch_dispatch(o)) return true;
+  if (PyObject* found = _PyType_Lookup(type, torch_function_name);
+      found == disabled_implementation && !dispatch_aside && type->tp_version_tag) {
+    silent_type = type;
+    silent_version = type->tp_version_tag;
+  }
+  return false;
+}
+
+bool attributes_overridden(PyObject* o) { return asks_function(o); }
+
+bool torch_function_wanted(int num_overloaded) { return num_overloaded > 0 || (!modes.empty() && !all_disabled); }
+
+// A class with a __torch_dispatch__ holds no elements of its own: below __torch_function__, its calls go there, as
+// operators of torch.ops.aten.
+static PyObject* dispatch(PyObject* o, PyObject* function, PyObject* types, PyObject* args, PyObject* kwargs) {
+  Owned module(PyImport_ImportModule("mica._subclasses.dispatching"));
+  Owned call(module ? PyObject_GetAttrString(module.get(), "call") : nullptr);
+  if (!call) return nullptr;
+  PyObject* arguments[] = {o, function, types, args, kwargs ? kwargs : Py_None};
+  return PyObject_Vectorcall(call.get(), arguments, 5, nullptr);
 }
 
 // While a mode handles a call it is not itself asked again: it stands aside, with those entered after it.
@@ -74,12 +108,16 @@ static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObj
     Owned answer(PyObject_VectorcallMethod(torch_function_name, call, kwargs ? 5 : 4, nullptr));
     if (!answer || answer.get() != Py_NotImplemented) return answer.release();
   }
-  if (!subclasses_disabled) {
-    for (PyObject* o : order) {
-      PyObject* call[] = {o, function, types.get(), args, kwargs};
-      Owned answer(PyObject_VectorcallMethod(torch_function_name, call, kwargs ? 5 : 4, nullptr));
-      if (!answer || answer.get() != Py_NotImplemented) return answer.release();
-    }
+  for (PyObject* o : order) {
+    if (!asks_function(o)) continue;
+    PyObject* call[] = {o, function, types.get(), args, kwargs};
+    Owned answer(PyObject_VectorcallMethod(torch_function_name, call, kwargs ? 5 : 4, nullptr));
+    if (!answer || answer.get() != Py_NotImplemented) return answer.release();
+  }
+  for (PyObject* o : order) {
+    if (asks_function(o) || !overrides_torch_dispatch(o)) continue;
+    Owned answer(dispatch(o, function, types.get(), args, kwargs));
+    if (!answer || answer.get() != Py_NotImplemented) return answer.release();
   }
   Owned name(PyObject_GetAttrString(function, "__name__"));
   if (!name) return nullptr;
@@ -97,6 +135,14 @@ PyObject* ask_modes(PyObject* self, const char* method) {
   Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
   if (!function) return nullptr;
   return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, &self, 1);
+}
+
+static PyObject* set_dispatch_aside(PyObject*, PyObject* value) {
+  const bool before = dispatch_aside;
+  const int on = PyObject_IsTrue(value);
+  if (on < 0) return nullptr;
+  dispatch_aside = on;
+  return PyBool_FromLong(before);
 }
 
 static PyObject* function_object(const Parser& parser, bool method) {
@@ -337,14 +383,16 @@ bool add_torch_function(PyObject* module) {
       {"_pop_torch_function_stack", pop_mode, METH_NOARGS, nullptr},
       {"_get_function_stack_at", mode_at, METH_O, nullptr},
       {"_len_torch_function_stack", num_modes, METH_NOARGS, nullptr},
+      {"_set_dispatch_aside", set_dispatch_aside, METH_O, nullptr},
       {"_has_torch_function", has_torch_function, METH_O, nullptr},
       {"_handle_torch_function", as_cfunction(handle_torch_function), METH_VARARGS | METH_KEYWORDS, nullptr},
       {}};
   if (PyModule_AddFunctions(module, functions) < 0) return false;
   extension_module = module;
   torch_function_name = PyUnicode_InternFromString("__torch_function__");
+  torch_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
   disabled_implementation = PyObject_GetAttrString(module, "_disabled_torch_function_impl");
-  return torch_function_name && disabled_implementation &&
+  return torch_function_name && torch_dispatch_name && disabled_implementation &&
          add_disabler(module, "torch._C.DisableTorchFunctionSubclass", disabler_methods<subclass_flag>) &&
          add_disabler(module, "torch._C.DisableTorchFunction", disabler_methods<all_flag>);
 }

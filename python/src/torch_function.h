@@ -11,6 +11,12 @@ class Parser;
 // A plain tensor has none; a subclass of Tensor inherits the default, which wraps results as the subclass.
 bool overrides_torch_function(PyObject* o);
 
+// Whether the object's class has a __torch_dispatch__: it holds no elements, and operators on it go there.
+bool overrides_torch_dispatch(PyObject* o);
+
+// Whether the object is asked for its attributes too: a class with a __torch_function__ is, now that it is enabled.
+bool attributes_overridden(PyObject* o);
+
 // With overloaded arguments or an active mode: whether either is enabled now.
 bool torch_function_wanted(int num_overloaded);
 

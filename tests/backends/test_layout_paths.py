@@ -143,6 +143,18 @@ def test_bounds_of_clamp():
     assert torch.rand(20).clamp(torch.tensor(float("nan")), torch.tensor(1.0)).isnan().all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_apart_in_memory_that_serve_many(dtype):
+    x = filled(dtype, 7, 90)
+    for row in (filled(dtype, 180)[::2], filled(dtype, 90, 3).t()[1], filled(dtype, 90).flip(0)):
+        plain = torch.tensor(row.tolist(), dtype=dtype)
+        assert torch.equal(x * row, x * plain)
+        assert torch.equal(row * x, x * plain)
+        assert torch.equal(torch.where(x == row, row, x), torch.where(x == plain, plain, x))
+        assert torch.equal(torch.outer(row, row), torch.outer(plain, plain))
+        assert torch.equal(row.expand(5, 90) * row.expand(4, 5, 90), plain * plain.expand(4, 5, 90))
+
+
 def test_outputs_larger_than_the_caches():
     n = (16 << 20) // 4 + 37
     x, y = torch.rand(n + 3)[3:], torch.rand(n)

@@ -10,7 +10,7 @@ from mica import nn
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "codegen"))
-import modules as table  # noqa: E402
+import module_table as table  # noqa: E402
 
 ENTRIES = table.load(ROOT / "ops")
 PLACES = [

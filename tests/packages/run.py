@@ -139,10 +139,13 @@ def page(rows: list[str], given) -> str:
     )
     return "\n".join([
         "# Packages that run on Mica", "",
-        f"Unmodified packages from PyPI, run with `mica run` and beside it on torch {torch.stdout.strip()} (Python {python}, "
-        f"{os.uname().machine}), by `make test-packages`. Each program of tests/packages/programs prints losses, generated "
-        "tokens, shapes and sums; the words must be the same and the numbers agree to a part in 5,000.", "",
-        "| package | what runs | result beside torch | lines compared |", "| --- | --- | --- | --- |", *rows, "",
+        f"Unmodified packages from PyPI, run with `mica run` in an environment without torch, and beside it on torch "
+        f"{torch.stdout.strip()} (Python {python}, {os.uname().machine}).",
+        "Each program of tests/packages/programs prints losses, generated tokens, shapes and sums. `make test-packages` runs "
+        "them all on both",
+        "and writes this page: words must be the same, and numbers agree to a part in 5,000.", "",
+        "| package | what runs | result beside torch | lines compared |", "| --- | --- | --- | --- |",
+        *sorted(rows, key=str.lower), "", (Path(__file__).parent / "notes.md").read_text(),
     ])  # fmt: skip
 
 

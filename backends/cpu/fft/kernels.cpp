@@ -13,7 +13,7 @@
 namespace mica::cpu::fft {
 namespace {
 
-constexpr int64_t kStreamedBytes = int64_t{24} << 20;
+constexpr int64_t kStreamedBytes = int64_t{256} << 20;
 constexpr int64_t kLongestDense = 32768, kLeastShared = 8192;
 
 // Where each sequence along `dim` begins, the last dimension changing fastest; in numbers, `unit` to an element.

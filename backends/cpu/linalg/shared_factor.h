@@ -17,9 +17,9 @@ namespace mica::cpu {
 constexpr int64_t kSharedPanel = 64;  // columns of a panel
 constexpr int64_t kLeastShared = 256;
 
-// Whether one matrix is worth the pool's threads: below, they gain less than the cut into panels costs.
+// Whether one matrix is worth the cut into panels, be it for one thread or for many.
 inline bool worth_sharing(int64_t count, int64_t rows, int64_t columns) {
-  return count == 1 && std::min(rows, columns) >= kLeastShared && get_num_threads() > 1 && !in_parallel_region();
+  return count == 1 && std::min(rows, columns) >= kLeastShared && !in_parallel_region();
 }
 
 // C = alpha A B + beta C for parts of column-major matrices. Each part is given by its first element and the strides

@@ -17,11 +17,15 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-#define MICA_FORALL_LT(X)                                                                                     \
-  X(Create)                                                                                                   \
-  X(GetStatusName)                                                                                            \
-  X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescSetAttribute) X(MatmulPreferenceCreate) \
-      X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutSetAttribute)
+#define MICA_FORALL_LT(X)   \
+  X(Create)                 \
+  X(GetStatusName)          \
+  X(Matmul)                 \
+  X(MatmulAlgoGetHeuristic) \
+  X(MatmulDescCreate)       \
+  X(MatmulDescSetAttribute) \
+  X(MatmulPreferenceCreate) \
+  X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutSetAttribute)
 
 // cuBLASLt's functions without their prefix.
 struct Functions {

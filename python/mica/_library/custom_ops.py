@@ -101,7 +101,9 @@ class CustomOpDef:
         """Kept by nobody: nothing reorders calls."""
 
     def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
-        raise NotImplementedError("register_torch_dispatch: Mica has no __torch_dispatch__; use __torch_function__")
+        raise NotImplementedError(
+            "register_torch_dispatch: a rule of an operator for a class is not kept; the __torch_dispatch__ of the class is asked"
+        )
 
     def set_kernel_enabled(self, device_type, enabled=True):
         """Switch the function for a type of device off or on; off, the first one is used. A context too."""

@@ -15,7 +15,12 @@ _ATTRIBUTES = {
     "imag": "imag",
     "data": "detach",
 }
-_OPERATORS = {"__matmul__": "matmul", "__rsub__": "rsub", "__pow__": "pow"}
+_OPERATORS = {
+    **{f"__{name}__": name for name in ("matmul", "rsub", "pow", "add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge",
+                                        "neg", "abs")},
+    **{f"__{name}__": f"bitwise_{name}" for name in ("and", "or", "xor")},
+    "__truediv__": "div", "__floordiv__": "floor_divide", "__mod__": "remainder", "__invert__": "bitwise_not",
+}  # fmt: skip
 
 
 def _fits(kind, value):
@@ -80,7 +85,7 @@ def _bound(schema, args, kwargs):
 
 def overload(name, args, kwargs):
     """(overload, args, kwargs) of the operator of a name that takes the arguments; None if there is none."""
-    packet = getattr(mica.ops.aten, name, None)
+    packet = None if name.startswith("__") and name.endswith("__") else getattr(mica.ops.aten, name, None)
     # Numbers are taken by the overload of tensors too, and torch names that one.
     order = sorted(packet.overloads(), key=lambda each: each != "Tensor") if packet is not None else ()
     for each in order:

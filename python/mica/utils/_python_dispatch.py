@@ -1,4 +1,4 @@
-"""__torch_dispatch__: torch's second way of taking calls over, below autograd. Mica has the first, __torch_function__."""
+"""__torch_dispatch__: torch's second way of taking calls over. Mica has it for classes, not for modes."""
 
 
 class TorchDispatchMode:
@@ -22,16 +22,25 @@ class TorchDispatchMode:
 
 
 def is_traceable_wrapper_subclass(t):
-    """Whether a tensor is made of other tensors (__tensor_flatten__): none is."""
-    return False
+    """Whether a tensor is made of other tensors, and says how: __tensor_flatten__ and __tensor_unflatten__."""
+    return is_traceable_wrapper_subclass_type(type(t))
 
 
 def is_traceable_wrapper_subclass_type(t):
-    return False
+    """The same of a class."""
+    from mica import Tensor
+
+    has = hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+    return issubclass(t, Tensor) and t is not Tensor and has
 
 
 def transform_subclass(t, callback, outer_size=None, outer_stride=None):
-    raise NotImplementedError("tensors that are made of other tensors (__tensor_flatten__) are not in Mica")
+    """The tensor made of other parts: callback(name, part) for each."""
+    names, context = t.__tensor_flatten__()
+    parts = {name: callback(name, getattr(t, name)) for name in names}
+    size = t.size() if outer_size is None else outer_size
+    stride = t.stride() if outer_stride is None else outer_stride
+    return type(t).__tensor_unflatten__(parts, context, size, stride)
 
 
 def _get_current_dispatch_mode():

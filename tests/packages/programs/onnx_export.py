@@ -32,8 +32,14 @@ class Recurrent(nn.Module):
 class Mixture(nn.Module):
     def forward(self, x):
         scores = torch.einsum("bld,bmd->blm", x, x).softmax(-1)
-        mixed = torch.einsum("blm,bmd->bld", scores, x.mT.mT)
+        mixed = torch.einsum("blm,bmd->bld", scores, x)
         return mixed.topk(3, -1)[0] + x.std(-1, keepdim=True) + x.roll(1, 1)[..., :3] + x.flip(1).cumsum(1)[..., 2:5]
+
+
+class Transposed(nn.Module):
+    def forward(self, x):
+        flat = x.flatten(1)
+        return (flat.T * 2).T + flat @ flat.T.detach()[:, :1] * 0
 
 
 torch.manual_seed(0)
@@ -57,6 +63,7 @@ for name, model, example in (
     ("gru", Recurrent(nn.GRU, bidirectional=True), torch.randn(2, 5, 8)),
     ("rnn", Recurrent(nn.RNN), torch.randn(2, 5, 8)),
     ("einsum, topk, std, roll", Mixture(), torch.randn(2, 5, 8)),
+    ("transposes", Transposed(), torch.randn(2, 5, 8)),
 ):
     model.eval()
     file = io.BytesIO()

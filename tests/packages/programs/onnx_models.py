@@ -30,10 +30,6 @@ models = [(name, timm.create_model(name, num_classes=5), image) for name in
 models += [
     ("vit_tiny", timm.create_model("vit_tiny_patch16_224", num_classes=5, img_size=64), image),
     ("BERT", Logits(transformers.BertModel(transformers.BertConfig(**small)), "last_hidden_state"), ids),
-    ("GPT-2", Logits(transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        n_embd=32, n_layer=2, n_head=2, vocab_size=99, n_positions=64, use_cache=False)), "logits"), ids),
-    ("Llama", Logits(transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        **small, num_key_value_heads=1, max_position_embeddings=64, use_cache=False)), "logits"), ids),
     ("DistilBERT", Logits(transformers.DistilBertModel(transformers.DistilBertConfig(
         dim=32, n_layers=2, n_heads=2, hidden_dim=64, vocab_size=99)), "last_hidden_state"), ids),
 ]  # fmt: skip

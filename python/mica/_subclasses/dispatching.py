@@ -1,0 +1,119 @@
+"""Calls on tensors that stand for others: what __torch_function__ leaves goes to the class's __torch_dispatch__.
+
+Such a tensor (Tensor._make_wrapper_subclass) has sizes, strides and a dtype, and no elements of its own. A call on it is
+handed to its class as an operator of torch.ops.aten with the operator's arguments. torch does so below autograd; here
+the class computes with plain tensors, whose gradients are recorded as usual.
+"""
+
+import contextlib
+
+import mica
+from mica import _C
+
+# What asks for sizes and marks alone is answered by the tensor itself.
+_METADATA = frozenset([
+    "size", "stride", "dim", "ndimension", "numel", "nelement", "is_contiguous", "storage_offset", "element_size",
+    "is_floating_point", "is_complex", "is_signed", "get_device", "data_ptr", "requires_grad_", "register_hook",
+    "retain_grad", "is_pinned", "is_shared", "is_inference", "has_names", "__len__", "is_same_size", "is_conj", "is_neg",
+    "backward", "type", "is_set_to", "untyped_storage", "as_subclass", "register_post_accumulate_grad_hook",
+])  # fmt: skip
+
+
+@contextlib.contextmanager
+def aside():
+    """In this block the classes are not asked: their tensors are seen as plain ones, whose elements mean nothing."""
+    before = _C._set_dispatch_aside(True)
+    try:
+        yield
+    finally:
+        _C._set_dispatch_aside(before)
+
+
+def _converted(tensor, args, kwargs):
+    """The arguments of x.to(...) as those of aten._to_copy, or None if nothing changes."""
+    wanted = {key: value for key, value in kwargs.items() if key in ("dtype", "device", "memory_format")}
+    for each in args:
+        if isinstance(each, mica.dtype):
+            wanted["dtype"] = each
+        elif isinstance(each, (str, mica.device)):
+            wanted["device"] = mica.device(each)
+        elif isinstance(each, _C.TensorBase):
+            wanted |= {"dtype": each.dtype, "device": each.device}
+    copy = kwargs.get("copy", False) or (len(args) > 2 and args[-1] is True)
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    same = wanted.get("dtype", tensor.dtype) == tensor.dtype and wanted.get("device", tensor.device) == tensor.device
+    return None if same and not copy else wanted
+
+
+def _operator(name, function, args, kwargs):
+    from mica.export import _targets
+
+    if name == "__get__" and function.__self__.__name__ == "T" and args[0].dim() == 2:
+        return _targets.overload("t", args[:1], {})
+    if name in ("contiguous",):
+        return None
+    return _targets.find(function, args, kwargs)
+
+
+def call(tensor, function, types, args, kwargs):
+    """The result of a call in which `tensor` is the one that is asked."""
+    kwargs, name = kwargs or {}, getattr(function, "__name__", "")
+    with aside():
+        if name in _METADATA:
+            return function(*args, **kwargs)
+        if name in ("__repr__", "__str__", "__format__"):
+            return f"{type(tensor).__name__}(..., size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+        if name in ("to", "float", "half", "double", "bfloat16", "cpu", "cuda") and args and args[0] is tensor:
+            more = {"cpu": ("cpu",), "cuda": ("cuda",), "to": args[1:]}.get(name) or (getattr(mica, name, None),)
+            wanted = _converted(tensor, more, kwargs)
+            if wanted is None:
+                return tensor
+            found = (mica.ops.aten._to_copy.default, (tensor,), wanted)
+        elif name == "contiguous" and tensor.is_contiguous():
+            return tensor
+        elif name in ("__getitem__",):
+            found = None
+        else:
+            found = _operator(name, function, args, kwargs)
+    if name == "__getitem__" and args[0] is tensor:
+        from mica.export._targets import index_steps, overload
+
+        with aside():
+            steps = index_steps(tensor, args[1])
+        for step, rest in steps or []:
+            with aside():
+                target, inner, named = overload(step, (tensor, *rest), {})
+            tensor = (
+                target(*inner, **named) if type(tensor) is _C.Tensor else _asked(tensor, target, types, inner, named)
+            )
+        return tensor
+    if found is None:
+        raise NotImplementedError(
+            f"{type(tensor).__name__}: Mica knows no operator for the call of {name}, which its __torch_dispatch__ could answer"
+        )
+    return _asked(tensor, found[0], types, found[1], found[2])
+
+
+def _asked(tensor, operator, types, args, kwargs):
+    answer = type(tensor).__torch_dispatch__(operator, types, args, kwargs)
+    if answer is NotImplemented:
+        raise TypeError(
+            f"Multiple dispatch failed for '{operator}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"
+            f"  - tensor subclass {type(tensor)}"
+        )
+    return answer
+
+
+def make(cls, size, strides=None, dtype=None, device=None, requires_grad=False):
+    """A tensor of the class with sizes and strides, whose elements are in no memory that is used."""
+    if not hasattr(cls, "__torch_dispatch__"):
+        raise RuntimeError(
+            f"{cls.__name__} has no __torch_dispatch__, which Tensor._make_wrapper_subclass is for: as_subclass keeps elements"
+        )
+    size = tuple(size)
+    options = {"dtype": dtype or mica.get_default_dtype(), "device": device or "cpu"}
+    with mica.no_grad():
+        # Pages that are never written to take no memory.
+        plain = mica.empty(size, **options) if strides is None else mica.empty_strided(size, tuple(strides), **options)
+        with aside():
+            return mica.Tensor._make_subclass(cls, plain, requires_grad)

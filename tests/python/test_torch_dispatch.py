@@ -1,0 +1,110 @@
+"""Tensors that stand for others: __torch_dispatch__ of classes made with Tensor._make_wrapper_subclass."""
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
+
+SEEN = []
+
+
+class Scaled(torch.Tensor):
+    """int8 values times a scale. Linear maps know it; every other operator sees its plain values."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, values, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=scale.dtype, device=values.device)
+
+    def __init__(self, values, scale):
+        self.values, self.scale = values, scale
+
+    def plain(self):
+        return self.values * self.scale
+
+    def __tensor_flatten__(self):
+        return ["values", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts, context, size, stride):
+        return Scaled(parts["values"], parts["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        SEEN.append(str(func))
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.clone.default):
+            return Scaled(args[0].values, args[0].scale)
+        if func is torch.ops.aten._to_copy.default:
+            return Scaled(args[0].values, args[0].scale.to(kwargs["dtype"]))
+        if func == torch.ops.aten.t.default:
+            return Scaled(args[0].values.T, args[0].scale.T)
+        if func == torch.ops.aten.max_pool1d.default:
+            return NotImplemented
+        args = torch.utils._pytree.tree_map_only(Scaled, Scaled.plain, args)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def scaled():
+    SEEN.clear()
+    return Scaled(torch.tensor([[1, -2], [3, 4], [5, 6]], dtype=torch.int8), torch.tensor([[0.5], [1.0], [2.0]]))
+
+
+def test_operators_come_to_the_class(scaled):
+    plain = scaled.plain()
+    assert scaled.shape == (3, 2) and scaled.dtype == torch.float32 and scaled.stride() == (2, 1) and not SEEN
+    assert torch.equal(scaled + 1, plain + 1) and torch.equal(2 * scaled, 2 * plain)
+    assert torch.equal(torch.cat([scaled, plain]), torch.cat([plain, plain]))
+    assert torch.equal(scaled.sum(0), plain.sum(0)) and torch.equal(scaled.relu(), plain.relu())
+    assert torch.equal(nn.functional.linear(plain, scaled), nn.functional.linear(plain, plain))
+    assert torch.equal(scaled[1:, 0], plain[1:, 0])
+    assert type(scaled.T) is Scaled and torch.equal(plain @ scaled.T, plain @ plain.T)
+    assert type(scaled.detach()) is Scaled and type(scaled.half()) is Scaled and scaled.float() is scaled
+    assert scaled.half().dtype == torch.float16
+    assert SEEN[:3] == ["aten.add.Tensor", "aten.mul.Tensor", "aten.cat.default"]
+    assert "aten.linear.default" in SEEN and "aten.slice.Tensor" in SEEN
+
+
+def test_as_a_weight_of_a_module(scaled):
+    layer = nn.Linear(2, 3)
+    layer.weight = nn.Parameter(scaled, requires_grad=False)
+    assert type(layer.weight) is Scaled and layer.weight is layer._parameters["weight"]
+    x = torch.randn(4, 2, requires_grad=True)
+    out = layer(x)
+    assert torch.allclose(out, x @ scaled.plain().T + layer.bias)
+    out.sum().backward()
+    assert torch.allclose(x.grad, scaled.plain().sum(0).expand(4, 2))
+    assert type(layer.state_dict()["weight"]) is Scaled
+
+
+def test_parts(scaled):
+    assert is_traceable_wrapper_subclass(scaled) and not is_traceable_wrapper_subclass(torch.ones(1))
+    double = transform_subclass(scaled, lambda name, part: part * 2 if name == "scale" else part)
+    assert torch.equal(double.plain(), 2 * scaled.plain())
+
+
+def test_what_a_class_does_not_answer(scaled):
+    with pytest.raises(TypeError, match="all __torch_dispatch__ handlers returned NotImplemented"):
+        torch.max_pool1d(scaled, 2)
+
+    class Bare(torch.Tensor):
+        pass
+
+    with pytest.raises(RuntimeError, match="has no __torch_dispatch__"):
+        torch.Tensor._make_wrapper_subclass(Bare, (2,))
+
+
+def test_below_a_torch_function(scaled):
+    calls = []
+
+    class Watched(Scaled):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append(func.__name__)
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+    watched = Watched(scaled.values, scaled.scale)
+    assert torch.equal(watched.mul(3), scaled.plain() * 3)
+    assert "mul" in calls and "aten.mul.Tensor" in SEEN
