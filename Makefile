@@ -18,8 +18,8 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-packages test-cuda bench sweep sanitize \
-        sanitize-threads fuzz wheel compile-times clean
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-packages test-cuda test-x86_64 \
+        test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel compile-times clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
 # after the other.
@@ -102,6 +102,21 @@ test-cuda: $(VENV)/.installed
 	cmake --build build-cuda --parallel $(JOBS) -- --quiet
 	PYTHONPATH=build-cuda/python $(VENV)/bin/python -m pytest tests -m cuda $(PYTEST_ARGS)
 
+# The tests of the architecture that is not this machine's, cross-compiled and run by qemu: all in C++, and of the Python
+# tests those of what differs between architectures. CROSS_TESTS="tests" runs more; it takes hours.
+CROSS_TESTS ?= tests/ops tests/autograd tests/nn/test_init.py tests/nn/test_layers_recorded.py tests/nn/test_recorded_modules.py \
+               tests/optim/test_steps.py
+test-x86_64 test-aarch64: test-%: $(VENV)/.installed
+	@test "$$(uname -m)" != $* || { echo "This machine is $*: make test"; exit 1; }
+	@scripts/install_cross_tools $* build-cross/$*/sysroot
+	@test -f build-cross/$*/build.ninja || cmake -S . -B build-cross/$* -G Ninja -DMICA_WERROR=ON --log-level=WARNING \
+	  -DCMAKE_TOOLCHAIN_FILE=cmake/toolchains/$*.cmake -DMICA_SYSROOT=$(CURDIR)/build-cross/$*/sysroot \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python
+	cmake --build build-cross/$* --parallel $(JOBS) --target mica_simd_math_tests mica_tests -- $(NINJA_ARGS)
+	ctest --test-dir build-cross/$* --output-on-failure -R '^(simd_math|cpp)$$'
+	cmake --build build-cross/$* --parallel $(JOBS) --target mica_extension -- $(NINJA_ARGS)
+	MICA_CROSS=$* scripts/cross_python -m pytest $(CROSS_TESTS) -m "not torch and not cuda" $(PYTEST_ARGS)
+
 # Side by side with torch in one run; BENCH_ARGS="--only reduce" narrows it down.
 BENCH_ARGS ?=
 bench: build $(TORCH_PYTHON)
@@ -156,4 +171,4 @@ compile-times: build
 	@$(VENV)/bin/python scripts/compile_times.py build
 
 clean:
-	rm -rf build build-sanitize build-sanitize-threads build-fuzz build-cuda dist
+	rm -rf build build-cross build-sanitize build-sanitize-threads build-fuzz build-cuda dist

@@ -188,10 +188,14 @@ class Writer(RareForms):
         if not self.derivative:
             self.put(f"return {call};")
             return
+        self.call_with_history(call, "Tensor")
+
+    def call_with_history(self, call: str, kind: str) -> None:
+        """A call under which nothing is recorded, and the node of what it returns: a `kind`, or several tensors."""
         self.needs()
         results = self.results()
         if len(results) == 1:
-            self.put("Tensor result;", "{", "  NoGradGuard below;", f"  result = {call};", "}")
+            self.put(f"{kind} result;", "{", "  NoGradGuard below;", f"  result = {call};", "}")
         else:
             self.put(
                 f"Tensor {', '.join(results)};",

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cpp
 import family
 import model
+import modules
 import optimizers
 import rare
 from schema import TableError
@@ -72,6 +73,7 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
     for _, module in optional_generators():
         files.update(module.generate(ops))
     files.update(optimizers.generate(ROOT / "ops"))
+    files.update(modules.generate(ROOT / "ops"))
     files["package/_generated/__init__.py"] = '"""What the build writes from the tables in ops/."""\n'
     return files
 

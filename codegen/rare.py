@@ -131,21 +131,7 @@ class RareForms:
             return
         before, self.derivative = self.derivative, derivative
         body, self.lines = self.lines, []
-        self.needs()
-        results = self.results()
-        if len(results) == 1:
-            kind = schema.cpp_return()
-            self.put(f"{kind} result;", "{", "  NoGradGuard below;", f"  result = {call};", "}")
-        else:
-            self.put(
-                f"Tensor {', '.join(results)};",
-                "{",
-                "  NoGradGuard below;",
-                f"  std::tie({', '.join(results)}) = {call};",
-                "}",
-            )
-        self.history(results)
-        self.put("return result;" if len(results) == 1 else f"return {{{', '.join(results)}}};")
+        self.call_with_history(call, schema.cpp_return())
         self.lines = body + ["  " + line for line in self.lines]
         self.derivative = before
 

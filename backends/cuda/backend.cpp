@@ -83,6 +83,7 @@ void* extension(const char* name) {
   if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
   if (which == "can_access_peer") return reinterpret_cast<void*>(can_access_peer);
   if (which == "draw_dropout") return reinterpret_cast<void*>(draw_dropout);
+  if (which == "round_products") return reinterpret_cast<void*>(round_products);
   if (which == "query") return reinterpret_cast<void*>(query);
   if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
   return graph_extension(which);

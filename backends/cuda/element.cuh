@@ -3,19 +3,19 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <thrust/complex.h>
 
 #include <cstdint>
 #include <type_traits>
 
+#include "backends/cuda/complex.cuh"
 #include "mica/kernel_types.h"
 
 namespace mica::cuda {
 
 using half = __half;
 using bfloat16 = __nv_bfloat16;
-using complexf = thrust::complex<float>;
-using complexd = thrust::complex<double>;
+using complexf = Complex<float>;
+using complexd = Complex<double>;
 
 // ---- storage-only types
 
@@ -150,6 +150,17 @@ __device__ To convert(const From& from) {
   }
 }
 
+// Whether an element is another than zero, by the bits of `mask`.
+template <class T>
+struct Truth {
+  T mask;
+  __device__ bool operator()(T bits) const { return (bits & mask) != 0; }
+};
+template <>
+struct Truth<ulonglong2> {  // complex128
+  __device__ bool operator()(ulonglong2 bits) const { return ((bits.x | bits.y) & 0x7fffffffffffffffull) != 0; }
+};
+
 // ---- visits
 
 template <class T>
@@ -193,6 +204,64 @@ MICA_CUDA_VISIT(visit_number_bool, MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_
 MICA_CUDA_VISIT(visit_any,
                 MICA_CUDA_INTEGRAL(MICA_CUDA_CASE) MICA_CUDA_FLOATING(MICA_CUDA_CASE) MICA_CUDA_COMPLEX(MICA_CUDA_CASE)
                     MICA_CUDA_STORAGE(MICA_CUDA_CASE) MICA_CUDA_CASE(bool, Bool))
+
+// Integers whose sign makes no difference, and bools: by their size.
+template <class F>
+void visit_width(const char* op, DType dtype, const F& f) {
+  if (is_floating(dtype) || is_complex(dtype)) unsupported_dtype(op, dtype);
+  switch (element_size(dtype)) {
+    case 1:
+      return f(Tag<uint8_t>{});
+    case 2:
+      return f(Tag<int16_t>{});
+    case 4:
+      return f(Tag<int32_t>{});
+    default:
+      return f(Tag<int64_t>{});
+  }
+}
+// The same, and floating and complex numbers as they are.
+template <class F>
+void visit_wrapping_number(const char* op, DType dtype, const F& f) {
+  if (is_floating(dtype) || is_complex(dtype)) return visit_floating_complex(op, dtype, f);
+  visit_width(op, dtype, f);
+}
+
+// Elements of which only counts whether they are zero: f(Tag of their size, the bits of which one is set in others than
+// zero). The sign of a floating zero is none of them.
+template <class F>
+void visit_truth(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::Float8_e5m2:
+    case DType::Float8_e4m3fn:
+      return f(Tag<uint8_t>{}, Truth<uint8_t>{0x7f});
+    case DType::Float16:
+    case DType::BFloat16:
+      return f(Tag<int16_t>{}, Truth<int16_t>{0x7fff});
+    case DType::Float32:
+      return f(Tag<int32_t>{}, Truth<int32_t>{0x7fffffff});
+    case DType::Complex32:
+      return f(Tag<int32_t>{}, Truth<int32_t>{0x7fff7fff});
+    case DType::Float64:
+      return f(Tag<int64_t>{}, Truth<int64_t>{0x7fffffffffffffff});
+    case DType::Complex64:
+      return f(Tag<int64_t>{}, Truth<int64_t>{0x7fffffff7fffffff});
+    case DType::Complex128:
+      return f(Tag<ulonglong2>{}, Truth<ulonglong2>{});
+    default:
+      break;
+  }
+  switch (element_size(dtype)) {
+    case 1:
+      return f(Tag<uint8_t>{}, Truth<uint8_t>{0xff});
+    case 2:
+      return f(Tag<int16_t>{}, Truth<int16_t>{-1});
+    case 4:
+      return f(Tag<int32_t>{}, Truth<int32_t>{-1});
+    default:
+      return f(Tag<int64_t>{}, Truth<int64_t>{-1});
+  }
+}
 
 // Elements that are only moved: by their size.
 template <class F>

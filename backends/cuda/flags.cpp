@@ -15,6 +15,11 @@ static thread_local bool rounded = false;
 
 RoundedProducts::RoundedProducts(bool on) : before_(rounded) { rounded = rounded || on; }
 RoundedProducts::~RoundedProducts() { rounded = before_; }
+bool round_products(bool on) {
+  const bool before = rounded;
+  rounded = on && (before || flag(Flag::ConvolutionTf32));
+  return before;
+}
 bool products_are_rounded() { return rounded || flag(Flag::MatmulTf32); }
 
 }  // namespace mica::cuda

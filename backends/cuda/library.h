@@ -1,5 +1,5 @@
-// Libraries that are opened when something first needs them: from where the system looks, or from the folders that
-// MICA_CUDA_LIBRARIES names (the Python package puts those of the nvidia-* packages there).
+// Libraries that are opened when something first needs them: from where the system looks, from the folders that
+// MICA_CUDA_LIBRARIES names (mica.cuda puts those of the nvidia-* packages there), or from such packages beside ours.
 #pragma once
 
 namespace mica::cuda {

@@ -201,6 +201,17 @@ void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIn
                                         source<In>(piece, static_cast<int>(kIndex) + 1)...);
 }
 
+// A function that is compiled once and called, where it would be written out for each element of a thread.
+template <class F>
+struct Called {
+  using IsCalled = void;
+  F f;
+  template <class... C>
+  __device__ __noinline__ auto operator()(C... values) const {
+    return f(values...);
+  }
+};
+
 // Whether operand k can be read in 16-byte pieces from one end to the other.
 inline bool is_flat(const PointwiseLoop& loop, int k, size_t size, int per_thread) {
   if (loop.numbers >> k & 1) return true;
@@ -237,27 +248,50 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
   return true;
 }
 
-template <class Out, class... In, class F, size_t... kIndex>
+// Which loops a dtype has beside the one for any strides, since every one of them is compiled for every function: those
+// that come rarely have no loop for rows of vectors, which is for broadcasting and so for several operands, and
+// unsigned integers of several bytes none for whole vectors. Elements that are only moved have all of them (kMoved).
+template <class T>
+inline constexpr bool has_row_loop_v =
+    std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16> || std::is_same_v<T, bool> ||
+    std::is_same_v<T, uint8_t>;
+template <class T>
+inline constexpr bool has_flat_loop_v =
+    !std::is_same_v<T, uint16_t> && !std::is_same_v<T, uint32_t> && !std::is_same_v<T, uint64_t>;
+
+template <bool kMoved, class Out, class... In, class F, size_t... kIndex>
 void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {
   if (loop.numel == 0) return;
   DeviceGuard guard(loop.device.index());
   constexpr size_t largest = std::max({sizeof(Out), sizeof(In)...});
   constexpr int kCount = largest >= 16 ? 1 : largest >= 4 ? static_cast<int>(16 / largest) : 8;
-  const bool flat = loop.ndim == 1 && is_flat(loop, 0, sizeof(Out), kCount) &&
-                    (is_flat(loop, static_cast<int>(kIndex) + 1, sizeof(In), kCount) && ...);
-  if (!flat) {
-    if (run_rows<kCount, Out, In...>(loop, f, index)) return;
-    PointwiseLoop whole = loop;
-    return for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
+  if constexpr (kMoved || (has_flat_loop_v<In> && ...)) {
+    if (loop.ndim == 1 && is_flat(loop, 0, sizeof(Out), kCount) &&
+        (is_flat(loop, static_cast<int>(kIndex) + 1, sizeof(In), kCount) && ...)) {
+      return launch<flat_kernel<kCount, F, Out, In...>>(
+          loop.device.index(), blocks_for(loop.numel, int64_t{kThreads} * kCount), kThreads, loop.numel, f,
+          reinterpret_cast<Out*>(loop.data[0]), source<In>(loop, static_cast<int>(kIndex) + 1)...);
+    }
   }
-  launch<flat_kernel<kCount, F, Out, In...>>(loop.device.index(), blocks_for(loop.numel, int64_t{kThreads} * kCount),
-                                             kThreads, loop.numel, f, reinterpret_cast<Out*>(loop.data[0]),
-                                             source<In>(loop, static_cast<int>(kIndex) + 1)...);
+  if constexpr (kMoved || (sizeof...(In) > 1 && (has_row_loop_v<In> || ...))) {
+    if (run_rows<kCount, Out, In...>(loop, f, index)) return;
+  }
+  PointwiseLoop whole = loop;
+  for_each_piece(whole, [&](const PointwiseLoop& piece) { run_strided<Out, In...>(piece, f, index); });
 }
 
+// Doubles take so long to come from memory that there is time for the call.
 template <class Out, class... In, class F>
 void run_pointwise(const PointwiseLoop& loop, const F& f) {
-  run_pointwise_indexed<Out, In...>(loop, f, std::index_sequence_for<In...>{});
+  if constexpr ((std::is_same_v<In, double> || ...) && !requires { typename F::IsCalled; }) {
+    run_pointwise_indexed<false, Out, In...>(loop, Called<F>{f}, std::index_sequence_for<In...>{});
+  } else {
+    run_pointwise_indexed<false, Out, In...>(loop, f, std::index_sequence_for<In...>{});
+  }
+}
+template <class Out, class... In, class F>
+void run_moved(const PointwiseLoop& loop, const F& f) {
+  run_pointwise_indexed<true, Out, In...>(loop, f, std::index_sequence_for<In...>{});
 }
 
 }  // namespace mica::cuda

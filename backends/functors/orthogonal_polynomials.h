@@ -109,12 +109,15 @@ MICA_HD T shifted_chebyshev_w(T x, T n) {
   return chebyshev_w(x + x - T(1), n);
 }
 
+// Hermite's terms grow far beyond their sum, so that they are float64 for a result of float32.
 template <class T>
 MICA_HD T hermite_h(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (n > (sizeof(T) == 8 ? 512 : 128)) return std::numeric_limits<T>::quiet_NaN();
-  return recur(x + x, n, [x](T k, T here, T before) { return (x + x) * here - (k + k) * before; });
+  const double twice = 2.0 * x;
+  return static_cast<T>(
+      recur(twice, n, [twice](double k, double here, double before) { return twice * here - (k + k) * before; }));
 }
 
 template <class T>
@@ -122,7 +125,9 @@ MICA_HD T hermite_he(T x, T degree) {
   const int64_t n = degree_of(degree);
   if (n < 0) return T(0);
   if (n > (sizeof(T) == 8 ? 512 : 128)) return std::numeric_limits<T>::quiet_NaN();
-  return recur(x, n, [x](T k, T here, T before) { return x * here - k * before; });
+  const double wide = x;
+  return static_cast<T>(
+      recur(wide, n, [wide](double k, double here, double before) { return wide * here - k * before; }));
 }
 
 template <class T>

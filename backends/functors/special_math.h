@@ -97,6 +97,21 @@ MICA_HD inline double trigamma(double x) {
   return sign * (shifted + tail);
 }
 
+// B_2k / (2k)! for k = 1..10, counted from 0.
+MICA_HD constexpr double zeta_weight(int k) {
+  constexpr double kWeights[] = {1.0 / 12.0,
+                                 -1.0 / 720.0,
+                                 1.0 / 30240.0,
+                                 -1.0 / 1209600.0,
+                                 1.0 / 47900160.0,
+                                 -691.0 / 1307674368000.0,
+                                 1.0 / 74724249600.0,
+                                 -3617.0 / 10670622842880000.0,
+                                 43867.0 / 5109094217170944000.0,
+                                 -174611.0 / 802857662698291200000.0};
+  return kWeights[k];
+}
+
 // Hurwitz's zeta(x, q) = sum over k >= 0 of (q + k)^-x, by Euler and Maclaurin's formula. torch's limits: inf at x = 1
 // and at the poles q = 0, -1, ...; NaN for x < 1, and for negative q with a fractional x.
 MICA_HD inline double zeta(double x, double q) {
@@ -116,21 +131,10 @@ MICA_HD inline double zeta(double x, double q) {
   }
   const double power = ::pow(a, -x);
   sum += power * a / (x - 1.0) + 0.5 * power;
-  // B_2k / (2k)! for k = 1..10.
-  constexpr double kWeights[] = {1.0 / 12.0,
-                                 -1.0 / 720.0,
-                                 1.0 / 30240.0,
-                                 -1.0 / 1209600.0,
-                                 1.0 / 47900160.0,
-                                 -691.0 / 1307674368000.0,
-                                 1.0 / 74724249600.0,
-                                 -3617.0 / 10670622842880000.0,
-                                 43867.0 / 5109094217170944000.0,
-                                 -174611.0 / 802857662698291200000.0};
   double rising = x;  // x (x + 1) ... (x + 2k - 2)
   double decay = power / a;
   for (int k = 0; k < 10; ++k) {
-    const double term = kWeights[k] * rising * decay;
+    const double term = zeta_weight(k) * rising * decay;
     sum += term;
     if (::fabs(term) < kEpsilon * ::fabs(sum)) break;
     rising *= (x + 2 * k + 1) * (x + 2 * k + 2);

@@ -16,7 +16,13 @@
 
 namespace mica {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+// A pair, with libtorch's names for its parts too.
+struct NamedTensor : std::pair<std::string, Tensor> {
+  using std::pair<std::string, Tensor>::pair;
+  const std::string& key() const { return first; }
+  const Tensor& value() const { return second; }
+};
+using NamedTensors = std::vector<NamedTensor>;
 
 // What a checkpoint holds: a tensor, a plain value, or a container of such. Copies of a container are the same
 // container, as in Python.

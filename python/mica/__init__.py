@@ -110,7 +110,8 @@ _LAZY = {
 }
 _LAZY |= dict.fromkeys(
     [
-        "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_indices_copy",
+        "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_dyn_quant_matmul_4bit",
+        "_dyn_quant_pack_4bit_weight", "_indices_copy",
         "_native_batch_norm_legit", "_safe_softmax", "_scaled_mm", "_segment_reduce", "_softmax_backward_data",
         "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
         "_values_copy", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "eig",

@@ -306,6 +306,79 @@ def resize(self, *sizes):
 
 
 @_method
+def resize_as(self, tensor):
+    """The tensor seen with the sizes of another one of as many elements."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.reshape(tensor.shape)
+
+
+@_method
+def resize_as_sparse_(self, the_template):
+    """Give a sparse COO tensor the shape and the sparse and dense dimensions of another one."""
+    return self.sparse_resize_(the_template.shape, the_template.sparse_dim(), the_template.dense_dim())
+
+
+@_method
+def to_padded_tensor(self, padding, output_size=None):
+    """The strided form of a nested tensor."""
+    raise NotImplementedError(
+        "Could not run 'aten::to_padded_tensor' with arguments from the 'CPU' backend: the tensor is not nested"
+    )
+
+
+@_method
+def module_load(self, other, assign=False):
+    """What load_state_dict puts in the place of the tensor under swap_module_params_on_conversion."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+@_method
+def const_data_ptr(self):
+    """The address of the first element."""
+    return self.data_ptr()
+
+
+@_method
+def is_distributed(self):
+    """False: a tensor lies in one process."""
+    return False
+
+
+@_method
+def reinforce(self, reward):
+    """Removed from torch long ago."""
+    raise RuntimeError("reinforce() was removed. Use torch.distributions: loss = -m.log_prob(action) * reward")
+
+
+def _of_the_package(name):
+    """A function of the package, looked up when it is called, as a method."""
+
+    def method(self, *args, **kwargs):
+        import mica
+
+        return getattr(mica, name)(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, f"As mica.{name}."
+    return _method(method)
+
+
+for _name in ("eig", "hash_tensor", "lstsq", "slice_inverse", "solve", "symeig"):
+    _of_the_package(_name)
+
+
+def _absent_device(name):
+    def method(self, device=None, *args, **kwargs):
+        raise AssertionError(f"Torch not compiled with {name.upper()} enabled")
+
+    method.__name__, method.__doc__ = name, "Mica has no such device."
+    return _method(method)
+
+
+for _name in ("ipu", "mtia", "xpu"):
+    _absent_device(_name)
+
+
+@_method
 def __dir__(self):
     names = set(dir(type(self))) | set(self.__dict__)
     if not self.is_cuda:

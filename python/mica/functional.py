@@ -132,7 +132,7 @@ def meshgrid(*tensors, indexing=None):
 
 
 def _warn_meshgrid(warned=[]):  # noqa: B006 - the list remembers that the program was told once
-    if not warned:
+    if not warned or _C._is_warn_always():
         import warnings
 
         warned.append(True)

@@ -2,6 +2,7 @@
 // side is made of.
 #include "autograd/graph_task.h"
 #include "entry.h"
+#include "mica/func.h"
 #include "modes.h"
 #include "node_object.h"
 
@@ -104,6 +105,25 @@ static void dealloc_grad_mode(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
+}
+
+static TensorVec tensors_of(PyObject* sequence) {
+  Owned list(checked(PySequence_Fast(sequence, "expected a sequence of tensors")));
+  TensorVec tensors;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(list.get(), i);
+    MICA_CHECK_KIND(is_tensor(item), Type, "expected a sequence of tensors, got ", Py_TYPE(item)->tp_name);
+    tensors.push_back(unwrap(item));
+  }
+  return tensors;
+}
+
+static PyObject* reaches_other_leaves(PyObject*, PyObject* args) try {
+  PyObject *outputs, *leaves;
+  if (!PyArg_UnpackTuple(args, "_reaches_other_leaves", 2, 2, &outputs, &leaves)) return nullptr;
+  return PyBool_FromLong(func::reaches_other_leaves(tensors_of(outputs), tensors_of(leaves)));
+} catch (...) {
+  return raise_current_exception();
 }
 
 template <bool records>
@@ -224,6 +244,8 @@ bool add_autograd_modes(PyObject* module) {
       {"_current_autograd_node", current_autograd_node, METH_NOARGS, "The node being evaluated, or None."},
       {"_increment_version", increment_version, METH_O, nullptr},
       {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
+      {"_reaches_other_leaves", reaches_other_leaves, METH_VARARGS,
+       "Whether outputs depend on tensors that require grad beside the given leaves."},
       {}};
   describe_forward_call = describe_python_stack;
   return PyModule_AddFunctions(module, functions) == 0 && add_grad_mode<false>(module, "mica._C._NoGrad") &&

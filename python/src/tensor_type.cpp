@@ -11,7 +11,8 @@ namespace mica::python {
 
 PyTypeObject* tensor_type = nullptr;
 
-static Py_hash_t tensor_hash(PyObject* self) { return _Py_HashPointer(self); }
+// A tensor hashes to its id(), as torch documents it. No address is -1, the value that means an error.
+static Py_hash_t tensor_hash(PyObject* self) { return reinterpret_cast<Py_hash_t>(self); }
 
 static Py_ssize_t tensor_length(PyObject* self) {
   const Tensor& x = unwrap(self);

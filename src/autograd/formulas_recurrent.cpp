@@ -5,6 +5,7 @@
 #include "composite/unrolled_recurrent.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "mica/rounded_products.h"
 
 namespace mica::formulas {
 
@@ -72,6 +73,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> recur
      cells.view_of(), h.view_of(), view_or_none(c), hidden_weight.view_of(), view_or_none(wr), batch_sizes, mode,
      reverse);
   }
+  const ProductsOfLayer rounded(data.device());
   Tensor grad_data, grad_w_ih, grad_w_hh, grad_b_ih, grad_b_hh, grad_w_hr;
   if (wanted[0]) grad_data = mica::mm(grad_gates, w_ih.to(dtype));
   if (wanted[3]) grad_w_ih = mica::mm(grad_gates.t(), data.to(dtype));

@@ -19,18 +19,27 @@ Tensor stack(TensorList tensors, int64_t dim) {
   return mica::cat(TensorList(wide), d);
 }
 
+// A list of more pieces could not be held in memory, and would take hours to find that out.
+static void check_pieces(const char* name, int64_t count) {
+  MICA_CHECK(count < int64_t{1} << 32, name, ": a list of ", count, " tensors is more than memory holds");
+}
+
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   MICA_CHECK(self.dim() > 0, "chunk expects at least a 1-dimensional tensor");
   MICA_CHECK(chunks > 0, "chunk expects `chunks` to be greater than 0, got: ", chunks);
   const int64_t n = self.size(dim);
-  const int64_t size = (n + chunks - 1) / chunks;
-  if (size == 0) return self.split_with_sizes(DimVector(static_cast<size_t>(chunks), 0), dim);  // as many empty pieces
+  const int64_t size = n == 0 ? 0 : (n - 1) / chunks + 1;
+  if (size == 0) {  // as many empty pieces
+    check_pieces("chunk", chunks);
+    return self.split_with_sizes(DimVector(static_cast<size_t>(chunks), 0), dim);
+  }
   return self.split(size, dim);
 }
 
 std::vector<Tensor> tensor_split(const Tensor& self, int64_t sections, int64_t dim) {
   MICA_CHECK(self.dim() > 0, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
   MICA_CHECK(sections > 0, "number of sections must be larger than 0, got ", sections);
+  check_pieces("tensor_split", sections);
   const int64_t d = wrap_dim(dim, self.dim()), n = self.size(d);
   std::vector<Tensor> pieces;
   int64_t at = 0;

@@ -264,9 +264,10 @@ Tensor linalg_vander(const Tensor& x, std::optional<int64_t> N) {
   MICA_CHECK((x.dim() > 0 || N) && x.numel() > 0, "x must be a non-empty tensor of at least one dimension.");
   const int64_t n = N ? *N : x.size(-1);
   MICA_CHECK(n > 1, "N must be greater than 1.");
-  DimVector sizes(x.sizes());
+  const Tensor numbers = x.dim() == 0 ? x.unsqueeze(0) : x;
+  DimVector sizes(numbers.sizes());
   sizes.push_back(n - 1);
-  const Tensor powers = cumprod(x.unsqueeze(-1).expand(sizes), -1);
+  const Tensor powers = cumprod(numbers.unsqueeze(-1).expand(sizes), -1);
   sizes.back() = 1;
   const Tensor parts[] = {ones(sizes, powers.options()), powers};
   return cat(TensorList(parts, 2), -1);

@@ -261,6 +261,12 @@ const char* cpp_name(DType t) {
       return "int";
     case DType::Int64:
       return "long int";
+    case DType::UInt16:
+      return "short unsigned int";
+    case DType::UInt32:
+      return "unsigned int";
+    case DType::UInt64:
+      return "long unsigned int";
     case DType::Float16:
       return "c10::Half";
     case DType::BFloat16:
@@ -269,10 +275,14 @@ const char* cpp_name(DType t) {
       return "float";
     case DType::Float64:
       return "double";
+    case DType::Complex32:
+      return "c10::complex<c10::Half>";
     case DType::Complex64:
       return "c10::complex<float>";
     case DType::Complex128:
       return "c10::complex<double>";
+    case DType::Bool:
+      return "bool";
     default:
       return name(t);
   }

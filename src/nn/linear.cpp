@@ -61,7 +61,6 @@ std::string BilinearImpl::extra_repr() const {
 }
 
 Tensor FlattenImpl::forward(const Tensor& x) { return x.flatten(start_dim, end_dim); }
-std::string FlattenImpl::extra_repr() const { return cat("start_dim=", start_dim, ", end_dim=", end_dim); }
 
 Tensor UnflattenImpl::forward(const Tensor& x) { return x.unflatten(dim, unflattened_size); }
 std::string UnflattenImpl::extra_repr() const {

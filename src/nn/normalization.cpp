@@ -152,16 +152,7 @@ std::string RMSNormImpl::extra_repr() const {
   return cat(tuple_text(normalized_shape), ", eps=", or_none(eps), ", elementwise_affine=", weight.defined());
 }
 
-static std::string response_text(int64_t size, const ResponseNormOptions& o) {
-  return cat(size, ", alpha=", o.alpha, ", beta=", o.beta, ", k=", o.k);
-}
-Tensor LocalResponseNormImpl::forward(const Tensor& x) {
-  return local_response_norm(x, size, options.alpha, options.beta, options.k);
-}
-std::string LocalResponseNormImpl::extra_repr() const { return response_text(size, options); }
-Tensor CrossMapLRN2dImpl::forward(const Tensor& x) {
-  return std::get<0>(_cross_map_lrn2d(x, size, options.alpha, options.beta, options.k));
-}
-std::string CrossMapLRN2dImpl::extra_repr() const { return response_text(size, options); }
+Tensor LocalResponseNormImpl::forward(const Tensor& x) { return local_response_norm(x, size, alpha, beta, k); }
+Tensor CrossMapLRN2dImpl::forward(const Tensor& x) { return std::get<0>(_cross_map_lrn2d(x, size, alpha, beta, k)); }
 
 }  // namespace mica::nn

@@ -28,9 +28,8 @@ MICA_PADDING(CircularPad2d, 2)
 MICA_PADDING(CircularPad3d, 3)
 #undef MICA_PADDING
 
-#define MICA_PADDING(Name)                                                                   \
-  Tensor Name##Impl::forward(const Tensor& x) { return pad(x, padding, "constant", value); } \
-  std::string Name##Impl::extra_repr() const { return cat("padding=", tuple_text(padding), ", value=", value); }
+#define MICA_PADDING(Name) \
+  Tensor Name##Impl::forward(const Tensor& x) { return pad(x, padding, "constant", value); }
 MICA_PADDING(ConstantPad1d)
 MICA_PADDING(ConstantPad2d)
 MICA_PADDING(ConstantPad3d)

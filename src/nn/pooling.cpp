@@ -1,22 +1,11 @@
 #include "mica/nn/pooling.h"
 
 #include "mica/layers.h"
-#include "nn/text.h"
 
 namespace mica::nn {
 
 // ---- maxima
 
-MaxPoolBase::MaxPoolBase(const Dims& kernel_size, const MaxPoolOptions& o)
-    : kernel_size(kernel_size),
-      stride(o.stride.value_or(kernel_size)),
-      padding(o.padding),
-      dilation(o.dilation),
-      ceil_mode(o.ceil_mode) {}
-std::string MaxPoolBase::extra_repr() const {
-  return cat("kernel_size=", kernel_size, ", stride=", stride, ", padding=", padding, ", dilation=", dilation,
-             ", ceil_mode=", ceil_mode);
-}
 #define MICA_MAX_POOL(Name, function)                                                     \
   Tensor Name##Impl::forward(const Tensor& x) {                                           \
     return function(x, kernel_size, stride, padding, dilation, ceil_mode);                \
@@ -33,14 +22,6 @@ static std::optional<IntArrayRef> ref(const std::optional<Dims>& dims) {
   return dims ? std::optional<IntArrayRef>(dims->sizes()) : std::nullopt;
 }
 
-MaxUnpoolBase::MaxUnpoolBase(size_t ndim, const Dims& kernel_size, const MaxUnpoolOptions& o)
-    : kernel_size(kernel_size.expand(ndim, "kernel_size")),
-      stride(o.stride.value_or(kernel_size).expand(ndim, "stride")),
-      padding(o.padding.expand(ndim, "padding")) {}
-std::string MaxUnpoolBase::extra_repr() const {
-  return cat("kernel_size=", tuple_text(kernel_size), ", stride=", tuple_text(stride),
-             ", padding=", tuple_text(padding));
-}
 #define MICA_MAX_UNPOOL(Name, function)                                                                        \
   Tensor Name##Impl::forward(const Tensor& x, const Tensor& indices, const std::optional<Dims>& output_size) { \
     return function(x, indices, kernel_size, stride.ref(), padding, ref(output_size));                         \
@@ -82,16 +63,6 @@ MICA_FRACTIONAL_MAX_POOL(FractionalMaxPool3d, functional_fractional_max_pool3d)
 
 // ---- means and norms
 
-AvgPoolBase::AvgPoolBase(const Dims& kernel_size, const AvgPoolOptions& o)
-    : kernel_size(kernel_size),
-      stride(o.stride.value_or(kernel_size)),
-      padding(o.padding),
-      ceil_mode(o.ceil_mode),
-      count_include_pad(o.count_include_pad),
-      divisor_override(o.divisor_override) {}
-std::string AvgPoolBase::extra_repr() const {
-  return cat("kernel_size=", kernel_size, ", stride=", stride, ", padding=", padding);
-}
 // Python keeps, and prints, tuples of one here.
 AvgPool1dImpl::AvgPool1dImpl(const Dims& kernel_size, const Options& o)
     : AvgPoolBase(kernel_size.expand(1, "kernel_size"), {.stride = o.stride.value_or(kernel_size).expand(1, "stride"),
@@ -108,17 +79,12 @@ Tensor AvgPool3dImpl::forward(const Tensor& x) {
   return avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 
-std::string LPPoolBase::extra_repr() const {
-  return cat("norm_type=", norm_type, ", kernel_size=", kernel_size, ", stride=", or_none(stride),
-             ", ceil_mode=", ceil_mode);
-}
 Tensor LPPool1dImpl::forward(const Tensor& x) { return lp_pool1d(x, norm_type, kernel_size, ref(stride), ceil_mode); }
 Tensor LPPool2dImpl::forward(const Tensor& x) { return lp_pool2d(x, norm_type, kernel_size, ref(stride), ceil_mode); }
 Tensor LPPool3dImpl::forward(const Tensor& x) { return lp_pool3d(x, norm_type, kernel_size, ref(stride), ceil_mode); }
 
 // ---- as many windows as the result has elements
 
-std::string AdaptivePoolBase::extra_repr() const { return cat("output_size=", output_size); }
 Tensor AdaptiveAvgPool1dImpl::forward(const Tensor& x) { return adaptive_avg_pool1d(x, output_size); }
 Tensor AdaptiveAvgPool2dImpl::forward(const Tensor& x) {
   return adaptive_avg_pool2d(x, output_size.expand(2, "output_size"));

@@ -39,11 +39,8 @@ UpsamplingBilinear2dImpl::UpsamplingBilinear2dImpl(Options options)
     : UpsampleImpl(in_mode(std::move(options), "bilinear", true)) {}
 
 Tensor PixelShuffleImpl::forward(const Tensor& x) { return pixel_shuffle(x, upscale_factor); }
-std::string PixelShuffleImpl::extra_repr() const { return cat("upscale_factor=", upscale_factor); }
 Tensor PixelUnshuffleImpl::forward(const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }
-std::string PixelUnshuffleImpl::extra_repr() const { return cat("downscale_factor=", downscale_factor); }
 Tensor ChannelShuffleImpl::forward(const Tensor& x) { return channel_shuffle(x, groups); }
-std::string ChannelShuffleImpl::extra_repr() const { return cat("groups=", groups); }
 
 static std::string text_of(const UnfoldOptions& o) {
   return cat(", dilation=", o.dilation, ", padding=", o.padding, ", stride=", o.stride);

@@ -3,6 +3,7 @@
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
+#include "mica/rounded_products.h"
 #include "shapes/argument_checks.h"
 
 namespace mica::shapes {
@@ -89,6 +90,7 @@ void _recurrent_layer(Out& output, Out& hy, Out& cy, Out& gates, Out& cells, con
     return;
   }
   const ModeGuard exact(mode_bit::kAutocast, false);
+  const ProductsOfLayer rounded(device);
   // The GRU's hidden bias is added within the cell: its last part is multiplied by the reset gate.
   Tensor bias = dense(b_ih, computed);
   if (mode != kGru && b_hh.defined()) bias = bias.defined() ? bias + dense(b_hh, computed) : dense(b_hh, computed);

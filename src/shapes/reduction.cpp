@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/error_advice.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -20,36 +21,6 @@ void check_not_empty(const char* op, const Tensor& self, uint64_t dims) {
 }
 
 namespace {
-
-// The names of C++ types, in which torch words some of its messages.
-const char* cpp_name(DType t) {
-  switch (t) {
-    case DType::Float32:
-      return "float";
-    case DType::Float64:
-      return "double";
-    case DType::Float16:
-      return "c10::Half";
-    case DType::BFloat16:
-      return "c10::BFloat16";
-    case DType::Complex64:
-      return "c10::complex<float>";
-    case DType::Complex128:
-      return "c10::complex<double>";
-    case DType::UInt8:
-      return "unsigned char";
-    case DType::Int8:
-      return "signed char";
-    case DType::Int16:
-      return "short int";
-    case DType::Int32:
-      return "int";
-    case DType::Int64:
-      return "long int";
-    default:
-      return name(t);
-  }
-}
 
 bool is_number_without_fraction(DType t) { return is_integral(t) || t == DType::Bool; }
 

@@ -73,8 +73,12 @@ def test_dynamic_weights():
     assert isinstance(small[0], nnq.dynamic.Linear) and isinstance(model[0], nn.Linear)
     error = (small(x) - model(x)).abs().max()
     assert error < 0.05 * model(x).abs().max()
-    with pytest.raises(NotImplementedError, match="qint8"):
-        q.quantize_dynamic(model, dtype=torch.quint8)
+    with pytest.raises(ValueError, match="Don't know how to quantize with default settings for torch.qint32"):
+        q.quantize_dynamic(model, dtype=torch.qint32)
+    with pytest.raises(NotImplementedError, match="quantize_dynamic knows"):
+        q.quantize_dynamic(model, {nn.ReLU})
+    named = q.quantize_dynamic(model, {"0"})
+    assert isinstance(named[0], nnq.dynamic.Linear) and isinstance(named[2], nn.Linear)
 
 
 def test_embedding():

@@ -259,6 +259,17 @@ TYPED_TEST(GemmTest, Layouts) {
   }
 }
 
+// Both operands too large to be used where they lie, with remainders of every tile and of a 16 x 16 block.
+TYPED_TEST(GemmTest, PackedLayouts) {
+  for (const Layout a : {Layout::Rows, Layout::Columns, Layout::Strided}) {
+    for (const Layout b : {Layout::Rows, Layout::Columns, Layout::Strided}) {
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 45, .n = 203, .k = 51, .a = a, .b = b}));
+      ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 29, .n = 139, .k = 300, .a = a, .b = b, .beta = 1, .bias = true}));
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 250, .n = 150, .k = 40, .a = Layout::Columns, .b = Layout::Columns}));
+}
+
 TYPED_TEST(GemmTest, FactorsAndBias) {
   const int64_t shapes[][3] = {{5, 6, 7}, {9, 9, 0}, {1, 40, 50}, {40, 1, 50}, {1, 1, 9}, {35, 70, 69}, {36, 34, 600}};
   for (const auto& shape : shapes) {

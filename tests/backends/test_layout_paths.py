@@ -141,3 +141,38 @@ def test_bounds_of_clamp():
         ]
     assert torch.tensor([float("nan")] * 20).clamp(0, 1).isnan().all()
     assert torch.rand(20).clamp(torch.tensor(float("nan")), torch.tensor(1.0)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_apart_in_memory_that_serve_many(dtype):
+    x = filled(dtype, 7, 90)
+    for row in (filled(dtype, 180)[::2], filled(dtype, 90, 3).t()[1], filled(dtype, 90).flip(0)):
+        plain = torch.tensor(row.tolist(), dtype=dtype)
+        assert torch.equal(x * row, x * plain)
+        assert torch.equal(row * x, x * plain)
+        assert torch.equal(torch.where(x == row, row, x), torch.where(x == plain, plain, x))
+        assert torch.equal(torch.outer(row, row), torch.outer(plain, plain))
+        assert torch.equal(row.expand(5, 90) * row.expand(4, 5, 90), plain * plain.expand(4, 5, 90))
+
+
+def test_outputs_larger_than_the_caches():
+    n = (16 << 20) // 4 + 37
+    x, y = torch.rand(n + 3)[3:], torch.rand(n)
+    operations = {
+        "add": lambda a, b: a + b,
+        "number": lambda a, b: 3 - a,
+        "exp": lambda a, b: a.exp(),
+        "where": lambda a, b: torch.where(a < b, a, b),
+        "float64": lambda a, b: a.double(),
+        "fill": lambda a, b: torch.full_like(a, 7.5),
+        "in place": lambda a, b: a.clone().mul_(b),
+        "onto a view": lambda a, b: torch.add(a, b, out=torch.empty(a.numel() + 1)[1:]),
+    }
+    for name, operation in operations.items():
+        whole = operation(x, y)
+        for begin in range(0, n, 1 << 20):
+            end = min(n, begin + (1 << 20))
+            assert torch.equal(whole[begin:end], operation(x[begin:end], y[begin:end])), name
+    narrow = torch.cat((x, x, x))
+    assert torch.equal(narrow.bfloat16()[n : 2 * n], x.bfloat16())
+    assert torch.equal((narrow + narrow > narrow)[-n:], x + x > x)

@@ -3,6 +3,7 @@
 An opened backend stays, and is the accelerator: its tests have a process of their own.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ CASES = Path(__file__).parent / "stub" / "stub_cases.py"
 
 
 def test_stub_backend():
+    # A plain pytest: plugins of the machine would take it for a worker of the run that started it.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)], capture_output=True, text=True
-    )
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)],
+        capture_output=True, text=True, env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )  # fmt: skip
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]

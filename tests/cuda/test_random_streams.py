@@ -88,6 +88,69 @@ def test_multinomial_with_replacement():
         assert (drawn[row] == expected).mean() > 0.98  # float32 sums may put an edge beside the number
 
 
+class Single:
+    """Single words of a subsequence as uniform numbers, and pairs of them as normal ones."""
+
+    def __init__(self, subsequence):
+        self.words = iter(words(subsequence, np.arange(200)).ravel())
+        self.second = None
+
+    def next(self):
+        return unit(next(self.words))
+
+    def next_normal(self):
+        if self.second is not None:
+            kept, self.second = self.second, None
+            return kept
+        radius = np.sqrt(-2 * np.log(np.float64(self.next())))
+        angle = 2 * np.pi * (np.float64(next(self.words)) + 0.5) / 2**32
+        self.second = radius * np.cos(angle)
+        return radius * np.sin(angle)
+
+
+def marsaglia_and_tsang(alpha, numbers):
+    scale = 1.0
+    if alpha < 1:
+        scale = float(1 - numbers.next()) ** (1 / alpha)
+        alpha += 1
+    d = alpha - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    while True:
+        x = numbers.next_normal()
+        while 1 + c * x <= 0:
+            x = numbers.next_normal()
+        v, u = (1 + c * x) ** 3, float(1 - numbers.next())
+        if u < 1 - 0.0331 * x**4 or np.log(u) < 0.5 * x * x + d * (1 - v + np.log(v)):
+            return scale * d * v
+
+
+@pytest.mark.parametrize("dtype", [mica.float32, mica.float64], ids=str)
+def test_gamma(dtype):
+    alpha = mica.linspace(0.1, 30, 500, dtype=dtype, device="cuda")
+    mica.manual_seed(SEED)
+    drawn = mica._standard_gamma(alpha).cpu().numpy()
+    assert mica.cuda.default_generators[0].get_offset() == 12
+    expected = [marsaglia_and_tsang(float(a), Single(i)) for i, a in enumerate(alpha.cpu().tolist())]
+    np.testing.assert_allclose(drawn, expected, rtol=3e-5)
+
+
+def test_poisson():
+    """Counts below 64 events and the normal numbers above 4000 are cuRAND's; the distribution holds between them too."""
+    rates = mica.linspace(0.05, 60, 500, device="cuda")
+    mica.manual_seed(SEED)
+    drawn = mica.poisson(rates).cpu().tolist()
+    assert mica.cuda.default_generators[0].get_offset() == 20
+    for i, rate in enumerate(rates.cpu().tolist()):
+        numbers, product, count = Single(i), np.exp(np.float32(rate)), -1
+        while count < 0 or product > 1:
+            product, count = np.float32(product * numbers.next()), count + 1
+        assert drawn[i] == count
+    for rate in (0.5, 20.0, 100.0, 1000.0, 10_000.0):
+        x = mica.poisson(mica.full((1_000_000,), rate, dtype=mica.float64, device="cuda"))
+        assert abs(x.mean().item() - rate) < 6 * (rate / 1e6) ** 0.5
+        assert abs(x.var().item() - rate) < 0.01 * rate
+
+
 def test_samples_of_gamma_distributions():
     """Means and variances of a million samples; slopes against the CPU's."""
     mica.manual_seed(SEED)

@@ -1,6 +1,6 @@
 import mica
 import pytest
-from mica import nn
+from mica import func, nn
 from mica.func import functional_call, grad, grad_and_value, hessian, jacrev, stack_module_state, vjp, vmap
 
 
@@ -101,3 +101,37 @@ def test_a_vector_product_has_a_graph_only_where_something_can_be_differentiated
     assert not product(mica.ones(2))[0].requires_grad
     assert product(mica.ones(2, requires_grad=True))[0].requires_grad
     assert grad(lambda y: vjp(lambda z: z**3, y)[1](mica.ones(2))[0].sum())(x).tolist() == [6.0, 12.0]
+
+
+def test_derivatives_have_a_history_where_the_function_depends_on_more_than_its_arguments():
+    w, x = mica.tensor(2.0, requires_grad=True), mica.tensor(3.0)
+
+    def f(x):
+        return w * x * x
+
+    def by_w(value):
+        return mica.autograd.grad(value, w, retain_graph=True)[0].item()
+
+    one = mica.tensor(1.0)
+    gradient, value = func.grad_and_value(f)(x)
+    assert (by_w(gradient), by_w(value)) == (6, 9)
+    value, tangent = func.jvp(f, (x,), (one,))
+    assert (by_w(value), by_w(tangent)) == (9, 6)
+    value, pull = func.vjp(f, x)
+    assert (by_w(value), by_w(pull(one)[0])) == (9, 6)
+    value, push = func.linearize(f, x)
+    assert (by_w(value), by_w(push(one))) == (9, 6)
+    assert [by_w(j(f)(x)) for j in (func.jacrev, func.jacfwd, func.hessian)] == [6, 6, 2]
+    assert by_w(func.vmap(func.grad(f))(mica.tensor([1.0, 2.0])).sum()) == 6
+    assert by_w(func.jacrev(lambda v: w * v * v)(mica.tensor([1.0, 2.0])).sum()) == 6
+    with mica.autograd.forward_ad.dual_level():
+        dual = mica.autograd.forward_ad.make_dual(x, one)
+        value, tangent = mica.autograd.forward_ad.unpack_dual(f(dual))
+        assert (by_w(value), by_w(tangent)) == (9, 6)
+        with mica.no_grad():
+            value, tangent = mica.autograd.forward_ad.unpack_dual(f(dual))
+            assert tangent.item() == 12 and not value.requires_grad and not tangent.requires_grad
+    with mica.no_grad():
+        assert not func.grad(f)(x).requires_grad
+    alone = func.vjp(lambda x: x * x, x)
+    assert not alone[0].requires_grad and not alone[1](one)[0].requires_grad

@@ -97,6 +97,27 @@ def test_who_else_lives_there():
     assert row.numel() + other.numel() + len(kept) == 8
 
 
+class Stranger:
+    """An object that does not want to be looked at."""
+
+    @property
+    def __class__(self):
+        raise AssertionError("its code was run")
+
+    __repr__ = __eq__ = __class__.fget
+    __hash__ = object.__hash__
+
+
+def test_looking_for_holders_runs_no_code_of_strangers():
+    x = mica.zeros(3, 4)
+    kept = {"a": Stranger(), Stranger(): x[1]}, [Stranger()], (Stranger(),)
+    names = [name for name, _ in mica.explain(x).to_dict()["neighbours"]]
+    assert "an entry of a dict, of key Stranger" in names and len(kept) == 3
+    with mica.inspect.memory() as recording:
+        mica.zeros(3)
+    assert recording.peak() >= 12
+
+
 def test_history():
     w = mica.ones(3, requires_grad=True)
     y = (w * 2).exp()

@@ -341,11 +341,32 @@ def test_product_with_reduce(reduce):
         torch.testing.assert_close(got[i], expected)
 
 
+@pytest.mark.parametrize(
+    ("reduce", "of_sparse", "of_dense"),
+    [
+        ("amax", [[2, 0, 50], [0, 1200, 0]], [[1, 0], [300, 3000], [0, 20]]),
+        ("amin", [[12, 0, 0], [0, 1200, 0]], [[1, 10], [300, 3000], [0, 0]]),
+    ],
+)
+def test_of_equal_terms_the_first_has_the_gradient(reduce, of_sparse, of_dense):
+    x = torch.tensor([[1.0, 1, 2], [0, 3, 0]]).to_sparse_csr().requires_grad_()
+    y = torch.tensor([[2.0, 1], [2, 1], [1, 5]], requires_grad=True)
+    torch.sparse.mm(x, y, reduce).backward(torch.tensor([[1.0, 10], [100, 1000]]))
+    assert x.grad.to_dense().tolist() == of_sparse and y.grad.tolist() == of_dense
+    empty = torch.zeros(2, 3).to_sparse_csr().requires_grad_()
+    assert torch.sparse.mm(empty, y, reduce).tolist() == [[0, 0], [0, 0]]
+
+
 def test_sampled_addmm():
     x = dense_example()
     a, b = torch.rand(4, 3, dtype=torch.float64), torch.rand(3, 6, dtype=torch.float64)
     got = torch.sparse.sampled_addmm(x.to_sparse_csr(), a, b, beta=2, alpha=3)
     torch.testing.assert_close(got.to_dense(), torch.where(x != 0, 2 * x + 3 * (a @ b), torch.zeros_like(x)))
+    out = torch.zeros_like(got)
+    assert torch.sparse.sampled_addmm(x.to_sparse_csr(), a, b, beta=2, alpha=3, out=out) is out
+    assert torch.equal(out.to_dense(), got.to_dense())
+    with pytest.raises(RuntimeError, match="Expected out to have torch.sparse_csr layout"):
+        torch.sparse.sampled_addmm(x.to_sparse_csr(), a, b, out=torch.zeros(3, 4))
 
 
 def test_batched_product():

@@ -89,3 +89,29 @@ def test_wrong_products():
             torch._weight_int4pack_mm_for_cpu(*args)
     with pytest.raises(TypeError, match="a tensor was expected"):
         torch._convert_weight_to_int4pack_for_cpu(3, 2)
+
+
+@pytest.mark.parametrize("block", [32, 64, 128])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_four_bits_packed_with_their_scales(block, with_bias):
+    rows, columns = 6, 128
+    integers = torch.randint(0, 16, (rows, columns))
+    halves = (integers[:, 1::2] << 4 | integers[:, 0::2]).to(torch.uint8)
+    scales = torch.rand(rows, columns // block) * 0.1 + 0.01
+    bias = torch.randn(rows) if with_bias else None
+    packed = torch._dyn_quant_pack_4bit_weight(halves, scales, bias, block, columns, rows)
+    x = torch.randn(2, 3, columns)
+    expected = x @ ((integers - 8) * scales.repeat_interleave(block, 1)).t() + (bias if with_bias else 0)
+    for call in (torch._dyn_quant_matmul_4bit, torch.ops.aten._dyn_quant_matmul_4bit):
+        error = (call(x, packed, block, columns, rows) - expected).abs().max()
+        assert error <= ERRORS[torch.float32] * expected.abs().max()
+    assert torch._dyn_quant_matmul_4bit(x.bfloat16(), packed, block, columns, rows).dtype == torch.bfloat16
+    for wrong in (
+        lambda: torch._dyn_quant_pack_4bit_weight(halves[:, 1:], scales, bias, block, columns, rows),
+        lambda: torch._dyn_quant_pack_4bit_weight(halves, scales[1:], bias, block, columns, rows),
+        lambda: torch._dyn_quant_pack_4bit_weight(halves, scales, bias, 48, columns, rows),
+        lambda: torch._dyn_quant_matmul_4bit(x[..., 1:], packed, block, columns, rows),
+        lambda: torch._dyn_quant_matmul_4bit(x, packed[1:], block, columns, rows),
+    ):
+        with pytest.raises(RuntimeError, match="_dyn_quant_"):
+            wrong()

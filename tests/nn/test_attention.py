@@ -148,6 +148,28 @@ def test_large_scores_do_not_overflow_and_nan_spreads_only_in_its_row():
     assert out[0, 0, 3].isnan().all() and out.isnan().sum() == 8
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_scores_that_grow_and_values_that_are_large(is_causal):
+    # Blocks of keys whose scores are small need no shift; those before and behind them may.
+    q, k, v = mica.randn(40, 24), mica.randn(900, 24), mica.randn(900, 20)
+    if is_causal:
+        q = mica.randn(900, 24)
+    for rows, factor in ((slice(0, 0), 1.0), (slice(500, 520), 60.0), (slice(0, 20), 60.0), (slice(880, 900), -90.0)):
+        grown = k.clone()
+        grown[rows] *= factor
+        for size in (1.0, 1e-30, 1e25, 1e35):
+            scaled = v.clamp(-1, 1) * size
+            expected = reference(q.double(), grown.double(), scaled.double(), is_causal=is_causal)
+            result = sdpa(q, grown, scaled, is_causal=is_causal).double()
+            assert ((result - expected).abs() <= 3e-5 * size).all(), (rows, size)
+    v[700, 3] = math.inf
+    k[800] = math.nan
+    result = sdpa(q, k, v, is_causal=is_causal)
+    seen = slice(700, 800) if is_causal else slice(0, 0)
+    assert (result[seen, 3] == math.inf).all() and result[:, 4].isnan().any()
+    assert result[800:].isnan().all() if is_causal else result.isnan().all()
+
+
 def test_float32_keeps_its_digits_in_long_sequences():
     q, k, v = (mica.randn(1, 1, 300, 64) * s for s in (3.0, 1.0, 1e5))
     exact = reference(q.double(), k.double(), v.double())

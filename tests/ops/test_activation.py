@@ -57,6 +57,8 @@ def test_parameters():
     x = T([-2.0, -0.5, 0.5, 2.0])
     assert F.threshold(x, 0.1, 20).tolist() == [20.0, 20.0, 0.5, 2.0]
     assert F.hardshrink(x, 1.0).tolist() == [-2.0, 0.0, 0.0, 2.0]
+    out = torch.empty(4)
+    assert torch.hardshrink(x, 1.0, out=out) is out and out.tolist() == [-2.0, 0.0, 0.0, 2.0]
     assert F.softshrink(x, 1.0).tolist() == [-1.0, 0.0, 0.0, 1.0]
     assert F.leaky_relu(x, 0.5).tolist() == [-1.0, -0.25, 0.5, 2.0]
     assert F.prelu(x.view(1, 4), T([0.0, 1.0, 1.0, 1.0])).tolist() == [[-0.0, -0.5, 0.5, 2.0]]

@@ -105,6 +105,22 @@ def test_strides():
     assert_spectrum(mica.fft.fft(wide, dim=0), np.fft.fft(np.broadcast_to(z[:1], (5, 40)), axis=0), np.float64, 5)
 
 
+@pytest.mark.parametrize("n", (125, 360, 512, 509, 1009, 2048))
+def test_columns_and_full_batches(n):
+    """More sequences than lanes of any machine, side by side and one after the other, and a remainder of them."""
+    for real in (np.float32, np.float64):
+        z = numbers((2, n, 37), real, True)
+        double, ours = z.astype(np.complex128), mica.from_numpy(z)
+        assert_spectrum(mica.fft.fft(ours, dim=1), np.fft.fft(double, axis=1), real, n)
+        assert_spectrum(mica.fft.ifft(ours, dim=1), np.fft.ifft(double, axis=1), real, n)
+        rows, row_numbers = ours.mT.contiguous(), np.ascontiguousarray(double.swapaxes(1, 2))
+        assert_spectrum(mica.fft.fft(rows), np.fft.fft(row_numbers), real, n)
+        assert_spectrum(mica.fft.ifft(rows), np.fft.ifft(row_numbers), real, n)
+        assert_spectrum(mica.fft.rfft(rows.real), np.fft.rfft(row_numbers.real), real, n)
+        half = np.fft.rfft(row_numbers.real).astype(z.dtype)
+        assert_spectrum(mica.fft.irfft(mica.from_numpy(half), n), np.fft.irfft(half.astype(np.complex128), n), real, n)
+
+
 def test_wrong_input():
     with pytest.raises(RuntimeError, match=r"Invalid number of data points \(0\) specified"):
         mica.fft.fft(mica.ones(4), 0)

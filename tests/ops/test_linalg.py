@@ -1,5 +1,8 @@
 """Linear algebra: what decompositions must satisfy, for LAPACK's path and for that of many small matrices."""
 
+import subprocess
+import sys
+
 import mica
 import pytest
 from mica import linalg
@@ -108,6 +111,11 @@ def test_one_large_matrix_on_several_threads(threads, dtype, shape):
     p, lower, upper = linalg.lu(a)
     close(p @ lower @ upper, a)
     assert float(lower.abs().max()) <= 1
+    for mode in ("reduced", "complete"):
+        q, r = linalg.qr(a, mode=mode)
+        close(q @ r, a)
+        close(q.mT @ q, mica.eye(q.shape[1], dtype=dtype))
+        assert (r == r.triu()).all()
     if shape[0] != shape[1]:
         return
     positive = definite(*shape, dtype=dtype)
@@ -117,6 +125,17 @@ def test_one_large_matrix_on_several_threads(threads, dtype, shape):
         assert (factor == (factor.triu() if above else factor.tril())).all()
     close(linalg.inv(positive) @ positive, mica.eye(shape[0], dtype=dtype))
     close(a @ linalg.solve(a, a.mT), a.mT)
+    one, symmetric = mica.eye(shape[0], dtype=dtype), a + a.mT
+    for half, named in ((symmetric.tril(), "L"), (symmetric.triu(), "U")):
+        values, vectors = linalg.eigh(half, UPLO=named)
+        close(symmetric @ vectors, vectors * values)
+        close(vectors.mT @ vectors, one)
+    u, values, vh = linalg.svd(a)
+    close((u * values) @ vh, a)
+    close(u.mT @ u, one)
+    close(vh @ vh.mT, one)
+    tiny = (positive * 1e-30).float()  # squares of it underflow: scaled first
+    close(linalg.eigh(tiny)[0] * 1e30, linalg.eigvalsh(positive).float())
 
 
 def test_one_large_matrix_without_a_factor(threads):
@@ -130,6 +149,11 @@ def test_one_large_matrix_without_a_factor(threads):
     positive = definite(300, 300)
     positive[170, 170] = -1
     assert linalg.cholesky_ex(positive).info.item() == 171
+    for size in (0.0, 1e-37, 1e30):  # columns of zeros, and of numbers whose squares leave the range
+        scaled = (a * size).float()
+        q, r = linalg.qr(scaled)
+        close(q.mT @ q, mica.eye(300))
+        close(q @ r / (size or 1), scaled / (size or 1))
     pivots = linalg.lu_factor_ex(a * float("nan")).pivots
     assert (pivots >= 1).all() and (pivots <= 300).all()
 
@@ -337,6 +361,23 @@ def test_rank_deficient_small_matrices_have_orthogonal_factors():
     assert s[5, 0] > 1e-200 and linalg.matrix_rank(a).tolist() == [1, 1, 1, 0] + [1] * 12
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(40, 40), (3, 33, 33)], ids=str)
+def test_general_eigenvectors_of_symmetric_matrices(dtype, shape):
+    """Symmetric matrices among general ones: real values, and vectors that are orthonormal."""
+    a = make(*shape, dtype=dtype)
+    a[..., :, :] = a + a.mT
+    if a.dim() == 3:
+        a[1] = make(*shape[1:], dtype=dtype)
+    values, vectors = linalg.eig(a)
+    close(a.to(values.dtype) @ vectors, vectors * values.unsqueeze(-2), dtype)
+    close(linalg.vector_norm(vectors, dim=-2), mica.ones(shape[:-1], dtype=dtype))
+    symmetric = a[0] if a.dim() == 3 else a
+    found = linalg.eigvals(symmetric)
+    assert (found.imag == 0).all()
+    close(found.real.sort().values, linalg.eigvalsh(symmetric))
+
+
 def test_old_names():
     a = definite(4, 4)
     lu, pivots = mica.lu(a)
@@ -386,3 +427,16 @@ def test_norms_of_empty_matrices():
         linalg.norm(mica.empty(0, 3), -inf)
     with pytest.raises(RuntimeError, match="cannot compute the -1 norm on an empty tensor"):
         linalg.vector_norm(mica.empty(0), -1)
+
+
+def test_opening_the_library_starts_no_threads():
+    """OpenBLAS would start one for each processor of the machine, each with 40 MB of its own."""
+    program = """
+import os, mica
+mica.set_num_threads(1)
+cores, before = os.sched_getaffinity(0), len(os.listdir("/proc/self/task"))
+mica.linalg.eigh(mica.eye(40))
+assert "openblas" not in open("/proc/self/maps").read() or len(os.listdir("/proc/self/task")) == before
+assert os.sched_getaffinity(0) == cores
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

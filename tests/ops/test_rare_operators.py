@@ -97,5 +97,26 @@ def test_norms_of_nothing_and_the_nuclear_norm():
         assert torch.linalg.norm(torch.empty(0, 5), order, keepdim=True).tolist() == [[0]]
         assert torch.linalg.norm(torch.empty(5, 0), order).item() == 0
     assert torch.norm(torch.tensor([[3.0, 0], [0, 4]]), p="nuc").item() == pytest.approx(7)
-    assert torch.linalg.vander(torch.tensor(3.0), N=3).tolist() == [1, 3, 9]
+    assert torch.linalg.vander(torch.tensor(3.0), N=3).tolist() == [[1, 3, 9]]
     assert torch.special.hermite_polynomial_h(torch.tensor(2.0), torch.tensor(-0.5)).item() == 1
+
+
+def test_methods_that_few_programs_call():
+    x = torch.arange(6.0)
+    assert x.hash_tensor().item() == torch.hash_tensor(x).item() and x.const_data_ptr() == x.data_ptr()
+    assert x.module_load(torch.ones(6)).tolist() == [1] * 6 == x.tolist() and not x.is_distributed()
+    y = torch.ones(6)
+    assert y.module_load(x, assign=True).data_ptr() == x.data_ptr()
+    with pytest.warns(UserWarning, match="non-inplace resize_as is deprecated"):
+        assert x.resize_as(torch.ones(2, 3)).shape == (2, 3)
+    sparse = torch.sparse_coo_tensor(size=(0, 3))
+    assert sparse.resize_as_sparse_(torch.eye(2).to_sparse()).shape == (2, 2)
+    for error, words, call in (
+        (RuntimeError, "deprecated since version 1.9 and is now removed", x.eig),
+        (RuntimeError, "sparse_resize_ expected sparse", lambda: x.resize_as_sparse_(sparse)),
+        (NotImplementedError, "aten::to_padded_tensor", lambda: x.to_padded_tensor(0.0)),
+        (AssertionError, "not compiled with XPU", x.xpu),
+        (RuntimeError, "was removed", lambda: x.reinforce(1)),
+    ):
+        with pytest.raises(error, match=words):
+            call()

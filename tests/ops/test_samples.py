@@ -166,6 +166,7 @@ TERMS = {
     "gradient": 6,  # three products of a quotient of differences
     # The rows of the sample's matrix times its condition, by which errors of the input grow.
     "tensorinv": 6 * 40,
+    "tensorsolve": 6 * 40,
     "lstsq": 3 * 7,
     "eig": 3 * 5,
 }

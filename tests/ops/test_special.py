@@ -155,3 +155,16 @@ def test_polygamma_in_place():
     assert x.polygamma_(1) is x and torch.equal(x, expected)
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
         torch.tensor([1, 2]).polygamma_(1)
+
+
+def test_zeta_of_floats_is_that_of_doubles_rounded():
+    """Vectors of plain numbers, of limits, and of both."""
+    generator = torch.Generator().manual_seed(7)
+    x = 1 + 10 ** (5 * torch.rand(3001, generator=generator, dtype=torch.float64) - 3)
+    q = 10 ** (6 * torch.rand(3001, generator=generator, dtype=torch.float64) - 3)
+    x, q = x.float(), q.float()
+    x[7], x[8], q[9], q[2999] = 1.0, 0.5, -2.0, float("nan")
+    exact = torch.special.zeta(x.double(), q.double())
+    one_by_one = torch.stack([torch.special.zeta(a, b) for a, b in zip(x[:40].double(), q[:40].double(), strict=True)])
+    torch.testing.assert_close(exact[:40], one_by_one, rtol=1e-15, atol=0, equal_nan=True)
+    torch.testing.assert_close(torch.special.zeta(x, q), exact.float(), rtol=1.2e-7, atol=1e-37, equal_nan=True)

@@ -127,3 +127,10 @@ assert torch.equal(function(parameters, x), net(x)) and isinstance(function, fun
 print(functorch.vmap(torch.sum)(x).tolist())
 """
     assert run(program) == "[2.0, 2.0, 2.0]\n"
+
+
+def test_functorch_is_ours_even_beside_another(tmp_path):
+    (tmp_path / "functorch").mkdir()
+    (tmp_path / "functorch" / "__init__.py").write_text("raise ImportError('of another torch')")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport functorch; print(functorch.vmap.__module__)"
+    assert run(program) == "torch.func\n"

@@ -32,3 +32,15 @@ def test_set_warn_always(warn_once_again):
     assert warnings_of(3) == []
     with pytest.raises(TypeError, match="setWarnOnlyOnce expects a bool, but got int"):
         mica.set_warn_always(1)
+
+
+def test_set_warn_always_for_warnings_from_python(warn_once_again):
+    mica.set_warn_always(True)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="torch.meshgrid: in an upcoming release"):
+            mica.meshgrid(mica.ones(2), mica.ones(3))
+    mica.set_warn_always(False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mica.meshgrid(mica.ones(2), mica.ones(3))
+    assert caught == []

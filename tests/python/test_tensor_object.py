@@ -110,7 +110,7 @@ def test_many_wrappers_come_and_go():
 
 def test_hash_and_equality():
     x, y = torch.ones(2), torch.ones(2)
-    assert len({x, y, x}) == 2
+    assert len({x, y, x}) == 2 and hash(x) == id(x)
     assert (x == y).tolist() == [True, True] and (x == None) is False  # noqa: E711
 
 

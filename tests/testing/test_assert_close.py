@@ -121,3 +121,29 @@ def test_make_tensor(dtype):
         assert (make_tensor(200, dtype=dtype, low=0, high=2, exclude_zero=True) != 0).all()
     if dtype.is_floating_point:
         assert make_tensor(2, dtype=dtype, requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_sparse_tensors(layout):
+    def sparse(rows):
+        dense = torch.tensor(rows, dtype=torch.float32)
+        blocks = ((1, 1),) if layout.startswith("b") else ()
+        return getattr(dense, f"to_sparse_{layout}")(*blocks)
+
+    name = layout.upper()
+    some = sparse([[1.0, 0], [0, 2]])
+    assert_close(some, sparse([[1.0, 0], [0, 2]]))
+    assert_close(some, torch.tensor([[1.0, 0], [0, 2]]), check_layout=False)
+    with pytest.raises(AssertionError, match=f"Sparse {name} values are not close!\n\nMismatched elements: 1 / 2"):
+        assert_close(some, sparse([[1.0, 0], [0, 2.5]]))
+    with pytest.raises(AssertionError, match=f"specified values in sparse {name} tensors does not match: 2 != 4"):
+        assert_close(some, sparse([[1.0, 1], [1, 2]]))
+    with pytest.raises(AssertionError, match=f"Sparse {name} .*indices are not equal!"):
+        assert_close(some, sparse([[0, 1.0], [0, 2]]))
+
+
+def test_quantized_tensors():
+    a, b = (torch.quantize_per_tensor(torch.tensor([0.0, x]), 0.5, 0, torch.quint8) for x in (1.0, 2.0))
+    assert_close(a, a.clone())
+    with pytest.raises(AssertionError, match="Tensor-likes are not close!"):
+        assert_close(a, b)

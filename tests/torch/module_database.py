@@ -36,7 +36,7 @@ def _carried(value):
         return module_in_mica(value)
     if isinstance(value, PackedSequence):
         return mica.nn.utils.rnn.PackedSequence(*map(in_mica, value))
-    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+    if type(value).__name__ == "LinearCrossEntropyOptions":  # torch 2.11 has no such class
         fields = {each.name: in_mica(getattr(value, each.name)) for each in dataclasses.fields(value)}
         return mica.nn.LinearCrossEntropyOptions(**fields)
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType):

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="torch's database of operators needs it")
 
 from operator_database import (  # noqa: E402
+    DEVICE,
     Absent,
     assert_same,
     call_both,
@@ -51,6 +52,7 @@ VALUES_DIFFER = {
     ("_unsafe_masked_index_put_accumulate", "bfloat16"): "the order of sums that round",
     ("matrix_exp", "float32"): "elements far below the greatest; both are right to 5e-7 of that",
     ("matrix_exp", "complex64"): "as float32",
+    ("matrix_exp", "bfloat16"): "torch's is NaN where the greatest element is above 9e4; Mica is right to 4e-3",
     ("svd_lowrank", "complex64"): "singular vectors have a phase of their own",
     ("pca_lowrank", "complex64"): "as svd_lowrank",
     (
@@ -73,8 +75,12 @@ VALUES_DIFFER = {
 GRADIENTS_DIFFER = {
     "as_strided_scatter": "torch passes on what `src` replaced (docs/differences.md)",
     "native_group_norm": "statistics are not differentiable",
+    "istft": "torch gives some windows no gradient; finite differences give Mica's (test_gradcheck holds)",
     "linalg.eigh": "eigenvectors have a sign of their own; test_gradcheck holds",
     "nn.functional.hardsigmoid": "torch's sixth is a float32",
+}
+GRADIENTS_OF_DTYPE_DIFFER = {
+    ("sparse.sampled_addmm", torch.complex128): "torch forgets to conjugate; the dense product's gradients are Mica's",
 }
 # (name, words of torch's message): inputs that torch refuses, and why Mica takes them or says something else.
 REFUSED_DIFFERENTLY = [
@@ -82,6 +88,7 @@ REFUSED_DIFFERENTLY = [
     ("flip", "only tensors with up to 64 dims", "a view and a copy (docs/differences.md)"),
     ("index_select", "more than one element of the written-to tensor", "out is resized first"),
     ("rsub", "invalid combination of arguments", "numbers are taken"),
+    ("__rdiv__", "'int' object has no attribute", "numbers are taken"),
     ("gradient", "each tensor to be on the same device", "the product that follows says so"),
     ("complex", "for argument 'out'", "results are cast into out"),
     ("aminmax", "Expected out tensor to have dtype", "other words"),
@@ -90,6 +97,18 @@ REFUSED_DIFFERENTLY = [
     ("multinomial", "multinomial expects Long tensor out", "results are cast into out"),
     ("multinomial", "invalid multinomial distribution", "one message for all distributions that are none"),
 ]
+# On another device than the CPU there are other random numbers, in torch too, and other choices among equal elements.
+RANDOM_BY_DEVICE = re.compile(
+    r"bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|rand(n|int)?(_like)?$|svd_lowrank|pca_lowrank"
+    r"|nn\.functional\.(.*dropout.*|rrelu|fractional_max_pool.*|multi_head_attention_forward|scaled_dot_product_attention)"
+)
+if DEVICE != "cpu":
+    OPERATORS = [op for op in OPERATORS if not RANDOM_BY_DEVICE.match(op.name)]
+    ANY_INDEX |= {"kthvalue": lambda r: r[0], "mode": lambda r: r[0]}
+    # torch's CPU rounds to bytes between the passes over rows and columns.
+    VALUES_DIFFER |= {
+        (f"nn.functional.{name}", "uint8"): "rounded between passes" for name in ("interpolate", "upsample_bilinear")
+    }
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8", "bool")
 
 
@@ -130,12 +149,20 @@ def test_values(op):
                 assert_same(pick(ours), pick(theirs))
 
 
+def at_elements_of(tensor, gradient):
+    """The gradient at the elements that a sparse tensor has, zero elsewhere."""
+    if tensor.layout == torch.strided:
+        return gradient
+    parts = tensor.detach().to_sparse_coo().coalesce()
+    return gradient * torch.sparse_coo_tensor(parts.indices(), torch.ones_like(parts.values()), parts.shape).to_dense()
+
+
 @quietly
 def test_gradients(op):
     if not op.supports_autograd or op.name in GRADIENTS_DIFFER:
         pytest.skip(GRADIENTS_DIFFER.get(op.name, "not differentiable"))
     for dtype in (torch.float64, torch.complex128):
-        if dtype not in op.supported_backward_dtypes("cpu"):
+        if dtype not in op.supported_backward_dtypes("cpu") or (op.name, dtype) in GRADIENTS_OF_DTYPE_DIFFER:
             continue
         for sample in samples_of(op, dtype, requires_grad=True, at_most=12):
             with described(op, dtype, sample):
@@ -162,7 +189,8 @@ def test_gradients(op):
             with described(op, dtype, sample):
                 found = gradients(mica, ours, in_mica(weights), own)
                 if "sparse" in op.name:  # the gradient of a sparse operand is sparse, where torch's may not be
-                    found, expected = ([g.to_dense() for g in grads] for grads in (found, expected))
+                    found = [g.to_dense() for g in found]
+                    expected = [at_elements_of(t, g.to_dense()) for t, g in zip(given, expected, strict=True)]
                 assert_same(found, expected)
 
 
@@ -247,6 +275,12 @@ def test_wrong_inputs(op):
 NO_OUT = {"float_power": "torch's own out= refuses every dtype but double"}
 
 
+def empty_out(result, start):
+    if result.layout != mica.strided:
+        return mica.zeros_like(result)  # a sparse tensor has no shape without its layout
+    return mica.empty(0 if start == "empty" else result.shape, dtype=result.dtype)
+
+
 @quietly
 def test_out(op):
     if not op.supports_out or op.name in NO_OUT:
@@ -268,13 +302,13 @@ def test_out(op):
         except Exception:
             continue  # a form that torch itself has no out= for
         for start in ("empty", "right"):
-            own = [mica.empty(0 if start == "empty" else t.shape, dtype=t.dtype) for t in tensors_in(ours)]
+            own = [empty_out(t, start) for t in tensors_in(ours)]
             with described(op, "out=", sample):
                 function(
                     inputs[0], *inputs[1], **inputs[2], out=own[0] if isinstance(theirs, torch.Tensor) else tuple(own)
                 )
-                if op.name not in NO_VALUES | set(ANY_INDEX):
-                    assert_same(own, given)
+                if op.name not in NO_VALUES | set(ANY_INDEX):  # test_values compares the same with torch's
+                    mica.testing.assert_close(own, tensors_in(ours), rtol=0, atol=0, equal_nan=True)
         compared += 1
     if not compared:
         pytest.skip("no sample that torch takes with out=")

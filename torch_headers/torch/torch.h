@@ -1,8 +1,9 @@
 // All of Mica's C++ under torch's names.
 #pragma once
 
-#include "mica/nn.h"
-#include "mica/nn/functional.h"
-#include "mica/optim.h"
-#include "mica/serialize.h"
+#include "torch/data.h"
+#include "torch/functional.h"
+#include "torch/nn.h"
+#include "torch/optim.h"
+#include "torch/serialize.h"
 #include "torch/types.h"

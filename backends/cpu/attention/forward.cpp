@@ -48,17 +48,24 @@ class ForwardWorker {
         value(call_.value, batch, head / call_.group());
     const HeadMask mask(call_.mask, batch, head);
     tiles_.read_queries(query, first, count, static_cast<T>(call_.scale * kLog2E));
-    std::fill_n(maximum_.data(), count, -std::numeric_limits<T>::infinity());
+    bool small = !mask;  // so far, no score has needed a shift
     std::fill_n(totals_.data(), count * kLanes, T(0));
     const int64_t source = call_.is_causal ? std::min(call_.source(), first + count) : call_.source();
     for (int64_t begin = 0; begin < source; begin += Tiles::kKeys) {
       const int64_t keys = std::min(Tiles::kKeys, source - begin);
       tiles_.read_keys(key, value, begin, keys);
+      if constexpr (kKnowsSmall) {
+        small = small && tiles_.scores_are_small();
+      } else {
+        small = false;
+      }
+      // Without shifts, sums are relative to 2^0, from where shifts can go on.
+      if (begin == 0) std::fill_n(maximum_.data(), count, small ? T(0) : -std::numeric_limits<T>::infinity());
       for (int64_t r = 0; r < count; r += Tiles::rows()) {
         fetch_ahead(key, value, begin + keys, std::min(source, begin + 2 * Tiles::kKeys), r, count);
         const int64_t rows = std::min<int64_t>(Tiles::rows(), count - r);
         const int64_t seen = call_.is_causal ? std::min(keys, first + r + rows - begin) : keys;
-        if (seen > 0) add_tile(mask, first, r, rows, begin, seen);
+        if (seen > 0) add_tile(mask, first, r, rows, begin, seen, small);
       }
     }
     write(batch, head, first, count);
@@ -67,6 +74,7 @@ class ForwardWorker {
 
  private:
   static constexpr int64_t kMostRows = 32;  // no kernel has taller tiles
+  static constexpr bool kKnowsSmall = requires(const Tiles& tiles) { tiles.scores_are_small(); };
   static constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
 
   // Brings part of the keys and values [begin, end) nearer, so that packing them does not wait for memory: the part
@@ -82,8 +90,25 @@ class ForwardWorker {
   }
 
   // Adds what `seen` keys from `begin` contribute to `rows` queries from r.
-  void add_tile(const HeadMask& mask, int64_t first, int64_t r, int64_t rows, int64_t begin, int64_t seen) {
+  void add_tile(const HeadMask& mask, int64_t first, int64_t r, int64_t rows, int64_t begin, int64_t seen, bool small) {
     tiles_.score(r, rows, seen);
+    if constexpr (kKnowsSmall) {
+      if (small) {
+        const hn::ScalableTag<T> d;
+        T* totals = totals_.data() + r * kLanes;
+        bool turned = false;
+        if (!call_.is_causal || first + r + 1 - begin >= seen) {  // all see all of these keys
+          turned = tiles_.weigh_all_small(rows, seen, totals);
+        } else {
+          for (int64_t i = 0; i < rows; ++i, totals += kLanes) {
+            const int64_t n = std::clamp<int64_t>(first + r + i + 1 - begin, 0, seen);
+            hn::Store(hn::Add(hn::Load(d, totals), tiles_.weigh_small(i, n, seen)), d, totals);
+          }
+        }
+        tiles_.add_values(r, rows, seen, begin == 0, turned);
+        return;
+      }
+    }
     // All maxima first: their latencies then hide behind one another.
     T now[kMostRows];
     int64_t counts[kMostRows];

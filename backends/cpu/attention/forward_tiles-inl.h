@@ -1,5 +1,6 @@
 // How the products of attention's forward pass are made: VectorTiles by the kernels of matrix products, SplitTiles by
-// the tile unit. Both hold a thread's queries, a block of keys and values, a tile of scores and the sums of values.
+// the tile unit, InPlaceTiles (in a file of their own) for a few queries. All hold a thread's queries, a block of keys
+// and values, a tile of scores and the sums of values.
 
 #if defined(MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_
@@ -8,6 +9,7 @@
 #define MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_
 #endif
 
+#include "backends/cpu/attention/in_place_tiles-inl.h"
 #include "backends/cpu/attention/operands.h"
 #include "backends/cpu/attention/scores-inl.h"
 #include "backends/cpu/attention/split_tiles.h"
@@ -42,6 +44,7 @@ class VectorTiles {
   T* sums(int64_t r) const { return sums_.data() + r * width_; }
 
   void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
+    const int64_t queries = count;
     if (kernel_.packs_rows_adjacent) {
       for (int64_t r = 0; r < count; r += kernel_.rows)
         packer_.transposed_rows(query, first + r, std::min<int64_t>(kernel_.rows, count - r), depth_,
@@ -51,11 +54,37 @@ class VectorTiles {
       packer_.rows(query, first, count, depth_, query_.data(), depth_);
     }
     scale_run(query_.data(), count * depth_, factor);
+    longest_query_ = 0;
+    for (int64_t r = 0; r < queries; r += kernel_.rows) {
+      const int64_t rows = std::min<int64_t>(kernel_.rows, queries - r);
+      const T* at = query_.data() + r * depth_;
+      if (kernel_.packs_rows_adjacent) {
+        keep_largest(longest_query_, largest_column<true>(at, rows, depth_, kernel_.rows));
+      } else {
+        for (int64_t i = 0; i < rows; ++i)
+          keep_largest(longest_query_, dot_run(at + i * depth_, at + i * depth_, depth_));
+      }
+    }
   }
   void read_keys(const Head& key, const Head& value, int64_t begin, int64_t count) {
     packer_.panels_of_rows(key, begin, count, depth_, keys_.data());
     packer_.panels_of_columns(value, begin, count, width_, values_.data());
     count_ = count;
+  }
+
+  // Whether all scores of the queries with these keys are so near zero that their powers need no shift: by the lengths
+  // of the vectors, and if the sums of values are no danger either.
+  bool scores_are_small() const {
+    const int64_t panel = packer_.panel_width();
+    T longest_key = 0, most_of_values = 0;
+    for (int64_t c = 0; c < count_; c += panel)
+      keep_largest(longest_key,
+                   largest_column<true>(keys_.data() + c * depth_, std::min(panel, count_ - c), depth_, panel));
+    if (!(longest_query_ * longest_key <= kSmallScore * kSmallScore)) return false;
+    for (int64_t c = 0; c < width_; c += panel)
+      keep_largest(most_of_values,
+                   largest_column<false>(values_.data() + c * count_, std::min(panel, width_ - c), count_, panel));
+    return most_of_values <= T(0x1p90);
   }
 
   // The scores of `rows` queries from r with at least the first `seen` keys.
@@ -75,11 +104,31 @@ class VectorTiles {
   hn::VFromD<hn::ScalableTag<T>> weigh(int64_t i, int64_t n, int64_t seen, T shift) const {
     return powers_and_sums(scores(i), n, seen, shift);
   }
+  // The same without a shift, where scores_are_small().
+  hn::VFromD<hn::ScalableTag<T>> weigh_small(int64_t i, int64_t n, int64_t seen) const {
+    return powers_and_sums<true>(scores(i), n, seen, T(0));
+  }
+  // The same for all rows of a tile, each of which sees `seen` keys; adds their sums to `totals`, a vector for each
+  // row. True if the weights went straight to where add_values() would bring them.
+  bool weigh_all_small(int64_t rows, int64_t seen, T* totals) const {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    if constexpr (kLanes == 4 && sizeof(T) == 4) {
+      if (kernel_.packs_rows_adjacent && rows % 4 == 0 && seen % 4 == 0) {
+        for (int64_t r = 0; r < rows; r += 4)
+          turned_powers(scores(r), kStride, seen, weights_.data() + r, kernel_.rows, totals + r * kLanes);
+        return true;
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i)
+      hn::Store(hn::Add(hn::Load(d, totals + i * kLanes), weigh_small(i, seen, seen)), d, totals + i * kLanes);
+    return false;
+  }
   // Adds the values of `seen` keys, weighted.
-  void add_values(int64_t r, int64_t rows, int64_t seen, bool first) const {
+  void add_values(int64_t r, int64_t rows, int64_t seen, bool first, bool turned = false) const {
     const T* weights = scores_.data();
     if (kernel_.packs_rows_adjacent) {
-      turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
+      if (!turned) turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
       weights = weights_.data();
     }
     gemm_impl::MicroTile tile = tile_of(rows, weights, kStride, seen);
@@ -95,6 +144,12 @@ class VectorTiles {
 
  private:
   static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
+  static constexpr T kSmallScore = 24;            // in units of log 2: sums stay below 2^90 times the values
+
+  // NaN stays.
+  static void keep_largest(T& largest, T x) {
+    if (x > largest || x != x) largest = x;
+  }
 
   gemm_impl::MicroTile tile_of(int64_t rows, const T* a, int64_t a_row_stride, int64_t k) const {
     gemm_impl::MicroTile tile{};
@@ -112,64 +167,9 @@ class VectorTiles {
   Packer<T> packer_;
   gemm_impl::CopyFn turn_ = gemm_impl::copy_to_sums(dtype_v<T>);
   int64_t depth_, width_, count_ = 0;
+  T longest_query_ = 0;  // squared
   Scratch<T> query_, sums_, keys_, values_, scores_;
   Scratch<T> weights_;  // the scores with rows adjacent, where the kernel wants that
-};
-
-// For a few queries: keys and values are read once, where they lie.
-template <class T>
-class InPlaceTiles {
- public:
-  using Element = T;
-  static constexpr int64_t kKeys = 256, kMostQueries = 8;
-
-  InPlaceTiles(DType dtype, int64_t depth, int64_t width, int64_t queries)
-      : multiply_(gemm_impl::gemv_kernel(dtype)),
-        packer_(dtype),
-        depth_(depth),
-        width_(width),
-        query_(queries * depth),
-        sums_(queries * width),
-        scores_(kMostQueries * kStride),
-        added_(kMostQueries * width) {}
-
-  bool fits() const { return true; }
-  static int64_t rows() { return kMostQueries; }
-  T* scores(int64_t i) const { return scores_.data() + i * kStride; }
-  T* sums(int64_t r) const { return sums_.data() + r * width_; }
-
-  void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
-    packer_.rows(query, first, count, depth_, query_.data(), depth_);
-    scale_run(query_.data(), count * depth_, factor);
-  }
-  void read_keys(const Head& key, const Head& value, int64_t begin, int64_t) {
-    keys_ = key.row(begin);
-    key_stride_ = key.row_stride;
-    values_ = value.row(begin);
-    value_stride_ = value.row_stride;
-  }
-  void score(int64_t r, int64_t rows, int64_t seen) const {
-    multiply_(keys_, query_.data() + r * depth_, scores_.data(), {seen, depth_, rows, key_stride_, 1, depth_, kStride});
-  }
-  hn::VFromD<hn::ScalableTag<T>> weigh(int64_t i, int64_t n, int64_t seen, T shift) const {
-    return powers_and_sums(scores(i), n, seen, shift);
-  }
-  void add_values(int64_t r, int64_t rows, int64_t seen, bool first) const {
-    T* to = first ? sums(r) : added_.data();
-    multiply_(values_, scores_.data(), to, {width_, seen, rows, 1, value_stride_, kStride, width_});
-    if (first) return;
-    for (int64_t i = 0; i < rows * width_; ++i) sums(r)[i] += to[i];
-  }
-
- private:
-  static constexpr int64_t kStride = kKeys + 16;
-
-  gemm_impl::GemvFn multiply_;
-  Packer<T> packer_;
-  int64_t depth_, width_;
-  const char *keys_ = nullptr, *values_ = nullptr;
-  int64_t key_stride_ = 0, value_stride_ = 0;
-  Scratch<T> query_, sums_, scores_, added_;
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3

@@ -7,6 +7,7 @@
 #define MICA_CPU_ATTENTION_SCORES_INL_H_
 #endif
 
+#include <cmath>
 #include <limits>
 
 #include "backends/cpu/simd/exp-inl.h"
@@ -29,13 +30,14 @@ HWY_INLINE V power_of_two(D d, V x) {
   return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), n);
 }
 
-// Several vectors at once. Where no power is subnormal or infinite, the whole part is added to the exponent's field.
-template <class D, class V, size_t kCount>
+// Several vectors at once. Where no power is subnormal or infinite, the whole part is added to the exponent's field;
+// with kSmall that is known beforehand.
+template <bool kSmall = false, class D, class V, size_t kCount>
 HWY_INLINE void powers_of_two(D d, V (&x)[kCount]) {
   if constexpr (!MICA_SIMD_AVX512) {
     using T = hn::TFromD<D>;
     using P = Polynomials<T>;
-    if (have_normal_exp(d, x)) {
+    if (kSmall || have_normal_exp(d, x)) {
       static constexpr Addends kSeries{P::kExp2};
       constexpr size_t kTerms = sizeof(P::kExp2) / sizeof(T);
       const hn::RebindToSigned<D> di;
@@ -77,8 +79,27 @@ HWY_INLINE T largest(const T* row, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, larger_or_nan(m0, m1)));
 }
 
-// row[i] = 2^(row[i] - shift) for i < n, zero from there to `end`; returns the sums by lanes.
-template <class T>
+// The largest of `columns` sums (at most kMostColumns) of squares, or of magnitudes, of `rows` elements each; NaN if
+// one of them is.
+inline constexpr int64_t kMostColumns = 32;
+template <bool kSquares, class T>
+HWY_INLINE T largest_column(const T* at, int64_t columns, int64_t rows, int64_t stride) {
+  T sums[kMostColumns] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const T x = at[r * stride + c];
+      sums[c] += kSquares ? x * x : std::abs(x);
+    }
+  }
+  T largest = 0;
+  for (int64_t c = 0; c < columns; ++c)
+    if (sums[c] > largest || sums[c] != sums[c]) largest = sums[c];
+  return largest;
+}
+
+// row[i] = 2^(row[i] - shift) for i < n, zero from there to `end`; returns the sums by lanes. With kSmall the shift is
+// 0 and no power is near the ends of the numbers' range.
+template <bool kSmall = false, class T>
 HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int64_t end, T shift) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -88,8 +109,11 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int
   constexpr int64_t kTogether = MICA_SIMD_AVX512 ? 2 : 4;
   for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
     hn::VFromD<decltype(d)> p[kTogether];
-    for (int64_t k = 0; k < kTogether; ++k) p[k] = hn::Sub(hn::LoadU(d, row + i + k * lanes), vshift);
-    powers_of_two(d, p);
+    for (int64_t k = 0; k < kTogether; ++k) {
+      p[k] = hn::LoadU(d, row + i + k * lanes);
+      if (!kSmall) p[k] = hn::Sub(p[k], vshift);
+    }
+    powers_of_two<kSmall>(d, p);
     for (int64_t k = 0; k < kTogether; ++k) {
       hn::StoreU(p[k], d, row + i + k * lanes);
       (k % 2 ? s1 : s0) = hn::Add(k % 2 ? s1 : s0, p[k]);
@@ -104,6 +128,30 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int
   }
   std::fill(row + n, row + std::max(n, end), T(0));
   return hn::Add(s0, s1);
+}
+
+// to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and n keys, a multiple of four, on vectors of four: they
+// change places in registers. No power is near the ends of the numbers' range. Adds to four vectors of sums.
+inline HWY_ATTR void turned_powers(const float* rows, int64_t stride, int64_t n, float* to, int64_t to_stride,
+                                   float* totals) {
+  const hn::FixedTag<float, 4> d;
+  const hn::Repartition<uint64_t, decltype(d)> pairs;
+  hn::VFromD<decltype(d)> sums[4], p[4];
+  for (int64_t j = 0; j < 4; ++j) sums[j] = hn::LoadU(d, totals + 4 * j);
+  for (int64_t k = 0; k < n; k += 4, to += 4 * to_stride) {
+    for (int64_t j = 0; j < 4; ++j) p[j] = hn::LoadU(d, rows + j * stride + k);
+    powers_of_two<true>(d, p);
+    for (int64_t j = 0; j < 4; ++j) sums[j] = hn::Add(sums[j], p[j]);
+    const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, p[0], p[1])),
+               b = hn::BitCast(pairs, hn::InterleaveUpper(d, p[0], p[1]));
+    const auto c = hn::BitCast(pairs, hn::InterleaveLower(d, p[2], p[3])),
+               e = hn::BitCast(pairs, hn::InterleaveUpper(d, p[2], p[3]));
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, c)), d, to);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, c)), d, to + to_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, b, e)), d, to + 2 * to_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, b, e)), d, to + 3 * to_stride);
+  }
+  for (int64_t j = 0; j < 4; ++j) hn::StoreU(sums[j], d, totals + 4 * j);
 }
 
 // scores[i] = p, grads[i] = p * (grads[i] - delta) with p = 2^(scores[i] - shift), for i < n; zeros from there to

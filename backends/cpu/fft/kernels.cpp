@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/cpu/fft/dense.h"
 #include "backends/cpu/fft/lanes.h"
 #include "backends/cpu/fft/long_transform.h"
 #include "backends/cpu/register.h"
@@ -11,6 +12,9 @@
 
 namespace mica::cpu::fft {
 namespace {
+
+constexpr int64_t kStreamedBytes = int64_t{256} << 20;
+constexpr int64_t kLongestDense = 32768, kLeastShared = 8192;
 
 // Where each sequence along `dim` begins, the last dimension changing fastest; in numbers, `unit` to an element.
 std::vector<int64_t> offsets_of(const TensorView& view, int64_t dim, int64_t unit) {
@@ -48,6 +52,20 @@ void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bo
   batch.backward = backward;
   batch.scale = static_cast<T>(scale);
   const int64_t count = static_cast<int64_t>(in_offsets.size());
+  const int64_t threads = get_num_threads();
+  // One thread each, unless a few long ones are better shared.
+  if (batch.in_stride == in_unit && batch.out_stride == out_unit && batch.length <= kLongestDense &&
+      (count >= threads || batch.length <= kLeastShared)) {
+    if (const auto plan = dense_plan_of<T>(batch.plan_length())) {
+      const auto roots = batch.halved() ? half_roots<T>(batch.length) : nullptr;
+      const int64_t grain = std::max<int64_t>(1, 8192 / plan->steps.length);
+      batch.streams = count * batch.length * 2 * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes;
+      parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
+        run_dense(*plan, roots ? roots->data() : nullptr, batch, begin, end);
+      });
+      return;
+    }
+  }
   if (prefers_cut(batch.length, count, std::is_same_v<T, double>)) {
     for (int64_t t = 0; t < count; ++t) {
       Batch<T> one = batch;
@@ -57,6 +75,8 @@ void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bo
     }
     return;
   }
+  const auto nested = kind == Kind::Complex && batch.in_stride != 2 ? nested_of<T>(batch.length) : nullptr;
+  batch.nested = nested.get();
   const auto plan = plan_of<T>(batch.plan_length());
   const auto roots = batch.halved() ? half_roots<T>(batch.length) : nullptr;
   const int64_t lanes = lane_count(std::is_same_v<T, double>), groups = (count + lanes - 1) / lanes;

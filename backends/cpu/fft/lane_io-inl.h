@@ -7,9 +7,11 @@
 #define MICA_FFT_LANE_IO_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "backends/cpu/fft/passes-inl.h"
+#include "backends/cpu/transpose_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -29,33 +31,75 @@ struct LaneOffsets {
   }
 };
 
-// A square of the elements of one 128-bit register: rows become columns.
-template <class D128, class V>
-HWY_INLINE void transpose(D128 d, V* rows) {
-  if constexpr (sizeof(hn::TFromD<D128>) == 8) {
-    const V a = hn::InterleaveLower(d, rows[0], rows[1]), b = hn::InterleaveUpper(d, rows[0], rows[1]);
-    rows[0] = a;
-    rows[1] = b;
-  } else {
-    const hn::RepartitionToWide<D128> wide;
-    const V a = hn::InterleaveLower(d, rows[0], rows[1]), b = hn::InterleaveLower(d, rows[2], rows[3]);
-    const V c = hn::InterleaveUpper(d, rows[0], rows[1]), e = hn::InterleaveUpper(d, rows[2], rows[3]);
-    const auto lower = [&](V x, V y) {
-      return hn::BitCast(d, hn::InterleaveLower(wide, hn::BitCast(wide, x), hn::BitCast(wide, y)));
-    };
-    const auto upper = [&](V x, V y) {
-      return hn::BitCast(d, hn::InterleaveUpper(wide, hn::BitCast(wide, x), hn::BitCast(wide, y)));
-    };
-    rows[0] = lower(a, b);
-    rows[1] = upper(a, b);
-    rows[2] = lower(c, e);
-    rows[3] = upper(c, e);
+// Pairs of 32-bit numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
+// separated last. Returns how many elements were done; none where a vector is one block, which has a way of its own.
+// `next` is where the lanes after these begin, or null: their lines are asked for as these are read.
+template <class T>
+int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequence<T> to, const int64_t* next) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d), kPairs = kLanes / 2;
+  int64_t k = 0;
+  if constexpr (sizeof(T) == 4 && kLanes > 4) {
+    const hn::ScalableTag<double> pairs;
+    using V = hn::Vec<decltype(pairs)>;
+    for (; k + kPairs <= n; k += kPairs) {
+      V low[kPairs], high[kPairs];
+#pragma GCC unroll 8
+      for (int64_t l = 0; l < kPairs; ++l) {
+        low[l] = hn::BitCast(pairs, hn::LoadU(d, in + lanes.at[l] + 2 * k));
+        high[l] = hn::BitCast(pairs, hn::LoadU(d, in + lanes.at[kPairs + l] + 2 * k));
+      }
+      if (next)
+        for (int64_t l = 0; l < kLanes; ++l) hwy::Prefetch(in + next[l] + 2 * k);
+      transpose_tile(pairs, low);
+      transpose_tile(pairs, high);
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kPairs; ++r) {
+        const auto a = hn::BitCast(d, low[r]), b = hn::BitCast(d, high[r]);
+        hn::Store(hn::ConcatEven(d, b, a), d, to.re + (k + r) * kLanes);
+        hn::Store(hn::ConcatOdd(d, b, a), d, to.im + (k + r) * kLanes);
+      }
+    }
   }
+  return k;
+}
+
+template <class T>
+int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, Sequence<T> from, T scale) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d), kPairs = kLanes / 2;
+  int64_t k = 0;
+  if constexpr (sizeof(T) == 4 && kLanes > 4) {
+    const hn::ScalableTag<double> pairs;
+    using V = hn::Vec<decltype(pairs)>;
+    const auto s = hn::Set(d, scale);
+    for (; k + kPairs <= n; k += kPairs) {
+      V low[kPairs], high[kPairs];
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kPairs; ++r) {
+        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * kLanes), s),
+                   im = hn::Mul(hn::Load(d, from.im + (k + r) * kLanes), s);
+        low[r] = hn::BitCast(pairs, hn::InterleaveLower(d, re, im));
+        high[r] = hn::BitCast(pairs, hn::InterleaveUpper(d, re, im));
+      }
+      transpose_tile(pairs, low);
+      transpose_tile(pairs, high);
+      // Interleaving works within blocks of four lanes: the lower pairs are of lanes 0, 1, 4, 5 and so on.
+#pragma GCC unroll 8
+      for (int64_t l = 0; l < kPairs; ++l) {
+        const int64_t lane = l / 2 * 4 + l % 2;
+        hn::StoreU(hn::BitCast(d, low[l]), d, out + lanes.at[lane] + 2 * k);
+        hn::StoreU(hn::BitCast(d, high[l]), d, out + lanes.at[lane + 2] + 2 * k);
+      }
+    }
+  }
+  return k;
 }
 
 // Pairs of numbers, `stride` apart from pair to pair, the second number right after the first.
 template <class T>
-void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to) {
+void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t n, Sequence<T> to,
+                  const int64_t* next = nullptr) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t width = lanes.lanes;
@@ -69,7 +113,7 @@ void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t
     }
     return;
   }
-  int64_t k = 0;
+  int64_t k = stride == 2 ? load_pair_tiles(in, lanes, n, to, next) : 0;
   if (stride == 2) {
     const hn::CappedTag<T, 16 / sizeof(T)> block;
     constexpr int64_t kSide = 16 / sizeof(T);
@@ -77,8 +121,8 @@ void load_complex(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t
       for (int64_t l = 0; l < width; l += kSide) {
         hn::Vec<decltype(block)> re[kSide], im[kSide];
         for (int64_t r = 0; r < kSide; ++r) hn::LoadInterleaved2(block, in + lanes.at[l + r] + 2 * k, re[r], im[r]);
-        transpose(block, re);
-        transpose(block, im);
+        transpose_blocks(block, re);
+        transpose_blocks(block, im);
         for (int64_t r = 0; r < kSide; ++r) {
           hn::StoreU(re[r], block, to.re + (k + r) * width + l);
           hn::StoreU(im[r], block, to.im + (k + r) * width + l);
@@ -105,8 +149,9 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
                             d, to);
     return;
   }
-  int64_t k = 0;
-  if (stride == 2 && lanes.used == width) {
+  const bool dense = stride == 2 && lanes.used == width;
+  int64_t k = dense ? store_pair_tiles(out, lanes, n, from, scale) : 0;
+  if (dense) {
     const hn::CappedTag<T, 16 / sizeof(T)> block;
     constexpr int64_t kSide = 16 / sizeof(T);
     const auto s = hn::Set(block, scale);
@@ -117,8 +162,8 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
           re[r] = hn::Mul(hn::LoadU(block, from.re + (k + r) * width + l), s);
           im[r] = hn::Mul(hn::LoadU(block, from.im + (k + r) * width + l), s);
         }
-        transpose(block, re);
-        transpose(block, im);
+        transpose_blocks(block, re);
+        transpose_blocks(block, im);
         for (int64_t r = 0; r < kSide; ++r) hn::StoreInterleaved2(re[r], im[r], block, out + lanes.at[l + r] + 2 * k);
       }
   }
@@ -132,8 +177,9 @@ void store_complex(T* out, const LaneOffsets& lanes, int64_t stride, int64_t n, 
 
 // Real sequences of even length: elements 2 k and 2 k + 1 are the parts of number k.
 template <class T>
-void load_pairs(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t pairs, Sequence<T> to) {
-  if (stride == 1) return load_complex(in, lanes, 2, pairs, to);
+void load_pairs(const T* in, const LaneOffsets& lanes, int64_t stride, int64_t pairs, Sequence<T> to,
+                const int64_t* next) {
+  if (stride == 1) return load_complex(in, lanes, 2, pairs, to, next);
   const hn::ScalableTag<T> d;
   const int64_t width = lanes.lanes;
   const bool adjacent = lanes.adjacent(1);

@@ -64,9 +64,57 @@ void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
   put(0, {hn::Add(first, last), hn::Sub(first, last)});
 }
 
+// Numbers between the parts of a row of a cut; a little more than its elements, so that rows share no cache sets.
+template <class T>
+int64_t nested_row(const fft::Nested<T>& plan) {
+  return plan.columns * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())) + 64 / static_cast<int64_t>(sizeof(T));
+}
+
+// Lanes side by side in memory, through a cut: `whole` is room for all elements of all lanes, `next` where the lanes
+// after these begin, or null.
+template <class T>
+void run_nested(const fft::Nested<T>& plan, const T* in, const T* next, int64_t in_stride, T* out, int64_t out_stride,
+                bool backward, T scale, Sequence<T> a, Sequence<T> b, T* whole) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), rows = plan.rows, columns = plan.columns;
+  const int64_t row_room = nested_row(plan);
+  const auto swapped = [&](Sequence<T> s) { return backward ? Sequence<T>{s.im, s.re} : s; };
+  const Sequence<T> to = swapped(a);
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) {
+      V re, im;
+      hn::LoadInterleaved2(d, in + (r * columns + c) * in_stride, re, im);
+      if (next) {
+        hwy::Prefetch(next + (r * columns + c) * in_stride);
+        hwy::Prefetch(next + (r * columns + c) * in_stride + lanes);
+      }
+      hn::Store(re, d, to.re + r * lanes);
+      hn::Store(im, d, to.im + r * lanes);
+    }
+    const Sequence<T> x = run_passes(*plan.down, a, b);
+    const T* const w = plan.roots.data() + 2 * c * rows;
+    for (int64_t k = 0; k < rows; ++k) {
+      const Parts<V> v = times(Parts<V>{hn::Load(d, x.re + k * lanes), hn::Load(d, x.im + k * lanes)},
+                               Parts<V>{hn::Set(d, w[2 * k]), hn::Set(d, w[2 * k + 1])});
+      T* const row = whole + 2 * k * row_room + c * lanes;
+      hn::Store(v.re, d, row);
+      hn::Store(v.im, d, row + row_room);
+    }
+  }
+  const V factor = hn::Set(d, scale);
+  for (int64_t k = 0; k < rows; ++k) {
+    T* const row = whole + 2 * k * row_room;
+    const Sequence<T> x = swapped(run_passes(*plan.along, Sequence<T>{row, row + row_room}, b));
+    for (int64_t m = 0; m < columns; ++m)
+      hn::StoreInterleaved2(hn::Mul(hn::Load(d, x.re + m * lanes), factor),
+                            hn::Mul(hn::Load(d, x.im + m * lanes), factor), d, out + (k + rows * m) * out_stride);
+  }
+}
+
 template <class T>
 void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T>& batch, int64_t first, int64_t used,
-               Sequence<T> a, Sequence<T> b) {
+               const int64_t* next, Sequence<T> a, Sequence<T> b, T* whole) {
   using fft::Kind;
   const hn::ScalableTag<T> d;
   const int64_t n = batch.length, bins = n / 2 + 1;
@@ -74,14 +122,17 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
   const LaneOffsets in(batch.in_offsets + first, used, hn::Lanes(d)),
       out(batch.out_offsets + first, used, hn::Lanes(d));
   Sequence<T> result;
-  if (batch.kind == Kind::Complex) {
-    load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a);
+  if (batch.nested && in.adjacent(2) && out.adjacent(2)) {
+    return run_nested(*batch.nested, batch.in + in.at[0], next ? batch.in + next[0] : nullptr, batch.in_stride,
+                      batch.out + out.at[0], batch.out_stride, batch.backward, batch.scale, a, b, whole);
+  } else if (batch.kind == Kind::Complex) {
+    load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a, next);
     result = run_plan(plan, a, b);
     if (batch.table) multiply_by_table(result, n, batch.table + first, batch.table_columns, used);
     store_complex(batch.out, out, batch.out_stride, n, batch.backward ? swapped(result) : result, batch.scale);
   } else if (batch.kind == Kind::FromReal) {
     if (batch.halved()) {
-      load_pairs(batch.in, in, batch.in_stride, n / 2, a);
+      load_pairs(batch.in, in, batch.in_stride, n / 2, a, next);
       result = run_plan(plan, a, b);
       const Sequence<T> spectrum = result.re == a.re ? b : a;
       unfold_real(result, spectrum, n / 2, half_roots);
@@ -92,12 +143,12 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
     }
     store_complex(batch.out, out, batch.out_stride, bins, result, batch.scale);
   } else if (batch.halved()) {
-    load_complex(batch.in, in, batch.in_stride, bins, a);
+    load_complex(batch.in, in, batch.in_stride, bins, a, next);
     fold_real(a, b, n / 2, half_roots);
     result = swapped(run_plan(plan, swapped(b), swapped(a)));
     store_pairs(batch.out, out, batch.out_stride, n / 2, result, batch.scale);
   } else {
-    load_complex(batch.in, in, batch.in_stride, bins, a);
+    load_complex(batch.in, in, batch.in_stride, bins, a, next);
     mirror_spectrum(a, n);
     result = swapped(run_plan(plan, swapped(a), swapped(b)));
     store_real(batch.out, out, batch.out_stride, n, result, batch.scale);
@@ -112,10 +163,12 @@ void run_groups(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<
   // sets.
   const int64_t room =
       (std::max(plan.working_length(), batch.length / 2) + 1) * lanes + 64 / static_cast<int64_t>(sizeof(T));
-  Scratch<T> scratch(4 * room);
+  Scratch<T> scratch(4 * room + (batch.nested ? 2 * batch.nested->rows * nested_row(*batch.nested) : 0));
   const Sequence<T> a{scratch.data(), scratch.data() + room};
   const Sequence<T> b{scratch.data() + 2 * room, scratch.data() + 3 * room};
-  for (int64_t t = first; t < last; t += lanes) run_group(plan, half_roots, batch, t, std::min(lanes, last - t), a, b);
+  for (int64_t t = first; t < last; t += lanes)
+    run_group(plan, half_roots, batch, t, std::min(lanes, last - t),
+              last - t >= 2 * lanes ? batch.in_offsets + t + lanes : nullptr, a, b, scratch.data() + 4 * room);
 }
 
 void run_float32(const fft::Plan<float>& plan, const float* roots, const fft::Batch<float>& batch, int64_t first,

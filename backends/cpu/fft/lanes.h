@@ -2,12 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "backends/cpu/fft/plan.h"
 
 namespace mica::cpu::fft {
 
 enum class Kind { Complex, FromReal, ToReal };
+
+// A length cut into rows * columns, for lanes of whole sequences: transforms of the columns and of the rows stay in the
+// nearest cache where the whole would not.
+template <class T>
+struct Nested {
+  int64_t rows = 0, columns = 0;
+  std::shared_ptr<const Plan<T>> down, along;  // of `rows` and of `columns` elements
+  std::vector<T> roots;                        // root (row * column), pairs, row by row within a column
+};
+// The cut of a length, from the cache; nothing where the whole stays in the nearest cache.
+template <class T>
+std::shared_ptr<const Nested<T>> nested_of(int64_t length);
 
 // Transforms `first` to `last` of a batch. Offsets and strides count numbers, two to a complex element. Backward
 // transforms are forward ones with real and imaginary parts exchanged, going in and coming out.
@@ -26,6 +40,8 @@ struct Batch {
   // written.
   const T* table = nullptr;
   int64_t table_columns = 0;
+  bool streams = false;               // results may go past the caches
+  const Nested<T>* nested = nullptr;  // for complex transforms whose sequences lie side by side
 
   // Even real lengths are transforms of half as many complex numbers.
   bool halved() const { return kind != Kind::Complex && length % 2 == 0; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <map>
 #include <mutex>
 #include <type_traits>
@@ -85,7 +86,42 @@ void complex_long(const T* in, int64_t in_stride, T* out, int64_t out_stride, in
   const int64_t m = plan->convolution->length;
   const Scratch<T> work(2 * m);
   T* const x = work.data();
-  const T *const chirp = plan->chirp.data(), *const spectrum = plan->spectrum.data();
+  const T *const chirp = plan->factor.chirp.data(), *const spectrum = plan->factor.spectrum.data();
+  const auto convolve = [&](T by) {  // returns the sum of the elements
+    complex_cut(x, 2, x, 2, m, false, T(1));
+    const std::complex<T> sum(x[0], x[1]);
+    parallel_for(0, m, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        const T re = x[2 * k], im = x[2 * k + 1];
+        x[2 * k] = re * spectrum[2 * k] - im * spectrum[2 * k + 1];
+        x[2 * k + 1] = re * spectrum[2 * k + 1] + im * spectrum[2 * k];
+      }
+    });
+    complex_cut(x, 2, x, 2, m, true, by);
+    return sum;
+  };
+  if (!plan->factor.from.empty()) {
+    const int32_t *const source = plan->factor.from.data(), *const target = plan->factor.to.data();
+    // A backward transform is a forward one with the parts exchanged, going in and coming out.
+    const int64_t re = backward ? 1 : 0, im = 1 - re;
+    const T first_re = in[re] * scale, first_im = in[im] * scale;
+    for (int64_t k = 0; k < m; ++k) {
+      const T* const from = in + source[k] * in_stride;
+      x[2 * k] = from[re];
+      x[2 * k + 1] = from[im];
+    }
+    const std::complex<T> sum = convolve(scale);
+    parallel_for(0, m, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        T* const to = out + target[k] * out_stride;
+        to[re] = first_re + x[2 * k];
+        to[im] = first_im + x[2 * k + 1];
+      }
+    });
+    out[re] = first_re + sum.real() * scale;
+    out[im] = first_im + sum.imag() * scale;
+    return;
+  }
   const T sign = backward ? T(-1) : T(1);  // a backward transform is the conjugate of the conjugate's
   parallel_for(0, m, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
@@ -95,15 +131,7 @@ void complex_long(const T* in, int64_t in_stride, T* out, int64_t out_stride, in
       x[2 * k + 1] = re * s + im * c;
     }
   });
-  complex_cut(x, 2, x, 2, m, false, T(1));
-  parallel_for(0, m, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      const T re = x[2 * k], im = x[2 * k + 1];
-      x[2 * k] = re * spectrum[2 * k] - im * spectrum[2 * k + 1];
-      x[2 * k + 1] = re * spectrum[2 * k + 1] + im * spectrum[2 * k];
-    }
-  });
-  complex_cut(x, 2, x, 2, m, true, T(1));
+  convolve(T(1));
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const T re = x[2 * k], im = x[2 * k + 1], c = chirp[2 * k], s = chirp[2 * k + 1];

@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include <utility>
+#include <vector>
 
 #include "backends/cpu/fft/plan.h"
 
@@ -135,14 +136,15 @@ void run_pass(const fft::Pass& pass, const T* roots, Sequence<T> from, Sequence<
   }
 }
 
-// A prime radix: sums and differences of the elements that meet conjugate roots.
-template <class T>
+// A prime radix: sums and differences of the elements that meet conjugate roots. kPrime is the radix, or 0 for any.
+template <int kPrime, class T>
 void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequence<T> from, Sequence<T> to) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), before = pass.before, after = pass.after;
-  const int radix = pass.radix, half = radix / 2;
-  Parts<V> sums[16], turns[16];
+  const int radix = kPrime ? kPrime : pass.radix, half = radix / 2;
+  constexpr int kMostHalf = kPrime ? kPrime / 2 : 16;
+  Parts<V> sums[kMostHalf], turns[kMostHalf];
   for (int64_t k = 0; k < before; ++k)
     for (int64_t i = 0; i < after; ++i) {
       const T* const w = roots + pass.roots + 2 * (radix - 1) * i;
@@ -158,6 +160,7 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
       };
       const Parts<V> x0 = load(0);
       Parts<V> total = x0;
+#pragma GCC unroll 3
       for (int j = 1; j <= half; ++j) {
         const Parts<V> a = load(j), b = load(radix - j);
         sums[j - 1] = a + b;
@@ -165,8 +168,10 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
         total = total + sums[j - 1];
       }
       store(0, total);
+#pragma GCC unroll 3
       for (int j = 1; j <= half; ++j) {
         Parts<V> even = x0, odd{hn::Zero(d), hn::Zero(d)};
+#pragma GCC unroll 3
         for (int m = 1; m <= half; ++m) {
           const int at = j * m % radix;
           const V c = hn::Set(d, primes[2 * at]), s = hn::Set(d, primes[2 * at + 1]);
@@ -200,43 +205,86 @@ Sequence<T> run_passes(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
       case 8:
         run_pass<8>(pass, roots, a, b);
         break;
+      case 7:
+        run_prime_pass<7>(pass, roots, plan.roots_of(7), a, b);
+        break;
       default:
-        for (const auto& [radix, at] : plan.primes)
-          if (radix == pass.radix) run_prime_pass(pass, roots, plan.prime_roots.data() + at, a, b);
+        run_prime_pass<0>(pass, roots, plan.roots_of(pass.radix), a, b);
     }
     std::swap(a, b);
   }
   return a;
 }
 
-// Any length: with a large prime factor, the product with a chirp, a convolution with it, and the product again.
+template <class T>
+void multiply_each(Sequence<T> x, const T* by, int64_t count) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < count; ++k) {
+    const Parts<V> v = times(Parts<V>{hn::Load(d, x.re + k * lanes), hn::Load(d, x.im + k * lanes)},
+                             Parts<V>{hn::Set(d, by[2 * k]), hn::Set(d, by[2 * k + 1])});
+    hn::Store(v.re, d, x.re + k * lanes);
+    hn::Store(v.im, d, x.im + k * lanes);
+  }
+}
+
+// The convolution of `a` with the plan's other factor, with `b` as room; returns which of the two holds the result.
+// `first` is added to every element of it, and what it gets is the sum of the elements of `a`.
+template <class T>
+Sequence<T> convolve(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b,
+                     Parts<hn::Vec<hn::ScalableTag<T>>>* first) {
+  const hn::ScalableTag<T> d;
+  const Sequence<T> x = run_passes(*plan.convolution, a, b), room = x.re == a.re ? b : a;
+  const Parts<hn::Vec<decltype(d)>> sum{hn::Load(d, x.re), hn::Load(d, x.im)};
+  multiply_each(x, plan.factor.spectrum.data(), plan.convolution->length);
+  if (first) {
+    hn::Store(hn::Add(hn::Load(d, x.re), first->re), d, x.re);
+    hn::Store(hn::Add(hn::Load(d, x.im), first->im), d, x.im);
+    *first = sum;
+  }
+  // Back: parts exchanged, forward, exchanged again.
+  const Sequence<T> y = run_passes(*plan.convolution, Sequence<T>{x.im, x.re}, Sequence<T>{room.im, room.re});
+  return {y.im, y.re};
+}
+
+template <class T>
+void permute(Sequence<T> from, Sequence<T> to, const std::vector<int32_t>& source, const std::vector<int32_t>& target) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), count = static_cast<int64_t>(source.size() + target.size());
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t at = lanes * (source.empty() ? k : source[static_cast<size_t>(k)]);
+    const int64_t end = lanes * (target.empty() ? k : target[static_cast<size_t>(k)]);
+    hn::Store(hn::Load(d, from.re + at), d, to.re + end);
+    hn::Store(hn::Load(d, from.im + at), d, to.im + end);
+  }
+}
+
+// Any length. With a large prime factor it becomes a convolution: of a prime's elements but the first in the order of
+// the powers of a primitive root (Rader), or of the elements' products with a chirp (Bluestein).
 template <class T>
 Sequence<T> run_plan(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
   if (!plan.convolution) return run_passes(plan, a, b);
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = plan.length, m = plan.convolution->length;
-  const auto multiply = [&](Sequence<T> x, const T* by, int64_t count) {
-    for (int64_t k = 0; k < count; ++k) {
-      const Parts<V> w{hn::Set(d, by[2 * k]), hn::Set(d, by[2 * k + 1])};
-      Parts<V> v{hn::Load(d, x.re + k * lanes), hn::Load(d, x.im + k * lanes)};
-      v = times(v, w);
-      hn::Store(v.re, d, x.re + k * lanes);
-      hn::Store(v.im, d, x.im + k * lanes);
-    }
-  };
-  multiply(a, plan.chirp.data(), n);
+  if (!plan.factor.from.empty()) {
+    const Parts<V> first{hn::Load(d, a.re), hn::Load(d, a.im)};
+    permute(a, b, plan.factor.from, {});
+    Parts<V> sum = first;
+    const Sequence<T> y = convolve(plan, b, a, &sum), result = y.re == a.re ? b : a;
+    permute(y, result, {}, plan.factor.to);
+    hn::Store(hn::Add(first.re, sum.re), d, result.re);
+    hn::Store(hn::Add(first.im, sum.im), d, result.im);
+    return result;
+  }
+  multiply_each(a, plan.factor.chirp.data(), n);
   for (int64_t i = n * lanes; i < m * lanes; i += lanes) {
     hn::Store(hn::Zero(d), d, a.re + i);
     hn::Store(hn::Zero(d), d, a.im + i);
   }
-  Sequence<T> x = run_passes(*plan.convolution, a, b);
-  Sequence<T> room = x.re == a.re ? b : a;
-  multiply(x, plan.spectrum.data(), m);
-  // Back: parts exchanged, forward, exchanged again.
-  Sequence<T> y = run_passes(*plan.convolution, Sequence<T>{x.im, x.re}, Sequence<T>{room.im, room.re});
-  y = {y.im, y.re};
-  multiply(y, plan.chirp.data(), n);
+  const Sequence<T> y = convolve(plan, a, b, static_cast<Parts<V>*>(nullptr));
+  multiply_each(y, plan.factor.chirp.data(), n);
   return y;
 }
 

@@ -1,20 +1,14 @@
 #include "backends/cpu/fft/plan.h"
 
 #include <cmath>
-#include <complex>
-#include <list>
-#include <map>
-#include <mutex>
 #include <numbers>
 #include <utility>
 
+#include "backends/cpu/fft/plan_cache.h"
+
 namespace mica::cpu::fft {
 
-namespace {
-
 constexpr int kLargestRadix = 31;
-constexpr size_t kKeptPlans = 64;                    // the least recently used goes
-constexpr int64_t kKeptElements = int64_t{1} << 23;  // of all plans together: 64 MB
 
 std::vector<int> factors_of(int64_t n) {
   std::vector<int> factors;
@@ -30,42 +24,7 @@ std::vector<int> factors_of(int64_t n) {
   return factors;
 }
 
-// Values by key, the most recently used first, bounded in number and size.
-template <class Key, class Value>
-class Cache {
- public:
-  template <class Make>
-  std::shared_ptr<const Value> get(const Key& key, const Make& make) {
-    {
-      std::lock_guard lock(mutex_);
-      for (auto it = kept_.begin(); it != kept_.end(); ++it)
-        if (it->key == key) {
-          kept_.splice(kept_.begin(), kept_, it);
-          return kept_.front().value;
-        }
-    }
-    int64_t size = 0;
-    std::shared_ptr<const Value> made = make(size);  // outside the lock: a plan may need another one
-    std::lock_guard lock(mutex_);
-    kept_.push_front({key, made, size});
-    total_ += size;
-    while (kept_.size() > 1 && (kept_.size() > kKeptPlans || total_ > kKeptElements)) {
-      total_ -= kept_.back().size;
-      kept_.pop_back();
-    }
-    return made;
-  }
-
- private:
-  struct Entry {
-    Key key;
-    std::shared_ptr<const Value> value;
-    int64_t size;
-  };
-  std::mutex mutex_;
-  std::list<Entry> kept_;
-  int64_t total_ = 0;
-};
+namespace {
 
 template <class T>
 void add_passes(Plan<T>& plan, const std::vector<int>& factors) {
@@ -95,32 +54,6 @@ void add_passes(Plan<T>& plan, const std::vector<int>& factors) {
   }
 }
 
-// A plain transform of the chirp, for its spectrum: precision matters more than speed.
-void transform(std::vector<std::complex<double>>& x) {
-  const int64_t n = static_cast<int64_t>(x.size());
-  std::vector<std::complex<double>> other(x.size()), roots(x.size());
-  for (int64_t k = 0; k < n; ++k) {
-    const Root w = root_of_unity(k, n);
-    roots[static_cast<size_t>(k)] = {w.re, w.im};
-  }
-  int64_t before = 1;
-  for (const int radix : factors_of(n)) {
-    const int64_t after = n / (before * radix), step = n / radix;
-    for (int64_t k = 0; k < before; ++k)
-      for (int64_t i = 0; i < after; ++i)
-        for (int64_t j = 0; j < radix; ++j) {
-          std::complex<double> sum = 0;
-          for (int64_t m = 0; m < radix; ++m)
-            sum +=
-                x[static_cast<size_t>(i + after * (m + radix * k))] * roots[static_cast<size_t>(j * m % radix * step)];
-          other[static_cast<size_t>(i + after * (k + before * j))] =
-              sum * roots[static_cast<size_t>(j * before * i % n)];
-        }
-    x.swap(other);
-    before *= radix;
-  }
-}
-
 template <class T>
 std::shared_ptr<const Plan<T>> make_plan(int64_t length, int64_t& size) {
   auto plan = std::make_shared<Plan<T>>();
@@ -131,25 +64,9 @@ std::shared_ptr<const Plan<T>> make_plan(int64_t length, int64_t& size) {
     size = static_cast<int64_t>(plan->roots.size() * sizeof(T)) / 8;
     return plan;
   }
-  const int64_t m = good_length(2 * length - 1);
-  plan->convolution = plan_of<T>(m);
-  std::vector<std::complex<double>> kernel(static_cast<size_t>(m));
-  int64_t square = 0;  // k^2 modulo 2 n
-  for (int64_t k = 0; k < length; ++k) {
-    const Root w = root_of_unity(square, 2 * length);
-    plan->chirp.push_back(static_cast<T>(w.re));
-    plan->chirp.push_back(static_cast<T>(w.im));
-    const std::complex<double> value(w.re, -w.im);
-    kernel[static_cast<size_t>(k)] = value;
-    if (k) kernel[static_cast<size_t>(m - k)] = value;
-    square = (square + 2 * k + 1) % (2 * length);
-  }
-  transform(kernel);
-  for (const std::complex<double>& value : kernel) {
-    plan->spectrum.push_back(static_cast<T>(value.real() / static_cast<double>(m)));
-    plan->spectrum.push_back(static_cast<T>(value.imag() / static_cast<double>(m)));
-  }
-  size = static_cast<int64_t>((plan->chirp.size() + plan->spectrum.size()) * sizeof(T)) / 8;
+  plan->factor = convolution_for<T>(length, has_rader(length) ? 0 : good_length(2 * length - 1));
+  plan->convolution = plan_of<T>(plan->factor.length);
+  size = plan->factor.size();
   return plan;
 }
 

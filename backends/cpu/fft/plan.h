@@ -1,6 +1,7 @@
 // What a transform of one length needs: factors and roots of unity. Made once, kept for later calls.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,6 +14,25 @@ struct Pass {
   int64_t roots;          // where its twiddle factors begin: (radix - 1) pairs for each of `after` places
 };
 
+// What turns a length that has no passes of its own into a cyclic convolution of one that has.
+template <class T>
+struct Convolution {
+  int64_t length = 0;
+  // Rader, for a prime p where p - 1 has passes: the elements but the first, in the order of the powers of a primitive
+  // root going in and of those of its inverse coming out.
+  std::vector<int32_t> from, to;
+  // Bluestein, for all others: products with exp(-i pi k^2 / n) going in and coming out, pairs.
+  std::vector<T> chirp;
+  std::vector<T> spectrum;  // of the other factor, divided by the convolution's length, pairs
+
+  int64_t size() const;  // in units of 8 bytes
+};
+// `padded` is the convolution's length where it is Bluestein's: at least 2 length - 1.
+template <class T>
+Convolution<T> convolution_for(int64_t length, int64_t padded);
+// Whether Rader's way is open.
+bool has_rader(int64_t length);
+
 template <class T>
 struct Plan {
   int64_t length = 0;
@@ -21,12 +41,16 @@ struct Plan {
   std::vector<T> prime_roots;                   // cos, sin of 2 pi k / p for k < p, by prime radix
   std::vector<std::pair<int, int64_t>> primes;  // radix, where its roots begin
 
-  // Lengths with a larger prime factor: a convolution with a chirp (Bluestein), of a length without.
+  // Lengths with a larger prime factor: a convolution of a length without.
   std::shared_ptr<const Plan> convolution;
-  std::vector<T> chirp;     // exp(-i pi k^2 / n), pairs
-  std::vector<T> spectrum;  // of the chirp's conjugate, divided by the convolution's length, pairs
+  Convolution<T> factor;
 
-  int64_t working_length() const { return convolution ? convolution->length : length; }
+  int64_t working_length() const { return convolution ? std::max(length, convolution->length) : length; }
+  const T* roots_of(int radix) const {
+    for (const auto& [prime, at] : primes)
+      if (prime == radix) return prime_roots.data() + at;
+    return nullptr;
+  }
 };
 
 // The plan of a length, from the cache.
@@ -38,6 +62,9 @@ struct Root {
   double re, im;
 };
 Root root_of_unity(int64_t k, int64_t n);
+
+// The radices of a length's passes; the last one is -1 where a prime factor is above what passes take.
+std::vector<int> factors_of(int64_t length);
 
 // The smallest length not below `least` that has no prime factor above 5.
 int64_t good_length(int64_t least);

@@ -24,6 +24,8 @@ HWY_INLINE T to_sum(S value) {
   return static_cast<T>(value);
 }
 
+constexpr bool kMasksAreCheap = HWY_TARGET <= HWY_AVX3;
+
 template <class S>
 HWY_INLINE void copy_run(const S* src, SumOf<S>* dst, int64_t count) {
   using T = SumOf<S>;
@@ -31,7 +33,14 @@ HWY_INLINE void copy_run(const S* src, SumOf<S>* dst, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(load_as(d, src + i), d, dst + i);
-  if constexpr (HWY_TARGET != HWY_SCALAR) {  // rows of a panel of A are shorter than a wide vector
+  // Rows of a panel of A are shorter than a wide vector.
+  if constexpr (kMasksAreCheap && std::is_same_v<S, T>) {
+    if (i == count) return;
+    const auto rest = hn::FirstN(d, static_cast<size_t>(count - i));
+    hn::BlendedStore(hn::MaskedLoad(rest, d, src + i), rest, d, dst + i);
+    return;
+  }
+  if constexpr (HWY_TARGET != HWY_SCALAR) {
     constexpr int64_t kFew = 16 / sizeof(T);
     const hn::FixedTag<T, kFew> few;
     for (; i + kFew <= count; i += kFew) hn::StoreU(load_as(few, src + i), few, dst + i);
@@ -89,14 +98,56 @@ HWY_INLINE void transpose_2x2(const S* src, int64_t src_stride, SumOf<S>* dst, i
   hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, dst + dst_stride);
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// The same four columns of rows 0, 4, 8 and 12, in the four parts of a vector. Inserting from memory spares the one
+// unit that shuffles half of its work.
+HWY_INLINE __m512 four_rows(const float* at, int64_t stride) {
+  __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(at));
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 4 * stride), 1);
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 8 * stride), 2);
+  return _mm512_insertf32x4(v, _mm_loadu_ps(at + 12 * stride), 3);
+}
+
+// dst[j * dst_stride + i] = src[i * src_stride + j] for a 16 x 16 block of 4 bytes each, whatever they mean.
+HWY_INLINE void transpose_16x16(const float* src, int64_t src_stride, float* dst, int64_t dst_stride) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 16; j += 4) {
+    const __m512 r0 = four_rows(src + j, src_stride), r1 = four_rows(src + j + src_stride, src_stride);
+    const __m512 r2 = four_rows(src + j + 2 * src_stride, src_stride),
+                 r3 = four_rows(src + j + 3 * src_stride, src_stride);
+    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(r0, r1)),
+                  low23 = _mm512_castps_pd(_mm512_unpacklo_ps(r2, r3));
+    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(r0, r1)),
+                  high23 = _mm512_castps_pd(_mm512_unpackhi_ps(r2, r3));
+    float* to = dst + j * dst_stride;
+    _mm512_storeu_pd(to, _mm512_unpacklo_pd(low01, low23));
+    _mm512_storeu_pd(to + dst_stride, _mm512_unpackhi_pd(low01, low23));
+    _mm512_storeu_pd(to + 2 * dst_stride, _mm512_unpacklo_pd(high01, high23));
+    _mm512_storeu_pd(to + 3 * dst_stride, _mm512_unpackhi_pd(high01, high23));
+  }
+}
+#endif
+
 // src has unit column stride, dst unit row stride.
 template <class S>
 void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
   using T = SumOf<S>;
   constexpr int64_t kBlock = 16;  // columns per pass: one cache line of a 4-byte source
+  [[maybe_unused]] constexpr int64_t kFetchAhead = 4 * kBlock;
   for (int64_t j0 = 0; j0 < s.cols; j0 += kBlock) {
     const int64_t j1 = std::min(s.cols, j0 + kBlock);
     int64_t i = 0;
+#if HWY_TARGET <= HWY_AVX3
+    if constexpr (std::is_same_v<S, T> && sizeof(T) == 4) {
+      const float* from = reinterpret_cast<const float*>(src) + j0;
+      float* to = reinterpret_cast<float*>(dst) + j0 * s.dst_col_stride;
+      for (; j1 == j0 + kBlock && i + 16 <= s.rows; i += 16) {
+        // More rows than the processor follows by itself.
+        for (int64_t r = i; r < i + 16; ++r) __builtin_prefetch(from + r * s.src_row_stride + kFetchAhead);
+        transpose_16x16(from + i * s.src_row_stride, s.src_row_stride, to + i, s.dst_col_stride);
+      }
+    }
+#endif
     if constexpr (HWY_TARGET != HWY_SCALAR) {
       constexpr int64_t kSide = 16 / sizeof(T);
       for (; i + kSide <= s.rows; i += kSide) {

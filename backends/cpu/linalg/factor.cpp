@@ -30,7 +30,8 @@ void cholesky(const TensorView& a, const TensorView& info, bool upper) {
     if constexpr (!lapack::is_complex_v<T>) {
       if (small::takes(matrices.rows, matrices.count))
         return small::cholesky(matrices.data, matrices.rows, matrices.count, infos, upper);
-      if (worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
+      // One thread does better with the library's, which leaves out more of the other triangle.
+      if (get_num_threads() > 1 && worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
         *infos = shared_cholesky(matrices.data, matrices.rows, upper);
         return clear_triangle(matrices.data, matrices.rows, !upper);
       }

@@ -1,6 +1,7 @@
 #include "backends/cpu/linalg/lapack.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -32,6 +33,31 @@ constexpr const char* kRoutineNames[][2] = {
 // OpenBLAS from PyPI has its names prefixed, so that it can live beside another one.
 constexpr const char* kPrefixes[] = {"", "scipy_"};
 
+// OpenBLAS starts a thread, with memory of its own, for every processor it sees when it is opened. Until this object
+// goes it sees one: threads come when a large matrix is shared among them, as many as Mica has. Where memory is limited
+// and processors are many, it would otherwise seek memory without end.
+class OneProcessor {
+ public:
+  OneProcessor() : known_(sched_getaffinity(0, sizeof before_, &before_) == 0) {
+    const int here = sched_getcpu();
+    if (!known_ || here < 0 || !CPU_ISSET(here, &before_)) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(here, &one);
+    changed_ = sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~OneProcessor() {
+    if (changed_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool known_ = false;
+  bool changed_ = false;
+};
+
 struct Library {
   void* handle = nullptr;
   std::string prefix;
@@ -43,7 +69,10 @@ struct Library {
 
   bool open(const std::string& path) {
     if (path.empty()) return false;
-    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    {
+      const OneProcessor while_it_opens;
+      handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
     if (!handle) {
       const char* why = dlerror();
       tried += "\n  " + path + ": " + (why ? why : "cannot be opened");

@@ -25,8 +25,12 @@ using Integer = int32_t;  // the library's INTEGER: only builds with 32 bits are
   X(orgqr, "orgqr", "ungqr")    \
   X(ormqr, "ormqr", "unmqr")    \
   X(syevd, "syevd", "heevd")    \
+  X(sytrd, "sytrd", "hetrd")    \
+  X(stedc, "stedc", "stedc")    \
   X(geev, "geev", "geev")       \
   X(gesdd, "gesdd", "gesdd")    \
+  X(gebrd, "gebrd", "gebrd")    \
+  X(bdsdc, "bdsdc", "bdsdc")    \
   X(gels, "gels", "gels")       \
   X(gelsy, "gelsy", "gelsy")    \
   X(gelsd, "gelsd", "gelsd")    \

@@ -1,5 +1,6 @@
 // Decompositions into orthogonal factors, and least squares, which rest on them.
 #include "backends/cpu/linalg/batches.h"
+#include "backends/cpu/linalg/shared_spectral.h"
 #include "backends/cpu/linalg/small_matrices.h"
 #include "backends/cpu/register.h"
 
@@ -15,6 +16,10 @@ void geqrf(const TensorView& a, const TensorView& tau) {
     using T = typename decltype(tag)::type;
     const Matrices<T> matrices(a);
     const Vectors<T> factors(tau);
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns))
+        return shared_geqrf(matrices.data, matrices.rows, matrices.columns, factors.data);
+    }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       T size{};
@@ -33,6 +38,10 @@ void orgqr(const TensorView& a, const TensorView& tau) {
     using T = typename decltype(tag)::type;
     const Matrices<T> matrices(a);
     const Vectors<T> factors(tau);
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (worth_sharing(matrices.count, matrices.rows, matrices.columns))
+        return shared_orgqr(matrices.data, matrices.rows, matrices.columns, factors.length, factors.data);
+    }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       const Integer k = static_cast<Integer>(factors.length);
@@ -96,6 +105,13 @@ void svd(const TensorView& a, const TensorView& u, const TensorView& s, const Te
       if (matrices.rows == matrices.columns && small::takes_iterative(matrices.rows, matrices.count))
         return small::svd(matrices.data, vectors ? u.ptr<T>() : nullptr, values.data, vectors ? vh.ptr<T>() : nullptr,
                           matrices.rows, matrices.count, infos);
+      if (vectors && matrices.rows == matrices.columns &&
+          worth_sharing(matrices.count, matrices.rows, matrices.columns) &&
+          all_finite(matrices.data, matrices.rows * matrices.columns) &&
+          in_plain_range(matrices.data, matrices.rows * matrices.columns)) {
+        *infos = shared_svd(matrices.data, matrices.rows, u.ptr<T>(), values.data, vh.ptr<T>());
+        return;
+      }
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const char job = "NSA"[vectors];

@@ -1,13 +1,15 @@
-// One large real matrix, factored on the pool: panels by LAPACK in one thread, what remains by this library's products.
-// The threads of OpenBLAS wait for each other by spinning, beside a pool whose threads spin too; so they stay out of
-// it.
+// One large real matrix, factored on the pool: panels in one thread, what remains by this library's products. The
+// threads of OpenBLAS wait for each other by spinning, beside a pool whose threads spin too; so they stay out of it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/linalg/lapack.h"
+#include "backends/cpu/linalg/panels.h"
+#include "backends/cpu/scratch.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -15,16 +17,17 @@ namespace mica::cpu {
 constexpr int64_t kSharedPanel = 64;  // columns of a panel
 constexpr int64_t kLeastShared = 256;
 
-// Whether one matrix is worth the pool's threads: below, they gain less than the cut into panels costs.
+// Whether one matrix is worth the cut into panels, be it for one thread or for many.
 inline bool worth_sharing(int64_t count, int64_t rows, int64_t columns) {
-  return count == 1 && std::min(rows, columns) >= kLeastShared && get_num_threads() > 1 && !in_parallel_region();
+  return count == 1 && std::min(rows, columns) >= kLeastShared && !in_parallel_region();
 }
 
-// C -= A B for parts of column-major matrices. Each part is given by its first element and the strides between rows and
-// columns of the factors, so that a factor may be a transpose.
+// C = alpha A B + beta C for parts of column-major matrices. Each part is given by its first element and the strides
+// between rows and columns of the factors, so that a factor may be a transpose.
 template <class T>
-void subtract_product(T* c, int64_t lead, int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t a_row,
-                      int64_t a_column, const T* b, int64_t b_row, int64_t b_column) {
+void part_product(T* c, int64_t lead, int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t a_row,
+                  int64_t a_column, const T* b, int64_t b_row, int64_t b_column, int alpha, int beta) {
+  if (rows == 0 || columns == 0) return;
   GemmCall call;  // of the transposes, whose rows are contiguous
   call.dtype = dtype_v<T>;
   call.m = columns;
@@ -35,9 +38,21 @@ void subtract_product(T* c, int64_t lead, int64_t rows, int64_t columns, int64_t
   call.c = c;
   call.c_row_stride = lead;
   call.c_col_stride = 1;
-  call.alpha = -1;
-  call.beta = 1;
+  call.alpha = alpha;
+  call.beta = beta;
   gemm(call);
+}
+template <class T>
+void subtract_product(T* c, int64_t lead, int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t a_row,
+                      int64_t a_column, const T* b, int64_t b_row, int64_t b_column) {
+  part_product(c, lead, rows, columns, depth, a, a_row, a_column, b, b_row, b_column, -1, 1);
+}
+
+// X = F X, F square and dense, X of `columns` columns; `room` holds as many elements as X.
+template <class T>
+void multiply_from_left(const T* f, int64_t n, T* x, int64_t lead, int64_t columns, T* room) {
+  for (int64_t c = 0; c < columns; ++c) std::copy(x + c * lead, x + c * lead + n, room + c * n);
+  part_product(x, lead, n, columns, n, f, 1, n, room, 1, n, 1, 0);
 }
 
 // A = L L^T or U^T U in place; returns what potrf does: 0, or the order of the first minor that is not positive.
@@ -77,60 +92,95 @@ lapack::Integer shared_cholesky(T* a, int64_t n, bool upper) {
   return 0;
 }
 
+// Exchanges rows i and pivots[i] - 1 of a column, for i from `first` to `last`.
+template <class T>
+void exchange_rows(T* column, const lapack::Integer* pivots, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i)
+    if (pivots[i] != i + 1) std::swap(column[i], column[pivots[i] - 1]);
+}
+
 // A = P L U in place, as getrf leaves it: pivots from 1, and 0 or the first zero on U's diagonal.
 template <class T>
 lapack::Integer shared_lu(T* a, int64_t m, int64_t n, lapack::Integer* pivots) {
   using lapack::Integer;
-  using lapack::Routine;
-  const Integer lead = static_cast<Integer>(m);
   const int64_t steps = std::min(m, n);
   Integer first_zero = 0;
+  std::vector<T> inverse(static_cast<size_t>(kSharedPanel * kSharedPanel));
   for (int64_t k = 0; k < steps; k += kSharedPanel) {
     const int64_t width = std::min(kSharedPanel, steps - k), from = k + width;
-    const Integer rows = static_cast<Integer>(m - k), columns = static_cast<Integer>(width);
-    Integer info = 0;
-    lapack::call<T>(Routine::getrf, &rows, &columns, a + k * m + k, &lead, pivots + k, &info);
+    T* const corner = a + k * m + k;
+    const Integer info = panels::lu(corner, m, m - k, width, pivots + k);
     if (info > 0 && first_zero == 0) first_zero = static_cast<Integer>(k) + info;
-    for (int64_t i = k; i < from; ++i) {
-      // A panel of NaN has no largest element, and the library may name none.
-      const bool named = pivots[i] >= 1 && pivots[i] <= rows;
-      pivots[i] = named ? pivots[i] + static_cast<Integer>(k) : static_cast<Integer>(i + 1);
-    }
-    // Columns beside the panel, those on its left first: what a thread does with its columns concerns no other.
-    parallel_for(0, n - width, 32, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        T* const column = a + (c < k ? c : c + width) * m;
-        for (int64_t i = k; i < from; ++i) std::swap(column[i], column[pivots[i] - 1]);
-      }
-      const int64_t right = std::max(begin, k) + width, count = end + width - right;
-      if (count <= 0) return;
-      const char side = 'L', triangle = 'L', form = 'N', ones = 'U';
-      const Integer order = columns, sides = static_cast<Integer>(count);
-      const T one = 1;
-      T* const above = a + right * m + k;
-      lapack::call<T>(Routine::trsm, &side, &triangle, &form, &ones, &order, &sides, &one, a + k * m + k, &lead, above,
-                      &lead);
-      if (from < m) subtract_product(above + width, m, m - from, count, width, a + k * m + from, 1, m, above, 1, m);
+    for (int64_t i = k; i < from; ++i) pivots[i] += static_cast<Integer>(k);
+    if (from == n) break;
+    panels::invert_triangle(corner, m, width, false, true, inverse.data());
+    // Columns on the right of the panel: what a thread does with its own concerns no other.
+    parallel_for(0, n - from, 16, [&](int64_t begin, int64_t end) {
+      const int64_t count = end - begin;
+      T* const above = a + (from + begin) * m + k;
+      for (int64_t c = 0; c < count; ++c) exchange_rows(above + c * m - k, pivots, k, from);
+      const Scratch<T> room(width * count);
+      multiply_from_left(inverse.data(), width, above, m, count, room.data());
+      subtract_product(above + width, m, m - from, count, width, corner + width, 1, m, above, 1, m);
     });
   }
+  // Columns of earlier panels follow the exchanges of later ones.
+  parallel_for(0, steps, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c)
+      exchange_rows(a + c * m, pivots, (c / kSharedPanel + 1) * kSharedPanel, steps);
+  });
   return first_zero;
 }
 
-// The inverse from shared_lu's factors: the columns of the identity, solved for by all threads.
+// The inverse from shared_lu's factors: the columns of the identity, solved for by all threads, then exchanged.
 template <class T>
 void shared_inverse(T* a, int64_t n, const lapack::Integer* pivots) {
-  using lapack::Integer;
-  const Integer order = static_cast<Integer>(n);
-  std::vector<T> inverse(static_cast<size_t>(n * n), T(0));
-  parallel_for(0, n, 32, [&](int64_t begin, int64_t end) {
-    const char form = 'N';
-    const Integer columns = static_cast<Integer>(end - begin);
-    Integer info = 0;
-    for (int64_t c = begin; c < end; ++c) inverse[static_cast<size_t>(c * n + c)] = 1;
-    lapack::call<T>(lapack::Routine::getrs, &form, &order, &columns, a, &order, pivots, inverse.data() + begin * n,
-                    &order, &info);
+  constexpr int64_t kBlock = kSharedPanel;
+  const int64_t blocks = (n + kBlock - 1) / kBlock, size = kBlock * kBlock;
+  const Scratch<T> inverse(n * n), corners(2 * blocks * size);
+  parallel_for(0, 2 * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t k = t / 2 * kBlock;
+      panels::invert_triangle(a + k * n + k, n, std::min(kBlock, n - k), t % 2 == 1, t % 2 == 0,
+                              corners.data() + t * size);
+    }
   });
-  std::copy(inverse.begin(), inverse.end(), a);
+  const auto solve = [&](int64_t first, int64_t last) {  // columns
+    if (first >= last) return;
+    const int64_t columns = last - first;
+    T* const x = inverse.data() + first * n;
+    const Scratch<T> room(kBlock * columns);
+    std::fill(x, x + columns * n, T(0));
+    for (int64_t c = 0; c < columns; ++c) x[c * n + first + c] = 1;
+    for (int64_t k = first / kBlock * kBlock; k < n; k += kBlock) {  // zeros above
+      const int64_t width = std::min(kBlock, n - k), from = k + width;
+      multiply_from_left(corners.data() + 2 * (k / kBlock) * size, width, x + k, n, columns, room.data());
+      subtract_product(x + from, n, n - from, columns, width, a + k * n + from, 1, n, x + k, 1, n);
+    }
+    for (int64_t k = (blocks - 1) * kBlock; k >= 0; k -= kBlock) {
+      const int64_t width = std::min(kBlock, n - k);
+      multiply_from_left(corners.data() + (2 * (k / kBlock) + 1) * size, width, x + k, n, columns, room.data());
+      subtract_product(x, n, k, columns, width, a + k * n, 1, n, x + k, 1, n);
+    }
+  };
+  // Later columns have less to do: each task takes some of both ends.
+  const int64_t tasks = get_num_threads(), share = (n + 2 * tasks - 1) / (2 * tasks);
+  parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      solve(t * share, std::min(n, (t + 1) * share));
+      solve((2 * tasks - 1 - t) * share, std::min(n, (2 * tasks - t) * share));
+    }
+  });
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
+  for (int64_t i = n - 1; i >= 0; --i)
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(pivots[i] - 1)]);
+  parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      const T* const from = inverse.data() + order[static_cast<size_t>(c)] * n;
+      std::copy(from, from + n, a + c * n);
+    }
+  });
 }
 
 }  // namespace mica::cpu

@@ -4,15 +4,18 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "backends/cpu/linalg/small_lanes-inl.h"
 #include "backends/cpu/linalg/small_matrices.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-template <class T>
-void small_cholesky(T* a, int64_t n, int64_t count, int32_t* info, bool upper) {
-  using M = LaneMatrices<T>;
+template <int kSize, class T>
+void small_cholesky(T* a, int64_t given, int64_t count, int32_t* info, bool upper) {
+  const int64_t n = kSize ? kSize : given;
+  using M = LaneMatrices<T, kSize>;
   using V = typename M::V;
   const typename M::D d;
   over_lane_groups<T>(
@@ -81,19 +84,20 @@ HWY_INLINE typename M::V factor_lanes(M& m, int64_t n, typename M::D d, M& rows)
   return failed;
 }
 
-template <class T>
+template <class T, int kSize>
 struct TwoMatrices {
-  LaneMatrices<T> a, b;
+  LaneMatrices<T, kSize> a, b;
   explicit TwoMatrices(int64_t n) : a(n), b(n) {}
 };
 
-template <class T>
-void small_lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {
-  using M = LaneMatrices<T>;
+template <int kSize, class T>
+void small_lu(T* a, int64_t given, int64_t count, int32_t* pivots, int32_t* info) {
+  const int64_t n = kSize ? kSize : given;
+  using M = LaneMatrices<T, kSize>;
   const typename M::D d;
   over_lane_groups<T>(
-      n, count, [&] { return TwoMatrices<T>(n); },
-      [&](TwoMatrices<T>& both, int64_t first, int64_t used) {
+      n, count, [&] { return TwoMatrices<T, kSize>(n); },
+      [&](TwoMatrices<T, kSize>& both, int64_t first, int64_t used) {
         both.a.load(a + first * n * n, used);
         const auto failed = factor_lanes(both.a, n, d, both.b);
         both.a.store(a + first * n * n, used);
@@ -107,14 +111,15 @@ void small_lu(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {
       });
 }
 
-template <class T>
-void small_inverse(T* a, int64_t n, int64_t count, int32_t* info) {
-  using M = LaneMatrices<T>;
+template <int kSize, class T>
+void small_inverse(T* a, int64_t given, int64_t count, int32_t* info) {
+  const int64_t n = kSize ? kSize : given;
+  using M = LaneMatrices<T, kSize>;
   using V = typename M::V;
   const typename M::D d;
   over_lane_groups<T>(
-      n, count, [&] { return TwoMatrices<T>(n); },
-      [&](TwoMatrices<T>& both, int64_t first, int64_t used) {
+      n, count, [&] { return TwoMatrices<T, kSize>(n); },
+      [&](TwoMatrices<T, kSize>& both, int64_t first, int64_t used) {
         M& m = both.a;
         m.load(a + first * n * n, used);
         const V failed = factor_lanes(m, n, d, both.b);
@@ -162,14 +167,15 @@ void small_inverse(T* a, int64_t n, int64_t count, int32_t* info) {
 }
 
 // Reflections as LAPACK makes them: v has a leading one, R's diagonal the sign that loses no digits.
-template <class T>
-void small_qr(T* a, T* r, int64_t n, int64_t count) {
-  using M = LaneMatrices<T>;
+template <int kSize, class T>
+void small_qr(T* a, T* r, int64_t given, int64_t count) {
+  const int64_t n = kSize ? kSize : given;
+  using M = LaneMatrices<T, kSize>;
   using V = typename M::V;
   const typename M::D d;
   over_lane_groups<T>(
-      n, count, [&] { return TwoMatrices<T>(n); },
-      [&](TwoMatrices<T>& both, int64_t first, int64_t used) {
+      n, count, [&] { return TwoMatrices<T, kSize>(n); },
+      [&](TwoMatrices<T, kSize>& both, int64_t first, int64_t used) {
         M &m = both.a, &q = both.b;
         m.load(a + first * n * n, used);
         const V one = hn::Set(d, T(1)), zero = hn::Zero(d);
@@ -215,15 +221,34 @@ void small_qr(T* a, T* r, int64_t n, int64_t count) {
       });
 }
 
-#define MICA_SMALL_TARGET(T, name)                                                                               \
-  void small_cholesky_##name(T* a, int64_t n, int64_t count, int32_t* info, bool upper) {                        \
-    small_cholesky(a, n, count, info, upper);                                                                    \
-  }                                                                                                              \
-  void small_lu_##name(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {                         \
-    small_lu(a, n, count, pivots, info);                                                                         \
-  }                                                                                                              \
-  void small_inverse_##name(T* a, int64_t n, int64_t count, int32_t* info) { small_inverse(a, n, count, info); } \
-  void small_qr_##name(T* a, T* r, int64_t n, int64_t count) { small_qr(a, r, n, count); }
+// f with the size as a constant: the smallest ones unroll whole, and stay in registers.
+template <class F>
+void with_size(int64_t n, const F& f) {
+  switch (n) {
+    case 2:
+      return f(std::integral_constant<int, 2>());
+    case 3:
+      return f(std::integral_constant<int, 3>());
+    case 4:
+      return f(std::integral_constant<int, 4>());
+    default:
+      return f(std::integral_constant<int, 0>());
+  }
+}
+
+#define MICA_SMALL_TARGET(T, name)                                                        \
+  void small_cholesky_##name(T* a, int64_t n, int64_t count, int32_t* info, bool upper) { \
+    with_size(n, [&](auto size) { small_cholesky<size()>(a, n, count, info, upper); });   \
+  }                                                                                       \
+  void small_lu_##name(T* a, int64_t n, int64_t count, int32_t* pivots, int32_t* info) {  \
+    with_size(n, [&](auto size) { small_lu<size()>(a, n, count, pivots, info); });        \
+  }                                                                                       \
+  void small_inverse_##name(T* a, int64_t n, int64_t count, int32_t* info) {              \
+    with_size(n, [&](auto size) { small_inverse<size()>(a, n, count, info); });           \
+  }                                                                                       \
+  void small_qr_##name(T* a, T* r, int64_t n, int64_t count) {                            \
+    with_size(n, [&](auto size) { small_qr<size()>(a, r, n, count); });                   \
+  }
 MICA_SMALL_TARGET(float, float32)
 MICA_SMALL_TARGET(double, float64)
 #undef MICA_SMALL_TARGET

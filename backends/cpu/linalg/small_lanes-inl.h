@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/cpu/transpose_tile-inl.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,48 +20,80 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T>
+// kSize is the number of rows and columns where the compiler is to know it, or 0.
+template <class T, int kSize = 0>
 class LaneMatrices {
  public:
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
 
   explicit LaneMatrices(int64_t n)
-      : n_(n),
+      : given_(n),
         lanes_(static_cast<int64_t>(hn::Lanes(D()))),
         data_(hwy::AllocateAligned<T>(static_cast<size_t>((n + 1) * n * lanes_))) {}
 
+  int64_t n() const { return kSize ? kSize : given_; }
   int64_t lanes() const { return lanes_; }
-  HWY_INLINE V get(int64_t i, int64_t j) const { return hn::Load(D(), data_.get() + (j * n_ + i) * lanes_); }
-  HWY_INLINE void set(int64_t i, int64_t j, V v) { hn::Store(v, D(), data_.get() + (j * n_ + i) * lanes_); }
-  T& at(int64_t i, int64_t j, int64_t lane) { return data_[static_cast<size_t>((j * n_ + i) * lanes_ + lane)]; }
+  HWY_INLINE V get(int64_t i, int64_t j) const { return hn::Load(D(), data_.get() + (j * n() + i) * lanes_); }
+  HWY_INLINE void set(int64_t i, int64_t j, V v) { hn::Store(v, D(), data_.get() + (j * n() + i) * lanes_); }
+  T& at(int64_t i, int64_t j, int64_t lane) { return data_[static_cast<size_t>((j * n() + i) * lanes_ + lane)]; }
   // A column more, for what an algorithm keeps of each: vectors cannot be elements of an array.
-  HWY_INLINE V kept(int64_t i) const { return get(i, n_); }
-  HWY_INLINE void keep(int64_t i, V v) { set(i, n_, v); }
+  HWY_INLINE V kept(int64_t i) const { return get(i, n()); }
+  HWY_INLINE void keep(int64_t i, V v) { set(i, n(), v); }
 
   // Lanes without a matrix hold the identity, which no algorithm stumbles over.
   void load(const T* from, int64_t count, bool transposed = false) {
-    for (int64_t lane = 0; lane < lanes_; ++lane) {
-      const T* const matrix = from + lane * n_ * n_;
-      for (int64_t j = 0; j < n_; ++j)
-        for (int64_t i = 0; i < n_; ++i)
-          at(i, j, lane) = lane >= count ? T(i == j) : transposed ? matrix[i * n_ + j] : matrix[j * n_ + i];
+    const int64_t size = n() * n();
+    int64_t done = 0;
+    if (count >= lanes_) {
+      // A matrix per row, as many elements as there are lanes at a time: the transpose has an element of all per row.
+      for (; done + kLanes <= size; done += kLanes) {
+        V tile[kLanes];
+#pragma GCC unroll 16
+        for (int64_t lane = 0; lane < kLanes; ++lane) tile[lane] = hn::LoadU(D(), from + lane * size + done);
+        transpose_tile(D(), tile);
+#pragma GCC unroll 16
+        for (int64_t e = 0; e < kLanes; ++e) hn::Store(tile[e], D(), place(done + e, transposed));
+      }
+    }
+    for (int64_t e = done; e < size; ++e) {
+      T* const to = place(e, transposed);
+      for (int64_t lane = 0; lane < lanes_; ++lane)
+        to[lane] = lane < count ? from[lane * size + e] : T(e % (n() + 1) == 0);
     }
   }
   void store(T* to, int64_t count, bool transposed = false) {
-    for (int64_t lane = 0; lane < count; ++lane) {
-      T* const matrix = to + lane * n_ * n_;
-      for (int64_t j = 0; j < n_; ++j)
-        for (int64_t i = 0; i < n_; ++i) (transposed ? matrix[i * n_ + j] : matrix[j * n_ + i]) = at(i, j, lane);
+    const int64_t size = n() * n();
+    int64_t done = 0;
+    if (count >= lanes_) {
+      for (; done + kLanes <= size; done += kLanes) {
+        V tile[kLanes];
+#pragma GCC unroll 16
+        for (int64_t e = 0; e < kLanes; ++e) tile[e] = hn::Load(D(), place(done + e, transposed));
+        transpose_tile(D(), tile);
+#pragma GCC unroll 16
+        for (int64_t lane = 0; lane < kLanes; ++lane) hn::StoreU(tile[lane], D(), to + lane * size + done);
+      }
+    }
+    for (int64_t e = done; e < size; ++e) {
+      const T* const from = place(e, transposed);
+      for (int64_t lane = 0; lane < std::min(count, lanes_); ++lane) to[lane * size + e] = from[lane];
     }
   }
   void set_identity() {
-    for (int64_t j = 0; j < n_; ++j)
-      for (int64_t i = 0; i < n_; ++i) set(i, j, hn::Set(D(), T(i == j)));
+    for (int64_t j = 0; j < n(); ++j)
+      for (int64_t i = 0; i < n(); ++i) set(i, j, hn::Set(D(), T(i == j)));
   }
 
  private:
-  int64_t n_, lanes_;
+  static constexpr int64_t kLanes = hn::MaxLanes(D());
+
+  // Where element e of the matrices in memory is, in all lanes.
+  T* place(int64_t e, bool transposed) const {
+    return data_.get() + (transposed ? e % n() * n() + e / n() : e) * lanes_;
+  }
+
+  int64_t given_, lanes_;
   hwy::AlignedFreeUniquePtr<T[]> data_;
 };
 

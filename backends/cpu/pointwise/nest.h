@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backends/cpu/pointwise/run_loop.h"
 #include "mica/pointwise_loop.h"
 
 namespace mica::cpu {
@@ -61,5 +62,9 @@ void for_each_row(const PointwiseLoop& loop, int64_t begin, int64_t end, const R
     at.next_row(start, 0, loop.noperands);
   }
 }
+
+// Runs a loop whose one output is contiguous and too large for the caches, past which it is written. False where that
+// does not pay, or where the loop is not so; then nothing has run.
+bool run_streamed(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain);
 
 }  // namespace mica::cpu

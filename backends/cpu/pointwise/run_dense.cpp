@@ -1,5 +1,6 @@
 // run_dense: the ways in which operands become dense for an inner loop.
 #include <cstring>
+#include <memory>
 
 #include "backends/cpu/pointwise/nest.h"
 #include "backends/cpu/pointwise/packing.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
 constexpr int64_t kShortRow = 32;  // below this a row is not worth a call of the inner loop
+constexpr int64_t kSharedRow = 1 << 16;
 
 struct Task {
   const PointwiseLoop& loop;
@@ -172,8 +174,27 @@ void run_chunks(const Task& t) {
   });
 }
 
+// An input of one row, apart in memory, that serves many rows.
+bool is_shared_row(const Task& t, int k) {
+  if (!t.is_input(k) || t.dense_stride(k, t.loop.strides[0][k])) return false;
+  for (int d = 1; d < t.loop.ndim; ++d)
+    if (t.loop.strides[d][k] != 0) return false;
+  return t.loop.ndim > 1 && t.loop.shape[0] >= kShortRow && t.loop.shape[0] <= kSharedRow;
+}
+
 void run_nested(const Task& t) {
   const PointwiseLoop& loop = t.loop;
+  for (int k = 0; k < loop.noperands; ++k) {
+    if (!is_shared_row(t, k)) continue;
+    const std::unique_ptr<char[]> row(new char[static_cast<size_t>(loop.shape[0] * t.size[k])]);
+    copy_row(t.size[k], row.get(), t.size[k], loop.data[k], loop.strides[0][k], loop.shape[0]);
+    PointwiseLoop dense = loop;
+    dense.data[k] = row.get();
+    dense.strides[0][k] = t.size[k];
+    Task with_dense{dense, t.inner, t.context, t.grain, {}};
+    std::copy(t.size, t.size + kOperands, with_dense.size);
+    return run_nested(with_dense);
+  }
   if (loop.shape[0] >= kShortRow) {
     if (rows_are_dense(t)) {
       parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
@@ -207,7 +228,7 @@ void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context, 
     dense &= t.dense_stride(k, loop.strides[0][k]);
   }
   if (!dense) return run_nested(t);
-  if (loop.numel > grain) return run_flat(t);
+  if (loop.numel > grain) return run_streamed(loop, inner, context, grain) ? void() : run_flat(t);
   inner(loop.data, loop.strides[0], loop.numel, context);
 }
 

@@ -1,6 +1,10 @@
 #include "backends/cpu/pointwise/run_loop.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "backends/cpu/pointwise/nest.h"
+#include "backends/cpu/pointwise/transpose.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -48,10 +52,42 @@ void run_tiles(const PointwiseLoop& loop, InnerLoop inner, const void* context, 
   });
 }
 
+// x86 reads every line that an ordinary store is about to overwrite. A sum of 16 M floats took 7.3 ms on two threads of
+// a Xeon and takes 3.3 to 5.3 without that, 1.13 and 0.89 ms on sixteen. What is smaller may be wanted from the caches.
+#if defined(__x86_64__)
+constexpr int64_t kStreamBytes = 16 << 20;
+#else
+constexpr int64_t kStreamBytes = std::numeric_limits<int64_t>::max();
+#endif
+
 }  // namespace
+
+bool run_streamed(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
+  const int64_t size = element_size(loop.dtypes[0]);
+  if (loop.numel < kStreamBytes / size || loop.noutputs != 1 || loop.ndim != 1 || loop.strides[0][0] != size)
+    return false;
+  // In place, the line has been read anyway.
+  for (int k = 1; k < loop.noperands; ++k)
+    if (loop.data[k] == loop.data[0]) return false;
+  parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kBufferBytes = 4096;
+    alignas(64) char buffer[kBufferBytes];
+    const int64_t block = kBufferBytes / size;
+    for (int64_t i = begin; i < end; i += block) {
+      const int64_t n = std::min(block, end - i);
+      char* at[kOperands] = {buffer};
+      for (int k = 1; k < loop.noperands; ++k) at[k] = loop.data[k] + i * loop.strides[0][k];
+      inner(at, loop.strides[0], n, context);
+      stream_bytes(loop.data[0] + i * size, buffer, static_cast<size_t>(n * size));
+    }
+    stream_fence();
+  });
+  return true;
+}
 
 void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
   if (loop.ndim == 1 && loop.numel <= grain) return inner(loop.data, loop.strides[0], loop.numel, context);
+  if (run_streamed(loop, inner, context, grain)) return;
   if (loop.numel > grain && wants_tiles(loop)) return run_tiles(loop, inner, context, grain);
   parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) {
     for_each_row(loop, begin, end, [&](char* const* at, int64_t n) { inner(at, loop.strides[0], n, context); });

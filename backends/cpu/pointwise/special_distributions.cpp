@@ -8,6 +8,7 @@
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/simd/bessel-inl.h"
 #include "backends/cpu/simd/normal-inl.h"
+#include "backends/cpu/simd/zeta-inl.h"
 #include "backends/cpu/visit_dtype.h"
 #include "backends/functors/special_math.h"
 
@@ -29,7 +30,6 @@ namespace mica::cpu::HWY_NAMESPACE {
     });                                                                                                      \
   }
 MICA_SPECIAL_1(special_ndtri, "ndtri_cpu", ndtri)
-MICA_SPECIAL_2(special_zeta, "zeta_cpu", zeta)
 MICA_SPECIAL_2(igamma, "igamma_cpu", igamma)
 MICA_SPECIAL_2(igammac, "igammac_cpu", igammac)
 #undef MICA_SPECIAL_1
@@ -48,6 +48,7 @@ MICA_SPECIAL_LANES(1, special_log_ndtr, "log_ndtr_cpu", log_ndtr(d, x))
 MICA_SPECIAL_LANES(1, special_erfcx, "erfcx_cpu", erfcx(d, x))
 MICA_SPECIAL_LANES(1, special_entr, "entr_cpu", entr(d, x))
 MICA_SPECIAL_LANES(2, special_xlog1py, "xlog1py_cpu", xlog1py(d, x, y))
+MICA_SPECIAL_LANES(2, special_zeta, "zeta_cpu", zeta_lanes(d, x, y))
 #undef MICA_SPECIAL_LANES
 
 }  // namespace mica::cpu::HWY_NAMESPACE

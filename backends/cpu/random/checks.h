@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/error_advice.h"
 #include "mica/dtype.h"
 #include "mica/error.h"
 
@@ -19,46 +20,6 @@ inline std::string shown(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);
   return text;
-}
-
-// The C++ type by which some of torch's messages name a dtype.
-inline const char* cpp_name(DType dtype) {
-  switch (dtype) {
-    case DType::UInt8:
-      return "unsigned char";
-    case DType::Int8:
-      return "signed char";
-    case DType::Int16:
-      return "short int";
-    case DType::Int32:
-      return "int";
-    case DType::Int64:
-      return "long int";
-    case DType::UInt16:
-      return "short unsigned int";
-    case DType::UInt32:
-      return "unsigned int";
-    case DType::UInt64:
-      return "long unsigned int";
-    case DType::Float16:
-      return "c10::Half";
-    case DType::BFloat16:
-      return "c10::BFloat16";
-    case DType::Float32:
-      return "float";
-    case DType::Float64:
-      return "double";
-    case DType::Complex32:
-      return "c10::complex<c10::Half>";
-    case DType::Complex64:
-      return "c10::complex<float>";
-    case DType::Complex128:
-      return "c10::complex<double>";
-    case DType::Bool:
-      return "bool";
-    default:
-      return name(dtype);
-  }
 }
 
 // Bits of the significand, and the largest finite value.

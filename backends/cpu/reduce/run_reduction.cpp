@@ -1,6 +1,7 @@
 #include "backends/cpu/reduce/run_reduction.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -13,7 +14,11 @@ namespace {
 
 constexpr int kMaxDims = 64;
 constexpr int kMaxOutputs = 2;
-constexpr int64_t kPiece = 65536;             // elements that are worth a thread
+constexpr int64_t kPiece = 65536;       // elements that are worth a thread of their own
+constexpr int64_t kLeastPiece = 32768;  // elements of a piece where there are several
+constexpr int64_t kColumnBlocks = 4;    // of one matrix, if each has at least kLeastColumns
+constexpr int64_t kLeastColumns = 128;
+constexpr int64_t kCachedBytes = 4 << 20;
 constexpr int64_t kBufferBytes = 32768;       // converted elements on their way into the accumulators
 constexpr int64_t kAccumulatorBytes = 16384;  // of one block of columns
 constexpr int64_t kRowBatch = 64;             // rows whose accumulators are finished together
@@ -173,7 +178,9 @@ class Walk {
 
   void run_rows() const {
     const int64_t count = reduced_.numel, outputs = kept_.numel;
-    const int64_t pieces = outputs >= 64 ? 1 : std::clamp<int64_t>(count / kPiece, 1, 256);
+    // A power of two of them falls evenly to most numbers of threads.
+    const auto wanted = static_cast<uint64_t>(std::clamp<int64_t>(count / kLeastPiece, 1, 256));
+    const int64_t pieces = outputs >= 64 || count < 2 * kPiece ? 1 : static_cast<int64_t>(std::bit_floor(wanted));
     if (pieces > 1) return run_row_pieces(pieces);
     const int64_t grain = std::max<int64_t>(1, kPiece / 2 / std::max<int64_t>(count, 1));
     parallel_for(0, outputs, grain, [&](int64_t begin, int64_t end) { rows_of(begin, end); });
@@ -263,8 +270,14 @@ class Walk {
     const int64_t bytes = op_.accumulator_bytes, count = reduced_.numel;
     int64_t width = std::min(inner.size, kAccumulatorBytes / bytes);
     if (!is_direct(inner.in)) width = std::min(width, kBufferBytes / kBufferedRows / load_.loaded_bytes);
+    // Blocks of columns besides pieces of rows: the fewer pieces, the fewer partial results travel between cores. What
+    // comes from memory is read by whole rows.
+    if (kept_.numel == inner.size && inner.size >= kColumnBlocks * kLeastColumns &&
+        count * inner.size * load_.bytes <= kCachedBytes)
+      width = std::min(width, (inner.size / kColumnBlocks + 63) / 64 * 64);
     const int64_t blocks = (inner.size + width - 1) / width, tasks = blocks * (kept_.numel / inner.size);
-    const int64_t pieces = tasks >= 16 ? 1 : std::clamp<int64_t>(std::min(count * width / kPiece, count / 16), 1, 16);
+    const int64_t pieces =
+        tasks >= 16 ? 1 : std::clamp<int64_t>(std::min(count * width / kLeastPiece, count / 16), 1, 16);
     if (pieces > 1) return run_column_pieces(width, blocks, tasks, pieces);
     const int64_t grain = std::max<int64_t>(1, kPiece / 2 / std::max<int64_t>(count * width, 1));
     parallel_for(0, tasks, grain, [&](int64_t begin, int64_t end) {

@@ -85,15 +85,142 @@ void add_bias(const TensorView& out, const TensorView& bias) {
   std::stable_sort(order, order + out.ndim, [&](int a, int b) { return out.strides[a] < out.strides[b]; });
   for (int o = 0; o < out.ndim; ++o) places.add(out.sizes[order[o]], {out.strides[order[o]], order[o] == 1 ? 1 : 0});
   places.finish();
-  visit_floating("convolution", out.dtype, [&]<class T>(Tag<T>) {
+  visit_floating_complex("convolution", out.dtype, [&]<class T>(Tag<T>) {
     for_each(out.device.index(), out.numel, AddBias<T>{places, out.ptr<T>(), bias.ptr<const T>()});
   });
+}
+
+void clear(const TensorView& t) {
+  MICA_CUDA(cudaMemsetAsync(t.data, 0, static_cast<size_t>(t.numel * element_size(t.dtype)),
+                            current_stream(t.device.index())));
+}
+
+// A tensor of its own for the time of a call, dense.
+class OwnTensor {
+ public:
+  OwnTensor(const TensorView& like, const int64_t* sizes, DType dtype, bool channels_last) : view(like) {
+    int64_t step = channels_last ? sizes[1] : 1;
+    view.numel = 1;
+    for (int d = like.ndim - 1; d >= 0; --d) {
+      sizes_[d] = sizes[d];
+      view.numel *= sizes[d];
+      if (d == 1 && channels_last) {
+        strides_[d] = 1;
+      } else {
+        strides_[d] = step;
+        step *= sizes[d];
+      }
+    }
+    view.dtype = dtype;
+    view.sizes = sizes_;
+    view.strides = strides_;
+    memory_.emplace(static_cast<size_t>(view.numel * element_size(dtype)), like.device.index());
+    view.data = memory_->data();
+  }
+  OwnTensor(const OwnTensor&) = delete;
+  TensorView view;
+
+ private:
+  int64_t sizes_[kMaxDims], strides_[kMaxDims];
+  std::optional<Workspace> memory_;
+};
+
+void run(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
+         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups);
+
+// A transposed convolution may have more padding behind its result than a stride: then the convolution whose gradient
+// it is has results beyond those that are there. They are zeros, or are left out. False where there are none.
+bool run_padded(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
+                IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
+  int64_t sizes[kMaxDims];
+  bool differs = false;
+  for (int d = 0; d < image.ndim; ++d) {
+    sizes[d] = result.sizes[d];
+    if (d < 2) continue;
+    const auto k = static_cast<size_t>(d - 2);
+    sizes[d] = (image.sizes[d] + 2 * padding[k] - dilation[k] * (filter.sizes[d] - 1) - 1) / stride[k] + 1;
+    differs = differs || sizes[d] > result.sizes[d];
+  }
+  if (!differs) return false;
+  const OwnTensor whole(result, sizes, result.dtype, channels_innermost(image));
+  TensorView there = whole.view;
+  there.sizes = result.sizes;
+  there.numel = result.numel;
+  if (task != ConvolutionTask::Forward) {
+    clear(whole.view);
+    copy_elements(there, result);
+  }
+  run(task, image, filter, whole.view, stride, padding, dilation, groups);
+  if (task == ConvolutionTask::Forward) copy_elements(result, there);
+  return true;
+}
+
+// The real or the imaginary parts of a tensor, dense.
+class Parts {
+ public:
+  Parts(const TensorView& of, bool imaginary, bool read)
+      : own_(of, of.sizes, of.dtype == DType::Complex64 ? DType::Float32 : DType::Float64, false) {
+    if (!read) return;
+    TensorView from = of;
+    int64_t strides[kMaxDims];
+    for (int d = 0; d < of.ndim; ++d) strides[d] = 2 * of.strides[d];
+    from.dtype = own_.view.dtype;
+    from.strides = strides;
+    from.data = static_cast<char*>(of.data) + (imaginary ? element_size(from.dtype) : 0);
+    copy_elements(own_.view, from);
+  }
+  const TensorView& view() const { return own_.view; }
+
+ private:
+  OwnTensor own_;
+};
+
+template <class R>
+struct JoinParts {
+  Complex<R>* out;
+  const R *both_real, *both_imaginary, *first, *second;
+  __device__ void operator()(int64_t i) const {
+    out[i] = Complex<R>(both_real[i] - both_imaginary[i], first[i] + second[i]);
+  }
+};
+
+// Four convolutions of real numbers, for a convolution and its gradients are linear in both of what they read.
+void run_complex(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
+                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
+  const bool to_image = task == ConvolutionTask::InputGradient, to_filter = task == ConvolutionTask::WeightGradient;
+  const TensorView &a = to_image ? result : image, &b = to_filter ? result : filter,
+                   &out = to_image    ? image
+                          : to_filter ? filter
+                                      : result;
+  const Parts a_real(a, false, true), a_imaginary(a, true, true), b_real(b, false, true), b_imaginary(b, true, true);
+  const Parts rr(out, false, false), ii(out, false, false), ri(out, false, false), ir(out, false, false);
+  const auto product = [&](const Parts& x, const Parts& y, const Parts& to) {
+    const TensorView &i = to_image ? to.view() : x.view(), &f = to_filter ? to.view() : y.view(),
+                     &r = to_image    ? x.view()
+                          : to_filter ? y.view()
+                                      : to.view();
+    run(task, i, f, r, stride, padding, dilation, groups);
+  };
+  product(a_real, b_real, rr);
+  product(a_imaginary, b_imaginary, ii);
+  product(a_real, b_imaginary, ri);
+  product(a_imaginary, b_real, ir);
+  const OwnTensor joined(out, out.sizes, out.dtype, false);
+  const auto join = [&]<class R>(R) {
+    for_each(out.device.index(), out.numel,
+             JoinParts<R>{static_cast<Complex<R>*>(joined.view.data), rr.view().ptr<const R>(),
+                          ii.view().ptr<const R>(), ri.view().ptr<const R>(), ir.view().ptr<const R>()});
+  };
+  out.dtype == DType::Complex64 ? join(0.0f) : join(0.0);
+  copy_elements(out, joined.view);
 }
 
 void run(ConvolutionTask task, const TensorView& image, const TensorView& filter, const TensorView& result,
          IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
   const int device = image.device.index();
   DeviceGuard guard(device);
+  if (is_complex(image.dtype)) return run_complex(task, image, filter, result, stride, padding, dilation, groups);
+  if (run_padded(task, image, filter, result, stride, padding, dilation, groups)) return;
   const int dims = std::max(image.ndim, 4);
   ConvolutionKey key;
   std::memset(static_cast<void*>(&key), 0, sizeof key);
@@ -123,11 +250,6 @@ void run(ConvolutionTask task, const TensorView& image, const TensorView& filter
   key.alignment = static_cast<int>(bits & (~bits + 1));
   run_convolution(key, image.data, ordered.data(), result.data);
   if (task == ConvolutionTask::WeightGradient) ordered.write_back();
-}
-
-void clear(const TensorView& t) {
-  MICA_CUDA(cudaMemsetAsync(t.data, 0, static_cast<size_t>(t.numel * element_size(t.dtype)),
-                            current_stream(t.device.index())));
 }
 
 }  // namespace

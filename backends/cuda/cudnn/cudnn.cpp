@@ -35,7 +35,7 @@ void open_compiler() {
 const Api& api() {
   static const Api loaded = [] {
     MICA_CHECK_KIND(available(), NotImplemented,
-                    "convolutions on CUDA need cuDNN 9, and libcudnn.so.9 could not be opened: install the package "
+                    "this operation needs cuDNN 9 on CUDA, and libcudnn.so.9 could not be opened: install the package "
                     "nvidia-cudnn-cu13, or name the folder that holds the library in MICA_CUDA_LIBRARIES");
     Api a{};
     load(a.create, "cudnnCreate");

@@ -88,7 +88,7 @@ enum class Kind { Complex, FromReal, ToReal };
 
 template <class R>
 void transform(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bool forward, double scale) {
-  using C = thrust::complex<R>;
+  using C = Complex<R>;
   constexpr bool wide = sizeof(R) == 8;
   if (out.numel == 0 || in.numel == 0) return;
   const int device = out.device.index();

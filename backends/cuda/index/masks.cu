@@ -1,4 +1,6 @@
 // What a mask selects: elements are counted by chunk, so that every chunk knows where its part of the result begins.
+#include <cub/device/device_scan.cuh>
+
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/index/select.cuh"
 
@@ -41,9 +43,9 @@ void nonzero_offsets(const TensorView& offsets, const TensorView& self) {
   auto* table = offsets.ptr<int64_t>();
   if (self.numel == 0)
     return MICA_CUDA(cudaMemsetAsync(table, 0, static_cast<size_t>(offsets.numel) * sizeof(int64_t), stream));
-  visit_any("nonzero", self.dtype, [&]<class T>(Tag<T>) {
+  visit_truth(self.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
     count_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, stream>>>(
-        self.numel, chunk_size(self.numel, offsets), elements<T>(self), table);
+        self.numel, chunk_size(self.numel, offsets), elements<T>(self, truth), table);
   });
   MICA_CUDA(cudaGetLastError());
   if (offsets.numel == 2) return;
@@ -58,14 +60,15 @@ void nonzero(const TensorView& out, const TensorView& self, const TensorView& of
   DeviceGuard guard(self.device.index());
   Coordinates visit{self.ndim, {}, out.ptr<int64_t>(), out.strides[0], out.strides[1]};
   for (int d = 0; d < self.ndim; ++d) visit.sizes[d] = self.sizes[d];
-  visit_any("nonzero", self.dtype, [&]<class T>(Tag<T>) { select<T>(self, offsets, visit); });
+  visit_truth(self.dtype,
+              [&]<class T>(Tag<T>, Truth<T> truth) { select_where(self, elements<T>(self, truth), offsets, visit); });
 }
 
 void masked_select(const TensorView& out, const TensorView& self, const TensorView& mask, const TensorView& offsets) {
   if (out.numel == 0) return;
   DeviceGuard guard(out.device.index());
   visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    select<bool>(mask, offsets, Pack<T>{out.ptr<T>(), self.ptr<const T>()});
+    select(mask, offsets, Pack<T>{out.ptr<T>(), self.ptr<const T>()});
   });
 }
 
@@ -74,7 +77,7 @@ void masked_scatter(const TensorView& self, const TensorView& mask, const Tensor
   if (self.numel == 0) return;
   DeviceGuard guard(self.device.index());
   visit_size(element_size(self.dtype), [&]<class T>(Tag<T>) {
-    select<bool>(mask, offsets, Unpack<T>{self.ptr<T>(), source.ptr<const T>()});
+    select(mask, offsets, Unpack<T>{self.ptr<T>(), source.ptr<const T>()});
   });
 }
 

@@ -2,7 +2,8 @@
 // of the result begins.
 #pragma once
 
-#include <cub/cub.cuh>
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/places.cuh"
 
@@ -23,19 +24,16 @@ struct Elements {
   const T* data;
   Places<1> places;
   bool dense;
+  Truth<T> truth;
   __device__ bool holds(int64_t i) const {
     int64_t offset[1] = {i};
     if (!dense) places.at(i, offset);
-    if constexpr (std::is_same_v<T, bool>) {
-      return *reinterpret_cast<const uint8_t*>(data + offset[0]) != 0;
-    } else {
-      return convert<bool>(data[offset[0]]);
-    }
+    return truth(data[offset[0]]);
   }
 };
 template <class T>
-Elements<T> elements(const TensorView& t) {
-  return {t.ptr<const T>(), places_of(t), is_contiguous(t)};
+Elements<T> elements(const TensorView& t, Truth<T> truth) {
+  return {t.ptr<const T>(), places_of(t), is_contiguous(t), truth};
 }
 
 template <class T>
@@ -85,9 +83,10 @@ void select_where(const TensorView& of, const Mask& mask, const TensorView& offs
       of.numel, chunk_size(of.numel, offsets), mask, offsets.ptr<const int64_t>(), visit);
   MICA_CUDA(cudaGetLastError());
 }
-template <class T, class Visit>
+// `mask` is of bools.
+template <class Visit>
 void select(const TensorView& mask, const TensorView& offsets, const Visit& visit) {
-  select_where(mask, elements<T>(mask), offsets, visit);
+  select_where(mask, elements<uint8_t>(mask, {0xff}), offsets, visit);
 }
 
 }  // namespace

@@ -82,9 +82,9 @@ struct AdjointColumns {
 // columns.
 template <class R>
 struct UnpackVectors {
-  thrust::complex<R>* to;
+  Complex<R>* to;
   const R* from;
-  const thrust::complex<R>* values;
+  const Complex<R>* values;
   int64_t n;
   __device__ void operator()(int64_t e) const {
     const int64_t row = e % n, column = e / n;
@@ -96,7 +96,7 @@ struct UnpackVectors {
     const bool first = imaginary > 0;
     const int64_t real = first ? column : column - 1;
     const R part = from[(real + 1) * n + row];
-    to[e] = thrust::complex<R>(from[real * n + row], first ? part : -part);
+    to[e] = Complex<R>(from[real * n + row], first ? part : -part);
   }
 };
 
@@ -231,7 +231,7 @@ void linalg_eig(const TensorView& a, const TensorView& eigenvalues, const Tensor
     return;
   }
   visit_matrix("linalg_eig_cuda", a.dtype, [&]<class T>(Tag<T>) {
-    using C = std::conditional_t<is_complex_v<T>, T, thrust::complex<real_t<T>>>;
+    using C = std::conditional_t<is_complex_v<T>, T, Complex<real_t<T>>>;
     const Matrices<T> all(a);
     const cusolver::Api& api = cusolver::api();
     const cusolver::Session session(device);

@@ -14,7 +14,7 @@ struct RealOf {
   using type = T;
 };
 template <class R>
-struct RealOf<thrust::complex<R>> {
+struct RealOf<Complex<R>> {
   using type = R;
 };
 template <class T>

@@ -1,7 +1,7 @@
 // The end of a loss: losses and weights of rows, or of parts, become one number.
 #pragma once
 
-#include <cub/cub.cuh>
+#include <cub/block/block_reduce.cuh>
 
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/places.cuh"

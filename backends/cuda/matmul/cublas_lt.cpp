@@ -9,6 +9,7 @@
 
 #include "backends/cuda/allocator.h"
 #include "backends/cuda/flags.h"
+#include "backends/cuda/library.h"
 
 namespace mica::cuda {
 
@@ -16,8 +17,42 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
+#define MICA_FORALL_LT(X)   \
+  X(Create)                 \
+  X(GetStatusName)          \
+  X(Matmul)                 \
+  X(MatmulAlgoGetHeuristic) \
+  X(MatmulDescCreate)       \
+  X(MatmulDescSetAttribute) \
+  X(MatmulPreferenceCreate) \
+  X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutSetAttribute)
+
+// cuBLASLt's functions without their prefix.
+struct Functions {
+#define MICA_DECLARE(name) decltype(&cublasLt##name) name;
+  MICA_FORALL_LT(MICA_DECLARE)
+#undef MICA_DECLARE
+};
+
+const Functions& cublas() {
+  static const Functions loaded = [] {
+    static constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so",
+                                             "/usr/local/cuda/lib64/libcublasLt.so.13", nullptr};
+    void* library = open_library(kNames);
+    MICA_CHECK_KIND(library, NotImplemented,
+                    "products on CUDA need cuBLASLt, and libcublasLt.so.13 could not be opened: install the CUDA "
+                    "toolkit or the package nvidia-cublas, or name the folder of the library in MICA_CUDA_LIBRARIES");
+    Functions f{};
+#define MICA_LOAD(name) f.name = reinterpret_cast<decltype(f.name)>(symbol(library, "cublasLt" #name));
+    MICA_FORALL_LT(MICA_LOAD)
+#undef MICA_LOAD
+    return f;
+  }();
+  return loaded;
+}
+
 void check(cublasStatus_t status, const char* call) {
-  MICA_CHECK(status == CUBLAS_STATUS_SUCCESS, "CUDA error: ", cublasLtGetStatusName(status), " when calling ", call);
+  MICA_CHECK(status == CUBLAS_STATUS_SUCCESS, "CUDA error: ", cublas().GetStatusName(status), " when calling ", call);
 }
 #define MICA_CUBLAS(call) check(call, #call)
 
@@ -26,7 +61,7 @@ cublasLtHandle_t handle(int index) {
   static auto* handles = new std::unordered_map<int, cublasLtHandle_t>;
   std::lock_guard lock(mutex);
   cublasLtHandle_t& h = (*handles)[index];
-  if (!h) MICA_CUBLAS(cublasLtCreate(&h));
+  if (!h) MICA_CUBLAS(cublas().Create(&h));
   return h;
 }
 
@@ -105,22 +140,22 @@ struct Plan {
 
 cublasLtMatrixLayout_t layout(const Matrix& m, cudaDataType_t type, int64_t batch) {
   cublasLtMatrixLayout_t made;
-  MICA_CUBLAS(cublasLtMatrixLayoutCreate(&made, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns),
-                                         m.pitch));
+  MICA_CUBLAS(cublas().MatrixLayoutCreate(&made, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns),
+                                          m.pitch));
   if (batch > 1) {
     const auto count = static_cast<int32_t>(batch);
-    MICA_CUBLAS(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-    MICA_CUBLAS(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.batch_stride,
-                                                 sizeof(int64_t)));
+    MICA_CUBLAS(cublas().MatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+    MICA_CUBLAS(cublas().MatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.batch_stride,
+                                                  sizeof(int64_t)));
   }
   return made;
 }
 
 Plan make_plan(const Key& key, const Types& t, cublasLtHandle_t lt) {
   Plan plan;
-  MICA_CUBLAS(cublasLtMatmulDescCreate(&plan.operation, t.compute, t.scale));
+  MICA_CUBLAS(cublas().MatmulDescCreate(&plan.operation, t.compute, t.scale));
   auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    MICA_CUBLAS(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &value, sizeof value));
+    MICA_CUBLAS(cublas().MatmulDescSetAttribute(plan.operation, attribute, &value, sizeof value));
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -130,18 +165,18 @@ Plan make_plan(const Key& key, const Types& t, cublasLtHandle_t lt) {
   plan.out = layout(key.out, t.element, key.batch);
 
   cublasLtMatmulPreference_t preference;
-  MICA_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
-  MICA_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                   &kWorkspaceBytes, sizeof(size_t)));
+  MICA_CUBLAS(cublas().MatmulPreferenceCreate(&preference));
+  MICA_CUBLAS(cublas().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                    &kWorkspaceBytes, sizeof(size_t)));
   const auto alignment = static_cast<uint32_t>(key.alignment);
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    MICA_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
+    MICA_CUBLAS(cublas().MatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt, plan.operation, plan.a, plan.b, plan.out, plan.out,
-                                                               preference, 1, &result, &found);
-  cublasLtMatmulPreferenceDestroy(preference);
+  const cublasStatus_t status = cublas().MatmulAlgoGetHeuristic(lt, plan.operation, plan.a, plan.b, plan.out, plan.out,
+                                                                preference, 1, &result, &found);
+  cublas().MatmulPreferenceDestroy(preference);
   plan.usable = status == CUBLAS_STATUS_SUCCESS && found > 0;
   plan.algorithm = result.algo;
   plan.workspace = result.workspaceSize;
@@ -222,14 +257,14 @@ bool cublas_matmul(const MatmulCall& call) {
   const Plan& plan = found->second;
   if (!plan.usable) return false;
   if (call.bias)
-    MICA_CUBLAS(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call.bias,
-                                               sizeof call.bias));
+    MICA_CUBLAS(cublas().MatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call.bias,
+                                                sizeof call.bias));
   const Factor alpha(call.alpha, t->scale), beta(call.beta, t->scale);
   const std::optional<Workspace> workspace =
       plan.workspace ? std::optional<Workspace>(std::in_place, plan.workspace, device) : std::nullopt;
-  MICA_CUBLAS(cublasLtMatmul(lt, plan.operation, alpha.bytes, first.data, plan.a, second.data, plan.b, beta.bytes,
-                             call.out.data, plan.out, call.out.data, plan.out, &plan.algorithm,
-                             workspace ? workspace->data() : nullptr, plan.workspace, current_stream(device)));
+  MICA_CUBLAS(cublas().Matmul(lt, plan.operation, alpha.bytes, first.data, plan.a, second.data, plan.b, beta.bytes,
+                              call.out.data, plan.out, call.out.data, plan.out, &plan.algorithm,
+                              workspace ? workspace->data() : nullptr, plan.workspace, current_stream(device)));
   return true;
 }
 

@@ -37,14 +37,15 @@ __device__ void weigh_and_centre(const Backward<T>& p, Tile& g, Tile& x, C mean,
 }
 
 // With g = grad * weight and h = (x - mean) * rstd: rstd (g - mean(g) - h mean(g h)).
-template <class T, int kGroup, int kChunks, bool kCentred>
+template <class T, int kGroup, int kChunks>
 __global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T> p) {
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= p.rows) return;
   const T *grad = p.grad + row * p.n, *in = p.input + row * p.n;
   T* out = p.grad_input + row * p.n;
-  const C mean = kCentred ? p.mean.at(row) : C(0), rstd = p.rstd.at(row), share = C(1) / static_cast<C>(p.n);
+  const bool centred = p.mean.given();
+  const C mean = centred ? p.mean.at(row) : C(0), rstd = p.rstd.at(row), share = C(1) / static_cast<C>(p.n);
   C total = 0, along = 0;
   if constexpr (kChunks > 0) {
     using Tile = RowTile<T, kGroup, kChunks>;
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T
     g.load(grad, p.n, p.aligned, C(0));
     x.load(in, p.n, p.aligned, C(0));
     weigh_and_centre<Tile>(p, g, x, mean, rstd, total, along);
-    total = kCentred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
+    total = centred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
     along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
     g.for_each([&](C& v, int c, int j) { v = rstd * (v - total - x.values[c][j] * along); });
     g.store(out, p.n, p.aligned);
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T
       total += g;
       along += g * h;
     }
-    total = kCentred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
+    total = centred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
     along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
     for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
       of(i, g, h);
@@ -79,17 +80,18 @@ __global__ void __launch_bounds__(row_threads(kGroup)) input_gradient(Backward<T
 
 // Both at once for rows that fit into registers: a block goes over many rows, and its threads keep the sums over them
 // of grad * h and of grad for their columns. What the blocks have is added by sum_parts.
-template <class T, int kGroup, int kChunks, bool kCentred>
+template <class T, int kGroup, int kChunks>
 __global__ void __launch_bounds__(row_threads(kGroup))
     all_gradients(Backward<T> p, compute_t<T>* weight_parts, compute_t<T>* bias_parts) {
   using C = compute_t<T>;
   using Tile = RowTile<T, kGroup, kChunks>;
   constexpr int V = Tile::V, kRows = row_threads(kGroup) / kGroup;
   const C share = C(1) / static_cast<C>(p.n);
+  const bool centred = p.mean.given();
   C for_weight[kChunks][V] = {}, for_bias[kChunks][V] = {};
   const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kGroup; row < p.rows; row += step) {
-    const C mean = kCentred ? p.mean.at(row) : C(0), rstd = p.rstd.at(row);
+    const C mean = centred ? p.mean.at(row) : C(0), rstd = p.rstd.at(row);
     Tile g, x;
     g.load(p.grad + row * p.n, p.n, p.aligned, C(0));
     x.load(p.input + row * p.n, p.n, p.aligned, mean);
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(row_threads(kGroup))
     if (!p.grad_input) continue;
     C total = 0, along = 0;
     weigh_and_centre<Tile>(p, g, x, mean, rstd, total, along);
-    total = kCentred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
+    total = centred ? all_reduce<kGroup>(total, AddOp<C>{}) * share : C(0);
     along = all_reduce<kGroup>(along, AddOp<C>{}) * share;
     g.for_each([&](C& v, int c, int j) { v = rstd * (v - total - x.values[c][j] * along); });
     g.store(p.grad_input + row * p.n, p.n, p.aligned);
@@ -197,7 +199,7 @@ __global__ void __launch_bounds__(kLanes* kSumParts)
   }
 }
 
-template <bool kCentred>
+// A layer norm has a mean, an rms norm none.
 void backward(const char* op, const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
               const TensorView& grad, const TensorView& input, const TensorView& mean, const TensorView& rstd,
               const TensorView& weight, int64_t count) {
@@ -226,7 +228,7 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
     const bool done =
         for_parameters && visit_small_tile<T>(count, [&](auto group, auto chunks) {
           constexpr int kThreads = row_threads(group());
-          auto* kernel = all_gradients<T, group(), chunks(), kCentred>;
+          auto* kernel = all_gradients<T, group(), chunks()>;
           static const int per_multiprocessor = [&] {
             int found = 1;
             MICA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, kernel, kThreads, 0));
@@ -244,7 +246,7 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
     if (done) return;
     if (p.grad_input)
       visit_tile<T>(count, [&](auto group, auto chunks) {
-        input_gradient<T, group(), chunks(), kCentred>
+        input_gradient<T, group(), chunks()>
             <<<blocks_for(p.rows, row_threads(group()) / group()), row_threads(group()), 0, stream>>>(p);
       });
     MICA_CUDA(cudaGetLastError());
@@ -267,11 +269,11 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
 void layer_norm_backward(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad_bias,
                          const TensorView& grad, const TensorView& input, const TensorView& mean,
                          const TensorView& rstd, const TensorView& weight, int64_t count) {
-  backward<true>("layer_norm_backward", grad_input, grad_weight, grad_bias, grad, input, mean, rstd, weight, count);
+  backward("layer_norm_backward", grad_input, grad_weight, grad_bias, grad, input, mean, rstd, weight, count);
 }
 void rms_norm_backward(const TensorView& grad_input, const TensorView& grad_weight, const TensorView& grad,
                        const TensorView& input, const TensorView& rstd, const TensorView& weight, int64_t count) {
-  backward<false>("rms_norm_backward", grad_input, grad_weight, {}, grad, input, {}, rstd, weight, count);
+  backward("rms_norm_backward", grad_input, grad_weight, {}, grad, input, {}, rstd, weight, count);
 }
 
 }  // namespace mica::cuda

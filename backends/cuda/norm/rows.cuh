@@ -173,12 +173,17 @@ void visit_tile(int64_t n, const Launch& launch) {
   auto run = [&]<int kGroup, int kChunks>() {
     launch(std::integral_constant<int, kGroup>{}, std::integral_constant<int, kChunks>{});
   };
-  if (n <= 32 * V) return run.template operator()<32, 1>();
-  if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
-  if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
-  if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
-  if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
-  if (n <= 4 * 1024 * V) return run.template operator()<1024, 4>();
+  if constexpr (sizeof(T) == 8) {  // doubles come rarely: fewer kernels
+    if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+    if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+  } else {
+    if (n <= 32 * V) return run.template operator()<32, 1>();
+    if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+    if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
+    if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
+    if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+    if (n <= 4 * 1024 * V) return run.template operator()<1024, 4>();
+  }
   run.template operator()<512, 0>();
 }
 
@@ -191,15 +196,19 @@ bool visit_small_tile(int64_t n, const Launch& launch) {
     launch(std::integral_constant<int, kGroup>{}, std::integral_constant<int, kChunks>{});
     return true;
   };
-  if (n <= 32 * V) return run.template operator()<32, 1>();
-  if constexpr (V == 8)
-    if (n <= 3 * 32 * V) return run.template operator()<32, 3>();
-  if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
-  if constexpr (V < 8) {
-    if (n <= 6 * 32 * V) return run.template operator()<32, 6>();
-    if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
+  if constexpr (sizeof(T) == 8) {
+    if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+  } else {
+    if (n <= 32 * V) return run.template operator()<32, 1>();
+    if constexpr (V == 8)
+      if (n <= 3 * 32 * V) return run.template operator()<32, 3>();
+    if (n <= 4 * 32 * V) return run.template operator()<32, 4>();
+    if constexpr (V < 8) {
+      if (n <= 6 * 32 * V) return run.template operator()<32, 6>();
+      if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
+    }
+    if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
   }
-  if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
   if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
   return false;
 }

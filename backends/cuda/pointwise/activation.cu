@@ -1,6 +1,7 @@
 // Activations and their derivatives.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
 
@@ -11,19 +12,21 @@ struct Relu {
   __device__ T operator()(T x) const { return x < T(0) ? T(0) : x; }  // a NaN stays
 };
 template <class T>
-struct Sigmoid {
-  __device__ T operator()(T x) const {
-    if constexpr (is_complex_v<T>) {
-      return T(1) / (T(1) + thrust::exp(-x));
-    } else {
-      return T(1) / (T(1) + ::exp(-x));
-    }
+__device__ T exponential(T x) {
+  if constexpr (is_complex_v<T>) {
+    return complex_functions::exp(x);
+  } else {
+    return ::exp(x);
   }
+}
+template <class T>
+struct Sigmoid {
+  __device__ T operator()(T x) const { return T(1) / (T(1) + exponential(-x)); }
 };
 template <class T>
 __device__ T conjugate(T x) {
   if constexpr (is_complex_v<T>) {
-    return thrust::conj(x);
+    return conj(x);
   } else {
     return x;
   }
@@ -53,13 +56,13 @@ struct LeakyReluBackward {
 };
 template <class T>
 struct Silu {
-  __device__ T operator()(T x) const { return x / (T(1) + ::exp(-x)); }
+  __device__ T operator()(T x) const { return x / (T(1) + exponential(-x)); }
 };
 template <class T>
 struct SiluBackward {
   __device__ T operator()(T grad, T x) const {
-    const T s = T(1) / (T(1) + ::exp(-x));
-    return grad * s * (T(1) + x * (T(1) - s));
+    const T s = T(1) / (T(1) + exponential(-x));
+    return grad * conjugate(s * (T(1) + x * (T(1) - s)));
   }
 };
 
@@ -117,8 +120,13 @@ void relu(const PointwiseLoop& loop) {
   visit_real("relu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Relu<compute_t<T>>{}); });
 }
 void sigmoid(const PointwiseLoop& loop) {
-  visit_floating_complex("sigmoid", loop.dtype,
-                         [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{}); });
+  visit_floating_complex("sigmoid", loop.dtype, [&]<class T>(Tag<T>) {
+    if constexpr (is_complex_v<T>) {
+      run_rare<T, T>(loop, Sigmoid<T>{});
+    } else {
+      run_pointwise<T, T>(loop, Sigmoid<compute_t<T>>{});
+    }
+  });
 }
 void sigmoid_backward(const PointwiseLoop& loop) {
   visit_floating_complex("sigmoid_backward", loop.dtype,
@@ -147,9 +155,13 @@ void leaky_relu_backward(const PointwiseLoop& loop, Scalar negative_slope) {
   });
 }
 void silu(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Complex64) return run_rare<complexf, complexf>(loop, Silu<complexf>{});
+  if (loop.dtype == DType::Complex128) return run_rare<complexd, complexd>(loop, Silu<complexd>{});
   visit_floating("silu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Silu<compute_t<T>>{}); });
 }
 void silu_backward(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::Complex64) return run_rare<complexf, complexf, complexf>(loop, SiluBackward<complexf>{});
+  if (loop.dtype == DType::Complex128) return run_rare<complexd, complexd, complexd>(loop, SiluBackward<complexd>{});
   visit_floating("silu_backward", loop.dtype,
                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, SiluBackward<compute_t<T>>{}); });
 }

@@ -35,11 +35,6 @@ struct AddScaled {
   __device__ T operator()(T a, T b) const { return wrapping_add(a, unscaled ? b : wrapping_mul(alpha, b)); }
 };
 template <class T>
-struct AddToScaled {
-  T alpha;
-  __device__ T operator()(T a, T b) const { return wrapping_add(wrapping_mul(alpha, a), b); }
-};
-template <class T>
 struct Mul {
   __device__ T operator()(T a, T b) const { return wrapping_mul(a, b); }
 };
@@ -62,14 +57,11 @@ struct Reciprocal {
   __device__ T operator()(T a) const { return T(1) / a; }
 };
 
-// A NaN wins.
+// The larger, or the smaller. A NaN wins.
 template <class T>
-struct Maximum {
-  __device__ T operator()(T a, T b) const { return a != a || a > b ? a : b; }
-};
-template <class T>
-struct Minimum {
-  __device__ T operator()(T a, T b) const { return a != a || a < b ? a : b; }
+struct Extremum {
+  bool larger;
+  __device__ T operator()(T a, T b) const { return a != a || (larger ? a > b : a < b) ? a : b; }
 };
 
 bool is_one(const Scalar& s) { return s == Scalar(1) || s == Scalar(1.0) || s == Scalar(true); }
@@ -94,44 +86,57 @@ static bool add_mixed(const PointwiseLoop& loop, Scalar alpha) {
   return true;
 }
 
+// A factor as the type of elements whose sign makes no difference.
+template <class C>
+static C factor(const Scalar& alpha) {
+  if constexpr (std::is_integral_v<C> && !std::is_same_v<C, bool>) {
+    return static_cast<C>(alpha.cast<int64_t>());
+  } else {
+    return number<C>(alpha);
+  }
+}
+
 void add(const PointwiseLoop& loop, Scalar alpha) {
   if (add_mixed(loop, alpha)) return;
-  visit_number_bool("add", loop.dtype, [&]<class T>(Tag<T>) {
+  auto run = [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
-    run_pointwise<T, T, T>(loop, AddScaled<C>{number<C>(alpha), is_one(alpha)});
-  });
+    run_pointwise<T, T, T>(loop, AddScaled<C>{factor<C>(alpha), is_one(alpha)});
+  };
+  if (loop.dtype == DType::Bool) return run(Tag<bool>{});
+  visit_wrapping_number("add", loop.dtype, run);
 }
 
 void sub(const PointwiseLoop& loop, Scalar alpha) { add(loop, negated(alpha)); }
 
+// The same sum with its operands the other way round.
 void rsub(const PointwiseLoop& loop, Scalar alpha) {
-  visit_number("rsub", loop.dtype, [&]<class T>(Tag<T>) {
-    using C = compute_t<T>;
-    run_pointwise<T, T, T>(loop, AddToScaled<C>{number<C>(negated(alpha))});
-  });
+  PointwiseLoop turned = loop;
+  std::swap(turned.data[1], turned.data[2]);
+  std::swap(turned.dtypes[1], turned.dtypes[2]);
+  for (int d = 0; d < turned.ndim; ++d) std::swap(turned.strides[d][1], turned.strides[d][2]);
+  turned.numbers = (loop.numbers & ~6u) | (loop.numbers & 2u) << 1 | (loop.numbers & 4u) >> 1;
+  add(turned, negated(alpha));
 }
 
 void mul(const PointwiseLoop& loop) {
-  visit_number_bool("mul", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Mul<compute_t<T>>{}); });
+  visit_wrapping_number("mul", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Mul<compute_t<T>>{}); });
 }
 void div(const PointwiseLoop& loop) {
   visit_floating_complex("div", loop.dtype,
                          [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Div<compute_t<T>>{}); });
 }
 void neg(const PointwiseLoop& loop) {
-  visit_number("neg", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Neg<compute_t<T>>{}); });
+  visit_wrapping_number("neg", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Neg<compute_t<T>>{}); });
 }
 void reciprocal(const PointwiseLoop& loop) {
   visit_floating_complex("reciprocal", loop.dtype,
                          [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Reciprocal<compute_t<T>>{}); });
 }
-void maximum(const PointwiseLoop& loop) {
-  visit_real_bool("maximum", loop.dtype,
-                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Maximum<compute_t<T>>{}); });
+static void extremum(const char* op, const PointwiseLoop& loop, bool larger) {
+  visit_real_bool(op, loop.dtype,
+                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Extremum<compute_t<T>>{larger}); });
 }
-void minimum(const PointwiseLoop& loop) {
-  visit_real_bool("minimum", loop.dtype,
-                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Minimum<compute_t<T>>{}); });
-}
+void maximum(const PointwiseLoop& loop) { extremum("maximum", loop, true); }
+void minimum(const PointwiseLoop& loop) { extremum("minimum", loop, false); }
 
 }  // namespace mica::cuda

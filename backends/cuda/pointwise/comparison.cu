@@ -1,56 +1,78 @@
-// eq, ne, lt, le, gt, ge; bitwise and logical operations.
+// eq, ne, lt, le, gt, ge; bitwise operations. What differs between them is a number that the kernel is given, so that
+// they share one for each dtype.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise.cuh"
 
 namespace mica::cuda {
 
-#define MICA_COMPARISON(slot, Name, symbol, visit)                                                             \
-  namespace {                                                                                                  \
-  template <class T>                                                                                           \
-  struct Name {                                                                                                \
-    __device__ bool operator()(T a, T b) const { return a symbol b; }                                          \
-  };                                                                                                           \
-  }                                                                                                            \
-  void slot(const PointwiseLoop& loop) {                                                                       \
-    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, Name<compute_t<T>>{}); }); \
-  }
-MICA_COMPARISON(eq, Eq, ==, visit_number_bool)
-MICA_COMPARISON(ne, Ne, !=, visit_number_bool)
-MICA_COMPARISON(lt, Lt, <, visit_real_bool)
-MICA_COMPARISON(le, Le, <=, visit_real_bool)
-MICA_COMPARISON(gt, Gt, >, visit_real_bool)
-MICA_COMPARISON(ge, Ge, >=, visit_real_bool)
-#undef MICA_COMPARISON
-
-#define MICA_BITWISE(slot, Name, symbol)                                                                       \
-  namespace {                                                                                                  \
-  template <class T>                                                                                           \
-  struct Name {                                                                                                \
-    __device__ T operator()(T a, T b) const { return static_cast<T>(a symbol b); }                             \
-  };                                                                                                           \
-  }                                                                                                            \
-  void slot(const PointwiseLoop& loop) {                                                                       \
-    visit_integral_bool(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Name<T>{}); }); \
-  }
-MICA_BITWISE(bitwise_and, BitAnd, &)
-MICA_BITWISE(bitwise_or, BitOr, |)
-MICA_BITWISE(bitwise_xor, BitXor, ^)
-#undef MICA_BITWISE
-
 namespace {
+
+// How two elements stand to each other: one of these, and a comparison is the set of those for which it holds.
+enum Relation : uint32_t { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8 };
+
 template <class T>
-struct BitNot {
-  __device__ T operator()(T a) const {
-    if constexpr (std::is_same_v<T, bool>) {
-      return !a;
+struct Compare {
+  uint32_t holds;
+  __device__ bool operator()(T a, T b) const {
+    if constexpr (is_complex_v<T>) {
+      return holds & (a == b ? kEqual : kUnordered);
     } else {
-      return static_cast<T>(~a);
+      return holds & (a < b ? kLess : a == b ? kEqual : a > b ? kGreater : kUnordered);
     }
   }
 };
+
+void compare(const char* op, const PointwiseLoop& loop, uint32_t holds) {
+  visit_real_bool(op, loop.dtype,
+                  [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, Compare<compute_t<T>>{holds}); });
+}
+void compare_equal(const char* op, const PointwiseLoop& loop, uint32_t holds) {
+  if (loop.dtype == DType::Complex64) return run_pointwise<bool, complexf, complexf>(loop, Compare<complexf>{holds});
+  if (loop.dtype == DType::Complex128) return run_pointwise<bool, complexd, complexd>(loop, Compare<complexd>{holds});
+  compare(op, loop, holds);
+}
+
 }  // namespace
+
+void eq(const PointwiseLoop& loop) { compare_equal("eq", loop, kEqual); }
+void ne(const PointwiseLoop& loop) { compare_equal("ne", loop, kLess | kGreater | kUnordered); }
+void lt(const PointwiseLoop& loop) { compare("lt", loop, kLess); }
+void le(const PointwiseLoop& loop) { compare("le", loop, kLess | kEqual); }
+void gt(const PointwiseLoop& loop) { compare("gt", loop, kGreater); }
+void ge(const PointwiseLoop& loop) { compare("ge", loop, kGreater | kEqual); }
+
+namespace {
+
+// a & b, a | b and a ^ b: the bits that both have and those that one of them has, each of the two taken or not.
+template <class T>
+struct Bits {
+  T of_both, of_one;
+  __device__ T operator()(T a, T b) const { return static_cast<T>((a & b & of_both) | ((a ^ b) & of_one)); }
+};
+
+void bitwise(const char* op, const PointwiseLoop& loop, bool of_both, bool of_one) {
+  visit_width(op, loop.dtype, [&]<class T>(Tag<T>) {
+    const T all = static_cast<T>(~T(0));
+    run_pointwise<T, T, T>(loop, Bits<T>{of_both ? all : T(0), of_one ? all : T(0)});
+  });
+}
+
+// A bool has one bit.
+template <class T>
+struct Flip {
+  T bits;
+  __device__ T operator()(T a) const { return static_cast<T>(a ^ bits); }
+};
+
+}  // namespace
+
+void bitwise_and(const PointwiseLoop& loop) { bitwise("bitwise_and", loop, true, false); }
+void bitwise_or(const PointwiseLoop& loop) { bitwise("bitwise_or", loop, true, true); }
+void bitwise_xor(const PointwiseLoop& loop) { bitwise("bitwise_xor", loop, false, true); }
 void bitwise_not(const PointwiseLoop& loop) {
-  visit_integral_bool("bitwise_not", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, BitNot<T>{}); });
+  visit_width("bitwise_not", loop.dtype, [&]<class T>(Tag<T>) {
+    run_pointwise<T, T>(loop, Flip<T>{loop.dtype == DType::Bool ? T(1) : static_cast<T>(~T(0))});
+  });
 }
 
 }  // namespace mica::cuda

@@ -69,7 +69,7 @@ template <class To>
 bool run_common(const PointwiseLoop& loop) {
   if constexpr (std::is_same_v<To, float> || std::is_same_v<To, half> || std::is_same_v<To, bfloat16>) {
     auto run = [&]<class From>(Tag<From>) {
-      if constexpr (!std::is_same_v<To, From>) run_pointwise<To, From>(loop, Same<compute_t<From>>{});
+      if constexpr (!std::is_same_v<To, From>) run_moved<To, From>(loop, Same<compute_t<From>>{});
       return true;
     };
     switch (loop.dtypes[1]) {
@@ -173,7 +173,7 @@ void copy(const PointwiseLoop& loop) {
   visit_size(size, [&]<class T>(Tag<T>) {
     if (by_pixels) return copy_pixels<T>(pixels, current_stream(loop.device.index()));
     if (is_transpose(loop, size)) return run_transpose<T>(loop);
-    run_pointwise<T, T>(loop, Same<T>{});
+    run_moved<T, T>(loop, Same<T>{});
   });
 }
 
@@ -225,7 +225,7 @@ void fill(const PointwiseLoop& loop, Scalar value) {
   visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) {
     alignas(16) T element;
     write_number(value, loop.dtypes[0], &element);
-    if (!set_few(loop, element)) run_pointwise<T>(loop, Constant<T>{element});
+    if (!set_few(loop, element)) run_moved<T>(loop, Constant<T>{element});
   });
 }
 

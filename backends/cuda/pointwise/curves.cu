@@ -1,4 +1,5 @@
 // Inverse trigonometric and hyperbolic functions, logarithms of sums, sinc, lerp.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
@@ -7,7 +8,7 @@ namespace mica::cuda {
 #define MICA_CURVE(slot, Name)                      \
   MICA_RARE_1(slot, Name, visit_floating_complex, { \
     if constexpr (is_complex_v<T>) {                \
-      return thrust::slot(x);                       \
+      return complex_functions::slot(x);            \
     } else {                                        \
       return ::slot(x);                             \
     }                                               \
@@ -24,7 +25,7 @@ MICA_RARE_1(sinc, Sinc, visit_floating_complex, {
   if (x == T(0)) return T(1);
   if constexpr (is_complex_v<T>) {
     const T y = x * T(static_cast<typename T::value_type>(3.14159265358979323846));
-    return thrust::sin(y) / y;
+    return complex_functions::sin(y) / y;
   } else {
     const T y = x * static_cast<T>(3.14159265358979323846);
     return ::sin(y) / y;
@@ -43,8 +44,8 @@ MICA_RARE_2(logaddexp, Logaddexp, visit_floating_complex, {
     const T big = x.real() < y.real() ? y : x;
     const T rest = x.real() < y.real() ? x : y;
     if (::isinf(big.real()) && big.real() == rest.real())
-      return big.real() < 0 ? big : thrust::log(thrust::exp(x) + thrust::exp(y));
-    return big + thrust::log(T(1) + thrust::exp(rest - big));
+      return big.real() < 0 ? big : complex_functions::log(complex_functions::exp(x) + complex_functions::exp(y));
+    return big + complex_functions::log(T(1) + complex_functions::exp(rest - big));
   } else {
     if (x == y && ::isinf(x)) return x;
     return x != x || y != y ? x + y : ::fmax(x, y) + ::log1p(::exp(-::fabs(x - y)));
@@ -59,7 +60,7 @@ struct Lerp {
   __device__ T operator()(T start, T end, T weight) const {
     bool near;
     if constexpr (is_complex_v<T>) {
-      near = thrust::abs(weight) < 0.5;
+      near = abs(weight) < 0.5;
     } else {
       near = ::fabs(weight) < T(0.5);
     }

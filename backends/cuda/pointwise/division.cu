@@ -1,4 +1,5 @@
 // Division with rounding, remainders, rounding to decimals, extrema that pass over NaN, and what asks for the sign.
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
@@ -34,42 +35,58 @@ __device__ T floored(T x, T y) {
   return quotient - below > T(0.5) ? below + T(1) : below;
 }
 
+enum class Wanted { Truncated, Floored, Fmod, Remainder };
+
+template <class T>
+struct Division {
+  Wanted wanted;
+  __device__ T operator()(T x, T y) const {
+    if constexpr (std::is_integral_v<T>) {
+      const T rest = rest_of(x, y);
+      const bool lower = std::is_signed_v<T> && rest != 0 && (rest < 0) != (y < 0);
+      if (wanted == Wanted::Fmod) return rest;
+      if (wanted == Wanted::Remainder) return lower ? static_cast<T>(rest + y) : rest;
+      const T quotient = truncated(x, y);
+      return wanted == Wanted::Floored && lower && y != 0 ? static_cast<T>(quotient - 1) : quotient;
+    } else {
+      if (wanted == Wanted::Truncated) return ::trunc(x / y);
+      if (wanted == Wanted::Floored) return floored(x, y);
+      const T rest = ::fmod(x, y);
+      if (wanted == Wanted::Fmod) return rest;
+      return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
+    }
+  }
+};
+
+void divide(const char* op, const PointwiseLoop& loop, Wanted wanted) {
+  visit_real(op, loop.dtype, [&]<class T>(Tag<T>) { run_rare<T, T, T>(loop, Division<compute_t<T>>{wanted}); });
+}
+
+// The other operand wins over a NaN.
+template <class T>
+struct NumberExtremum {
+  bool larger;
+  __device__ T operator()(T x, T y) const { return x != x ? y : y != y ? x : (larger ? x < y : y < x) ? y : x; }
+};
+
 }  // namespace
 
-MICA_RARE_2(div_trunc, DivTrunc, visit_real, {
-  if constexpr (std::is_integral_v<T>) {
-    return truncated(x, y);
-  } else {
-    return ::trunc(x / y);
-  }
-})
-MICA_RARE_2(div_floor, DivFloor, visit_real, {
-  if constexpr (std::is_integral_v<T>) {
-    const T rest = rest_of(x, y);
-    const bool lower = std::is_signed_v<T> && y != 0 && rest != 0 && (rest < 0) != (y < 0);
-    return static_cast<T>(truncated(x, y) - static_cast<T>(lower));
-  } else {
-    return floored(x, y);
-  }
-})
-MICA_RARE_2(fmod, Fmod, visit_real, {
-  if constexpr (std::is_integral_v<T>) {
-    return rest_of(x, y);
-  } else {
-    return ::fmod(x, y);
-  }
-})
-MICA_RARE_2(remainder, Remainder, visit_real, {
-  if constexpr (std::is_integral_v<T>) {
-    const T rest = rest_of(x, y);
-    return std::is_signed_v<T> && rest != 0 && (rest < 0) != (y < 0) ? static_cast<T>(rest + y) : rest;
-  } else {
-    const T rest = ::fmod(x, y);
-    return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
-  }
-})
-MICA_RARE_2(fmax, Fmax, visit_real_bool, { return x != x ? y : y != y ? x : x < y ? y : x; })
-MICA_RARE_2(fmin, Fmin, visit_real_bool, { return x != x ? y : y != y ? x : y < x ? y : x; })
+void div_trunc(const PointwiseLoop& loop) { divide("div_trunc", loop, Wanted::Truncated); }
+void div_floor(const PointwiseLoop& loop) { divide("div_floor", loop, Wanted::Floored); }
+void fmod(const PointwiseLoop& loop) { divide("fmod", loop, Wanted::Fmod); }
+void remainder(const PointwiseLoop& loop) { divide("remainder", loop, Wanted::Remainder); }
+
+void fmax(const PointwiseLoop& loop) {
+  if (!is_floating(loop.dtype)) return maximum(loop);
+  visit_floating("fmax", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_rare<T, T, T>(loop, NumberExtremum<compute_t<T>>{true}); });
+}
+void fmin(const PointwiseLoop& loop) {
+  if (!is_floating(loop.dtype)) return minimum(loop);
+  visit_floating("fmin", loop.dtype,
+                 [&]<class T>(Tag<T>) { run_rare<T, T, T>(loop, NumberExtremum<compute_t<T>>{false}); });
+}
+
 MICA_RARE_2(copysign, Copysign, visit_floating, { return ::copysign(x, y); })
 MICA_RARE_2(heaviside, Heaviside, visit_real_bool, { return x == T(0) ? y : static_cast<T>(x > T(0)); })
 MICA_RARE_1(frac, Frac, visit_floating, { return x - ::trunc(x); })
@@ -83,27 +100,29 @@ struct RoundDecimals {
   __device__ T operator()(T x) const { return after_point ? ::rint(x * power) / power : ::rint(x / power) * power; }
 };
 
-#define MICA_QUESTION(Name, ...)                          \
-  template <class T>                                      \
-  struct Name {                                           \
-    __device__ bool operator()(T x) const { __VA_ARGS__ } \
-  };
-MICA_QUESTION(IsPosInf, {
-  if constexpr (std::is_floating_point_v<T>) return x == static_cast<T>(INFINITY);
-  return false;
-})
-MICA_QUESTION(IsNegInf, {
-  if constexpr (std::is_floating_point_v<T>) return x == -static_cast<T>(INFINITY);
-  return false;
-})
-MICA_QUESTION(SignBit, {
-  if constexpr (std::is_floating_point_v<T>) {
-    return ::signbit(x);
-  } else {
-    return std::is_signed_v<T> && x < T(0);
+template <class T>
+struct IsInfinity {
+  T which;
+  __device__ bool operator()(T x) const { return x == which; }
+};
+template <class T>
+struct SignBit {
+  __device__ bool operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return ::signbit(x);
+    } else {
+      return x < T(0);
+    }
   }
-})
-#undef MICA_QUESTION
+};
+
+void is_infinity(const char* op, const PointwiseLoop& loop, double which) {
+  if (is_integral(loop.dtype) || loop.dtype == DType::Bool) return run_pointwise<bool>(loop, Always{false});
+  visit_floating(op, loop.dtype, [&]<class T>(Tag<T>) {
+    using C = compute_t<T>;
+    run_rare<bool, T>(loop, IsInfinity<C>{static_cast<C>(which)});
+  });
+}
 
 }  // namespace
 
@@ -115,14 +134,25 @@ void round_decimals(const PointwiseLoop& loop, int64_t decimals) {
   });
 }
 
-void isposinf(const PointwiseLoop& loop) {
-  visit_real_bool("isposinf", loop.dtype, [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, IsPosInf<compute_t<T>>{}); });
-}
-void isneginf(const PointwiseLoop& loop) {
-  visit_real_bool("isneginf", loop.dtype, [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, IsNegInf<compute_t<T>>{}); });
-}
+void isposinf(const PointwiseLoop& loop) { is_infinity("isposinf", loop, INFINITY); }
+void isneginf(const PointwiseLoop& loop) { is_infinity("isneginf", loop, -INFINITY); }
 void signbit(const PointwiseLoop& loop) {
-  visit_real_bool("signbit", loop.dtype, [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, SignBit<compute_t<T>>{}); });
+  auto run = [&]<class T>(Tag<T>) { run_rare<bool, T>(loop, SignBit<compute_t<T>>{}); };
+  switch (loop.dtype) {
+    case DType::Int8:
+      return run(Tag<int8_t>{});
+    case DType::Int16:
+      return run(Tag<int16_t>{});
+    case DType::Int32:
+      return run(Tag<int32_t>{});
+    case DType::Int64:
+      return run(Tag<int64_t>{});
+    default:
+      break;
+  }
+  if (is_floating(loop.dtype)) return visit_floating("signbit", loop.dtype, run);
+  if (is_complex(loop.dtype)) unsupported_dtype("signbit", loop.dtype);
+  run_pointwise<bool>(loop, Always{false});
 }
 
 }  // namespace mica::cuda

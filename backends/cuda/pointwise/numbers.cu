@@ -101,13 +101,11 @@ struct NextAfter {
 
 template <class R>
 struct FromParts {
-  __device__ thrust::complex<R> operator()(R re, R im) const { return {re, im}; }
+  __device__ Complex<R> operator()(R re, R im) const { return {re, im}; }
 };
 template <class R>
 struct FromPolar {
-  __device__ thrust::complex<R> operator()(R radius, R angle) const {
-    return {radius * ::cos(angle), radius * ::sin(angle)};
-  }
+  __device__ Complex<R> operator()(R radius, R angle) const { return {radius * ::cos(angle), radius * ::sin(angle)}; }
 };
 template <class C>
 struct Angle {
@@ -130,7 +128,7 @@ struct NanToNum {
 template <class R>
 struct NanToNumComplex {
   NanToNum<R> part;
-  __device__ thrust::complex<R> operator()(thrust::complex<R> z) const { return {part(z.real()), part(z.imag())}; }
+  __device__ Complex<R> operator()(Complex<R> z) const { return {part(z.real()), part(z.imag())}; }
 };
 template <class T>
 struct Unchanged {

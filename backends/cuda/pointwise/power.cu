@@ -1,6 +1,7 @@
 // pow, and the logical operations of two operands.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
 
@@ -11,7 +12,7 @@ struct Pow {
   __device__ T operator()(T base, T exponent) const {
     if constexpr (is_complex_v<T>) {
       if (exponent == T(0)) return T(1);
-      return thrust::pow(base, exponent);
+      return complex_functions::pow(base, exponent);
     } else if constexpr (std::is_integral_v<T>) {
       // By squaring, wrapping around; a negative exponent leaves only 1 and -1.
       if constexpr (std::is_signed_v<T>) {
@@ -74,18 +75,19 @@ Shortcut shortcut_of(const PointwiseLoop& loop) {
                      : Shortcut::None;
 }
 
+// A table of four bits: the answer for neither, the first, the second and both.
 template <class T>
-struct LogicalAnd {
-  __device__ bool operator()(T a, T b) const { return convert<bool>(a) && convert<bool>(b); }
+struct Logical {
+  Truth<T> truth;
+  uint32_t answers;
+  __device__ bool operator()(T a, T b) const { return answers >> (truth(a) + 2 * truth(b)) & 1; }
 };
-template <class T>
-struct LogicalOr {
-  __device__ bool operator()(T a, T b) const { return convert<bool>(a) || convert<bool>(b); }
-};
-template <class T>
-struct LogicalXor {
-  __device__ bool operator()(T a, T b) const { return convert<bool>(a) != convert<bool>(b); }
-};
+
+void logical(const PointwiseLoop& loop, uint32_t answers) {
+  visit_truth(loop.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
+    run_pointwise<bool, T, T>(loop, Logical<T>{truth, answers});
+  });
+}
 
 }  // namespace
 
@@ -98,20 +100,13 @@ void pow(const PointwiseLoop& loop) {
       run_pointwise<T, T, T>(loop, PowShort<C>{shortcut});
     });
   }
-  visit_number("pow", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Pow<compute_t<T>>{}); });
+  visit_number("pow", loop.dtype, [&]<class T>(Tag<T>) {
+    if constexpr (std::is_integral_v<T> || is_complex_v<T>) run_rare<T, T, T>(loop, Pow<T>{});
+  });
 }
 
-void logical_and(const PointwiseLoop& loop) {
-  visit_number_bool("logical_and", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalAnd<compute_t<T>>{}); });
-}
-void logical_or(const PointwiseLoop& loop) {
-  visit_number_bool("logical_or", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalOr<compute_t<T>>{}); });
-}
-void logical_xor(const PointwiseLoop& loop) {
-  visit_number_bool("logical_xor", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, LogicalXor<compute_t<T>>{}); });
-}
+void logical_and(const PointwiseLoop& loop) { logical(loop, 0b1000); }
+void logical_or(const PointwiseLoop& loop) { logical(loop, 0b1110); }
+void logical_xor(const PointwiseLoop& loop) { logical(loop, 0b0110); }
 
 }  // namespace mica::cuda

@@ -63,7 +63,7 @@ void convert_number(const char* from, DType from_dtype, char* to, DType to_dtype
 }  // namespace
 
 void where(const PointwiseLoop& loop) {
-  visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_pointwise<T, T, T, bool>(loop, Select<T>{}); });
+  visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_moved<T, T, T, bool>(loop, Select<T>{}); });
 }
 
 // The value may be of another dtype than self.
@@ -90,11 +90,11 @@ void masked_fill(const PointwiseLoop& loop) {
     }
   }
   visit_size(static_cast<int64_t>(size),
-             [&]<class T>(Tag<T>) { run_pointwise<T, T, bool, T>(converted, SelectValue<T>{}); });
+             [&]<class T>(Tag<T>) { run_moved<T, T, bool, T>(converted, SelectValue<T>{}); });
 }
 
 void masked(const PointwiseLoop& loop) {
-  visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_pointwise<T, T, bool>(loop, Mask<T>{}); });
+  visit_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_moved<T, T, bool>(loop, Mask<T>{}); });
 }
 
 void clamp(const PointwiseLoop& loop) {

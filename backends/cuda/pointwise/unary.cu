@@ -1,6 +1,7 @@
 // Functions of one number.
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
 
@@ -10,48 +11,59 @@ namespace mica::cuda {
   struct Name {                                           \
     __device__ auto operator()(T x) const { __VA_ARGS__ } \
   };
-// ... and the kernel of its slot.
-#define MICA_UNARY(slot, Name, visit, ...)                                                               \
-  namespace {                                                                                            \
-  MICA_FUNCTOR_1(Name, __VA_ARGS__)                                                                      \
-  }                                                                                                      \
-  void slot(const PointwiseLoop& loop) {                                                                 \
-    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); }); \
+// ... and the kernel of its slot. Functions of complex numbers are long, so they have one loop; those of real numbers
+// that are long too (MICA_LONG) are called, not written out for each element of a thread.
+#define MICA_UNARY_AS(slot, Name, Wrapped, visit, ...)            \
+  namespace {                                                     \
+  MICA_FUNCTOR_1(Name, __VA_ARGS__)                               \
+  }                                                               \
+  void slot(const PointwiseLoop& loop) {                          \
+    visit(#slot, loop.dtype, [&]<class T>(Tag<T>) {               \
+      if constexpr (is_complex_v<T>) {                            \
+        run_rare<T, T>(loop, Name<T>{});                          \
+      } else {                                                    \
+        run_pointwise<T, T>(loop, Wrapped<Name<compute_t<T>>>{}); \
+      }                                                           \
+    });                                                           \
   }
+template <class F>
+using Inlined = F;
+#define MICA_UNARY(slot, Name, visit, ...) MICA_UNARY_AS(slot, Name, Inlined, visit, __VA_ARGS__)
+#define MICA_LONG(slot, Name, visit, ...) MICA_UNARY_AS(slot, Name, Called, visit, __VA_ARGS__)
 // Real numbers through the CUDA library, complex ones through Thrust.
-#define MICA_MATH(slot, Name)                      \
-  MICA_UNARY(slot, Name, visit_floating_complex, { \
-    if constexpr (is_complex_v<T>) {               \
-      return thrust::slot(x);                      \
-    } else {                                       \
-      return ::slot(x);                            \
-    }                                              \
+#define MICA_MATH(how, slot, Name)          \
+  how(slot, Name, visit_floating_complex, { \
+    if constexpr (is_complex_v<T>) {        \
+      return complex_functions::slot(x);    \
+    } else {                                \
+      return ::slot(x);                     \
+    }                                       \
   })
 
-MICA_MATH(exp, Exp)
-MICA_MATH(log, Log)
-MICA_MATH(sin, Sin)
-MICA_MATH(cos, Cos)
-MICA_MATH(tan, Tan)
-MICA_MATH(sinh, Sinh)
-MICA_MATH(cosh, Cosh)
-MICA_MATH(tanh, Tanh)
-MICA_MATH(sqrt, Sqrt)
+MICA_MATH(MICA_UNARY, exp, Exp)
+MICA_MATH(MICA_UNARY, log, Log)
+MICA_MATH(MICA_LONG, sin, Sin)
+MICA_MATH(MICA_LONG, cos, Cos)
+MICA_MATH(MICA_LONG, tan, Tan)
+MICA_MATH(MICA_LONG, sinh, Sinh)
+MICA_MATH(MICA_LONG, cosh, Cosh)
+MICA_MATH(MICA_UNARY, tanh, Tanh)
+MICA_MATH(MICA_UNARY, sqrt, Sqrt)
 MICA_UNARY(rsqrt, Rsqrt, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return T(1) / thrust::sqrt(x);
+    return T(1) / complex_functions::sqrt(x);
   } else {
     return ::rsqrt(x);
   }
 })
 MICA_UNARY(exp2, Exp2, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return thrust::exp(x * T(static_cast<typename T::value_type>(0.69314718055994530942)));
+    return complex_functions::exp(x * T(static_cast<typename T::value_type>(0.69314718055994530942)));
   } else {
     return ::exp2(x);
   }
 })
-MICA_UNARY(expm1, Expm1, visit_floating_complex, {
+MICA_LONG(expm1, Expm1, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     const auto half = ::sin(x.imag() / 2);
     return T(::expm1(x.real()) * ::cos(x.imag()) - 2 * half * half, ::exp(x.real()) * ::sin(x.imag()));
@@ -59,7 +71,7 @@ MICA_UNARY(expm1, Expm1, visit_floating_complex, {
     return ::expm1(x);
   }
 })
-MICA_UNARY(log1p, Log1p, visit_floating_complex, {
+MICA_LONG(log1p, Log1p, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     const auto a = x.real(), b = x.imag();
     const bool near = ::fabs(a) < 0.5 && ::fabs(b) < 0.5;
@@ -69,31 +81,31 @@ MICA_UNARY(log1p, Log1p, visit_floating_complex, {
     return ::log1p(x);
   }
 })
-MICA_UNARY(log2, Log2, visit_floating_complex, {
+MICA_LONG(log2, Log2, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return thrust::log(x) * T(static_cast<typename T::value_type>(1.44269504088896340736));
+    return complex_functions::log(x) * T(static_cast<typename T::value_type>(1.44269504088896340736));
   } else {
     return ::log2(x);
   }
 })
-MICA_UNARY(log10, Log10, visit_floating_complex, {
+MICA_LONG(log10, Log10, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
-    return thrust::log10(x);
+    return complex_functions::log10(x);
   } else {
     return ::log10(x);
   }
 })
 MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
-MICA_UNARY(erfc, Erfc, visit_floating, { return ::erfc(x); })
-// Integers are their own integers; halves are rounded to even.
-#define MICA_ROUNDING(slot, Name, function) \
-  MICA_UNARY(slot, Name, visit_real, {      \
-    if constexpr (std::is_integral_v<T>) {  \
-      return x;                             \
-    } else {                                \
-      return ::function(x);                 \
-    }                                       \
-  })
+MICA_LONG(erfc, Erfc, visit_floating, { return ::erfc(x); })
+// Halves are rounded to even. Integers are their own integers.
+#define MICA_ROUNDING(slot, Name, function)                                                                       \
+  namespace {                                                                                                     \
+  MICA_FUNCTOR_1(Name, return ::function(x);)                                                                     \
+  }                                                                                                               \
+  void slot(const PointwiseLoop& loop) {                                                                          \
+    if (is_integral(loop.dtype)) return copy(loop);                                                               \
+    visit_floating(#slot, loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Name<compute_t<T>>{}); }); \
+  }
 MICA_ROUNDING(floor, Floor, floor)
 MICA_ROUNDING(ceil, Ceil, ceil)
 MICA_ROUNDING(trunc, Trunc, trunc)
@@ -106,9 +118,7 @@ template <class T>
 struct Abs {
   __device__ auto operator()(T x) const {
     if constexpr (is_complex_v<T>) {
-      return thrust::abs(x);
-    } else if constexpr (std::is_unsigned_v<T>) {
-      return x;
+      return cuda::abs(x);
     } else if constexpr (std::is_integral_v<T>) {
       return x < 0 ? static_cast<T>(0 - static_cast<uint64_t>(x)) : x;
     } else {
@@ -121,7 +131,7 @@ template <class T>
 struct Sign {
   __device__ T operator()(T x) const {
     if constexpr (is_complex_v<T>) {
-      const auto magnitude = thrust::abs(x);
+      const auto magnitude = cuda::abs(x);
       return magnitude == 0 ? T(0) : x / magnitude;
     } else {
       return static_cast<T>((x > T(0)) - (x < T(0)));
@@ -130,11 +140,12 @@ struct Sign {
 };
 template <class T>
 struct Conjugate {
-  __device__ T operator()(T x) const { return thrust::conj(x); }
+  __device__ T operator()(T x) const { return conj(x); }
 };
 template <class T>
 struct LogicalNot {
-  __device__ bool operator()(T x) const { return !convert<bool>(x); }
+  Truth<T> truth;
+  __device__ bool operator()(T x) const { return !truth(x); }
 };
 template <class T>
 struct IsNan {
@@ -145,8 +156,6 @@ struct IsFinite {
   __device__ bool operator()(T x) const {
     if constexpr (is_complex_v<T>) {
       return ::isfinite(x.real()) && ::isfinite(x.imag());
-    } else if constexpr (std::is_integral_v<T>) {
-      return true;
     } else {
       return ::isfinite(x);
     }
@@ -157,8 +166,6 @@ struct IsInf {
   __device__ bool operator()(T x) const {
     if constexpr (is_complex_v<T>) {
       return ::isinf(x.real()) || ::isinf(x.imag());
-    } else if constexpr (std::is_integral_v<T>) {
-      return false;
     } else {
       return ::isinf(x);
     }
@@ -170,21 +177,29 @@ struct RealOf {
   using type = T;
 };
 template <class R>
-struct RealOf<thrust::complex<R>> {
+struct RealOf<Complex<R>> {
   using type = R;
 };
 
 }  // namespace
 
 void abs(const PointwiseLoop& loop) {
-  visit_number("abs", loop.dtype,
-               [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); });
+  const DType t = loop.dtype;
+  if (t == DType::UInt8 || t == DType::UInt16 || t == DType::UInt32 || t == DType::UInt64) return copy(loop);
+  auto run = [&]<class T>(Tag<T>) { run_pointwise<typename RealOf<T>::type, T>(loop, Abs<compute_t<T>>{}); };
+  if (t == DType::Int8) return run(Tag<int8_t>{});
+  if (t == DType::Int16) return run(Tag<int16_t>{});
+  if (t == DType::Int32) return run(Tag<int32_t>{});
+  if (t == DType::Int64) return run(Tag<int64_t>{});
+  visit_floating_complex("abs", t, run);
 }
 void sign(const PointwiseLoop& loop) {
   visit_real_bool("sign", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
 }
 void sgn(const PointwiseLoop& loop) {
-  visit_number_bool("sgn", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
+  if (loop.dtype == DType::Complex64) return run_rare<complexf, complexf>(loop, Sign<complexf>{});
+  if (loop.dtype == DType::Complex128) return run_rare<complexd, complexd>(loop, Sign<complexd>{});
+  sign(loop);
 }
 void conj_physical(const PointwiseLoop& loop) {
   if (loop.dtype == DType::Complex64) return run_pointwise<complexf, complexf>(loop, Conjugate<complexf>{});
@@ -192,18 +207,29 @@ void conj_physical(const PointwiseLoop& loop) {
   unsupported_dtype("conj", loop.dtype);
 }
 void logical_not(const PointwiseLoop& loop) {
-  visit_number_bool("logical_not", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, LogicalNot<compute_t<T>>{}); });
+  visit_truth(loop.dtype, [&]<class T>(Tag<T>, Truth<T> truth) { run_pointwise<bool, T>(loop, LogicalNot<T>{truth}); });
+}
+
+// Integers and bools are all finite.
+static bool whole(const PointwiseLoop& loop, bool value) {
+  if (is_floating(loop.dtype) || is_complex(loop.dtype)) return false;
+  run_pointwise<bool>(loop, Always{value});
+  return true;
 }
 void isnan(const PointwiseLoop& loop) {
-  visit_number_bool("isnan", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
+  if (whole(loop, false)) return;
+  visit_floating_complex("isnan", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsNan<compute_t<T>>{}); });
 }
 void isfinite(const PointwiseLoop& loop) {
-  visit_number_bool("isfinite", loop.dtype,
-                    [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
+  if (whole(loop, true)) return;
+  visit_floating_complex("isfinite", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsFinite<compute_t<T>>{}); });
 }
 void isinf(const PointwiseLoop& loop) {
-  visit_number_bool("isinf", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
+  if (whole(loop, false)) return;
+  visit_floating_complex("isinf", loop.dtype,
+                         [&]<class T>(Tag<T>) { run_pointwise<bool, T>(loop, IsInf<compute_t<T>>{}); });
 }
 
 }  // namespace mica::cuda

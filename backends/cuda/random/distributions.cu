@@ -87,15 +87,29 @@ void draw_floating(const char* op, const TensorView& out, const Generator& gener
 
 }  // namespace
 
+// Complex numbers are drawn as twice as many real ones.
+static TensorView real_parts(const TensorView& t) {
+  if (!is_complex(t.dtype)) return t;
+  TensorView parts = t;
+  parts.dtype = t.dtype == DType::Complex64   ? DType::Float32
+                : t.dtype == DType::Complex32 ? DType::Float16
+                                              : DType::Float64;
+  parts.numel = 2 * t.numel;
+  return parts;
+}
+
 void random_uniform(const TensorView& out, double from, double to, Generator generator) {
-  visit_floating("uniform_", out.dtype, [&]<class T>(Tag<T>) {
+  const TensorView parts = real_parts(out);
+  visit_floating("uniform_", parts.dtype, [&]<class T>(Tag<T>) {
     using R = drawn_t<T>;
-    draw<T>(out, generator,
+    draw<T>(parts, generator,
             Uniform<T>{{}, static_cast<R>(from), static_cast<R>(to) - static_cast<R>(from), static_cast<R>(to)});
   });
 }
+// The parts of complex numbers share the variance, and each has the mean.
 void random_normal(const TensorView& out, double mean, double std, Generator generator, bool) {
-  draw_floating<Normal>("normal_", out, generator, mean, std);
+  draw_floating<Normal>("normal_", real_parts(out), generator, mean,
+                        is_complex(out.dtype) ? std * 0.70710678118654752440 : std);
 }
 void random_log_normal(const TensorView& out, double mean, double std, Generator generator) {
   MICA_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);

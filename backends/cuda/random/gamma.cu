@@ -1,7 +1,6 @@
 // Gamma and Dirichlet distributions, and how their samples move with their parameters.
 #include <mutex>
 
-#include "backends/cuda/allocator.h"
 #include "backends/cuda/random/numbers.cuh"
 #include "backends/functors/implicit_gradients.h"
 
@@ -9,31 +8,34 @@ namespace mica::cuda {
 
 namespace {
 
-// G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables" (2000).
-__device__ double standard_gamma(double alpha, Numbers& numbers) {
-  if (!(alpha >= 0)) return NAN;
+// G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables" (2000), with the numbers and the
+// precision that torch has: single numbers, for doubles too.
+template <class T>
+__device__ T standard_gamma(T alpha, SingleNumbers& numbers) {
+  if (!(alpha >= 0)) return static_cast<T>(NAN);
   if (alpha == 0) return 0;
-  double scale = 1;
+  T scale = 1;
   if (alpha < 1) {
-    scale = ::pow(numbers.next(), 1 / alpha);
+    scale = ::pow(T(1) - static_cast<T>(numbers.next()), T(1) / alpha);
     alpha += 1;
   }
-  const double d = alpha - 1.0 / 3, c = 1 / ::sqrt(9 * d);
+  const T d = alpha - static_cast<T>(1.0f / 3.0f), c = T(1) / ::sqrt(T(9) * d);
   while (true) {
-    double x, y;
+    T x, y;
     do {
-      x = numbers.next_normal();
-      y = 1 + c * x;
+      x = static_cast<T>(numbers.next_normal());
+      y = T(1) + c * x;
     } while (y <= 0);
-    const double v = y * y * y, u = numbers.next(), xx = x * x;
-    if (u < 1 - 0.0331 * xx * xx || ::log(u) < 0.5 * xx + d * (1 - v + ::log(v))) return scale * d * v;
+    const T v = y * y * y, u = T(1) - static_cast<T>(numbers.next()), xx = x * x;
+    if (u < T(1) - static_cast<T>(0.0331f) * xx * xx || ::log(u) < T(0.5) * xx + d * (T(1) - v + ::log(v)))
+      return scale * d * v;
   }
 }
 
 template <class T>
-struct Smallest {
-  static constexpr double value = sizeof(T) == 8 ? 2.2250738585072014e-308 : 1.17549435e-38;
-};
+__device__ constexpr T smallest() {
+  return static_cast<T>(sizeof(T) == 8 ? 2.2250738585072014e-308 : 1.17549435e-38);
+}
 
 template <class T>
 struct Gamma {
@@ -41,37 +43,25 @@ struct Gamma {
   const T* alpha;
   PhiloxPlace place;
   __device__ void operator()(int64_t i) const {
-    Numbers numbers = Numbers::of(place, i);
-    const T sample = static_cast<T>(standard_gamma(static_cast<double>(alpha[i]), numbers));
-    out[i] = sample < static_cast<T>(Smallest<T>::value) ? static_cast<T>(Smallest<T>::value) : sample;
+    SingleNumbers numbers = SingleNumbers::of(place, i);
+    const T sample = standard_gamma(alpha[i], numbers);
+    out[i] = sample < smallest<T>() ? smallest<T>() : sample;
   }
 };
 
-template <class T>
-struct GammaOfShare {
-  double* out;
-  const T* alpha;
-  PhiloxPlace place;
-  __device__ void operator()(int64_t i) const {
-    Numbers numbers = Numbers::of(place, i);
-    const double sample = standard_gamma(static_cast<double>(alpha[i]), numbers);
-    out[i] = sample < Smallest<double>::value ? Smallest<double>::value : sample;
-  }
-};
+// Gamma samples, which `values` holds, become shares of their row's sum.
 template <class T>
 struct Shares {
-  T* out;
-  const double* gammas;
+  T* values;
   int64_t categories;
   __device__ void operator()(int64_t row) const {
-    const double* from = gammas + row * categories;
+    T* const at = values + row * categories;
     double sum = 0;
-    for (int64_t i = 0; i < categories; ++i) sum += from[i];
-    const T smallest = static_cast<T>(Smallest<T>::value),
-            below_one = static_cast<T>(sizeof(T) == 8 ? 0.99999999999999989 : 0.99999994);
+    for (int64_t i = 0; i < categories; ++i) sum += static_cast<double>(at[i]);
+    const T below_one = static_cast<T>(sizeof(T) == 8 ? 1 - 0x1p-52 : 1 - 0x1p-23);
     for (int64_t i = 0; i < categories; ++i) {
-      const T share = static_cast<T>(from[i] / sum);
-      out[row * categories + i] = share < smallest ? smallest : share > below_one ? below_one : share;
+      const T share = at[i] / static_cast<T>(sum);
+      at[i] = share < smallest<T>() ? smallest<T>() : share > below_one ? below_one : share;
     }
   }
 };
@@ -101,11 +91,11 @@ void visit_whole_floats(const char* op, DType dtype, const F& f) {
   unsupported_dtype(op, dtype);
 }
 
-// A subsequence for each element, and so many of its words that a second call hardly meets them.
+// A subsequence for each element. Ten of its numbers are counted, as torch counts them.
 PhiloxPlace take(const Generator& generator) {
   PhiloxGenerator& source = philox(generator);
   std::lock_guard lock(generator.mutex());
-  return take_place(source, 40);
+  return take_place(source, 10);
 }
 
 }  // namespace
@@ -122,11 +112,9 @@ void random_dirichlet(const TensorView& out, const TensorView& alpha, Generator 
   DeviceGuard guard(device);
   if (out.numel == 0) return;
   visit_whole_floats("_sample_dirichlet_cuda", out.dtype, [&]<class T>(Tag<T>) {
-    const Workspace gammas(static_cast<size_t>(out.numel) * sizeof(double), device);
-    auto* const values = static_cast<double*>(gammas.data());
-    for_each(device, out.numel, GammaOfShare<T>{values, alpha.ptr<const T>(), take(generator)});
+    for_each(device, out.numel, Gamma<T>{out.ptr<T>(), alpha.ptr<const T>(), take(generator)});
     const int64_t categories = alpha.sizes[alpha.ndim - 1];
-    for_each(device, out.numel / categories, Shares<T>{out.ptr<T>(), values, categories});
+    for_each(device, out.numel / categories, Shares<T>{out.ptr<T>(), categories});
   });
 }
 

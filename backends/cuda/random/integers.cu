@@ -163,23 +163,23 @@ struct LookUp {
 
 // ---- counts
 
-// Products of uniform numbers for few events, Hormann's transformed rejection for many.
+// Below 64 events Knuth's products of uniform numbers and above 4000 a rounded normal number, both with cuRAND's
+// numbers, as in torch; between them Hormann's transformed rejection, where torch inverts an incomplete gamma function.
 template <class T>
 struct Poisson {
   T* out;
   const T* rate;
   PhiloxPlace place;
-  __device__ static double draw(Numbers& numbers, double rate) {
-    if (!(rate > 0)) return rate == 0 ? 0 : NAN;
-    if (rate < 10) {
-      const double limit = ::exp(-rate);
-      double product = numbers.next(), k = 0;
-      while (product > limit) {
-        product *= numbers.next();
-        k += 1;
-      }
-      return k;
-    }
+  __device__ static double knuth(SingleNumbers numbers, float rate) {
+    float product = ::expf(rate);
+    int count = -1;
+    do {
+      product *= numbers.next();
+      ++count;
+    } while (product > 1);
+    return count;
+  }
+  __device__ static double rejection(Numbers numbers, double rate) {
     const double root = ::sqrt(rate), log_rate = ::log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b,
                  inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), limit = 0.9277 - 3.6224 / (b - 2);
     while (true) {
@@ -191,9 +191,17 @@ struct Poisson {
         return k;
     }
   }
+  __device__ double draw(int64_t i, double rate) const {
+    if (!(rate > 0)) return rate == 0 ? 0 : NAN;
+    if (rate < 64) return knuth(SingleNumbers::of(place, i), static_cast<float>(rate));
+    if (rate <= 4000) return rejection(Numbers::of(place, i), rate);
+    double normal[2];
+    NormalDraw<double>::draw(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4),
+                             normal);
+    return ::floor(::fma(::sqrt(rate), normal[0], rate) + 0.5);
+  }
   __device__ void operator()(int64_t i) const {
-    Numbers numbers = Numbers::of(place, i);
-    out[i] = convert<T>(static_cast<compute_t<T>>(draw(numbers, static_cast<double>(widen(rate[i])))));
+    out[i] = convert<T>(static_cast<compute_t<T>>(draw(i, static_cast<double>(widen(rate[i])))));
   }
 };
 

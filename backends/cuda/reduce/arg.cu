@@ -14,20 +14,21 @@ struct Found {
 
 // A NaN wins, then the first of equal elements. Where only the index is wanted, `values` is null and indices are the
 // first output.
-template <class T, bool kLargest>
+template <class T>
 struct Extremum {
   using In = T;
   using C = compute_t<T>;
   using Acc = Found<C>;
   T* values;
   int64_t* indices;
-  __device__ Acc identity() const { return {kLargest ? lowest<C>() : highest<C>(), INT64_MAX}; }
+  bool largest;
+  __device__ Acc identity() const { return {largest ? lowest<C>() : highest<C>(), INT64_MAX}; }
   __device__ Acc load(T v, int64_t i) const { return {convert<C>(v), i}; }
   __device__ Acc combine(Acc a, Acc b) const {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     const bool same = a_nan ? b_nan : a.value == b.value;
     if (same) return a.index < b.index ? a : b;
-    const bool first = a_nan || (!b_nan && (kLargest ? a.value > b.value : a.value < b.value));
+    const bool first = a_nan || (!b_nan && (largest ? a.value > b.value : a.value < b.value));
     return first ? a : b;
   }
   __device__ void store(Acc a, int64_t at, int64_t second) const {
@@ -36,10 +37,10 @@ struct Extremum {
   }
 };
 
-template <bool kLargest>
-void find(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
+void find(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims,
+          bool largest) {
   visit_real_bool(op, self.dtype, [&]<class T>(Tag<T>) {
-    const Extremum<T, kLargest> f{values.defined() ? values.ptr<T>() : nullptr, indices.ptr<int64_t>()};
+    const Extremum<T> f{values.defined() ? values.ptr<T>() : nullptr, indices.ptr<int64_t>(), largest};
     if (values.defined()) return run_reduction(values, indices, self, dims, f);
     run_reduction(indices, {}, self, dims, f);
   });
@@ -48,16 +49,16 @@ void find(const char* op, const TensorView& values, const TensorView& indices, c
 }  // namespace
 
 void reduce_argmax(const TensorView& out, const TensorView& self, uint64_t dims) {
-  find<true>("argmax", {}, out, self, dims);
+  find("argmax", {}, out, self, dims, true);
 }
 void reduce_argmin(const TensorView& out, const TensorView& self, uint64_t dims) {
-  find<false>("argmin", {}, out, self, dims);
+  find("argmin", {}, out, self, dims, false);
 }
 void reduce_max_with_index(const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
-  find<true>("max", values, indices, self, dims);
+  find("max", values, indices, self, dims, true);
 }
 void reduce_min_with_index(const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims) {
-  find<false>("min", values, indices, self, dims);
+  find("min", values, indices, self, dims, false);
 }
 
 }  // namespace mica::cuda

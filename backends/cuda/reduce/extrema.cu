@@ -6,22 +6,17 @@ namespace mica::cuda {
 
 namespace {
 
-// A NaN wins.
+// The largest, or the smallest. A NaN wins.
 template <class T>
-struct Largest {
+struct Extreme {
   using In = T;
   using Acc = compute_t<T>;
   T* out;
-  __device__ Acc identity() const { return lowest<Acc>(); }
+  bool largest;
+  __device__ Acc identity() const { return largest ? lowest<Acc>() : highest<Acc>(); }
   __device__ Acc load(T v, int64_t) const { return convert<Acc>(v); }
-  __device__ Acc combine(Acc a, Acc b) const { return a != a || a > b ? a : b; }
+  __device__ Acc combine(Acc a, Acc b) const { return a != a || (largest ? a > b : a < b) ? a : b; }
   __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(a); }
-};
-template <class T>
-struct Smallest : Largest<T> {
-  using Acc = compute_t<T>;
-  __device__ Acc identity() const { return highest<Acc>(); }
-  __device__ Acc combine(Acc a, Acc b) const { return a != a || a < b ? a : b; }
 };
 
 template <class C>
@@ -30,6 +25,7 @@ struct Range {
 };
 template <class T>
 struct LowAndHigh {
+  static constexpr bool kRare = true;
   using In = T;
   using C = compute_t<T>;
   using Acc = Range<C>;
@@ -45,45 +41,46 @@ struct LowAndHigh {
   }
 };
 
-// bool, or uint8 where the input was: both are one byte of 0 or 1.
+// Whether any element is true; where `negated`, whether none is false. The result is a bool, or uint8 where the input
+// was: both are one byte of 0 or 1.
 template <class T>
 struct Any {
   using In = T;
   using Acc = bool;
   uint8_t* out;
+  Truth<T> truth;
+  bool negated;
   __device__ bool identity() const { return false; }
-  __device__ bool load(T v, int64_t) const { return convert<bool>(v); }
+  __device__ bool load(T v, int64_t) const { return truth(v) != negated; }
   __device__ bool combine(bool a, bool b) const { return a || b; }
-  __device__ void store(bool a, int64_t at, int64_t) const { out[at] = a; }
+  __device__ void store(bool a, int64_t at, int64_t) const { out[at] = a != negated; }
 };
-template <class T>
-struct All : Any<T> {
-  __device__ bool identity() const { return true; }
-  __device__ bool combine(bool a, bool b) const { return a && b; }
-};
+
+void any_or_all(const TensorView& out, const TensorView& self, uint64_t dims, bool all) {
+  visit_truth(self.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
+    run_reduction(out, {}, self, dims, Any<T>{out.ptr<uint8_t>(), truth, all});
+  });
+}
+void extreme(const char* op, const TensorView& out, const TensorView& self, uint64_t dims, bool largest) {
+  visit_real_bool(op, self.dtype, [&]<class T>(Tag<T>) {
+    run_reduction(out, {}, self, dims, Extreme<T>{out.ptr<T>(), largest});
+  });
+}
 
 }  // namespace
 
 void reduce_amax(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_real_bool("amax", self.dtype,
-                  [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, Largest<T>{out.ptr<T>()}); });
+  extreme("amax", out, self, dims, true);
 }
 void reduce_amin(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_real_bool("amin", self.dtype,
-                  [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, Smallest<T>{{out.ptr<T>()}}); });
+  extreme("amin", out, self, dims, false);
 }
 void reduce_aminmax(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
   visit_real_bool("aminmax", self.dtype, [&]<class T>(Tag<T>) {
     run_reduction(min, max, self, dims, LowAndHigh<T>{min.ptr<T>(), max.ptr<T>()});
   });
 }
-void reduce_any(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_number_bool("any", self.dtype,
-                    [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, Any<T>{out.ptr<uint8_t>()}); });
-}
-void reduce_all(const TensorView& out, const TensorView& self, uint64_t dims) {
-  visit_number_bool("all", self.dtype,
-                    [&]<class T>(Tag<T>) { run_reduction(out, {}, self, dims, All<T>{{out.ptr<uint8_t>()}}); });
-}
+void reduce_any(const TensorView& out, const TensorView& self, uint64_t dims) { any_or_all(out, self, dims, false); }
+void reduce_all(const TensorView& out, const TensorView& self, uint64_t dims) { any_or_all(out, self, dims, true); }
 
 }  // namespace mica::cuda

@@ -10,7 +10,7 @@ struct RealOf {
   using type = T;
 };
 template <class R>
-struct RealOf<thrust::complex<R>> {
+struct RealOf<Complex<R>> {
   using type = R;
 };
 
@@ -20,38 +20,55 @@ __device__ __noinline__ C power(C a, C p) {
   return ::pow(a, p);
 }
 
-enum class Order { Zero, One, Two, Largest, Smallest, Other };
+// The order two has kernels of its own; the others share theirs.
+enum class Order { Zero, One, Largest, Smallest, Other };
 
-template <class T, class O, Order kOrder>
+template <class T, class O>
+struct SquareNorm {
+  using In = T;
+  using Out = O;
+  using Acc = compute_t<Out>;
+  Out* out;
+  __device__ Acc identity() const { return 0; }
+  __device__ Acc load(T v, int64_t) const {
+    if constexpr (is_complex_v<T>) {
+      return v.real() * v.real() + v.imag() * v.imag();
+    } else {
+      const Acc a = convert<Acc>(v);
+      return a * a;
+    }
+  }
+  __device__ Acc combine(Acc a, Acc b) const { return a + b; }
+  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<Out>(::sqrt(a)); }
+};
+
+template <class T, class O>
 struct Norm {
+  static constexpr bool kRare = true;
   using In = T;
   using Out = O;
   using Acc = compute_t<Out>;
   Out* out;
   Acc p;
-  __device__ Acc identity() const { return kOrder == Order::Smallest ? static_cast<Acc>(INFINITY) : Acc(0); }
+  Order order;
+  __device__ Acc identity() const { return order == Order::Smallest ? static_cast<Acc>(INFINITY) : Acc(0); }
   __device__ Acc load(T v, int64_t) const {
     Acc a;
     if constexpr (is_complex_v<T>) {
-      if constexpr (kOrder == Order::Two) return v.real() * v.real() + v.imag() * v.imag();
-      a = thrust::abs(v);
+      a = abs(v);
     } else {
       a = ::fabs(convert<Acc>(v));
     }
-    if constexpr (kOrder == Order::Zero) return a != Acc(0);
-    if constexpr (kOrder == Order::Two) return a * a;
-    if constexpr (kOrder == Order::Other) return power(a, p);
-    return a;
+    if (order == Order::Zero) return a != Acc(0);
+    return order == Order::Other ? power(a, p) : a;
   }
   __device__ Acc combine(Acc a, Acc b) const {
-    if constexpr (kOrder == Order::Largest) return a != a || a > b ? a : b;
-    if constexpr (kOrder == Order::Smallest) return a != a || a < b ? a : b;
+    if (order == Order::Largest) return a != a || a > b ? a : b;
+    if (order == Order::Smallest) return a != a || a < b ? a : b;
     return a + b;
   }
   __device__ void store(Acc a, int64_t at, int64_t) const {
-    if constexpr (kOrder == Order::Two) a = ::sqrt(a);
-    if constexpr (kOrder == Order::Other) a = power(a, Acc(1) / p);
-    out[at] = convert<Out>(a);
+    out[at] = convert<Out>(order == Order::Other ? power(a, Acc(1) / p) : a);
   }
 };
 
@@ -62,6 +79,7 @@ struct Moments {
 };
 template <class T>
 struct Variance {
+  static constexpr bool kRare = std::is_same_v<T, double>;
   using In = T;
   using C = compute_t<T>;
   using Acc = Moments<C>;
@@ -95,6 +113,7 @@ struct Shifted {
 };
 template <class T>
 struct LogSumExp {
+  static constexpr bool kRare = std::is_same_v<T, double>;
   using In = T;
   using C = compute_t<T>;
   using Acc = Shifted<C>;
@@ -120,20 +139,20 @@ void reduce_norm(const TensorView& out, const TensorView& self, uint64_t dims, d
   visit_floating_complex("norm", self.dtype, [&]<class T>(Tag<T>) {
     using Real = typename RealOf<T>::type;
     using A = compute_t<Real>;
-    auto run = [&]<Order kOrder>() {
-      // 16-bit floats may be asked to come out as float32.
-      if constexpr (!std::is_same_v<Real, A>) {
-        if (out.dtype == DType::Float32)
-          return run_reduction(out, {}, self, dims, Norm<T, float, kOrder>{out.ptr<float>(), static_cast<A>(p)});
-      }
-      run_reduction(out, {}, self, dims, Norm<T, Real, kOrder>{out.ptr<Real>(), static_cast<A>(p)});
+    const Order order = p == 0                   ? Order::Zero
+                        : p == 1                 ? Order::One
+                        : std::isinf(p) && p > 0 ? Order::Largest
+                        : std::isinf(p)          ? Order::Smallest
+                                                 : Order::Other;
+    auto run = [&]<class Out>(Tag<Out>) {
+      if (p == 2) return run_reduction(out, {}, self, dims, SquareNorm<T, Out>{out.ptr<Out>()});
+      run_reduction(out, {}, self, dims, Norm<T, Out>{out.ptr<Out>(), static_cast<A>(p), order});
     };
-    if (p == 0) return run.template operator()<Order::Zero>();
-    if (p == 1) return run.template operator()<Order::One>();
-    if (p == 2) return run.template operator()<Order::Two>();
-    if (std::isinf(p) && p > 0) return run.template operator()<Order::Largest>();
-    if (std::isinf(p)) return run.template operator()<Order::Smallest>();
-    run.template operator()<Order::Other>();
+    // 16-bit floats may be asked to come out as float32.
+    if constexpr (!std::is_same_v<Real, A>) {
+      if (out.dtype == DType::Float32) return run(Tag<float>{});
+    }
+    run(Tag<Real>{});
   });
 }
 

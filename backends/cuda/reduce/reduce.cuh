@@ -109,6 +109,18 @@ __global__ void __launch_bounds__(kReduceThreads)
 
 inline constexpr int kColumnRows = 8;
 
+// Elements that are reduced rarely have a warp for each output, or for each part of one, and no vectors of columns:
+// half the kernels. An operation may say so of itself by a member kRare.
+template <class Op>
+constexpr bool reduces_rarely() {
+  using In = typename Op::In;
+  if constexpr (requires { Op::kRare; }) {
+    if (Op::kRare) return true;
+  }
+  return is_complex_v<In> || std::is_same_v<In, int8_t> || std::is_same_v<In, int16_t> ||
+         std::is_same_v<In, uint16_t> || std::is_same_v<In, uint32_t> || std::is_same_v<In, uint64_t>;
+}
+
 // The columns of a matrix whose rows are dense: each thread adds up kCount neighbouring columns, 32 threads side by
 // side, and eight rows at a time.
 template <int kCount, class Op>
@@ -149,30 +161,31 @@ __global__ void __launch_bounds__(32 * kColumnRows)
 #pragma unroll
   for (int j = 0; j < kCount; ++j) shared[(threadIdx.y * 32 + threadIdx.x) * kCount + j] = sums[j];
   __syncthreads();
-  if (threadIdx.y || !inside) return;
-#pragma unroll
-  for (int j = 0; j < kCount; ++j) {
-    Acc total = shared[threadIdx.x * kCount + j];
-    for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[(r * 32 + threadIdx.x) * kCount + j]);
+  // A thread for each column, so that neighbours read and write side by side.
+  const int64_t first = static_cast<int64_t>(blockIdx.x / shape.splits) * (32 * kCount);
+  for (int c = static_cast<int>(threadIdx.y * 32 + threadIdx.x); c < 32 * kCount; c += 32 * kColumnRows) {
+    if (first + c >= shape.kept.numel) return;
+    Acc total = shared[c];
+    for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[r * 32 * kCount + c]);
     if (partial) {
-      partial[(column + j) * shape.splits + split] = total;
+      partial[split * shape.kept.numel + first + c] = total;
     } else {
       int64_t at[3];
-      shape.kept.at(column + j, at);
+      shape.kept.at(first + c, at);
       op.store(total, at[1], at[2]);
     }
   }
 }
 
-// The parts of each output: a warp for each.
+// The parts of each output: a warp for each. They lie output by output, or where columns were added up, part by part.
 template <class Op>
 __global__ void __launch_bounds__(kReduceThreads)
-    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial) {
+    reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial, bool part_by_part) {
   const int64_t output = static_cast<int64_t>(blockIdx.x) * (kReduceThreads / 32) + threadIdx.x / 32;
   if (output >= shape.kept.numel) return;
   typename Op::Acc total = op.identity();
-  for (int s = threadIdx.x % 32; s < shape.splits; s += 32)
-    total = op.combine(total, partial[output * shape.splits + s]);
+  const int64_t first = part_by_part ? output : output * shape.splits, step = part_by_part ? shape.kept.numel : 1;
+  for (int s = threadIdx.x % 32; s < shape.splits; s += 32) total = op.combine(total, partial[first + s * step]);
   total = reduce_warp(total, op);
   if (threadIdx.x % 32) return;
   int64_t at[3];
@@ -218,7 +231,8 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   ReductionShape shape = reduction_shape(out, second, self, dims);
   const auto* in = self.ptr<const In>();
   // Columns of a matrix, in vectors where all of its rows are aligned.
-  constexpr int kWide = sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 2 && sizeof(Acc) == 4 ? 8 : 4;
+  constexpr bool kRare = reduces_rarely<Op>();
+  constexpr int kWide = kRare || sizeof(In) >= 8 || sizeof(Acc) > 8 ? 1 : sizeof(In) == 2 && sizeof(Acc) == 4 ? 8 : 4;
   auto stride_of = [](const auto& p) { return p.ndim ? std::abs(p.strides[0][0]) : INT64_MAX; };
   const bool by_columns =
       shape.kept.ndim >= 1 && shape.kept.strides[0][0] == 1 && shape.kept.numel >= 32 && stride_of(shape.reduced) > 1;
@@ -230,13 +244,19 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const int64_t multiprocessors = properties(device).multiProcessorCount;
   const int count = wide ? kWide : 1;
   const int64_t length = shape.reduced.numel;
-  const int group = by_columns ? 0 : length <= 8 ? 1 : length <= 1024 && shape.kept.numel >= multiprocessors ? 32 : 256;
+  const int group = by_columns                                              ? 0
+                    : kRare                                                 ? 32
+                    : length <= 8                                           ? 1
+                    : length <= 1024 && shape.kept.numel >= multiprocessors ? 32
+                                                                            : 256;
   const int64_t tasks = by_columns ? (shape.kept.numel + 32 * count - 1) / (32 * count) : shape.kept.numel;
   const int64_t per_block = by_columns ? kColumnRows : group;
   // Enough blocks to fill the device several times over, as long as each has work.
-  if (by_columns || group == 256)
-    shape.splits = static_cast<int>(std::clamp<int64_t>(
-        std::min(8 * multiprocessors / tasks, length / (per_block * (count == 8 ? 8 : 16))), 1, 1024));
+  if (by_columns || kRare || group == 256)
+    shape.splits =
+        static_cast<int>(std::clamp<int64_t>(std::min((kRare && !by_columns ? 64 : 8) * multiprocessors / tasks,
+                                                      length / (per_block * (count == 8 ? 8 : 16))),
+                                             1, 1024));
   auto launch = [&](Acc* partial) {
     if (by_columns) {
       const auto blocks = static_cast<unsigned>(tasks * shape.splits);
@@ -245,14 +265,16 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
       } else {
         reduce_columns<1, Op><<<blocks, dim3(32, kColumnRows), 0, stream>>>(op, shape, in, partial);
       }
-    } else if (group == 256) {
-      reduce_rows<256, Op>
-          <<<static_cast<unsigned>(tasks * shape.splits), kReduceThreads, 0, stream>>>(op, shape, in, partial);
     } else if (group == 32) {
-      reduce_rows<32, Op>
-          <<<blocks_for(tasks, kReduceThreads / 32), kReduceThreads, 0, stream>>>(op, shape, in, partial);
-    } else {
-      reduce_rows<1, Op><<<blocks_for(tasks, kReduceThreads), kReduceThreads, 0, stream>>>(op, shape, in, partial);
+      reduce_rows<32, Op><<<blocks_for(tasks * shape.splits, kReduceThreads / 32), kReduceThreads, 0, stream>>>(
+          op, shape, in, partial);
+    } else if constexpr (!kRare) {
+      if (group == 256) {
+        reduce_rows<256, Op>
+            <<<static_cast<unsigned>(tasks * shape.splits), kReduceThreads, 0, stream>>>(op, shape, in, partial);
+      } else {
+        reduce_rows<1, Op><<<blocks_for(tasks, kReduceThreads), kReduceThreads, 0, stream>>>(op, shape, in, partial);
+      }
     }
     MICA_CUDA(cudaGetLastError());
   };
@@ -260,7 +282,7 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const Workspace parts(static_cast<size_t>(shape.kept.numel * shape.splits) * sizeof(Acc), device);
   launch(static_cast<Acc*>(parts.data()));
   reduce_partials<Op><<<blocks_for(shape.kept.numel, kReduceThreads / 32), kReduceThreads, 0, stream>>>(
-      op, shape, static_cast<const Acc*>(parts.data()));
+      op, shape, static_cast<const Acc*>(parts.data()), by_columns);
   MICA_CUDA(cudaGetLastError());
 }
 

@@ -1,8 +1,9 @@
 // cumsum, cumprod, cummax, cummin, logcumsumexp. A line is cut into chunks where there are few lines: the chunks are
 // reduced, their totals scanned, and then every chunk is scanned from what came before it.
-#include <cub/cub.cuh>
+#include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/places.cuh"
 #include "backends/cuda/reduce/limits.cuh"
 
@@ -156,20 +157,21 @@ struct Placed {
   int64_t index;  // -1 before the first
 };
 // The last of equal elements, and a NaN takes over from everything.
-template <class T, bool kLargest>
+template <class T>
 struct RunningExtremum {
   using In = T;
   using C = compute_t<T>;
   using Acc = Placed<C>;
   T* values;
   int64_t* indices;
+  bool largest;
   __device__ Acc identity() const { return {C(0), -1}; }
   __device__ Acc load(T v, int64_t i) const { return {convert<C>(v), i}; }
   __device__ Acc combine(Acc a, Acc b) const {
     if (a.index < 0) return b;
     if (b.index < 0) return a;
     const bool takes_over =
-        b.value != b.value || (a.value == a.value && (kLargest ? b.value >= a.value : b.value <= a.value));
+        b.value != b.value || (a.value == a.value && (largest ? b.value >= a.value : b.value <= a.value));
     return takes_over ? b : a;
   }
   __device__ void store(Acc a, int64_t at, int64_t second) const {
@@ -193,7 +195,7 @@ struct RunningLogSum {
         b = t;
       }
       if (::isinf(a.real()) && a.real() < 0) return a;
-      return a + thrust::log(Acc(1) + thrust::exp(b - a));
+      return a + complex_functions::log(Acc(1) + complex_functions::exp(b - a));
     } else {
       const bool less = a != a || a < b;
       const Acc low = less ? a : b, high = less ? b : a;
@@ -206,16 +208,15 @@ struct RunningLogSum {
 
 template <bool kProduct>
 void cumulate(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
-  visit_number(op, self.dtype, [&]<class T>(Tag<T>) {
+  visit_wrapping_number(op, self.dtype, [&]<class T>(Tag<T>) {
     using A = std::conditional_t<std::is_integral_v<T>, uint64_t, compute_t<T>>;
     run_scan(out, {}, self, dim, Running<T, A, kProduct>{out.ptr<T>()});
   });
 }
-template <bool kLargest>
 void running_extremum(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self,
-                      int64_t dim) {
+                      int64_t dim, bool largest) {
   visit_real_bool(op, self.dtype, [&]<class T>(Tag<T>) {
-    run_scan(values, indices, self, dim, RunningExtremum<T, kLargest>{values.ptr<T>(), indices.ptr<int64_t>()});
+    run_scan(values, indices, self, dim, RunningExtremum<T>{values.ptr<T>(), indices.ptr<int64_t>(), largest});
   });
 }
 
@@ -224,10 +225,10 @@ void running_extremum(const char* op, const TensorView& values, const TensorView
 void cumsum(const TensorView& out, const TensorView& self, int64_t dim) { cumulate<false>("cumsum", out, self, dim); }
 void cumprod(const TensorView& out, const TensorView& self, int64_t dim) { cumulate<true>("cumprod", out, self, dim); }
 void cummax(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim) {
-  running_extremum<true>("cummax", values, indices, self, dim);
+  running_extremum("cummax", values, indices, self, dim, true);
 }
 void cummin(const TensorView& values, const TensorView& indices, const TensorView& self, int64_t dim) {
-  running_extremum<false>("cummin", values, indices, self, dim);
+  running_extremum("cummin", values, indices, self, dim, false);
 }
 void logcumsumexp(const TensorView& out, const TensorView& self, int64_t dim) {
   visit_floating_complex("logcumsumexp", self.dtype, [&]<class T>(Tag<T>) {

@@ -1,5 +1,5 @@
 // sort, kthvalue, median, mode, unique, searchsorted.
-#include <cub/cub.cuh>
+#include <cub/device/device_scan.cuh>
 
 #include "backends/cuda/sort/sorted_index.cuh"
 

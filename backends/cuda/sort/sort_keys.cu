@@ -1,5 +1,6 @@
 // Radix sorts of keys: a block for each short row; one sort of everything for long rows, and then another by row.
-#include <cub/cub.cuh>
+#include <cub/block/block_radix_sort.cuh>
+#include <cub/device/device_radix_sort.cuh>
 
 #include "backends/cuda/sort/sorted_index.cuh"
 

@@ -1,6 +1,6 @@
 // topk: long rows are cut into parts; the k largest keys of each part are found digit by digit, and then those of all
 // parts together. Of equal elements the first ones are taken.
-#include <cub/cub.cuh>
+#include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/sort/sorted_index.cuh"
 

@@ -1,6 +1,4 @@
 // Between sparse and dense memory, and between lists of rows and their compressed form.
-#include <cstring>
-
 #include "backends/cuda/index/atomic.cuh"
 #include "backends/cuda/index/select.cuh"
 
@@ -77,42 +75,6 @@ struct ScatterRow {
   }
 };
 
-// Elements of a contiguous tensor by their bits: zero is what has none of those that `kept` names, all but signs.
-template <class T>
-struct NonzeroBits {
-  const T* data;
-  T kept;
-  __device__ bool holds(int64_t i) const {
-    if constexpr (sizeof(T) == 16) {
-      const T v = data[i];
-      return (v.x & kept.x) | (v.y & kept.y) | (v.z & kept.z) | (v.w & kept.w);
-    } else {
-      return (data[i] & kept) != 0;
-    }
-  }
-};
-// The bits of an element whose being set makes it differ from zero, as an array of 16 bytes.
-uint4 bits_of_numbers(DType dtype) {
-  constexpr uint32_t all = 0xffffffffu;
-  switch (dtype) {
-    case DType::Float16:
-    case DType::BFloat16:
-    case DType::Complex32:
-      return {0x7fff7fffu, 0x7fff7fffu, 0x7fff7fffu, 0x7fff7fffu};
-    case DType::Float32:
-    case DType::Complex64:
-      return {0x7fffffffu, 0x7fffffffu, 0x7fffffffu, 0x7fffffffu};
-    case DType::Float64:
-    case DType::Complex128:
-      return {all, 0x7fffffffu, all, 0x7fffffffu};
-    case DType::Float8_e5m2:
-    case DType::Float8_e4m3fn:
-      return {0x7f7f7f7fu, 0x7f7f7f7fu, 0x7f7f7f7fu, 0x7f7f7f7fu};
-    default:
-      return {all, all, all, all};
-  }
-}
-
 constexpr int kMaxDims = 64;
 template <class T>
 struct PackElement {
@@ -176,14 +138,11 @@ void sparse_pack(const TensorView& indices, const TensorView& values, const Tens
                  const TensorView& offsets) {
   DeviceGuard guard(dense.device.index());
   MICA_CHECK(dense.ndim <= kMaxDims, "to_sparse on CUDA takes up to ", kMaxDims, " dimensions");
-  visit_size(element_size(dense.dtype), [&]<class T>(Tag<T>) {
+  visit_truth(dense.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
     PackElement<T> visit{dense.ndim,          {}, indices.ptr<int64_t>(), indices.strides[0], values.ptr<T>(),
                          dense.ptr<const T>()};
     for (int d = 0; d < dense.ndim; ++d) visit.sizes[d] = dense.sizes[d];
-    const uint4 bits = bits_of_numbers(dense.dtype);
-    T kept;
-    std::memcpy(&kept, &bits, sizeof kept);
-    select_where(dense, NonzeroBits<T>{dense.ptr<const T>(), kept}, offsets, visit);
+    select_where(dense, elements<T>(dense, truth), offsets, visit);
   });
 }
 

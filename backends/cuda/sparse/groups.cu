@@ -1,5 +1,6 @@
 // Indices as keys, equal keys brought together, and the sums of what belongs to them.
-#include <cub/cub.cuh>
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
 
 #include "backends/cuda/allocator.h"

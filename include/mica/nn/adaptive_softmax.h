@@ -6,10 +6,6 @@
 
 namespace mica::nn {
 
-struct AdaptiveLogSoftmaxOptions {
-  double div_value = 4;  // cluster i is predicted from in_features / div_value^(i + 1) numbers
-  bool head_bias = false;
-};
 // Log-probabilities by two levels: frequent classes and clusters of rare ones, then the classes of a cluster. Classes
 // are ordered from frequent to rare; `cutoffs` say where each cluster begins.
 class AdaptiveLogSoftmaxWithLossImpl : public Module {

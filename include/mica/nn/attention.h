@@ -1,19 +1,11 @@
 // Attention with several heads.
 #pragma once
 
-#include <optional>
-
+#include "mica/generated/nn/attention.h"
 #include "mica/nn/linear.h"
 
 namespace mica::nn {
 
-struct MultiheadAttentionOptions {
-  double dropout = 0;  // of the weights of attention
-  bool bias = true;
-  bool add_bias_kv = false, add_zero_attn = false;
-  std::optional<int64_t> kdim = {}, vdim = {};  // sizes of keys and values where they are not embed_dim
-  bool batch_first = false;
-};
 struct AttentionCall {
   Tensor key_padding_mask = {}, attn_mask = {};
   bool need_weights = true, average_attn_weights = true, is_causal = false;

@@ -1,30 +1,9 @@
 // Convolutions in one to three dimensions, plain and transposed.
 #pragma once
 
-#include <optional>
-
-#include "mica/nn/module.h"
+#include "mica/generated/nn/conv.h"
 
 namespace mica::nn {
-
-struct ConvOptions {
-  Dims stride = 1;
-  Dims padding = 0;
-  std::string padding_word = {};  // "same" or "valid" in the place of numbers
-  Dims dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  std::string padding_mode = "zeros";  // "reflect", "replicate", "circular"
-};
-
-struct ConvTransposeOptions {
-  Dims stride = 1;
-  Dims padding = 0;
-  Dims output_padding = 0;
-  int64_t groups = 1;
-  bool bias = true;
-  Dims dilation = 1;
-};
 
 // What all of them share: filters, and how they slide.
 class ConvBase : public Module {

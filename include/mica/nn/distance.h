@@ -1,27 +1,22 @@
 // Distances and angles between vectors.
 #pragma once
 
-#include "mica/nn/module.h"
+#include "mica/generated/nn/distance.h"
 
 namespace mica::nn {
 
-class CosineSimilarityImpl : public Module {
+class CosineSimilarityImpl : public CosineSimilarityBase {
  public:
-  explicit CosineSimilarityImpl(int64_t dim = 1, double eps = 1e-8) : dim(dim), eps(eps) {}
+  using CosineSimilarityBase::CosineSimilarityBase;
   Tensor forward(const Tensor& x1, const Tensor& x2);
-  const int64_t dim;
-  const double eps;
 };
 MICA_MODULE(CosineSimilarity);
 
 // The p-norm of differences along the last dimension.
-class PairwiseDistanceImpl : public Module {
+class PairwiseDistanceImpl : public PairwiseDistanceBase {
  public:
-  explicit PairwiseDistanceImpl(double p = 2, double eps = 1e-6, bool keepdim = false)
-      : p(p), eps(eps), keepdim(keepdim) {}
+  using PairwiseDistanceBase::PairwiseDistanceBase;
   Tensor forward(const Tensor& x1, const Tensor& x2);
-  const double p, eps;
-  const bool keepdim;
 };
 MICA_MODULE(PairwiseDistance);
 

@@ -1,18 +1,10 @@
 // Tables of vectors that are looked up by number.
 #pragma once
 
-#include <optional>
-
-#include "mica/nn/module.h"
+#include "mica/generated/nn/embedding.h"
 
 namespace mica::nn {
 
-struct EmbeddingOptions {
-  std::optional<int64_t> padding_idx = {};  // of a row that is zero and gets no gradient; negative: from the end
-  std::optional<double> max_norm = {};      // rows that are looked up are first brought within it
-  double norm_type = 2;
-  bool scale_grad_by_freq = false;
-};
 class EmbeddingImpl : public Module {
  public:
   using Options = EmbeddingOptions;
@@ -35,14 +27,6 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
   }
 };
 
-struct EmbeddingBagOptions {
-  std::optional<double> max_norm = {};
-  double norm_type = 2;
-  bool scale_grad_by_freq = false;
-  std::string mode = "mean";  // "sum", "max"
-  bool include_last_offset = false;
-  std::optional<int64_t> padding_idx = {};  // rows that do not count
-};
 // Sums, means or maxima of bags of rows: each row of `indices`, or of a list of them the parts that begin at `offsets`.
 class EmbeddingBagImpl : public Module {
  public:

@@ -1,7 +1,7 @@
 // Layers made of matrices, and changes of shape.
 #pragma once
 
-#include "mica/nn/module.h"
+#include "mica/generated/nn/linear.h"
 
 namespace mica::nn {
 
@@ -11,9 +11,6 @@ class IdentityImpl : public Module {
 };
 MICA_MODULE(Identity);
 
-struct LinearOptions {
-  bool bias = true;
-};
 class LinearImpl : public Module {
  public:
   using Options = LinearOptions;
@@ -46,13 +43,10 @@ class BilinearImpl : public Module {
 };
 MICA_MODULE(Bilinear);
 
-class FlattenImpl : public Module {
+class FlattenImpl : public FlattenBase {
  public:
-  explicit FlattenImpl(int64_t start_dim = 1, int64_t end_dim = -1) : start_dim(start_dim), end_dim(end_dim) {}
+  using FlattenBase::FlattenBase;
   Tensor forward(const Tensor& x);
-  std::string extra_repr() const override;
-
-  const int64_t start_dim, end_dim;
 };
 MICA_MODULE(Flatten);
 

@@ -3,88 +3,18 @@
 
 #include <functional>
 
-#include "mica/nn/module.h"
+#include "mica/generated/nn/loss.h"
 
 namespace mica::nn {
 
-struct LossOptions {
-  std::string reduction = "mean";
-};
-struct CrossEntropyLossOptions {
-  Tensor weight = {};  // of the classes
-  int64_t ignore_index = -100;
-  std::string reduction = "mean";
-  double label_smoothing = 0;
-};
-struct NLLLossOptions {
-  Tensor weight = {};
-  int64_t ignore_index = -100;
-  std::string reduction = "mean";
-};
-struct BCELossOptions {
-  Tensor weight = {};
-  std::string reduction = "mean";
-};
-struct BCEWithLogitsLossOptions {
-  Tensor weight = {};
-  std::string reduction = "mean";
-  Tensor pos_weight = {};
-};
-struct SmoothL1LossOptions {
-  std::string reduction = "mean";
-  double beta = 1;
-};
-struct HuberLossOptions {
-  std::string reduction = "mean";
-  double delta = 1;
-};
-struct KLDivLossOptions {
-  std::string reduction = "mean";  // or "batchmean"
-  bool log_target = false;
-};
-struct PoissonNLLLossOptions {
-  bool log_input = true, full = false;
-  double eps = 1e-8;
-  std::string reduction = "mean";
-};
-struct GaussianNLLLossOptions {
-  bool full = false;
-  double eps = 1e-6;
-  std::string reduction = "mean";
-};
-struct HingeEmbeddingLossOptions {
-  double margin = 1;
-  std::string reduction = "mean";
-};
-struct EmbeddingMarginOptions {
-  double margin = 0;
-  std::string reduction = "mean";
-};
-struct MultiMarginLossOptions {
-  int64_t p = 1;  // or 2
-  double margin = 1;
-  Tensor weight = {};
-  std::string reduction = "mean";
-};
-struct MultiLabelSoftMarginLossOptions {
-  Tensor weight = {};
-  std::string reduction = "mean";
-};
-struct TripletMarginLossOptions {
-  double margin = 1, p = 2, eps = 1e-6;
-  bool swap = false;
-  std::string reduction = "mean";
-};
+using BCELossOptions = WeightedLossOptions;
+using MultiLabelSoftMarginLossOptions = WeightedLossOptions;
+
 struct TripletMarginWithDistanceLossOptions {
   std::function<Tensor(const Tensor&, const Tensor&)> distance_function = {};  // pairwise_distance unless given
   double margin = 1;
   bool swap = false;
   std::string reduction = "mean";
-};
-struct CTCLossOptions {
-  int64_t blank = 0;
-  std::string reduction = "mean";
-  bool zero_infinity = false;
 };
 
 #define MICA_PARENTHESES_OFF(...) __VA_ARGS__

@@ -246,6 +246,11 @@ class ModuleHolder {
                Options options = {}) requires std::constructible_from<M, int64_t, int64_t, Dims, Options>
       : module_(make(a, b, c, options)) {}
 
+  // From something that constructs modules, as the options in torch_headers do.
+  template <class Recipe>
+  requires requires(const Recipe& recipe) { recipe.template construct<ModuleHolder>(); }
+  explicit ModuleHolder(const Recipe& recipe) : ModuleHolder(recipe.template construct<ModuleHolder>()) {}
+
   M* operator->() const { return static_cast<M*>(module_.get()); }
   M& operator*() const { return static_cast<M&>(*module_); }
   std::shared_ptr<M> shared() const { return std::static_pointer_cast<M>(module_); }

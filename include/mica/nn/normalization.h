@@ -1,26 +1,9 @@
 // Layers that bring values to mean zero and variance one: over a batch, a group of channels, an instance or a row.
 #pragma once
 
-#include <optional>
-
-#include "mica/nn/module.h"
+#include "mica/generated/nn/normalization.h"
 
 namespace mica::nn {
-
-struct BatchNormOptions {
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // none: the mean of all batches so far
-  bool affine = true;
-  bool track_running_stats = true;
-  bool bias = true;  // if affine
-};
-struct InstanceNormOptions {
-  double eps = 1e-5;
-  double momentum = 0.1;
-  bool affine = false;
-  bool track_running_stats = false;
-  bool bias = true;
-};
 
 // Channels with running statistics, and a scale and a shift for each.
 class ChannelNorm : public Module {
@@ -66,11 +49,6 @@ MICA_CHANNEL_NORM(InstanceNorm2d, InstanceNormOptions)
 MICA_CHANNEL_NORM(InstanceNorm3d, InstanceNormOptions)
 #undef MICA_CHANNEL_NORM
 
-struct GroupNormOptions {
-  double eps = 1e-5;
-  bool affine = true;
-  bool bias = true;
-};
 class GroupNormImpl : public Module {
  public:
   using Options = GroupNormOptions;
@@ -84,11 +62,6 @@ class GroupNormImpl : public Module {
 };
 MICA_MODULE(GroupNorm);
 
-struct LayerNormOptions {
-  double eps = 1e-5;
-  bool elementwise_affine = true;
-  bool bias = true;
-};
 class LayerNormImpl : public Module {
  public:
   using Options = LayerNormOptions;
@@ -102,10 +75,6 @@ class LayerNormImpl : public Module {
 };
 MICA_MODULE(LayerNorm);
 
-struct RMSNormOptions {
-  std::optional<double> eps = {};
-  bool elementwise_affine = true;
-};
 class RMSNormImpl : public Module {
  public:
   using Options = RMSNormOptions;
@@ -119,20 +88,13 @@ class RMSNormImpl : public Module {
 };
 MICA_MODULE(RMSNorm);
 
-struct ResponseNormOptions {
-  double alpha = 1e-4, beta = 0.75, k = 1;
-};
 // Each element over a power of the mean square of its neighbours in `size` channels.
-#define MICA_RESPONSE_NORM(Name)                                                              \
-  class Name##Impl : public Module {                                                          \
-   public:                                                                                    \
-    using Options = ResponseNormOptions;                                                      \
-    explicit Name##Impl(int64_t size, Options options = {}) : size(size), options(options) {} \
-    Tensor forward(const Tensor& x);                                                          \
-    std::string extra_repr() const override;                                                  \
-    const int64_t size;                                                                       \
-    const Options options;                                                                    \
-  };                                                                                          \
+#define MICA_RESPONSE_NORM(Name)               \
+  class Name##Impl : public ResponseNormBase { \
+   public:                                     \
+    using ResponseNormBase::ResponseNormBase;  \
+    Tensor forward(const Tensor& x);           \
+  };                                           \
   MICA_MODULE(Name);
 MICA_RESPONSE_NORM(LocalResponseNorm)
 MICA_RESPONSE_NORM(CrossMapLRN2d)  // of images, with the window counted as

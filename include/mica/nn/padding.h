@@ -2,18 +2,9 @@
 // dimension first.
 #pragma once
 
-#include "mica/nn/module.h"
+#include "mica/generated/nn/padding.h"
 
 namespace mica::nn {
-
-class PaddingBase : public Module {
- public:
-  std::string extra_repr() const override { return tuple_text(padding); }
-  const DimVector padding;
-
- protected:
-  PaddingBase(size_t ndim, const Dims& padding) : padding(padding.expand(2 * ndim, "padding")) {}
-};
 
 #define MICA_PADDING(Name, ndim)                                             \
   class Name##Impl : public PaddingBase {                                    \
@@ -36,18 +27,16 @@ MICA_PADDING(CircularPad2d, 2)
 MICA_PADDING(CircularPad3d, 3)
 #undef MICA_PADDING
 
-#define MICA_PADDING(Name, ndim)                                                                \
-  class Name##Impl : public PaddingBase {                                                       \
-   public:                                                                                      \
-    Name##Impl(const Dims& padding, double value) : PaddingBase(ndim, padding), value(value) {} \
-    Tensor forward(const Tensor& x);                                                            \
-    std::string extra_repr() const override;                                                    \
-    const double value;                                                                         \
-  };                                                                                            \
-  class Name : public ModuleHolder<Name##Impl> {                                                \
-   public:                                                                                      \
-    using ModuleHolder<Name##Impl>::ModuleHolder;                                               \
-    Name(const Dims& padding, double value) : ModuleHolder<Name##Impl>(padding, value) {}       \
+#define MICA_PADDING(Name, ndim)                                                                 \
+  class Name##Impl : public ConstantPaddingBase {                                                \
+   public:                                                                                       \
+    Name##Impl(const Dims& padding, double value) : ConstantPaddingBase(ndim, padding, value) {} \
+    Tensor forward(const Tensor& x);                                                             \
+  };                                                                                             \
+  class Name : public ModuleHolder<Name##Impl> {                                                 \
+   public:                                                                                       \
+    using ModuleHolder<Name##Impl>::ModuleHolder;                                                \
+    Name(const Dims& padding, double value) : ModuleHolder<Name##Impl>(padding, value) {}        \
   };
 MICA_PADDING(ConstantPad1d, 1)
 MICA_PADDING(ConstantPad2d, 2)

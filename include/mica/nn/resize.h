@@ -1,21 +1,10 @@
 // Layers that change the resolution of images, move elements between places and channels, or cut images into blocks.
 #pragma once
 
-#include <optional>
-
-#include "mica/nn/module.h"
+#include "mica/generated/nn/resize.h"
 
 namespace mica::nn {
 
-// One of size and scale_factor is to be given, as one number or as one for each dimension.
-struct UpsampleOptions {
-  std::optional<Dims> size = {};
-  std::vector<double> scale_factor = {};
-  std::string mode = "nearest";  // "linear", "bilinear", "bicubic", "trilinear",
-                                 // "nearest-exact", "area"
-  std::optional<bool> align_corners = {};
-  std::optional<bool> recompute_scale_factor = {};
-};
 class UpsampleImpl : public Module {
  public:
   using Options = UpsampleOptions;
@@ -37,38 +26,20 @@ MICA_UPSAMPLING(UpsamplingNearest2d)
 MICA_UPSAMPLING(UpsamplingBilinear2d)
 #undef MICA_UPSAMPLING
 
-class PixelShuffleImpl : public Module {
- public:
-  explicit PixelShuffleImpl(int64_t upscale_factor) : upscale_factor(upscale_factor) {}
-  Tensor forward(const Tensor& x);
-  std::string extra_repr() const override;
-  const int64_t upscale_factor;
-};
-MICA_MODULE(PixelShuffle);
-
-class PixelUnshuffleImpl : public Module {
- public:
-  explicit PixelUnshuffleImpl(int64_t downscale_factor) : downscale_factor(downscale_factor) {}
-  Tensor forward(const Tensor& x);
-  std::string extra_repr() const override;
-  const int64_t downscale_factor;
-};
-MICA_MODULE(PixelUnshuffle);
-
-class ChannelShuffleImpl : public Module {
- public:
-  explicit ChannelShuffleImpl(int64_t groups) : groups(groups) {}
-  Tensor forward(const Tensor& x);
-  std::string extra_repr() const override;
-  const int64_t groups;
-};
-MICA_MODULE(ChannelShuffle);
+#define MICA_SHUFFLE(Name)               \
+  class Name##Impl : public Name##Base { \
+   public:                               \
+    using Name##Base::Name##Base;        \
+    Tensor forward(const Tensor& x);     \
+  };                                     \
+  MICA_MODULE(Name);
+MICA_SHUFFLE(PixelShuffle)
+MICA_SHUFFLE(PixelUnshuffle)
+MICA_SHUFFLE(ChannelShuffle)
+#undef MICA_SHUFFLE
 
 // ---- sliding blocks, each as a column, and back
 
-struct UnfoldOptions {
-  Dims dilation = 1, padding = 0, stride = 1;
-};
 class UnfoldImpl : public Module {
  public:
   using Options = UnfoldOptions;

@@ -1,22 +1,12 @@
 // Recurrent layers over whole sequences, and their cells for one step at a time.
 #pragma once
 
-#include "mica/nn/module.h"
+#include "mica/generated/nn/rnn.h"
 #include "mica/nn/packed_sequence.h"
 
 namespace mica::nn {
 
 using utils::rnn::PackedSequence;
-
-struct RNNOptions {
-  int64_t num_layers = 1;
-  bool bias = true;
-  bool batch_first = false;
-  double dropout = 0;  // between layers
-  bool bidirectional = false;
-  int64_t proj_size = 0;              // of an LSTM
-  std::string nonlinearity = "tanh";  // of an RNN: or "relu"
-};
 
 // The parameters of all layers and directions, named as in Python: weight_ih_l0, weight_hh_l0_reverse...
 class RNNBase : public Module {
@@ -72,10 +62,6 @@ MICA_MODULE(RNN);
 
 // ---- one step of (batch, input_size) or (input_size)
 
-struct RNNCellOptions {
-  bool bias = true;
-  std::string nonlinearity = "tanh";  // of an RNNCell
-};
 class RNNCellBase : public Module {
  public:
   void reset_parameters();

@@ -1,35 +1,15 @@
 // The layers of a Transformer, and stacks of them.
 #pragma once
 
-#include <functional>
 #include <optional>
 
+#include "mica/generated/nn/transformer.h"
 #include "mica/nn/activation.h"
 #include "mica/nn/attention.h"
 #include "mica/nn/container.h"
 #include "mica/nn/normalization.h"
 
 namespace mica::nn {
-
-// "relu", "gelu", or a function.
-class TransformerActivation {
- public:
-  TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}
-  TransformerActivation(const std::string& name);
-  TransformerActivation(std::function<Tensor(const Tensor&)> function) : function_(std::move(function)) {}
-  Tensor operator()(const Tensor& x) const { return function_(x); }
-
- private:
-  std::function<Tensor(const Tensor&)> function_;
-};
-
-struct TransformerLayerOptions {
-  int64_t dim_feedforward = 2048;
-  double dropout = 0.1;
-  TransformerActivation activation = "relu";
-  double layer_norm_eps = 1e-5;
-  bool batch_first = false, norm_first = false, bias = true;
-};
 
 // Masks are added to scores if they are of floats, and forbid where they are true if of bools. Where `is_causal` is
 // left open, stacks of layers see it from the mask.

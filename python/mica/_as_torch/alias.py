@@ -88,7 +88,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
                 spec.loader = _NamingLoader(spec.loader)
             return spec
-        if name == "functorch" and importlib.machinery.PathFinder.find_spec(name) is None:
+        if name == "functorch":  # even where a torch is installed beside: its functorch asks for torch's internals
             return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
         if name != "torch" and not name.startswith("torch."):
             return None

@@ -1,19 +1,9 @@
 """torch.FloatTensor and its like: constructors of old, and classes for isinstance."""
 
-from mica import _C
+from mica import _C, storage
 
-_NAMES = {
-    "Double": _C.float64,
-    "Float": _C.float32,
-    "Half": _C.float16,
-    "BFloat16": _C.bfloat16,
-    "Long": _C.int64,
-    "Int": _C.int32,
-    "Short": _C.int16,
-    "Char": _C.int8,
-    "Byte": _C.uint8,
-    "Bool": _C.bool,
-}
+_WITHOUT_TENSORS = ("Complex", "QInt", "QUInt")
+_NAMES = {name: dtype for name, dtype in storage._NAMES.items() if not name.startswith(_WITHOUT_TENSORS)}
 
 
 class tensortype(type):

@@ -106,11 +106,17 @@ def _upsampling(name):
         # Scales without a size come as one list; beside a size they only say how places are found.
         if output_size is None:
             return F.interpolate(input, None, list(scales[0]), mode.replace("_", "-"), align_corners)
-        return F.interpolate(
-            input, list(output_size), None, mode.replace("_", "-"), align_corners, antialias=name.endswith("_aa")
-        )
+        return resized(input, output_size, mode.replace("_", "-"), align_corners, name.endswith("_aa"), scales)
 
     return upsample
+
+
+def resized(input, output_size, mode, align_corners, antialias, scales):
+    """F.interpolate to a size. Scales beside it, None or one for each of its dimensions, say how places are found."""
+    given = [0.0 if scale is None else float(scale) for scale in scales]
+    if not any(given) or input.dim() != 2 + len(given):
+        return F.interpolate(input, list(output_size), None, mode, align_corners, antialias=antialias)
+    return mica._C._upsample(input, list(output_size), mode, bool(align_corners), antialias, given)
 
 
 def op__to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):

@@ -5,12 +5,15 @@ import math
 
 import mica
 from mica import _C
+from mica._operators.four_bits import _dyn_quant_matmul_4bit, _dyn_quant_pack_4bit_weight  # noqa: F401
 
 # For torch.ops.aten (see mica._ops).
 SCHEMAS = """\
 slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
 _convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
 _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
+_dyn_quant_pack_4bit_weight(Tensor weights, Tensor scales_zeros, Tensor? bias, int block_size, int in_features, int out_features) -> Tensor
+_dyn_quant_matmul_4bit(Tensor inp, Tensor packed_weights, int block_size, int in_features, int out_features) -> Tensor
 max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor
 _safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
 _softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor
@@ -46,10 +49,11 @@ def _softmax_backward_data(grad_output, output, dim, input_dtype, *, grad_input=
     return _into((product - output * product.sum(dim, keepdim=True)).to(input_dtype), grad_input)
 
 
-def _native_batch_norm_legit(input, weight, bias, *rest):
+def _native_batch_norm_legit(input, weight, bias, *rest, out=None):
     """native_batch_norm, with running statistics or without."""
     mean, var, training, momentum, eps = rest if len(rest) == 5 else (None, None, *rest)
-    return _C.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+    results = _C.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+    return results if out is None else tuple(map(_into, results, out))
 
 
 def _batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps):
@@ -68,10 +72,9 @@ def _upsample_bilinear2d_aa(
         scales_h, scales_w = scales_h
     if output_size is None:
         output_size = [int(n * s) for n, s in zip(input.shape[-2:], (scales_h, scales_w), strict=True)]
-    scaled = scales_h is not None and scales_w is not None
-    size = {"scale_factor": (scales_h, scales_w)} if scaled else {"size": tuple(output_size)}
-    result = mica.nn.functional.interpolate(input, mode="bilinear", align_corners=align_corners, antialias=True, **size)
-    return _into(result, out)
+    from mica._operators.aten_functions import resized
+
+    return _into(resized(input, output_size, "bilinear", align_corners, True, (scales_h, scales_w)), out)
 
 
 def _scaled_mm(
@@ -141,12 +144,21 @@ def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
 
 def _chunk_cat(tensors, dim, num_chunks, *, out=None):
     """Each tensor cut into chunks along a dimension, padded to equal ones; chunk by chunk, joined."""
-    if not tensors or num_chunks < 1:
-        raise RuntimeError("_chunk_cat expects a non-empty input tensor list and num_chunks >= 1")
-    rank = tensors[0].dim()
-    if rank == 0 or any(t.dim() <= dim or t.numel() == 0 or t.shape[:dim] != tensors[0].shape[:dim] for t in tensors):
-        raise RuntimeError("_chunk_cat expects non-empty tensors with the same sizes before dim")
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects positive num_chunks")
+    first = tensors[0]
+    rank = first.dim()
+    if any(t.numel() == 0 for t in tensors):
+        raise RuntimeError("_chunk_cat expects non-empty tensor")
+    if dim < 0 and any(t.dim() != rank for t in tensors):
+        raise RuntimeError("_chunk_cat expects non-negative dim when input tensors have different ndims")
+    if any(not -t.dim() <= dim < t.dim() for t in tensors):
+        raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
     dim = dim % rank
+    if any(t.shape[:dim] != first.shape[:dim] for t in tensors):
+        raise RuntimeError("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors")
     rows = []
     for tensor in tensors:
         size = -(-tensor.shape[dim] // num_chunks)

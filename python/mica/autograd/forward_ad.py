@@ -25,6 +25,7 @@ class _Level:
     def __init__(self):
         self.duals, self.tangents = [], []
         self.recorded = _C._exchange_grad_enabled(True)
+        self.no_grad = 0  # blocks of no_grad within the level that are open
 
 
 class _State(threading.local):
@@ -45,12 +46,14 @@ def __getattr__(name):
 # ------------------------------------------------------------------------------------------------ no_grad meanwhile
 def _enter_no_grad(self):
     if _state.levels:
+        _state.levels[-1].no_grad += 1
         return None
     return _C._NoGrad.__enter__(self)
 
 
 def _exit_no_grad(self, *exception):
     if _state.levels:
+        _state.levels[-1].no_grad -= 1
         return None
     return _C._NoGrad.__exit__(self, *exception)
 
@@ -148,9 +151,10 @@ def unpack_dual(tensor, *, level=None):
     opened = _level(level)
     if opened is None or not opened.duals or not tensor.requires_grad:
         return UnpackedDualTensor(tensor, None)
-    from mica.func._transforms import pushed_or_none
+    from mica.func._transforms import pushed_or_none, reaches_outside
 
-    attached = any(d.grad_fn is not None for d in opened.duals) or any(t.requires_grad for t in opened.tangents)
+    attached = opened.recorded and opened.no_grad <= 0
+    attached = attached and (reaches_outside((tensor,), opened.duals) or any(t.requires_grad for t in opened.tangents))
     tangent = pushed_or_none(tensor, opened.duals, opened.tangents, create=attached)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)

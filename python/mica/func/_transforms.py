@@ -7,6 +7,7 @@ twice.
 
 import functools
 
+from mica import _C
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
@@ -45,8 +46,19 @@ def _as_inputs(value):
     return tree_map(lambda t: _fresh(t) if isinstance(t, mica.Tensor) else t, value)
 
 
-def _is_attached(x):
-    return x.grad_fn is not None
+def _in_the_engine(x):
+    """The tensor of the engine that an example under vmap stands for."""
+    while hasattr(x, "_batch_value"):
+        x = x._batch_value
+    return x
+
+
+def reaches_outside(outputs, leaves):
+    """Whether outputs depend on what requires grad beside the leaves: their derivatives then have a history, too."""
+    outputs = [_in_the_engine(y) for y in outputs if isinstance(y, _C.Tensor) and y.requires_grad]
+    return bool(outputs) and _C._reaches_other_leaves(
+        outputs, [_in_the_engine(x) for x in leaves if isinstance(x, _C.Tensor)]
+    )
 
 
 def _chosen(args, argnums):
@@ -91,7 +103,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
                     "Expected the function given to grad to return a scalar tensor (of 0 dimensions), got "
                     f"{tuple(value.shape) if isinstance(value, mica.Tensor) else type(value)}"
                 )
-            create = outer and any(_is_attached(leaf) for leaf in leaves)
+            create = outer and reaches_outside((value,), leaves)
             found = (
                 _gradients((value,), tuple(leaves), create_graph=create)
                 if value.requires_grad
@@ -128,6 +140,10 @@ def vjp(func, *primals, has_aux=False):
     value, aux = output if has_aux else (output, None)
     outputs, out_spec = tree_flatten(value)
     arg_spec = tree_flatten(tuple(args))[1]
+    nested = reaches_outside(outputs, leaves)
+    if not (nested and mica.is_grad_enabled()):
+        value = tree_unflatten([y.detach() if isinstance(y, mica.Tensor) else y for y in outputs], out_spec)
+        aux = tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
 
     def product(cotangents, retain_graph=True, create_graph=None):
         vectors, spec = tree_flatten(cotangents)
@@ -136,8 +152,7 @@ def vjp(func, *primals, has_aux=False):
         create = create_graph
         if create is None:
             # A graph of the product is of use only to who differentiates through what it is made of.
-            attached = any(_is_attached(leaf) for leaf in leaves) or any(v.requires_grad for v in vectors)
-            create = mica.is_grad_enabled() and attached
+            create = mica.is_grad_enabled() and (nested or any(v.requires_grad for v in vectors))
         pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
         found = [None] * len(leaves)
         if pairs:
@@ -233,7 +248,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         output = func(*args)
         value, aux = output if has_aux else (output, None)
         outputs, spec = tree_flatten(value)
-        create = outer and (any(_is_attached(x) for x in leaves) or any(t.requires_grad for t in flat_tangents))
+        create = outer and (reaches_outside(outputs, leaves) or any(t.requires_grad for t in flat_tangents))
         if strict and not all(y.requires_grad for y in outputs):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs")
         pushed = _pushed(outputs, leaves, flat_tangents, create)
@@ -251,13 +266,15 @@ def linearize(func, *primals):
         args, leaves, _ = _with_inputs(primals, tuple(range(len(primals))))
         value = func(*args)
         outputs, spec = tree_flatten(value)
+    nested = reaches_outside(outputs, leaves)
 
     def product(*tangents):
         _flat_primals, flat_tangents = _check_tangents(primals, tangents, "linearize")
-        create = mica.is_grad_enabled() and any(t.requires_grad for t in flat_tangents)
+        create = mica.is_grad_enabled() and (nested or any(t.requires_grad for t in flat_tangents))
         return tree_unflatten(_pushed(outputs, leaves, flat_tangents, create, keep=True), spec)
 
-    return tree_unflatten([y.detach() for y in outputs], spec), product
+    kept = nested and mica.is_grad_enabled()
+    return tree_unflatten([y if kept else y.detach() for y in outputs], spec), product
 
 
 # ------------------------------------------------------------------------------------------------ Jacobians
@@ -295,7 +312,7 @@ def _jacobian(func, argnums, has_aux, chunk, forwards):
             for y in outputs:
                 if not isinstance(y, mica.Tensor):
                     raise RuntimeError(f"{name}(f, argnums)(*args): Expected f to return only Tensors, got {type(y)}")
-            create = outer and any(_is_attached(x) for x in leaves)
+            create = outer and reaches_outside(outputs, leaves)
             rows = sum(y.numel() for y in outputs)
             again = _Again(func, argnums, has_aux, kwargs, before)
             if rows <= 1 or not any(y.requires_grad for y in outputs):

@@ -72,13 +72,26 @@ def _stored_places(tensor, facts):
     return list(zip(*tensor.detach().to_sparse_coo()._indices().tolist(), strict=True))
 
 
+def _is_tensor(value):
+    """By its type alone: isinstance would ask an object for its `__class__`, which may be a stranger's code."""
+    return issubclass(type(value), Tensor)
+
+
+def _key_name(key):
+    """What an entry of a dict is called, without running code of the key's class."""
+    if type(key) is str:
+        return key
+    plain = type(key) in (int, float, bool, bytes, type(None))
+    return f"{key!r} of a dict" if plain else f"an entry of a dict, of key {type(key).__name__}"
+
+
 def _neighbours(tensor):
     """Where the program keeps other tensors on the same storage: (name, shape) of variables, attributes and entries."""
     storage = _C._storage_identity(tensor)
     found, seen = [], {id(tensor)}
 
     def note(name, value):
-        if isinstance(value, Tensor) and id(value) not in seen and _C._storage_identity(value) == storage != 0:
+        if _is_tensor(value) and id(value) not in seen and _C._storage_identity(value) == storage != 0:
             seen.add(id(value))
             found.append((name, tuple(value.shape)))
 
@@ -94,10 +107,10 @@ def _neighbours(tensor):
             break
         if type(holder) is dict:
             for key, value in list(holder.items()):
-                if isinstance(value, Tensor):
-                    note(f"{key!r} of a dict" if not isinstance(key, str) else key, value)
+                if _is_tensor(value):
+                    note(_key_name(key), value)
         elif type(holder) in (list, tuple):
             for i, value in enumerate(holder):
-                if isinstance(value, Tensor):
+                if _is_tensor(value):
                     note(f"[{i}] of a {type(holder).__name__}", value)
     return found

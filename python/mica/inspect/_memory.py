@@ -62,8 +62,9 @@ def mark_what_is_known():
                     _C._memory_mark(buffer, _BUFFER)
         elif optim is not None and issubclass(kind, optim.Optimizer):
             for state in list(getattr(thing, "state", {}).values()):
-                for value in state.values() if isinstance(state, dict) else ():
-                    if isinstance(value, _C.Tensor):
+                # By types: isinstance would ask an object for its `__class__`, which may be a stranger's code.
+                for value in state.values() if issubclass(type(state), dict) else ():
+                    if issubclass(type(value), _C.Tensor):
                         _C._memory_mark(value, _STATE)
 
 

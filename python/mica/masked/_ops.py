@@ -4,6 +4,8 @@ What is masked out is replaced by the operation's identity before it runs; where
 the identity, or NaN for operations that have none.
 """
 
+import functools
+
 import mica
 
 _NARROW_INTEGERS = (mica.uint8, mica.bool, mica.int8, mica.int16, mica.int32)
@@ -124,18 +126,53 @@ def _filled(name, input, mask, *args):
     return mica.where(_input_mask(data, mask=mask), data, _reduction_identity(name, data, *args))
 
 
+def _of_sparse_too(function):
+    """Let a reduction take COO and CSR tensors with a mask of that layout: what the mask leaves out stays unspecified."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def reduced(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+        layout = input.layout
+        if layout == mica.strided:
+            return function(input, dim, keepdim=keepdim, dtype=dtype, mask=mask)
+        input, mask = _split(input, mask)
+        if layout not in (mica.sparse_coo, mica.sparse_csr):
+            raise ValueError(f"masked {name} expects strided, sparse_coo or sparse_csr tensor (got {layout} tensor)")
+        if mask is None and name not in ("sum", "prod"):
+            kind = str(layout).removeprefix("torch.")
+            raise ValueError(f"masked {name} expects explicit mask for {kind} tensor input")
+        if layout == mica.sparse_csr and not keepdim:
+            raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+        from mica.masked.maskedtensor import _sparse
+
+        if mask is None:
+            marked = _sparse.all_marked(input)
+        else:
+            marked = mask if mask.layout == mica.strided else mask.to_dense()
+            marked = marked.expand(input.shape)
+        result = function(input.to_dense(), dim, keepdim=keepdim, dtype=dtype, mask=marked)
+        left = marked
+        for d in reversed(_canonical_dim(dim, input.ndim)):
+            left = left.any(d, keepdim=keepdim)
+        return _sparse.at_marked(result, left, layout)
+
+    return reduced
+
+
 def _sum_dtype(input, dtype):
     if dtype is not None:
         return dtype
     return mica.int64 if input.dtype in _NARROW_INTEGERS else input.dtype
 
 
+@_of_sparse_too
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The sum of what is marked; zero of nothing."""
     dims = _canonical_dim(dim, input.ndim)
     return mica.sum(_filled("sum", input, mask), dims, bool(keepdim), dtype=_sum_dtype(input, dtype))
 
 
+@_of_sparse_too
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The product of what is marked; one of nothing."""
     result = _filled("prod", input, mask).to(dtype=_sum_dtype(input, dtype))
@@ -156,12 +193,14 @@ def cumprod(input, dim, *, dtype=None, mask=None):
     return mica.cumprod(_filled("cumprod", input, mask), _one_dim(dim, input.ndim), dtype=dtype).to(dtype=dtype)
 
 
+@_of_sparse_too
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The largest of what is marked."""
     result = mica.amax(_filled("amax", input, mask), _canonical_dim(dim, input.ndim), bool(keepdim))
     return result.to(dtype=input.dtype if dtype is None else dtype)
 
 
+@_of_sparse_too
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The smallest of what is marked."""
     result = mica.amin(_filled("amin", input, mask), _canonical_dim(dim, input.ndim), bool(keepdim))
@@ -188,6 +227,7 @@ def _count(input, mask, dim, keepdim):
     return mask.sum(dim=_canonical_dim(dim, input.ndim), keepdim=bool(keepdim))
 
 
+@_of_sparse_too
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The mean of what is marked; NaN of nothing."""
     source = "Input" if dtype is None else "Optional"

@@ -28,6 +28,7 @@ _SHARED = (
 globals().update(
     {name: getattr(_C, name) for name in _SHARED if name not in vars(_C._nn_functional) and hasattr(_C, name)}
 )
+hardshrink = _C.hardshrink  # the one of the two that takes out=
 
 from mica.nn.functional_attention import *  # noqa: E402, F403 - after what it replaces
 from mica.nn.functional_attention import _canonical_mask, _none_or_dtype  # noqa: E402, F401

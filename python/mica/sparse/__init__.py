@@ -25,7 +25,6 @@ __all__ = [
     "sum",
 ]
 
-sampled_addmm = _C._sparse.sampled_addmm
 # Names of the root that live here, and Mica's own.
 _ROOT = (
     sparse_coo_tensor,
@@ -50,6 +49,21 @@ def mm(mat1, mat2, reduce=None):
 def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
     """beta * mat + alpha * (mat1 @ mat2) with a sparse mat1."""
     return _C._sparse_addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
+    """beta * input + alpha * (mat1 @ mat2) at the indices of a CSR or COO matrix `input`."""
+    result = _C._sparse.sampled_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    if out is None:
+        return result
+    if out.layout != result.layout:
+        raise RuntimeError(f"sampled_addmm: Expected out to have {result.layout} layout, but got {out.layout}")
+    if result.requires_grad or (out.requires_grad and _C.is_grad_enabled()):
+        words = "but one of the arguments requires grad."
+        raise RuntimeError(
+            f"sampled_addmm(): functions with out=... arguments don't support automatic differentiation, {words}"
+        )
+    return out.copy_(result)
 
 
 def sum(input, dim=None, dtype=None):

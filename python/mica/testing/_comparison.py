@@ -13,6 +13,7 @@ _TOLERANCES = {  # dtype: (rtol, atol)
     _C.complex32: (1e-3, 1e-5),
     _C.complex64: (1.3e-6, 1e-5),
     _C.complex128: (1e-7, 1e-7),
+    **dict.fromkeys((_C.quint8, _C.qint8, _C.qint32), (1.3e-6, 1e-5)),
 }
 _NUMBER_DTYPES = {int: _C.int64, float: _C.float64, complex: _C.complex128}
 
@@ -64,14 +65,14 @@ def _place(flat, shape):
     return tuple(index)
 
 
-def _tensor_message(actual, expected, matches, rtol, atol):
+def _tensor_message(actual, expected, matches, rtol, atol, what="Tensor-likes"):
     exact = rtol == 0 and atol == 0
     shape, count = actual.shape, actual.numel()
     mismatches = count - int(matches.sum())
     if actual.dtype.itemsize == 1 and actual.is_floating_point():
         flat = int(_C.argmax((~matches).reshape(-1).int()))
         return (
-            f"Tensor-likes are not 'equal'!\n\nMismatched elements: {mismatches} / {count} "
+            f"{what} are not 'equal'!\n\nMismatched elements: {mismatches} / {count} "
             f"({mismatches / count:.1%})\nThe first mismatched element is at index {_place(flat, shape)}."
         )
     if not (actual.is_floating_point() or actual.is_complex()):
@@ -88,7 +89,7 @@ def _tensor_message(actual, expected, matches, rtol, atol):
             f"Greatest {kind} difference: {difference[flat].item()} at index {_place(flat, shape)}"
             f"{_allowed(tolerance, exact)}"
         )
-    return f"Tensor-likes are not {'equal' if exact else 'close'}!\n\n" + "\n".join(lines)
+    return f"{what} are not {'equal' if exact else 'close'}!\n\n" + "\n".join(lines)
 
 
 def _compare_attribute(name, actual, expected):
@@ -115,6 +116,17 @@ def _compare_tensors(actual, expected, options):
     if actual.dtype != expected.dtype:
         common = _C.promote_types(actual.dtype, expected.dtype)
         actual, expected = actual.to(common), expected.to(common)
+    if actual.is_quantized and expected.is_quantized:
+        _compare_attribute("qscheme()", actual.qscheme(), expected.qscheme())
+        actual, expected = actual.dequantize(), expected.dequantize()
+    if actual.layout != expected.layout:
+        actual, expected = actual.to_dense(), expected.to_dense()
+    if actual.layout == _C.strided:
+        return _compare_elements("Tensor-likes", actual, expected, rtol, atol, options)
+    _compare_sparse(actual, expected, rtol, atol, options)
+
+
+def _compare_elements(what, actual, expected, rtol, atol, options):
     if actual.dtype.itemsize == 1 and actual.is_floating_point():
         # The 8-bit formats have no arithmetic: equal is what has equal values.
         matches = actual.to(_C.float32) == expected.to(_C.float32)
@@ -124,7 +136,35 @@ def _compare_tensors(actual, expected, options):
         return
     if actual.dim() == 0:
         raise _Mismatch(_scalar_message(actual.item(), expected.item(), rtol, atol))
-    raise _Mismatch(_tensor_message(actual, expected, matches, rtol, atol))
+    raise _Mismatch(_tensor_message(actual, expected, matches, rtol, atol, what))
+
+
+# The parts of a sparse tensor that are indices.
+_INDICES = {
+    _C.sparse_coo: ("_indices",),
+    _C.sparse_csr: ("crow_indices", "col_indices"),
+    _C.sparse_bsr: ("crow_indices", "col_indices"),
+    _C.sparse_csc: ("ccol_indices", "row_indices"),
+    _C.sparse_bsc: ("ccol_indices", "row_indices"),
+}
+
+
+def _compare_sparse(actual, expected, rtol, atol, options):
+    """Indices that are equal, and values that are close."""
+    kind = f"sparse {str(actual.layout).rsplit('_', 1)[-1].upper()}"
+    is_coo = actual.layout == _C.sparse_coo
+    if is_coo and actual.is_coalesced() != expected.is_coalesced():
+        actual, expected = actual.coalesce(), expected.coalesce()
+    if actual._nnz() != expected._nnz():
+        raise _Mismatch(
+            f"The number of specified values in {kind} tensors does not match: {actual._nnz()} != {expected._nnz()}"
+        )
+    kind = "S" + kind[1:]
+    for part in _INDICES[actual.layout]:
+        found, wanted = getattr(actual, part)(), getattr(expected, part)()
+        _compare_elements(f"{kind} {part.lstrip('_')}", found, wanted, 0, 0, options)
+    found, wanted = (t._values() if is_coo else t.values() for t in (actual, expected))
+    _compare_elements(f"{kind} values", found, wanted, rtol, atol, options)
 
 
 def _compare_numbers(actual, expected, options):

@@ -293,12 +293,7 @@ def _namedtuple_deserialize(dumpable_context):
     return SERIALIZED_TYPE_TO_PYTHON_TYPE[dumpable_context]
 
 
-def _ordereddict_flatten(d):
-    return list(d.values()), list(d.keys())
-
-
-def _ordereddict_flatten_with_keys(d):
-    return _mapping_keys(d), list(d.keys())
+_ordereddict_flatten, _ordereddict_flatten_with_keys = _dict_flatten, _dict_flatten_with_keys
 
 
 def _ordereddict_unflatten(values, context):

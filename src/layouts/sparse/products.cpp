@@ -81,7 +81,17 @@ Tensor _sparse_mm(const Tensor& sparse, const Tensor& dense, std::string_view re
   }
   const Tensor terms = values_of(sparse).unsqueeze(1).mul(dense.index_select(0, places.columns));
   const Tensor zeros = mica::zeros({sparse.size(0), dense.size(1)}, dense.options());
-  return zeros.scatter_reduce(0, places.rows.unsqueeze(1).expand({-1, dense.size(1)}), terms, reduce, false);
+  const Tensor rows = places.rows.unsqueeze(1).expand({-1, dense.size(1)});
+  const Tensor best = zeros.scatter_reduce(0, rows, terms.detach(), reduce, false);
+  const int64_t count = terms.size(0);
+  if (count == 0 || !grad_enabled() || !terms.requires_grad()) return best;
+  // The gradient belongs to the first of equal terms: the result is that term.
+  const Tensor numbers = mica::arange(count, places.rows.options()).unsqueeze(1).expand_as(terms);
+  const Tensor wins = terms.detach().eq(best.gather(0, rows)).logical_or(terms.detach().isnan());
+  const Tensor candidates = mica::where(wins, numbers, mica::full_like(numbers, count));
+  const Tensor first = mica::full(best.sizes(), count, numbers.options()).scatter_reduce(0, rows, candidates, "amin");
+  const Tensor chosen = terms.gather(0, first.clamp_max(count - 1));
+  return mica::where(first.lt(count), chosen, zeros);
 }
 
 Tensor _sparse_addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,

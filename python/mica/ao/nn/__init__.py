@@ -1,5 +1,5 @@
 """Modules of quantized models."""
 
-from mica.ao.nn import quantized
+from mica.ao.nn import intrinsic, qat, quantized
 
-__all__ = ["quantized"]
+__all__ = ["intrinsic", "qat", "quantized"]

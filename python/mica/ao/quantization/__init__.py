@@ -2,8 +2,12 @@
 
 import copy
 
-from mica import _C
+from mica import _C, nn
+from mica.ao.nn import intrinsic as nni
+from mica.ao.nn import qat
 from mica.ao.nn import quantized as nnq
+from mica.ao.nn.intrinsic import quantized as nniq
+from mica.ao.nn.quantized.functional_modules import FloatFunctional
 from mica.ao.quantization import defaults as _defaults
 from mica.ao.quantization import qconfig as _qconfig
 from mica.ao.quantization.defaults import *  # noqa: F403
@@ -16,6 +20,15 @@ from mica.ao.quantization.fake_quantize import (
     disable_observer,
     enable_fake_quant,
     enable_observer,
+)
+from mica.ao.quantization.fuse_modules import (
+    fuse_conv_bn,
+    fuse_conv_bn_relu,
+    fuse_convtranspose_bn,
+    fuse_linear_bn,
+    fuse_modules,
+    fuse_modules_qat,
+    get_fuser_method,
 )
 from mica.ao.quantization.histogram import HistogramObserver
 from mica.ao.quantization.observer import (
@@ -35,7 +48,7 @@ from mica.ao.quantization.observer import (
 )
 from mica.ao.quantization.qconfig import *  # noqa: F403
 from mica.ao.quantization.qconfig import QConfig
-from mica.nn import BatchNorm2d, Conv2d, Embedding, Identity, Linear, Module
+from mica.nn import Conv2d, Embedding, Linear, Module
 
 __all__ = [
     "DeQuantStub",
@@ -66,8 +79,16 @@ __all__ = [
     "disable_observer",
     "enable_fake_quant",
     "enable_observer",
+    "fuse_conv_bn",
+    "fuse_conv_bn_relu",
+    "fuse_convtranspose_bn",
+    "fuse_linear_bn",
     "fuse_modules",
     "fuse_modules_qat",
+    "get_dynamic_quant_module_class",
+    "get_fuser_method",
+    "get_static_quant_module_class",
+    "no_observer_set",
     "get_default_dynamic_quant_module_mappings",
     "get_default_qat_module_mappings",
     "get_default_static_quant_module_mappings",
@@ -107,30 +128,6 @@ class DeQuantStub(Module):
         return x
 
 
-class FloatFunctional(Module):
-    """Sums and products that are to be observed."""
-
-    def add(self, x, y):
-        """x + y"""
-        return self._observed(x + y)
-
-    def add_relu(self, x, y):
-        """relu(x + y)"""
-        return self._observed((x + y).relu())
-
-    def mul(self, x, y):
-        """x * y"""
-        return self._observed(x * y)
-
-    def cat(self, tensors, dim=0):
-        """The tensors joined."""
-        return self._observed(_C.cat(tensors, dim))
-
-    def _observed(self, x):
-        observer = getattr(self, "activation_post_process", None)
-        return x if observer is None else observer(x)
-
-
 class QuantWrapper(Module):
     """A module between a QuantStub and a DeQuantStub."""
 
@@ -145,16 +142,27 @@ class QuantWrapper(Module):
         return self.dequant(self.module(self.quant(x)))
 
 
-_OBSERVED = (Linear, Conv2d, QuantStub, FloatFunctional)
+# What a static model has instead, by name. Modules that need no observer keep the scale of their input.
+_SAME_NAME = (
+    "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+    "ELU", "GroupNorm", "Hardswish", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LeakyReLU",
+    "Linear", "PReLU",
+)  # fmt: skip
+_UNOBSERVED = ("Dropout", "Embedding", "EmbeddingBag", "ReLU6")
+_JOINED = {getattr(nni, name): getattr(nniq, name) for name in nniq.__all__}
+_OBSERVED = (*(getattr(nn, name) for name in _SAME_NAME), *_JOINED, QuantStub, FloatFunctional)
 _STATIC = {
-    Linear: nnq.Linear,
-    Conv2d: nnq.Conv2d,
+    **{getattr(nn, name): getattr(nnq, name) for name in (*_SAME_NAME, *_UNOBSERVED)},
     QuantStub: nnq.Quantize,
     DeQuantStub: nnq.DeQuantize,
     FloatFunctional: nnq.QFunctional,
-    Embedding: nnq.Embedding,
+    **_JOINED,
 }
-_DYNAMIC = {Linear: nnq.dynamic.Linear, Embedding: nnq.Embedding}
+_DYNAMIC = {
+    **{getattr(nn, name): getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__},
+    Embedding: nnq.Embedding,
+    nn.EmbeddingBag: nnq.EmbeddingBag,
+}
 
 
 def _children(module, qconfig=None):
@@ -174,7 +182,9 @@ def prepare(model, inplace=False):
     """Put observers behind the modules that have a qconfig; then run the model on examples."""
     model = model if inplace else copy.deepcopy(model)
     found = False
-    for _, _, child, qconfig in [*_children(model), (None, "", model, getattr(model, "qconfig", None))]:
+    for parent, _, child, qconfig in [*_children(model), (None, "", model, getattr(model, "qconfig", None))]:
+        if isinstance(parent, nni._FusedModule):
+            continue  # the joined module has the observer
         if qconfig is None or not isinstance(child, _OBSERVED) or hasattr(child, "activation_post_process"):
             continue
         found = True
@@ -189,39 +199,30 @@ def prepare(model, inplace=False):
     return model
 
 
-class _TrainedLinear(Linear):
-    """A linear layer whose weight is rounded as it will be when quantized."""
-
-    def forward(self, x):
-        return _C._nn_functional.linear(x, self.weight_fake_quant(self.weight), self.bias)
+_TRAINED = {getattr(nn, name): getattr(qat, name) for name in ("Conv1d", "Conv2d", "Conv3d", "Linear")}
+_FLOAT = {trained: kind for kind, trained in _TRAINED.items()}
 
 
-class _TrainedConv2d(Conv2d):
-    """A convolution whose weight is rounded as it will be when quantized."""
-
-    def forward(self, x):
-        return self._conv_forward(x, self.weight_fake_quant(self.weight), self.bias)
-
-
-def prepare_qat(model, inplace=False):
+def prepare_qat(model, mapping=None, inplace=False):
     """As prepare, with weights rounded during training."""
     model = prepare(model, inplace)
+    mapping = _TRAINED if mapping is None else mapping
     for _, _, child, qconfig in _children(model):
-        trained = {Linear: _TrainedLinear, Conv2d: _TrainedConv2d}.get(type(child))
+        trained = mapping.get(type(child))
         if trained is not None and qconfig is not None:
-            child.weight_fake_quant = qconfig.weight()
+            child.qconfig, child.weight_fake_quant = qconfig, qconfig.weight()
             child.__class__ = trained
     return model
 
 
 def _swap(model, mapping, static):
     for parent, name, child, _ in list(_children(model)):
-        kind = {_TrainedLinear: Linear, _TrainedConv2d: Conv2d}.get(type(child), type(child))
+        kind = _FLOAT.get(type(child), type(child))
         quantized = mapping.get(kind)
         needs_observer = static and kind in _OBSERVED
         if quantized is None or (needs_observer and not hasattr(child, "activation_post_process")):
             continue
-        if kind is Embedding and static and getattr(child, "qconfig", None) is None:
+        if kind in (Embedding, nn.EmbeddingBag) and static and getattr(child, "qconfig", None) is None:
             continue
         setattr(parent, name, quantized.from_float(child))
     return model
@@ -273,47 +274,75 @@ def get_default_dynamic_quant_module_mappings():
 
 def get_default_qat_module_mappings():
     """What prepare_qat makes of which module."""
-    return {Linear: _TrainedLinear, Conv2d: _TrainedConv2d}
+    return dict(_TRAINED)
+
+
+def _class_of(kind, mapping):
+    found = mapping.get(kind)
+    if found is None:
+        raise AssertionError(f"Floating point module class {kind} does not have a corresponding quantized module class")
+    return found
+
+
+def get_static_quant_module_class(float_module_class, additional_static_quant_mapping=None, is_custom_module=False):
+    """What convert makes of a module of this class."""
+    return _class_of(float_module_class, {**_STATIC, **(additional_static_quant_mapping or {})})
+
+
+def get_dynamic_quant_module_class(float_module_class, additional_dynamic_quant_mapping=None):
+    """What quantize_dynamic makes of a module of this class."""
+    return _class_of(float_module_class, {**_DYNAMIC, **(additional_dynamic_quant_mapping or {})})
+
+
+def no_observer_set():
+    """The modules that need no observer behind them."""
+    return {nnq.Quantize, nnq.DeQuantize, *(getattr(nn, name) for name in _UNOBSERVED)}
 
 
 def swap_module(mod, mapping, custom_module_class_mapping=None, use_precomputed_fake_quant=False):
     """The quantized form of one observed module, or the module itself where the mapping has none."""
-    kind = {_TrainedLinear: Linear, _TrainedConv2d: Conv2d}.get(type(mod), type(mod))
+    kind = _FLOAT.get(type(mod), type(mod))
     made = mapping.get(kind)
     return mod if made is None or getattr(mod, "qconfig", None) is None else made.from_float(mod)
 
 
-def quantize_dynamic(model, qconfig_spec=None, dtype=None, inplace=False):
-    """Replace linear layers (or the given types) by ones with qint8 weights that quantize their input as it comes."""
-    if dtype not in (None, _C.qint8):
-        raise NotImplementedError(f"quantize_dynamic makes qint8 weights, not {dtype}")
-    wanted = {Linear} if qconfig_spec is None else set(qconfig_spec)
-    unknown = [kind for kind in wanted if kind not in _DYNAMIC]
+def quantize_dynamic(model, qconfig_spec=None, dtype=None, mapping=None, inplace=False):
+    """Replace layers by ones with qint8 or float16 weights, which quantize their input as it comes.
+
+    `qconfig_spec` says which: a set of classes or names of submodules, or a dict from them to qconfigs. Without it they are
+    the linear and recurrent layers, for quint8 the embeddings.
+    """
+    dtype = _C.qint8 if dtype is None else dtype
+    linear = {Linear, nn.LSTM, nn.GRU}
+    usual = {
+        _C.qint8: linear | {nn.LSTMCell, nn.RNNCell, nn.GRUCell},
+        _C.float16: linear,
+        _C.quint8: {Embedding, nn.EmbeddingBag},
+    }
+    if qconfig_spec is None and dtype not in usual:
+        raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please")
+    mapping = _DYNAMIC if mapping is None else mapping
+    wanted = usual[dtype] if qconfig_spec is None else set(qconfig_spec)
+    unknown = [kind for kind in wanted if not isinstance(kind, str) and kind not in mapping]
     if unknown:
-        raise NotImplementedError(f"quantize_dynamic knows {[k.__name__ for k in _DYNAMIC]}, not {unknown}")
+        raise NotImplementedError(f"quantize_dynamic knows {[k.__name__ for k in mapping]}, not {unknown}")
     model = model if inplace else copy.deepcopy(model)
-    return _swap(model.eval(), {kind: _DYNAMIC[kind] for kind in wanted}, static=False)
-
-
-def fuse_modules(model, modules_to_fuse, inplace=False):
-    """Fold batch normalization into the convolution before it; activations stay modules, which quantized tensors pass."""
-    from mica.nn.utils.fusion import fuse_conv_bn_eval
-
-    model = model if inplace else copy.deepcopy(model)
-    groups = [modules_to_fuse] if isinstance(modules_to_fuse[0], str) else modules_to_fuse
-    for names in groups:
-        first, *rest = (model.get_submodule(name) for name in names)
-        if isinstance(first, Conv2d) and rest and isinstance(rest[0], BatchNorm2d):
-            _set_submodule(model, names[0], fuse_conv_bn_eval(first, rest[0]))
-            _set_submodule(model, names[1], Identity())
+    model.eval()
+    for name, parent, last, child in _named_children(model):
+        made = mapping.get(type(child))
+        if made is None or not ({type(child), name} & wanted):
+            continue
+        halves = {"dtype": dtype} if dtype == _C.float16 and made in _HALVES else {}
+        setattr(parent, last, made.from_float(child, **halves))
     return model
 
 
-def fuse_modules_qat(model, modules_to_fuse, inplace=False):
-    """As fuse_modules. Batch normalization is folded with the statistics that it has so far."""
-    return fuse_modules(model.eval(), modules_to_fuse, inplace).train()
+_HALVES = {getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__ if not name.startswith("Conv")}
 
 
-def _set_submodule(model, name, module):
-    parent, _, last = name.rpartition(".")
-    setattr(model.get_submodule(parent) if parent else model, last, module)
+def _named_children(model, prefix=""):
+    """(full name, parent, name there, module) of every module below."""
+    for name, child in list(model.named_children()):
+        full = f"{prefix}.{name}" if prefix else name
+        yield full, model, name, child
+        yield from _named_children(child, full)

@@ -56,6 +56,13 @@ _REDUCE = frozenset(
     sum mean amin amax argmin argmax prod all norm var std logsumexp median cumsum cumprod
     """.split()  # noqa: SIM905
 )
+_OF_THE_DATA = frozenset(
+    """
+    size stride dim ndimension numel backward register_hook retain_grad is_contiguous is_same_size is_floating_point
+    is_complex __format__ __len__ get_device element_size
+    """.split()  # noqa: SIM905
+)
+_OF_THE_OBJECT = _OF_THE_DATA | {"requires_grad_", "__repr__", "__str__"}
 _SHAPE_KEPT = frozenset(("cumsum", "cumprod"))
 _NORMALIZE = frozenset(("softmax", "log_softmax", "softmin"))
 
@@ -140,6 +147,21 @@ def _attribute(func, x):
     return func(x.get_data())
 
 
+def _any_sparse(values):
+    return any(
+        _any_sparse(v) if type(v) in (list, tuple) else isinstance(v, MaskedTensor) and v.is_sparse for v in values
+    )
+
+
+def _kind_of(name):
+    """What a function does with a sparse masked tensor (_sparse.call)."""
+    if name in _BINARY or name in _UNARY or name in _KINDS or name in ("ones_like", "zeros_like", "clone", "detach"):
+        return "pointwise"
+    if name in _IN_PLACE:
+        return "in place"
+    return "shape" if name in _THROUGH or name in _NORMALIZE or name in _SHAPE_KEPT or name == "where" else "other"
+
+
 def call(func, args, kwargs):
     name = getattr(func, "__name__", "")
     if name == "__get__":
@@ -150,6 +172,10 @@ def call(func, args, kwargs):
     if name == "__set__":
         with _C.DisableTorchFunctionSubclass():
             return func(*args)
+    if name not in _OF_THE_OBJECT and _any_sparse(args):
+        from mica.masked.maskedtensor import _sparse
+
+        return _sparse.call(name, _kind_of(name), func, args, kwargs, call)
     if name in _BINARY or (name in ("pow", "__pow__") and isinstance(args[1], MaskedTensor)):
         if any(isinstance(a, mica.Tensor) for a in args[2:]):
             raise TypeError("MaskedTensor binary ops do not support Tensor arguments aside from the lhs and rhs")
@@ -179,21 +205,10 @@ def call(func, args, kwargs):
         with _C.DisableTorchFunctionSubclass():
             func(*args, **kwargs)
         return args[0]
-    if name in (
-        "size",
-        "stride",
-        "backward",
-        "register_hook",
-        "retain_grad",
-        "is_contiguous",
-        "is_same_size",
-        "__format__",
-    ):
+    if name in _OF_THE_DATA:
         return func(*_data(args), **kwargs)
     if name in ("__repr__", "__str__"):
         return repr(args[0])
-    if name == "to_dense":
-        return args[0]
     warnings.warn(
         f"{name} is not implemented in __torch_dispatch__ for MaskedTensor.\nIf you would like this operator to be "
         "supported, please file an issue for a feature request at https://github.com/pytorch/maskedtensor/issues with a "

@@ -28,8 +28,12 @@ def is_masked_tensor(obj, /):
 def _check(data, mask):
     if data.layout != mask.layout:
         raise TypeError("data and mask must have the same layout.")
-    if data.layout != mica.strided:
+    if data.layout not in (mica.strided, mica.sparse_coo, mica.sparse_csr):
         raise TypeError(f"data layout of {data.layout} is not supported.")
+    if data.layout != mica.strided:
+        from mica.masked.maskedtensor import _sparse
+
+        _sparse.check(data, mask)
     if mask.dtype != mica.bool:
         raise TypeError("mask must have dtype bool.")
     if data.dtype not in _DTYPES:
@@ -53,6 +57,10 @@ class MaskedTensor(mica.Tensor):
         warnings.warn(_PROTOTYPE, UserWarning, stacklevel=2)
         if data.requires_grad:
             warnings.warn(_REQUIRES_GRAD, UserWarning, stacklevel=2)
+        if data.layout == mask.layout != mica.strided and data.layout in (mica.sparse_coo, mica.sparse_csr):
+            from mica.masked.maskedtensor import _sparse
+
+            data, mask = _sparse.aligned(data, mask)
         _check(data, mask)
         made = data.detach().clone().as_subclass(cls)
         made._masked_mask = mask.detach().clone()
@@ -83,7 +91,8 @@ class MaskedTensor(mica.Tensor):
 
     def to_tensor(self, value):
         """A plain tensor with a value for what is masked out."""
-        return self.get_data().masked_fill(~self.get_mask(), value)
+        x = self.to_dense()
+        return x.get_data().masked_fill(~x.get_mask(), value)
 
     @property
     def grad(self):
@@ -97,15 +106,44 @@ class MaskedTensor(mica.Tensor):
             mica.Tensor.grad.__set__(self, value.get_data() if is_masked_tensor(value) else value)
 
     def is_sparse_coo(self):
-        """Whether the data is sparse: it never is."""
-        return False
+        """Whether data and mask are sparse by coordinates."""
+        return self.get_mask().layout == mica.sparse_coo
 
     def is_sparse_csr(self):
-        """Whether the data is sparse: it never is."""
-        return False
+        """Whether data and mask are sparse by rows."""
+        return self.get_mask().layout == mica.sparse_csr
+
+    @property
+    def is_sparse(self):
+        return self.get_mask().layout != mica.strided
+
+    def to_dense(self, dtype=None, *, masked_grad=None):
+        """The same with strided data and mask."""
+        from mica.masked.maskedtensor import _sparse
+
+        x = _sparse.to_layout(self, mica.strided)
+        return x if dtype is None else x.to(dtype)
+
+    def to_sparse_coo(self):
+        """The same with data and mask sparse by coordinates: the elements that the mask marks."""
+        from mica.masked.maskedtensor import _sparse
+
+        return _sparse.to_layout(self, mica.sparse_coo)
+
+    def to_sparse(self, *, layout=None):
+        """As to_sparse_coo, or in a layout."""
+        from mica.masked.maskedtensor import _sparse
+
+        return _sparse.to_layout(self, mica.sparse_coo if layout is None else layout)
+
+    def to_sparse_csr(self):
+        """The same with data and mask sparse by rows."""
+        from mica.masked.maskedtensor import _sparse
+
+        return _sparse.to_layout(self, mica.sparse_csr)
 
     def __repr__(self, *, tensor_contents=None):
-        data, mask = self._masked_data, self.get_mask()
+        data, mask = self._masked_data.to_dense(), self.get_mask().to_dense()
         if data.dim() == 0:
             return f"MaskedTensor({_shown(data.item()) if mask.item() else '--'}, {mask.item()})"
         lines = _rows(data, mask).split("\n")

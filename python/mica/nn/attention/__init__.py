@@ -22,6 +22,9 @@ class SDPBackend(enum.IntEnum):
     def __repr__(self):
         return f"<SDPBackend.{self.name}: {self.value}>"
 
+    def __str__(self):
+        return f"SDPBackend.{self.name}"
+
 
 def sdpa_kernel(backends, set_priority=False):
     """Keep, in a with block or a decorated function, that attention may use these kernels."""

@@ -2,12 +2,12 @@
 
 from mica import _C
 from mica._C import Tensor
+from mica._generated import modules as options
 
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .module import Module
 
 __all__ = [
     "BatchNorm1d",
@@ -20,36 +20,18 @@ __all__ = [
 ]
 
 
-class _NormBase(Module):
+class _NormBase(options._NormBase):
     """What the normalisations by channel share: parameters, running statistics and their place in a state dict."""
 
     _version = 2  # since 2, num_batches_tracked is saved
-    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
 
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
+    def _make_parameters(self, bias, device, dtype):
         place = {"device": device, "dtype": dtype}
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(name, Parameter(_C.empty(num_features, **place)) if wanted else None)
-        if track_running_stats:
-            self.register_buffer("running_mean", _C.zeros(num_features, **place))
-            self.register_buffer("running_var", _C.ones(num_features, **place))
+        for name, wanted in (("weight", self.affine), ("bias", self.affine and bias)):
+            self.register_parameter(name, Parameter(_C.empty(self.num_features, **place)) if wanted else None)
+        if self.track_running_stats:
+            self.register_buffer("running_mean", _C.zeros(self.num_features, **place))
+            self.register_buffer("running_var", _C.ones(self.num_features, **place))
             self.register_buffer("num_batches_tracked", _C.tensor(0, dtype=_C.long, device=device))
         else:
             for name in ("running_mean", "running_var", "num_batches_tracked"):
@@ -71,12 +53,6 @@ class _NormBase(Module):
 
     def _check_input_dim(self, input):
         raise NotImplementedError
-
-    def extra_repr(self):
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs

@@ -1,25 +1,11 @@
 """Layers that drop elements, or whole channels, at random while a network trains."""
 
 from mica._C import Tensor
+from mica._generated.modules import _DropoutNd
 
 from .. import functional as F
-from .module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
-
-
-class _DropoutNd(Module):
-    __constants__ = ["p", "inplace"]
-
-    def __init__(self, p=0.5, inplace=False):
-        super().__init__()
-        if p < 0 or p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
-        self.inplace = inplace
-
-    def extra_repr(self):
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_DropoutNd):

@@ -2,29 +2,18 @@
 
 from mica import _C
 from mica._C import Tensor
+from mica._generated import modules as options
 
 from .module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 
 
-class Flatten(Module):
+class Flatten(options.Flatten):
     """Makes one dimension of all from start_dim to end_dim."""
-
-    __constants__ = ["start_dim", "end_dim"]
-    start_dim: int
-    end_dim: int
-
-    def __init__(self, start_dim=1, end_dim=-1):
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
 
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self):
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class Unflatten(Module):

@@ -3,6 +3,7 @@
 import warnings
 
 from mica._C import Tensor
+from mica._generated import modules as options
 
 from .. import functional as F
 from .batchnorm import _LazyNormBase, _NormBase
@@ -17,21 +18,7 @@ __all__ = [
 ]
 
 
-class _InstanceNorm(_NormBase):
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=False,
-        track_running_stats=False,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-
+class _InstanceNorm(options._InstanceNorm, _NormBase):
     def _get_no_batch_dim(self):
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ import math
 
 from mica import _C
 from mica._C import Tensor
+from mica._generated import modules as options
 
 from .. import functional as F
 from .. import init
@@ -24,21 +25,15 @@ class Identity(Module):
         return input
 
 
-class Linear(Module):
+class Linear(options.Linear):
     """y = x A^T + b."""
 
-    __constants__ = ["in_features", "out_features"]
-    in_features: int
-    out_features: int
     weight: _C.Tensor
 
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
-        super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(_C.empty((out_features, in_features), device=device, dtype=dtype))
+    def _make_parameters(self, bias, device, dtype):
+        self.weight = Parameter(_C.empty((self.out_features, self.in_features), device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(_C.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(_C.empty(self.out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -53,31 +48,21 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self):
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
 
 class NonDynamicallyQuantizableLinear(Linear):
     """A Linear that tools for quantization leave alone: the output projection of attention."""
 
 
-class Bilinear(Module):
+class Bilinear(options.Bilinear):
     """y = x1^T A x2 + b, with a matrix of A for each output."""
 
-    __constants__ = ["in1_features", "in2_features", "out_features"]
-    in1_features: int
-    in2_features: int
-    out_features: int
     weight: _C.Tensor
 
-    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
-        super().__init__()
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = Parameter(_C.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
+    def _make_parameters(self, bias, device, dtype):
+        sizes = (self.out_features, self.in1_features, self.in2_features)
+        self.weight = Parameter(_C.empty(sizes, device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(_C.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(_C.empty(self.out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -92,12 +77,6 @@ class Bilinear(Module):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self):
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
 
 
 class LazyLinear(LazyModuleMixin, Linear):

@@ -1,10 +1,9 @@
 """Layers that widen their input at its borders."""
 
 from mica._C import Tensor
+from mica._generated import modules as options
 
 from .. import functional as F
-from .module import Module
-from .utils import _ntuple
 
 __all__ = [
     "CircularPad1d",
@@ -25,22 +24,14 @@ __all__ = [
 ]
 
 
-class _PadNd(Module):
+class _PadNd(options._PadNd):
     """Pads the last `_dims` dimensions by numbers given for both ends of each, the last dimension first."""
 
-    __constants__ = ["padding"]
     _dims = 0
     _mode = "constant"
 
-    def __init__(self, padding):
-        super().__init__()
-        self.padding = _ntuple(2 * self._dims)(padding)
-
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
-
-    def extra_repr(self):
-        return f"{self.padding}"
 
 
 class _CircularPadNd(_PadNd):
@@ -80,18 +71,9 @@ class CircularPad3d(_CircularPadNd):
     _dims = 3
 
 
-class _ConstantPadNd(_PadNd):
-    __constants__ = ["padding", "value"]
-
-    def __init__(self, padding, value):
-        super().__init__(padding)
-        self.value = value
-
+class _ConstantPadNd(options._ConstantPadNd):
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
-
-    def extra_repr(self):
-        return f"padding={self.padding}, value={self.value}"
 
 
 class ConstantPad1d(_ConstantPadNd):

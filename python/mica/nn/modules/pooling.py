@@ -1,6 +1,8 @@
 """Pooling layers."""
 
 from mica._C import Tensor
+from mica._generated import modules as options
+from mica._generated.modules import _AdaptiveAvgPoolNd, _AdaptiveMaxPoolNd, _MaxUnpoolNd
 
 from .. import functional as F
 from .module import Module
@@ -31,24 +33,7 @@ __all__ = [
 
 
 # ---- maximum -------------------------------------------------------------------------------------------------------
-class _MaxPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
-
-    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
-
-    def extra_repr(self):
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
+class _MaxPoolNd(options._MaxPoolNd):
     def _arguments(self):
         return self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
 
@@ -89,17 +74,6 @@ class MaxPool3d(_MaxPoolNd):
         return F.max_pool3d(input, *self._arguments())
 
 
-class _MaxUnpoolNd(Module):
-    def __init__(self, expand, kernel_size, stride, padding):
-        super().__init__()
-        self.kernel_size = expand(kernel_size)
-        self.stride = expand(stride if stride is not None else kernel_size)
-        self.padding = expand(padding)
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts the maxima of a `MaxPool1d` back where they came from."""
 
@@ -107,8 +81,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     stride: int | tuple[int]
     padding: int | tuple[int]
 
-    def __init__(self, kernel_size, stride=None, padding=0):
-        super().__init__(_single, kernel_size, stride, padding)
+    _dims = 1
 
     def forward(self, input, indices, output_size=None):
         return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -121,8 +94,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
     stride: int | tuple[int, int]
     padding: int | tuple[int, int]
 
-    def __init__(self, kernel_size, stride=None, padding=0):
-        super().__init__(_pair, kernel_size, stride, padding)
+    _dims = 2
 
     def forward(self, input, indices, output_size=None):
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -135,28 +107,14 @@ class MaxUnpool3d(_MaxUnpoolNd):
     stride: int | tuple[int, int, int]
     padding: int | tuple[int, int, int]
 
-    def __init__(self, kernel_size, stride=None, padding=0):
-        super().__init__(_triple, kernel_size, stride, padding)
+    _dims = 3
 
     def forward(self, input, indices, output_size=None):
         return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 # ---- average -------------------------------------------------------------------------------------------------------
-class _AvgPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
-
-    def __init__(self, kernel_size, stride, padding, ceil_mode, count_include_pad):
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
+class _AvgPoolNd(options._AvgPoolNd):
     def _arguments(self):
         return self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
 
@@ -164,15 +122,15 @@ class _AvgPoolNd(Module):
 class AvgPool1d(_AvgPoolNd):
     """The mean of every window of the last dimension."""
 
+    __constants__ = _AvgPoolNd.__constants__[:-1]
     kernel_size: int | tuple[int]
     stride: int | tuple[int]
     padding: int | tuple[int]
-    ceil_mode: bool
-    count_include_pad: bool
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
         steps = _single(stride if stride is not None else kernel_size)
         super().__init__(_single(kernel_size), steps, _single(padding), ceil_mode, count_include_pad)
+        del self.divisor_override  # of images and volumes
 
     def forward(self, input: Tensor):
         return F.avg_pool1d(input, *self._arguments())
@@ -181,18 +139,9 @@ class AvgPool1d(_AvgPoolNd):
 class AvgPool2d(_AvgPoolNd):
     """The mean of every window of the last two dimensions."""
 
-    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
     kernel_size: int | tuple[int, int]
     stride: int | tuple[int, int]
     padding: int | tuple[int, int]
-    ceil_mode: bool
-    count_include_pad: bool
-
-    def __init__(
-        self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-    ):
-        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
-        self.divisor_override = divisor_override
 
     def forward(self, input: Tensor):
         return F.avg_pool2d(input, *self._arguments(), self.divisor_override)
@@ -201,18 +150,9 @@ class AvgPool2d(_AvgPoolNd):
 class AvgPool3d(_AvgPoolNd):
     """The mean of every window of the last three dimensions."""
 
-    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
     kernel_size: int | tuple[int, int, int]
     stride: int | tuple[int, int, int]
     padding: int | tuple[int, int, int]
-    ceil_mode: bool
-    count_include_pad: bool
-
-    def __init__(
-        self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-    ):
-        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
-        self.divisor_override = divisor_override
 
     def forward(self, input: Tensor):
         return F.avg_pool3d(input, *self._arguments(), self.divisor_override)
@@ -278,22 +218,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
 
 
 # ---- power averages ------------------------------------------------------------------------------------------------
-class _LPPoolNd(Module):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-
-    def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
-
-    def extra_repr(self):
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
-
+class _LPPoolNd(options._LPPoolNd):
     def _arguments(self):
         return float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
 
@@ -329,18 +254,6 @@ class LPPool3d(_LPPoolNd):
 
 
 # ---- a given number of windows -------------------------------------------------------------------------------------
-class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-
-    def __init__(self, output_size, return_indices=False):
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self):
-        return f"output_size={self.output_size}"
-
-
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover the last dimension evenly."""
 
@@ -360,17 +273,6 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
     def forward(self, input: Tensor):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
-
-
-class _AdaptiveAvgPoolNd(Module):
-    __constants__ = ["output_size"]
-
-    def __init__(self, output_size):
-        super().__init__()
-        self.output_size = output_size
-
-    def extra_repr(self):
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):

@@ -2,7 +2,6 @@
 
 from mica import _C, accelerator
 from mica.nn.modules.module import Module
-from mica.utils._pytree import tree_map
 
 __all__ = ["DataParallel", "data_parallel"]
 
@@ -20,6 +19,8 @@ def _indices(device_ids):
 
 def _moved(arguments, index):
     """The arguments with their tensors moved to a device, which is given as a device, or by its index with -1 for the CPU."""
+    from mica.utils._pytree import tree_map  # of use to those only who run a module in parallel
+
     device = _C.device("cpu" if index == -1 else index)
     return tree_map(lambda each: each.to(device) if isinstance(each, _C.TensorBase) else each, arguments)
 

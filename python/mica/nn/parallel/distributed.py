@@ -4,7 +4,6 @@ import contextlib
 
 from mica import _C
 from mica.nn.modules.module import Module
-from mica.utils._pytree import tree_map_only
 
 __all__ = ["DistributedDataParallel"]
 
@@ -35,6 +34,8 @@ class DistributedDataParallel(Module):
 
     def forward(self, *inputs, **kwargs):
         if self.device_ids:
+            from mica.utils._pytree import tree_map_only  # of use to those only who run a module in parallel
+
             inputs, kwargs = tree_map_only(_C.Tensor, lambda tensor: tensor.to(self.device), (inputs, kwargs))
         return self.module(*inputs, **kwargs)
 

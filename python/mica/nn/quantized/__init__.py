@@ -1,9 +1,9 @@
 """Layers of quantized numbers, by their older name: see mica.ao.nn.quantized."""
 
-from mica.nn.quantized.functional_modules import FloatFunctional  # noqa: F401
-
 
 def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mica.ao.nn import quantized
 
     return getattr(quantized, name)

@@ -16,7 +16,7 @@ from mica.nn.utils.memory_format import convert_conv2d_weight_memory_format, con
 from mica.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from mica.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
-from mica.nn.utils import parametrizations, rnn  # isort: skip - they build on the above
+from mica.nn.utils import rnn  # isort: skip - it builds on the above
 
 __all__ = [
     "clip_grad_norm",
@@ -47,6 +47,6 @@ __all__ = [
 def __getattr__(name):
     import importlib
 
-    if name == "prune":
-        return importlib.import_module("mica.nn.utils.prune")
+    if name in ("parametrizations", "prune"):
+        return importlib.import_module(f"mica.nn.utils.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

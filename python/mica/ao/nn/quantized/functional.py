@@ -1,6 +1,9 @@
 """Linear maps and convolutions of quantized tensors: sums of products of 8-bit integers, exact in 32 bits."""
 
+import functools
+
 from mica import _C
+from mica.nn import functional as F
 from mica.nn.functional import pad, unfold
 
 
@@ -72,3 +75,122 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, 
     if bias is not None:
         values = values + bias.reshape(-1, 1, 1)
     return _requantized(values, scale, zero_point, input.dtype)
+
+
+def _only(value):
+    return value if isinstance(value, int) else next(iter(value))
+
+
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, scale=None, zero_point=None):
+    """A convolution of a quantized sequence: of an image of one row."""
+    stride, padding, dilation = map(_only, (stride, padding, dilation))
+    made = conv2d(
+        input.unsqueeze(2),
+        weight.unsqueeze(2),
+        bias,
+        (1, stride),
+        (0, padding),
+        (1, dilation),
+        groups,
+        scale,
+        zero_point,
+    )
+    return made.squeeze(2)
+
+
+def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, scale=None, zero_point=None):
+    """A convolution of a quantized volume, in float64, where products of 8-bit integers are exact."""
+    values = _C.conv3d(
+        input.dequantize().double(), weight.dequantize().double(), None, stride, padding, dilation, groups
+    ).float()
+    if bias is not None:
+        values = values + bias.reshape(-1, 1, 1, 1)
+    return _requantized(values, scale, zero_point, input.dtype)
+
+
+# ---- pooling, interpolation, activations: float32 in between, one rounding
+
+
+def _quantized(name, input):
+    if not input.is_quantized:
+        raise ValueError(f"Input to 'quantized.{name}' must be quantized!")
+    return input
+
+
+def _passed_on(name):
+    """The function of nn.functional, which takes quantized tensors, for them alone."""
+    function = getattr(F, name)
+
+    @functools.wraps(function)
+    def checked(input, *args, **kwargs):
+        return function(_quantized(name, input), *args, **kwargs)
+
+    checked.__doc__ = f"nn.functional.{name} of a quantized tensor, in its scale."
+    return checked
+
+
+adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, interpolate, max_pool1d, max_pool2d, hardsigmoid = map(
+    _passed_on,
+    (
+        "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "interpolate", "max_pool1d",
+        "max_pool2d", "hardsigmoid",
+    ),
+)  # fmt: skip
+
+
+def _rounded(function, input, scale=None, zero_point=None):
+    scale = input.q_scale() if scale is None else float(scale)
+    zero_point = input.q_zero_point() if zero_point is None else int(zero_point)
+    return _C.quantize_per_tensor(function(input.dequantize()), scale, zero_point, input.dtype)
+
+
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """interpolate."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """interpolate with mode="bilinear" and align_corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+def upsample_nearest(input, size=None, scale_factor=None):
+    """interpolate with mode="nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """The numbers held between two."""
+    result = _rounded(lambda x: x.clamp(min_val, max_val), _quantized("hardtanh", input))
+    return input.copy_(result) if inplace else result
+
+
+def clamp(input, min_, max_):
+    """The numbers held between two."""
+    return _rounded(lambda x: x.clamp(min_, max_), _quantized("clamp", input))
+
+
+def threshold(input, threshold, value):
+    """The numbers above a threshold, and a value instead of the others."""
+    return _rounded(lambda x: F.threshold(x, threshold, value), _quantized("threshold", input))
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False, scale=None, zero_point=None):
+    """leaky_relu, in a scale of its own if one is given."""
+    result = _rounded(lambda x: F.leaky_relu(x, negative_slope), _quantized("leaky_relu", input), scale, zero_point)
+    return input.copy_(result) if inplace and scale is None else result
+
+
+def hardswish(input, scale, zero_point):
+    """hardswish, in a scale of its own."""
+    return _rounded(F.hardswish, _quantized("hardswish", input), scale, zero_point)
+
+
+def elu(input, scale, zero_point, alpha=1.0):
+    """elu, in a scale of its own."""
+    return _rounded(lambda x: F.elu(x, alpha), _quantized("elu", input), scale, zero_point)
+
+
+def celu(input, scale, zero_point, alpha=1.0):
+    """celu, in a scale of its own."""
+    return _rounded(lambda x: F.celu(x, alpha), _quantized("celu", input), scale, zero_point)

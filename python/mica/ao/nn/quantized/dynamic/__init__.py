@@ -1,27 +1,63 @@
 """Modules with quantized weights that take float32 and quantize it as it comes."""
 
 from mica import _C
-from mica.ao.nn.quantized import functional
+from mica.ao.nn.quantized.dynamic.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from mica.ao.nn.quantized.dynamic.rnn import (
+    GRU,
+    LSTM,
+    GRUCell,
+    LSTMCell,
+    RNNCell,
+    product,
+    quantized_rows,
+)
 from mica.nn import Module
 
-__all__ = ["Linear"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "GRUCell",
+    "LSTMCell",
+    "Linear",
+    "RNNCell",
+]  # fmt: skip
 
 
 class Linear(Module):
-    """A linear map with a qint8 weight; the input's scale is found at every call."""
+    """A linear map with a qint8 (or float16) weight; the input's scale is found at every call."""
 
-    def __init__(self, weight, bias):
+    def __init__(self, in_features, out_features, bias_=True, dtype=None):
         super().__init__()
-        self._weight, self._bias = weight, None if bias is None else bias.detach().clone()
+        if dtype not in (None, _C.qint8, _C.float16):
+            raise RuntimeError(f"Unsupported dtype specified for dynamic quantized Linear: {dtype}")
+        self.in_features, self.out_features = in_features, out_features
+        self.dtype = _C.qint8 if dtype is None else dtype
+        self._weight = quantized_rows(_C.zeros(out_features, in_features), self.dtype)
+        self._bias = _C.zeros(out_features) if bias_ else None
 
     @classmethod
-    def from_float(cls, module):
+    def from_float(cls, mod, use_precomputed_fake_quant=False, dtype=None):
         """The dynamically quantized form of an nn.Linear."""
-        weight = module.weight.detach()
-        scale = max(float(weight.abs().max()) / 127, 1e-8) if weight.numel() else 1.0
-        made = cls(_C.quantize_per_tensor(weight, scale, 0, _C.qint8), module.bias)
-        made.in_features, made.out_features = module.in_features, module.out_features
+        made = cls(mod.in_features, mod.out_features, mod.bias is not None, dtype)
+        made.set_weight_bias(quantized_rows(mod.weight, made.dtype), mod.bias)
         return made
+
+    def set_weight_bias(self, w, b):
+        """Another weight, quantized, and another bias or None."""
+        self._weight, self._bias = w, None if b is None else b.detach().clone()
 
     def weight(self):
         """The quantized weight."""
@@ -32,7 +68,24 @@ class Linear(Module):
         return self._bias
 
     def forward(self, x):
-        return functional.linear(_C.quantize_per_tensor_dynamic(x, _C.quint8, False), self._weight, self._bias)
+        return product(x, self._weight, self._bias)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "weight"], destination[prefix + "bias"] = self._weight, self._bias
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
+        packed = state_dict.pop(prefix + "_packed_params._packed_params", None)  # torch's name for the pair
+        for name in ("_packed_params.dtype", "scale", "zero_point"):
+            state_dict.pop(prefix + name, None)
+        if packed is None:
+            packed = state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias")
+        self._weight, self._bias = packed
+        super()._load_from_state_dict(state_dict, prefix, metadata, False, missing, unexpected, errors)
+
+    def _get_name(self):
+        return "DynamicQuantizedLinear"
 
     def extra_repr(self):
-        return f"in_features={self.in_features}, out_features={self.out_features}, dtype=torch.qint8"
+        text = f"in_features={self.in_features}, out_features={self.out_features}, dtype={self.dtype}"
+        return text + (f", qscheme={self._weight.qscheme()}" if self.dtype == _C.qint8 else "")

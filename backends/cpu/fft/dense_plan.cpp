@@ -1,0 +1,165 @@
+#include "backends/cpu/fft/dense_plan.h"
+
+#include <type_traits>
+
+#include "backends/cpu/fft/lanes.h"
+#include "backends/cpu/fft/plan_cache.h"
+
+namespace mica::cpu::fft {
+
+namespace {
+
+constexpr int64_t kNearestCache = 60000;  // bytes of lanes that may lie a little beyond it
+// With fewer lanes, sequences side by side stay in the cache long enough, and the exchange of rows and columns costs
+// more than it gains.
+constexpr int64_t kFewLanes = 8;
+
+// What the passes of a length cost for each element, in operations of vectors, loads and stores included.
+double pass_cost(int64_t length) {
+  double cost = 0;
+  for (const int radix : factors_of(length)) {
+    switch (radix) {
+      case 2:
+        cost += 7;
+        break;
+      case 3:
+        cost += 10;
+        break;
+      case 4:
+        cost += 9;
+        break;
+      case 5:
+        cost += 13;
+        break;
+      case 8:
+        cost += 13;
+        break;
+      default:
+        cost += 8 + 1.5 * radix;
+    }
+  }
+  return cost;
+}
+
+// The cost of a cut, for one transform.
+double cut_cost(int64_t rows, int64_t columns, int64_t lanes) {
+  const double across = static_cast<double>(group_count(lanes, columns)),
+               below = static_cast<double>(group_count(lanes, rows));
+  return across * static_cast<double>(rows) * (pass_cost(rows) + 4) +
+         below * static_cast<double>(columns) * (pass_cost(columns) + 4) +
+         across * below * static_cast<double>(lanes) * 20;
+}
+
+struct Cut {
+  int64_t rows = 0, columns = 0;
+  double cost = 0;
+};
+
+Cut best_cut(int64_t length, int64_t lanes) {
+  Cut best;
+  for (int64_t rows = 2; rows <= length / 2; ++rows) {
+    if (length % rows) continue;
+    const double cost = cut_cost(rows, length / rows, lanes);
+    if (best.rows == 0 || cost < best.cost) best = {rows, length / rows, cost};
+  }
+  return best;
+}
+
+template <class T>
+int64_t lanes_of() {
+  return lane_count(std::is_same_v<T, double>);
+}
+
+template <class T>
+TwoStep<T> make_steps(int64_t length, Cut cut) {
+  const int64_t lanes = lanes_of<T>();
+  TwoStep<T> steps;
+  steps.length = length;
+  steps.rows = cut.rows;
+  steps.columns = cut.columns;
+  steps.down = plan_of<T>(cut.rows);
+  steps.along = plan_of<T>(cut.columns);
+  for (int64_t group = 0; group < group_count(lanes, cut.columns); ++group) {
+    const int64_t start = group_start(group, lanes, cut.columns);
+    for (int64_t row = 0; row < cut.rows; ++row)
+      for (int part = 0; part < 2; ++part)
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          const Root w = root_of_unity(row * (start + lane), length);
+          steps.roots.push_back(static_cast<T>(part ? w.im : w.re));
+        }
+  }
+  return steps;
+}
+
+// The convolution's length: one of few factors, not the shortest but the one that costs least.
+template <class T>
+int64_t padded_length(int64_t length) {
+  int64_t best = 0;
+  double least = 0;
+  for (const int64_t odd : {1, 3, 5, 9, 15}) {
+    int64_t candidate = 16 * odd;
+    while (candidate < 2 * length - 1) candidate *= 2;
+    const double cost = best_cut(candidate, lanes_of<T>()).cost;
+    if (best == 0 || cost < least) best = candidate, least = cost;
+  }
+  return best;
+}
+
+// Whether lanes of whole sequences, two buffers of them, would leave the nearest cache.
+template <class T>
+bool outgrows_cache(int64_t length) {
+  return 4 * length * lanes_of<T>() * static_cast<int64_t>(sizeof(T)) > kNearestCache;
+}
+
+template <class T>
+bool suits_dense(int64_t length) {
+  return lanes_of<T>() >= kFewLanes && (outgrows_cache<T>(length) || !is_smooth(length));
+}
+
+}  // namespace
+
+template <class T>
+std::shared_ptr<const DensePlan<T>> dense_plan_of(int64_t length) {
+  static auto* const cache = new Cache<int64_t, DensePlan<T>>;
+  if (!suits_dense<T>(length)) return nullptr;
+  return cache->get(length, [&](int64_t& size) {
+    auto plan = std::make_shared<DensePlan<T>>();
+    plan->length = length;
+    if (!is_smooth(length)) plan->factor = convolution_for<T>(length, has_rader(length) ? 0 : padded_length<T>(length));
+    const int64_t cut_length = plan->factor.length ? plan->factor.length : length;
+    plan->steps = make_steps<T>(cut_length, best_cut(cut_length, lanes_of<T>()));
+    size = static_cast<int64_t>(plan->steps.roots.size() * sizeof(T)) / 8 + plan->factor.size();
+    return std::shared_ptr<const DensePlan<T>>(plan);
+  });
+}
+
+template <class T>
+std::shared_ptr<const Nested<T>> nested_of(int64_t length) {
+  static auto* const cache = new Cache<int64_t, Nested<T>>;
+  if (lanes_of<T>() < kFewLanes || !outgrows_cache<T>(length) || !is_smooth(length)) return nullptr;
+  return cache->get(length, [&](int64_t& size) {
+    auto nested = std::make_shared<Nested<T>>();
+    int64_t rows = 1;
+    for (int64_t d = 2; d * d <= length; ++d)
+      if (length % d == 0) rows = d;
+    nested->rows = rows;
+    nested->columns = length / rows;
+    nested->down = plan_of<T>(rows);
+    nested->along = plan_of<T>(length / rows);
+    for (int64_t column = 0; column < length / rows; ++column)
+      for (int64_t row = 0; row < rows; ++row) {
+        const Root w = root_of_unity(row * column, length);
+        nested->roots.push_back(static_cast<T>(w.re));
+        nested->roots.push_back(static_cast<T>(w.im));
+      }
+    size = 2 * length * static_cast<int64_t>(sizeof(T)) / 8;
+    return std::shared_ptr<const Nested<T>>(nested);
+  });
+}
+
+template std::shared_ptr<const Nested<float>> nested_of(int64_t);
+template std::shared_ptr<const Nested<double>> nested_of(int64_t);
+template std::shared_ptr<const DensePlan<float>> dense_plan_of(int64_t);
+template std::shared_ptr<const DensePlan<double>> dense_plan_of(int64_t);
+
+}  // namespace mica::cpu::fft

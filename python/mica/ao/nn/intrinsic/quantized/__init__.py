@@ -1,0 +1,101 @@
+"""Quantized layers joined with what follows them. The result is rounded once, with the scale of the whole."""
+
+from mica import nn
+from mica.ao.nn import quantized as nnq
+
+__all__ = [
+    "BNReLU2d", "BNReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearLeakyReLU", "LinearReLU", "LinearTanh",
+]  # fmt: skip
+
+
+class _Parts:
+    """An observed pair of modules as the first one's quantized form sees it: its weight, and the pair's observer."""
+
+    def __init__(self, pair):
+        self._first = pair[0]
+        self.qconfig, self.activation_post_process = pair.qconfig, pair.activation_post_process
+
+    def __getattr__(self, name):
+        return getattr(self._first, name)
+
+
+class _WithReLU:
+    """The zero point stands for zero, below which relu lets nothing through."""
+
+    @classmethod
+    def from_float(cls, mod, use_precomputed_fake_quant=False):
+        """The quantized form of an observed pair of modules."""
+        return super().from_float(_Parts(mod))
+
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+class LinearReLU(_WithReLU, nnq.Linear):
+    """A linear map and relu."""
+
+
+class ConvReLU1d(_WithReLU, nnq.Conv1d):
+    """A convolution of sequences and relu."""
+
+
+class ConvReLU2d(_WithReLU, nnq.Conv2d):
+    """A convolution of images and relu."""
+
+
+class ConvReLU3d(_WithReLU, nnq.Conv3d):
+    """A convolution of volumes and relu."""
+
+
+class _Normalized:
+    @classmethod
+    def from_float(cls, mod, use_precomputed_fake_quant=False):
+        """The quantized form of an observed pair of modules."""
+        first = mod[0]
+        first.qconfig, first.activation_post_process = mod.qconfig, mod.activation_post_process
+        return super().from_float(first)
+
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+class BNReLU2d(_Normalized, nnq.BatchNorm2d):
+    """Batch normalization of images and relu."""
+
+
+class BNReLU3d(_Normalized, nnq.BatchNorm3d):
+    """Batch normalization of volumes and relu."""
+
+
+class _WithActivation(nnq.Linear):
+    """A linear map in float32 before the activation: the scale is that of the activation's result."""
+
+    def forward(self, x):
+        from mica import _C
+
+        values = self._activation(nnq.functional.linear(x, self._weight, self._bias))
+        return _C.quantize_per_tensor(values, self.scale, self.zero_point, x.dtype)
+
+    @classmethod
+    def from_float(cls, mod, use_precomputed_fake_quant=False):
+        """The quantized form of an observed pair of modules."""
+        made = super().from_float(_Parts(mod))
+        if isinstance(mod[1], nn.LeakyReLU):
+            made.negative_slope = mod[1].negative_slope
+        return made
+
+
+class LinearLeakyReLU(_WithActivation):
+    """A linear map and leaky_relu."""
+
+    negative_slope = 0.01
+
+    def _activation(self, values):
+        return nn.functional.leaky_relu(values, self.negative_slope)
+
+
+class LinearTanh(_WithActivation):
+    """A linear map and tanh."""
+
+    def _activation(self, values):
+        return values.tanh()
