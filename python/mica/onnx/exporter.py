@@ -153,11 +153,11 @@ _PRIMES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 8
 
 
 def _with_telling_sizes(writer, bound, tensors, names, axes):
-    """The inputs with dynamic axes as long as a prime that no weight has, one for each label: sizes that come from
+    """The inputs with dynamic axes as long as a prime that divides no size of a weight, one for each label: sizes that come from
     them are then known as multiples of it."""
     taken = {size for array in writer.weights() for size in array.shape}
     taken |= {size for (_, tensor) in tensors for size in tensor.shape}
-    primes, sizes, made = iter(p for p in _PRIMES if p not in taken), {}, []
+    primes, sizes, made = iter(p for p in _PRIMES if all(size % p for size in taken if size)), {}, []
     for name, (parameter, tensor) in zip(names, tensors, strict=True):
         for axis, label in axes.get(name, {}).items():
             if label not in sizes:

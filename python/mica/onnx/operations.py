@@ -42,7 +42,7 @@ def write(writer, func, args, kwargs, out):
         for each in value
         if isinstance(each, mica.Tensor)
     ]
-    if not any(writer.known(each) for each in tensors):
+    if not any(writer.known(each) for each in tensors) and not _follows_a_size(writer, name, out):
         return  # of constants: the result is one
     if name in ("max", "min") and isinstance(out, tuple):
         name = f"{name}_dim"
@@ -55,6 +55,16 @@ def write(writer, func, args, kwargs, out):
     if name.startswith("__r") and base[1:] in _REFLECTED:
         args = (args[1], args[0])
     _WRITERS[base](writer, base, args, kwargs, out)
+
+
+# Constants that a program makes as long as an input: a class token for every picture, a mask for every sequence.
+_BY_SIZE = {"expand", "expand_as", "broadcast_to", "repeat", "tile", "zeros", "ones", "full", "new_zeros", "new_ones",
+            "new_full"}  # fmt: skip
+
+
+def _follows_a_size(writer, name, out):
+    """Whether a result of constants has a size that is declared dynamic."""
+    return name in _BY_SIZE and any(size and size % unit == 0 for size in out.shape for unit in writer.dynamic)
 
 
 def _attribute(writer, func, args, out):

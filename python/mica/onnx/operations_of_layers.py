@@ -146,7 +146,8 @@ def _triangle(writer, name, args, kwargs, out):
     writer.bind(out, writer.add("Trilu", [writer.value(x), place], upper=int(name == "triu")))
 
 
-@writes("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "empty_like", "new_empty")
+@writes("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "empty_like", "new_empty", "zeros",
+        "ones", "full")  # fmt: skip
 def _filled(writer, name, args, kwargs, out):
     number = (
         args[-1] if "full" in name and "fill_value" not in kwargs else kwargs.get("fill_value", int("ones" in name))

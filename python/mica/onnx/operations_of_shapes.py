@@ -52,7 +52,7 @@ def _expand(writer, name, args, kwargs, out):
         missing = len(times) - args[0].dim()
         if missing > 0:
             value = writer.add("Unsqueeze", [value, writer.ints(list(range(missing)))])
-        writer.bind(out, writer.add("Tile", [value, writer.ints(list(times))]))
+        writer.bind(out, writer.add("Tile", [value, writer.shape(list(times))]))
         return
     writer.bind(out, writer.add("Expand", [writer.value(args[0]), writer.shape(list(out.shape))]))
 
