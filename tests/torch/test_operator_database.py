@@ -99,16 +99,20 @@ REFUSED_DIFFERENTLY = [
 ]
 # On another device than the CPU there are other random numbers, in torch too, and other choices among equal elements.
 RANDOM_BY_DEVICE = re.compile(
-    r"bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|rand(n|int)?(_like)?$|svd_lowrank|pca_lowrank"
+    r"bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|uniform|rand(n|int)?(_like)?$|svd_lowrank"
+    r"|pca_lowrank"
     r"|nn\.functional\.(.*dropout.*|rrelu|fractional_max_pool.*|multi_head_attention_forward|scaled_dot_product_attention)"
 )
 if DEVICE != "cpu":
     OPERATORS = [op for op in OPERATORS if not RANDOM_BY_DEVICE.match(op.name)]
-    ANY_INDEX |= {"kthvalue": lambda r: r[0], "mode": lambda r: r[0]}
+    # Eigenvectors have a sign of their own.
+    ANY_INDEX |= {name: lambda r: r[0] for name in ("kthvalue", "mode", "linalg.eigh")}
     # torch's CPU rounds to bytes between the passes over rows and columns.
-    VALUES_DIFFER |= {
-        (f"nn.functional.{name}", "uint8"): "rounded between passes" for name in ("interpolate", "upsample_bilinear")
-    }
+    RESAMPLING = ("nn.functional.interpolate", "nn.functional.upsample_bilinear", "_upsample_bilinear2d_aa")
+    VALUES_DIFFER |= {(name, "uint8"): "rounded between passes" for name in RESAMPLING}
+    CONVOLUTIONS = (f"nn.functional.conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3))
+    VALUES_DIFFER |= {(name, "int64"): "torch too has no convolution of integers on a GPU" for name in CONVOLUTIONS}
+    mica.backends.cudnn.allow_tf32 = False
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8", "bool")
 
 
