@@ -1,0 +1,88 @@
+"""Matrices so large that they are factored in panels, by several threads, and symmetric ones given to `eig`."""
+
+import mica
+import pytest
+from linalg_checks import REAL, close, definite, make
+from mica import linalg
+
+
+@pytest.fixture
+def threads():
+    """Three threads: a large matrix is then cut into panels, and the pool shares the rest."""
+    before = mica.get_num_threads()
+    mica.set_num_threads(3)
+    yield
+    mica.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(256, 256), (300, 300), (300, 421), (421, 300)], ids=str)
+def test_one_large_matrix_on_several_threads(threads, dtype, shape):
+    a = make(*shape, dtype=dtype)
+    p, lower, upper = linalg.lu(a)
+    close(p @ lower @ upper, a)
+    assert float(lower.abs().max()) <= 1
+    for mode in ("reduced", "complete"):
+        q, r = linalg.qr(a, mode=mode)
+        close(q @ r, a)
+        close(q.mT @ q, mica.eye(q.shape[1], dtype=dtype))
+        assert (r == r.triu()).all()
+    if shape[0] != shape[1]:
+        return
+    positive = definite(*shape, dtype=dtype)
+    for above in (False, True):
+        factor = linalg.cholesky(positive, upper=above)
+        close(factor.mT @ factor if above else factor @ factor.mT, positive)
+        assert (factor == (factor.triu() if above else factor.tril())).all()
+    close(linalg.inv(positive) @ positive, mica.eye(shape[0], dtype=dtype))
+    solution = linalg.solve(a, a.mT)
+    size = solution.abs().max()  # which the rounding errors of the product are relative to
+    close(a @ (solution / size), a.mT / size)
+    one, symmetric = mica.eye(shape[0], dtype=dtype), a + a.mT
+    for half, named in ((symmetric.tril(), "L"), (symmetric.triu(), "U")):
+        values, vectors = linalg.eigh(half, UPLO=named)
+        close(symmetric @ vectors, vectors * values)
+        close(vectors.mT @ vectors, one)
+    u, values, vh = linalg.svd(a)
+    close((u * values) @ vh, a)
+    close(u.mT @ u, one)
+    close(vh @ vh.mT, one)
+    tiny = (positive * 1e-30).float()  # squares of it underflow: scaled first
+    close(linalg.eigh(tiny)[0] * 1e30, linalg.eigvalsh(positive).float())
+
+
+def test_one_large_matrix_without_a_factor(threads):
+    a = make(300, 300)
+    a[:, 200] = a[:, 10]
+    a[:, 250] = a[:, 10]
+    factors, pivots, info = linalg.lu_factor_ex(a - a)
+    assert info.item() == 1 and (pivots == mica.arange(1, 301)).all() and (factors == 0).all()
+    with pytest.raises(linalg.LinAlgError, match="the input matrix is singular"):
+        linalg.inv(a * 0)
+    positive = definite(300, 300)
+    positive[170, 170] = -1
+    assert linalg.cholesky_ex(positive).info.item() == 171
+    for size in (0.0, 1e-37, 1e30):  # columns of zeros, and of numbers whose squares leave the range
+        scaled = (a * size).float()
+        q, r = linalg.qr(scaled)
+        close(q.mT @ q, mica.eye(300))
+        close(q @ r / (size or 1), scaled / (size or 1))
+    pivots = linalg.lu_factor_ex(a * float("nan")).pivots
+    assert (pivots >= 1).all() and (pivots <= 300).all()
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(40, 40), (3, 33, 33)], ids=str)
+def test_general_eigenvectors_of_symmetric_matrices(dtype, shape):
+    """Symmetric matrices among general ones: real values, and vectors that are orthonormal."""
+    a = make(*shape, dtype=dtype)
+    a[..., :, :] = a + a.mT
+    if a.dim() == 3:
+        a[1] = make(*shape[1:], dtype=dtype)
+    values, vectors = linalg.eig(a)
+    close(a.to(values.dtype) @ vectors, vectors * values.unsqueeze(-2), dtype)
+    close(linalg.vector_norm(vectors, dim=-2), mica.ones(shape[:-1], dtype=dtype))
+    symmetric = a[0] if a.dim() == 3 else a
+    found = linalg.eigvals(symmetric)
+    assert (found.imag == 0).all()
+    close(found.real.sort().values, linalg.eigvalsh(symmetric))
