@@ -11,7 +11,7 @@ import re
 COPY = 4.2e12  # bytes a second, read and written
 PRODUCTS = {"bfloat16": 780e12, "float32": 51e12, "tf32": 390e12}  # floating-point operations a second
 LAUNCH = 3.7e-6  # seconds of the host for one kernel
-SIDE = 768  # of the square matrices in the rows that name no size: the list rebinds it before they are made
+SIDE = 8192  # of the square matrices in the rows that name no size
 
 
 def pointwise(elements, read, written, kernels=1):
