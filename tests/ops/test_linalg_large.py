@@ -1,4 +1,4 @@
-"""Matrices so large that they are factored in panels, by several threads, and symmetric ones given to `eig`."""
+"""Matrices so large that they are factored in panels, by several threads."""
 
 import mica
 import pytest
@@ -69,20 +69,3 @@ def test_one_large_matrix_without_a_factor(threads):
         close(q @ r / (size or 1), scaled / (size or 1))
     pivots = linalg.lu_factor_ex(a * float("nan")).pivots
     assert (pivots >= 1).all() and (pivots <= 300).all()
-
-
-@pytest.mark.parametrize("dtype", REAL, ids=str)
-@pytest.mark.parametrize("shape", [(40, 40), (3, 33, 33)], ids=str)
-def test_general_eigenvectors_of_symmetric_matrices(dtype, shape):
-    """Symmetric matrices among general ones: real values, and vectors that are orthonormal."""
-    a = make(*shape, dtype=dtype)
-    a[..., :, :] = a + a.mT
-    if a.dim() == 3:
-        a[1] = make(*shape[1:], dtype=dtype)
-    values, vectors = linalg.eig(a)
-    close(a.to(values.dtype) @ vectors, vectors * values.unsqueeze(-2), dtype)
-    close(linalg.vector_norm(vectors, dim=-2), mica.ones(shape[:-1], dtype=dtype))
-    symmetric = a[0] if a.dim() == 3 else a
-    found = linalg.eigvals(symmetric)
-    assert (found.imag == 0).all()
-    close(found.real.sort().values, linalg.eigvalsh(symmetric))

@@ -70,33 +70,6 @@ void eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& 
   });
 }
 
-// From this size on it pays to look whether a matrix given as a general one is symmetric.
-constexpr int64_t kLeastSymmetric = 32;
-
-template <class T>
-bool is_symmetric(const T* a, int64_t n) {
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t i = j + 1; i < n; ++i)
-      if (a[j * n + i] != a[i * n + j]) return false;
-  return true;
-}
-
-// The eigenvalues and vectors of a symmetric matrix, which are real, in a fraction of a general one's time.
-template <class T>
-Integer symmetric_eig(T* a, int64_t size, std::complex<T>* values, std::complex<T>* vectors) {
-  const char job = vectors ? 'V' : 'N', triangle = 'L';
-  const Integer n = static_cast<Integer>(size), integer_length = 3 + 5 * n;
-  const Integer length = 1 + 6 * n + 2 * n * n;  // what syevd asks for at least with vectors
-  std::vector<T> found(static_cast<size_t>(n)), work(static_cast<size_t>(length));
-  std::vector<Integer> integers(static_cast<size_t>(integer_length));
-  Integer info = 0;
-  lapack::call<T>(Routine::syevd, &job, &triangle, &n, a, &n, found.data(), work.data(), &length, integers.data(),
-                  &integer_length, &info);
-  std::copy(found.begin(), found.end(), values);
-  if (vectors) std::copy(a, a + size * size, vectors);
-  return info;
-}
-
 // Eigenvalues and, where `vectors` is not empty, right eigenvectors, complex both; a is destroyed.
 void eig(const TensorView& a, const TensorView& eigenvalues, const TensorView& eigenvectors, const TensorView& info,
          bool vectors) {
@@ -130,12 +103,6 @@ void eig(const TensorView& a, const TensorView& eigenvalues, const TensorView& e
           static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
       std::vector<T> work(static_cast<size_t>(length));
       for (int64_t i = begin; i < end; ++i) {
-        if constexpr (!lapack::is_complex_v<T>) {
-          if (n >= kLeastSymmetric && is_symmetric(matrices[i], n)) {
-            infos[i] = symmetric_eig(matrices[i], n, values[i], vectors ? right + i * n * n : nullptr);
-            continue;
-          }
-        }
         run(i, work.data(), length, infos + i);
         if constexpr (!lapack::is_complex_v<T>) {
           // A pair of conjugate eigenvalues has its vector's real and imaginary parts in two columns.
