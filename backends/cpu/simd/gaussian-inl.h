@@ -70,7 +70,7 @@ template <class D, class V, size_t kCount>
 HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
   using P = Polynomials<float>;
   using A = ShortTailAddends;
-  const hn::RebindToSigned<D> di;
+  const hn::RebindToUnsigned<D> du;  // exponents are added as bits, which may pass the sign
   const V factor = hn::Set(d, P::kHalfLog2E), magic = hn::Set(d, FloatFormat<float>::kRoundingMagic);
   V t[kCount], square[kCount], odd[kCount], even[kCount], shifted[kCount];
 #define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
@@ -101,7 +101,7 @@ HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 0));
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kOthers.get(d, 2));
   MICA_SIMD_EACH {
-    const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power[k]), hn::ShiftLeft<23>(hn::BitCast(di, shifted[k]))));
+    const V tail = hn::BitCast(d, hn::Add(hn::BitCast(du, power[k]), hn::ShiftLeft<23>(hn::BitCast(du, shifted[k]))));
     x[k] = hn::NegMulAdd(t[k], tail, hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));
   }
 #undef MICA_SIMD_EACH
@@ -205,7 +205,7 @@ HWY_INLINE V erfc_of_magnitude(D d, V t) {
 template <class D, class V>
 HWY_INLINE V erf_of_floats(D d, V x) {
   using P = Polynomials<float>;
-  const hn::RebindToSigned<D> di;
+  const hn::RebindToUnsigned<D> du;  // exponents are added as bits, which may pass the sign
   const V one = hn::Set(d, 1.0f), magic = hn::Set(d, FloatFormat<float>::kRoundingMagic);
   const V first = hn::Set(d, P::kLogErfc[0]);
   const V magnitude = hn::Abs(x);
@@ -214,7 +214,7 @@ HWY_INLINE V erf_of_floats(D d, V x) {
   const V shifted = hn::Add(hn::MulAdd(p, u, first), magic);
   const V f = hn::MulAdd(p, u, hn::Sub(first, hn::Sub(shifted, magic)));
   const V power = hn::MulAdd(polynomial(d, f, P::kExp2OfTail), f, one);
-  const V tail = hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  const V tail = hn::BitCast(d, hn::Add(hn::BitCast(du, power), hn::ShiftLeft<23>(hn::BitCast(du, shifted))));
   const V far = hn::CopySign(hn::Sub(one, tail), x);
   return hn::IfThenElse(hn::Ge(magnitude, one), far, erf_near_zero(d, x));  // NaN comes from near zero
 }
