@@ -63,11 +63,13 @@ HWY_INLINE void store_as(D d, hn::Vec<D> v, S* to) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> multiply_add(D, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
+HWY_INLINE hn::Vec<D> multiply_add(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
     return hn::MulAdd(a, b, sum);
   } else {
-    return hn::Add(hn::Mul(a, b), sum);
+    const hn::RebindToUnsigned<D> du;  // integers wrap around, which only unsigned ones may
+    const auto product = hn::Mul(hn::BitCast(du, a), hn::BitCast(du, b));
+    return hn::BitCast(d, hn::Add(product, hn::BitCast(du, sum)));
   }
 }
 
