@@ -15,7 +15,7 @@ namespace {
 
 Storage filled(size_t nbytes, int value) {
   Storage storage = StorageImpl::allocate(nbytes, kCPU);
-  std::memset(storage->data(), value, nbytes);
+  if (nbytes > 0) std::memset(storage->data(), value, nbytes);
   return storage;
 }
 
