@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backends/cpu/fft/dense.h"
+#include "backends/cpu/fft/pairs.h"
 #include "backends/cpu/fft/two_step-inl.h"
 #include "backends/cpu/scratch.h"
 
@@ -112,14 +113,11 @@ void unfold_pairs(const T* z, T* x, int64_t half, const T* roots) {
   }
   for (; 2 * k <= half; ++k) {
     const int64_t mirror = half - k;
-    const T a = z[2 * k], b = z[2 * k + 1], c = z[2 * mirror], e = z[2 * mirror + 1];
-    const T even_re = (a + c) / 2, even_im = (b - e) / 2, odd_re = (b + e) / 2, odd_im = (c - a) / 2;
-    const T turn_re = odd_re * roots[2 * k] - odd_im * roots[2 * k + 1],
-            turn_im = odd_re * roots[2 * k + 1] + odd_im * roots[2 * k];
-    x[2 * k] = even_re + turn_re;
-    x[2 * k + 1] = even_im + turn_im;
-    x[2 * mirror] = even_re - turn_re;
-    x[2 * mirror + 1] = turn_im - even_im;
+    const auto bins = fft::unfolded(z[2 * k], z[2 * k + 1], z[2 * mirror], z[2 * mirror + 1], roots + 2 * k);
+    x[2 * k] = bins.re;
+    x[2 * k + 1] = bins.im;
+    x[2 * mirror] = bins.mirror_re;
+    x[2 * mirror + 1] = bins.mirror_im;
   }
   const T re = z[0], im = z[1];
   x[0] = re + im;
@@ -150,14 +148,11 @@ void fold_pairs(const T* x, T* z, int64_t half, const T* roots) {
   }
   for (; 2 * k <= half; ++k) {
     const int64_t mirror = half - k;
-    const T a = x[2 * k], b = x[2 * k + 1], c = x[2 * mirror], e = x[2 * mirror + 1];
-    const T even_re = a + c, even_im = b - e, rest_re = a - c, rest_im = b + e;
-    const T turn_re = rest_re * roots[2 * k] + rest_im * roots[2 * k + 1],
-            turn_im = rest_im * roots[2 * k] - rest_re * roots[2 * k + 1];
-    z[2 * k] = even_re - turn_im;
-    z[2 * k + 1] = even_im + turn_re;
-    z[2 * mirror] = even_re + turn_im;
-    z[2 * mirror + 1] = turn_re - even_im;
+    const auto bins = fft::folded(x[2 * k], x[2 * k + 1], x[2 * mirror], x[2 * mirror + 1], roots + 2 * k);
+    z[2 * k] = bins.re;
+    z[2 * k + 1] = bins.im;
+    z[2 * mirror] = bins.mirror_re;
+    z[2 * mirror + 1] = bins.mirror_im;
   }
   const T first = x[0], last = x[2 * half];  // imaginary parts there mean nothing
   z[0] = first + last;

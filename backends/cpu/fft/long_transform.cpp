@@ -7,6 +7,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "backends/cpu/fft/pairs.h"
 #include "backends/cpu/scratch.h"
 #include "mica/parallel.h"
 
@@ -177,11 +178,9 @@ void from_real(const Batch<T>& batch) {
   parallel_for(1, half / 2 + 1, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const int64_t mirror = half - k;
-      const T a = z[2 * k], b = z[2 * k + 1], c = z[2 * mirror], d = z[2 * mirror + 1];
-      const T even_re = (a + c) / 2, even_im = (b - d) / 2, odd_re = (b + d) / 2, odd_im = (c - a) / 2;
-      const T turn_re = odd_re * w[2 * k] - odd_im * w[2 * k + 1], turn_im = odd_re * w[2 * k + 1] + odd_im * w[2 * k];
-      put(k, even_re + turn_re, even_im + turn_im);
-      put(mirror, even_re - turn_re, turn_im - even_im);
+      const auto bins = unfolded(z[2 * k], z[2 * k + 1], z[2 * mirror], z[2 * mirror + 1], w + 2 * k);
+      put(k, bins.re, bins.im);
+      put(mirror, bins.mirror_re, bins.mirror_im);
     }
   });
 }
@@ -216,14 +215,11 @@ void to_real(const Batch<T>& batch) {
   parallel_for(1, half / 2 + 1, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const int64_t mirror = half - k;
-      const T a = bin(k)[0], b = bin(k)[1], c = bin(mirror)[0], d = bin(mirror)[1];
-      const T even_re = a + c, even_im = b - d, rest_re = a - c, rest_im = b + d;
-      const T turn_re = rest_re * w[2 * k] + rest_im * w[2 * k + 1],
-              turn_im = rest_im * w[2 * k] - rest_re * w[2 * k + 1];
-      z[2 * k] = even_re - turn_im;
-      z[2 * k + 1] = even_im + turn_re;
-      z[2 * mirror] = even_re + turn_im;
-      z[2 * mirror + 1] = turn_re - even_im;
+      const auto bins = folded(bin(k)[0], bin(k)[1], bin(mirror)[0], bin(mirror)[1], w + 2 * k);
+      z[2 * k] = bins.re;
+      z[2 * k + 1] = bins.im;
+      z[2 * mirror] = bins.mirror_re;
+      z[2 * mirror + 1] = bins.mirror_im;
     }
   });
   const bool dense = batch.out_stride == 1;
