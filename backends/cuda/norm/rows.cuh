@@ -182,6 +182,7 @@ void visit_tile(int64_t n, const Launch& launch) {
     if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
     if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
     if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+    if (n <= 4 * 512 * V) return run.template operator()<512, 4>();
     if (n <= 4 * 1024 * V) return run.template operator()<1024, 4>();
   }
   run.template operator()<512, 0>();
