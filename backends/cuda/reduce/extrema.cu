@@ -6,13 +6,6 @@ namespace mica::cuda {
 
 namespace {
 
-// The larger of two, and a NaN where one is: a single instruction.
-__device__ inline float larger_or_nan(float a, float b) {
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}
-
 // The largest, or the smallest. A NaN wins. Of floats the smallest is the largest of them with the other sign.
 template <class T>
 struct Extreme {
