@@ -8,7 +8,15 @@
 #include <type_traits>
 
 #include "backends/cuda/complex.cuh"
-#include "mica/kernel_types.h"
+#include "mica/pointwise_loop.h"
+#include "mica/scalar.h"
+#include "mica/tensor_view.h"
+
+// These two are in mica/kernel_types.h, of which files of kernels need no more than this and the headers above.
+namespace mica {
+using TensorViewList = ArrayRef<const TensorView*>;
+[[noreturn]] void unsupported_dtype(const char* op, DType dtype);
+}  // namespace mica
 
 namespace mica::cuda {
 
@@ -150,11 +158,15 @@ __device__ To convert(const From& from) {
   }
 }
 
-// The larger of two, and a NaN where one is: a single instruction.
+// The larger of two, and a NaN where one is: of floats a single instruction.
 __device__ inline float larger_or_nan(float a, float b) {
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
+}
+template <class T>
+__device__ T larger_or_nan(T a, T b) {
+  return a != a || a > b ? a : b;
 }
 
 // Whether an element is another than zero, by the bits of `mask`.

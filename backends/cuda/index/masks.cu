@@ -1,8 +1,7 @@
 // What a mask selects: elements are counted by chunk, so that every chunk knows where its part of the result begins.
-#include <cub/device/device_scan.cuh>
-
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/index/select.cuh"
+#include "backends/cuda/kernels.h"
 
 namespace mica::cuda {
 
@@ -48,11 +47,7 @@ void nonzero_offsets(const TensorView& offsets, const TensorView& self) {
         self.numel, chunk_size(self.numel, offsets), elements<T>(self, truth), table);
   });
   MICA_CUDA(cudaGetLastError());
-  if (offsets.numel == 2) return;
-  size_t bytes = 0;
-  MICA_CUDA(cub::DeviceScan::InclusiveSum(nullptr, bytes, table + 1, table + 1, offsets.numel - 1, stream));
-  const Workspace workspace(bytes, device);
-  MICA_CUDA(cub::DeviceScan::InclusiveSum(workspace.data(), bytes, table + 1, table + 1, offsets.numel - 1, stream));
+  if (offsets.numel > 2) sum_up(table + 1, offsets.numel - 1, device);
 }
 
 void nonzero(const TensorView& out, const TensorView& self, const TensorView& offsets) {

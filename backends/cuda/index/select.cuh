@@ -2,9 +2,7 @@
 // of the result begins.
 #pragma once
 
-#include <cub/block/block_reduce.cuh>
-#include <cub/block/block_scan.cuh>
-
+#include "backends/cuda/block.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -41,9 +39,7 @@ __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chun
   const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
   int64_t count = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += from.holds(i);
-  using Reduce = cub::BlockReduce<int64_t, kThreads>;
-  __shared__ typename Reduce::TempStorage storage;
-  const int64_t total = Reduce(storage).Sum(count);
+  const int64_t total = all_reduce<kThreads>(count, AddOp<int64_t>{});
   if (threadIdx.x == 0) counts[blockIdx.x + 1] = total;
   if (threadIdx.x == 0 && blockIdx.x == 0) counts[0] = 0;
 }
@@ -52,8 +48,6 @@ __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chun
 template <class Mask, class Visit>
 __global__ void __launch_bounds__(kThreads)
     select_kernel(int64_t n, int64_t chunk, Mask mask, const int64_t* offsets, Visit visit) {
-  using Scan = cub::BlockScan<int, kThreads>;
-  __shared__ typename Scan::TempStorage storage;
   const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
   int64_t place = offsets[blockIdx.x];
   for (int64_t tile = begin; tile < end; tile += kTile) {
@@ -65,14 +59,12 @@ __global__ void __launch_bounds__(kThreads)
       holds[j] = first + j < end && mask.holds(first + j);
       count += holds[j];
     }
-    int before, total;
-    Scan(storage).ExclusiveSum(count, before, total);
-    int64_t to = place + before;
+    int total;
+    int64_t to = place + sum_before<kThreads>(count, total);
 #pragma unroll
     for (int j = 0; j < kPerThread; ++j)
       if (holds[j]) visit(first + j, to++);
     place += total;
-    __syncthreads();
   }
 }
 

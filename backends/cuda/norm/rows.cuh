@@ -2,7 +2,8 @@
 // once, and else walked over.
 #pragma once
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/block.cuh"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -70,40 +71,6 @@ struct Statistic {
     if (same) same[i] = convert<T>(v);
   }
 };
-
-template <class A>
-struct AddOp {
-  __device__ A operator()(A a, A b) const { return a + b; }
-};
-template <class A>
-struct MaxOp {
-  __device__ A operator()(A a, A b) const {
-    if constexpr (std::is_same_v<A, float>) {
-      return larger_or_nan(a, b);
-    } else {
-      return a != a || a > b ? a : b;
-    }
-  }
-};
-
-// The total over a group of kGroup threads (32, or the whole block), known to all of them. A kernel that names a slot
-// uses it once, with which it saves a barrier.
-template <int kGroup, int kSlot = -1, class A, class Op>
-__device__ A all_reduce(A value, Op op) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, mask));
-  if constexpr (kGroup > 32) {
-    constexpr int kWarps = kGroup / 32;
-    __shared__ A shared[kWarps];
-    if constexpr (kSlot < 0) __syncthreads();  // whoever still reads the last total is done
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = shared[threadIdx.x % kWarps];
-#pragma unroll
-    for (int mask = kWarps / 2; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, mask));
-  }
-  return value;
-}
 
 template <class T>
 inline constexpr int kVector = sizeof(T) >= 8   ? 2

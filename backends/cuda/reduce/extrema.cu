@@ -6,27 +6,16 @@ namespace mica::cuda {
 
 namespace {
 
-// The largest, or the smallest. A NaN wins. Of floats the smallest is the largest of them with the other sign.
+// The largest, or the smallest. A NaN wins.
 template <class T>
 struct Extreme {
   using In = T;
   using Acc = compute_t<T>;
-  static constexpr bool kFlips = std::is_same_v<Acc, float>;
   T* out;
-  bool largest;
-  __device__ Acc turned(Acc v) const {
-    if constexpr (kFlips) return __uint_as_float(__float_as_uint(v) ^ (largest ? 0u : 0x80000000u));
-    return v;
-  }
-  __device__ Acc identity() const { return kFlips || largest ? lowest<Acc>() : highest<Acc>(); }
+  Turned<Acc> turned;
+  __device__ Acc identity() const { return lowest<Acc>(); }
   __device__ Acc load(T v, int64_t) const { return turned(convert<Acc>(v)); }
-  __device__ Acc combine(Acc a, Acc b) const {
-    if constexpr (kFlips) {
-      return larger_or_nan(a, b);
-    } else {
-      return a != a || (largest ? a > b : a < b) ? a : b;
-    }
-  }
+  __device__ Acc combine(Acc a, Acc b) const { return larger_or_nan(a, b); }
   __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(turned(a)); }
 };
 
@@ -56,6 +45,7 @@ struct LowAndHigh {
 // was: both are one byte of 0 or 1.
 template <class T>
 struct Any {
+  static constexpr bool kRare = sizeof(T) > 1;
   using In = T;
   using Acc = bool;
   uint8_t* out;
@@ -73,8 +63,8 @@ void any_or_all(const TensorView& out, const TensorView& self, uint64_t dims, bo
   });
 }
 void extreme(const char* op, const TensorView& out, const TensorView& self, uint64_t dims, bool largest) {
-  visit_real_bool(op, self.dtype, [&]<class T>(Tag<T>) {
-    run_reduction(out, {}, self, dims, Extreme<T>{out.ptr<T>(), largest});
+  visit_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
+    run_reduction(out, {}, self, dims, Extreme<T>{out.ptr<T>(), {largest}});
   });
 }
 
@@ -87,7 +77,7 @@ void reduce_amin(const TensorView& out, const TensorView& self, uint64_t dims) {
   extreme("amin", out, self, dims, false);
 }
 void reduce_aminmax(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
-  visit_real_bool("aminmax", self.dtype, [&]<class T>(Tag<T>) {
+  visit_ordered("aminmax", self.dtype, [&]<class T>(Tag<T>) {
     run_reduction(min, max, self, dims, LowAndHigh<T>{min.ptr<T>(), max.ptr<T>()});
   });
 }
