@@ -151,6 +151,13 @@ __device__ To convert(const From& from) {
   }
 }
 
+// The larger of two, and a NaN where one is: a single instruction.
+__device__ inline float larger_or_nan(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
 // Whether an element is another than zero, by the bits of `mask`.
 template <class T>
 struct Truth {
