@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "backends/cuda/complex.cuh"
+#include "backends/shared/element_types.h"
 #include "mica/pointwise_loop.h"
 #include "mica/scalar.h"
 #include "mica/tensor_view.h"
@@ -182,11 +183,6 @@ struct Truth<ulonglong2> {  // complex128
 
 // ---- visits
 
-template <class T>
-struct Tag {
-  using type = T;
-};
-
 #define MICA_CUDA_INTEGRAL(X) \
   X(uint8_t, UInt8)           \
   X(int8_t, Int8)             \
@@ -285,18 +281,7 @@ void visit_truth(DType dtype, const F& f) {
 // Elements that are only moved: by their size.
 template <class F>
 void visit_size(int64_t size, const F& f) {
-  switch (size) {
-    case 1:
-      return f(Tag<uint8_t>{});
-    case 2:
-      return f(Tag<uint16_t>{});
-    case 4:
-      return f(Tag<uint32_t>{});
-    case 8:
-      return f(Tag<uint64_t>{});
-    default:
-      return f(Tag<uint4>{});
-  }
+  visit_bytes<uint4>(size, f);
 }
 #undef MICA_CUDA_VISIT
 
