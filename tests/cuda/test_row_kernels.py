@@ -219,3 +219,18 @@ def test_strided_floats_share_a_loop(dtype):
     wide = mica.randn(70, 90)
     same(x.cuda()[:, ::3] + wide.cuda()[:, ::3], x[:, ::3] + wide[:, ::3])
     same(wide.cuda()[:, ::3].to(dtype), wide[:, ::3].to(dtype))
+
+
+@pytest.mark.parametrize("dtype", SIZES)
+@pytest.mark.parametrize("n", [1, 15, 4097, 100_003])
+def test_what_a_mask_takes(n, dtype):
+    x = numbers((n,), dtype)
+    for share in (0.0, 0.1, 0.9, 1.0):
+        mask = mica.rand(n) < share
+        same(x.cuda()[mask.cuda()], x[mask])
+        same(x.cuda()[1:].masked_select(mask.cuda()[1:]), x[1:].masked_select(mask[1:]))
+    grid, rows = numbers((70, 33), dtype), mica.rand(70, 1) < 0.5
+    same(grid.cuda().masked_select(rows.cuda()), grid.masked_select(rows))
+    same(grid.cuda().t().masked_select(rows.cuda().t()), grid.t().masked_select(rows.t()))
+    many = mica.randint(0, 256, (n,)).to(mica.uint8)
+    same(many.cuda().nonzero(), many.nonzero())
