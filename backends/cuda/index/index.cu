@@ -19,27 +19,39 @@ struct Lookup {
   bool from_end = false;
   Bounds bounds;
 
-  __device__ void at(int64_t i, int64_t& dense, int64_t& table) const {
-    int64_t offsets[3];
-    places.at(i, offsets);
-    dense = offsets[0];
-    table = offsets[1];
-    for (int k = 0; k < count; ++k)
+  // Where an element of the table lies, by its offsets and the first of its indices.
+  __device__ int64_t of_table(const int64_t (&offsets)[3], int64_t given) const {
+    int64_t table = offsets[1] + bounds.checked(given, sizes[0], dims[0], from_end) * strides[0];
+    for (int k = 1; k < count; ++k)
       table += bounds.checked(index[k][offsets[2]], sizes[k], dims[k], from_end) * strides[k];
+    return table;
   }
 };
 
+constexpr int kReadEach = 4;
+
+// Several elements for each thread, a step for all of them at a time: all indices are on their way before the first is
+// looked at, and all elements before the first is written.
 template <class T>
-struct Read {
-  Lookup walk;
-  T* dense;
-  const T* table;
-  __device__ void operator()(int64_t i) const {
-    int64_t to, from;
-    walk.at(i, to, from);
-    dense[to] = table[from];
+__global__ void __launch_bounds__(kThreads) read_kernel(int64_t n, Lookup walk, T* dense, const T* table) {
+  wait_for_predecessors();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kReadEach) + threadIdx.x;
+  int64_t offsets[kReadEach][3], given[kReadEach];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j) {
+    const int64_t i = first + j * kThreads;
+    if (i >= n) continue;
+    walk.places.at(i, offsets[j]);
+    given[j] = walk.index[0][offsets[j][2]];
   }
-};
+  T values[kReadEach];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j)
+    if (first + j * kThreads < n) values[j] = table[walk.of_table(offsets[j], given[j])];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j)
+    if (first + j * kThreads < n) dense[offsets[j][0]] = values[j];
+}
 
 // Runs whose elements lie side by side in both tensors are moved in units of up to 16 bytes.
 int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t element) {
@@ -66,7 +78,9 @@ int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t elemen
 void read(Lookup& walk, const TensorView& out, const TensorView& table) {
   const int64_t unit = widen(walk, out.data, table.data, element_size(out.dtype));
   visit_size(unit, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), walk.places.numel, Read<T>{walk, out.ptr<T>(), table.ptr<const T>()});
+    const int64_t n = walk.places.numel;
+    launch<read_kernel<T>>(out.device.index(), blocks_for(n, kThreads * kReadEach), kThreads, n, walk, out.ptr<T>(),
+                           table.ptr<const T>());
   });
 }
 

@@ -23,7 +23,7 @@ __device__ C inverse_root(C x) {
 
 // kCentred: layer norm; else rms norm, which takes no mean away.
 template <class T, int kGroup, int kChunks, bool kCentred>
-__global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks(kGroup, kChunks)) norm_rows(Forward<T> p) {
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= p.rows) return;
@@ -37,16 +37,16 @@ __global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
     tile.load(in, p.n, p.aligned, C(0));
     if constexpr (kCentred) {
       tile.for_each([&](C v, int, int) { mean += v; });
-      mean = all_reduce<kGroup>(mean, AddOp<C>{}) * share;
+      mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
     }
     tile.for_each([&](C v, int c, int j) {
       const C d = v - mean;
       if (Tile::index(c, j) < p.n) squares += d * d;
     });
-    rstd = inverse_root(all_reduce<kGroup>(squares, AddOp<C>{}) * share + p.eps);
+    rstd = inverse_root(all_reduce<kGroup, 1>(squares, AddOp<C>{}) * share + p.eps);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int64_t first = Tile::index(c, 0);
+      const int first = Tile::index(c, 0);
       if (first >= p.n) break;
       C weight[Tile::V], bias[Tile::V];
       if (p.weight.given()) p.weight.load(weight, first, p.n, p.aligned);
@@ -63,13 +63,13 @@ __global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
   } else {
     if constexpr (kCentred) {
       for (int64_t i = threadIdx.x; i < p.n; i += kGroup) mean += convert<C>(in[i]);
-      mean = all_reduce<kGroup>(mean, AddOp<C>{}) * share;
+      mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
     }
     for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
       const C d = convert<C>(in[i]) - mean;
       squares += d * d;
     }
-    rstd = inverse_root(all_reduce<kGroup>(squares, AddOp<C>{}) * share + p.eps);
+    rstd = inverse_root(all_reduce<kGroup, 1>(squares, AddOp<C>{}) * share + p.eps);
     for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
       C y = (convert<C>(in[i]) - mean) * rstd;
       if (p.weight.given()) y *= p.weight.at(i);

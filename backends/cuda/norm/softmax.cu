@@ -25,7 +25,7 @@ __device__ C rescaled(const Running<C>& r, C largest) {
 }
 
 template <class T, int kGroup, int kChunks, bool kLog>
-__global__ void __launch_bounds__(row_threads(kGroup))
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks(kGroup, kChunks))
     softmax_rows(T* out, const T* in, int64_t rows, int64_t n, bool aligned) {
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
@@ -37,25 +37,25 @@ __global__ void __launch_bounds__(row_threads(kGroup))
     tile.load(in, n, aligned, -static_cast<C>(INFINITY));
     C largest = -static_cast<C>(INFINITY), sum = 0;
     tile.for_each([&](C v, int, int) { largest = MaxOp<C>{}(largest, v); });
-    largest = all_reduce<kGroup>(largest, MaxOp<C>{});
+    largest = all_reduce<kGroup, 0>(largest, MaxOp<C>{});
     if constexpr (kLog) {
       tile.for_each([&](C v, int, int) { sum += ::exp(v - largest); });
-      const C shift = largest + ::log(all_reduce<kGroup>(sum, AddOp<C>{}));
+      const C shift = largest + ::log(all_reduce<kGroup, 0>(sum, AddOp<C>{}));
       tile.for_each([&](C& v, int, int) { v -= shift; });
     } else {
       tile.for_each([&](C& v, int, int) {
         v = ::exp(v - largest);
         sum += v;
       });
-      const C factor = C(1) / all_reduce<kGroup>(sum, AddOp<C>{});
+      const C factor = C(1) / all_reduce<kGroup, 0>(sum, AddOp<C>{});
       tile.for_each([&](C& v, int, int) { v *= factor; });
     }
     tile.store(out, n, aligned);
   } else {
     Running<C> own;
     for (int64_t i = threadIdx.x; i < n; i += kGroup) own.add(convert<C>(in[i]));
-    const C largest = all_reduce<kGroup>(own.largest, MaxOp<C>{});
-    const C sum = all_reduce<kGroup>(rescaled(own, largest), AddOp<C>{});
+    const C largest = all_reduce<kGroup, 0>(own.largest, MaxOp<C>{});
+    const C sum = all_reduce<kGroup, 0>(rescaled(own, largest), AddOp<C>{});
     const C shift = largest + ::log(sum);
     for (int64_t i = threadIdx.x; i < n; i += kGroup) {
       const C x = convert<C>(in[i]);

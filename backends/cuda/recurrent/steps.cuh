@@ -1,43 +1,14 @@
-// What the kernels of recurrent layers share: the order of the time steps, and products of rows of states with weights.
+// What the kernels of recurrent layers share: products of rows of states with weights.
 #pragma once
 
-#include <vector>
-
 #include "backends/cuda/places.cuh"
-#include "mica/array_ref.h"
+#include "backends/shared/time_steps.h"
 
 namespace mica::cuda {
 
 void matmul(const MatmulCall& call);
 
 namespace recurrent {
-
-enum class CellKind : int64_t { Relu, Tanh, Lstm, Gru };
-
-inline int64_t gates_of(CellKind kind) { return kind == CellKind::Lstm ? 4 : kind == CellKind::Gru ? 3 : 1; }
-
-// One step of a run: `count` rows from `offset`. The state before row i is row i of the step run before, which has
-// `before_count` rows from `before_offset`; rows beyond them begin here, from the initial state.
-struct TimeStep {
-  int64_t offset, count;
-  int64_t before_offset, before_count;
-};
-
-inline std::vector<TimeStep> time_steps(IntArrayRef batch_sizes, bool reverse) {
-  const size_t steps = batch_sizes.size();
-  std::vector<int64_t> offsets(steps + 1, 0);
-  for (size_t t = 0; t < steps; ++t) offsets[t + 1] = offsets[t] + batch_sizes[t];
-  std::vector<TimeStep> run;
-  run.reserve(steps);
-  TimeStep last{0, 0, 0, 0};
-  for (size_t i = 0; i < steps; ++i) {
-    const size_t t = reverse ? steps - 1 - i : i;
-    const int64_t count = batch_sizes[t];
-    last = {offsets[t], count, last.offset, std::min(count, last.count)};
-    run.push_back(last);
-  }
-  return run;
-}
 
 // A matrix of a product, with room for its sizes.
 struct Operand {

@@ -6,17 +6,28 @@ namespace mica::cuda {
 
 namespace {
 
-// The largest, or the smallest. A NaN wins.
+// The largest, or the smallest. A NaN wins. Of floats the smallest is the largest of them with the other sign.
 template <class T>
 struct Extreme {
   using In = T;
   using Acc = compute_t<T>;
+  static constexpr bool kFlips = std::is_same_v<Acc, float>;
   T* out;
   bool largest;
-  __device__ Acc identity() const { return largest ? lowest<Acc>() : highest<Acc>(); }
-  __device__ Acc load(T v, int64_t) const { return convert<Acc>(v); }
-  __device__ Acc combine(Acc a, Acc b) const { return a != a || (largest ? a > b : a < b) ? a : b; }
-  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(a); }
+  __device__ Acc turned(Acc v) const {
+    if constexpr (kFlips) return __uint_as_float(__float_as_uint(v) ^ (largest ? 0u : 0x80000000u));
+    return v;
+  }
+  __device__ Acc identity() const { return kFlips || largest ? lowest<Acc>() : highest<Acc>(); }
+  __device__ Acc load(T v, int64_t) const { return turned(convert<Acc>(v)); }
+  __device__ Acc combine(Acc a, Acc b) const {
+    if constexpr (kFlips) {
+      return larger_or_nan(a, b);
+    } else {
+      return a != a || (largest ? a > b : a < b) ? a : b;
+    }
+  }
+  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(turned(a)); }
 };
 
 template <class C>
