@@ -238,14 +238,15 @@ bool plan(const RecurrentStack& s, bool training, RecurrentPlan* plan) {
                    : flag(Flag::ConvolutionTf32) ? cudnn::kDefaultMath
                                                  : cudnn::kFmaMath;
   const cudnn::Handle handle = cudnn::handle(device, current_stream(device));
-  int64_t choice = choice_of(algorithm_for(s, training), math);
-  std::shared_ptr<const Descriptors> made = entry_of(s, choice, handle).made;
-  if (!made && algorithm_of(choice) != cudnn::kStandard) {
-    choice = choice_of(cudnn::kStandard, math);
+  std::shared_ptr<const Descriptors> made;
+  // What is turned down is tried in the plainest way; 16-bit floats are multiplied as they are in any case.
+  for (const int64_t choice : {choice_of(algorithm_for(s, training), math), choice_of(cudnn::kStandard, math),
+                               choice_of(cudnn::kStandard, s.dtype == DType::Float32 ? math : cudnn::kDefaultMath)}) {
+    plan->choice = choice;
     made = entry_of(s, choice, handle).made;
+    if (made) break;
   }
   if (!made) return false;
-  plan->choice = choice;
   plan->weights = static_cast<int64_t>(made->weight_bytes / element_size(s.dtype));
   plan->reserve = training ? static_cast<int64_t>(made->reserve) : 0;
   plan->offsets = made->offsets;
