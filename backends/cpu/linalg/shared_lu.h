@@ -85,7 +85,8 @@ class SharedLu {
   }
 
  private:
-  static constexpr int64_t kColumns = 32;  // that a thread takes at a time
+  static constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+  static constexpr int64_t kColumns = 32;           // that a thread takes at a time
 
   // What a factored panel does to other columns, as factors of their transposes.
   struct Panel {
@@ -97,16 +98,21 @@ class SharedLu {
 
   void factor(int64_t k, Panel& panel) {
     const int64_t width = std::min(kSharedPanel, steps_ - k), from = k + width;
-    T* const corner = a_ + k * m_ + k;
-    const lapack::Integer info = panels::lu(corner, m_, m_ - k, width, pivots_ + k);
+    // In a copy whose columns are an odd number of cache lines apart: those of the matrix may share a few cache sets.
+    const int64_t rows = m_ - k, lead = rows / kLine / 2 * 2 * kLine + 3 * kLine;
+    const Scratch<T> room(lead * width);
+    T* const corner = room.data();
+    for (int64_t c = 0; c < width; ++c) std::copy_n(a_ + (k + c) * m_ + k, rows, corner + c * lead);
+    const lapack::Integer info = panels::lu(corner, lead, rows, width, pivots_ + k);
+    for (int64_t c = 0; c < width; ++c) std::copy_n(corner + c * lead, rows, a_ + (k + c) * m_ + k);
     if (info > 0 && first_zero_ == 0) first_zero_ = static_cast<lapack::Integer>(k) + info;
     for (int64_t i = k; i < from; ++i) pivots_[i] += static_cast<lapack::Integer>(k);
     if (from == n_) return;
     alignas(64) T inverse[kSharedPanel * kSharedPanel];
-    panels::invert_triangle(corner, m_, width, false, true, inverse);
+    panels::invert_triangle(corner, lead, width, false, true, inverse);
     panel.width = width;
     panel.corner.pack(inverse, width, width, width, 1);
-    panel.below.pack(corner + width, width, m_ - from, m_, 1);
+    panel.below.pack(corner + width, width, m_ - from, lead, 1);
   }
 
   // Columns on the right of panel k, brought up to date with it.
