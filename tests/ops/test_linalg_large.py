@@ -38,6 +38,11 @@ def test_one_large_matrix_on_several_threads(threads, dtype, shape):
     solution = linalg.solve(a, a.mT)
     size = solution.abs().max()  # which the rounding errors of the product are relative to
     close(a @ (solution / size), a.mT / size)
+    for columns in (1, 5, 32):  # few of them go by strips
+        b = make(shape[0], columns, dtype=dtype)
+        solution = linalg.solve(a, b)
+        size = solution.abs().max()
+        close(a @ (solution / size), b / size)
     one, symmetric = mica.eye(shape[0], dtype=dtype), a + a.mT
     for half, named in ((symmetric.tril(), "L"), (symmetric.triu(), "U")):
         values, vectors = linalg.eigh(half, UPLO=named)

@@ -1,6 +1,6 @@
 // Cholesky, LU and LDL decompositions, inverses, and what is solved with them.
 #include "backends/cpu/linalg/batches.h"
-#include "backends/cpu/linalg/shared_factor.h"
+#include "backends/cpu/linalg/shared_lu.h"
 #include "backends/cpu/linalg/small_matrices.h"
 #include "backends/cpu/register.h"
 
@@ -9,6 +9,9 @@ namespace {
 
 using lapack::Integer;
 using lapack::Routine;
+
+// A few columns are solved for by strips, where whole blocks would leave the library's products nothing to share.
+constexpr int64_t kLeastStrips = 32, kFewColumns = 32;
 
 template <class T>
 void clear_triangle(T* a, int64_t n, bool upper_one) {
@@ -121,6 +124,13 @@ void lu_solve(const TensorView& lu, const TensorView& pivots, const TensorView& 
       MICA_CHECK(rows.data[i] >= 1 && rows.data[i] <= factors.rows,
                  "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of "
                  "lu_factor?");
+    if constexpr (!lapack::is_complex_v<T>) {
+      if (transpose == 0 && factors.count == 1 && factors.rows >= kLeastStrips && solutions.columns <= kFewColumns) {
+        for (int64_t c = 0; c < solutions.columns; ++c)
+          exchange_rows(solutions.data + c * factors.rows, rows.data, 0, factors.rows);
+        return panels::solve_lu(factors.data, factors.rows, solutions.data, solutions.columns);
+      }
+    }
     over_matrices(factors.count, factors.rows, std::max(factors.columns, solutions.columns),
                   [&](int64_t begin, int64_t end) {
                     const char form = "NTC"[transpose];
