@@ -1,10 +1,10 @@
-// random_, randint, randperm, multinomial, poisson, binomial.
+// random_, randint, randperm, multinomial.
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "backends/cuda/bounds.h"
-#include "backends/cuda/random/numbers.cuh"
+#include "backends/cuda/random/philox.cuh"
 #include "backends/cuda/sort/sorted_index.cuh"
 
 namespace mica::cuda {
@@ -161,131 +161,6 @@ struct LookUp {
   }
 };
 
-// ---- counts
-
-// Below 64 events Knuth's products of uniform numbers and above 4000 a rounded normal number, both with cuRAND's
-// numbers, as in torch; between them Hormann's transformed rejection, where torch inverts an incomplete gamma function.
-template <class T>
-struct Poisson {
-  T* out;
-  const T* rate;
-  PhiloxPlace place;
-  __device__ static double knuth(SingleNumbers numbers, float rate) {
-    float product = ::expf(rate);
-    int count = -1;
-    do {
-      product *= numbers.next();
-      ++count;
-    } while (product > 1);
-    return count;
-  }
-  __device__ static double rejection(Numbers numbers, double rate) {
-    const double root = ::sqrt(rate), log_rate = ::log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b,
-                 inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), limit = 0.9277 - 3.6224 / (b - 2);
-    while (true) {
-      const double u = numbers.next() - 0.5, v = numbers.next(), us = 0.5 - ::fabs(u);
-      const double k = ::floor((2 * a / us + b) * u + rate + 0.43);
-      if (us >= 0.07 && v <= limit) return k;
-      if (k < 0 || (us < 0.013 && v > us)) continue;
-      if (::log(v) + ::log(inverse_alpha) - ::log(a / (us * us) + b) <= -rate + k * log_rate - ::lgamma(k + 1))
-        return k;
-    }
-  }
-  __device__ double draw(int64_t i, double rate) const {
-    if (!(rate > 0)) return rate == 0 ? 0 : NAN;
-    if (rate < 64) return knuth(SingleNumbers::of(place, i), static_cast<float>(rate));
-    if (rate <= 4000) return rejection(Numbers::of(place, i), rate);
-    double normal[2];
-    NormalDraw<double>::draw(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4),
-                             normal);
-    return ::floor(::fma(::sqrt(rate), normal[0], rate) + 0.5);
-  }
-  __device__ void operator()(int64_t i) const {
-    out[i] = convert<T>(static_cast<compute_t<T>>(draw(i, static_cast<double>(widen(rate[i])))));
-  }
-};
-
-// As torch's kernel has it: a thread draws four samples one after the other, 128 elements apart, out of numbers in [0,
-// 1) with 24 bits, and computes in the dtype but for the constants.
-template <class T>
-struct Binomial {
-  using C = compute_t<T>;
-  static constexpr int kEach = 4;
-  static constexpr int64_t kSide = 128;
-  T* out;
-  const T *count, *prob;
-  int64_t n;
-  PhiloxPlace place;
-
-  static int64_t threads(int64_t n) { return (n + kSide * kEach - 1) / (kSide * kEach) * kSide; }
-  __device__ static C next(SingleNumbers& numbers) {
-    return static_cast<C>(static_cast<float>(numbers.next_word() & 0xffffffu) * 0x1p-24f);
-  }
-  // The gaps between successes are geometric: as many as fit in `n` trials.
-  __device__ static C few(SingleNumbers& numbers, C n, C p) {
-    const C log_failure = ::log1p(-p);
-    C successes = 0, trials = 0;
-    while (true) {
-      trials += ::ceil(::log(next(numbers)) / log_failure);
-      if (trials > n) return successes;
-      successes += 1;
-    }
-  }
-  // ln k! less Stirling's formula.
-  __device__ static C remainder(C k) {
-    constexpr double kFirst[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
-                                 0.0166446911898211,  0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
-                                 0.00925546218271273, 0.00833056343336287};
-    if (k <= 9) return static_cast<C>(kFirst[static_cast<int>(k)]);
-    const C square = (k + 1) * (k + 1);
-    return static_cast<C>((1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1));
-  }
-  // W. Hoermann, "The generation of binomial random variates" (1993), BTRS.
-  __device__ static C many(SingleNumbers& numbers, C n, C p) {
-    const C deviation = ::sqrt(n * p * (1 - p));
-    const C b = static_cast<C>(1.15 + 2.53 * deviation);
-    const C a = static_cast<C>(-0.0873 + 0.0248 * b + 0.01 * p);
-    const C c = static_cast<C>(n * p + 0.5);
-    const C limit = static_cast<C>(0.92 - 4.2 / b);
-    const C odds = p / (1 - p);
-    const C alpha = static_cast<C>((2.83 + 5.1 / b) * deviation);
-    const C mode = ::floor((n + 1) * p);
-    while (true) {
-      const C u = static_cast<C>(next(numbers) - 0.5);
-      C v = next(numbers);
-      const C us = static_cast<C>(0.5 - ::fabs(u)), k = ::floor((2 * a / us + b) * u + c);
-      if (k < 0 || k > n) continue;
-      if (us >= 0.07 && v <= limit) return k;
-      v = ::log(v * alpha / (a / (us * us) + b));
-      const C bound = static_cast<C>((mode + 0.5) * ::log((mode + 1) / (odds * (n - mode + 1))) +
-                                     (n + 1) * ::log((n - mode + 1) / (n - k + 1)) +
-                                     (k + 0.5) * ::log(odds * (n - k + 1) / (k + 1)) + remainder(mode) +
-                                     remainder(n - mode) - remainder(k) - remainder(n - k));
-      if (v <= bound) return k;
-    }
-  }
-  __device__ static C draw(SingleNumbers& numbers, C n, C p) {
-    if (n != n) return n;
-    if (n <= 0 || p <= 0) return 0;
-    if (p >= 1) return n;
-    if (p != p) return p;
-    const bool turned = p > C(0.5);
-    const C q = turned ? static_cast<C>(1.0 - p) : p;
-    const C k = n * q >= 10 ? many(numbers, n, q) : few(numbers, n, q);
-    return turned ? n - k : k;
-  }
-  __device__ void operator()(int64_t thread) const {
-    SingleNumbers numbers = SingleNumbers::of(place, thread);
-    const int64_t first = thread / kSide * (kSide * kEach) + thread % kSide;
-#pragma unroll 1
-    for (int j = 0; j < kEach; ++j) {
-      const int64_t i = first + j * kSide;
-      if (i >= n) return;
-      out[i] = convert<T>(draw(numbers, convert<C>(count[i]), convert<C>(prob[i])));
-    }
-  }
-};
-
 PhiloxPlace take(const Generator& generator, uint64_t count) {
   PhiloxGenerator& source = philox(generator);
   std::lock_guard lock(generator.mutex());
@@ -385,23 +260,6 @@ void random_multinomial(const TensorView& out, const TensorView& weights, bool r
   values.data = best->data();
   values.dtype = weights.dtype;
   topk(values, out, scores, samples, 1, true, true);
-}
-
-void random_poisson(const TensorView& out, const TensorView& rate, Generator generator) {
-  DeviceGuard guard(out.device.index());
-  const PhiloxPlace place = take(generator, 20);
-  visit_floating("poisson", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
-  });
-}
-
-void random_binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator generator) {
-  DeviceGuard guard(out.device.index());
-  const PhiloxPlace place = take(generator, 44);
-  visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), Binomial<T>::threads(out.numel),
-             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), out.numel, place});
-  });
 }
 
 }  // namespace mica::cuda
