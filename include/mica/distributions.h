@@ -6,8 +6,10 @@
 //   Tensor loss = kl_divergence(posterior, prior).sum() - Categorical({.logits = x}).log_prob(action).mean();
 //
 // Names, shapes, errors and the streams of random numbers are those of Python: one seed gives one sample. What Python
-// spells as an attribute is a call here (d.mean(), d.loc(), constraints::positive()). mica/mica.h does not include this
-// header.
+// spells as an attribute is a call here (d.mean(), d.loc(), constraints::positive()).
+//
+// The code is in a library of its own: link mica::distributions (libmica_distributions.so). mica/mica.h does not
+// include this header, and a Python wheel, which has distributions in Python, does not carry the library.
 #pragma once
 
 #include "mica/distributions/compound.h"

@@ -205,7 +205,7 @@ Tensor functional_dropout2d(const Tensor& self, double p, bool training, bool in
   check_probability(p);
   if (self.dim() == 3) {
     warn(
-        "dropout2d: Received a 3-D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
+        "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
         "input is "
         "interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
         "interpret the "

@@ -5,56 +5,10 @@
 
 #include <atomic>
 
-#include "backends/cpu/gemm/kernels.h"
+#include "backends/cpu/linalg/packed_factor.h"
 #include "backends/cpu/linalg/shared_factor.h"
 
 namespace mica::cpu {
-
-// The right factor of many products, packed once into the panels of the matrix-product kernels.
-template <class T>
-class PackedFactor {
- public:
-  PackedFactor(int64_t depth, int64_t columns)
-      : kernel_(sizeof(T) == 8 ? gemm_impl::micro_kernel_f64() : gemm_impl::micro_kernel_f32()),
-        packed_((columns + kernel_.cols - 1) / kernel_.cols * kernel_.cols * depth) {}
-
-  // A matrix of at most as many depths and columns as there is room for; its columns are adjacent or its depths.
-  void pack(const T* matrix, int64_t depth, int64_t columns, int64_t depth_stride, int64_t column_stride) {
-    depth_ = depth;
-    columns_ = columns;
-    const gemm_impl::CopyFn copy = gemm_impl::copy_to_sums(dtype_v<T>);
-    for (int64_t c = 0; c < columns; c += kernel_.cols)
-      copy(matrix + c * column_stride, packed_.data() + c * depth,
-           {depth, std::min<int64_t>(kernel_.cols, columns - c), depth_stride, column_stride, kernel_.cols, 1});
-  }
-
-  // to = from @ packed, or added to it; rows of `from` are dense, those of `to` are `stride` apart.
-  void multiply(const T* from, T* to, int64_t stride, int64_t rows, bool add) const {
-    gemm_impl::MicroTile tile{};
-    tile.a_row_stride = depth_;
-    tile.a_k_stride = 1;
-    tile.b_k_stride = kernel_.cols;
-    tile.c_row_stride = stride;
-    tile.k = depth_;
-    tile.b_padded = true;
-    tile.store = add ? gemm_impl::Store::Accumulate : gemm_impl::Store::Overwrite;
-    for (int64_t c = 0; c < columns_; c += kernel_.cols) {
-      tile.b = packed_.data() + c * depth_;
-      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, columns_ - c));
-      for (int64_t r = 0; r < rows; r += kernel_.in_place_rows) {
-        tile.rows = static_cast<int>(std::min<int64_t>(kernel_.in_place_rows, rows - r));
-        tile.a = from + r * depth_;
-        tile.c = to + r * stride + c;
-        kernel_.run(tile);
-      }
-    }
-  }
-
- private:
-  const gemm_impl::MicroKernel& kernel_;
-  Scratch<T> packed_;
-  int64_t depth_ = 0, columns_ = 0;
-};
 
 // Exchanges rows i and pivots[i] - 1 of a column, for i from `first` to `last`.
 template <class T>
@@ -85,7 +39,8 @@ class SharedLu {
   }
 
  private:
-  static constexpr int64_t kColumns = 32;  // that a thread takes at a time
+  static constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+  static constexpr int64_t kColumns = 32;           // that a thread takes at a time
 
   // What a factored panel does to other columns, as factors of their transposes.
   struct Panel {
@@ -97,16 +52,21 @@ class SharedLu {
 
   void factor(int64_t k, Panel& panel) {
     const int64_t width = std::min(kSharedPanel, steps_ - k), from = k + width;
-    T* const corner = a_ + k * m_ + k;
-    const lapack::Integer info = panels::lu(corner, m_, m_ - k, width, pivots_ + k);
+    // In a copy whose columns are an odd number of cache lines apart: those of the matrix may share a few cache sets.
+    const int64_t rows = m_ - k, lead = rows / kLine / 2 * 2 * kLine + 3 * kLine;
+    const Scratch<T> room(lead * width);
+    T* const corner = room.data();
+    for (int64_t c = 0; c < width; ++c) std::copy_n(a_ + (k + c) * m_ + k, rows, corner + c * lead);
+    const lapack::Integer info = panels::lu(corner, lead, rows, width, pivots_ + k);
+    for (int64_t c = 0; c < width; ++c) std::copy_n(corner + c * lead, rows, a_ + (k + c) * m_ + k);
     if (info > 0 && first_zero_ == 0) first_zero_ = static_cast<lapack::Integer>(k) + info;
     for (int64_t i = k; i < from; ++i) pivots_[i] += static_cast<lapack::Integer>(k);
     if (from == n_) return;
     alignas(64) T inverse[kSharedPanel * kSharedPanel];
-    panels::invert_triangle(corner, m_, width, false, true, inverse);
+    panels::invert_triangle(corner, lead, width, false, true, inverse);
     panel.width = width;
     panel.corner.pack(inverse, width, width, width, 1);
-    panel.below.pack(corner + width, width, m_ - from, m_, 1);
+    panel.below.pack(corner + width, width, m_ - from, lead, 1);
   }
 
   // Columns on the right of panel k, brought up to date with it.
@@ -119,10 +79,10 @@ class SharedLu {
       std::copy(column + k, column + from, room + c * width);
     }
     T* const above = a_ + first * m_ + k;
-    panel.corner.multiply(room, above, m_, count, false);
+    panel.corner.multiply(room, width, above, m_, count, false);
     for (int64_t c = 0; c < count; ++c)
       for (int64_t i = 0; i < width; ++i) room[c * width + i] = -above[c * m_ + i];
-    if (from < m_) panel.below.multiply(room, above + width, m_, count, true);
+    if (from < m_) panel.below.multiply(room, width, above + width, m_, count, true);
   }
 
   void advance(int64_t k, const Panel& panel, Panel& next) {

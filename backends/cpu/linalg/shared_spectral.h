@@ -28,14 +28,19 @@ template <class T>
 void apply_reflectors(const T* a, int64_t lead, int64_t rows, int64_t reflectors, const T* tau, T* x, int64_t x_lead,
                       int64_t columns) {
   for (int64_t from = (reflectors - 1) / kReflectors * kReflectors; reflectors > 0 && from >= 0; from -= kReflectors)
-    BlockReflector<T>(a + from * lead + from, lead, rows - from, std::min(kReflectors, reflectors - from), tau + from)
-        .apply(x + from, x_lead, columns, false);
+    BlockReflector<T>(a + from * lead + from, lead, rows - from, std::min(kReflectors, reflectors - from), tau + from,
+                      false)
+        .apply(x + from, x_lead, columns);
 }
 
+// By squares, whose lines stay in the cache until they are whole.
 template <class T>
 void transpose_square(const T* from, T* to, int64_t n) {
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t i = 0; i < n; ++i) to[i * n + j] = from[j * n + i];
+  constexpr int64_t kSide = 16;
+  for (int64_t column = 0; column < n; column += kSide)
+    for (int64_t row = 0; row < n; row += kSide)
+      for (int64_t i = row; i < std::min(row + kSide, n); ++i)
+        for (int64_t j = column; j < std::min(column + kSide, n); ++j) to[i * n + j] = from[j * n + i];
 }
 
 // The eigenvectors replace `a`, of which one triangle is read; returns what syevd does.

@@ -1,6 +1,7 @@
 // What the kernels of recurrent layers share: products of rows of states with weights.
 #pragma once
 
+#include "backends/cuda/matmul/cublas_lt.h"
 #include "backends/cuda/places.cuh"
 #include "backends/shared/time_steps.h"
 
@@ -30,24 +31,43 @@ struct Operand {
 
 // to (+)= from @ weight, or @ weight^T
 struct Product {
-  DType dtype;
+  DType dtype;  // of `from` and the weight
   Device device;
   const void* weight;
   int64_t depth, columns;
-  bool transposed;  // the weight lies as (columns, depth)
+  bool transposed;      // the weight lies as (columns, depth)
+  bool narrow = false;  // the operands are 16-bit floats, the result is float32
   void operator()(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows,
                   bool accumulate) const {
     if (rows == 0 || depth == 0) return;
     const Operand a(from, dtype, device, rows, depth, from_stride, 1),
-        out(to, dtype, device, rows, columns, to_stride, 1),
+        out(to, narrow ? DType::Float32 : dtype, device, rows, columns, to_stride, 1),
         b(weight, dtype, device, depth, columns, transposed ? 1 : columns, transposed ? depth : 1);
     MatmulCall call;
     call.out = out.view;
     call.a = a.view;
     call.b = b.view;
     call.beta = accumulate ? 1 : 0;
-    matmul(call);
+    if (!narrow) return matmul(call);
+    MICA_CHECK(cublas_matmul(call), "cuBLASLt does not take the product of a recurrent layer's step");
   }
+};
+
+// Whether the products of the steps take 16-bit floats, of which float32 holds the products without an error: where a
+// row of either operand is made of vectors.
+inline bool has_narrow_products(DType stored, int64_t state, int64_t gate_width, bool projected) {
+  return (stored == DType::BFloat16 || stored == DType::Float16) && !projected && state % 8 == 0 && gate_width % 8 == 0;
+}
+
+__device__ inline uint16_t narrow_bits(float v, bool half) {
+  return half ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
+}
+
+struct Narrow {
+  const float* from;
+  uint16_t* to;
+  bool half;
+  __device__ void operator()(int64_t i) const { to[i] = narrow_bits(from[i], half); }
 };
 
 template <class T>
