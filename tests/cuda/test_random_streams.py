@@ -182,17 +182,17 @@ def test_rrelu(n):
 
 
 def test_binomial_of_few():
-    """A thread draws for four elements, 128 apart, from one subsequence: as long as it takes."""
-    n, count, p = 1300, 20, 0.3
+    """A thread draws for eight elements, 128 apart, from one subsequence: as long as it takes."""
+    n, count, p = 2300, 20, 0.3
     mica.manual_seed(SEED)
     got = mica.binomial(mica.full((n,), float(count), device="cuda"), mica.full((n,), p, device="cuda")).cpu().numpy()
     assert mica.cuda.default_generators[0].get_offset() == 44
     log_failure = np.log1p(-np.float32(p))
     right = 0
-    for first in [i for i in range(n) if i % 512 < 128]:
-        thread = first // 512 * 128 + first % 128
-        drawn = iter((words(thread, np.arange(60)).reshape(-1) & np.uint64(0xFFFFFF)).astype(np.float32) / 2**24)
-        for i in range(first, min(first + 512, n), 128):
+    for first in [i for i in range(n) if i % 1024 < 128]:
+        thread = first // 1024 * 128 + first % 128
+        drawn = iter((words(thread, np.arange(99)).reshape(-1) & np.uint64(0xFFFFFF)).astype(np.float32) / 2**24)
+        for i in range(first, min(first + 1024, n), 128):
             trials = successes = 0
             while (trials := trials + np.ceil(np.log(next(drawn)) / log_failure)) <= count:
                 successes += 1

@@ -23,7 +23,9 @@ __device__ C inverse_root(C x) {
 }
 
 template <class T, int kGroup, int kChunks>
-__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks(kGroup, kChunks)) norm_rows(Forward<T> p) {
+__global__ void __launch_bounds__(row_threads(kGroup),
+                                  kChunks* kVector<T> == 32 && kGroup == 256 && sizeof(T) == 4 ? 4 : 1)
+    norm_rows(Forward<T> p) {
   wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
@@ -167,8 +169,11 @@ void forward(const char* op, bool centred, const TensorView& out, const TensorVi
       }
     }
     visit_tile<T>(count, [&](auto group, auto chunks) {
-      launch<norm_rows<T, group(), chunks()>>(device, blocks_for(p.rows, row_threads(group()) / group()),
-                                              row_threads(group()), p);
+      // With the parameters, rows of up to 8192 floats have more room in fewer threads.
+      constexpr bool kFewer = group() == 512 && chunks() * kVector<T> == 16;
+      constexpr int kGroup = kFewer ? 256 : group(), kChunks = kFewer ? 8 : chunks();
+      launch<norm_rows<T, kGroup, kChunks>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
+                                            row_threads(kGroup), p);
     });
   });
 }

@@ -192,9 +192,12 @@ bool visit_small_tile(int64_t n, const Launch& launch) {
   return false;
 }
 
-// Blocks that a multiprocessor takes at a time where a thread holds a tile of 64 bytes and little else: their loads,
-// arithmetic and stores overlap.
-inline constexpr int tile_blocks(int group, int chunks) { return chunks == 4 && group == 512 ? 3 : 1; }
+// Blocks that a multiprocessor is to take at a time, so that their loads, arithmetic and stores overlap: three of 512
+// threads that hold 16 numbers each and little else. With more numbers the compiler decides.
+template <class T>
+constexpr int tile_blocks(int group, int chunks) {
+  return group == 512 && chunks * kVector<T> == 16 ? 3 : 1;
+}
 
 // Threads of a block that works on rows in groups of kGroup.
 inline constexpr int row_threads(int group) { return group < 128 ? 128 : group; }

@@ -26,7 +26,7 @@ __device__ C rescaled(const Running<C>& r, C largest) {
 
 // What differs for the logarithm is decided in the kernel, the same way by every thread: half as many kernels.
 template <class T, int kGroup, int kChunks>
-__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks(kGroup, kChunks))
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kChunks))
     softmax_rows(T* out, const T* in, int64_t rows, int64_t n, bool aligned, bool log) {
   wait_for_predecessors();
   using C = compute_t<T>;

@@ -136,12 +136,12 @@ struct Poisson {
   }
 };
 
-// As torch's kernel has it: a thread draws four samples one after the other, 128 elements apart, out of numbers in [0,
+// As torch's kernel has it: a thread draws eight samples one after the other, 128 elements apart, out of numbers in [0,
 // 1) with 24 bits, and computes in the dtype but for the constants.
 template <class T>
 struct Binomial {
   using C = compute_t<T>;
-  static constexpr int kEach = 4;
+  static constexpr int kEach = 8;
   static constexpr int64_t kSide = 128;
   T* out;
   const T *count, *prob;

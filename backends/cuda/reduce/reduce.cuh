@@ -89,16 +89,27 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
 #pragma unroll
     for (int j = 0; j < kSums; ++j) sums[j] = op.identity();
     const int64_t pieces = shape.reduced.numel / kCount;
-#pragma unroll 4
-    for (int64_t i = first; i < pieces; i += step) {
-      const Piece piece = reinterpret_cast<const Piece*>(row)[i];
+    auto take = [&](const Piece& piece, int64_t i) {
       if constexpr (kAbsorbs) {
         op.absorb(sums[0], piece.item, i * kCount);
       } else {
 #pragma unroll
         for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
       }
+    };
+    // Several loads are on their way before the first is looked at, whatever the operation is made of.
+    constexpr int kBatch = 4;
+    int64_t i = first;
+#pragma unroll 1
+    for (; i + (kBatch - 1) * step < pieces; i += kBatch * step) {
+      Piece batch[kBatch];
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) batch[k] = reinterpret_cast<const Piece*>(row)[i + k * step];
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) take(batch[k], i + k * step);
     }
+#pragma unroll 1
+    for (; i < pieces; i += step) take(reinterpret_cast<const Piece*>(row)[i], i);
 #pragma unroll 1
     for (int64_t last = pieces * kCount + first; last < shape.reduced.numel; last += step)
       sums[0] = op.combine(sums[0], op.load(row[last], last));
@@ -116,10 +127,14 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
   return sum;
 }
 
+// Blocks of a multiprocessor that hide each other's waits, where the elements are small enough for their registers.
+template <class Op>
+inline constexpr int kReduceBlocks = sizeof(typename Op::In) <= 4 && sizeof(typename Op::Acc) <= 16 ? 5 : 1;
+
 // A block, a warp or a thread for each output, or for each part of one: neighbouring threads read neighbouring elements
 // of what is reduced.
 template <class Op>
-__global__ void __launch_bounds__(kReduceThreads)
+__global__ void __launch_bounds__(kReduceThreads, kReduceBlocks<Op>)
     reduce_rows(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
   wait_for_predecessors();
   const int group = 1 << shape.group_bits, lane = static_cast<int>(threadIdx.x) & (group - 1);
