@@ -22,10 +22,9 @@ __device__ C inverse_root(C x) {
   return C(1) / ::sqrt(x);
 }
 
+// A block's rows are aligned where it holds them in registers.
 template <class T, int kGroup, int kChunks>
-__global__ void __launch_bounds__(row_threads(kGroup),
-                                  kChunks* kVector<T> == 32 && kGroup == 256 && sizeof(T) == 4 ? 4 : 1)
-    norm_rows(Forward<T> p) {
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks<T>(kGroup, kChunks)) norm_rows(Forward<T> p) {
   wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
@@ -35,34 +34,41 @@ __global__ void __launch_bounds__(row_threads(kGroup),
   const C share = C(1) / static_cast<C>(p.n);
   C mean = 0, squares = 0, rstd;
   if constexpr (kChunks > 0) {
+    constexpr bool kAligned = kGroup > 128;
     RowTile<T, kGroup, kChunks> tile;
     using Tile = RowTile<T, kGroup, kChunks>;
-    tile.load(in, p.n, p.aligned, C(0));
+    const auto n = static_cast<int>(p.n);
+    tile.template load<kAligned>(in, p.n, p.aligned, C(0));
     if (p.centred) {
       tile.for_each([&](C v, int, int) { mean += v; });
       mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
     }
     tile.for_each([&](C v, int c, int j) {
       const C d = v - mean;
-      if (Tile::index(c, j) < p.n) squares += d * d;
+      if (Tile::index(c, kAligned ? 0 : j) < n) squares += d * d;
     });
     rstd = inverse_root(all_reduce<kGroup, 1>(squares, AddOp<C>{}) * share + p.eps);
+    tile.for_each([&](C& v, int, int) { v = (v - mean) * rstd; });
+    // Weights, then biases: one of them at a time leaves more registers to the row.
+    auto apply = [&](const Parameter<T>& parameter, const auto& f) {
+      if (!parameter.given()) return;
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      const int first = Tile::index(c, 0);
-      if (first >= p.n) break;
-      C weight[Tile::V], bias[Tile::V];
-      if (p.weight.given()) p.weight.load(weight, first, p.n, p.aligned);
-      if (p.bias.given()) p.bias.load(bias, first, p.n, p.aligned);
+      for (int c = 0; c < kChunks; ++c) {
+        const int first = Tile::index(c, 0);
+        if (first >= n) continue;
+        C given[Tile::V];
+        if constexpr (kAligned) {
+          parameter.load_piece(given, first);
+        } else {
+          parameter.load(given, first, p.n, p.aligned);
+        }
 #pragma unroll
-      for (int j = 0; j < Tile::V; ++j) {
-        C& v = tile.values[c][j];
-        v = (v - mean) * rstd;
-        if (p.weight.given()) v *= weight[j];
-        if (p.bias.given()) v += bias[j];
+        for (int j = 0; j < Tile::V; ++j) tile.values[c][j] = f(tile.values[c][j], given[j]);
       }
-    }
-    tile.store(out, p.n, p.aligned);
+    };
+    apply(p.weight, [](C a, C b) { return a * b; });
+    apply(p.bias, [](C a, C b) { return a + b; });
+    tile.template store<kAligned>(out, p.n, p.aligned);
   } else {
     if (p.centred) {
       for (int64_t i = threadIdx.x; i < p.n; i += kGroup) mean += convert<C>(in[i]);
@@ -169,11 +175,12 @@ void forward(const char* op, bool centred, const TensorView& out, const TensorVi
       }
     }
     visit_tile<T>(count, [&](auto group, auto chunks) {
-      // With the parameters, rows of up to 8192 floats have more room in fewer threads.
-      constexpr bool kFewer = group() == 512 && chunks() * kVector<T> == 16;
-      constexpr int kGroup = kFewer ? 256 : group(), kChunks = kFewer ? 8 : chunks();
-      launch<norm_rows<T, kGroup, kChunks>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
-                                            row_threads(kGroup), p);
+      auto run = [&]<int kGroup, int kChunks>() {
+        launch<norm_rows<T, kGroup, kChunks>>(device, blocks_for(p.rows, row_threads(kGroup) / kGroup),
+                                              row_threads(kGroup), p);
+      };
+      if (group() > 128 && !p.aligned) return run.template operator()<512, 0>();
+      run.template operator()<group(), chunks()>();
     });
   });
 }

@@ -27,19 +27,24 @@ struct Parameter {
   __device__ compute_t<T> at(int64_t i) const {
     return wide ? static_cast<compute_t<T>>(wide[i]) : convert<compute_t<T>>(same[i]);
   }
-  // Some of them side by side, of which those from n on are not read. Whole pieces where all is aligned.
+  // Some of them side by side, all of them there and aligned.
+  template <int V>
+  __device__ void load_piece(compute_t<T> (&to)[V], int64_t first) const {
+    if (wide) {
+      const auto piece = *reinterpret_cast<const Vector<float, V>*>(wide + first);
+#pragma unroll
+      for (int j = 0; j < V; ++j) to[j] = static_cast<compute_t<T>>(piece.item[j]);
+    } else {
+      const auto piece = *reinterpret_cast<const Vector<T, V>*>(same + first);
+#pragma unroll
+      for (int j = 0; j < V; ++j) to[j] = convert<compute_t<T>>(piece.item[j]);
+    }
+  }
+  // The same, of which those from n on are not read. Whole pieces where all is aligned.
   template <int V>
   __device__ void load(compute_t<T> (&to)[V], int64_t first, int64_t n, bool aligned) const {
     if (aligned && first + V <= n) {
-      if (wide) {
-        const auto piece = *reinterpret_cast<const Vector<float, V>*>(wide + first);
-#pragma unroll
-        for (int j = 0; j < V; ++j) to[j] = static_cast<compute_t<T>>(piece.item[j]);
-      } else {
-        const auto piece = *reinterpret_cast<const Vector<T, V>*>(same + first);
-#pragma unroll
-        for (int j = 0; j < V; ++j) to[j] = convert<compute_t<T>>(piece.item[j]);
-      }
+      load_piece(to, first);
     } else {
 #pragma unroll
       for (int j = 0; j < V; ++j) to[j] = first + j < n ? at(first + j) : compute_t<T>(0);
@@ -87,13 +92,24 @@ struct RowTile {
   __device__ static int index(int chunk, int j) {
     return (chunk * kGroup + static_cast<int>(threadIdx.x) % kGroup) * V + j;
   }
-  // A row of n elements, of which the tile holds all.
+  // A row of n elements, of which the tile holds all. Where it is aligned for certain (kAligned), as its length is,
+  // there are only whole pieces.
+  template <bool kAligned = false>
   __device__ void load(const T* row, int64_t count, bool aligned, C missing) {
     const int n = static_cast<int>(count);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int first = index(c, 0);
-      if (aligned && first + V <= n) {
+      if constexpr (kAligned) {
+        if (first < n) {
+          const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + first);
+#pragma unroll
+          for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
+        } else {
+#pragma unroll
+          for (int j = 0; j < V; ++j) values[c][j] = missing;
+        }
+      } else if (aligned && first + V <= n) {
         const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + first);
 #pragma unroll
         for (int j = 0; j < V; ++j) values[c][j] = convert<C>(piece.item[j]);
@@ -110,12 +126,14 @@ struct RowTile {
 #pragma unroll
       for (int j = 0; j < V; ++j) f(values[c][j], c, j);
   }
+  template <bool kAligned = false>
   __device__ void store(T* row, int64_t count, bool aligned) const {
     const int n = static_cast<int>(count);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int first = index(c, 0);
-      if (aligned && first + V <= n) {
+      if (kAligned && first >= n) continue;
+      if (kAligned || (aligned && first + V <= n)) {
         Vector<T, V> piece;
 #pragma unroll
         for (int j = 0; j < V; ++j) piece.item[j] = convert<T>(values[c][j]);
