@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/linalg/flush_tiny.h"
 #include "backends/cpu/linalg/shared_qr.h"
 
 namespace mica::cpu {
@@ -57,6 +58,7 @@ lapack::Integer shared_eigh(T* a, int64_t n, T* values, bool upper) {
   const Scratch<T> vectors(n * n), beside(n), tau(n), work(length);
   std::vector<Integer> integers(static_cast<size_t>(integer_length));
   Integer info = 0;
+  const FlushTiny flush(true);  // the caller has looked at the range
   lapack::call<T>(Routine::sytrd, &triangle, &order, a, &order, values, beside.data(), tau.data(), work.data(), &length,
                   &info);
   if (info == 0)
@@ -79,6 +81,7 @@ lapack::Integer shared_svd(T* a, int64_t n, T* u, T* values, T* vh) {
   const Scratch<T> beside(n), left(n), right(n), work(length), rows(n * n), v(n * n);
   std::vector<Integer> integers(static_cast<size_t>(8 * n));
   Integer info = 0;
+  const FlushTiny flush(true);
   lapack::call<T>(Routine::gebrd, &order, &order, a, &order, values, beside.data(), left.data(), right.data(),
                   work.data(), &length, &info);
   T unused = 0;
