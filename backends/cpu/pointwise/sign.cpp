@@ -12,6 +12,7 @@
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
 #include "backends/cpu/simd/lanes-inl.h"
+#include "backends/shared/numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -218,19 +219,6 @@ template <class T>
 struct Same {
   T operator()(T a) const { return a; }
 };
-double largest_finite(DType dtype) {
-  switch (dtype) {
-    case DType::Float16:
-      return 65504.0;
-    case DType::BFloat16:
-      return 3.38953138925153547590470800371487866880e38;
-    case DType::Float32:
-    case DType::Complex64:
-      return std::numeric_limits<float>::max();
-    default:
-      return std::numeric_limits<double>::max();
-  }
-}
 void nan_to_num_kernel(const PointwiseLoop& loop, std::optional<double> nan, std::optional<double> posinf,
                        std::optional<double> neginf) {
   const double limit = largest_finite(loop.dtype);

@@ -2,7 +2,7 @@
 #include <mutex>
 
 #include "backends/cuda/random/numbers.cuh"
-#include "backends/functors/implicit_gradients.h"
+#include "backends/shared/implicit_gradients.h"
 
 namespace mica::cuda {
 

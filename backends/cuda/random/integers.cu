@@ -205,58 +205,84 @@ struct Poisson {
   }
 };
 
-// Hormann's transformed rejection for many successes, geometric waiting times for few.
+// As torch's kernel has it: a thread draws four samples one after the other, 128 elements apart, out of numbers in [0,
+// 1) with 24 bits, and computes in the dtype but for the constants.
 template <class T>
 struct Binomial {
+  using C = compute_t<T>;
+  static constexpr int kEach = 4;
+  static constexpr int64_t kSide = 128;
   T* out;
   const T *count, *prob;
+  int64_t n;
   PhiloxPlace place;
 
-  __device__ static double few(Numbers& numbers, double n, double p) {
-    if (p <= 0) return 0;
-    double successes = 0, trials = 0;
+  static int64_t threads(int64_t n) { return (n + kSide * kEach - 1) / (kSide * kEach) * kSide; }
+  __device__ static C next(SingleNumbers& numbers) {
+    return static_cast<C>(static_cast<float>(numbers.next_word() & 0xffffffu) * 0x1p-24f);
+  }
+  // The gaps between successes are geometric: as many as fit in `n` trials.
+  __device__ static C few(SingleNumbers& numbers, C n, C p) {
+    const C log_failure = ::log1p(-p);
+    C successes = 0, trials = 0;
     while (true) {
-      trials += ::ceil(::log(numbers.next()) / ::log1p(-p));
+      trials += ::ceil(::log(next(numbers)) / log_failure);
       if (trials > n) return successes;
       successes += 1;
     }
   }
-  __device__ static double correction(double k) {
-    const double y = 1 / ((k + 1) * (k + 1));
-    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 * y) * y) / (k + 1);
+  // ln k! less Stirling's formula.
+  __device__ static C remainder(C k) {
+    constexpr double kFirst[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
+                                 0.0166446911898211,  0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
+                                 0.00925546218271273, 0.00833056343336287};
+    if (k <= 9) return static_cast<C>(kFirst[static_cast<int>(k)]);
+    const C square = (k + 1) * (k + 1);
+    return static_cast<C>((1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1));
   }
-  __device__ static double many(Numbers& numbers, double n, double p) {
-    const double deviation = ::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p,
-                 c = n * p + 0.5, limit = 0.92 - 4.2 / b, r = p / (1 - p);
-    const double alpha = (2.83 + 5.1 / b) * deviation, mode = ::floor((n + 1) * p);
+  // W. Hoermann, "The generation of binomial random variates" (1993), BTRS.
+  __device__ static C many(SingleNumbers& numbers, C n, C p) {
+    const C deviation = ::sqrt(n * p * (1 - p));
+    const C b = static_cast<C>(1.15 + 2.53 * deviation);
+    const C a = static_cast<C>(-0.0873 + 0.0248 * b + 0.01 * p);
+    const C c = static_cast<C>(n * p + 0.5);
+    const C limit = static_cast<C>(0.92 - 4.2 / b);
+    const C odds = p / (1 - p);
+    const C alpha = static_cast<C>((2.83 + 5.1 / b) * deviation);
+    const C mode = ::floor((n + 1) * p);
     while (true) {
-      const double u = numbers.next() - 0.5;
-      double v = numbers.next();
-      const double us = 0.5 - ::fabs(u), k = ::floor((2 * a / us + b) * u + c);
-      if (us >= 0.07 && v <= limit) return k;
+      const C u = static_cast<C>(next(numbers) - 0.5);
+      C v = next(numbers);
+      const C us = static_cast<C>(0.5 - ::fabs(u)), k = ::floor((2 * a / us + b) * u + c);
       if (k < 0 || k > n) continue;
+      if (us >= 0.07 && v <= limit) return k;
       v = ::log(v * alpha / (a / (us * us) + b));
-      const double bound = (mode + 0.5) * ::log((mode + 1) / (r * (n - mode + 1))) +
-                           (n + 1) * ::log((n - mode + 1) / (n - k + 1)) +
-                           (k + 0.5) * ::log(r * (n - k + 1) / (k + 1)) + correction(mode) + correction(n - mode) -
-                           correction(k) - correction(n - k);
+      const C bound = static_cast<C>((mode + 0.5) * ::log((mode + 1) / (odds * (n - mode + 1))) +
+                                     (n + 1) * ::log((n - mode + 1) / (n - k + 1)) +
+                                     (k + 0.5) * ::log(odds * (n - k + 1) / (k + 1)) + remainder(mode) +
+                                     remainder(n - mode) - remainder(k) - remainder(n - k));
       if (v <= bound) return k;
     }
   }
-  __device__ void operator()(int64_t i) const {
-    const double n = static_cast<double>(widen(count[i])), p = static_cast<double>(widen(prob[i]));
-    double drawn = NAN;
-    if (n <= 0 || p <= 0) {
-      drawn = n != n || p != p ? NAN : 0;
-    } else if (p >= 1) {
-      drawn = n;
-    } else if (p == p && n == n) {
-      Numbers numbers = Numbers::of(place, i);
-      const bool turned = p > 0.5;
-      const double q = turned ? 1 - p : p, k = n * q >= 10 ? many(numbers, n, q) : few(numbers, n, q);
-      drawn = turned ? n - k : k;
+  __device__ static C draw(SingleNumbers& numbers, C n, C p) {
+    if (n != n) return n;
+    if (n <= 0 || p <= 0) return 0;
+    if (p >= 1) return n;
+    if (p != p) return p;
+    const bool turned = p > C(0.5);
+    const C q = turned ? static_cast<C>(1.0 - p) : p;
+    const C k = n * q >= 10 ? many(numbers, n, q) : few(numbers, n, q);
+    return turned ? n - k : k;
+  }
+  __device__ void operator()(int64_t thread) const {
+    SingleNumbers numbers = SingleNumbers::of(place, thread);
+    const int64_t first = thread / kSide * (kSide * kEach) + thread % kSide;
+#pragma unroll 1
+    for (int j = 0; j < kEach; ++j) {
+      const int64_t i = first + j * kSide;
+      if (i >= n) return;
+      out[i] = convert<T>(draw(numbers, convert<C>(count[i]), convert<C>(prob[i])));
     }
-    out[i] = convert<T>(static_cast<compute_t<T>>(drawn));
   }
 };
 
@@ -373,8 +399,8 @@ void random_binomial(const TensorView& out, const TensorView& count, const Tenso
   DeviceGuard guard(out.device.index());
   const PhiloxPlace place = take(generator, 44);
   visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), out.numel,
-             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
+    for_each(out.device.index(), Binomial<T>::threads(out.numel),
+             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), out.numel, place});
   });
 }
 
