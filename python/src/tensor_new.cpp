@@ -143,6 +143,7 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
 }
 
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device device) {
+  const bool recorded = grad_enabled();
   NoGradGuard no_history;
   Tensor t;
   if (is_tensor(data)) {
@@ -154,6 +155,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   } else {
     if (PyUnicode_Check(data) || PyBytes_Check(data))
       fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
+    EnableGradGuard as_before(recorded);  // for numbers that are tensors: who loses their history is told
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
     if (wanted == DType::Undefined) wanted = default_dtype();
