@@ -473,5 +473,17 @@ TEST(Gemm, ThreadCountsAgree) {
   set_num_threads(before);
 }
 
+// More rows than are taken as few, several blocks of columns and of depths, each with a remainder.
+TEST(Gemm, SeveralBlocksEachWay) {
+  const int before = get_num_threads();
+  for (const Layout a : {Layout::Rows, Layout::Columns}) {
+    for (const Layout b : {Layout::Rows, Layout::Columns}) {
+      set_num_threads(a == b ? 1 : 2);
+      check<float>({.m = 137, .n = 547, .k = 621, .a = a, .b = b, .bias = a == b});
+    }
+  }
+  set_num_threads(before);
+}
+
 }  // namespace
 }  // namespace mica::cpu

@@ -128,6 +128,32 @@ HWY_INLINE void transpose_16x16(const float* src, int64_t src_stride, float* dst
 }
 #endif
 
+#if HWY_ARCH_ARM_A64
+// kSquares x 4 rows of floats into a panel of so many columns: all rows of a depth together, so that what is read and
+// written follows itself.
+template <int kSquares>
+void turn_into_panel(const float* src, int64_t src_stride, int64_t depth, float* dst) {
+  constexpr int64_t kRows = 4 * kSquares;
+  constexpr int64_t kFetchAhead = 64;
+  const auto turn = [&](const float* from, float* to) HWY_ATTR {
+#pragma GCC unroll 3
+    for (int q = 0; q < kSquares; ++q) transpose_4x4(from + 4 * q * src_stride, src_stride, to + 4 * q, kRows);
+  };
+  int64_t k = 0;
+  for (; k + 16 <= depth; k += 16) {
+    if (k + kFetchAhead < depth) {
+#pragma GCC unroll 12
+      for (int64_t r = 0; r < kRows; ++r) __builtin_prefetch(src + r * src_stride + k + kFetchAhead);
+    }
+    for (int64_t j = k; j < k + 16; j += 4) turn(src + j, dst + j * kRows);
+  }
+  for (; k + 4 <= depth; k += 4) turn(src + k, dst + k * kRows);
+  for (; k < depth; ++k) {
+    for (int64_t r = 0; r < kRows; ++r) dst[k * kRows + r] = src[r * src_stride + k];
+  }
+}
+#endif
+
 // src has unit column stride, dst unit row stride.
 template <class S>
 void copy_transposed(const S* src, SumOf<S>* dst, const CopyShape& s) {
@@ -189,6 +215,12 @@ void copy(const void* src_bytes, void* dst_bytes, const CopyShape& shape) {
   if (s.src_col_stride == 1 && s.dst_col_stride == 1) {
     for (int64_t i = 0; i < s.rows; ++i) copy_run<S>(src + i * s.src_row_stride, dst + i * s.dst_row_stride, s.cols);
   } else if (s.src_col_stride == 1 && s.dst_row_stride == 1) {
+#if HWY_ARCH_ARM_A64
+    if constexpr (std::is_same_v<S, float>) {
+      if (s.rows == 8 && s.dst_col_stride == 8) return turn_into_panel<2>(src, s.src_row_stride, s.cols, dst);
+      if (s.rows == 12 && s.dst_col_stride == 12) return turn_into_panel<3>(src, s.src_row_stride, s.cols, dst);
+    }
+#endif
     copy_transposed<S>(src, dst, s);
   } else if (s.src_col_stride == 2 && s.dst_col_stride == 1) {
     for (int64_t i = 0; i < s.rows; ++i)

@@ -98,13 +98,17 @@ void tile(const MicroTile& t) {
   asm volatile("" : "+r"(b) : : "memory"); /* later rows of B are not loaded yet: no register is free for them */
 
   MICA_EACH_ROW(MICA_ZERO)
-#define MICA_FETCH_C(i) \
-  if constexpr (M > i) __builtin_prefetch(c + i * c_row, 1);
+// Both lines that a row of the tile may lie in.
+#define MICA_FETCH_C(i)                                    \
+  if constexpr (M > i) {                                   \
+    __builtin_prefetch(c + i * c_row, 1);                  \
+    __builtin_prefetch(c + i * c_row + V * kCount - 1, 1); \
+  }
   MICA_EACH_ROW(MICA_FETCH_C)
 
   // Long sums are made of shorter ones, whose errors are smaller.
   T done[M * V * kCount];
-  if (t.k > kSumDepth) std::memset(done, 0, sizeof(done));
+  asm("" : "=m"(done));  // the first of them writes it, which the compiler does not see
   for (int64_t left = t.k; left > 0; left -= kSumDepth) {
     int64_t k = std::min(left, kSumDepth);
     if constexpr (kOrder == FactorOrder::Rows) {
@@ -159,11 +163,11 @@ void tile(const MicroTile& t) {
       }
     }
     if (t.k <= kSumDepth) break;
-    const bool closes = left <= kSumDepth;
+    const bool opens = left == t.k, closes = left <= kSumDepth;
 #define MICA_SET_ASIDE(i, v)                                 \
   if constexpr (M > i && V > v) {                            \
     T* at = done + (i * V + v) * kCount;                     \
-    s##i##v = L::add(s##i##v, L::load(at));                  \
+    if (!opens) s##i##v = L::add(s##i##v, L::load(at));      \
     if (!closes) L::store(at, s##i##v), s##i##v = L::set(0); \
   }
 #define MICA_SET_ROW_ASIDE(i) MICA_SET_ASIDE(i, 0) MICA_SET_ASIDE(i, 1) MICA_SET_ASIDE(i, 2)
@@ -319,7 +323,8 @@ constexpr MicroKernel kKernel = {.rows = kRows,
                                  .packs_rows_adjacent = true,
                                  .panel_depth_bytes = kPanelDepthBytes,
                                  .block_bytes = kBlockBytes,
-                                 .near_row_bytes = kNearRowBytes};
+                                 .near_row_bytes = kNearRowBytes,
+                                 .packs_blocks = true};
 
 }  // namespace
 

@@ -1,11 +1,12 @@
-// The general product. All threads together copy B into panels that suit the micro-kernel; then blocks of C are handed
-// out. The thread that has one keeps a panel of A in its first cache while B's panels pass from the second. A's panels
-// are copied with B's when several blocks need them, otherwise just before use. An operand whose strides suit the
-// micro-kernel already is used in place.
+// The general product. B is copied into panels that suit the micro-kernel: by all threads together before blocks of C
+// are handed out, or block by block by the thread that has it, so that the copies stay in its cache. The thread that
+// has one keeps a panel of A in its first cache while B's panels pass from the second. A's panels are copied with B's
+// when several blocks need them, otherwise just before use. An operand whose strides suit the micro-kernel already is
+// used in place.
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/gemm/product.h"
+#include "backends/cpu/gemm/packing.h"
 #include "backends/cpu/gemm/workspace.h"
 #include "backends/cpu/share_runs.h"
 
@@ -20,15 +21,11 @@ constexpr int64_t kSumsBytes = 1 << 18;
 constexpr int64_t kUnitsPerThread = 16;  // so that the last one to end is not far behind
 constexpr int64_t kNarrowBlock = 2;      // panels of B
 constexpr int64_t kPackGroup = 8;        // panels packed one after the other, at most
-constexpr int64_t kPackDepth = 8;
+constexpr int64_t kGroupBytes = 1 << 16;
+constexpr int64_t kLeastBlock = 4;  // panels of B that a thread packs for itself
 constexpr int64_t kShortRowBytes = 512;
 constexpr int64_t kLine = 64;
 constexpr int64_t kPage = 4096;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
-// The least equal part when `total` is cut in parts of at most `limit`.
-int64_t equal_part(int64_t total, int64_t limit) { return divide_up(total, divide_up(total, limit)); }
 
 // Where the micro-kernel finds B: panel j of depth block q starts at base + j * panel_step + q * block_step.
 struct PanelsOfB {
@@ -53,9 +50,11 @@ class PackedProduct {
     const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
                           (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
     b_local_ = !b_in_place_ && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
+    b_by_block_ = !b_in_place_ && !b_local_ && s.kernel.packs_blocks && direct_c_ &&
+                  (threads == 1 || divide_up(p.n, panel_cols_) >= 2 * kLeastBlock * threads);
     max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
     max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
-    max_cols_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
+    max_cols_ = b_by_block_ ? p.n : std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
   }
 
   void run() {
@@ -75,11 +74,14 @@ class PackedProduct {
     a_k_stride_ = k_last ? 1 : int64_t{s_.kernel.rows};
     const int64_t b_panel = round_up(s_.kernel.cols * block_depth_ * s_.packed_size, kLine);
     const int64_t row_panels = divide_up(rows, panel_rows_), col_panels = divide_up(cols, panel_cols_);
-    const int64_t b_bytes = b_in_place_ || b_local_ ? 0 : col_panels * blocks * b_panel;
-    b_panel_bytes_ = b_local_ ? b_panel : 0;
+    const int64_t b_bytes = b_packed_first() ? col_panels * blocks * b_panel : 0;
+    b_panel_bytes_ = b_panel;
     span_ = {0, rows, 0, cols, 0, depth};
     blocks_ = blocks;
-    a_shared_ = !a_in_place_ && (b_local_ || cut_blocks().cols < col_panels);
+    a_shared_ = !a_in_place_ && (b_local_ || (b_by_block_ && threads_ > 1) || cut_blocks().cols < col_panels);
+    a_group_ = p_.a.row_stride == 1 && a_row_stride_ == 1 && !a_in_place_
+                   ? std::clamp<int64_t>(kGroupBytes / a_panel_bytes_, 1, kPackGroup)
+                   : 1;
     a_block_step_ = row_panels * a_panel_bytes_;
     const int64_t a_bytes = a_shared_ ? blocks * a_block_step_ : 0;
     shared_stride_ = depth_split && !direct_c_ ? col_panels * s_.kernel.cols : 0;
@@ -131,50 +133,35 @@ class PackedProduct {
   // Group by group of panels, so that a thread packs the part of B that it is the first to use.
   void pack() const {
     const int64_t a_panels = a_shared_ ? divide_up(span_.rows, panel_rows_) : 0;
-    const int64_t b_panels = b_in_place_ || b_local_ ? 0 : divide_up(span_.cols, panel_cols_);
+    const int64_t b_panels = b_packed_first() ? divide_up(span_.cols, panel_cols_) : 0;
     if (a_panels + b_panels == 0) return;
     const int64_t groups =
         std::min(std::max(a_panels, b_panels),
                  std::max(4 * int64_t{threads_}, divide_up(std::max(a_panels, b_panels), kPackGroup)));
     share_runs(threads_, groups, 1, groups, [&](int64_t begin, int64_t end) {
       for (int64_t block = 0; block < blocks_; ++block) {
-        const int64_t depth = std::min(block_depth_, span_.depth - block * block_depth_);
         for (int64_t group = begin; group < end; ++group) {
-          for (int64_t i = a_panels * group / groups; i < a_panels * (group + 1) / groups; ++i)
-            pack_a_panel(i, block, depth, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
-          const int64_t first = b_panels * group / groups, last = b_panels * (group + 1) / groups;
-          // Where depths lie far apart, few are taken at a time across the panels, so that a page of memory is visited
-          // once.
-          const int64_t step = p_.b.row_stride == 1 ? depth : round_up(kPackDepth, unit_);
-          for (int64_t k = 0; k < depth; k += step) {
-            for (int64_t j = first; j < last; ++j)
-              pack_b_panel(j, block, k, std::min(step, depth - k), b_.at(j, block));
-          }
+          const int64_t i = a_panels * group / groups, j = b_panels * group / groups;
+          pack_a(i, a_panels * (group + 1) / groups, block, shared_a_ + block * a_block_step_ + i * a_panel_bytes_);
+          pack_b(j, b_panels * (group + 1) / groups, block, b_.at(j, block));
         }
       }
     });
   }
 
-  // Depths k to k + depth of a block.
-  void pack_b_panel(int64_t index, int64_t block, int64_t k, int64_t depth, char* panel) const {
-    const int64_t first = index * panel_cols_, cols = std::min(panel_cols_, span_.cols - first);
-    const char* src = p_.b_at(s_, span_.k + block * block_depth_ + k, span_.col + first);
-    char* dst = panel + k * s_.kernel.cols * s_.packed_size;
-    if (s_.format) return s_.format->pack_b(src, p_.b.row_stride, p_.b.col_stride, depth, cols, dst);
-    if (cols < panel_cols_) std::memset(dst, 0, static_cast<size_t>(s_.kernel.cols * depth * s_.packed_size));
-    s_.copy(src, dst, {depth, cols, p_.b.row_stride, p_.b.col_stride, panel_cols_, 1});
-  }
+  bool b_packed_first() const { return !b_in_place_ && !b_local_ && !b_by_block_; }
 
-  void pack_a_panel(int64_t index, int64_t block, int64_t depth, char* panel) const {
-    const int64_t first = index * panel_rows_, rows = std::min(panel_rows_, span_.rows - first);
-    const char* src = p_.a_at(s_, span_.row + first, span_.k + block * block_depth_);
-    if (s_.format) return s_.format->pack_a(src, p_.a.row_stride, p_.a.col_stride, rows, depth, panel);
-    const int parts = s_.parts;
-    for (int part = 0; part < parts; ++part) {
-      s_.copy_part(src + part * (s_.element_size / parts), panel + part * a_row_stride_ * s_.packed_size,
-                   {rows, depth, parts * p_.a.row_stride, parts * p_.a.col_stride, parts * a_row_stride_, a_k_stride_});
-    }
+  // Panels of a depth block.
+  void pack_a(int64_t i0, int64_t i1, int64_t block, char* to) const {
+    packing().pack_a(span_.row + i0 * panel_rows_, span_.row + std::min(i1 * panel_rows_, span_.rows),
+                     span_.k + block * block_depth_, depth_of(block), to, a_panel_bytes_);
   }
+  void pack_b(int64_t j0, int64_t j1, int64_t block, char* to) const {
+    packing().pack_b(span_.col + j0 * panel_cols_, span_.col + std::min(j1 * panel_cols_, span_.cols),
+                     span_.k + block * block_depth_, depth_of(block), to, b_panel_bytes_);
+  }
+  Packing packing() const { return {s_, p_, panel_rows_, panel_cols_, unit_, a_row_stride_, a_k_stride_}; }
+  int64_t depth_of(int64_t block) const { return std::min(block_depth_, span_.depth - block * block_depth_); }
 
   struct BlockShape {
     int64_t rows, cols;  // in panels
@@ -193,7 +180,7 @@ class PackedProduct {
       if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
       block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
     }
-    if (b_local_) {
+    if (b_local_ || b_by_block_) {
       block.rows = row_panels;
     } else if (threads_ > 1) {
       // Threads side by side read parts of B of their own, threads below one another parts of A.
@@ -222,8 +209,8 @@ class PackedProduct {
   void multiply() {
     const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
     const BlockShape block = cut_blocks();
-    if (b_local_) {
-      share_runs(threads_, col_panels, 1, block.cols,
+    if (b_local_ || b_by_block_) {
+      share_runs(threads_, col_panels, b_local_ ? 1 : std::min(kLeastBlock, block.cols), block.cols,
                  [&](int64_t begin, int64_t end) { multiply_block(0, row_panels, begin, end); });
       return;
     }
@@ -265,9 +252,11 @@ class PackedProduct {
 
   // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
   void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) const {
-    const WorkBuffer panel(Slot::Panel, static_cast<size_t>(b_local_    ? b_panel_bytes_
-                                                            : a_shared_ ? 0
-                                                                        : a_panel_bytes_));
+    const int64_t own_a_bytes = a_shared_ ? 0 : a_group_ * a_panel_bytes_;
+    const int64_t own_b_bytes = b_local_ ? b_panel_bytes_ : b_by_block_ ? (j1 - j0) * b_panel_bytes_ : 0;
+    const WorkBuffer own(Slot::Panel, static_cast<size_t>(own_a_bytes + own_b_bytes));
+    char* const own_a = own.data();
+    char* const own_b = own_a + own_a_bytes;
     Epilogue epilogue;
     MicroTile t;
     t.a_row_stride = a_in_place_ ? p_.a.row_stride : a_row_stride_;
@@ -281,7 +270,8 @@ class PackedProduct {
     const bool scales = direct_c_ && !p_.unit_alpha;
     const bool a_follows = !b_local_ && (a_shared_ || (a_in_place_ && blocks_ == 1 && p_.a.row_stride == p_.k));
     for (int64_t q = 0; q < blocks_; ++q) {
-      t.k = std::min(block_depth_, span_.depth - q * block_depth_);
+      t.k = depth_of(q);
+      if (b_by_block_) pack_b(j0, j1, q, own_b);
       const bool opens = first && q == 0;
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
       const char* next_a = nullptr;
@@ -293,8 +283,9 @@ class PackedProduct {
         } else if (a_shared_) {
           t.a = shared_a_ + q * a_block_step_ + i * a_panel_bytes_;
         } else {
-          pack_a_panel(i, q, t.k, panel.data());
-          t.a = panel.data();
+          const int64_t place = (i - i0) % a_group_;
+          if (place == 0) pack_a(i, std::min(i + a_group_, i1), q, own_a);
+          t.a = own_a + place * a_panel_bytes_;
         }
         if (a_follows) {  // the next panel is fetched while this one is used
           const int64_t bytes = a_in_place_ ? panel_rows_ * p_.k * s_.element_size : a_panel_bytes_;
@@ -306,8 +297,10 @@ class PackedProduct {
         const int64_t col = j * panel_cols_;
         t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
         if (b_local_) {
-          pack_b_panel(j, q, 0, t.k, panel.data());
-          t.b = panel.data();
+          pack_b(j, j + 1, q, own_b);
+          t.b = own_b;
+        } else if (b_by_block_) {
+          t.b = own_b + (j - j0) * b_panel_bytes_;
         } else {
           t.b = b_.at(j, q);
         }
@@ -352,6 +345,7 @@ class PackedProduct {
   const int threads_;
   bool direct_c_, a_in_place_, b_in_place_;
   bool b_local_;           // each panel packed by the thread that uses it
+  bool b_by_block_;        // each block of panels is
   bool a_shared_ = false;  // packed by all threads before the blocks are handed out
   int64_t panel_rows_, panel_cols_, unit_;
   int64_t max_depth_, max_rows_, max_cols_;
@@ -359,6 +353,7 @@ class PackedProduct {
   int64_t shared_stride_ = 0;
   char* shared_sums_ = nullptr;
   int64_t b_panel_bytes_ = 0, a_panel_bytes_ = 0, a_block_step_ = 0, a_row_stride_ = 0, a_k_stride_ = 0;
+  int64_t a_group_ = 1;  // panels packed at once just before use
   char* shared_a_ = nullptr;
   PanelsOfB b_{};
   Span span_{};

@@ -17,6 +17,7 @@ namespace gemm_impl {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kLeastHuge = kHugePage / 16;  // small pages, scattered in memory, meet in few sets of the second cache
 constexpr size_t kLine = 64;
 
 struct Buffer {
@@ -32,7 +33,7 @@ struct Buffer {
   void grow(size_t wanted) {
     if (wanted <= bytes) return;
     release();
-    const size_t unit = wanted >= kHugePage ? kHugePage : kLine;
+    const size_t unit = wanted >= kLeastHuge ? kHugePage : kLine;
     wanted = (wanted + unit - 1) / unit * unit;
     data = static_cast<char*>(std::aligned_alloc(unit, wanted));
     MICA_CHECK_KIND(data != nullptr, OutOfMemory, "matmul: cannot allocate ", wanted, " bytes of work space");
