@@ -5,7 +5,8 @@ read; it cannot be run.
 """
 
 import mica
-from mica.utils._python_dispatch import TorchDispatchMode
+from mica.overrides import TorchFunctionMode
+from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from mica.utils._pytree import tree_leaves
 
 # TorchScript's tracer stands above what torch takes apart further, with the same first arguments.
@@ -134,12 +135,36 @@ class _Recorder(TorchDispatchMode):
         if name in ("addmm", "mm") and id(args[-1]) in self._transposed:
             weight = self._transposed[id(args[-1])][1]
             name, inputs = "linear", [args[-2], weight, args[0] if name == "addmm" else None]
-        outputs = [t for t in tree_leaves(out) if isinstance(t, mica.Tensor)]
         if name == "convolution":
             inputs += [False, False, True, True]
+        self.note(name, inputs, out)
+        return out
+
+    def note(self, name, inputs, out):
+        outputs = [t for t in tree_leaves(out) if isinstance(t, mica.Tensor)]
         with mica.no_grad():
             node = Node(f"aten::{_NAMES.get(name, name)}", inputs, outputs, self._graph.current_scope())
         self._graph._nodes.append(node)
+
+
+class _Functions(TorchFunctionMode):
+    """Sees the calls that TorchScript's tracer has as one node, and a dispatch mode in parts."""
+
+    _WHOLE = {name: name for name in ("linear", "matmul", "einsum", "layer_norm", "group_norm", "adaptive_avg_pool1d",
+                                      "adaptive_avg_pool2d", "adaptive_avg_pool3d")} | {"__matmul__": "matmul"}  # fmt: skip
+
+    def __init__(self, recorder):
+        self._recorder = recorder
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = self._WHOLE.get(getattr(func, "__name__", ""))
+        if name is None:
+            return func(*args, **(kwargs or {}))
+        with _disable_current_modes():
+            out = func(*args, **(kwargs or {}))
+            if name == "einsum" and not isinstance(args[1], (list, tuple)):
+                args = (args[0], list(args[1:]))
+            self._recorder.note(name, [*args, *(kwargs or {}).values()], out)
         return out
 
 
@@ -154,7 +179,7 @@ def get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False,
     graph = Graph()
     _tracing.append(graph)
     try:
-        with _Recorder(graph):
+        with _Recorder(graph) as recorder, _Functions(recorder):
             outputs = f(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
     finally:
         _tracing.pop()
