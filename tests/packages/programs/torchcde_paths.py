@@ -1,4 +1,4 @@
-"""torchcde: neural differential equations driven by data, and signatures of interpolated paths."""
+"""torchcde: neural differential equations driven by data, and the interpolation of paths with gaps."""
 
 import torch
 import torchcde
