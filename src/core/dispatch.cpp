@@ -18,6 +18,20 @@ void set_active(bool on) {
   inspect::update_recording_modes();
 }
 
+static bool is_among(const Tensor& t, Arguments arguments) {
+  for (const Argument& a : arguments) {
+    if (a.is_none()) continue;
+    if (a.kind() == Argument::Kind::Tensor && a.as<Tensor>().is_same(t)) return true;
+    if (a.kind() == Argument::Kind::Tensors)
+      for (const Tensor& each : a.as<TensorList>())
+        if (each.is_same(t)) return true;
+  }
+  return false;
+}
+
+// A view that was made while nothing was recorded requires grad as its base does, and has no node.
+static bool is_recorded(const Tensor& t) { return t.requires_grad() && (t.grad_fn() || !t.is_view()); }
+
 std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool recorded) {
   std::vector<Tensor> results;
   {
@@ -25,10 +39,10 @@ std::vector<Tensor> call(const char* name, Arguments arguments, int count, bool 
     results = handler(name, arguments.begin(), arguments.size(), count);
   }
   if (recorded) {
-    // A mode may return one of the arguments, or what it recorded itself: the operation's node belongs to another.
+    // The operation's node is for a tensor of its own: not for an argument, nor for what the mode has recorded itself.
     const NoGradGuard unrecorded;
     for (Tensor& each : results)
-      if (each.defined() && each.requires_grad()) each = each.detach();
+      if (each.defined() && (is_among(each, arguments) || is_recorded(each))) each = each.detach();
   }
   return results;
 }

@@ -13,6 +13,7 @@ from mica.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode,
     _get_current_dispatch_mode_stack,
+    is_in_torch_dispatch_mode,
     return_and_correct_aliasing,
 )
 
@@ -122,11 +123,21 @@ def test_an_argument_as_the_answer():
     assert y is not x and y.grad_fn.name() == "ExpBackward0" and x.grad_fn is None and x.is_leaf
 
 
+def test_results_are_the_objects_that_a_mode_returned():
+    w = mica.ones(2, 3, requires_grad=True)
+    with Log() as log:
+        turned = w.t()
+        product = mica.ones(1, 2) @ w
+        again = turned.t()
+    assert [func for func, _, _ in log.calls][-1] is aten.t.default and log.calls[-1][1][0] is turned
+    assert turned.grad_fn.name() == "TBackward0" and again.grad_fn is not None and product.requires_grad
+
+
 def test_nested_modes():
     outer, inner = Log(), Log()
     with outer, inner:
         assert _get_current_dispatch_mode() is inner
-        assert _get_current_dispatch_mode_stack() == [outer, inner]
+        assert _get_current_dispatch_mode_stack() == [outer, inner] and is_in_torch_dispatch_mode()
         mica.ones(2)
         with _disable_current_modes():
             mica.zeros(2)

@@ -4,6 +4,11 @@ import contextlib
 
 from mica import _C
 
+_len_torch_dispatch_stack = _C._len_torch_dispatch_stack
+_get_dispatch_stack_at = _C._get_dispatch_stack_at
+_push_on_torch_dispatch_stack = _C._push_on_torch_dispatch_stack
+_pop_torch_dispatch_stack = _C._pop_torch_dispatch_stack
+
 
 class TorchDispatchMode:
     """Sees every operation of a with block, below autograd: __torch_dispatch__ is handed operators of torch.ops.
@@ -65,11 +70,16 @@ def _get_current_dispatch_mode_stack():
 
 
 def is_in_torch_dispatch_mode(include_infra_modes=True):
-    """Whether a mode is active."""
-    return _C._len_torch_dispatch_stack() > 0
+    """Whether a mode is active; modes that make fake tensors can be left out."""
+    return any_torch_dispatch_mode_on_stack(include_infra_modes=include_infra_modes)
 
 
 is_in_any_mode_without_ignore_compile_internals = is_in_torch_dispatch_mode
+
+
+def any_torch_dispatch_mode_on_stack(*, include_infra_modes=True, respect_ignore_compile_internals=True):
+    """Whether a mode is active; modes that make fake tensors can be left out."""
+    return any(include_infra_modes or not mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
 
 
 def _push_mode(mode):
