@@ -221,6 +221,8 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   const auto dtype = a.optional_dtype(1);
   const Device device = a.has(2) ? a.device(2) : is_tensor(data) ? unwrap(data).device() : default_device();
   Tensor t = tensor_from_data(data, dtype, device);
+  if (dispatch::active) [[unlikely]]
+    t = dispatch::call_one("lift_fresh", {t}, false);
   MICA_CHECK(!a.flag(4) || t.is_floating_point() || t.is_complex(),
              "Only Tensors of floating point and complex dtype can require gradients, not of ", t.dtype());
   return wrap(made_with(std::move(t), TensorOptions().pinned_memory(a.flag(3)).requires_grad(a.flag(4))));
