@@ -3,14 +3,10 @@
 #pragma once
 
 #include "backends/cpu/register.h"
+#include "backends/shared/element_types.h"
 #include "mica/kernel_types.h"
 
 namespace mica::cpu {
-
-template <class T>
-struct Tag {
-  using type = T;
-};
 
 #define MICA_VISIT_CASE(T, Name) \
   case DType::Name:              \

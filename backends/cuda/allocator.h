@@ -6,8 +6,6 @@
 
 namespace mica::cuda {
 
-void* allocate(size_t nbytes, int index);
-void release(void* data, size_t nbytes, int index) noexcept;
 // The block will be reused only after what is queued on `stream` now and until it is released.
 void use_on_stream(void* data, Stream stream);
 // What the stream allocates from now on until end_capture belongs to `owner`, a graph, and is used again by it alone,
@@ -23,19 +21,5 @@ void empty_cache();
 void* allocate_pinned(size_t nbytes);
 void free_pinned(void* data, size_t nbytes);
 bool is_pinned(const void* data);
-
-// Memory of a kernel's own, in the order of the current stream.
-class Workspace {
- public:
-  Workspace(size_t nbytes, int index) : data_(allocate(nbytes, index)), nbytes_(nbytes), index_(index) {}
-  Workspace(const Workspace&) = delete;
-  ~Workspace() { release(data_, nbytes_, index_); }
-  void* data() const { return data_; }
-
- private:
-  void* data_;
-  size_t nbytes_;
-  int index_;
-};
 
 }  // namespace mica::cuda

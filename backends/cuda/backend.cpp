@@ -8,6 +8,7 @@
 #include "backends/cuda/query.h"
 #include "backends/cuda/random/generator.h"
 #include "backends/cuda/random/dropout.h"
+#include "backends/cuda/recurrent/stacks.h"
 #include "backends/cuda/runtime.h"
 #include "backends/cuda/tables.h"
 
@@ -61,6 +62,8 @@ void set_flag_by_name(const char* name, bool value) {
   if (which == "matmul_tf32") set_flag(Flag::MatmulTf32, value);
   if (which == "convolution_tf32") set_flag(Flag::ConvolutionTf32, value);
   if (which == "cudnn_attention") set_flag(Flag::CudnnAttention, value);
+  if (which == "cudnn_recurrent") set_flag(Flag::CudnnRecurrent, value);
+  if (which == "cudnn_recurrent_always") set_flag(Flag::CudnnRecurrentAlways, value);
   if (which == "deterministic") set_flag(Flag::Deterministic, value);
 }
 bool reads_narrow_operands(const char* op) {
@@ -84,6 +87,7 @@ void* extension(const char* name) {
   if (which == "can_access_peer") return reinterpret_cast<void*>(can_access_peer);
   if (which == "draw_dropout") return reinterpret_cast<void*>(draw_dropout);
   if (which == "round_products") return reinterpret_cast<void*>(round_products);
+  if (which == "recurrent_library") return const_cast<RecurrentLibrary*>(&recurrent::library());
   if (which == "query") return reinterpret_cast<void*>(query);
   if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
   return graph_extension(which);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/runtime.h"
+#include "backends/cuda/context.h"
 
 namespace mica::cuda {
 

@@ -8,7 +8,16 @@
 #include <type_traits>
 
 #include "backends/cuda/complex.cuh"
-#include "mica/kernel_types.h"
+#include "backends/shared/element_types.h"
+#include "mica/pointwise_loop.h"
+#include "mica/scalar.h"
+#include "mica/tensor_view.h"
+
+// These two are in mica/kernel_types.h, of which files of kernels need no more than this and the headers above.
+namespace mica {
+using TensorViewList = ArrayRef<const TensorView*>;
+[[noreturn]] void unsupported_dtype(const char* op, DType dtype);
+}  // namespace mica
 
 namespace mica::cuda {
 
@@ -150,6 +159,17 @@ __device__ To convert(const From& from) {
   }
 }
 
+// The larger of two, and a NaN where one is: of floats a single instruction.
+__device__ inline float larger_or_nan(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+template <class T>
+__device__ T larger_or_nan(T a, T b) {
+  return a != a || a > b ? a : b;
+}
+
 // Whether an element is another than zero, by the bits of `mask`.
 template <class T>
 struct Truth {
@@ -162,11 +182,6 @@ struct Truth<ulonglong2> {  // complex128
 };
 
 // ---- visits
-
-template <class T>
-struct Tag {
-  using type = T;
-};
 
 #define MICA_CUDA_INTEGRAL(X) \
   X(uint8_t, UInt8)           \
@@ -266,18 +281,7 @@ void visit_truth(DType dtype, const F& f) {
 // Elements that are only moved: by their size.
 template <class F>
 void visit_size(int64_t size, const F& f) {
-  switch (size) {
-    case 1:
-      return f(Tag<uint8_t>{});
-    case 2:
-      return f(Tag<uint16_t>{});
-    case 4:
-      return f(Tag<uint32_t>{});
-    case 8:
-      return f(Tag<uint64_t>{});
-    default:
-      return f(Tag<uint4>{});
-  }
+  visit_bytes<uint4>(size, f);
 }
 #undef MICA_CUDA_VISIT
 

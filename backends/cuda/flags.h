@@ -3,7 +3,15 @@
 
 namespace mica::cuda {
 
-enum class Flag : int { MatmulTf32, ConvolutionTf32, CudnnAttention, Deterministic, Count };
+enum class Flag : int {
+  MatmulTf32,
+  ConvolutionTf32,
+  CudnnAttention,
+  Deterministic,
+  CudnnRecurrent,
+  CudnnRecurrentAlways,  // also where the own kernels are known to be as fast
+  Count
+};
 
 bool flag(Flag which);
 void set_flag(Flag which, bool value);

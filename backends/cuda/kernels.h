@@ -1,7 +1,9 @@
 // Kernels that other kernels call.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/pointwise_loop.h"
+#include "mica/scalar.h"
+#include "mica/tensor_view.h"
 
 namespace mica::cuda {
 
@@ -9,6 +11,10 @@ void copy(const PointwiseLoop& loop);
 void maximum(const PointwiseLoop& loop);
 void minimum(const PointwiseLoop& loop);
 void add(const PointwiseLoop& loop, Scalar alpha);
+void reduce_any(const TensorView& out, const TensorView& self, uint64_t dims);
+void reduce_all(const TensorView& out, const TensorView& self, uint64_t dims);
+// Every number becomes the sum of those up to it.
+void sum_up(int64_t* numbers, int64_t count, int device);
 
 // A number as one element of the dtype, in the memory of the host; what does not fit wraps.
 void write_number(const Scalar& value, DType dtype, void* to);

@@ -4,10 +4,8 @@
 // returns, nothing of what was queued earlier is known to be done.
 #pragma once
 
-#include <atomic>
-
 #include "backends/cuda/driver.h"
-#include "backends/cuda/runtime.h"
+#include "backends/cuda/context.h"
 
 namespace mica::cuda {
 
@@ -28,13 +26,13 @@ struct Launcher;
 template <class... P, void (*kKernel)(P...)>
 struct Launcher<kKernel> {
   static CUfunction function(int device) {
-    static std::atomic<CUfunction> found[kMostDevices];
-    CUfunction f = found[device].load(std::memory_order_relaxed);
+    static CUfunction found[kMostDevices];  // read and written as atomics, without a header that every file would read
+    CUfunction f = __atomic_load_n(&found[device], __ATOMIC_RELAXED);
     if (!f) [[unlikely]] {
       cudaFunction_t asked = nullptr;
       MICA_CUDA(cudaGetFuncBySymbol(&asked, reinterpret_cast<const void*>(kKernel)));
       f = asked;
-      found[device].store(f, std::memory_order_relaxed);
+      __atomic_store_n(&found[device], f, __ATOMIC_RELAXED);
     }
     return f;
   }

@@ -2,58 +2,9 @@
 // Where all operands are contiguous, 16 bytes at a time; else through strides.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-
-#include "backends/cuda/element.cuh"
-#include "backends/cuda/launch.cuh"
+#include "backends/cuda/strided.cuh"
 
 namespace mica::cuda {
-
-inline constexpr int kThreads = 256;
-inline constexpr int kStridedDims = 12;  // more are run piece by piece
-inline constexpr int64_t kPieceElements = int64_t{1} << 30;
-
-// Division of 31-bit numbers by one that is known before the launch.
-struct Divider {
-  uint32_t divisor, magic, shift;
-
-  Divider() = default;
-  explicit Divider(uint32_t d) : divisor(d), shift(0) {
-    while (shift < 32 && (uint64_t{1} << shift) < d) ++shift;
-    magic = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
-  }
-  __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
-};
-
-// Where element i of each operand lies.
-template <int kOperands>
-struct Offsets {
-  int ndim;
-  Divider sizes[kStridedDims];
-  int64_t strides[kStridedDims][kOperands];
-
-  __device__ void at(uint32_t i, int64_t (&offsets)[kOperands]) const {
-#pragma unroll
-    for (int k = 0; k < kOperands; ++k) offsets[k] = 0;
-    for (int d = 0; d < ndim; ++d) {
-      const uint32_t rest = d + 1 < ndim ? sizes[d].divide(i) : 0;
-      const uint32_t here = d + 1 < ndim ? i - rest * sizes[d].divisor : i;
-      i = rest;
-#pragma unroll
-      for (int k = 0; k < kOperands; ++k) offsets[k] += here * strides[d][k];
-    }
-  }
-};
-
-// An input: elements in memory, or a number where `data` is null.
-template <class T>
-struct Source {
-  const char* data;
-  T number;
-
-  __device__ T load(int64_t offset) const { return data ? *reinterpret_cast<const T*>(data + offset) : number; }
-};
 
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Vector {
@@ -82,30 +33,9 @@ __global__ void __launch_bounds__(kThreads) flat_kernel(int64_t n, F f, Out* out
     }(load_vector<kCount>(in, i)...);
     reinterpret_cast<Vector<Out, kCount>*>(out)[i] = result;
   } else {
+#pragma unroll 1
     for (int64_t at = first; at < n; ++at)
       out[at] = convert<Out>(f(convert<compute_t<In>>(in.load(at * static_cast<int64_t>(sizeof(In))))...));
-  }
-}
-
-inline constexpr int kStridedPerThread = 4;
-
-template <class F, class Out, class... In, size_t... kIndex>
-__device__ void strided_element(const F& f, char* out, const int64_t* at, std::index_sequence<kIndex...>,
-                                const Source<In>&... in) {
-  *reinterpret_cast<Out*>(out + at[0]) = convert<Out>(f(convert<compute_t<In>>(in.load(at[kIndex + 1]))...));
-}
-
-template <class F, class Out, class... In>
-__global__ void __launch_bounds__(kThreads)
-    strided_kernel(uint32_t n, F f, Offsets<1 + sizeof...(In)> offsets, char* out, Source<In>... in) {
-  wait_for_predecessors();
-  uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
-#pragma unroll
-  for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
-    if (i >= n) return;
-    int64_t at[1 + sizeof...(In)];
-    offsets.at(i, at);
-    strided_element<F, Out, In...>(f, out, at, std::index_sequence_for<In...>{}, in...);
   }
 }
 
@@ -142,75 +72,6 @@ __global__ void __launch_bounds__(kThreads)
   offsets.at(i, at);
   row_vector<kCount, F, Out, In...>(f, out, at, dense, std::index_sequence_for<In...>{}, in...);
 }
-
-template <class T>
-Source<T> source(const PointwiseLoop& loop, int k) {
-  Source<T> s{nullptr, T()};
-  if (loop.numbers >> k & 1) {
-    std::memcpy(static_cast<void*>(&s.number), loop.data[k], sizeof(T));
-  } else {
-    s.data = loop.data[k];
-  }
-  return s;
-}
-
-inline uint32_t blocks_for(int64_t n, int64_t per_block) {
-  return static_cast<uint32_t>((n + per_block - 1) / per_block);
-}
-
-// Calls f with parts of the loop that have few enough dimensions and elements; `loop` is as before afterwards.
-template <class F>
-void for_each_piece(PointwiseLoop& loop, const F& f) {
-  if (loop.ndim <= kStridedDims && loop.numel <= kPieceElements) return f(loop);
-  // Along the slowest dimension: one index of it at a time, or half of it.
-  const int last = loop.ndim - 1;
-  const int64_t size = loop.shape[last], numel = loop.numel;
-  const int64_t step = loop.ndim > kStridedDims || size == 1 ? 1 : (size + 1) / 2;
-  char* start[PointwiseLoop::kMaxOperands];
-  std::copy_n(loop.data, loop.noperands, start);
-  for (int64_t begin = 0; begin < size; begin += step) {
-    const int64_t count = std::min(step, size - begin);
-    for (int k = 0; k < loop.noperands; ++k) loop.data[k] = start[k] + begin * loop.strides[last][k];
-    loop.numel = numel / size * count;
-    loop.shape[last] = count;
-    if (count == 1 && last > 0) loop.ndim = last;
-    for_each_piece(loop, f);
-    loop.ndim = last + 1;
-  }
-  loop.shape[last] = size;
-  loop.numel = numel;
-  std::copy_n(start, loop.noperands, loop.data);
-}
-
-template <int kOperands>
-Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
-  Offsets<kOperands> offsets;
-  offsets.ndim = piece.ndim;
-  for (int d = 0; d < piece.ndim; ++d) {
-    offsets.sizes[d] = Divider(static_cast<uint32_t>(piece.shape[d]));
-    for (int k = 0; k < kOperands; ++k) offsets.strides[d][k] = piece.strides[d][k];
-  }
-  return offsets;
-}
-
-template <class Out, class... In, class F, size_t... kIndex>
-void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIndex...>) {
-  launch<strided_kernel<F, Out, In...>>(piece.device.index(), blocks_for(piece.numel, kThreads * kStridedPerThread),
-                                        kThreads, static_cast<uint32_t>(piece.numel), f,
-                                        offsets_of<1 + sizeof...(In)>(piece), piece.data[0],
-                                        source<In>(piece, static_cast<int>(kIndex) + 1)...);
-}
-
-// A function that is compiled once and called, where it would be written out for each element of a thread.
-template <class F>
-struct Called {
-  using IsCalled = void;
-  F f;
-  template <class... C>
-  __device__ __noinline__ auto operator()(C... values) const {
-    return f(values...);
-  }
-};
 
 // Whether operand k can be read in 16-byte pieces from one end to the other.
 inline bool is_flat(const PointwiseLoop& loop, int k, size_t size, int per_thread) {
@@ -249,15 +110,16 @@ bool run_rows(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex.
 }
 
 // Which loops a dtype has beside the one for any strides, since every one of them is compiled for every function: those
-// that come rarely have no loop for rows of vectors, which is for broadcasting and so for several operands, and
-// unsigned integers of several bytes none for whole vectors. Elements that are only moved have all of them (kMoved).
+// that come rarely have no loop for rows of vectors, which is for broadcasting and so for several operands; unsigned
+// integers of several bytes, int16, and what has 8 bytes and more, but for int64, have none for whole vectors. Elements
+// that are only moved have all of them (kMoved).
 template <class T>
 inline constexpr bool has_row_loop_v =
     std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16> || std::is_same_v<T, bool> ||
     std::is_same_v<T, uint8_t>;
 template <class T>
 inline constexpr bool has_flat_loop_v =
-    !std::is_same_v<T, uint16_t> && !std::is_same_v<T, uint32_t> && !std::is_same_v<T, uint64_t>;
+    has_row_loop_v<T> || std::is_same_v<T, int8_t> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
 
 template <bool kMoved, class Out, class... In, class F, size_t... kIndex>
 void run_pointwise_indexed(const PointwiseLoop& loop, const F& f, std::index_sequence<kIndex...> index) {

@@ -9,6 +9,7 @@
 #include "backends/cuda/memory/pinned.h"
 #include "backends/cuda/memory/settings.h"
 #include "backends/cuda/profiler/recorder.h"
+#include "backends/cuda/recurrent/stacks.h"
 
 namespace mica::cuda {
 
@@ -40,6 +41,8 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "pool_begin") return allocator(index).begin_pool(std::stoull(argument)), "";
   if (name == "pool_end") return allocator(index).end_pool(std::stoull(argument)), "";
   if (name == "pool_free") return allocator(index).free_pool(std::stoull(argument)), "";
+  if (name == "recurrent_algorithm") return recurrent::give_algorithm(std::stoi(argument)), "";
+  if (name == "recurrent_library") return recurrent::library_facts();
   if (name == "profiler_start") return start_recording(), "";
   if (name == "profiler_stop") return stop_recording();
   if (name == "profiler_missing") return why_no_recording();

@@ -1,53 +1,10 @@
-// The CUDA runtime as the backend uses it: errors as exceptions, the current device and stream.
+// The CUDA runtime as the backend uses it, with the hooks of mica::Backend.
 #pragma once
 
-#include <cuda_runtime.h>
-
+#include "backends/cuda/context.h"
 #include "mica/backend.h"
-#include "mica/error.h"
 
 namespace mica::cuda {
-
-[[noreturn]] void fail_cuda(cudaError_t status, const char* call);
-
-inline void check(cudaError_t status, const char* call) {
-  if (status != cudaSuccess) [[unlikely]]
-    fail_cuda(status, call);
-}
-#define MICA_CUDA(call) ::mica::cuda::check(call, #call)
-
-int device_count();
-int current_device();
-void set_device(int index);
-
-// Makes a device current for a scope.
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int index) : before_(current_device()), changed_(index != before_) {
-    if (changed_) set_device(index);
-  }
-  DeviceGuard(const DeviceGuard&) = delete;
-  ~DeviceGuard() {
-    if (changed_) restore(before_);
-  }
-
- private:
-  static void restore(int index) noexcept;
-  int before_;
-  bool changed_;
-};
-
-cudaStream_t current_stream(int index);  // of the calling thread
-
-// What torch.cuda.set_sync_debug_mode says of calls that wait for the device: nothing, a warning or an error.
-enum class WaitingIs : int { Fine, Warned, Refused };
-void set_waiting(WaitingIs mode);
-WaitingIs waiting_is();
-void about_to_wait();
-// A few bytes of the device's memory, after what was queued before: through pinned memory, and it waits.
-void read_back(void* to, const void* from, size_t nbytes, int device);
-inline constexpr size_t kReadBackBytes = 4096;  // at most
-const cudaDeviceProp& properties(int index);
 
 // streams.cpp: the hooks of mica::Backend.
 Stream stream_of_thread(int index);

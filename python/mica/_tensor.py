@@ -6,7 +6,7 @@ from mica import _C
 from mica._C import Tensor
 from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
 from mica.functional import _split_method, lu, unique, unique_consecutive
-from mica.storage import TypedStorage, UntypedStorage, _deepcopy_storage, storage_class
+from mica.storage import TypedStorage, UntypedStorage, _deepcopy_storage, storage_class, warn_of_typed_storage
 
 _methods = {}
 
@@ -66,10 +66,14 @@ _methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
 @_method
 def storage(self):
     """The tensor's storage, as numbers of its dtype."""
-    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+    warn_of_typed_storage(stacklevel=2)
+    return self._typed_storage()
 
 
-_methods["_typed_storage"] = storage
+@_method
+def _typed_storage(self):
+    """The same for Mica's own use, without the warning."""
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
 
 @_method
@@ -206,6 +210,15 @@ def new(self, *args, **kwargs):
 @_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of the data, always a copy, of this tensor's dtype and device unless told otherwise."""
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        data = data.detach().clone()
+        given = {"dtype": dtype or self.dtype, "device": device or self.device}
+        return data.to(**given).requires_grad_(requires_grad)
     return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 

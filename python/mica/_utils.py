@@ -116,7 +116,7 @@ def _reduce_quantized_tensor(tensor):
             tensor.q_per_channel_zero_points(),
             tensor.q_per_channel_axis(),
         )
-    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype)
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype, _internal=True)
     return _rebuild_qtensor, (
         storage,
         tensor.storage_offset(),
@@ -166,7 +166,7 @@ def _reduce_tensor(tensor):
     )
     if tensor.dtype in _WITHOUT_STORAGE_CLASS:
         return _rebuild_tensor_v3, (tensor.untyped_storage(), *geometry, tensor.dtype)
-    return _rebuild_tensor_v2, (tensor.storage(), *geometry)
+    return _rebuild_tensor_v2, (tensor._typed_storage(), *geometry)
 
 
 def __getattr__(name):

@@ -65,7 +65,7 @@ def addresses(tensor):
 def tape(tensor):
     """The storage as a row of cells, those that the tensor reaches lit."""
     reached = set(addresses(tensor))
-    cells = [f"{value:^4g}" for value in tensor.storage().tolist()]
+    cells = [f"{value:^4g}" for value in tensor._typed_storage().tolist()]
     lit = [paint.hot(cell) if i in reached else paint.dim(cell) for i, cell in enumerate(cells)]
     marks = " ".join("▔▔▔▔" if i in reached else "    " for i in range(len(cells)))
     print("     " + paint.dim("│") + paint.dim("│").join(lit) + paint.dim("│"))

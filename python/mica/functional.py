@@ -3,6 +3,7 @@
 import functools
 
 from mica import _C
+from mica._functions.once import warn_once
 
 __all__ = [
     "atleast_1d",
@@ -127,18 +128,10 @@ def einsum(*args):
 def meshgrid(*tensors, indexing=None):
     """Grids of coordinates: each one-dimensional tensor expanded over the dimensions of the others."""
     if indexing is None:
-        _warn_meshgrid()
-    return _C._meshgrid(_listed(tensors), indexing=indexing or "ij")
-
-
-def _warn_meshgrid(warned=[]):  # noqa: B006 - the list remembers that the program was told once
-    if not warned or _C._is_warn_always():
-        import warnings
-
-        warned.append(True)
-        warnings.warn(
-            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=3
+        warn_once(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2
         )
+    return _C._meshgrid(_listed(tensors), indexing=indexing or "ij")
 
 
 @_overridable
@@ -237,12 +230,25 @@ def block_diag(*tensors):
 @_overridable
 def chain_matmul(*matrices, out=None):
     """The product of several matrices, in the cheapest order."""
+    warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot "
+        "instead, which accepts a list of two or more tensors rather than multiple parameters.",
+        stacklevel=2,
+    )
     return _into(out, _C._chain_matmul(_listed(matrices)))
 
 
 @_overridable
 def lu(A, pivot=True, get_infos=False, out=None):
     """L and U in one matrix and the rows exchanged; `torch.linalg.lu_factor` is its better form."""
+    warn_once(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
+        "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
+        "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
+        "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)",
+        stacklevel=2,
+    )
     results = _C._lu_with_info(A, pivot=pivot)
     chosen = tuple(results) if get_infos else tuple(results)[:2]
     return chosen if out is None else tuple(map(_into, out, chosen))

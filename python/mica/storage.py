@@ -2,6 +2,7 @@
 
 from mica import _C
 from mica._C import UntypedStorage
+from mica._functions.once import warn_once
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
@@ -140,12 +141,24 @@ _NAMES = {
 _NAME_OF_DTYPE = {dtype: name + "Storage" for name, dtype in _NAMES.items()}
 
 
+def warn_of_typed_storage(stacklevel):
+    """Say once that typed storages are old."""
+    warn_once(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
+        "use tensor.untyped_storage() instead of tensor.storage()",
+        stacklevel=stacklevel + 1,
+    )
+
+
 class TypedStorage:
     """A storage seen as numbers of one dtype."""
 
     _fixed_dtype = None  # of FloatStorage and its like
 
     def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
+        if not _internal:
+            warn_of_typed_storage(stacklevel=2)
         dtype = self._fixed_dtype or dtype or (None if wrap_storage is not None else _C.get_default_dtype())
         if dtype is None:
             raise RuntimeError("Argument 'dtype' must be specified when 'wrap_storage' is given")
@@ -169,7 +182,7 @@ class TypedStorage:
         return self._untyped_storage._tensor(self.dtype)
 
     def _wrap(self, untyped, dtype=None):
-        return TypedStorage(wrap_storage=untyped, dtype=dtype or self.dtype)
+        return TypedStorage(wrap_storage=untyped, dtype=dtype or self.dtype, _internal=True)
 
     def untyped(self):
         return self._untyped_storage
@@ -322,7 +335,7 @@ for _name, _dtype in {
 
 
 def _rebuild_typed(untyped, dtype):
-    return TypedStorage(wrap_storage=untyped, dtype=dtype)
+    return TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
 
 
 class _StorageClass(type):

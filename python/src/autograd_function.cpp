@@ -263,6 +263,12 @@ static PyObject* get_saved_tensors(PyObject* self, void*) try {
   return raise_current_exception();
 }
 
+static PyObject* get_saved_variables(PyObject* self, void* closure) {
+  if (PyErr_WarnEx(PyExc_DeprecationWarning, "'saved_variables' is deprecated; use 'saved_tensors'", 1) < 0)
+    return nullptr;
+  return get_saved_tensors(self, closure);
+}
+
 // ---- what a function leaves out
 
 static PyObject* no_forward(PyObject*, PyObject*) {
@@ -305,7 +311,7 @@ bool add_function(PyObject* module) {
       {}};
   static PyGetSetDef attributes[] = {
       {"saved_tensors", get_saved_tensors, nullptr, "What save_for_backward was given.", nullptr},
-      {"saved_variables", get_saved_tensors, nullptr, nullptr, nullptr},
+      {"saved_variables", get_saved_variables, nullptr, nullptr, nullptr},
       {}};
   static PyMemberDef members[] = {
       {"needs_input_grad", T_OBJECT, offsetof(ContextObject, needs_input_grad), 0,

@@ -13,8 +13,9 @@ void drop_object(void* object, void* data, size_t nbytes);
 // ---- NumPy, which is imported when first needed
 
 bool is_numpy_array(PyObject* o);
-Tensor tensor_from_numpy(PyObject* array);  // shares memory; throws torch's errors; warns of a read-only array
-bool has_dlpack(PyObject* o);               // an object that exports itself, and no tensor
+// Shares memory; throws torch's errors; warns of a read-only array that is to stay shared.
+Tensor tensor_from_numpy(PyObject* array, bool stays_shared = true);
+bool has_dlpack(PyObject* o);  // an object that exports itself, and no tensor
 Tensor tensor_from_dlpack(PyObject* exporter_or_capsule, std::optional<Device> device, std::optional<bool> copy);
 
 // The element type that a buffer's format names; Undefined if there is none.

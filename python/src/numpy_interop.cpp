@@ -100,7 +100,7 @@ static const char* format_of_dtype(DType dtype) {
                             "int32, int16, int8, uint64, uint32, uint16, uint8, and bool."));
 }
 
-Tensor tensor_from_numpy(PyObject* array) {
+Tensor tensor_from_numpy(PyObject* array, bool stays_shared) {
   Py_buffer view;
   if (PyObject_GetBuffer(array, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
     PyErr_Clear();  // dates and the like have no format
@@ -114,7 +114,7 @@ Tensor tensor_from_numpy(PyObject* array) {
   MICA_CHECK_KIND(!swapped || view.itemsize == 1, Value,
                   "given numpy array has byte order different from the native byte order. Conversion between byte "
                   "orders is currently not supported. Use array.astype(array.dtype.newbyteorder('=')).");
-  if (view.readonly)
+  if (view.readonly && stays_shared)
     MICA_WARN_ONCE(
         "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
         "to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make "

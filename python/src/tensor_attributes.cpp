@@ -104,13 +104,13 @@ static Tensor reversed_dims(const Tensor& x) {
 }
 static PyObject* get_T(const Tensor& x) {
   if (x.dim() == 2) return wrap(mica::transpose(x, 0, 1));
-  if (x.dim() != 0)
+  if (x.dim() == 0)
+    MICA_WARN_ONCE("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
+  else
     MICA_WARN_ONCE(
         "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
-        "an "
-        "error in a future release. Consider `x.mT` to transpose batches of matrices or "
-        "`x.permute(*torch.arange(x.ndim - "
-        "1, -1, -1))` to reverse the dimensions of a tensor.");
+        "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+        "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.");
   return wrap(reversed_dims(x));
 }
 static Tensor matrix_transpose(const Tensor& x, const char* name) {
@@ -123,6 +123,7 @@ static PyObject* get_mH(const Tensor& x) { return wrap(mica::conj(matrix_transpo
 static PyObject* get_H(const Tensor& x) {
   MICA_CHECK(x.dim() == 2 || x.dim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", x.dim(),
              "-D tensor.", x.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+  if (x.dim() == 0) MICA_WARN_ONCE("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().");
   return wrap(x.dim() == 0 ? mica::conj(x) : mica::conj(mica::transpose(x, 0, 1)));
 }
 
@@ -148,7 +149,16 @@ static void set_requires_grad(const Tensor& x, PyObject* value) {
   MICA_CHECK(value && PyBool_Check(value), "requires_grad must be a bool");
   x.requires_grad_(value == Py_True);
 }
-static PyObject* get_grad(const Tensor& x) { return wrap(x.grad()); }
+static PyObject* get_grad(const Tensor& x) {
+  const Tensor gradient = x.grad();
+  if (!gradient.defined() && !x.is_leaf() && !x.retains_grad()) [[unlikely]]
+    warn(
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+        "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
+        "you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.");
+  return wrap(gradient);
+}
 static void set_grad(const Tensor& x, PyObject* value) {
   if (!value || value == Py_None) return x.set_grad(Tensor());
   MICA_CHECK_KIND(is_tensor(value), Type, "assigned grad expected to be a Tensor or None but got grad of type ",

@@ -1,10 +1,19 @@
 // Tensor's methods that have to do with gradients, and the functions behind torch.autograd.
 #include "entry.h"
 #include "hooks.h"
+#include "mica/grad_mode.h"
+#include "mica/warning.h"
 #include "node_object.h"
 #include "tensor_autograd.h"
 
 namespace mica::python {
+
+void warn_of_number(const Tensor& x) {
+  if (x.requires_grad() && grad_enabled()) [[unlikely]]
+    MICA_WARN_ONCE(
+        "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+        "Consider using tensor.detach() first.");
+}
 
 #define MICA_METHOD(name) \
   static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "entry.h"
+#include "tensor_autograd.h"
 #include "torch_function.h"
 
 namespace mica::python {
@@ -180,6 +181,7 @@ static PyObject* to_complex(PyObject* self, PyObject*) try {
     if (PyObject* answer = ask_modes(self, "__complex__"); answer || PyErr_Occurred()) return answer;
   }
   MICA_CHECK_KIND(unwrap(self).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
+  warn_of_number(unwrap(self));
   complex128 z = unwrap(self).item().to_complex();
   return PyComplex_FromDoubles(z.real(), z.imag());
 } catch (...) {

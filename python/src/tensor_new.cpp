@@ -1,13 +1,13 @@
 #include "tensor_new.h"
 
-#include "names.h"
-
 #include <cstring>
 
 #include "entry.h"
 #include "foreign_memory.h"
-#include "mica/warning.h"
 #include "mica/values.h"
+#include "mica/warning.h"
+#include "names.h"
+#include "tensor_autograd.h"
 #include "torch_function.h"
 
 namespace mica::python {
@@ -61,7 +61,7 @@ static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t d
   MICA_CHECK_KIND(depth <= kMaxNesting, Value, "too many dimensions '", Py_TYPE(o)->tp_name, "'");
   const bool array = is_numpy_array(o);
   if (array || !is_sequence(o) || PyUnicode_Check(o)) {
-    DType t = array ? tensor_from_numpy(o).dtype() : dtype_of_number(o);
+    DType t = array ? tensor_from_numpy(o, false).dtype() : dtype_of_number(o);
     return so_far == DType::Undefined || so_far == t ? t : promote_types(so_far, t);
   }
   Owned items(checked(PySequence_Fast(o, "a sequence was expected")));
@@ -89,8 +89,11 @@ static void store(char* p, DType dtype, const Scalar& s) {
 static Scalar number_for(PyObject* o, DType dtype) {
   const bool integral = is_integral(dtype);
   if (is_tensor(o) || is_numpy_array(o)) {
-    const Tensor t = is_tensor(o) ? unwrap(o) : tensor_from_numpy(o);
-    if (t.numel() == 1) return t.item();
+    const Tensor t = is_tensor(o) ? unwrap(o) : tensor_from_numpy(o, false);
+    if (t.numel() == 1) {
+      if (!integral) warn_of_number(t);
+      return t.item();
+    }
     if (integral)
       fail(ErrorKind::Type,
            cat("only integer tensors of a single element can be converted to an index; to join tensors of ", t.numel(),
@@ -140,17 +143,19 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
 }
 
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device device) {
+  const bool recorded = grad_enabled();
   NoGradGuard no_history;
   Tensor t;
   if (is_tensor(data)) {
     t = mica::clone(unwrap(data), std::nullopt);
   } else if (is_numpy_array(data)) {
-    t = mica::clone(tensor_from_numpy(data), std::nullopt);
+    t = mica::clone(tensor_from_numpy(data, false), std::nullopt);
   } else if (!is_numpy_scalar(data) && has_dlpack(data)) {
     t = mica::clone(tensor_from_dlpack(data, std::nullopt, std::nullopt), std::nullopt);
   } else {
     if (PyUnicode_Check(data) || PyBytes_Check(data))
       fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
+    EnableGradGuard as_before(recorded);  // for numbers that are tensors: who loses their history is told
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
     if (wanted == DType::Undefined) wanted = default_dtype();

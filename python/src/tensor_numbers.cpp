@@ -2,6 +2,7 @@
 // is asked first; anything else is not ours (NotImplemented), so that Python can ask the other operand.
 #include "entry.h"
 #include "foreign_memory.h"
+#include "tensor_autograd.h"
 #include "tensor_new.h"
 #include "torch_function.h"
 
@@ -226,6 +227,7 @@ static PyObject* to_int(PyObject* self) try {
 
 static PyObject* to_float(PyObject* self) try {
   MICA_ASK_MODES("__float__")
+  warn_of_number(unwrap(self));
   return PyFloat_FromDouble(only_element(self).to_double());
 } catch (...) {
   return raise_current_exception();

@@ -3,6 +3,7 @@
 
 #include "autograd/graph_task.h"
 #include "mica/ops.h"
+#include "mica/warning.h"
 
 namespace mica {
 
@@ -89,6 +90,12 @@ TensorVec run_backward(ArrayRef<Edge> roots, TensorVec root_grads, bool keep_gra
                        ArrayRef<Edge> inputs, bool allow_unused, bool accumulate) {
   MICA_CHECK(roots.size() == root_grads.size(), "got ", roots.size(), " tensors and ", root_grads.size(), " gradients");
   TaskLease task;
+  if (create_graph && accumulate) [[unlikely]]
+    MICA_WARN_ONCE(
+        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
+        "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
+        "the cycle and avoid the leak.");
   task->prepare(roots, std::move(root_grads), inputs, {keep_graph, create_graph, allow_unused, accumulate});
   if (depth % kDepthPerThread == 0) {
     run_on_fresh_thread(*task.operator->());

@@ -71,7 +71,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> recur
     (grad_gates.view_of(), grad_hidden_gates.view_of(), grad_h.view_of(), view_or_none(grad_c), view_or_none(previous),
      view_or_none(unprojected), view_or_none(grad_projected), view_or_none(grad_output), y.view_of(), gates.view_of(),
      cells.view_of(), h.view_of(), view_or_none(c), hidden_weight.view_of(), view_or_none(wr), batch_sizes, mode,
-     reverse);
+     reverse, data.dtype());
   }
   const ProductsOfLayer rounded(data.device());
   Tensor grad_data, grad_w_ih, grad_w_hh, grad_b_ih, grad_b_hh, grad_w_hr;

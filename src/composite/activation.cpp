@@ -63,22 +63,33 @@ Tensor prelu(const Tensor& self, const Tensor& weight) {
   return _prelu_kernel(self, weight.reshape(shape));
 }
 
-// The slopes are drawn in the order of the elements that use one, as torch draws them: always in double.
+namespace {
+
+// The CPU draws in the order of the elements that use a slope, always in double. Other devices draw for every element,
+// in its own dtype, from (0, 1], which uniform_ turns into [0, 1). Both as torch does.
+Tensor drawn_slopes(const Tensor& self, double low, double high, const std::optional<Generator>& generator) {
+  NoGradGuard no_grad;
+  const Tensor negative = self <= 0;
+  Tensor drawn;
+  if (self.is_cpu() || self.is_meta()) {
+    drawn = empty({negative.sum().item<int64_t>()}, self.options().dtype(DType::Float64));
+    drawn.uniform_(low, high, generator);
+    return mica::masked_scatter(ones_like(self), negative, drawn.to(self.dtype()));
+  }
+  drawn = empty(self.sizes(), self.options()).uniform_(0, 1, generator).to(DType::Float64);
+  drawn = drawn.masked_fill(drawn == 0, 1).mul_(high - low).add_(low).to(self.dtype());
+  return mica::where(negative, drawn, ones_like(self));
+}
+
+}  // namespace
+
 Tensor rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool training,
              const std::optional<Generator>& generator) {
   const double low = lower.to_double(), high = upper.to_double();
   MICA_CHECK(low <= high, "Lower bound should be less than or equal to the upper bound");
   if (!training) return mica::leaky_relu(self, (low + high) / 2);
   if (!is_floating(self.dtype())) unsupported_dtype("rrelu_with_noise_out_cpu", self.dtype());
-  Tensor slopes;
-  {
-    NoGradGuard no_grad;
-    const Tensor negative = self <= 0;
-    Tensor drawn = empty({negative.sum().item<int64_t>()}, self.options().dtype(DType::Float64));
-    drawn.uniform_(low, high, generator);
-    slopes = mica::masked_scatter(ones_like(self), negative, drawn.to(self.dtype()));
-  }
-  return self * slopes;
+  return self * drawn_slopes(self, low, high, generator);
 }
 
 Tensor functional_rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool training, bool inplace) {
@@ -194,7 +205,7 @@ Tensor functional_dropout2d(const Tensor& self, double p, bool training, bool in
   check_probability(p);
   if (self.dim() == 3) {
     warn(
-        "dropout2d: Received a 3-D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
+        "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
         "input is "
         "interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
         "interpret the "

@@ -11,6 +11,7 @@
 #include "mica/generated/layers/linear_systems.h"
 #include "mica/generated/layers/linear_systems_implementations.h"
 #include "mica/ops.h"
+#include "mica/warning.h"
 
 namespace mica::composite {
 
@@ -25,6 +26,11 @@ Tensor linalg_cholesky(const Tensor& self, bool upper) {
 }
 
 Tensor cholesky(const Tensor& self, bool upper) {
+  MICA_WARN_ONCE(
+      "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch "
+      "release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\n"
+      "U = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\n"
+      "This transform will produce equivalent results for all valid (symmetric positive definite) inputs.");
   const auto [factor, codes] = mica::linalg_cholesky_ex(self, upper, false);
   check_info(codes, "cholesky");
   return factor;
@@ -125,6 +131,10 @@ Tensor ormqr(const Tensor& self, const Tensor& input2, const Tensor& input3, boo
 }
 
 std::tuple<Tensor, Tensor> qr(const Tensor& self, bool some) {
+  MICA_WARN_ONCE(
+      "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release.\n"
+      "The boolean parameter 'some' has been replaced with a string parameter 'mode'.\nQ, R = torch.qr(A, some)\n"
+      "should be replaced with\nQ, R = torch.linalg.qr(A, 'reduced' if some else 'complete')");
   return mica::linalg_qr(self, some ? "reduced" : "complete");
 }
 
@@ -202,11 +212,20 @@ Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
 }
 
 Tensor lu_solve(const Tensor& self, const Tensor& LU_data, const Tensor& LU_pivots) {
+  MICA_WARN_ONCE(
+      "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.\n"
+      "Note that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, pivots)\n"
+      "should be replaced with\nX = torch.linalg.lu_solve(LU, pivots, B)");
   return mica::linalg_lu_solve(LU_data, LU_pivots, self, true, false);
 }
 
 std::tuple<Tensor, Tensor> triangular_solve(const Tensor& self, const Tensor& A, bool upper, bool transpose,
                                             bool unitriangular) {
+  MICA_WARN_ONCE(
+      "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed in a future "
+      "PyTorch release.\ntorch.linalg.solve_triangular has its arguments reversed and does not return a copy of one of "
+      "the inputs.\nX = torch.triangular_solve(B, A).solution\nshould be replaced with\n"
+      "X = torch.linalg.solve_triangular(A, B).");
   MICA_CHECK(self.dim() >= 2, "torch.triangular_solve: Expected b to have at least 2 dimensions, but it has ",
              self.dim(), " dimensions instead");
   MICA_CHECK(A.dim() >= 2, "torch.triangular_solve: Expected A to have at least 2 dimensions, but it has ", A.dim(),

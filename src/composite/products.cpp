@@ -6,6 +6,7 @@
 #include "mica/generated/implementations.h"
 #include "mica/generated/layers/linear_layers.h"
 #include "mica/ops.h"
+#include "mica/warning.h"
 
 namespace mica::composite {
 
@@ -177,6 +178,10 @@ Tensor cross(const Tensor& self, const Tensor& other, std::optional<int64_t> dim
   if (dim) {
     d = wrap_dim(*dim, static_cast<int64_t>(shape.size()));
   } else {
+    MICA_WARN_ONCE(
+        "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or "
+        "simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a "
+        "future release.");
     for (size_t i = 0; i < shape.size() && d < 0; ++i)
       if (shape[i] == 3) d = static_cast<int64_t>(i);
     MICA_CHECK(d >= 0, "no dimension of size 3 in input");

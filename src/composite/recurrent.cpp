@@ -1,6 +1,8 @@
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "composite/library_recurrent.h"
 #include "composite/unrolled_recurrent.h"
 #include "core/host_data.h"
 #include "mica/autocast.h"
@@ -55,25 +57,55 @@ RecurrentResult run_stack(const Stack& s, Tensor data, IntArrayRef batch_sizes, 
   MICA_CHECK(!cx.defined() || (cx.dim() == 3 && cx.size(0) == runs),
              "Expected more hidden states in stacked_rnn: ", runs, " layers and directions, but the cell state is ",
              cx);
+  if (thread_modes & mode_bit::kAutocast) {
+    // On a GPU all of them run in the lower dtype, as torch's do.
+    if (autocast::Cast cast(autocast::Policy::None, autocast::Policy::Lower, data); cast.active()) {
+      const std::vector<Tensor> params = cast(s.params);
+      Stack lower = s;
+      lower.params = params;
+      return run_stack(lower, cast(data), batch_sizes, cast(hx), cast(cx));
+    }
+  }
   const auto policy = s.mode == kGru ? autocast::Policy::Float32 : autocast::Policy::Lower;  // as in torch
+  const bool drops = s.dropout != 0 && s.train;
+  bool by_library = !data.device().is_cpu() && !data.is_meta();
   std::vector<Tensor> hy, cy;
   for (int64_t layer = 0; layer < s.num_layers; ++layer) {
-    std::vector<Tensor> outputs;
-    for (int64_t direction = 0; direction < directions; ++direction) {
-      const int64_t run = layer * directions + direction;
-      const Tensor* w = s.params.data() + run * static_cast<int64_t>(per_run);
-      const Tensor none;
-      const RecurrentWeights weights{w[0], w[1], s.has_biases ? w[2] : none, s.has_biases ? w[3] : none,
-                                     s.has_projection ? w[per_run - 1] : none};
-      const RecurrentResult result =
-          run_layer(data, batch_sizes, hx.select(0, run), cx.defined() ? cx.select(0, run) : none, weights, s.mode,
-                    direction == 1, policy);
-      outputs.push_back(result.output);
-      hy.push_back(result.hy);
-      cy.push_back(result.cy);
+    const int64_t count = drops ? 1 : s.num_layers, first = layer * directions;
+    std::optional<RecurrentResult> whole;
+    if (by_library) {
+      const auto begin = static_cast<size_t>(first) * per_run, size = static_cast<size_t>(count * directions) * per_run;
+      const auto of_these = [&](const Tensor& t) { return t.defined() && drops ? t.narrow(0, first, directions) : t; };
+      whole = run_recurrent_library(
+          {s.mode, s.params.slice(begin, size), s.has_biases, s.has_projection, count, directions}, data, batch_sizes,
+          of_these(hx), of_these(cx));
+      if (whole && count == s.num_layers) return *whole;
+      by_library = whole.has_value();
     }
-    data = directions == 1 ? outputs[0] : mica::cat(outputs, 1);
-    if (s.dropout != 0 && s.train && layer + 1 < s.num_layers) data = mica::dropout(data, s.dropout, true);
+    if (whole) {
+      for (int64_t i = 0; i < directions; ++i) {
+        hy.push_back(whole->hy.select(0, i));
+        cy.push_back(whole->cy.defined() ? whole->cy.select(0, i) : Tensor());
+      }
+      data = whole->output;
+    } else {
+      std::vector<Tensor> outputs;
+      for (int64_t direction = 0; direction < directions; ++direction) {
+        const int64_t run = first + direction;
+        const Tensor* w = s.params.data() + run * static_cast<int64_t>(per_run);
+        const Tensor none;
+        const RecurrentWeights weights{w[0], w[1], s.has_biases ? w[2] : none, s.has_biases ? w[3] : none,
+                                       s.has_projection ? w[per_run - 1] : none};
+        const RecurrentResult result =
+            run_layer(data, batch_sizes, hx.select(0, run), cx.defined() ? cx.select(0, run) : none, weights, s.mode,
+                      direction == 1, policy);
+        outputs.push_back(result.output);
+        hy.push_back(result.hy);
+        cy.push_back(result.cy);
+      }
+      data = directions == 1 ? outputs[0] : mica::cat(outputs, 1);
+    }
+    if (drops && layer + 1 < s.num_layers) data = mica::dropout(data, s.dropout, true);
   }
   return {data, mica::stack(hy, 0), s.mode == kLstm ? mica::stack(cy, 0) : Tensor()};
 }

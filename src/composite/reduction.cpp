@@ -94,6 +94,9 @@ MICA_MOMENT(std_mean, TensorPair)
 
 namespace {
 
+constexpr const char* kNoFreedom =
+    "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.";
+
 void check_weights(const char* name, const Tensor& weights, const char* kind, bool is_kind, int64_t observations) {
   MICA_CHECK(weights.dim() <= 1, "cov(): expected ", name, " to have one or fewer dimensions but got ", name, " with ",
              weights.dim(), " dimensions");
@@ -126,7 +129,7 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   if (!weights.defined()) {
     const Tensor centred = in - (in.sum(1) / Scalar(observations)).unsqueeze(1);
     const int64_t degrees = observations - correction;
-    if (degrees <= 0) warn("cov(): degrees of freedom is <= 0");
+    if (degrees <= 0) warn(kNoFreedom);
     return (mica::mm(centred, centred.t().conj()) / Scalar(::std::max<int64_t>(degrees, 0))).squeeze();
   }
   const Tensor total = weights.sum();
@@ -137,7 +140,7 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
                        ? total - (weights * aweights).sum() * Scalar(correction) / total
                        : total - Scalar(correction);
   if (!degrees.is_meta() && mica::le(degrees, Scalar(0)).item<bool>()) {
-    warn("cov(): degrees of freedom is <= 0");
+    warn(kNoFreedom);
     degrees = mica::zeros_like(degrees);
   }
   return (mica::mm(centred, (centred * weights).t().conj()) / degrees).squeeze();

@@ -42,11 +42,16 @@ Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length
              "stft requires the return_complex parameter be given for real inputs, and will further require that "
              "return_complex=True in a future PyTorch release.");
   if (!window.defined())
-    warn(
-        "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. "
-        "Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage. "
+    MICA_WARN_ONCE(
+        "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. "
+        "Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage."
         "To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, "
         "device=<device>)`.");
+  if (!return_complex.value_or(true))
+    MICA_WARN_ONCE(
+        "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors "
+        "for all inputs, and return_complex=False will raise an error.\nNote: you can still call torch.view_as_real on "
+        "the complex output to recover the old return format.");
   Tensor x = self.dim() == 1 ? self.unsqueeze(0) : self;
   if (center) {
     const int64_t each = n_fft / 2, both[] = {each, each};
@@ -83,6 +88,12 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   MICA_CHECK(self.is_complex(),
              "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.");
   const int64_t hop = hop_length.value_or(n_fft / 4), width = win_length.value_or(n_fft);
+  if (!window.defined())
+    MICA_WARN_ONCE(
+        "A window was not provided. A rectangular window will be applied.Please provide the same window used by stft "
+        "to "
+        "make the inversion lossless.To suppress this warning and use a rectangular window, explicitly set "
+        "`window=torch.ones(n_fft, device=<device>)`.");
   MICA_CHECK(self.numel() > 0, "istft: input tensor cannot be empty.");
   MICA_CHECK(self.dim() == 2 || self.dim() == 3,
              "istft: expected a tensor with 3 or 4 dimensions when viewed as real, but got ", self.dim() + 1);

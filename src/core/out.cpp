@@ -81,7 +81,9 @@ void write_out(const char* op, const Tensor& out, const Tensor& result) {
     if (out.numel() > 0) {
       warn(cat("An output with one or more elements was resized since it had shape ", out.sizes(),
                ", which does not match the required output shape ", result.sizes(),
-               ". This behavior is deprecated; resize out to zero elements with t.resize_(0) before reusing it."));
+               ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they "
+               "have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements "
+               "with t.resize_(0)."));
     }
     out.resize_(result.sizes());
   }

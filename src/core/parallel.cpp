@@ -116,18 +116,6 @@ bool spin_until(Ready ready, std::chrono::nanoseconds limit) {
   return false;
 }
 
-// Where no CPU is idle, the scheduler may wake a worker on its caller's CPU and leave it there: the two take turns
-// while the other CPUs serve other processes. The worker then moves, and may return once `occupied` is free.
-void leave_cpu(int occupied) {
-  cpu_set_t usual;
-  if (sched_getcpu() != occupied || sched_getaffinity(0, sizeof usual, &usual) != 0) return;
-  cpu_set_t others = usual;
-  CPU_CLR(occupied, &others);
-  if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) {
-    sched_setaffinity(0, sizeof usual, &usual);
-  }
-}
-
 // ---- the pool -------------------------------------------------------------------------------------------------
 
 struct Range {
@@ -174,7 +162,8 @@ class Pool {
 
  private:
   void publish(const Chunks& chunks, const Body& body) {
-    job_ = {chunks, &body, sched_getcpu()};
+    job_ = {chunks, &body};
+    note_place();
     pending_.store(static_cast<uint32_t>(chunks.count), std::memory_order_relaxed);
     for (int word = 0; word * 64 < chunks.count; ++word) {
       const int bits = std::min(chunks.count - word * 64, 64);
@@ -215,7 +204,7 @@ class Pool {
 
   void work() {
     for (int chunk; (chunk = claim()) >= 0;) {
-      if (t_index > 0 && threads_ <= usable_cpus()) leave_cpu(job_.caller_cpu);
+      if (t_index > 0) keep_apart();
       t_in_region = true;
       try {
         const Range range = job_.chunks[chunk];
@@ -229,6 +218,33 @@ class Pool {
         futex_wake(pending_, 1);
       }
     }
+  }
+
+  // The scheduler may put two threads on one CPU, where they take turns for milliseconds while another CPU is idle or
+  // serves other processes: a job then takes twice as long. Each remembers where it last worked; the one that finds
+  // another there moves to a CPU that is nobody's, and may go on from there as the scheduler likes.
+  void keep_apart() {
+    if (threads_ > usable_cpus()) return;
+    const int here = note_place();
+    bool shared = false;
+    for (int i = 0; i < threads_; ++i) shared |= i != t_index && place_[i].load(std::memory_order_relaxed) == here;
+    cpu_set_t usual;
+    if (!shared || sched_getaffinity(0, sizeof usual, &usual) != 0) return;
+    cpu_set_t others = usual;
+    for (int i = 0; i < threads_; ++i) {
+      const int taken = place_[i].load(std::memory_order_relaxed);
+      if (taken >= 0 && taken < CPU_SETSIZE) CPU_CLR(taken, &others);
+    }
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    sched_setaffinity(0, sizeof usual, &usual);
+    note_place();
+  }
+
+  // Written only when it changes, so that all threads can read the places of all from their own caches.
+  int note_place() {
+    const int here = sched_getcpu();
+    if (place_[t_index].load(std::memory_order_relaxed) != here) place_[t_index].store(here, std::memory_order_relaxed);
+    return here;
   }
 
   void wait_for_workers() {
@@ -264,6 +280,7 @@ class Pool {
     stopping_.store(false, std::memory_order_release);
 
     threads_ = threads;
+    for (int i = 0; i < threads; ++i) place_[i].store(-1, std::memory_order_relaxed);
     // With more threads than CPUs a spinning thread holds up the one that it waits for.
     spin_ = threads <= usable_cpus() ? std::chrono::nanoseconds(kSpin) : std::chrono::nanoseconds(0);
     start_workers();
@@ -288,7 +305,6 @@ class Pool {
   struct Job {
     Chunks chunks;
     const Body* body;
-    int caller_cpu;
   };
 
   alignas(64) std::atomic<uint32_t> epoch_{0};  // changes with every job; workers sleep on it
@@ -296,6 +312,7 @@ class Pool {
   alignas(64) std::atomic<uint64_t> unclaimed_[kMaxThreads / 64] = {};
   alignas(64) std::atomic<uint32_t> pending_{0};  // chunks not yet done; the caller sleeps on it
   std::atomic<bool> caller_sleeps_{false};
+  alignas(64) std::atomic<int> place_[kMaxThreads] = {};  // the CPU where each last worked, -1 before; 0 is the caller
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};

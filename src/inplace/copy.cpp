@@ -9,6 +9,7 @@
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "mica/warning.h"
 #include "shapes/indexing.h"
 
 namespace mica::inplace {
@@ -18,6 +19,8 @@ namespace {
 constexpr PointwiseOp kCopy{"copy", Promotion::None};
 
 void run_loop(const Tensor& self, const Tensor& src) {
+  if (is_complex(src.dtype()) && !is_complex(self.dtype()) && self.dtype() != DType::Bool) [[unlikely]]
+    MICA_WARN_ONCE("Casting complex values to real discards the imaginary part");
   PointwisePlan plan(kCopy);
   plan.input(src);
   plan.set_result_dtype(self.dtype());

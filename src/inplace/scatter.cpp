@@ -147,10 +147,9 @@ void scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, const 
 
 void scatter_reduced_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                       std::string_view reduce) {
-  warn(
+  MICA_WARN_ONCE(
       "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
-      "release. Use "
-      "torch.scatter_reduce instead for more reduction options.");
+      "release. Use torch.scatter_reduce instead for more reduction options.");
   reduce_into(self, dim, index, src, checked_operator(reduce), true);
 }
 

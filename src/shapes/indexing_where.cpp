@@ -33,10 +33,9 @@ void select(Out& out, const Tensor& condition, const A& self, const B& other) {
   check_same_device(condition, self);
   check_same_device(condition, other);
   if (condition.dtype() == DType::UInt8) {
-    warn(
+    MICA_WARN_ONCE(
         "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version "
-        "of PyTorch. "
-        "Use a boolean condition instead.");
+        "of PyTorch. Use a boolean condition instead.");
   }
   ResultType type;
   type.add(self);

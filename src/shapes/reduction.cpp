@@ -215,7 +215,7 @@ void run_var(const char* op, Out& out, Out* mean, const Tensor& self, OptionalIn
   const double less = correction ? correction->to_double() : 1.0;
   const uint64_t dims = reduced_dims(dim, self.dim());
   const DimVector sizes = reduced_sizes(self, dims, keepdim);
-  if (self.numel() > 0 && static_cast<double>(reduced_count(self, dims)) <= less)
+  if ((self.numel() == 0 ? 0 : static_cast<double>(reduced_count(self, dims))) <= less)
     warn(mica::cat(op,
                    "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
                    "(input numel divided by output numel)."));

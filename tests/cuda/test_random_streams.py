@@ -168,3 +168,33 @@ def test_samples_of_gamma_distributions():
     here = mica._dirichlet_grad(alpha / total, alpha, total)
     there = mica._dirichlet_grad((alpha / total).cuda(), alpha.cuda(), total.cuda())
     mica.testing.assert_close(there.cpu(), here, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 6, 1001, 300_000, 4_000_004])
+def test_rrelu(n):
+    x = mica.randn(n, device="cuda")
+    mica.manual_seed(SEED)
+    got = mica.nn.functional.rrelu(x, 0.1, 0.4, training=True).cpu().numpy()
+    threads, i, x = grid_threads(n), np.arange(n), x.cpu().numpy()
+    drawn = unit(words(i % threads, i // threads // 4)[i, i // threads % 4])
+    slopes = (drawn.astype(np.float64) * (0.4 - 0.1) + 0.1).astype(np.float32)
+    assert (np.where(x <= 0, x * slopes, x) == got).all()
+
+
+def test_binomial_of_few():
+    """A thread draws for four elements, 128 apart, from one subsequence: as long as it takes."""
+    n, count, p = 1300, 20, 0.3
+    mica.manual_seed(SEED)
+    got = mica.binomial(mica.full((n,), float(count), device="cuda"), mica.full((n,), p, device="cuda")).cpu().numpy()
+    assert mica.cuda.default_generators[0].get_offset() == 44
+    log_failure = np.log1p(-np.float32(p))
+    right = 0
+    for first in [i for i in range(n) if i % 512 < 128]:
+        thread = first // 512 * 128 + first % 128
+        drawn = iter((words(thread, np.arange(60)).reshape(-1) & np.uint64(0xFFFFFF)).astype(np.float32) / 2**24)
+        for i in range(first, min(first + 512, n), 128):
+            trials = successes = 0
+            while (trials := trials + np.ceil(np.log(next(drawn)) / log_failure)) <= count:
+                successes += 1
+            right += successes == got[i]
+    assert right > 0.99 * n  # a logarithm may be rounded to the other side of an integer

@@ -75,3 +75,21 @@ def test_wide_layers(name):
     x = mica.randn(33, 20, 40)
     for there, here in zip(run(layer, x, "cuda"), run(layer, x, "cpu"), strict=True):
         mica.testing.assert_close(there, here, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 9, 1, 9, 6]], ids=["one length", "several lengths"])
+@pytest.mark.parametrize("dtype", [mica.bfloat16, mica.float16], ids=str)
+@pytest.mark.parametrize("name", ["lstm", "gru", "tanh", "relu"])
+def test_products_of_16_bit_floats(name, dtype, lengths):
+    """Widths of whole vectors, by the own kernels: a step's product takes the states as they are kept."""
+    mica.manual_seed(0)
+    kind = {"lstm": mica.nn.LSTM, "gru": mica.nn.GRU}.get(name, mica.nn.RNN)
+    options = {"nonlinearity": name} if kind is mica.nn.RNN else {}
+    layer = kind(16, 24, num_layers=2, bidirectional=True, **options).to(dtype)
+    x = mica.randn(9, 5, 16).to(dtype)
+    lengths = None if lengths is None else mica.tensor(lengths)
+    with mica.backends.cudnn.flags(enabled=False):
+        found = run(layer, x, "cuda", lengths)
+    for there, here in zip(found, run(layer, x, "cpu", lengths), strict=True):
+        error = (there.double() - here.double()).norm() / here.double().norm()
+        assert error < (2.0**-7 if dtype == mica.bfloat16 else 2.0**-9)

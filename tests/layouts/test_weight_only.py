@@ -43,7 +43,7 @@ def test_eight_bits(rows, columns, depth, dtype):
 
 def test_products_of_integers_are_exact():
     torch.manual_seed(0)
-    for rows, columns, depth in ((1, 1, 1), (4, 4, 16), (5, 7, 33), (9, 70, 200)):
+    for rows, columns, depth in ((1, 1, 1), (4, 4, 16), (5, 7, 33), (9, 70, 200), (40, 70, 300), (161, 33, 65)):
         a = torch.randint(-128, 128, (rows, depth), dtype=torch.int8)
         b = torch.randint(-128, 128, (depth, columns), dtype=torch.int8)
         assert torch.equal(torch._int_mm(a, b).long(), (a.long().unsqueeze(2) * b.long()).sum(1))

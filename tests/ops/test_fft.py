@@ -172,8 +172,6 @@ def test_pieces_and_back():
         mica.stft(signal, 100, window=window)
     with pytest.raises(RuntimeError, match="window overlap add min"):
         mica.istft(mica.ones(3, 4, dtype=mica.complex64), 4, window=mica.zeros(4))
-    with pytest.warns(UserWarning, match="A window was not provided"):
-        mica.stft(signal, 100, return_complex=True)
 
 
 def test_frequencies_and_shifts():

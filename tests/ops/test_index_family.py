@@ -150,8 +150,7 @@ def test_where():
         RuntimeError, match="where expected condition to be a boolean tensor, but got a tensor with dtype Long"
     ):
         mica.where(mica.tensor([1, 0]), 1.0, 2.0)
-    with pytest.warns(UserWarning, match="where received a uint8 condition tensor"):
-        assert mica.where(mica.tensor([1, 0], dtype=mica.uint8), 1, 2).tolist() == [1, 2]
+    assert mica.where(mica.tensor([1, 0], dtype=mica.uint8), 1, 2).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -155,3 +155,17 @@ def test_a_gradient_lies_as_its_matrix_does(alpha):
         (grad,) = mica.autograd.grad(out.sum(), matrix)
         assert grad.stride() == matrix.stride()
         assert_equal(grad, alpha * np.tile(a.sum(0)[:, None], (1, 5)), 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (2, 3, 4)])
+def test_linear_without_bias_has_a_gradient_that_lies_as_its_weight(shape):
+    x, w = mica.randn(shape, dtype=mica.float64), mica.randn(3, 4, dtype=mica.float64, requires_grad=True)
+    y = mica.nn.functional.linear(x, w)
+    grad = mica.randn(y.shape, dtype=mica.float64)
+    (got,) = mica.autograd.grad(y, w, grad)
+    assert got.stride() == w.stride()
+    want = grad.reshape(-1, 3).t() @ x.reshape(-1, 4)
+    mica.testing.assert_close(got, want)
+    a = mica.randn(2, 4, dtype=mica.float64, requires_grad=True)
+    assert mica.autograd.gradcheck(lambda a, w: mica.mm(a, w.t()), (a, w))
+    assert mica.autograd.gradgradcheck(lambda a, w: mica.mm(a, w.t()), (a, w))

@@ -3,11 +3,25 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "backends/cpu/fft/plan.h"
 
 namespace mica::cpu::fft {
+
+// Memory that begins at a cache line.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  LineAllocator() = default;
+  template <class U>
+  LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* at, size_t) { ::operator delete(at, kLine); }
+  bool operator==(const LineAllocator&) const = default;
+  static constexpr std::align_val_t kLine{64};
+};
 
 // A length cut into rows * columns: transforms of the columns, a lane for each; products with roots of unity;
 // transforms of the rows, a lane for each. All of it stays in the cache nearest to the core.
@@ -16,7 +30,7 @@ struct TwoStep {
   int64_t length = 0, rows = 0, columns = 0;
   std::shared_ptr<const Plan<T>> down, along;  // of `rows` and of `columns` elements
   // For each group of columns and each row: the real parts for the group's lanes, then the imaginary parts.
-  std::vector<T> roots;
+  std::vector<T, LineAllocator<T>> roots;
 };
 
 // Where groups of `lanes` begin that together cover `count`: the last one overlaps the one before it.

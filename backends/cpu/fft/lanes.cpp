@@ -7,6 +7,7 @@
 #include "backends/cpu/fft/lane_io-inl.h"
 #include "backends/cpu/fft/lanes.h"
 #include "backends/cpu/fft/passes-inl.h"
+#include "backends/cpu/fft/two_step-inl.h"
 #include "backends/cpu/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,52 +65,108 @@ void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
   put(0, {hn::Add(first, last), hn::Sub(first, last)});
 }
 
-// Numbers between the parts of a row of a cut; a little more than its elements, so that rows share no cache sets.
+// The working room of a cut, in bytes: a column and its other room, the rows, and their other room. As in TwoStepRoom,
+// what a pass reads and what it writes are apart in the last twelve bits of their addresses, or the same.
+struct NestedRoom {
+  static constexpr int64_t kPage = TwoStepRoom::kPage;
+  int64_t column_part, between, first_row, row_part, row_step, other_row, total;
+
+  NestedRoom(int64_t rows, int64_t columns, int64_t vector_bytes) {
+    column_part = TwoStepRoom::part(rows * vector_bytes);
+    const bool small = column_part == kPage / 4;
+    between = small ? kPage / 2 : std::max(kPage, 2 * column_part);
+    first_row = small ? kPage : 2 * between;
+    row_part = TwoStepRoom::part(columns * vector_bytes);
+    row_step = kPage;
+    if (row_part > kPage / 2) {  // rows apart, so that they share no cache sets
+      row_part = columns * vector_bytes + 64;
+      row_step = 2 * row_part;
+    }
+    other_row = (first_row + rows * row_step + kPage - 1) / kPage * kPage;
+    total = other_row + std::max(kPage, 2 * row_part);
+  }
+};
 template <class T>
-int64_t nested_row(const fft::Nested<T>& plan) {
-  return plan.columns * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())) + 64 / static_cast<int64_t>(sizeof(T));
+NestedRoom room_of(const fft::Nested<T>& plan) {
+  return {plan.rows, plan.columns, static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()) * sizeof(T))};
 }
 
-// Lanes side by side in memory, through a cut: `whole` is room for all elements of all lanes, `next` where the lanes
-// after these begin, or null.
+// Columns of a cut: elements of all lanes side by side, far from the next ones.
+template <class T>
+struct FromFar {
+  const T *in, *next;  // `next` is where the lanes after these begin, or null
+  int64_t stride;
+  bool backward;
+
+  HWY_INLINE Parts<hn::Vec<hn::ScalableTag<T>>> operator()(int64_t r) const {
+    const hn::ScalableTag<T> d;
+    hn::Vec<decltype(d)> re, im;
+    hn::LoadInterleaved2(d, in + r * stride, re, im);
+    if (next) {
+      hwy::Prefetch(next + r * stride);
+      hwy::Prefetch(next + r * stride + hn::Lanes(d));
+    }
+    return backward ? Parts<decltype(re)>{im, re} : Parts<decltype(re)>{re, im};
+  }
+};
+
+// Element k, times its root, to the row k of the cut.
+template <class T>
+struct ToRowsOfCut {
+  T* re;
+  int64_t part, step;  // in numbers
+  const T* roots;
+
+  HWY_INLINE void operator()(int64_t k, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
+    const hn::ScalableTag<T> d;
+    x = times(x, {hn::Set(d, roots[2 * k]), hn::Set(d, roots[2 * k + 1])});
+    hn::Store(x.re, d, re + k * step);
+    hn::Store(x.im, d, re + k * step + part);
+  }
+};
+
+template <class T>
+struct ToFar {
+  T* out;
+  int64_t stride;
+  T scale;
+  bool backward;
+
+  HWY_INLINE void operator()(int64_t m, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
+    const hn::ScalableTag<T> d;
+    if (backward) std::swap(x.re, x.im);
+    if (scale != 1) x = scaled(x, hn::Set(d, scale));
+    hn::StoreInterleaved2(x.re, x.im, d, out + m * stride);
+  }
+};
+
+// Lanes side by side in memory, through a cut; `next` is where the lanes after these begin, or null.
 template <class T>
 void run_nested(const fft::Nested<T>& plan, const T* in, const T* next, int64_t in_stride, T* out, int64_t out_stride,
-                bool backward, T scale, Sequence<T> a, Sequence<T> b, T* whole) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), rows = plan.rows, columns = plan.columns;
-  const int64_t row_room = nested_row(plan);
-  const auto swapped = [&](Sequence<T> s) { return backward ? Sequence<T>{s.im, s.re} : s; };
-  const Sequence<T> to = swapped(a);
+                bool backward, T scale, T* room) {
+  constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>()), kBytes = sizeof(T);
+  const int64_t rows = plan.rows, columns = plan.columns;
+  const NestedRoom shape = room_of(plan);
+  T* const start = at_page(room);
+  const auto parts = [&](int64_t at, int64_t part) {
+    return Sequence<T>{start + at / kBytes, start + (at + part) / kBytes};
+  };
+  const Sequence<T> column = parts(0, shape.column_part);
   for (int64_t c = 0; c < columns; ++c) {
-    for (int64_t r = 0; r < rows; ++r) {
-      V re, im;
-      hn::LoadInterleaved2(d, in + (r * columns + c) * in_stride, re, im);
-      if (next) {
-        hwy::Prefetch(next + (r * columns + c) * in_stride);
-        hwy::Prefetch(next + (r * columns + c) * in_stride + lanes);
-      }
-      hn::Store(re, d, to.re + r * lanes);
-      hn::Store(im, d, to.im + r * lanes);
-    }
-    const Sequence<T> x = run_passes(*plan.down, a, b);
-    const T* const w = plan.roots.data() + 2 * c * rows;
-    for (int64_t k = 0; k < rows; ++k) {
-      const Parts<V> v = times(Parts<V>{hn::Load(d, x.re + k * lanes), hn::Load(d, x.im + k * lanes)},
-                               Parts<V>{hn::Set(d, w[2 * k]), hn::Set(d, w[2 * k + 1])});
-      T* const row = whole + 2 * k * row_room + c * lanes;
-      hn::Store(v.re, d, row);
-      hn::Store(v.im, d, row + row_room);
-    }
+    begin_passes(*plan.down,
+                 FromFar<T>{in + c * in_stride, next ? next + c * in_stride : nullptr, columns * in_stride, backward},
+                 column);
+    finish_passes(*plan.down, first_passes(*plan.down), column, parts(shape.between, shape.column_part),
+                  [&](Sequence<T>) {
+                    return ToRowsOfCut<T>{start + shape.first_row / kBytes + c * kLanes, shape.row_part / kBytes,
+                                          shape.row_step / kBytes, plan.roots.data() + 2 * c * rows};
+                  });
   }
-  const V factor = hn::Set(d, scale);
-  for (int64_t k = 0; k < rows; ++k) {
-    T* const row = whole + 2 * k * row_room;
-    const Sequence<T> x = swapped(run_passes(*plan.along, Sequence<T>{row, row + row_room}, b));
-    for (int64_t m = 0; m < columns; ++m)
-      hn::StoreInterleaved2(hn::Mul(hn::Load(d, x.re + m * lanes), factor),
-                            hn::Mul(hn::Load(d, x.im + m * lanes), factor), d, out + (k + rows * m) * out_stride);
-  }
+  for (int64_t k = 0; k < rows; ++k)
+    finish_passes(*plan.along, 0, parts(shape.first_row + k * shape.row_step, shape.row_part),
+                  parts(shape.other_row, shape.row_part), [&](Sequence<T>) {
+                    return ToFar<T>{out + k * out_stride, rows * out_stride, scale, backward};
+                  });
 }
 
 template <class T>
@@ -124,7 +181,7 @@ void run_group(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<T
   Sequence<T> result;
   if (batch.nested && in.adjacent(2) && out.adjacent(2)) {
     return run_nested(*batch.nested, batch.in + in.at[0], next ? batch.in + next[0] : nullptr, batch.in_stride,
-                      batch.out + out.at[0], batch.out_stride, batch.backward, batch.scale, a, b, whole);
+                      batch.out + out.at[0], batch.out_stride, batch.backward, batch.scale, whole);
   } else if (batch.kind == Kind::Complex) {
     load_complex(batch.in, in, batch.in_stride, n, batch.backward ? swapped(a) : a, next);
     result = run_plan(plan, a, b);
@@ -163,7 +220,8 @@ void run_groups(const fft::Plan<T>& plan, const T* half_roots, const fft::Batch<
   // sets.
   const int64_t room =
       (std::max(plan.working_length(), batch.length / 2) + 1) * lanes + 64 / static_cast<int64_t>(sizeof(T));
-  Scratch<T> scratch(4 * room + (batch.nested ? 2 * batch.nested->rows * nested_row(*batch.nested) : 0));
+  const int64_t cut_room = batch.nested ? (room_of(*batch.nested).total + NestedRoom::kPage) / int64_t{sizeof(T)} : 0;
+  Scratch<T> scratch(4 * room + cut_room);
   const Sequence<T> a{scratch.data(), scratch.data() + room};
   const Sequence<T> b{scratch.data() + 2 * room, scratch.data() + 3 * room};
   for (int64_t t = first; t < last; t += lanes)

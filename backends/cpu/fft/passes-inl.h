@@ -108,31 +108,71 @@ HWY_INLINE void butterfly(D d, Parts<V>* x) {
   }
 }
 
-template <int kRadix, class T>
-void run_pass(const fft::Pass& pass, const T* roots, Sequence<T> from, Sequence<T> to) {
+// Where a pass finds its elements, and where it leaves them: element k is the vectors k of both parts.
+template <class T>
+struct FromParts {
+  Sequence<T> from;
+  HWY_INLINE Parts<hn::Vec<hn::ScalableTag<T>>> operator()(int64_t k) const {
+    const hn::ScalableTag<T> d;
+    const int64_t at = k * static_cast<int64_t>(hn::Lanes(d));
+    return {hn::Load(d, from.re + at), hn::Load(d, from.im + at)};
+  }
+};
+template <class T>
+struct ToParts {
+  Sequence<T> to;
+  HWY_INLINE void operator()(int64_t k, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
+    const hn::ScalableTag<T> d;
+    const int64_t at = k * static_cast<int64_t>(hn::Lanes(d));
+    hn::Store(x.re, d, to.re + at);
+    hn::Store(x.im, d, to.im + at);
+  }
+};
+
+template <int kRadix, class T, class Source, class Sink>
+void run_pass(const fft::Pass& pass, const T* roots, const Source& source, Sink&& sink) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), before = pass.before, after = pass.after;
+  const int64_t before = pass.before, after = pass.after;
   for (int64_t k = 0; k < before; ++k) {
     const T* w = roots + pass.roots;
     for (int64_t i = 0; i < after; ++i) {
       Parts<V> x[kRadix];
-      const int64_t start = (i + after * kRadix * k) * lanes;
-      for (int j = 0; j < kRadix; ++j) {
-        const int64_t at = start + after * j * lanes;
-        x[j] = {hn::Load(d, from.re + at), hn::Load(d, from.im + at)};
-      }
+#pragma GCC unroll 8
+      for (int j = 0; j < kRadix; ++j) x[j] = source(i + after * (kRadix * k + j));
       butterfly<kRadix>(d, x);
-      const int64_t end = (i + after * k) * lanes, step = after * before * lanes;
-      hn::Store(x[0].re, d, to.re + end);
-      hn::Store(x[0].im, d, to.im + end);
+      sink(i + after * k, x[0]);
+#pragma GCC unroll 8
       for (int j = 1; j < kRadix; ++j) {
         if (i > 0) x[j] = times(x[j], Parts<V>{hn::Set(d, w[2 * j - 2]), hn::Set(d, w[2 * j - 1])});
-        hn::Store(x[j].re, d, to.re + end + j * step);
-        hn::Store(x[j].im, d, to.im + end + j * step);
+        sink(i + after * (k + before * j), x[j]);
       }
       w += 2 * (kRadix - 1);
     }
+  }
+}
+
+// Those radices that have a butterfly of their own; false for the others, and nothing is done.
+template <class T, class Source, class Sink>
+bool run_any_pass(const fft::Pass& pass, const T* roots, const Source& source, Sink&& sink) {
+  switch (pass.radix) {
+    case 2:
+      run_pass<2>(pass, roots, source, sink);
+      return true;
+    case 3:
+      run_pass<3>(pass, roots, source, sink);
+      return true;
+    case 4:
+      run_pass<4>(pass, roots, source, sink);
+      return true;
+    case 5:
+      run_pass<5>(pass, roots, source, sink);
+      return true;
+    case 8:
+      run_pass<8>(pass, roots, source, sink);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -184,36 +224,54 @@ void run_prime_pass(const fft::Pass& pass, const T* roots, const T* primes, Sequ
     }
 }
 
-// Transforms `a`, with `b` as room; returns which of the two holds the result.
+// Passes `first` to `last` of a plan, from `a`, with `b` as room; returns which of the two holds the result.
 template <class T>
-Sequence<T> run_passes(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
+Sequence<T> run_some_passes(const fft::Plan<T>& plan, size_t first, size_t last, Sequence<T> a, Sequence<T> b) {
   const T* const roots = plan.roots.data();
-  for (const fft::Pass& pass : plan.passes) {
-    switch (pass.radix) {
-      case 2:
-        run_pass<2>(pass, roots, a, b);
-        break;
-      case 3:
-        run_pass<3>(pass, roots, a, b);
-        break;
-      case 4:
-        run_pass<4>(pass, roots, a, b);
-        break;
-      case 5:
-        run_pass<5>(pass, roots, a, b);
-        break;
-      case 8:
-        run_pass<8>(pass, roots, a, b);
-        break;
-      case 7:
-        run_prime_pass<7>(pass, roots, plan.roots_of(7), a, b);
-        break;
-      default:
-        run_prime_pass<0>(pass, roots, plan.roots_of(pass.radix), a, b);
+  for (size_t p = first; p < last; ++p) {
+    const fft::Pass& pass = plan.passes[p];
+    if (pass.radix == 7) {
+      run_prime_pass<7>(pass, roots, plan.roots_of(7), a, b);
+    } else if (!run_any_pass(pass, roots, FromParts<T>{a}, ToParts<T>{b})) {
+      run_prime_pass<0>(pass, roots, plan.roots_of(pass.radix), a, b);
     }
     std::swap(a, b);
   }
   return a;
+}
+template <class T>
+Sequence<T> run_passes(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
+  return run_some_passes(plan, 0, plan.passes.size(), a, b);
+}
+
+// The same in two parts, of which the first reads its elements from a source and the second leaves them in a sink: what
+// lies elsewhere in another form is not copied first. The first part is this many passes.
+template <class T>
+size_t first_passes(const fft::Plan<T>& plan) {
+  return plan.passes.size() >= 2 && (plan.passes[0].radix <= 5 || plan.passes[0].radix == 8) ? 1 : 0;
+}
+template <class T, class Source>
+void begin_passes(const fft::Plan<T>& plan, const Source& source, Sequence<T> to) {
+  const ToParts<T> sink{to};
+  if (first_passes(plan)) {
+    run_any_pass(plan.passes[0], plan.roots.data(), source, sink);
+  } else {
+    for (int64_t k = 0; k < plan.length; ++k) sink(k, source(k));
+  }
+}
+// What remains after `done` passes: first_passes(), or none. `make_sink` gets the room that the last pass does not
+// read.
+template <class T, class MakeSink>
+void finish_passes(const fft::Plan<T>& plan, size_t done, Sequence<T> a, Sequence<T> b, const MakeSink& make_sink) {
+  const size_t last = plan.passes.size() - (plan.passes.size() > done ? 1 : 0);
+  const Sequence<T> x = run_some_passes(plan, done, last, a, b), other = x.re == a.re ? b : a;
+  if (last < plan.passes.size() &&
+      run_any_pass(plan.passes[last], plan.roots.data(), FromParts<T>{x}, make_sink(other)))
+    return;
+  const Sequence<T> y = run_some_passes(plan, last, plan.passes.size(), x, other);
+  auto sink = make_sink(y.re == x.re ? other : x);
+  const FromParts<T> source{y};
+  for (int64_t k = 0; k < plan.length; ++k) sink(k, source(k));
 }
 
 template <class T>

@@ -28,22 +28,16 @@ constexpr int row_of_lane(int lane) {
   return at < kHalf ? kHalf * block + at : kLanes / 2 + kHalf * block + at - kHalf;
 }
 
-// The products of a group of columns with their roots, a square of them at a time, rows and columns exchanged.
-template <bool kImaginary, class T>
-HWY_INLINE void turn_tile(Sequence<T> x, const T* roots, int64_t first, int64_t rows, T* to, int64_t columns) {
+// A square of one part of a group of columns, rows and columns exchanged.
+template <class T>
+HWY_INLINE void turn_tile(const T* x, int64_t first, int64_t rows, T* to, int64_t columns) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = hn::MaxLanes(d);
   V tile[kLanes];
 #pragma GCC unroll 16
-  for (int l = 0; l < kLanes; ++l) {
-    // Rows that are not there repeat the last one.
-    const int64_t k = std::min(first + row_of_lane<T, kLanes>(l), rows - 1);
-    const T* const w = roots + 2 * kLanes * k;
-    const V re = hn::Load(d, x.re + k * kLanes), im = hn::Load(d, x.im + k * kLanes);
-    const V w_re = hn::LoadU(d, w), w_im = hn::LoadU(d, w + kLanes);
-    tile[l] = kImaginary ? hn::MulAdd(im, w_re, hn::Mul(re, w_im)) : hn::NegMulAdd(im, w_im, hn::Mul(re, w_re));
-  }
+  for (int l = 0; l < kLanes; ++l)  // rows that are not there repeat the last one
+    tile[l] = hn::Load(d, x + std::min(first + row_of_lane<T, kLanes>(l), rows - 1) * kLanes);
   transpose_tile(d, tile);
   if (columns >= kLanes) {
 #pragma GCC unroll 16
@@ -53,108 +47,169 @@ HWY_INLINE void turn_tile(Sequence<T> x, const T* roots, int64_t first, int64_t 
   }
 }
 
-// Lines of memory that the next transform will read, asked for a few at a time while this one computes.
-struct NextLines {
+// Lines of memory that are wanted soon, asked for a few at a time while this transform computes.
+struct SoonLines {
   static constexpr int64_t kLine = 64;
-  const char* at = nullptr;
-  const char* end = nullptr;
+  const char *at = nullptr, *end = nullptr;
+  int64_t lines = 0;  // at a time
 
-  HWY_INLINE void ask(int64_t lines) {
-    for (; lines > 0 && at < end; --lines, at += kLine) hwy::Prefetch(at);
+  template <class T>
+  SoonLines(const T* first, int64_t count, int64_t times)
+      : at(reinterpret_cast<const char*>(first)), end(reinterpret_cast<const char*>(first + count)) {
+    lines = (end - at) / (kLine * times) + 1;
   }
-  int64_t left() const { return (end - at + kLine - 1) / kLine; }
+  HWY_INLINE void ask() {
+    const char* const until = std::min(end, at + lines * kLine);
+    for (; at < until; at += kLine) hwy::Prefetch(at);
+  }
 };
 
-// Numbers of working room that run_two_step needs: the columns, the rows, and a place to go to and fro.
+// Where the parts of a transform lie in its working room. A load behind a store to an address that ends in the same
+// twelve bits waits for it: the room of a pass and what it reads are apart in these bits where they are small enough,
+// and else the same, so that what a pass writes it has just read.
+struct TwoStepRoom {
+  static constexpr int64_t kPage = 4096;
+  int64_t column_part, column_step, between, first_row, row_part, row_step, copy, total;  // in bytes
+
+  static int64_t part(int64_t bytes) {
+    return bytes <= kPage / 4 ? kPage / 4 : bytes <= kPage / 2 ? kPage / 2 : (bytes + kPage - 1) / kPage * kPage;
+  }
+  TwoStepRoom(int64_t rows, int64_t columns, int64_t lanes, int64_t vector_bytes) {
+    const int64_t column_groups = fft::group_count(lanes, columns), row_groups = fft::group_count(lanes, rows);
+    column_part = part(rows * vector_bytes);
+    column_step = column_groups <= 2 ? std::max(kPage, 2 * column_part) : 2 * column_part;
+    const int64_t columns_end = (column_groups * column_step + kPage - 1) / kPage * kPage;
+    // Beside the columns in the same page, or after them.
+    const bool beside = column_groups <= 2 && column_part == kPage / 4;
+    between = beside ? kPage / 2 : columns_end;
+    row_part = part(columns * vector_bytes);
+    row_step = std::max(kPage, 2 * row_part);
+    first_row = beside ? columns_end : columns_end + std::max(kPage, 2 * column_part);
+    copy = first_row + (row_groups + 1) * row_step;
+    total = copy + (columns < lanes ? 2 * (rows * columns + lanes) * vector_bytes / lanes : 0);
+  }
+};
+
+template <class T>
+TwoStepRoom room_of(const fft::TwoStep<T>& plan) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  return {plan.rows, plan.columns, lanes, lanes * static_cast<int64_t>(sizeof(T))};
+}
+// Numbers of working room that run_two_step needs, from wherever it begins.
 template <class T>
 int64_t two_step_room(const fft::TwoStep<T>& plan) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  return 2 * fft::group_count(lanes, plan.columns) * (plan.rows * lanes + 16) +
-         2 * fft::group_count(lanes, plan.rows) * (plan.columns * lanes + 16) +
-         2 * (std::max(plan.rows, plan.columns) * lanes + 16);
+  return (room_of(plan).total + TwoStepRoom::kPage) / static_cast<int64_t>(sizeof(T));
+}
+template <class T>
+T* at_page(T* room) {
+  constexpr uintptr_t kPage = TwoStepRoom::kPage;
+  return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(room) + kPage - 1) / kPage * kPage);
 }
 
-// The columns of a dense transform, read in the order of memory: each group's in rows of lanes.
+// The columns of a dense transform, pairs of numbers in memory.
 template <class T>
-HWY_INLINE void load_columns(const fft::TwoStep<T>& plan, const T* in, Sequence<T> first, int64_t group_step) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  constexpr int64_t kLanes = hn::MaxLanes(d);
-  const int64_t rows = plan.rows, columns = plan.columns, groups = fft::group_count(kLanes, columns);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t group = 0; group < groups; ++group) {
-      const T* from = in + 2 * (r * columns + fft::group_start(group, kLanes, columns));
-      // A row of fewer elements than lanes is read on into the next ones, which the last rows have not.
-      HWY_ALIGN T last[2 * kLanes];
-      if (HWY_UNLIKELY((rows - r) * columns < kLanes)) {
-        for (int64_t i = 0; i < 2 * kLanes; ++i) last[i] = from[std::min(i, 2 * (rows - r) * columns - 1)];
-        from = last;
-      }
-      V re, im;
-      hn::LoadInterleaved2(d, from, re, im);
-      hn::Store(re, d, first.re + group * group_step + r * kLanes);
-      hn::Store(im, d, first.im + group * group_step + r * kLanes);
+struct FromColumns {
+  const T* in;  // element 0 of the group's first column
+  int64_t columns;
+  bool backward;
+
+  HWY_INLINE Parts<hn::Vec<hn::ScalableTag<T>>> operator()(int64_t r) const {
+    const hn::ScalableTag<T> d;
+    hn::Vec<decltype(d)> re, im;
+    hn::LoadInterleaved2(d, in + 2 * r * columns, re, im);
+    return backward ? Parts<decltype(re)>{im, re} : Parts<decltype(re)>{re, im};
+  }
+};
+
+// Products with a group's roots.
+template <class T>
+struct TimesRoots {
+  Sequence<T> to;
+  const T* roots;
+
+  HWY_INLINE void operator()(int64_t k, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    const T* const w = roots + 2 * kLanes * k;
+    ToParts<T>{to}(k, times(x, {hn::Load(d, w), hn::Load(d, w + kLanes)}));
+  }
+};
+
+// Rows of results, a lane for each: element k of all of them lies side by side.
+template <class T>
+struct ToRows {
+  T* out;  // element 0 of the group's first row
+  int64_t rows;
+  T scale;
+  bool backward;
+
+  HWY_INLINE void operator()(int64_t k, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    if (backward) std::swap(x.re, x.im);
+    if (scale != 1) x = scaled(x, hn::Set(d, scale));
+    const auto low = hn::InterleaveLower(d, x.re, x.im), high = hn::InterleaveUpper(d, x.re, x.im);
+    T* const to = out + 2 * rows * k;
+    if (HWY_LIKELY(rows >= kLanes)) {
+      hn::StoreU(low, d, to);
+      hn::StoreU(high, d, to + kLanes);
+    } else {
+      hn::BlendedStore(low, hn::FirstN(d, static_cast<size_t>(2 * rows)), d, to);
+      if (2 * rows > kLanes)
+        hn::BlendedStore(high, hn::FirstN(d, static_cast<size_t>(2 * rows - kLanes)), d, to + kLanes);
     }
-}
+  }
+};
 
 // From `in` to `out`, pairs of numbers; both may be the same. Where `in` is null, a call before has read it. The input
 // of the next call with this room, `next_in` or null, is read before results are written: behind stores to addresses
 // that end in the same twelve bits, as those of batches often do, loads would wait for them.
 template <class T>
 void run_two_step(const fft::TwoStep<T>& plan, const T* in, const T* next_in, T* out, bool backward, T scale, T* room) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  constexpr int64_t kLanes = hn::MaxLanes(d);
+  constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>()), kBytes = sizeof(T);
   const int64_t rows = plan.rows, columns = plan.columns;
   const int64_t row_groups = fft::group_count(kLanes, rows), column_groups = fft::group_count(kLanes, columns);
-  const int64_t column_part = rows * kLanes + 16, row_part = columns * kLanes + 16;
-  T *const middle = room + 2 * column_groups * column_part, *const other = middle + 2 * row_groups * row_part;
-  const Sequence<T> b{other, other + std::max(rows, columns) * kLanes + 16};
-  const auto swapped = [&](Sequence<T> s) { return backward ? Sequence<T>{s.im, s.re} : s; };
-  const Sequence<T> first_columns = swapped({room, room + column_part});
-  if (in) load_columns(plan, in, first_columns, 2 * column_part);
-  NextLines next;
-  if (next_in)
-    next = {reinterpret_cast<const char*>(next_in), reinterpret_cast<const char*>(next_in + 2 * plan.length)};
-  const T* roots = plan.roots.data();
-  const int64_t asked = next.left() / column_groups + 1;
+  const TwoStepRoom shape = room_of(plan);
+  T* const start_of_room = at_page(room);
+  const auto parts = [&](int64_t at, int64_t part) {
+    return Sequence<T>{start_of_room + at / kBytes, start_of_room + (at + part) / kBytes};
+  };
+  const auto columns_of = [&](int64_t group) { return parts(group * shape.column_step, shape.column_part); };
+  const auto rows_of = [&](int64_t group) { return parts(shape.first_row + group * shape.row_step, shape.row_part); };
+  const auto read = [&](const T* from) {
+    if (columns < kLanes) {  // the last rows would be read beyond their end
+      from = std::copy(from, from + 2 * plan.length, start_of_room + shape.copy / kBytes) - 2 * plan.length;
+    }
+    for (int64_t group = 0; group < column_groups; ++group)
+      begin_passes(*plan.down, FromColumns<T>{from + 2 * fft::group_start(group, kLanes, columns), columns, backward},
+                   columns_of(group));
+  };
+  if (in) read(in);
+  const int64_t wanted = next_in ? 2 * plan.length : 0;
+  SoonLines next_input(next_in, wanted, column_groups), output(out, wanted, column_groups);
   for (int64_t group = 0; group < column_groups; ++group) {
     const int64_t start = fft::group_start(group, kLanes, columns);
-    T* const mine = room + 2 * group * column_part;
-    next.ask(asked);
-    const Sequence<T> x = run_passes(*plan.down, Sequence<T>{mine, mine + column_part}, b);
+    const T* const roots = plan.roots.data() + 2 * kLanes * rows * group;
+    Sequence<T> x{};
+    next_input.ask();
+    finish_passes(*plan.down, first_passes(*plan.down), columns_of(group), parts(shape.between, shape.column_part),
+                  [&](Sequence<T> to) {
+                    x = to;
+                    return TimesRoots<T>{to, roots};
+                  });
+    output.ask();
     for (int64_t g = 0; g < row_groups; ++g) {
       const int64_t first = fft::group_start(g, kLanes, rows);
-      T* const to = middle + 2 * g * row_part + start * kLanes;
-      turn_tile<false>(x, roots, first, rows, to, columns - start);
-      turn_tile<true>(x, roots, first, rows, to + row_part, columns - start);
-    }
-    roots += 2 * kLanes * rows;
-  }
-  if (next_in) load_columns(plan, next_in, first_columns, 2 * column_part);
-  const V factor = hn::Set(d, scale);
-  for (int64_t g = 0; g < row_groups; ++g) {
-    const int64_t first = fft::group_start(g, kLanes, rows);
-    T* const mine = middle + 2 * g * row_part;
-    const Sequence<T> x = swapped(run_passes(*plan.along, Sequence<T>{mine, mine + row_part}, b));
-    // In ascending order: where there are fewer rows than lanes, what a store writes too much the next one corrects.
-    for (int64_t m = 0; m < columns; ++m) {
-      const V re = hn::Mul(hn::Load(d, x.re + m * kLanes), factor),
-              im = hn::Mul(hn::Load(d, x.im + m * kLanes), factor);
-      const V low = hn::InterleaveLower(d, re, im), high = hn::InterleaveUpper(d, re, im);
-      T* const to = out + 2 * (first + rows * m);
-      const int64_t left = 2 * (plan.length - first - rows * m);
-      if (HWY_LIKELY(left >= 2 * kLanes)) {
-        hn::StoreU(low, d, to);
-        hn::StoreU(high, d, to + kLanes);
-      } else {
-        HWY_ALIGN T all[2 * kLanes];
-        hn::Store(low, d, all);
-        hn::Store(high, d, all + kLanes);
-        std::memcpy(to, all, static_cast<size_t>(left) * sizeof(T));
-      }
+      const Sequence<T> to = rows_of(g);
+      turn_tile(x.re, first, rows, to.re + start * kLanes, columns - start);
+      turn_tile(x.im, first, rows, to.im + start * kLanes, columns - start);
     }
   }
+  if (next_in) read(next_in);
+  for (int64_t g = 0; g < row_groups; ++g)
+    finish_passes(*plan.along, 0, rows_of(g), rows_of(row_groups), [&](Sequence<T>) {
+      return ToRows<T>{out + 2 * fft::group_start(g, kLanes, rows), rows, scale, backward};
+    });
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

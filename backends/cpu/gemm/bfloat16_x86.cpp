@@ -5,19 +5,12 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
-// GCC 12 sees the undefined vectors that its own AVX-512 intrinsics start from.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-
-#include <cpuid.h>
-#include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
-#define MICA_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#include "backends/cpu/tile_unit_x86.h"
+#include "backends/cpu/transpose_words_x86.h"
+
 #define MICA_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define MICA_AMX __attribute__((target("amx-tile,amx-bf16")))
 
@@ -33,30 +26,6 @@ constexpr int64_t kStep = kPanel * kDepth;  // elements of a panel per unit of d
 // ---- packing ----------------------------------------------------------------------------------------------------
 
 MICA_AVX512 inline __mmask32 first_n(int64_t n) { return n >= 32 ? 0xffffffffu : n <= 0 ? 0u : (1u << n) - 1; }
-
-// rows[i] holds 16 words; afterwards rows[j] holds word j of each.
-MICA_AVX512 inline void transpose_words(__m512i rows[16]) {
-  __m512i t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i a = _mm512_unpacklo_epi32(rows[i], rows[i + 1]), b = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    const __m512i c = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]),
-                  d = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(a, c);
-    t[i + 1] = _mm512_unpackhi_epi64(a, c);
-    t[i + 2] = _mm512_unpacklo_epi64(b, d);
-    t[i + 3] = _mm512_unpackhi_epi64(b, d);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; ++i) {  // t[4g + i], lane l: word 4l + i of rows 4g..4g+3
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x88), b = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x88);
-    const __m512i c = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xdd), d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xdd);
-    rows[i] = _mm512_shuffle_i32x4(a, b, 0x88);
-    rows[8 + i] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    rows[4 + i] = _mm512_shuffle_i32x4(c, d, 0x88);
-    rows[12 + i] = _mm512_shuffle_i32x4(c, d, 0xdd);
-  }
-}
 
 // Two runs of 32 elements, joined into pairs: low receives the pairs of the first 16.
 MICA_AVX512 inline void pair(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
@@ -161,21 +130,6 @@ MICA_AVX512 void pack_b(const void* src_bytes, int64_t k_stride, int64_t col_str
 
 // ---- AMX --------------------------------------------------------------------------------------------------------
 
-// The layout that LDTILECFG reads.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-MICA_AMX void enter_tiles() {
-  static const TileConfig config;
-  _tile_loadconfig(&config);
-}
-MICA_AMX void leave_tiles() { _tile_release(); }
-
 constexpr int64_t kPrefetchAhead = 4096;  // bytes of B
 
 inline void prefetch_lines(const char* from) {
@@ -271,21 +225,9 @@ MICA_AVX512_BF16 void run_pairs(const MicroTile& t) {
   }
 }
 
-// ---- what the CPU and the kernel allow --------------------------------------------------------------------------
-
 bool has_avx512_bf16() {
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16");
-}
-
-// Linux grants the tile registers to a process on request.
-bool has_amx() {
-  constexpr unsigned kTileBit = 1u << 24, kBFloat16Bit = 1u << 22;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_supports("avx512bw") || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  if (!(d & kTileBit) || !(d & kBFloat16Bit)) return false;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 }  // namespace
@@ -295,7 +237,7 @@ const BFloat16Kernel* bfloat16_kernel() {
                                     {kDepth, pack_a, pack_b, enter_tiles, leave_tiles}};
   static const BFloat16Kernel pairs{{kPanel, kPanel, run_pairs, kPanel, false, 2 * 256, kBlockBytes, 0},
                                     {kDepth, pack_a, pack_b, nullptr, nullptr}};
-  static const BFloat16Kernel* const chosen = has_amx() ? &tiles : has_avx512_bf16() ? &pairs : nullptr;
+  static const BFloat16Kernel* const chosen = has_bfloat16_tiles() ? &tiles : has_avx512_bf16() ? &pairs : nullptr;
   return chosen;
 }
 

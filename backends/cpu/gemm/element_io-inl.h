@@ -48,9 +48,10 @@ HWY_INLINE void store_as(D d, hn::Vec<D> v, S* to) {
   if constexpr (std::is_same_v<S, BFloat16>) {
     const hn::Rebind<uint16_t, D> d16;
     const hn::RebindToSigned<D> i32;
-    const auto bits = hn::BitCast(i32, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(i32, 1));
-    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(i32, 0x7fff)));
+    const hn::RebindToUnsigned<D> u32;  // the bits of a NaN may pass the sign when they are rounded
+    const auto bits = hn::BitCast(u32, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1));
+    const auto rounded = hn::BitCast(i32, hn::Add(bits, hn::Add(odd, hn::Set(u32, 0x7fff))));
     const auto nan = hn::RebindMask(i32, hn::IsNaN(v));
     const auto kept = hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Set(i32, 0x7fc00000), rounded));
     hn::StoreU(hn::DemoteTo(d16, hn::And(kept, hn::Set(i32, 0xffff))), d16, reinterpret_cast<uint16_t*>(to));
@@ -62,12 +63,24 @@ HWY_INLINE void store_as(D d, hn::Vec<D> v, S* to) {
   }
 }
 
+// Integers wrap around, which only unsigned ones may: g++'s arm_neon.h adds and multiplies signed lanes as the language
+// does, where overflow is undefined.
+template <class D>
+HWY_INLINE hn::Vec<D> add(D d, hn::Vec<D> a, hn::Vec<D> b) {
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    return hn::Add(a, b);
+  } else {
+    const hn::RebindToUnsigned<D> du;
+    return hn::BitCast(d, hn::Add(hn::BitCast(du, a), hn::BitCast(du, b)));
+  }
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> multiply_add(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
     return hn::MulAdd(a, b, sum);
   } else {
-    const hn::RebindToUnsigned<D> du;  // integers wrap around, which only unsigned ones may
+    const hn::RebindToUnsigned<D> du;
     const auto product = hn::Mul(hn::BitCast(du, a), hn::BitCast(du, b));
     return hn::BitCast(d, hn::Add(product, hn::BitCast(du, sum)));
   }

@@ -286,8 +286,9 @@ MicroKernel describe() {
 MicroKernel describe_f32() { return describe<float>(); }
 MicroKernel describe_f64() { return describe<double>(); }
 #endif
-MicroKernel describe_i32() { return describe<int32_t>(); }
-MicroKernel describe_i64() { return describe<int64_t>(); }
+// Integers wrap around, which only unsigned ones may; the bits of their sums are the same.
+MicroKernel describe_i32() { return describe<uint32_t>(); }
+MicroKernel describe_i64() { return describe<uint64_t>(); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

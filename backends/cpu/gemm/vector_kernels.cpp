@@ -71,7 +71,7 @@ HWY_INLINE void dot_rows(const S* matrix, const SumOf<S>* x, SumOf<S>* y, const 
     for (int v = 0; v < X; ++v) {
       Vec total = sums[r][v][0];
 #pragma GCC unroll 8
-      for (int u = 1; u < U; ++u) total = hn::Add(total, sums[r][v][u]);
+      for (int u = 1; u < U; ++u) total = add(d, total, sums[r][v][u]);
       Wrapping<T> sum = sum_lanes(d, total);
       for (int64_t q = p; q < s.k; ++q) {
         sum += static_cast<Wrapping<T>>(static_cast<T>(matrix[r * s.row_stride + q])) *

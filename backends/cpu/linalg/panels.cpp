@@ -132,6 +132,30 @@ void solve_strip(const T* l, int64_t lead, int64_t size, T* x, int64_t columns) 
   }
 }
 
+// The same for the upper triangle of a strip, with its diagonal.
+template <class T>
+void solve_upper_strip(const T* u, int64_t lead, int64_t size, T* x, int64_t columns) {
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t j = size - 1; j >= 0; --j) {
+      const T solved = x[c * lead + j] /= u[j * lead + j];
+      for (int64_t i = 0; i < j; ++i) x[c * lead + i] -= u[j * lead + i] * solved;
+    }
+}
+
+template <class T>
+void solve_factored(const T* lu, int64_t n, T* x, int64_t columns) {
+  for (int64_t start = 0; start < n; start += kStrip) {
+    const int64_t end = std::min(start + kStrip, n);
+    solve_strip(lu + start * n + start, n, end - start, x + start, columns);
+    subtract_product(x + end, lu + start * n + end, x + start, n, n - end, end - start, columns);
+  }
+  for (int64_t start = (n - 1) / kStrip * kStrip; start >= 0; start -= kStrip) {
+    const int64_t end = std::min(start + kStrip, n);
+    solve_upper_strip(lu + start * n + start, n, end - start, x + start, columns);
+    subtract_product(x, lu + start * n, x + start, n, start, end - start, columns);
+  }
+}
+
 template <class T>
 Integer factor_lu(T* a, int64_t lead, int64_t rows, int64_t columns, Integer* pivots) {
   Integer first_zero = 0;
@@ -274,15 +298,16 @@ void triangle_inverse(const T* a, int64_t lead, int64_t n, bool upper, bool unit
   for (int64_t j = 0; j < n; ++j) std::copy(found + j * rows, found + j * rows + n, inverse + j * n);
 }
 
-#define MICA_PANELS(T, suffix)                                                                    \
-  Integer lu_##suffix(T* a, int64_t lead, int64_t rows, int64_t columns, Integer* pivots) {       \
-    return factor_lu(a, lead, rows, columns, pivots);                                             \
-  }                                                                                               \
-  int64_t qr_##suffix(T* a, int64_t lead, int64_t rows, int64_t columns, T* tau) {                \
-    return factor_qr(a, lead, rows, columns, tau);                                                \
-  }                                                                                               \
-  void inverse_##suffix(const T* a, int64_t lead, int64_t n, bool upper, bool unit, T* inverse) { \
-    triangle_inverse(a, lead, n, upper, unit, inverse);                                           \
+#define MICA_PANELS(T, suffix)                                                                              \
+  Integer lu_##suffix(T* a, int64_t lead, int64_t rows, int64_t columns, Integer* pivots) {                 \
+    return factor_lu(a, lead, rows, columns, pivots);                                                       \
+  }                                                                                                         \
+  int64_t qr_##suffix(T* a, int64_t lead, int64_t rows, int64_t columns, T* tau) {                          \
+    return factor_qr(a, lead, rows, columns, tau);                                                          \
+  }                                                                                                         \
+  void solve_##suffix(const T* lu, int64_t n, T* x, int64_t columns) { solve_factored(lu, n, x, columns); } \
+  void inverse_##suffix(const T* a, int64_t lead, int64_t n, bool upper, bool unit, T* inverse) {           \
+    triangle_inverse(a, lead, n, upper, unit, inverse);                                                     \
   }
 MICA_PANELS(float, float32)
 MICA_PANELS(double, float64)
@@ -297,6 +322,8 @@ HWY_EXPORT(lu_float32);
 HWY_EXPORT(lu_float64);
 HWY_EXPORT(qr_float32);
 HWY_EXPORT(qr_float64);
+HWY_EXPORT(solve_float32);
+HWY_EXPORT(solve_float64);
 HWY_EXPORT(inverse_float32);
 HWY_EXPORT(inverse_float64);
 
@@ -307,6 +334,9 @@ namespace panels {
   }                                                                                                \
   int64_t qr(T* a, int64_t lead, int64_t rows, int64_t columns, T* tau) {                          \
     return HWY_DYNAMIC_DISPATCH(qr_##suffix)(a, lead, rows, columns, tau);                         \
+  }                                                                                                \
+  void solve_lu(const T* lu, int64_t n, T* x, int64_t columns) {                                   \
+    HWY_DYNAMIC_DISPATCH(solve_##suffix)(lu, n, x, columns);                                       \
   }                                                                                                \
   void invert_triangle(const T* a, int64_t lead, int64_t n, bool upper, bool unit, T* inverse) {   \
     HWY_DYNAMIC_DISPATCH(inverse_##suffix)(a, lead, n, upper, unit, inverse);                      \

@@ -92,47 +92,7 @@ lapack::Integer shared_cholesky(T* a, int64_t n, bool upper) {
   return 0;
 }
 
-// Exchanges rows i and pivots[i] - 1 of a column, for i from `first` to `last`.
-template <class T>
-void exchange_rows(T* column, const lapack::Integer* pivots, int64_t first, int64_t last) {
-  for (int64_t i = first; i < last; ++i)
-    if (pivots[i] != i + 1) std::swap(column[i], column[pivots[i] - 1]);
-}
-
-// A = P L U in place, as getrf leaves it: pivots from 1, and 0 or the first zero on U's diagonal.
-template <class T>
-lapack::Integer shared_lu(T* a, int64_t m, int64_t n, lapack::Integer* pivots) {
-  using lapack::Integer;
-  const int64_t steps = std::min(m, n);
-  Integer first_zero = 0;
-  std::vector<T> inverse(static_cast<size_t>(kSharedPanel * kSharedPanel));
-  for (int64_t k = 0; k < steps; k += kSharedPanel) {
-    const int64_t width = std::min(kSharedPanel, steps - k), from = k + width;
-    T* const corner = a + k * m + k;
-    const Integer info = panels::lu(corner, m, m - k, width, pivots + k);
-    if (info > 0 && first_zero == 0) first_zero = static_cast<Integer>(k) + info;
-    for (int64_t i = k; i < from; ++i) pivots[i] += static_cast<Integer>(k);
-    if (from == n) break;
-    panels::invert_triangle(corner, m, width, false, true, inverse.data());
-    // Columns on the right of the panel: what a thread does with its own concerns no other.
-    parallel_for(0, n - from, 16, [&](int64_t begin, int64_t end) {
-      const int64_t count = end - begin;
-      T* const above = a + (from + begin) * m + k;
-      for (int64_t c = 0; c < count; ++c) exchange_rows(above + c * m - k, pivots, k, from);
-      const Scratch<T> room(width * count);
-      multiply_from_left(inverse.data(), width, above, m, count, room.data());
-      subtract_product(above + width, m, m - from, count, width, corner + width, 1, m, above, 1, m);
-    });
-  }
-  // Columns of earlier panels follow the exchanges of later ones.
-  parallel_for(0, steps, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c)
-      exchange_rows(a + c * m, pivots, (c / kSharedPanel + 1) * kSharedPanel, steps);
-  });
-  return first_zero;
-}
-
-// The inverse from shared_lu's factors: the columns of the identity, solved for by all threads, then exchanged.
+// The inverse from the factors of shared_lu.h: the columns of the identity, solved for by all threads, then exchanged.
 template <class T>
 void shared_inverse(T* a, int64_t n, const lapack::Integer* pivots) {
   constexpr int64_t kBlock = kSharedPanel;

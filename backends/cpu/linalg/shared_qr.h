@@ -2,55 +2,60 @@
 // do to the other columns by this library's products.
 #pragma once
 
+#include "backends/cpu/linalg/packed_factor.h"
 #include "backends/cpu/linalg/shared_factor.h"
 
 namespace mica::cpu {
 
 constexpr int64_t kReflectors = 32;  // of a panel
 
-// A panel's reflectors as one: I - V T V^T. V is dense here, with its ones and zeros; T is upper, kReflectors apart.
+// A panel's reflectors as one, H = I - V T V^T or its transpose, in two factors: the transpose of H C is that of C plus
+// (C^T V) (-T^T V^T).
 template <class T>
-struct BlockReflector {
-  int64_t rows = 0, count = 0;
-  std::vector<T> v, t;
-
-  BlockReflector(const T* a, int64_t lead, int64_t rows_of_a, int64_t reflectors, const T* tau)
-      : rows(rows_of_a),
-        count(reflectors),
-        v(static_cast<size_t>(rows_of_a * reflectors)),
-        t(static_cast<size_t>(kReflectors * kReflectors), T(0)) {
+class BlockReflector {
+ public:
+  BlockReflector(const T* a, int64_t lead, int64_t rows, int64_t count, const T* tau, bool transpose)
+      : count_(count), gather_(rows, count), spread_(count, rows) {
+    // V is dense here, with its ones and zeros; T is upper.
+    const Scratch<T> v(rows * count), turned(rows * count);
     for (int64_t j = 0; j < count; ++j) {
       T* const column = v.data() + j * rows;
       std::fill(column, column + j, T(0));
       column[j] = 1;
       std::copy(a + j * lead + j + 1, a + j * lead + rows, column + j + 1);
     }
-    std::vector<T> products(static_cast<size_t>(count * count));
-    part_product(products.data(), count, count, count, rows, v.data(), rows, int64_t{1}, v.data(), int64_t{1}, rows, 1,
-                 0);
+    gather_.pack(v.data(), rows, count, 1, rows);
+    T products[kReflectors * kReflectors], t[kReflectors * kReflectors] = {};
+    gather_.multiply(v.data(), rows, products, kReflectors, count, false);
     for (int64_t j = 0; j < count; ++j) {
-      T* const column = t.data() + j * kReflectors;
+      T* const column = t + j * kReflectors;
       for (int64_t k = 0; k < j; ++k) {
-        const T by = -tau[j] * products[static_cast<size_t>(j * count + k)];
-        for (int64_t i = 0; i <= k; ++i) column[i] += by * t[static_cast<size_t>(k * kReflectors + i)];
+        const T by = -tau[j] * products[j * kReflectors + k];
+        for (int64_t i = 0; i <= k; ++i) column[i] += by * t[k * kReflectors + i];
       }
       column[j] = tau[j];
     }
+    part_product(turned.data(), rows, rows, count, count, v.data(), int64_t{1}, rows, t, transpose ? kReflectors : 1,
+                 transpose ? 1 : kReflectors, -1, 0);
+    spread_.pack(turned.data(), count, rows, rows, 1);
   }
 
-  // C = (I - V T V^T) C, or with T^T, in all threads.
-  void apply(T* c, int64_t lead, int64_t columns, bool transpose) const {
+  // To `columns` columns, in all threads.
+  void apply(T* c, int64_t lead, int64_t columns) const {
     parallel_for(0, columns, 16, [&](int64_t begin, int64_t end) {
-      const int64_t width = end - begin;
-      T* const mine = c + begin * lead;
-      const Scratch<T> room(2 * count * width);
-      T *const products = room.data(), *const turned = products + count * width;
-      part_product(products, count, count, width, rows, v.data(), rows, int64_t{1}, mine, int64_t{1}, lead, 1, 0);
-      part_product(turned, count, count, width, count, t.data(), transpose ? kReflectors : 1,
-                   transpose ? 1 : kReflectors, products, int64_t{1}, count, 1, 0);
-      subtract_product(mine, lead, rows, width, count, v.data(), int64_t{1}, rows, turned, int64_t{1}, count);
+      constexpr int64_t kTogether = 48;
+      T products[kTogether * kReflectors];
+      for (int64_t first = begin; first < end; first += kTogether) {
+        const int64_t width = std::min(kTogether, end - first);
+        gather_.multiply(c + first * lead, lead, products, count_, width, false);
+        spread_.multiply(products, count_, c + first * lead, lead, width, true);
+      }
     });
   }
+
+ private:
+  int64_t count_;
+  PackedFactor<T> gather_, spread_;
 };
 
 // As geqrf leaves it.
@@ -71,7 +76,7 @@ void shared_geqrf(T* a, int64_t m, int64_t n, T* tau) {
       lapack::call<T>(lapack::Routine::geqrf, &rows, &columns, corner + done * m + done, &lead, tau + k + done,
                       work.data(), &length, &info);
     }
-    if (from < n) BlockReflector<T>(corner, m, m - k, width, tau + k).apply(corner + width * m, m, n - from, true);
+    if (from < n) BlockReflector<T>(corner, m, m - k, width, tau + k, true).apply(corner + width * m, m, n - from);
   }
 }
 
@@ -86,8 +91,8 @@ void shared_orgqr(T* a, int64_t m, int64_t n, int64_t k, const T* tau) {
     }
   });
   for (int64_t from = (k - 1) / kReflectors * kReflectors; k > 0 && from >= 0; from -= kReflectors)
-    BlockReflector<T>(a + from * m + from, m, m - from, std::min(kReflectors, k - from), tau + from)
-        .apply(q.data() + from * m + from, m, n - from, false);
+    BlockReflector<T>(a + from * m + from, m, m - from, std::min(kReflectors, k - from), tau + from, false)
+        .apply(q.data() + from * m + from, m, n - from);
   parallel_for(0, n, 64,
                [&](int64_t begin, int64_t end) { std::copy(q.data() + begin * m, q.data() + end * m, a + begin * m); });
 }

@@ -13,6 +13,7 @@
 #include "backends/cpu/pointwise/visit_others.h"
 #include "backends/cpu/simd/arithmetic-inl.h"
 #include "backends/cpu/simd/log-inl.h"
+#include "backends/shared/numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -95,21 +96,6 @@ void nextafter_kernel(const PointwiseLoop& loop) {
                  [&]<class T>(Tag<T>) { run_dense(loop, nextafter_loop<T>, nullptr, kSlowGrain); });
 }
 
-// On magnitudes, unsigned: the smallest integer has one there.
-template <class T>
-HWY_INLINE std::make_unsigned_t<T> magnitude(T a) {
-  using U = std::make_unsigned_t<T>;
-  return a < 0 ? static_cast<U>(0 - static_cast<U>(a)) : static_cast<U>(a);
-}
-template <class U>
-HWY_INLINE U greatest_divisor(U a, U b) {
-  while (a) {
-    const U rest = static_cast<U>(b % a);
-    b = a;
-    a = rest;
-  }
-  return b;
-}
 template <class T>
 struct Gcd {
   T operator()(T a, T b) const { return static_cast<T>(greatest_divisor(magnitude(a), magnitude(b))); }

@@ -12,6 +12,7 @@
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
 #include "backends/cpu/simd/lanes-inl.h"
+#include "backends/shared/numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -44,7 +45,11 @@ struct Abs {
     }
   }
 };
+// Short floats as bits: nothing is converted to clear a sign.
+MICA_LANES_1(AbsBitsLanes, hn::And(x, hn::Set(d, T(0x7FFF))))
 void abs_kernel(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)
+    return run_lanes<uint16_t, 1>(loop, AbsBitsLanes{}, kMemoryGrain);
   if (is_floating(loop.dtype)) return run_floating<1>("abs_cpu", loop, AbsLanes{}, kMemoryGrain);
   visit_integral_complex("abs_cpu", loop.dtype, [&]<class T>(Tag<T>) {
     const Abs<compute_t<T>> f;
@@ -218,19 +223,6 @@ template <class T>
 struct Same {
   T operator()(T a) const { return a; }
 };
-double largest_finite(DType dtype) {
-  switch (dtype) {
-    case DType::Float16:
-      return 65504.0;
-    case DType::BFloat16:
-      return 3.38953138925153547590470800371487866880e38;
-    case DType::Float32:
-    case DType::Complex64:
-      return std::numeric_limits<float>::max();
-    default:
-      return std::numeric_limits<double>::max();
-  }
-}
 void nan_to_num_kernel(const PointwiseLoop& loop, std::optional<double> nan, std::optional<double> posinf,
                        std::optional<double> neginf) {
   const double limit = largest_finite(loop.dtype);

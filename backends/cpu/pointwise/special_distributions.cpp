@@ -10,7 +10,7 @@
 #include "backends/cpu/simd/normal-inl.h"
 #include "backends/cpu/simd/zeta-inl.h"
 #include "backends/cpu/visit_dtype.h"
-#include "backends/functors/special_math.h"
+#include "backends/shared/special_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {

@@ -8,7 +8,7 @@
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/simd/bessel-inl.h"
 #include "backends/cpu/visit_dtype.h"
-#include "backends/functors/orthogonal_polynomials.h"
+#include "backends/shared/orthogonal_polynomials.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {

@@ -8,20 +8,7 @@ namespace mica::cpu {
 // int8 to int64, uint8 and the floats.
 template <class F>
 void visit_pooled(const char* op, DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::UInt8:
-      return f(Tag<uint8_t>{});
-    case DType::Int8:
-      return f(Tag<int8_t>{});
-    case DType::Int16:
-      return f(Tag<int16_t>{});
-    case DType::Int32:
-      return f(Tag<int32_t>{});
-    case DType::Int64:
-      return f(Tag<int64_t>{});
-    default:
-      visit_floating(op, dtype, f);
-  }
+  visit_pooled_integers(dtype, f, [&] { visit_floating(op, dtype, f); });
 }
 
 // Indices are kept as int32 where nobody sees them.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/cpu/quantized/dot_products.h"
+#include "backends/cpu/quantized/int8_tiles.h"
 #include "backends/cpu/register.h"
 #include "mica/kernel_types.h"
 #include "mica/parallel.h"
@@ -53,9 +54,10 @@ void products(const int8_t* a, int64_t rows, const int8_t* b, int64_t columns, i
 
 void int8_mm_kernel(const TensorView& out, const TensorView& a, const TensorView& b) {
   auto* to = out.ptr<int32_t>();
-  const int64_t columns = out.sizes[1];
-  products(a.ptr<const int8_t>(), out.sizes[0], b.ptr<const int8_t>(), columns, a.sizes[1],
-           [=](int64_t r, int64_t c, int32_t sum) { to[r * columns + c] = sum; });
+  const auto *const left = a.ptr<const int8_t>(), *const right = b.ptr<const int8_t>();
+  const int64_t rows = out.sizes[0], columns = out.sizes[1], depth = a.sizes[1];
+  if (worth_int8_tiles(rows, columns, depth)) return int8_tile_products(left, rows, right, columns, depth, to);
+  products(left, rows, right, columns, depth, [=](int64_t r, int64_t c, int32_t sum) { to[r * columns + c] = sum; });
 }
 
 MICA_REGISTER_CPU(int8_mm, int8_mm_kernel);

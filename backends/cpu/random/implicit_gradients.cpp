@@ -1,5 +1,5 @@
 // The derivatives of samples by the parameters of their distributions.
-#include "backends/functors/implicit_gradients.h"
+#include "backends/shared/implicit_gradients.h"
 
 #include "backends/cpu/register.h"
 #include "mica/kernel_types.h"

@@ -10,7 +10,7 @@
 
 #include "backends/cpu/recurrent/cells-inl.h"
 #include "backends/cpu/recurrent/packed_weight.h"
-#include "backends/cpu/recurrent/sequence.h"
+#include "backends/shared/time_steps.h"
 #include "backends/cpu/simd_register.h"
 #include "mica/parallel.h"
 #include "mica/tensor_view.h"
@@ -166,7 +166,7 @@ void backward_kernel(const TensorView& grad_gates, const TensorView& grad_hidden
                      const TensorView& grad_projected, const TensorView& grad_output, const TensorView& output,
                      const TensorView& gates, const TensorView& cells, const TensorView& h0, const TensorView& c0,
                      const TensorView& w_hh, const TensorView& w_hr, IntArrayRef batch_sizes, int64_t mode,
-                     bool reverse) {
+                     bool reverse, DType) {
   const auto run = gates.dtype == DType::Float64 ? &run_backward<double> : &run_backward<float>;
   run(grad_gates, grad_hidden_gates, grad_h, grad_c, previous, unprojected, grad_projected, grad_output, output, gates,
       cells, h0, c0, w_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse);

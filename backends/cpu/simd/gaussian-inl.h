@@ -225,24 +225,13 @@ HWY_INLINE V erf_of_floats(D d, V x) {
   return hn::IfThenElse(hn::Ge(magnitude, one), far, erf_near_zero(d, x));  // NaN comes from near zero
 }
 
-// Beyond 1 the tail is below 0.16, so that its own few roundings hardly show in 1 - tail.
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
-  if constexpr (FloatLanes<D>) return erf_of_floats(d, x);
-  using T = hn::TFromD<D>;
-  using P = Polynomials<T>;
-  const V one = hn::Set(d, T(1));
-  const V magnitude = hn::Abs(x);
-  const V t = at_most(d, magnitude, sizeof(T) == 4 ? T(4) : T(6));  // from here on erf rounds to 1
-  const Pair<V> square = two_product(t, t);
-  const V decay = exp_in_range(d, hn::Neg(square.hi), hn::Neg(square.lo));
-  const V denominator = hn::Add(t, hn::Set(d, P::kErfcxPole));
-  const V r = quick_reciprocal(d, denominator);
-  const V z = refined_quotient(hn::Sub(t, hn::Set(d, P::kErfcxPole)), denominator, r);
-  const V ratio = refined_quotient(polynomial(d, z, P::kErfcx), denominator, r);
-  const V far = hn::NegMulAdd(ratio, decay, one);
-  const auto near = hn::Lt(magnitude, one);
-  return hn::IfThenElse(near, erf_near_zero(d, x), hn::CopySign(far, x));
+  if constexpr (FloatLanes<D>) {
+    return erf_of_floats(d, x);
+  } else {
+    return erf_by_table(d, x);
+  }
 }
 
 template <class D, class V>

@@ -1,4 +1,4 @@
-// The special functions of backends/functors/special_math.h, lane by lane.
+// The special functions of backends/shared/special_math.h, lane by lane.
 
 #if defined(MICA_CPU_SIMD_SPECIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_SIMD_SPECIAL_INL_H_
@@ -8,7 +8,7 @@
 #endif
 
 #include "backends/cpu/simd/lanes-inl.h"
-#include "backends/functors/special_math.h"
+#include "backends/shared/special_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-// Hurwitz's zeta function: the sum of backends/functors/special_math.h, all lanes at once.
+// Hurwitz's zeta function: the sum of backends/shared/special_math.h, all lanes at once.
 
 #if defined(MICA_CPU_SIMD_ZETA_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_SIMD_ZETA_INL_H_
@@ -9,7 +9,7 @@
 
 #include "backends/cpu/simd/lanes-inl.h"
 #include "backends/cpu/simd/pow-inl.h"
-#include "backends/functors/special_math.h"
+#include "backends/shared/special_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {

@@ -1,9 +1,7 @@
 // The gradients of attention by the matrix unit. The scores are made again, once for the gradient of the queries and
 // once for those of the keys and values, each of which is then a sum in registers: nothing is added in global memory,
 // and a result does not change from run to run.
-#include "backends/cuda/attention/attention.h"
-#include "backends/cuda/attention/tiles.cuh"
-#include "backends/cuda/places.cuh"
+#include "backends/cuda/attention/walk.cuh"
 
 namespace mica::cuda {
 
@@ -51,26 +49,20 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
   constexpr int kRowBytes = kRows * kWidth * 2, kOtherBytes = kOthers * kWidth * 2;
   const uint32_t query_tile = shared_address(memory), grad_tile = query_tile + kRowBytes;
   auto key_tile = [&](int stage) { return grad_tile + kRowBytes + stage * 2 * kOtherBytes; };
-  const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
-  const int64_t tile = p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = tile * kRows;
-  const T* query =
-      p.query + batch * p.query_strides.batch + head * p.query_strides.head + first_query * p.query_strides.row;
-  const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + first_query * b.grad_strides.row;
-  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
-  const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
-  int64_t last_key = p.keys;
-  if (p.causal && first_query + kRows < last_key) last_key = first_query + kRows;
-  const int blocks = static_cast<int>((last_key + kOthers - 1) / kOthers);
+  const QueryBlock<T> at(p, kRows);
+  const int64_t first_query = at.first;
+  const T* grad = rows_at(b.grad, b.grad_strides, at.batch, at.head, first_query);
+  const int blocks = static_cast<int>((at.last_key + kOthers - 1) / kOthers);
   auto load_keys = [&](int block) {
     const int64_t first = static_cast<int64_t>(block) * kOthers;
     const uint32_t to = key_tile(block % 2);
-    load_tile<kOthers, kWidth, kBlockThreads>(to, key + first * p.key_strides.row, p.key_strides.row, p.keys - first,
+    load_tile<kOthers, kWidth, kBlockThreads>(to, at.key + first * p.key_strides.row, p.key_strides.row, p.keys - first,
                                               p.width);
-    load_tile<kOthers, kWidth, kBlockThreads>(to + kOtherBytes, value + first * p.value_strides.row,
+    load_tile<kOthers, kWidth, kBlockThreads>(to + kOtherBytes, at.value + first * p.value_strides.row,
                                               p.value_strides.row, p.keys - first, p.width);
     commit();
   };
-  load_tile<kRows, kWidth, kBlockThreads>(query_tile, query, p.query_strides.row, p.length - first_query, p.width);
+  load_tile<kRows, kWidth, kBlockThreads>(query_tile, at.query, p.query_strides.row, p.length - first_query, p.width);
   load_tile<kRows, kWidth, kBlockThreads>(grad_tile, grad, b.grad_strides.row, p.length - first_query, p.width);
   load_keys(0);
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
@@ -78,9 +70,9 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
   float shift[2], product[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int64_t q = first_query + row + lane / 4 + h * 8, at = (batch * p.heads + head) * p.length + q;
-    shift[h] = q < p.length ? b.logsumexp[at] * kLog2E : 0.0f;
-    product[h] = q < p.length ? b.products[at] : 0.0f;
+    const int64_t q = first_query + row + lane / 4 + h * 8;
+    shift[h] = q < p.length ? b.logsumexp[at.number + q] * kLog2E : 0.0f;
+    product[h] = q < p.length ? b.products[at.number + q] : 0.0f;
   }
   float result[1][kWidth / 8][4] = {};
   for (int block = 0; block < blocks; ++block) {
@@ -112,8 +104,8 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     }
     __syncthreads();
   }
-  grad_query += batch * strides.batch + head * strides.head;
-  store_rows<kWidth>(grad_query, strides.row, first_query + row, p.length, p.width, result[0], p.scale);
+  store_rows<kWidth>(rows_at(grad_query, strides, at.batch, at.head), strides.row, first_query + row, p.length, p.width,
+                     result[0], p.scale);
 }
 
 // 128 keys against all queries of the heads that share them: dV = sum of P' dO, dK = scale * sum of (P (dP -
@@ -128,35 +120,31 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
   const uint32_t key_tile = shared_address(memory), value_tile = key_tile + kRowBytes;
   auto query_tile = [&](int stage) { return value_tile + kRowBytes + stage * 2 * kOtherBytes; };
   auto* numbers = reinterpret_cast<float*>(memory + 2 * kRowBytes + 4 * kOtherBytes);  // [stage][2][kOthers]
-  const int64_t batch = blockIdx.y / p.kv_heads, kv_head = blockIdx.y % p.kv_heads, shared = p.heads / p.kv_heads;
-  const int64_t first_key = static_cast<int64_t>(blockIdx.x) * kRows;
-  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head + first_key * p.key_strides.row;
-  const T* value =
-      p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head + first_key * p.value_strides.row;
+  const KeyBlock<T> at(p, kRows);
+  const int64_t first_key = at.first;
   const int64_t query_blocks = (p.length + kOthers - 1) / kOthers;
   const int64_t first_block = p.causal ? first_key / kOthers : 0;
   const int64_t per_head = query_blocks > first_block ? query_blocks - first_block : 0;
-  const auto blocks = static_cast<int>(per_head * shared);
+  const auto blocks = static_cast<int>(per_head * at.shared);
   auto load_queries = [&](int block) {
-    const int64_t head = kv_head * shared + block / per_head, first = (first_block + block % per_head) * kOthers;
+    const int64_t head = at.kv_head * at.shared + block / per_head, first = (first_block + block % per_head) * kOthers;
     const uint32_t to = query_tile(block % 2);
-    const T* query =
-        p.query + batch * p.query_strides.batch + head * p.query_strides.head + first * p.query_strides.row;
-    const T* grad = b.grad + batch * b.grad_strides.batch + head * b.grad_strides.head + first * b.grad_strides.row;
+    const T* query = rows_at(p.query, p.query_strides, at.batch, head, first);
+    const T* grad = rows_at(b.grad, b.grad_strides, at.batch, head, first);
     load_tile<kOthers, kWidth, kBlockThreads>(to, query, p.query_strides.row, p.length - first, p.width);
     load_tile<kOthers, kWidth, kBlockThreads>(to + kOtherBytes, grad, b.grad_strides.row, p.length - first, p.width);
     if (threadIdx.x < 2 * kOthers) {
       const int i = threadIdx.x % kOthers;
-      const int64_t at = (batch * p.heads + head) * p.length + first + i;
+      const int64_t number = (at.batch * p.heads + head) * p.length + first + i;
       const bool inside = first + i < p.length;
       numbers[block % 2 * 2 * kOthers + threadIdx.x] = !inside                 ? 0.0f
-                                                       : threadIdx.x < kOthers ? b.logsumexp[at] * kLog2E
-                                                                               : b.products[at];
+                                                       : threadIdx.x < kOthers ? b.logsumexp[number] * kLog2E
+                                                                               : b.products[number];
     }
     commit();
   };
-  load_tile<kRows, kWidth, kBlockThreads>(key_tile, key, p.key_strides.row, p.keys - first_key, p.width);
-  load_tile<kRows, kWidth, kBlockThreads>(value_tile, value, p.value_strides.row, p.keys - first_key, p.width);
+  load_tile<kRows, kWidth, kBlockThreads>(key_tile, at.key, p.key_strides.row, p.keys - first_key, p.width);
+  load_tile<kRows, kWidth, kBlockThreads>(value_tile, at.value, p.value_strides.row, p.keys - first_key, p.width);
   if (blocks > 0) {
     load_queries(0);
   } else {
@@ -202,31 +190,10 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     }
     __syncthreads();
   }
-  grad_key += batch * key_strides.batch + kv_head * key_strides.head;
-  grad_value += batch * value_strides.batch + kv_head * value_strides.head;
+  grad_key = rows_at(grad_key, key_strides, at.batch, at.kv_head);
+  grad_value = rows_at(grad_value, value_strides, at.batch, at.kv_head);
   store_rows<kWidth>(grad_key, key_strides.row, first_key + row, p.keys, p.width, for_key[0], p.scale);
   store_rows<kWidth>(grad_value, value_strides.row, first_key + row, p.keys, p.width, for_value[0], 1.0f);
-}
-
-template <class T, int kWidth>
-void launch_backward(const Backward<T>& b, int64_t batch, const TensorView& grad_query, const TensorView& grad_key,
-                     const TensorView& grad_value) {
-  constexpr int kBytes = (2 * kRows + 4 * 64) * kWidth * 2 + 4 * 64 * 4;  // for either
-  auto* for_queries = query_kernel<T, kWidth>;
-  auto* for_keys = key_kernel<T, kWidth>;
-  static const cudaError_t raised[] = {
-      cudaFuncSetAttribute(for_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
-      cudaFuncSetAttribute(for_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)};
-  MICA_CUDA(raised[0]);
-  MICA_CUDA(raised[1]);
-  const cudaStream_t stream = current_stream(grad_query.device.index());
-  const Problem<T>& p = b.p;
-  for_queries<<<dim3(blocks_for(p.length, kRows), static_cast<unsigned>(batch * p.heads)), kBlockThreads, kBytes,
-                stream>>>(b, grad_query.ptr<T>(), strides_of(grad_query));
-  MICA_CUDA(cudaGetLastError());
-  for_keys<<<dim3(blocks_for(p.keys, kRows), static_cast<unsigned>(batch * p.kv_heads)), kBlockThreads, kBytes,
-             stream>>>(b, grad_key.ptr<T>(), strides_of(grad_key), grad_value.ptr<T>(), strides_of(grad_value));
-  MICA_CUDA(cudaGetLastError());
 }
 
 void matrix_backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
@@ -236,7 +203,9 @@ void matrix_backward(const TensorView& grad_query, const TensorView& grad_key, c
   visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     const Backward<T> b{problem<T>(query, key, value, causal, scale), grad_out.ptr<const T>(), strides_of(grad_out),
                         logsumexp.ptr<const float>(), products};
-    launch_backward<T, kWidth>(b, query.sizes[0], grad_query, grad_key, grad_value);
+    constexpr int kBytes = (2 * kRows + 4 * 64) * kWidth * 2 + 4 * 64 * 4;  // for either
+    launch_gradients<query_kernel<T, kWidth>, key_kernel<T, kWidth>, kRows, kBlockThreads, kBytes>(
+        b, query.sizes[0], grad_query, grad_key, grad_value);
   });
 }
 

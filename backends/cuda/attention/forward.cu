@@ -1,10 +1,8 @@
 // Attention without the matrix of scores: tiles of 128 queries meet tiles of 64 keys, whose exponentials are taken
 // relative to the largest score so far. Scores are in units of log 2.
-#include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/plain.h"
 #include "backends/cuda/attention/plans.h"
-#include "backends/cuda/attention/tiles.cuh"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/attention/walk.cuh"
 
 namespace mica::cuda {
 
@@ -24,28 +22,21 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
   constexpr int kQueryBytes = kQueries * kWidth * 2, kKeyBytes = kKeys * kWidth * 2;
   const uint32_t query_tile = shared_address(memory);
   auto key_tile = [&](int stage) { return query_tile + kQueryBytes + stage * 2 * kKeyBytes; };
-  const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
-  // Causal rows that see the most keys come first.
-  const int64_t tiles = gridDim.x, tile = p.causal ? tiles - 1 - blockIdx.x : blockIdx.x;
-  const int64_t first_query = tile * kQueries;
-  const T* query =
-      p.query + batch * p.query_strides.batch + head * p.query_strides.head + first_query * p.query_strides.row;
-  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
-  const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
-  int64_t last_key = p.keys;
-  if (p.causal && first_query + kQueries < last_key) last_key = first_query + kQueries;
-  const int blocks = static_cast<int>((last_key + kKeys - 1) / kKeys);
+  const QueryBlock<T> at(p, kQueries);
+  const int64_t first_query = at.first;
+  const int blocks = static_cast<int>((at.last_key + kKeys - 1) / kKeys);
 
   auto load_keys = [&](int block) {
     const int64_t first = static_cast<int64_t>(block) * kKeys;
     const uint32_t to = key_tile(block % 2);
-    load_tile<kKeys, kWidth, kBlockThreads>(to, key + first * p.key_strides.row, p.key_strides.row, p.keys - first,
+    load_tile<kKeys, kWidth, kBlockThreads>(to, at.key + first * p.key_strides.row, p.key_strides.row, p.keys - first,
                                             p.width);
-    load_tile<kKeys, kWidth, kBlockThreads>(to + kKeyBytes, value + first * p.value_strides.row, p.value_strides.row,
+    load_tile<kKeys, kWidth, kBlockThreads>(to + kKeyBytes, at.value + first * p.value_strides.row, p.value_strides.row,
                                             p.keys - first, p.width);
     commit();
   };
-  load_tile<kQueries, kWidth, kBlockThreads>(query_tile, query, p.query_strides.row, p.length - first_query, p.width);
+  load_tile<kQueries, kWidth, kBlockThreads>(query_tile, at.query, p.query_strides.row, p.length - first_query,
+                                             p.width);
   load_keys(0);
 
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * (16 * kTiles);
@@ -124,7 +115,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
     }
     __syncthreads();
   }
-  out += batch * out_strides.batch + head * out_strides.head;
+  out = rows_at(out, out_strides, at.batch, at.head);
 #pragma unroll
   for (int m = 0; m < kTiles; ++m)
 #pragma unroll
@@ -135,7 +126,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<kWidth>)
       const int64_t q = first_query + row + m * 16 + lane / 4 + h * 8;
       if (q >= p.length) continue;
       const float inverse = total > 0 ? 1.0f / total : 0.0f;
-      if (lane % 4 == 0) logsumexp[(batch * p.heads + head) * p.length + q] = largest[m][h] / kLog2E + logf(total);
+      if (lane % 4 == 0) logsumexp[at.number + q] = largest[m][h] / kLog2E + logf(total);
 #pragma unroll
       for (int n = 0; n < kWidth / 8; ++n) {
         const int column = n * 8 + lane % 4 * 2;

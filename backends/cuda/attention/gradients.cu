@@ -1,7 +1,7 @@
 // The gradients of attention: what all kernels for them begin with, and which of them it is.
 #include <optional>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/plain.h"
 #include "backends/cuda/attention/plans.h"

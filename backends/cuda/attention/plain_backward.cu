@@ -1,9 +1,8 @@
 // The gradients of attention in float32 arithmetic. As with 16-bit floats, the scores are made once for the gradient of
 // the queries and once for those of keys and values, and nothing is added in global memory.
-#include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/plain.h"
 #include "backends/cuda/attention/plain_mask.h"
-#include "backends/cuda/places.cuh"
+#include "backends/cuda/attention/walk.cuh"
 
 namespace mica::cuda::attention::plain {
 
@@ -39,30 +38,23 @@ __global__ void __launch_bounds__(kThreads, 2) query_kernel(Gradient<T> g, T* gr
   float* key_tile = grad_tile + kTileFloats<kWidth>;
   float* value_tile = key_tile + kKeyFloats;
   float* slope_tile = value_tile + kKeyFloats;
-  const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
-  const int64_t tile = p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = tile * kRows;
-  const T* query =
-      p.query + batch * p.query_strides.batch + head * p.query_strides.head + first_query * p.query_strides.row;
-  const T* grad = g.grad + batch * g.grad_strides.batch + head * g.grad_strides.head + first_query * g.grad_strides.row;
-  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
-  const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
-  const int64_t mask_base = batch * g.mask.batch + head * g.mask.head;
-  int64_t last_key = p.keys;
-  if (p.causal && first_query + kRows < last_key) last_key = first_query + kRows;
-  load_rows<kRows, kWidth>(query_tile, query, p.query_strides.row, p.length - first_query, p.width);
+  const QueryBlock<T> at(p, kRows);
+  const int64_t first_query = at.first, mask_base = at.batch * g.mask.batch + at.head * g.mask.head;
+  const T* grad = rows_at(g.grad, g.grad_strides, at.batch, at.head, first_query);
+  load_rows<kRows, kWidth>(query_tile, at.query, p.query_strides.row, p.length - first_query, p.width);
   load_rows<kRows, kWidth>(grad_tile, grad, g.grad_strides.row, p.length - first_query, p.width);
   float shift[kEach], product[kEach], result[kEach][kWidth / 16] = {};
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const int64_t q = first_query + thread_y() + 8 * i, at = (batch * p.heads + head) * p.length + q;
-    shift[i] = q < p.length ? g.logsumexp[at] : 0.0f;
-    product[i] = q < p.length ? g.products[at] : 0.0f;
+    const int64_t q = first_query + thread_y() + 8 * i;
+    shift[i] = q < p.length ? g.logsumexp[at.number + q] : 0.0f;
+    product[i] = q < p.length ? g.products[at.number + q] : 0.0f;
   }
-  for (int64_t first_key = 0; first_key < last_key; first_key += kKeys) {
+  for (int64_t first_key = 0; first_key < at.last_key; first_key += kKeys) {
     __syncthreads();
-    load_rows<kKeys, kWidth>(key_tile, key + first_key * p.key_strides.row, p.key_strides.row, p.keys - first_key,
+    load_rows<kKeys, kWidth>(key_tile, at.key + first_key * p.key_strides.row, p.key_strides.row, p.keys - first_key,
                              p.width);
-    load_rows<kKeys, kWidth>(value_tile, value + first_key * p.value_strides.row, p.value_strides.row,
+    load_rows<kKeys, kWidth>(value_tile, at.value + first_key * p.value_strides.row, p.value_strides.row,
                              p.keys - first_key, p.width);
     commit();
     wait_for_all_but<0>();
@@ -85,8 +77,8 @@ __global__ void __launch_bounds__(kThreads, 2) query_kernel(Gradient<T> g, T* gr
   float factor[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) factor[i] = p.scale;
-  grad_query += batch * strides.batch + head * strides.head;
-  store_rows<kWidth>(grad_query, strides.row, first_query, p.length, p.width, result, factor);
+  store_rows<kWidth>(rows_at(grad_query, strides, at.batch, at.head), strides.row, first_query, p.length, p.width,
+                     result, factor);
 }
 
 // 64 keys against all queries of the heads that share them: dV = sum of P' dO, dK = scale * sum of (P (dP -
@@ -102,18 +94,16 @@ __global__ void __launch_bounds__(kThreads, 2)
   float* query_tile = value_tile + kTileFloats<kWidth>;
   float* grad_tile = query_tile + kQueryFloats;
   float* weight_tile = grad_tile + kQueryFloats;
-  const int64_t batch = blockIdx.y / p.kv_heads, kv_head = blockIdx.y % p.kv_heads, shared = p.heads / p.kv_heads;
-  const int64_t first_key = static_cast<int64_t>(blockIdx.x) * kRows;
-  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head + first_key * p.key_strides.row;
-  const T* value =
-      p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head + first_key * p.value_strides.row;
-  load_rows<kRows, kWidth>(key_tile, key, p.key_strides.row, p.keys - first_key, p.width);
-  load_rows<kRows, kWidth>(value_tile, value, p.value_strides.row, p.keys - first_key, p.width);
+  const KeyBlock<T> at(p, kRows);
+  const int64_t first_key = at.first;
+  load_rows<kRows, kWidth>(key_tile, at.key, p.key_strides.row, p.keys - first_key, p.width);
+  load_rows<kRows, kWidth>(value_tile, at.value, p.value_strides.row, p.keys - first_key, p.width);
   float for_key[kEach][kWidth / 16] = {}, for_value[kEach][kWidth / 16] = {};
-  for (int64_t head = kv_head * shared; head < (kv_head + 1) * shared; ++head) {
-    const T* query = p.query + batch * p.query_strides.batch + head * p.query_strides.head;
-    const T* grad = g.grad + batch * g.grad_strides.batch + head * g.grad_strides.head;
-    const int64_t mask_base = batch * g.mask.batch + head * g.mask.head, number = (batch * p.heads + head) * p.length;
+  for (int64_t head = at.kv_head * at.shared; head < (at.kv_head + 1) * at.shared; ++head) {
+    const T* query = rows_at(p.query, p.query_strides, at.batch, head);
+    const T* grad = rows_at(g.grad, g.grad_strides, at.batch, head);
+    const int64_t mask_base = at.batch * g.mask.batch + head * g.mask.head,
+                  number = (at.batch * p.heads + head) * p.length;
     for (int64_t first_query = p.causal ? first_key / kQueries * kQueries : 0; first_query < p.length;
          first_query += kQueries) {
       __syncthreads();
@@ -158,8 +148,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
   for (int i = 0; i < kEach; ++i) one[i] = 1, factor[i] = p.scale;
   wait_for_all_but<0>();
-  grad_key += batch * key_strides.batch + kv_head * key_strides.head;
-  grad_value += batch * value_strides.batch + kv_head * value_strides.head;
+  grad_key = rows_at(grad_key, key_strides, at.batch, at.kv_head);
+  grad_value = rows_at(grad_value, value_strides, at.batch, at.kv_head);
   store_rows<kWidth>(grad_key, key_strides.row, first_key, p.keys, p.width, for_key, factor);
   store_rows<kWidth>(grad_value, value_strides.row, first_key, p.keys, p.width, for_value, one);
 }
@@ -167,33 +157,18 @@ __global__ void __launch_bounds__(kThreads, 2)
 void backward(const TensorView& grad_query, const TensorView& grad_key, const TensorView& grad_value,
               const TensorView& grad_out, const TensorView& logsumexp, const float* products, const TensorView& query,
               const TensorView& key, const TensorView& value, const TensorView& mask, bool causal, double scale) {
-  const cudaStream_t stream = current_stream(query.device.index());
   visit(query.dtype, query.sizes[3], [&]<class T, int kWidth>() {
     constexpr int kOthers = kColumns<kWidth>;
     constexpr int kBytes = (2 * kTileFloats<kWidth> + 2 * kOthers * (kWidth + kPad) + kRows * (kOthers + kPad)) *
                            static_cast<int>(sizeof(float));
-    auto* for_queries = query_kernel<T, kWidth>;
-    auto* for_keys = key_kernel<T, kWidth>;
-    static const cudaError_t raised = [&] {
-      const cudaError_t first = cudaFuncSetAttribute(for_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-      const cudaError_t second = cudaFuncSetAttribute(for_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-      return first == cudaSuccess ? second : first;
-    }();
-    MICA_CUDA(raised);
-    const Problem<T> p = problem<T>(query, key, value, causal, scale);
-    const Gradient<T> g{p,
+    const Gradient<T> g{problem<T>(query, key, value, causal, scale),
                         mask_of(mask, query.dtype),
                         grad_out.ptr<const T>(),
                         strides_of(grad_out),
                         logsumexp.ptr<const float>(),
                         products};
-    const auto batch = query.sizes[0];
-    for_queries<<<dim3(blocks_for(p.length, kRows), static_cast<unsigned>(batch * p.heads)), kThreads, kBytes,
-                  stream>>>(g, grad_query.ptr<T>(), strides_of(grad_query));
-    MICA_CUDA(cudaGetLastError());
-    for_keys<<<dim3(blocks_for(p.keys, kRows), static_cast<unsigned>(batch * p.kv_heads)), kThreads, kBytes, stream>>>(
-        g, grad_key.ptr<T>(), strides_of(grad_key), grad_value.ptr<T>(), strides_of(grad_value));
-    MICA_CUDA(cudaGetLastError());
+    launch_gradients<query_kernel<T, kWidth>, key_kernel<T, kWidth>, kRows, kThreads, kBytes>(
+        g, query.sizes[0], grad_query, grad_key, grad_value);
   });
 }
 

@@ -1,8 +1,7 @@
 #include "backends/cuda/attention/plain.h"
 
-#include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/plain_mask.h"
-#include "backends/cuda/places.cuh"
+#include "backends/cuda/attention/walk.cuh"
 
 namespace mica::cuda::attention::plain {
 
@@ -16,26 +15,19 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 3 : 2)
   float* key_tile = query_tile + kTileFloats<kWidth>;
   float* value_tile = key_tile + kKeys * (kWidth + kPad);
   float* weight_tile = value_tile + kKeys * (kWidth + kPad);
-  const int64_t batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads, kv_head = head / (p.heads / p.kv_heads);
-  const int64_t tile = p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = tile * kRows;
-  const T* query =
-      p.query + batch * p.query_strides.batch + head * p.query_strides.head + first_query * p.query_strides.row;
-  const T* key = p.key + batch * p.key_strides.batch + kv_head * p.key_strides.head;
-  const T* value = p.value + batch * p.value_strides.batch + kv_head * p.value_strides.head;
-  const int64_t mask_base = batch * mask.batch + head * mask.head;
-  int64_t last_key = p.keys;
-  if (p.causal && first_query + kRows < last_key) last_key = first_query + kRows;
-  load_rows<kRows, kWidth>(query_tile, query, p.query_strides.row, p.length - first_query, p.width);
+  const QueryBlock<T> at(p, kRows);
+  const int64_t first_query = at.first, mask_base = at.batch * mask.batch + at.head * mask.head;
+  load_rows<kRows, kWidth>(query_tile, at.query, p.query_strides.row, p.length - first_query, p.width);
   const float scale = p.scale * kLog2E;
   float result[kEach][kWidth / 16] = {}, largest[kEach], sum[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) largest[i] = -INFINITY, sum[i] = 0;
-  for (int64_t first_key = 0; first_key < last_key; first_key += kKeys) {
+  for (int64_t first_key = 0; first_key < at.last_key; first_key += kKeys) {
     __syncthreads();  // whoever still reads the last tiles is done
-    load_rows<kKeys, kWidth>(key_tile, key + first_key * p.key_strides.row, p.key_strides.row, p.keys - first_key,
+    load_rows<kKeys, kWidth>(key_tile, at.key + first_key * p.key_strides.row, p.key_strides.row, p.keys - first_key,
                              p.width);
     commit();
-    load_rows<kKeys, kWidth>(value_tile, value + first_key * p.value_strides.row, p.value_strides.row,
+    load_rows<kKeys, kWidth>(value_tile, at.value + first_key * p.value_strides.row, p.value_strides.row,
                              p.keys - first_key, p.width);
     commit();
     wait_for_all_but<1>();
@@ -81,10 +73,9 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 3 : 2)
     const float total = over_row(sum[i], [](float a, float b) { return a + b; });
     inverse[i] = total > 0 ? 1.0f / total : total != total ? total : 0.0f;
     const int64_t q = first_query + thread_y() + 8 * i;
-    if (thread_x() == 0 && q < p.length)
-      logsumexp[(batch * p.heads + head) * p.length + q] = largest[i] / kLog2E + logf(total);
+    if (thread_x() == 0 && q < p.length) logsumexp[at.number + q] = largest[i] / kLog2E + logf(total);
   }
-  out += batch * out_strides.batch + head * out_strides.head;
+  out = rows_at(out, out_strides, at.batch, at.head);
   store_rows<kWidth>(out, out_strides.row, first_query, p.length, p.width, result, inverse);
 }
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/convolution/plan.h"
 #include "backends/cuda/copy_elements.h"
 #include "backends/cuda/flags.h"

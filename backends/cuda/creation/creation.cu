@@ -1,5 +1,5 @@
 // arange, linspace, triangles; cat; whether two tensors are equal; the check of a list of indices.
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {

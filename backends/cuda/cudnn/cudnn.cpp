@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "backends/cuda/cudnn/recurrent.h"
 #include "backends/cuda/library.h"
 #include "mica/error.h"
 
@@ -49,6 +50,34 @@ const Api& api() {
     load(a.get, "cudnnBackendGetAttribute");
     load(a.finalize, "cudnnBackendFinalize");
     load(a.execute, "cudnnBackendExecute");
+    return a;
+  }();
+  return loaded;
+}
+
+const RecurrentApi& recurrent_api() {
+  static const RecurrentApi loaded = [] {
+    static_cast<void>(api());  // says what to install
+    RecurrentApi a{};
+    load(a.create, "cudnnCreateRNNDescriptor");
+    load(a.destroy, "cudnnDestroyRNNDescriptor");
+    load(a.set, "cudnnSetRNNDescriptor_v8");
+    load(a.create_dropout, "cudnnCreateDropoutDescriptor");
+    load(a.destroy_dropout, "cudnnDestroyDropoutDescriptor");
+    load(a.set_dropout, "cudnnSetDropoutDescriptor");
+    load(a.create_sequence, "cudnnCreateRNNDataDescriptor");
+    load(a.destroy_sequence, "cudnnDestroyRNNDataDescriptor");
+    load(a.set_sequence, "cudnnSetRNNDataDescriptor");
+    load(a.create_tensor, "cudnnCreateTensorDescriptor");
+    load(a.destroy_tensor, "cudnnDestroyTensorDescriptor");
+    load(a.set_tensor, "cudnnSetTensorNdDescriptor");
+    load(a.get_tensor, "cudnnGetTensorNdDescriptor");
+    load(a.weight_bytes, "cudnnGetRNNWeightSpaceSize");
+    load(a.weight_places, "cudnnGetRNNWeightParams");
+    load(a.temporary_bytes, "cudnnGetRNNTempSpaceSizes");
+    load(a.forward, "cudnnRNNForward");
+    load(a.backward_data, "cudnnRNNBackwardData_v8");
+    load(a.backward_weights, "cudnnRNNBackwardWeights_v8");
     return a;
   }();
   return loaded;

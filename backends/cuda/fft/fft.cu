@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/fft/cufft.h"
 #include "backends/cuda/places.cuh"
 

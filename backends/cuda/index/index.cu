@@ -19,27 +19,39 @@ struct Lookup {
   bool from_end = false;
   Bounds bounds;
 
-  __device__ void at(int64_t i, int64_t& dense, int64_t& table) const {
-    int64_t offsets[3];
-    places.at(i, offsets);
-    dense = offsets[0];
-    table = offsets[1];
-    for (int k = 0; k < count; ++k)
+  // Where an element of the table lies, by its offsets and the first of its indices.
+  __device__ int64_t of_table(const int64_t (&offsets)[3], int64_t given) const {
+    int64_t table = offsets[1] + bounds.checked(given, sizes[0], dims[0], from_end) * strides[0];
+    for (int k = 1; k < count; ++k)
       table += bounds.checked(index[k][offsets[2]], sizes[k], dims[k], from_end) * strides[k];
+    return table;
   }
 };
 
+constexpr int kReadEach = 4;
+
+// Several elements for each thread, a step for all of them at a time: all indices are on their way before the first is
+// looked at, and all elements before the first is written.
 template <class T>
-struct Read {
-  Lookup walk;
-  T* dense;
-  const T* table;
-  __device__ void operator()(int64_t i) const {
-    int64_t to, from;
-    walk.at(i, to, from);
-    dense[to] = table[from];
+__global__ void __launch_bounds__(kThreads) read_kernel(int64_t n, Lookup walk, T* dense, const T* table) {
+  wait_for_predecessors();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kReadEach) + threadIdx.x;
+  int64_t offsets[kReadEach][3], given[kReadEach];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j) {
+    const int64_t i = first + j * kThreads;
+    if (i >= n) continue;
+    walk.places.at(i, offsets[j]);
+    given[j] = walk.index[0][offsets[j][2]];
   }
-};
+  T values[kReadEach];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j)
+    if (first + j * kThreads < n) values[j] = table[walk.of_table(offsets[j], given[j])];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j)
+    if (first + j * kThreads < n) dense[offsets[j][0]] = values[j];
+}
 
 // Runs whose elements lie side by side in both tensors are moved in units of up to 16 bytes.
 int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t element) {
@@ -63,11 +75,110 @@ int64_t widen(Lookup& walk, const void* dense, const void* table, int64_t elemen
   return factor * element;
 }
 
+// Long rows that one index names, side by side in both tensors: a block moves a part of one. Pitches are in units of T.
+template <class T>
+struct RowCopy {
+  T* to;
+  const T* from;
+  int64_t row, parts;  // units of one row, and blocks for it
+  int64_t to_pitch;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) read_rows(RowCopy<T> c, Lookup walk) {
+  wait_for_predecessors();
+  const int64_t row = blockIdx.x / c.parts, part = blockIdx.x - row * c.parts;
+  const int64_t from = walk.bounds.checked(walk.index[0][row], walk.sizes[0], walk.dims[0], walk.from_end);
+  const int64_t first = part * (kThreads * kReadEach) + threadIdx.x;
+  const T* source = c.from + from * walk.strides[0];
+  T* target = c.to + row * c.to_pitch;
+  T values[kReadEach];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j)
+    if (first + j * kThreads < c.row) values[j] = source[first + j * kThreads];
+#pragma unroll
+  for (int j = 0; j < kReadEach; ++j)
+    if (first + j * kThreads < c.row) target[first + j * kThreads] = values[j];
+}
+
 void read(Lookup& walk, const TensorView& out, const TensorView& table) {
   const int64_t unit = widen(walk, out.data, table.data, element_size(out.dtype));
   visit_size(unit, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), walk.places.numel, Read<T>{walk, out.ptr<T>(), table.ptr<const T>()});
+    const Places<3>& p = walk.places;
+    constexpr int64_t kPart = kThreads * kReadEach;
+    if constexpr (sizeof(T) == 16) {
+      const bool rows = walk.count == 1 && p.ndim == 2 && p.strides[0][0] == 1 && p.strides[0][1] == 1 &&
+                        p.strides[0][2] == 0 && p.strides[1][1] == 0 && p.strides[1][2] == 1;
+      const int64_t parts = (p.sizes[0] + kPart - 1) / kPart;
+      if (rows && p.sizes[0] >= kPart / 2 && parts * p.sizes[1] < (int64_t{1} << 31))
+        return launch<read_rows<T>>(out.device.index(), static_cast<unsigned>(parts * p.sizes[1]), kThreads,
+                                    RowCopy<T>{out.ptr<T>(), table.ptr<const T>(), p.sizes[0], parts, p.strides[1][0]},
+                                    walk);
+    }
+    launch<read_kernel<T>>(out.device.index(), blocks_for(p.numel, kPart), kThreads, p.numel, walk, out.ptr<T>(),
+                           table.ptr<const T>());
   });
+}
+
+// gather along rows that are dense in all three tensors and fit shared memory: a block reads the whole row of the table
+// and answers all indices of one row out of it.
+constexpr int kGatherThreads = 512, kGatherEach = 4;
+constexpr int64_t kGatherBytes = 48 * 1024;
+
+struct GatherRows {
+  Places<3> rows;        // output, table, indices
+  int64_t width, count;  // elements of a row of the table, and indices of one row
+  const int64_t* index;
+  int dim;
+  Bounds bounds;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kGatherThreads) gather_rows(GatherRows g, T* out, const T* table) {
+  __shared__ alignas(16) T row[kGatherBytes / sizeof(T)];
+  constexpr int V = 16 / sizeof(T);
+  using Piece = Vector<T, V>;
+  wait_for_predecessors();
+  int64_t at[3];
+  g.rows.at(blockIdx.x, at);
+  const T* from = table + at[1];
+  const auto width = static_cast<int>(g.width);
+  const int pieces = reinterpret_cast<uintptr_t>(from) % 16 ? 0 : width / V;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < pieces; i += kGatherThreads)
+    reinterpret_cast<Piece*>(row)[i] = reinterpret_cast<const Piece*>(from)[i];
+#pragma unroll 1
+  for (int i = pieces * V + threadIdx.x; i < width; i += kGatherThreads) row[i] = from[i];
+  // The next indices are on their way while these are looked up.
+  const int64_t* index = g.index + at[2];
+  int64_t next[kGatherEach];
+  auto fetch = [&](int64_t first) {
+#pragma unroll
+    for (int j = 0; j < kGatherEach; ++j)
+      if (first + j * kGatherThreads < g.count) next[j] = index[first + j * kGatherThreads];
+  };
+  fetch(threadIdx.x);
+  __syncthreads();
+#pragma unroll 1
+  for (int64_t first = threadIdx.x; first < g.count; first += kGatherThreads * kGatherEach) {
+    int64_t given[kGatherEach];
+#pragma unroll
+    for (int j = 0; j < kGatherEach; ++j) given[j] = next[j];
+    fetch(first + kGatherThreads * kGatherEach);
+#pragma unroll
+    for (int j = 0; j < kGatherEach; ++j)
+      if (first + j * kGatherThreads < g.count)
+        out[at[0] + first + j * kGatherThreads] = row[g.bounds.checked(given[j], g.width, g.dim, false)];
+  }
+}
+
+// Whether it pays to read whole rows of the table: most of their elements are asked for, and there is a row for every
+// multiprocessor.
+bool gathers_rows(const TensorView& out, const TensorView& self, int64_t dim, const TensorView& index) {
+  if (dim != out.ndim - 1 || out.strides[dim] != 1 || self.strides[dim] != 1 || index.strides[dim] != 1) return false;
+  const int64_t width = self.sizes[dim], count = out.sizes[dim], rows = out.numel / count;
+  return width >= 1024 && width * element_size(self.dtype) <= kGatherBytes && count * 2 >= width &&
+         rows >= properties(out.device.index()).multiProcessorCount && rows < (int64_t{1} << 31);
 }
 
 // The table without the dimensions from `first` on that indices replace by those of `result`.
@@ -98,8 +209,19 @@ void gather(const TensorView& out, const TensorView& self, int64_t dim, const Te
   if (out.numel == 0) return;
   check_not_empty("gather", out, self.sizes[dim]);
   DeviceGuard guard(out.device.index());
+  const Bounds bounds = Bounds::of("gather", out.device.index());
+  if (gathers_rows(out, self, dim, index)) {
+    GatherRows g{{}, self.sizes[dim], out.sizes[dim], index.ptr<const int64_t>(), static_cast<int>(dim), bounds};
+    for (int d = out.ndim - 2; d >= 0; --d)
+      g.rows.add(out.sizes[d], {out.strides[d], self.strides[d], index.strides[d]});
+    g.rows.finish();
+    return visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
+      launch<gather_rows<T>>(out.device.index(), static_cast<unsigned>(g.rows.numel), kGatherThreads, g, out.ptr<T>(),
+                             self.ptr<const T>());
+    });
+  }
   Lookup walk{};
-  walk.bounds = Bounds::of("gather", out.device.index());
+  walk.bounds = bounds;
   for (int d = out.ndim - 1; d >= 0; --d)
     walk.places.add(out.sizes[d], {out.strides[d], d == dim ? 0 : self.strides[d], index.strides[d]});
   walk.places.finish();

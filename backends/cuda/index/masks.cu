@@ -1,8 +1,7 @@
 // What a mask selects: elements are counted by chunk, so that every chunk knows where its part of the result begins.
-#include <cub/device/device_scan.cuh>
-
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/index/select.cuh"
+#include "backends/cuda/kernels.h"
 
 namespace mica::cuda {
 
@@ -21,12 +20,51 @@ struct Coordinates {
     }
   }
 };
+// What a dense mask of bools takes of a dense tensor: a tile of it is read whole, and what is taken lies side by side
+// in shared memory before it is written.
 template <class T>
-struct Pack {
-  T* out;
-  const T* from;
-  __device__ void operator()(int64_t i, int64_t to) const { out[to] = from[i]; }
-};
+__global__ void __launch_bounds__(kThreads)
+    pack_kernel(int64_t n, int64_t chunk, const uint8_t* mask, const T* from, const int64_t* offsets, T* out) {
+  constexpr int V = static_cast<int>(sizeof(T) >= 16 ? 1 : sizeof(T) == 1 ? 8 : 16 / sizeof(T));
+  using Piece = Vector<T, V>;
+  __shared__ T taken[kTile];
+  wait_for_predecessors();
+  const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
+  if (begin >= end) return;
+  const bool aligned = reinterpret_cast<uintptr_t>(mask) % 8 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+  T* to = out + offsets[blockIdx.x];
+  for (int64_t tile = begin; tile < end; tile += kTile) {
+    const int64_t first = tile + threadIdx.x * kPerThread;
+    uint32_t low = 0, high = 0;  // the highest bits of bytes
+    T values[kPerThread];
+    if (aligned && first + kPerThread <= end) {
+      const uint2 bytes = *reinterpret_cast<const uint2*>(mask + first);
+#pragma unroll
+      for (int k = 0; k < kPerThread / V; ++k) {
+        const Piece piece = *reinterpret_cast<const Piece*>(from + first + k * V);
+#pragma unroll
+        for (int j = 0; j < V; ++j) values[k * V + j] = piece.item[j];
+      }
+      low = bytes_that_hold(bytes.x, ~0u);
+      high = bytes_that_hold(bytes.y, ~0u);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        if (first + j >= end || !mask[first + j]) continue;
+        values[j] = from[first + j];
+        (j < 4 ? low : high) |= 0x80u << (j % 4 * 8);
+      }
+    }
+    int total;
+    int place = sum_before<kThreads>(__popc(low) + __popc(high), total);
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j)
+      if ((j < 4 ? low : high) >> (j % 4 * 8) & 0x80u) taken[place++] = values[j];
+    __syncthreads();
+    for (int i = threadIdx.x; i < total; i += kThreads) to[i] = taken[i];
+    to += total;
+  }
+}
 template <class T>
 struct Unpack {
   T* out;
@@ -48,11 +86,7 @@ void nonzero_offsets(const TensorView& offsets, const TensorView& self) {
         self.numel, chunk_size(self.numel, offsets), elements<T>(self, truth), table);
   });
   MICA_CUDA(cudaGetLastError());
-  if (offsets.numel == 2) return;
-  size_t bytes = 0;
-  MICA_CUDA(cub::DeviceScan::InclusiveSum(nullptr, bytes, table + 1, table + 1, offsets.numel - 1, stream));
-  const Workspace workspace(bytes, device);
-  MICA_CUDA(cub::DeviceScan::InclusiveSum(workspace.data(), bytes, table + 1, table + 1, offsets.numel - 1, stream));
+  if (offsets.numel > 2) sum_up(table + 1, offsets.numel - 1, device);
 }
 
 void nonzero(const TensorView& out, const TensorView& self, const TensorView& offsets) {
@@ -68,7 +102,9 @@ void masked_select(const TensorView& out, const TensorView& self, const TensorVi
   if (out.numel == 0) return;
   DeviceGuard guard(out.device.index());
   visit_size(element_size(out.dtype), [&]<class T>(Tag<T>) {
-    select(mask, offsets, Pack<T>{out.ptr<T>(), self.ptr<const T>()});
+    launch<pack_kernel<T>>(out.device.index(), static_cast<unsigned>(offsets.numel - 1), kThreads, self.numel,
+                           chunk_size(self.numel, offsets), mask.ptr<const uint8_t>(), self.ptr<const T>(),
+                           offsets.ptr<const int64_t>(), out.ptr<T>());
   });
 }
 

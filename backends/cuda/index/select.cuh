@@ -2,9 +2,7 @@
 // of the result begins.
 #pragma once
 
-#include <cub/block/block_reduce.cuh>
-#include <cub/block/block_scan.cuh>
-
+#include "backends/cuda/block.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -14,9 +12,16 @@ namespace {
 constexpr int kPerThread = 8;
 constexpr int kTile = kThreads * kPerThread;
 
+// A multiple of 16, so that all chunks of bytes are aligned; the last ones may be empty.
 int64_t chunk_size(int64_t numel, const TensorView& offsets) {
   const int64_t chunks = offsets.numel - 1;
-  return (numel + chunks - 1) / chunks;
+  return ((numel + chunks - 1) / chunks + 15) / 16 * 16;
+}
+// The highest bit of each byte that has one of the bits of `mask`, which is the same in all bytes; nothing of the other
+// bits.
+__device__ inline uint32_t bytes_that_hold(uint32_t bytes, uint32_t mask) {
+  const uint32_t taken = bytes & mask;
+  return (((taken & 0x7f7f7f7fu) + 0x7f7f7f7fu) | taken) & 0x80808080u;
 }
 
 template <class T>
@@ -39,11 +44,21 @@ Elements<T> elements(const TensorView& t, Truth<T> truth) {
 template <class T>
 __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chunk, Elements<T> from, int64_t* counts) {
   const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
-  int64_t count = 0;
-  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) count += from.holds(i);
-  using Reduce = cub::BlockReduce<int64_t, kThreads>;
-  __shared__ typename Reduce::TempStorage storage;
-  const int64_t total = Reduce(storage).Sum(count);
+  int64_t count = 0, first = begin;
+  if constexpr (sizeof(T) == 1) {
+    if (from.dense && reinterpret_cast<uintptr_t>(from.data) % 16 == 0 && begin < end) {
+      const uint32_t mask = from.truth.mask * 0x01010101u;
+      const int64_t pieces = (end - begin) / 16;
+      for (int64_t i = threadIdx.x; i < pieces; i += kThreads) {
+        const uint4 piece = reinterpret_cast<const uint4*>(from.data + begin)[i];
+        count += __popc(bytes_that_hold(piece.x, mask)) + __popc(bytes_that_hold(piece.y, mask)) +
+                 __popc(bytes_that_hold(piece.z, mask)) + __popc(bytes_that_hold(piece.w, mask));
+      }
+      first = begin + pieces * 16;
+    }
+  }
+  for (int64_t i = first + threadIdx.x; i < end; i += kThreads) count += from.holds(i);
+  const int64_t total = all_reduce<kThreads>(count, AddOp<int64_t>{});
   if (threadIdx.x == 0) counts[blockIdx.x + 1] = total;
   if (threadIdx.x == 0 && blockIdx.x == 0) counts[0] = 0;
 }
@@ -52,8 +67,6 @@ __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chun
 template <class Mask, class Visit>
 __global__ void __launch_bounds__(kThreads)
     select_kernel(int64_t n, int64_t chunk, Mask mask, const int64_t* offsets, Visit visit) {
-  using Scan = cub::BlockScan<int, kThreads>;
-  __shared__ typename Scan::TempStorage storage;
   const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
   int64_t place = offsets[blockIdx.x];
   for (int64_t tile = begin; tile < end; tile += kTile) {
@@ -65,14 +78,12 @@ __global__ void __launch_bounds__(kThreads)
       holds[j] = first + j < end && mask.holds(first + j);
       count += holds[j];
     }
-    int before, total;
-    Scan(storage).ExclusiveSum(count, before, total);
-    int64_t to = place + before;
+    int total;
+    int64_t to = place + sum_before<kThreads>(count, total);
 #pragma unroll
     for (int j = 0; j < kPerThread; ++j)
       if (holds[j]) visit(first + j, to++);
     place += total;
-    __syncthreads();
   }
 }
 

@@ -1,6 +1,6 @@
 // The CTC loss by the forward-backward algorithm, in logarithms: a block for each sample, its threads over the states,
 // one time after the other. See backends/cpu/loss/ctc_loss.cpp.
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/places.cuh"
 

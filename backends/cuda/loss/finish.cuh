@@ -1,9 +1,8 @@
 // The end of a loss: losses and weights of rows, or of parts, become one number.
 #pragma once
 
-#include <cub/block/block_reduce.cuh>
-
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/block.cuh"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 #include "mica/pair_loss.h"
 
@@ -13,16 +12,13 @@ namespace mica::cuda {
 template <class T, class W>
 __global__ void __launch_bounds__(1024)
     finish_loss(const double* losses, const double* weights, int64_t n, T* out, W* total, double divisor, bool mean) {
-  using Reduce = cub::BlockReduce<double, 1024>;
-  __shared__ typename Reduce::TempStorage storage;
   double loss = 0, weight = 0;
   for (int64_t i = threadIdx.x; i < n; i += 1024) {
     loss += losses[i];
     if (weights) weight += weights[i];
   }
-  loss = Reduce(storage).Sum(loss);
-  __syncthreads();
-  if (weights) weight = Reduce(storage).Sum(weight);
+  loss = all_reduce<1024>(loss, AddOp<double>{});
+  if (weights) weight = all_reduce<1024>(weight, AddOp<double>{});
   if (threadIdx.x) return;
   if (out) out[0] = convert<T>(mean ? loss / (weights ? weight : divisor) : loss);
   if (total) total[0] = convert<W>(weight);

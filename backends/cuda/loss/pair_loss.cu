@@ -64,13 +64,11 @@ struct Each {
 };
 template <class T, PairLoss K>
 __global__ void __launch_bounds__(kThreads) sum_losses(int64_t n, Element<T, K> element, double* parts) {
-  using Reduce = cub::BlockReduce<double, kThreads>;
-  __shared__ typename Reduce::TempStorage storage;
   double total = 0;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step)
     total += static_cast<double>(element.at(i));
-  total = Reduce(storage).Sum(total);
+  total = all_reduce<kThreads>(total, AddOp<double>{});
   if (threadIdx.x == 0) parts[blockIdx.x] = total;
 }
 template <class T, PairLoss K>

@@ -68,6 +68,7 @@ cublasLtHandle_t handle(int index) {
 struct Types {
   cudaDataType_t element, scale;
   cublasComputeType_t compute;
+  std::optional<cudaDataType_t> operands{};  // where they are narrower than the result
 };
 std::optional<Types> types(DType dtype) {
   switch (dtype) {
@@ -86,6 +87,16 @@ std::optional<Types> types(DType dtype) {
     default:
       return std::nullopt;
   }
+}
+
+std::optional<Types> types(const MatmulCall& call) {
+  std::optional<Types> t = types(call.out.dtype);
+  if (!t || call.a.dtype == call.out.dtype) return t;
+  const std::optional<Types> of_operands = types(call.a.dtype);
+  if (call.out.dtype != DType::Float32 || !of_operands || element_size(call.a.dtype) != 2) return std::nullopt;
+  t->compute = CUBLAS_COMPUTE_32F;
+  t->operands = of_operands->element;
+  return t;
 }
 
 // A matrix as cuBLASLt sees it: `rows` consecutive elements, `columns` of those `pitch` apart. All of it is the key of
@@ -160,8 +171,8 @@ Plan make_plan(const Key& key, const Types& t, cublasLtHandle_t lt) {
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (key.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-  plan.a = layout(key.a, t.element, key.batch);
-  plan.b = layout(key.b, t.element, key.batch);
+  plan.a = layout(key.a, t.operands.value_or(t.element), key.batch);
+  plan.b = layout(key.b, t.operands.value_or(t.element), key.batch);
   plan.out = layout(key.out, t.element, key.batch);
 
   cublasLtMatmulPreference_t preference;
@@ -209,7 +220,7 @@ struct Factor {
 }  // namespace
 
 bool cublas_matmul(const MatmulCall& call) {
-  const auto t = types(call.out.dtype);
+  const auto t = types(call);
   if (!t || call.a.sizes[2] == 0) return false;
   // A bias goes along only where it lies along the rows of what cuBLASLt computes, and only for these dtypes.
   const bool can_add_bias =
@@ -243,7 +254,7 @@ bool cublas_matmul(const MatmulCall& call) {
   key.batch = call.out.sizes[0];
   key.inner = call.a.sizes[2];
   key.device = device;
-  key.dtype = static_cast<int>(call.out.dtype);
+  key.dtype = static_cast<int>(call.out.dtype) | static_cast<int>(call.a.dtype) << 8;
   key.bias = call.bias != nullptr;
   key.compute = static_cast<int>(t->compute);
   key.alignment = common_alignment({first.data, second.data, call.out.data});

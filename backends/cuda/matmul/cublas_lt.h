@@ -5,8 +5,8 @@
 
 namespace mica::cuda {
 
-// Whether the product was queued. False where cuBLASLt cannot take it: an integer dtype, or strides that are no matrix
-// of its own.
+// Whether the product was queued. Operands of 16-bit floats may have a result of float32. False where cuBLASLt cannot
+// take it: an integer dtype, or strides that are no matrix of its own.
 bool cublas_matmul(const MatmulCall& call);
 
 }  // namespace mica::cuda

@@ -3,7 +3,7 @@
 // copied to memory with room to the next multiple, filled with zeros, and the result is copied back.
 #include <optional>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/matmul/padded.h"
 #include "backends/cuda/matmul/cublas_lt.h"
 #include "backends/cuda/places.cuh"

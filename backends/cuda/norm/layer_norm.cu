@@ -14,6 +14,7 @@ struct Forward {
   int64_t rows, n;
   compute_t<T> eps;
   bool aligned;
+  bool centred;  // layer norm; rms norm takes no mean away
 };
 
 template <class C>
@@ -21,9 +22,9 @@ __device__ C inverse_root(C x) {
   return C(1) / ::sqrt(x);
 }
 
-// kCentred: layer norm; else rms norm, which takes no mean away.
-template <class T, int kGroup, int kChunks, bool kCentred>
-__global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
+template <class T, int kGroup, int kChunks>
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks(kGroup, kChunks)) norm_rows(Forward<T> p) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= p.rows) return;
@@ -35,18 +36,18 @@ __global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
     RowTile<T, kGroup, kChunks> tile;
     using Tile = RowTile<T, kGroup, kChunks>;
     tile.load(in, p.n, p.aligned, C(0));
-    if constexpr (kCentred) {
+    if (p.centred) {
       tile.for_each([&](C v, int, int) { mean += v; });
-      mean = all_reduce<kGroup>(mean, AddOp<C>{}) * share;
+      mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
     }
     tile.for_each([&](C v, int c, int j) {
       const C d = v - mean;
       if (Tile::index(c, j) < p.n) squares += d * d;
     });
-    rstd = inverse_root(all_reduce<kGroup>(squares, AddOp<C>{}) * share + p.eps);
+    rstd = inverse_root(all_reduce<kGroup, 1>(squares, AddOp<C>{}) * share + p.eps);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int64_t first = Tile::index(c, 0);
+      const int first = Tile::index(c, 0);
       if (first >= p.n) break;
       C weight[Tile::V], bias[Tile::V];
       if (p.weight.given()) p.weight.load(weight, first, p.n, p.aligned);
@@ -61,15 +62,15 @@ __global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
     }
     tile.store(out, p.n, p.aligned);
   } else {
-    if constexpr (kCentred) {
+    if (p.centred) {
       for (int64_t i = threadIdx.x; i < p.n; i += kGroup) mean += convert<C>(in[i]);
-      mean = all_reduce<kGroup>(mean, AddOp<C>{}) * share;
+      mean = all_reduce<kGroup, 0>(mean, AddOp<C>{}) * share;
     }
     for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
       const C d = convert<C>(in[i]) - mean;
       squares += d * d;
     }
-    rstd = inverse_root(all_reduce<kGroup>(squares, AddOp<C>{}) * share + p.eps);
+    rstd = inverse_root(all_reduce<kGroup, 1>(squares, AddOp<C>{}) * share + p.eps);
     for (int64_t i = threadIdx.x; i < p.n; i += kGroup) {
       C y = (convert<C>(in[i]) - mean) * rstd;
       if (p.weight.given()) y *= p.weight.at(i);
@@ -78,15 +79,16 @@ __global__ void __launch_bounds__(row_threads(kGroup)) norm_rows(Forward<T> p) {
     }
   }
   if (threadIdx.x % kGroup == 0) {
-    if constexpr (kCentred) p.mean.set(row, mean);
+    if (p.centred) p.mean.set(row, mean);
     p.rstd.set(row, rstd);
   }
 }
 
 // Many rows that a warp can hold: each warp goes over several, with the parameters in registers and the next row on its
 // way while it works on one.
-template <class T, int kChunks, bool kCentred>
+template <class T, int kChunks>
 __global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_many_rows(Forward<T> p) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   using Tile = RowTile<T, 32, kChunks>;
   constexpr int V = Tile::V;
@@ -109,7 +111,7 @@ __global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_m
     Tile tile = next;
     if (row + step < p.rows) next.load(p.in + (row + step) * p.n, p.n, true, C(0));
     C mean = 0, squares = 0;
-    if constexpr (kCentred) {
+    if (p.centred) {
       tile.for_each([&](C v, int, int) { mean += v; });
       mean = all_reduce<32>(mean, AddOp<C>{}) * share;
     }
@@ -127,14 +129,13 @@ __global__ void __launch_bounds__(128, kChunks* kVector<T> <= 24 ? 4 : 3) norm_m
     });
     tile.store(p.out + row * p.n, p.n, true);
     if (threadIdx.x % 32 == 0) {
-      if constexpr (kCentred) p.mean.set(row, mean);
+      if (p.centred) p.mean.set(row, mean);
       p.rstd.set(row, rstd);
     }
   }
 }
 
-template <bool kCentred>
-void forward(const char* op, const TensorView& out, const TensorView& mean, const TensorView& rstd,
+void forward(const char* op, bool centred, const TensorView& out, const TensorView& mean, const TensorView& rstd,
              const TensorView& input, const TensorView& weight, const TensorView& bias, int64_t count, double eps) {
   if (input.numel == 0) return;
   const int device = input.device.index();
@@ -150,7 +151,8 @@ void forward(const char* op, const TensorView& out, const TensorView& mean, cons
         input.numel / count,
         count,
         static_cast<compute_t<T>>(eps),
-        rows_aligned(count * static_cast<int64_t>(sizeof(T)), out.data, input.data, weight.data, bias.data)};
+        rows_aligned(count * static_cast<int64_t>(sizeof(T)), out.data, input.data, weight.data, bias.data),
+        centred};
     const int64_t multiprocessors = properties(device).multiProcessorCount;
     if constexpr (sizeof(T) < 8) {
       constexpr int64_t kMost = 32 * kVector<T> * (kVector<T> == 8 ? 4 : 8);  // that a warp holds
@@ -158,30 +160,28 @@ void forward(const char* op, const TensorView& out, const TensorView& mean, cons
         visit_small_tile<T>(count, [&](auto group, auto chunks) {
           if constexpr (group() == 32) {
             constexpr int kBlocks = chunks() * kVector<T> <= 24 ? 4 : 3;
-            norm_many_rows<T, chunks(), kCentred>
-                <<<static_cast<unsigned>(multiprocessors * kBlocks), 128, 0, current_stream(device)>>>(p);
+            launch<norm_many_rows<T, chunks()>>(device, static_cast<unsigned>(multiprocessors * kBlocks), 128, p);
           }
         });
         return;
       }
     }
     visit_tile<T>(count, [&](auto group, auto chunks) {
-      norm_rows<T, group(), chunks(), kCentred>
-          <<<blocks_for(p.rows, row_threads(group()) / group()), row_threads(group()), 0, current_stream(device)>>>(p);
+      launch<norm_rows<T, group(), chunks()>>(device, blocks_for(p.rows, row_threads(group()) / group()),
+                                              row_threads(group()), p);
     });
   });
-  MICA_CUDA(cudaGetLastError());
 }
 
 }  // namespace
 
 void layer_norm(const TensorView& out, const TensorView& mean, const TensorView& rstd, const TensorView& input,
                 const TensorView& weight, const TensorView& bias, int64_t count, double eps) {
-  forward<true>("layer_norm", out, mean, rstd, input, weight, bias, count, eps);
+  forward("layer_norm", true, out, mean, rstd, input, weight, bias, count, eps);
 }
 void rms_norm(const TensorView& out, const TensorView& rstd, const TensorView& input, const TensorView& weight,
               int64_t count, double eps) {
-  forward<false>("rms_norm", out, {}, rstd, input, weight, {}, count, eps);
+  forward("rms_norm", false, out, {}, rstd, input, weight, {}, count, eps);
 }
 
 }  // namespace mica::cuda

@@ -2,7 +2,8 @@
 // once, and else walked over.
 #pragma once
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/block.cuh"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -71,32 +72,6 @@ struct Statistic {
   }
 };
 
-template <class A>
-struct AddOp {
-  __device__ A operator()(A a, A b) const { return a + b; }
-};
-template <class A>
-struct MaxOp {
-  __device__ A operator()(A a, A b) const { return a != a || a > b ? a : b; }
-};
-
-// The total over a group of kGroup threads (32, or the whole block), known to all of them.
-template <int kGroup, class A, class Op>
-__device__ A all_reduce(A value, Op op) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, mask));
-  if constexpr (kGroup > 32) {
-    __shared__ A shared[kGroup / 32];
-    __syncthreads();  // whoever still reads the last total is done
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = shared[0];
-#pragma unroll
-    for (int w = 1; w < kGroup / 32; ++w) value = op(value, shared[w]);
-  }
-  return value;
-}
-
 template <class T>
 inline constexpr int kVector = sizeof(T) >= 8   ? 2
                                : sizeof(T) == 4 ? 4
@@ -109,13 +84,15 @@ struct RowTile {
   using C = compute_t<T>;
   C values[kChunks][V];
 
-  __device__ static int64_t index(int chunk, int j) {
-    return (static_cast<int64_t>(chunk) * kGroup + threadIdx.x % kGroup) * V + j;
+  __device__ static int index(int chunk, int j) {
+    return (chunk * kGroup + static_cast<int>(threadIdx.x) % kGroup) * V + j;
   }
-  __device__ void load(const T* row, int64_t n, bool aligned, C missing) {
+  // A row of n elements, of which the tile holds all.
+  __device__ void load(const T* row, int64_t count, bool aligned, C missing) {
+    const int n = static_cast<int>(count);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int64_t first = index(c, 0);
+      const int first = index(c, 0);
       if (aligned && first + V <= n) {
         const auto piece = *reinterpret_cast<const Vector<T, V>*>(row + first);
 #pragma unroll
@@ -133,10 +110,11 @@ struct RowTile {
 #pragma unroll
       for (int j = 0; j < V; ++j) f(values[c][j], c, j);
   }
-  __device__ void store(T* row, int64_t n, bool aligned) const {
+  __device__ void store(T* row, int64_t count, bool aligned) const {
+    const int n = static_cast<int>(count);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int64_t first = index(c, 0);
+      const int first = index(c, 0);
       if (aligned && first + V <= n) {
         Vector<T, V> piece;
 #pragma unroll
@@ -182,6 +160,7 @@ void visit_tile(int64_t n, const Launch& launch) {
     if (n <= 8 * 32 * V) return run.template operator()<32, 8>();
     if (n <= 4 * 128 * V) return run.template operator()<128, 4>();
     if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
+    if (n <= 4 * 512 * V) return run.template operator()<512, 4>();
     if (n <= 4 * 1024 * V) return run.template operator()<1024, 4>();
   }
   run.template operator()<512, 0>();
@@ -212,6 +191,10 @@ bool visit_small_tile(int64_t n, const Launch& launch) {
   if (n <= 4 * 256 * V) return run.template operator()<256, 4>();
   return false;
 }
+
+// Blocks that a multiprocessor takes at a time where a thread holds a tile of 64 bytes and little else: their loads,
+// arithmetic and stores overlap.
+inline constexpr int tile_blocks(int group, int chunks) { return chunks == 4 && group == 512 ? 3 : 1; }
 
 // Threads of a block that works on rows in groups of kGroup.
 inline constexpr int row_threads(int group) { return group < 128 ? 128 : group; }

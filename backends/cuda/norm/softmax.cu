@@ -24,9 +24,11 @@ __device__ C rescaled(const Running<C>& r, C largest) {
   return r.sum == C(0) ? C(0) : r.sum * ::exp(r.largest - largest);
 }
 
-template <class T, int kGroup, int kChunks, bool kLog>
-__global__ void __launch_bounds__(row_threads(kGroup))
-    softmax_rows(T* out, const T* in, int64_t rows, int64_t n, bool aligned) {
+// What differs for the logarithm is decided in the kernel, the same way by every thread: half as many kernels.
+template <class T, int kGroup, int kChunks>
+__global__ void __launch_bounds__(row_threads(kGroup), tile_blocks(kGroup, kChunks))
+    softmax_rows(T* out, const T* in, int64_t rows, int64_t n, bool aligned, bool log) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= rows) return;
@@ -37,29 +39,30 @@ __global__ void __launch_bounds__(row_threads(kGroup))
     tile.load(in, n, aligned, -static_cast<C>(INFINITY));
     C largest = -static_cast<C>(INFINITY), sum = 0;
     tile.for_each([&](C v, int, int) { largest = MaxOp<C>{}(largest, v); });
-    largest = all_reduce<kGroup>(largest, MaxOp<C>{});
-    if constexpr (kLog) {
-      tile.for_each([&](C v, int, int) { sum += ::exp(v - largest); });
-      const C shift = largest + ::log(all_reduce<kGroup>(sum, AddOp<C>{}));
+    largest = all_reduce<kGroup, 0>(largest, MaxOp<C>{});
+    tile.for_each([&](C& v, int, int) {
+      const C e = ::exp(v - largest);
+      sum += e;
+      if (!log) v = e;
+    });
+    sum = all_reduce<kGroup, 1>(sum, AddOp<C>{});
+    if (log) {
+      const C shift = largest + ::log(sum);
       tile.for_each([&](C& v, int, int) { v -= shift; });
     } else {
-      tile.for_each([&](C& v, int, int) {
-        v = ::exp(v - largest);
-        sum += v;
-      });
-      const C factor = C(1) / all_reduce<kGroup>(sum, AddOp<C>{});
+      const C factor = C(1) / sum;
       tile.for_each([&](C& v, int, int) { v *= factor; });
     }
     tile.store(out, n, aligned);
   } else {
     Running<C> own;
     for (int64_t i = threadIdx.x; i < n; i += kGroup) own.add(convert<C>(in[i]));
-    const C largest = all_reduce<kGroup>(own.largest, MaxOp<C>{});
-    const C sum = all_reduce<kGroup>(rescaled(own, largest), AddOp<C>{});
+    const C largest = all_reduce<kGroup, 0>(own.largest, MaxOp<C>{});
+    const C sum = all_reduce<kGroup, 1>(rescaled(own, largest), AddOp<C>{});
     const C shift = largest + ::log(sum);
     for (int64_t i = threadIdx.x; i < n; i += kGroup) {
       const C x = convert<C>(in[i]);
-      out[i] = convert<T>(kLog ? x - shift : ::exp(x - largest) / sum);
+      out[i] = convert<T>(log ? x - shift : ::exp(x - largest) / sum);
     }
   }
 }
@@ -80,9 +83,10 @@ __device__ C reduce_parts(C value, const Op& op, const F&) {
 struct MaxTag {};
 struct SumTag {};
 
-template <class T, bool kLog>
+template <class T>
 __global__ void __launch_bounds__(kColumnLanes* kColumnParts)
-    softmax_columns(T* out, const T* in, int64_t columns, int64_t n, int64_t inner) {
+    softmax_columns(T* out, const T* in, int64_t columns, int64_t n, int64_t inner, bool log) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumnLanes + threadIdx.x;
   const bool inside = column < columns;
@@ -96,23 +100,24 @@ __global__ void __launch_bounds__(kColumnLanes* kColumnParts)
   const C shift = largest + ::log(sum);
   for (int64_t i = threadIdx.y; i < n; i += kColumnParts) {
     const C x = convert<C>(in[base + i * inner]);
-    out[base + i * inner] = convert<T>(kLog ? x - shift : ::exp(x - largest) / sum);
+    out[base + i * inner] = convert<T>(log ? x - shift : ::exp(x - largest) / sum);
   }
 }
 
 // The gradient of one element from the row's sum: of grad * output for softmax, of grad for log_softmax.
-template <bool kLog, class C>
-__device__ C term(C grad, C output) {
-  return kLog ? grad : grad * output;
+template <class C>
+__device__ C term(C grad, C output, bool log) {
+  return log ? grad : grad * output;
 }
-template <bool kLog, class C>
-__device__ C gradient(C grad, C output, C sum) {
-  return kLog ? grad - ::exp(output) * sum : (grad - sum) * output;
+template <class C>
+__device__ C gradient(C grad, C output, C sum, bool log) {
+  return log ? grad - ::exp(output) * sum : (grad - sum) * output;
 }
 
-template <class T, int kGroup, int kChunks, bool kLog>
+template <class T, int kGroup, int kChunks>
 __global__ void __launch_bounds__(row_threads(kGroup))
-    backward_rows(T* out, const T* grad, const T* output, int64_t rows, int64_t n, bool aligned) {
+    backward_rows(T* out, const T* grad, const T* output, int64_t rows, int64_t n, bool aligned, bool log) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_threads(kGroup) / kGroup) + threadIdx.x / kGroup;
   if (row >= rows) return;
@@ -122,21 +127,22 @@ __global__ void __launch_bounds__(row_threads(kGroup))
     RowTile<T, kGroup, kChunks> g, y;
     g.load(grad, n, aligned, C(0));
     y.load(output, n, aligned, C(0));
-    g.for_each([&](C v, int c, int j) { sum += term<kLog>(v, y.values[c][j]); });
+    g.for_each([&](C v, int c, int j) { sum += term(v, y.values[c][j], log); });
     sum = all_reduce<kGroup>(sum, AddOp<C>{});
-    g.for_each([&](C& v, int c, int j) { v = gradient<kLog>(v, y.values[c][j], sum); });
+    g.for_each([&](C& v, int c, int j) { v = gradient(v, y.values[c][j], sum, log); });
     g.store(out, n, aligned);
   } else {
-    for (int64_t i = threadIdx.x; i < n; i += kGroup) sum += term<kLog>(convert<C>(grad[i]), convert<C>(output[i]));
+    for (int64_t i = threadIdx.x; i < n; i += kGroup) sum += term(convert<C>(grad[i]), convert<C>(output[i]), log);
     sum = all_reduce<kGroup>(sum, AddOp<C>{});
     for (int64_t i = threadIdx.x; i < n; i += kGroup)
-      out[i] = convert<T>(gradient<kLog>(convert<C>(grad[i]), convert<C>(output[i]), sum));
+      out[i] = convert<T>(gradient(convert<C>(grad[i]), convert<C>(output[i]), sum, log));
   }
 }
 
-template <class T, bool kLog>
+template <class T>
 __global__ void __launch_bounds__(kColumnLanes* kColumnParts)
-    backward_columns(T* out, const T* grad, const T* output, int64_t columns, int64_t n, int64_t inner) {
+    backward_columns(T* out, const T* grad, const T* output, int64_t columns, int64_t n, int64_t inner, bool log) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumnLanes + threadIdx.x;
   const bool inside = column < columns;
@@ -144,18 +150,17 @@ __global__ void __launch_bounds__(kColumnLanes* kColumnParts)
   C sum = 0;
   if (inside)
     for (int64_t i = base + threadIdx.y * inner; i < base + n * inner; i += kColumnParts * inner)
-      sum += term<kLog>(convert<C>(grad[i]), convert<C>(output[i]));
+      sum += term(convert<C>(grad[i]), convert<C>(output[i]), log);
   sum = reduce_parts(sum, AddOp<C>{}, SumTag{});
   if (!inside) return;
   for (int64_t i = base + threadIdx.y * inner; i < base + n * inner; i += kColumnParts * inner)
-    out[i] = convert<T>(gradient<kLog>(convert<C>(grad[i]), convert<C>(output[i]), sum));
+    out[i] = convert<T>(gradient(convert<C>(grad[i]), convert<C>(output[i]), sum, log));
 }
 
-template <bool kLog>
-void forward(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
+void forward(const char* op, const TensorView& out, const TensorView& self, int64_t dim, bool log) {
   if (out.numel == 0) return;
-  DeviceGuard guard(out.device.index());
-  const cudaStream_t stream = current_stream(out.device.index());
+  const int device = out.device.index();
+  DeviceGuard guard(device);
   const AroundDim shape(self, dim);
   visit_floating(op, self.dtype, [&]<class T>(Tag<T>) {
     auto* to = out.ptr<T>();
@@ -164,24 +169,22 @@ void forward(const char* op, const TensorView& out, const TensorView& self, int6
       const bool aligned = rows_aligned(shape.count * static_cast<int64_t>(sizeof(T)), to, from);
       visit_tile<T>(shape.count, [&](auto group, auto chunks) {
         constexpr int kRows = row_threads(group()) / group();
-        softmax_rows<T, group(), chunks(), kLog><<<blocks_for(shape.outer, kRows), row_threads(group()), 0, stream>>>(
-            to, from, shape.outer, shape.count, aligned);
+        launch<softmax_rows<T, group(), chunks()>>(device, blocks_for(shape.outer, kRows), row_threads(group()), to,
+                                                   from, shape.outer, shape.count, aligned, log);
       });
     } else {
       const int64_t columns = shape.outer * shape.inner;
-      softmax_columns<T, kLog><<<blocks_for(columns, kColumnLanes), dim3(kColumnLanes, kColumnParts), 0, stream>>>(
-          to, from, columns, shape.count, shape.inner);
+      launch<softmax_columns<T>>(device, blocks_for(columns, kColumnLanes), dim3(kColumnLanes, kColumnParts), to, from,
+                                 columns, shape.count, shape.inner, log);
     }
   });
-  MICA_CUDA(cudaGetLastError());
 }
 
-template <bool kLog>
 void backward(const char* op, const TensorView& grad_self, const TensorView& grad, const TensorView& output,
-              int64_t dim) {
+              int64_t dim, bool log) {
   if (grad_self.numel == 0) return;
-  DeviceGuard guard(grad.device.index());
-  const cudaStream_t stream = current_stream(grad.device.index());
+  const int device = grad.device.index();
+  DeviceGuard guard(device);
   const AroundDim shape(output, dim);
   visit_floating(op, output.dtype, [&]<class T>(Tag<T>) {
     auto* to = grad_self.ptr<T>();
@@ -190,29 +193,28 @@ void backward(const char* op, const TensorView& grad_self, const TensorView& gra
       const bool aligned = rows_aligned(shape.count * static_cast<int64_t>(sizeof(T)), to, g, y);
       visit_tile<T>(shape.count, [&](auto group, auto chunks) {
         constexpr int kRows = row_threads(group()) / group();
-        backward_rows<T, group(), chunks(), kLog><<<blocks_for(shape.outer, kRows), row_threads(group()), 0, stream>>>(
-            to, g, y, shape.outer, shape.count, aligned);
+        launch<backward_rows<T, group(), chunks()>>(device, blocks_for(shape.outer, kRows), row_threads(group()), to, g,
+                                                    y, shape.outer, shape.count, aligned, log);
       });
     } else {
       const int64_t columns = shape.outer * shape.inner;
-      backward_columns<T, kLog><<<blocks_for(columns, kColumnLanes), dim3(kColumnLanes, kColumnParts), 0, stream>>>(
-          to, g, y, columns, shape.count, shape.inner);
+      launch<backward_columns<T>>(device, blocks_for(columns, kColumnLanes), dim3(kColumnLanes, kColumnParts), to, g, y,
+                                  columns, shape.count, shape.inner, log);
     }
   });
-  MICA_CUDA(cudaGetLastError());
 }
 
 }  // namespace
 
-void softmax(const TensorView& out, const TensorView& self, int64_t dim) { forward<false>("softmax", out, self, dim); }
+void softmax(const TensorView& out, const TensorView& self, int64_t dim) { forward("softmax", out, self, dim, false); }
 void log_softmax(const TensorView& out, const TensorView& self, int64_t dim) {
-  forward<true>("log_softmax", out, self, dim);
+  forward("log_softmax", out, self, dim, true);
 }
 void softmax_backward(const TensorView& grad_self, const TensorView& grad, const TensorView& output, int64_t dim) {
-  backward<false>("softmax_backward", grad_self, grad, output, dim);
+  backward("softmax_backward", grad_self, grad, output, dim, false);
 }
 void log_softmax_backward(const TensorView& grad_self, const TensorView& grad, const TensorView& output, int64_t dim) {
-  backward<true>("log_softmax_backward", grad_self, grad, output, dim);
+  backward("log_softmax_backward", grad_self, grad, output, dim, true);
 }
 
 }  // namespace mica::cuda

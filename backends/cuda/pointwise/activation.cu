@@ -117,7 +117,7 @@ struct GeluBackward {
 }  // namespace
 
 void relu(const PointwiseLoop& loop) {
-  visit_real("relu", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Relu<compute_t<T>>{}); });
+  visit_real("relu", loop.dtype, [&]<class T>(Tag<T>) { run_common<T, T>(loop, Relu<compute_t<T>>{}); });
 }
 void sigmoid(const PointwiseLoop& loop) {
   visit_floating_complex("sigmoid", loop.dtype, [&]<class T>(Tag<T>) {
@@ -130,16 +130,16 @@ void sigmoid(const PointwiseLoop& loop) {
 }
 void sigmoid_backward(const PointwiseLoop& loop) {
   visit_floating_complex("sigmoid_backward", loop.dtype,
-                         [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, SigmoidBackward<compute_t<T>>{}); });
+                         [&]<class T>(Tag<T>) { run_common<T, T, T>(loop, SigmoidBackward<compute_t<T>>{}); });
 }
 void tanh_backward(const PointwiseLoop& loop) {
   visit_floating_complex("tanh_backward", loop.dtype,
-                         [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, TanhBackward<compute_t<T>>{}); });
+                         [&]<class T>(Tag<T>) { run_common<T, T, T>(loop, TanhBackward<compute_t<T>>{}); });
 }
 void threshold_backward(const PointwiseLoop& loop, Scalar threshold) {
   visit_real("threshold_backward", loop.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
-    run_pointwise<T, T, T>(loop, ThresholdBackward<C>{number<C>(threshold)});
+    run_common<T, T, T>(loop, ThresholdBackward<C>{number<C>(threshold)});
   });
 }
 void leaky_relu(const PointwiseLoop& loop, Scalar negative_slope) {

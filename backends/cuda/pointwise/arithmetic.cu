@@ -1,6 +1,6 @@
 // add, sub, rsub, mul, div, neg, reciprocal, maximum, minimum.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/transposed.cuh"
 
 namespace mica::cuda {
 
@@ -64,6 +64,15 @@ struct Extremum {
   __device__ T operator()(T a, T b) const { return a != a || (larger ? a > b : a < b) ? a : b; }
 };
 
+// The sums and products that may meet a transposed matrix often enough for a loop of their own.
+template <class T, class F>
+void run_arithmetic(const PointwiseLoop& loop, const F& f) {
+  if constexpr (is_short_float_v<T>) {
+    if (run_transposed<T>(loop, f)) return;
+  }
+  run_pointwise<T, T, T>(loop, f);
+}
+
 bool is_one(const Scalar& s) { return s == Scalar(1) || s == Scalar(1.0) || s == Scalar(true); }
 
 Scalar negated(const Scalar& alpha) { return -(alpha.is_bool() ? Scalar(int64_t{alpha.to_bool()}) : alpha); }
@@ -100,7 +109,7 @@ void add(const PointwiseLoop& loop, Scalar alpha) {
   if (add_mixed(loop, alpha)) return;
   auto run = [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
-    run_pointwise<T, T, T>(loop, AddScaled<C>{factor<C>(alpha), is_one(alpha)});
+    run_arithmetic<T>(loop, AddScaled<C>{factor<C>(alpha), is_one(alpha)});
   };
   if (loop.dtype == DType::Bool) return run(Tag<bool>{});
   visit_wrapping_number("add", loop.dtype, run);
@@ -119,7 +128,7 @@ void rsub(const PointwiseLoop& loop, Scalar alpha) {
 }
 
 void mul(const PointwiseLoop& loop) {
-  visit_wrapping_number("mul", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Mul<compute_t<T>>{}); });
+  visit_wrapping_number("mul", loop.dtype, [&]<class T>(Tag<T>) { run_arithmetic<T>(loop, Mul<compute_t<T>>{}); });
 }
 void div(const PointwiseLoop& loop) {
   visit_floating_complex("div", loop.dtype,
@@ -133,8 +142,9 @@ void reciprocal(const PointwiseLoop& loop) {
                          [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Reciprocal<compute_t<T>>{}); });
 }
 static void extremum(const char* op, const PointwiseLoop& loop, bool larger) {
-  visit_real_bool(op, loop.dtype,
-                  [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Extremum<compute_t<T>>{larger}); });
+  auto run = [&]<class T>(Tag<T>) { run_pointwise<T, T, T>(loop, Extremum<compute_t<T>>{larger}); };
+  if (loop.dtype == DType::Bool) return run(Tag<uint8_t>{});  // bytes of 0 and 1
+  visit_real(op, loop.dtype, run);
 }
 void maximum(const PointwiseLoop& loop) { extremum("maximum", loop, true); }
 void minimum(const PointwiseLoop& loop) { extremum("minimum", loop, false); }

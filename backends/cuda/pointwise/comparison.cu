@@ -23,8 +23,9 @@ struct Compare {
 };
 
 void compare(const char* op, const PointwiseLoop& loop, uint32_t holds) {
-  visit_real_bool(op, loop.dtype,
-                  [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, Compare<compute_t<T>>{holds}); });
+  auto run = [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, Compare<compute_t<T>>{holds}); };
+  if (loop.dtype == DType::Bool) return run(Tag<uint8_t>{});  // bytes of 0 and 1
+  visit_real(op, loop.dtype, run);
 }
 void compare_equal(const char* op, const PointwiseLoop& loop, uint32_t holds) {
   if (loop.dtype == DType::Complex64) return run_pointwise<bool, complexf, complexf>(loop, Compare<complexf>{holds});

@@ -1,6 +1,7 @@
 // copy: every dtype to every other; fill.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/pixels.cuh"
+#include "backends/cuda/transposed.cuh"
 
 namespace mica::cuda {
 
@@ -114,7 +115,7 @@ void run_converted(PointwiseLoop& loop) {
   });
 }
 
-// A matrix and its transpose, through tiles: both sides are read and written in whole lines.
+// A matrix and its transpose where transposed.cuh does not reach: odd sizes, small ones.
 constexpr int kTile = 32, kTileRows = 8;
 
 template <class T>
@@ -125,13 +126,23 @@ __global__ void __launch_bounds__(kTile* kTileRows)
   from += blockIdx.z * from_batch;
   to += blockIdx.z * to_batch;
   const int64_t x0 = static_cast<int64_t>(blockIdx.x) * kTile, y0 = static_cast<int64_t>(blockIdx.y) * kTile;
-  for (int r = threadIdx.y; r < kTile; r += kTileRows)
-    if (x0 + threadIdx.x < width && y0 + r < height)
-      tile[r][threadIdx.x] = reinterpret_cast<const T*>(from + (y0 + r) * from_pitch)[x0 + threadIdx.x];
+  constexpr int kEach = kTile / kTileRows;
+  T values[kEach];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t y = y0 + threadIdx.y + k * kTileRows;
+    if (x0 + threadIdx.x < width && y < height)
+      values[k] = reinterpret_cast<const T*>(from + y * from_pitch)[x0 + threadIdx.x];
+  }
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) tile[threadIdx.y + k * kTileRows][threadIdx.x] = values[k];
   __syncthreads();
-  for (int r = threadIdx.y; r < kTile; r += kTileRows)
-    if (y0 + threadIdx.x < height && x0 + r < width)
-      reinterpret_cast<T*>(to + (x0 + r) * to_pitch)[y0 + threadIdx.x] = tile[threadIdx.x][r];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int x = static_cast<int>(threadIdx.y) + k * kTileRows;
+    if (y0 + threadIdx.x < height && x0 + x < width)
+      reinterpret_cast<T*>(to + (x0 + x) * to_pitch)[y0 + threadIdx.x] = tile[threadIdx.x][x];
+  }
 }
 
 // Dimension 0 is dense in the output and dimension 1 in the input, with at most one more around them.
@@ -143,6 +154,10 @@ bool is_transpose(const PointwiseLoop& loop, int64_t size) {
 
 template <class T>
 void run_transpose(const PointwiseLoop& loop) {
+  if constexpr (sizeof(T) <= 8) {
+    TransposedTiles tiles;
+    if (as_transposed<T>(loop, 1, 0, tiles)) return run_tiles<T>(loop, tiles, Same<T>{});
+  }
   const int64_t height = loop.shape[0], width = loop.shape[1];
   const dim3 blocks(blocks_for(width, kTile), blocks_for(height, kTile),
                     loop.ndim == 3 ? static_cast<unsigned>(loop.shape[2]) : 1);

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "backends/cuda/pointwise/define.cuh"
+#include "backends/shared/numbers.h"
 
 namespace mica::cuda {
 
@@ -10,21 +11,6 @@ namespace {
 template <class T>
 __device__ bool within_width(T shift) {
   return static_cast<std::make_unsigned_t<T>>(shift) < sizeof(T) * 8;
-}
-// On magnitudes, unsigned: the smallest integer has one there.
-template <class T>
-__device__ std::make_unsigned_t<T> magnitude(T a) {
-  using U = std::make_unsigned_t<T>;
-  return a < 0 ? static_cast<U>(0 - static_cast<U>(a)) : static_cast<U>(a);
-}
-template <class U>
-__device__ U greatest_divisor(U a, U b) {
-  while (a) {
-    const U rest = static_cast<U>(b % a);
-    b = a;
-    a = rest;
-  }
-  return b;
 }
 template <class F>
 void visit_integral(const char* op, DType dtype, const F& f) {
@@ -134,20 +120,6 @@ template <class T>
 struct Unchanged {
   __device__ T operator()(T x) const { return x; }
 };
-
-double largest_finite(DType dtype) {
-  switch (dtype) {
-    case DType::Float16:
-      return 65504.0;
-    case DType::BFloat16:
-      return 3.38953138925153547590470800371487866880e38;
-    case DType::Float32:
-    case DType::Complex64:
-      return 3.40282346638528859812e38;
-    default:
-      return 1.79769313486231570815e308;
-  }
-}
 
 }  // namespace
 

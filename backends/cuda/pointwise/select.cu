@@ -1,7 +1,7 @@
 // where, masks, clamp, addcmul and addcdiv.
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/define.cuh"
 
 namespace mica::cuda {
 
@@ -106,13 +106,13 @@ void clamp_max(const PointwiseLoop& loop) { minimum(loop); }
 void addcmul(const PointwiseLoop& loop, Scalar value) {
   visit_number("addcmul", loop.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
-    run_pointwise<T, T, T, T>(loop, Addcmul<C>{number<C>(value)});
+    run_common<T, T, T, T>(loop, Addcmul<C>{number<C>(value)});
   });
 }
 void addcdiv(const PointwiseLoop& loop, Scalar value) {
   visit_floating_complex("addcdiv", loop.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
-    run_pointwise<T, T, T, T>(loop, Addcdiv<C>{number<C>(value)});
+    run_common<T, T, T, T>(loop, Addcdiv<C>{number<C>(value)});
   });
 }
 

@@ -1,6 +1,6 @@
 // Bessel functions and orthogonal polynomials, of float32 and float64 alone, as in torch.
 #include "backends/cuda/pointwise/define.cuh"
-#include "backends/functors/orthogonal_polynomials.h"
+#include "backends/shared/orthogonal_polynomials.h"
 
 namespace mica::cuda {
 

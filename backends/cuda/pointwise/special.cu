@@ -4,7 +4,7 @@
 #include "backends/cuda/pointwise/bessel_series.h"
 #include "backends/cuda/pointwise/clenshaw.cuh"
 #include "backends/cuda/pointwise/define.cuh"
-#include "backends/functors/special_math.h"
+#include "backends/shared/special_math.h"
 
 namespace mica::cuda {
 

@@ -44,9 +44,9 @@ MICA_MATH(MICA_UNARY, exp, Exp)
 MICA_MATH(MICA_UNARY, log, Log)
 MICA_MATH(MICA_LONG, sin, Sin)
 MICA_MATH(MICA_LONG, cos, Cos)
-MICA_MATH(MICA_LONG, tan, Tan)
-MICA_MATH(MICA_LONG, sinh, Sinh)
-MICA_MATH(MICA_LONG, cosh, Cosh)
+MICA_MATH(MICA_RARE_1, tan, Tan)
+MICA_MATH(MICA_RARE_1, sinh, Sinh)
+MICA_MATH(MICA_RARE_1, cosh, Cosh)
 MICA_MATH(MICA_UNARY, tanh, Tanh)
 MICA_MATH(MICA_UNARY, sqrt, Sqrt)
 MICA_UNARY(rsqrt, Rsqrt, visit_floating_complex, {
@@ -88,7 +88,7 @@ MICA_LONG(log2, Log2, visit_floating_complex, {
     return ::log2(x);
   }
 })
-MICA_LONG(log10, Log10, visit_floating_complex, {
+MICA_RARE_1(log10, Log10, visit_floating_complex, {
   if constexpr (is_complex_v<T>) {
     return complex_functions::log10(x);
   } else {
@@ -96,7 +96,7 @@ MICA_LONG(log10, Log10, visit_floating_complex, {
   }
 })
 MICA_UNARY(erf, Erf, visit_floating, { return ::erf(x); })
-MICA_LONG(erfc, Erfc, visit_floating, { return ::erfc(x); })
+MICA_RARE_1(erfc, Erfc, visit_floating, { return ::erfc(x); })
 // Halves are rounded to even. Integers are their own integers.
 #define MICA_ROUNDING(slot, Name, function)                                                                       \
   namespace {                                                                                                     \
@@ -194,7 +194,7 @@ void abs(const PointwiseLoop& loop) {
   visit_floating_complex("abs", t, run);
 }
 void sign(const PointwiseLoop& loop) {
-  visit_real_bool("sign", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Sign<compute_t<T>>{}); });
+  visit_real_bool("sign", loop.dtype, [&]<class T>(Tag<T>) { run_common<T, T>(loop, Sign<compute_t<T>>{}); });
 }
 void sgn(const PointwiseLoop& loop) {
   if (loop.dtype == DType::Complex64) return run_rare<complexf, complexf>(loop, Sign<complexf>{});

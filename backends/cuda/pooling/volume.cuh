@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {

@@ -2,7 +2,7 @@
 // products of 8-bit integers.
 #include <optional>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {

@@ -1,10 +1,10 @@
-// random_, randint, randperm, multinomial, poisson, binomial.
+// random_, randint, randperm, multinomial.
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "backends/cuda/bounds.h"
-#include "backends/cuda/random/numbers.cuh"
+#include "backends/cuda/random/philox.cuh"
 #include "backends/cuda/sort/sorted_index.cuh"
 
 namespace mica::cuda {
@@ -161,105 +161,6 @@ struct LookUp {
   }
 };
 
-// ---- counts
-
-// Below 64 events Knuth's products of uniform numbers and above 4000 a rounded normal number, both with cuRAND's
-// numbers, as in torch; between them Hormann's transformed rejection, where torch inverts an incomplete gamma function.
-template <class T>
-struct Poisson {
-  T* out;
-  const T* rate;
-  PhiloxPlace place;
-  __device__ static double knuth(SingleNumbers numbers, float rate) {
-    float product = ::expf(rate);
-    int count = -1;
-    do {
-      product *= numbers.next();
-      ++count;
-    } while (product > 1);
-    return count;
-  }
-  __device__ static double rejection(Numbers numbers, double rate) {
-    const double root = ::sqrt(rate), log_rate = ::log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b,
-                 inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), limit = 0.9277 - 3.6224 / (b - 2);
-    while (true) {
-      const double u = numbers.next() - 0.5, v = numbers.next(), us = 0.5 - ::fabs(u);
-      const double k = ::floor((2 * a / us + b) * u + rate + 0.43);
-      if (us >= 0.07 && v <= limit) return k;
-      if (k < 0 || (us < 0.013 && v > us)) continue;
-      if (::log(v) + ::log(inverse_alpha) - ::log(a / (us * us) + b) <= -rate + k * log_rate - ::lgamma(k + 1))
-        return k;
-    }
-  }
-  __device__ double draw(int64_t i, double rate) const {
-    if (!(rate > 0)) return rate == 0 ? 0 : NAN;
-    if (rate < 64) return knuth(SingleNumbers::of(place, i), static_cast<float>(rate));
-    if (rate <= 4000) return rejection(Numbers::of(place, i), rate);
-    double normal[2];
-    NormalDraw<double>::draw(philox_words(place.current_seed(), static_cast<uint64_t>(i), place.current_offset() / 4),
-                             normal);
-    return ::floor(::fma(::sqrt(rate), normal[0], rate) + 0.5);
-  }
-  __device__ void operator()(int64_t i) const {
-    out[i] = convert<T>(static_cast<compute_t<T>>(draw(i, static_cast<double>(widen(rate[i])))));
-  }
-};
-
-// Hormann's transformed rejection for many successes, geometric waiting times for few.
-template <class T>
-struct Binomial {
-  T* out;
-  const T *count, *prob;
-  PhiloxPlace place;
-
-  __device__ static double few(Numbers& numbers, double n, double p) {
-    if (p <= 0) return 0;
-    double successes = 0, trials = 0;
-    while (true) {
-      trials += ::ceil(::log(numbers.next()) / ::log1p(-p));
-      if (trials > n) return successes;
-      successes += 1;
-    }
-  }
-  __device__ static double correction(double k) {
-    const double y = 1 / ((k + 1) * (k + 1));
-    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 * y) * y) / (k + 1);
-  }
-  __device__ static double many(Numbers& numbers, double n, double p) {
-    const double deviation = ::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p,
-                 c = n * p + 0.5, limit = 0.92 - 4.2 / b, r = p / (1 - p);
-    const double alpha = (2.83 + 5.1 / b) * deviation, mode = ::floor((n + 1) * p);
-    while (true) {
-      const double u = numbers.next() - 0.5;
-      double v = numbers.next();
-      const double us = 0.5 - ::fabs(u), k = ::floor((2 * a / us + b) * u + c);
-      if (us >= 0.07 && v <= limit) return k;
-      if (k < 0 || k > n) continue;
-      v = ::log(v * alpha / (a / (us * us) + b));
-      const double bound = (mode + 0.5) * ::log((mode + 1) / (r * (n - mode + 1))) +
-                           (n + 1) * ::log((n - mode + 1) / (n - k + 1)) +
-                           (k + 0.5) * ::log(r * (n - k + 1) / (k + 1)) + correction(mode) + correction(n - mode) -
-                           correction(k) - correction(n - k);
-      if (v <= bound) return k;
-    }
-  }
-  __device__ void operator()(int64_t i) const {
-    const double n = static_cast<double>(widen(count[i])), p = static_cast<double>(widen(prob[i]));
-    double drawn = NAN;
-    if (n <= 0 || p <= 0) {
-      drawn = n != n || p != p ? NAN : 0;
-    } else if (p >= 1) {
-      drawn = n;
-    } else if (p == p && n == n) {
-      Numbers numbers = Numbers::of(place, i);
-      const bool turned = p > 0.5;
-      const double q = turned ? 1 - p : p, k = n * q >= 10 ? many(numbers, n, q) : few(numbers, n, q);
-      drawn = turned ? n - k : k;
-    }
-    out[i] = convert<T>(static_cast<compute_t<T>>(drawn));
-  }
-};
-
 PhiloxPlace take(const Generator& generator, uint64_t count) {
   PhiloxGenerator& source = philox(generator);
   std::lock_guard lock(generator.mutex());
@@ -359,23 +260,6 @@ void random_multinomial(const TensorView& out, const TensorView& weights, bool r
   values.data = best->data();
   values.dtype = weights.dtype;
   topk(values, out, scores, samples, 1, true, true);
-}
-
-void random_poisson(const TensorView& out, const TensorView& rate, Generator generator) {
-  DeviceGuard guard(out.device.index());
-  const PhiloxPlace place = take(generator, 20);
-  visit_floating("poisson", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), out.numel, Poisson<T>{out.ptr<T>(), rate.ptr<const T>(), place});
-  });
-}
-
-void random_binomial(const TensorView& out, const TensorView& count, const TensorView& prob, Generator generator) {
-  DeviceGuard guard(out.device.index());
-  const PhiloxPlace place = take(generator, 44);
-  visit_floating("binomial", out.dtype, [&]<class T>(Tag<T>) {
-    for_each(out.device.index(), out.numel,
-             Binomial<T>{out.ptr<T>(), count.ptr<const T>(), prob.ptr<const T>(), place});
-  });
 }
 
 }  // namespace mica::cuda

@@ -22,9 +22,18 @@ struct BackwardCell {
   const T *grad_output, *output, *gates, *cells, *h0, *c0;
   int64_t output_stride, grad_output_stride;
   const T* grad_cell_output;  // with a projection: one step's gradient of h before it
+  uint16_t* narrow;           // the gradients of a step's gates by the hidden states once more, in bfloat16
   TimeStep s;
 
   __device__ void operator()(int64_t element) const {
+    run(element);
+    if (!narrow) return;
+    const int64_t i = element / units, u = element - i * units;
+    const T* const from = grad_hidden_gates + (s.offset + i) * gate_width + u;
+    for (int64_t g = 0; g < gate_width; g += units)
+      narrow[i * gate_width + u + g] = narrow_bits(static_cast<float>(from[g]), false);
+  }
+  __device__ void run(int64_t element) const {
     const int64_t i = element / units, u = element - i * units, row = s.offset + i;
     const bool first = i >= s.before_count;
     if (previous && u < state)
@@ -90,8 +99,8 @@ void run_backward(const TensorView& grad_gates, const TensorView& grad_hidden_ga
                   const TensorView& grad_c, const TensorView& previous, const TensorView& unprojected,
                   const TensorView& grad_projected, const TensorView& grad_output, const TensorView& output,
                   const TensorView& gates, const TensorView& cells, const TensorView& h0, const TensorView& c0,
-                  const TensorView& w_hh, const TensorView& w_hr, IntArrayRef batch_sizes, CellKind kind,
-                  bool reverse) {
+                  const TensorView& w_hh, const TensorView& w_hr, IntArrayRef batch_sizes, CellKind kind, bool reverse,
+                  DType stored) {
   const int device = gates.device.index();
   const int64_t gate_width = gates.size(1), units = gate_width / gates_of(kind), state = h0.size(1);
   std::optional<Workspace> before_projection;
@@ -117,13 +126,27 @@ void run_backward(const TensorView& grad_gates, const TensorView& grad_hidden_ga
                        output.stride(0),
                        grad_output.defined() ? grad_output.stride(0) : 0,
                        inner,
+                       nullptr,
                        {}};
-  const Product through_hidden{gates.dtype, gates.device, w_hh.data, gate_width, state, false};
+  Product through_hidden{gates.dtype, gates.device, w_hh.data, gate_width, state, false};
+  // Gradients of bfloat16 layers are rounded to it on their way back through the weights. float16 has not their range.
+  std::optional<Workspace> narrow;
+  if (std::is_same_v<T, float> && stored == DType::BFloat16 &&
+      has_narrow_products(stored, state, gate_width, w_hr.defined())) {
+    narrow.emplace(static_cast<size_t>(gate_width * state + h0.size(0) * gate_width) * sizeof(uint16_t), device);
+    auto* const weights = static_cast<uint16_t*>(narrow->data());
+    cell.narrow = weights + gate_width * state;
+    for_each(device, gate_width * state, Narrow{w_hh.ptr<const float>(), weights, false});
+    through_hidden.dtype = stored;
+    through_hidden.weight = weights;
+    through_hidden.narrow = true;
+  }
   const Product through_projection{gates.dtype, gates.device, w_hr.data, state, units, false};
   // A GRU's cells leave a part of the gradient in grad_h.
   const auto through_weight = [&](const TimeStep& later) {
-    through_hidden(cell.grad_hidden_gates + later.offset * gate_width, gate_width, cell.grad_h, state, later.count,
-                   kind == CellKind::Gru);
+    const void* from = cell.grad_hidden_gates + later.offset * gate_width;
+    if (narrow) from = cell.narrow;
+    through_hidden(from, gate_width, cell.grad_h, state, later.count, kind == CellKind::Gru);
   };
   const std::vector<TimeStep> steps = time_steps(batch_sizes, reverse);
   for (size_t n = steps.size(); n-- > 0;) {
@@ -148,12 +171,12 @@ void recurrent_backward(const TensorView& grad_gates, const TensorView& grad_hid
                         const TensorView& grad_projected, const TensorView& grad_output, const TensorView& output,
                         const TensorView& gates, const TensorView& cells, const TensorView& h0, const TensorView& c0,
                         const TensorView& w_hh, const TensorView& w_hr, IntArrayRef batch_sizes, int64_t mode,
-                        bool reverse) {
+                        bool reverse, DType stored) {
   DeviceGuard guard(gates.device.index());
   const RoundedProducts rounded(flag(Flag::ConvolutionTf32));  // as torch's layers, which are cuDNN's
   const auto run = gates.dtype == DType::Float64 ? &run_backward<double> : &run_backward<float>;
   run(grad_gates, grad_hidden_gates, grad_h, grad_c, previous, unprojected, grad_projected, grad_output, output, gates,
-      cells, h0, c0, w_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse);
+      cells, h0, c0, w_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse, stored);
 }
 
 }  // namespace mica::cuda

@@ -23,6 +23,7 @@ struct ForwardCell {
   int64_t output_stride;
   const T *h0, *c0, *b_hh, *hidden;
   T* unprojected;
+  uint16_t* narrow;  // the states of a step once more, in the dtype that they are rounded to
   TimeStep s;
 
   __device__ T rounded(T v) const {
@@ -31,6 +32,10 @@ struct ForwardCell {
     return v;
   }
   __device__ void operator()(int64_t element) const {
+    const T h = run(element);
+    if (narrow) narrow[element] = narrow_bits(static_cast<float>(h), stored == Stored::Half);
+  }
+  __device__ T run(int64_t element) const {
     const int64_t i = element / units, u = element - i * units, row = s.offset + i;
     const bool first = i >= s.before_count;
     T* const h = unprojected ? unprojected + i * units + u : output + row * output_stride + u;
@@ -61,6 +66,7 @@ struct ForwardCell {
       const T x = gate[0];
       *h = rounded(kind == CellKind::Tanh ? ::tanh(x) : x < T(0) ? T(0) : x);
     }
+    return *h;
   }
 };
 
@@ -78,7 +84,10 @@ template <class T>
 void run_forward(const TensorView& output, const TensorView& hy, const TensorView& cy, const TensorView& gates,
                  const TensorView& cells, const TensorView& h0, const TensorView& c0, const TensorView& w_hh,
                  const TensorView& b_hh, const TensorView& w_hr, IntArrayRef batch_sizes, CellKind kind, bool reverse,
-                 Stored stored) {
+                 DType stored_as) {
+  const Stored stored = stored_as == DType::Float16    ? Stored::Half
+                        : stored_as == DType::BFloat16 ? Stored::BFloat
+                                                       : Stored::AsIs;
   const int device = gates.device.index();
   const int64_t batch = h0.size(0), gate_width = gates.size(1), units = gate_width / gates_of(kind), state = h0.size(1);
   const auto bytes = [](int64_t n) { return static_cast<size_t>(n) * sizeof(T); };
@@ -103,17 +112,38 @@ void run_forward(const TensorView& output, const TensorView& hy, const TensorVie
                       pointer_or_null<const T>(b_hh),
                       products,
                       whole,
+                      nullptr,
                       {}};
-  const Product through_hidden{gates.dtype, gates.device, w_hh.data, state, gate_width, true};
+  // The narrow copies: the weights, the first states, the states of the last step.
+  std::optional<Workspace> narrow;
+  Product through_hidden{gates.dtype, gates.device, w_hh.data, state, gate_width, true};
+  uint16_t* narrow_h0 = nullptr;
+  if (std::is_same_v<T, float> && has_narrow_products(stored_as, state, gate_width, w_hr.defined())) {
+    narrow.emplace(static_cast<size_t>(gate_width * state + 2 * batch * state) * sizeof(uint16_t), device);
+    auto* const weights = static_cast<uint16_t*>(narrow->data());
+    narrow_h0 = weights + gate_width * state;
+    cell.narrow = narrow_h0 + batch * state;
+    for_each(device, gate_width * state, Narrow{w_hh.ptr<const float>(), weights, stored == Stored::Half});
+    for_each(device, batch * state, Narrow{h0.ptr<const float>(), narrow_h0, stored == Stored::Half});
+    through_hidden.dtype = stored_as;
+    through_hidden.weight = weights;
+    through_hidden.narrow = true;
+  }
   const Product project{gates.dtype, gates.device, w_hr.data, units, state, true};
   const std::vector<TimeStep> steps = time_steps(batch_sizes, reverse);
   for (const TimeStep& s : steps) {
     T* const to = products ? products : cell.gates + s.offset * gate_width;
     const bool adds = !products;
-    through_hidden(cell.output + s.before_offset * cell.output_stride, cell.output_stride, to, gate_width,
-                   s.before_count, adds);
-    through_hidden(cell.h0 + s.before_count * state, state, to + s.before_count * gate_width, gate_width,
-                   s.count - s.before_count, adds);
+    if (narrow) {
+      through_hidden(cell.narrow, state, to, gate_width, s.before_count, adds);
+      through_hidden(narrow_h0 + s.before_count * state, state, to + s.before_count * gate_width, gate_width,
+                     s.count - s.before_count, adds);
+    } else {
+      through_hidden(cell.output + s.before_offset * cell.output_stride, cell.output_stride, to, gate_width,
+                     s.before_count, adds);
+      through_hidden(cell.h0 + s.before_count * state, state, to + s.before_count * gate_width, gate_width,
+                     s.count - s.before_count, adds);
+    }
     cell.s = s;
     for_each(device, s.count * units, cell);
     if (!whole) continue;
@@ -148,9 +178,7 @@ void recurrent_forward(const TensorView& output, const TensorView& hy, const Ten
   const RoundedProducts rounded(flag(Flag::ConvolutionTf32));  // as torch's layers, which are cuDNN's
   const auto run = gates.dtype == DType::Float64 ? &run_forward<double> : &run_forward<float>;
   run(output, hy, cy, gates, cells, h0, c0, w_hh, b_hh, w_hr, batch_sizes, static_cast<CellKind>(mode), reverse,
-      stored == DType::Float16    ? Stored::Half
-      : stored == DType::BFloat16 ? Stored::BFloat
-                                  : Stored::AsIs);
+      stored);
 }
 
 }  // namespace mica::cuda

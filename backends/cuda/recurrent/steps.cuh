@@ -1,43 +1,15 @@
-// What the kernels of recurrent layers share: the order of the time steps, and products of rows of states with weights.
+// What the kernels of recurrent layers share: products of rows of states with weights.
 #pragma once
 
-#include <vector>
-
+#include "backends/cuda/matmul/cublas_lt.h"
 #include "backends/cuda/places.cuh"
-#include "mica/array_ref.h"
+#include "backends/shared/time_steps.h"
 
 namespace mica::cuda {
 
 void matmul(const MatmulCall& call);
 
 namespace recurrent {
-
-enum class CellKind : int64_t { Relu, Tanh, Lstm, Gru };
-
-inline int64_t gates_of(CellKind kind) { return kind == CellKind::Lstm ? 4 : kind == CellKind::Gru ? 3 : 1; }
-
-// One step of a run: `count` rows from `offset`. The state before row i is row i of the step run before, which has
-// `before_count` rows from `before_offset`; rows beyond them begin here, from the initial state.
-struct TimeStep {
-  int64_t offset, count;
-  int64_t before_offset, before_count;
-};
-
-inline std::vector<TimeStep> time_steps(IntArrayRef batch_sizes, bool reverse) {
-  const size_t steps = batch_sizes.size();
-  std::vector<int64_t> offsets(steps + 1, 0);
-  for (size_t t = 0; t < steps; ++t) offsets[t + 1] = offsets[t] + batch_sizes[t];
-  std::vector<TimeStep> run;
-  run.reserve(steps);
-  TimeStep last{0, 0, 0, 0};
-  for (size_t i = 0; i < steps; ++i) {
-    const size_t t = reverse ? steps - 1 - i : i;
-    const int64_t count = batch_sizes[t];
-    last = {offsets[t], count, last.offset, std::min(count, last.count)};
-    run.push_back(last);
-  }
-  return run;
-}
 
 // A matrix of a product, with room for its sizes.
 struct Operand {
@@ -59,24 +31,43 @@ struct Operand {
 
 // to (+)= from @ weight, or @ weight^T
 struct Product {
-  DType dtype;
+  DType dtype;  // of `from` and the weight
   Device device;
   const void* weight;
   int64_t depth, columns;
-  bool transposed;  // the weight lies as (columns, depth)
+  bool transposed;      // the weight lies as (columns, depth)
+  bool narrow = false;  // the operands are 16-bit floats, the result is float32
   void operator()(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows,
                   bool accumulate) const {
     if (rows == 0 || depth == 0) return;
     const Operand a(from, dtype, device, rows, depth, from_stride, 1),
-        out(to, dtype, device, rows, columns, to_stride, 1),
+        out(to, narrow ? DType::Float32 : dtype, device, rows, columns, to_stride, 1),
         b(weight, dtype, device, depth, columns, transposed ? 1 : columns, transposed ? depth : 1);
     MatmulCall call;
     call.out = out.view;
     call.a = a.view;
     call.b = b.view;
     call.beta = accumulate ? 1 : 0;
-    matmul(call);
+    if (!narrow) return matmul(call);
+    MICA_CHECK(cublas_matmul(call), "cuBLASLt does not take the product of a recurrent layer's step");
   }
+};
+
+// Whether the products of the steps take 16-bit floats, of which float32 holds the products without an error: where a
+// row of either operand is made of vectors.
+inline bool has_narrow_products(DType stored, int64_t state, int64_t gate_width, bool projected) {
+  return (stored == DType::BFloat16 || stored == DType::Float16) && !projected && state % 8 == 0 && gate_width % 8 == 0;
+}
+
+__device__ inline uint16_t narrow_bits(float v, bool half) {
+  return half ? __half_as_ushort(__float2half_rn(v)) : __bfloat16_as_ushort(__float2bfloat16_rn(v));
+}
+
+struct Narrow {
+  const float* from;
+  uint16_t* to;
+  bool half;
+  __device__ void operator()(int64_t i) const { to[i] = narrow_bits(from[i], half); }
 };
 
 template <class T>

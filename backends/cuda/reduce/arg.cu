@@ -21,26 +21,37 @@ struct Extremum {
   using Acc = Found<C>;
   T* values;
   int64_t* indices;
-  bool largest;
-  __device__ Acc identity() const { return {largest ? lowest<C>() : highest<C>(), INT64_MAX}; }
-  __device__ Acc load(T v, int64_t i) const { return {convert<C>(v), i}; }
+  Turned<C> turned;
+  __device__ Acc identity() const { return {lowest<C>(), INT64_MAX}; }
+  __device__ Acc load(T v, int64_t i) const { return {turned(convert<C>(v)), i}; }
   __device__ Acc combine(Acc a, Acc b) const {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     const bool same = a_nan ? b_nan : a.value == b.value;
     if (same) return a.index < b.index ? a : b;
-    const bool first = a_nan || (!b_nan && (largest ? a.value > b.value : a.value < b.value));
-    return first ? a : b;
+    return a_nan || (!b_nan && a.value > b.value) ? a : b;
+  }
+  // What comes later, in its order.
+  template <int kCount>
+  __device__ void absorb(Acc& a, const T (&v)[kCount], int64_t first) const {
+    if (a.index == INT64_MAX) a = load(v[0], first);
+    int which = -1;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const C x = turned(convert<C>(v[j]));
+      if (!(x <= a.value) && a.value == a.value) a.value = x, which = j;
+    }
+    if (which >= 0) a.index = first + which;
   }
   __device__ void store(Acc a, int64_t at, int64_t second) const {
-    if (values) values[at] = convert<T>(a.value);
+    if (values) values[at] = convert<T>(turned(a.value));
     indices[values ? second : at] = a.index;
   }
 };
 
 void find(const char* op, const TensorView& values, const TensorView& indices, const TensorView& self, uint64_t dims,
           bool largest) {
-  visit_real_bool(op, self.dtype, [&]<class T>(Tag<T>) {
-    const Extremum<T> f{values.defined() ? values.ptr<T>() : nullptr, indices.ptr<int64_t>(), largest};
+  visit_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
+    const Extremum<T> f{values.defined() ? values.ptr<T>() : nullptr, indices.ptr<int64_t>(), {largest}};
     if (values.defined()) return run_reduction(values, indices, self, dims, f);
     run_reduction(indices, {}, self, dims, f);
   });

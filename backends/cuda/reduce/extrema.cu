@@ -12,11 +12,11 @@ struct Extreme {
   using In = T;
   using Acc = compute_t<T>;
   T* out;
-  bool largest;
-  __device__ Acc identity() const { return largest ? lowest<Acc>() : highest<Acc>(); }
-  __device__ Acc load(T v, int64_t) const { return convert<Acc>(v); }
-  __device__ Acc combine(Acc a, Acc b) const { return a != a || (largest ? a > b : a < b) ? a : b; }
-  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(a); }
+  Turned<Acc> turned;
+  __device__ Acc identity() const { return lowest<Acc>(); }
+  __device__ Acc load(T v, int64_t) const { return turned(convert<Acc>(v)); }
+  __device__ Acc combine(Acc a, Acc b) const { return larger_or_nan(a, b); }
+  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<T>(turned(a)); }
 };
 
 template <class C>
@@ -45,6 +45,7 @@ struct LowAndHigh {
 // was: both are one byte of 0 or 1.
 template <class T>
 struct Any {
+  static constexpr bool kRare = sizeof(T) > 1;
   using In = T;
   using Acc = bool;
   uint8_t* out;
@@ -62,8 +63,8 @@ void any_or_all(const TensorView& out, const TensorView& self, uint64_t dims, bo
   });
 }
 void extreme(const char* op, const TensorView& out, const TensorView& self, uint64_t dims, bool largest) {
-  visit_real_bool(op, self.dtype, [&]<class T>(Tag<T>) {
-    run_reduction(out, {}, self, dims, Extreme<T>{out.ptr<T>(), largest});
+  visit_ordered(op, self.dtype, [&]<class T>(Tag<T>) {
+    run_reduction(out, {}, self, dims, Extreme<T>{out.ptr<T>(), {largest}});
   });
 }
 
@@ -76,9 +77,14 @@ void reduce_amin(const TensorView& out, const TensorView& self, uint64_t dims) {
   extreme("amin", out, self, dims, false);
 }
 void reduce_aminmax(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
-  visit_real_bool("aminmax", self.dtype, [&]<class T>(Tag<T>) {
+  auto together = [&]<class T>(Tag<T>) {
     run_reduction(min, max, self, dims, LowAndHigh<T>{min.ptr<T>(), max.ptr<T>()});
-  });
+  };
+  if (self.dtype == DType::Float32) return together(Tag<float>{});
+  if (self.dtype == DType::Float16) return together(Tag<half>{});
+  if (self.dtype == DType::BFloat16) return together(Tag<bfloat16>{});
+  extreme("aminmax", min, self, dims, false);
+  extreme("aminmax", max, self, dims, true);
 }
 void reduce_any(const TensorView& out, const TensorView& self, uint64_t dims) { any_or_all(out, self, dims, false); }
 void reduce_all(const TensorView& out, const TensorView& self, uint64_t dims) { any_or_all(out, self, dims, true); }

@@ -1,4 +1,4 @@
-// The lowest and the highest value of an element type.
+// The lowest and the highest value of an element type, and the smallest element as the largest of others.
 #pragma once
 
 #include "backends/cuda/element.cuh"
@@ -24,6 +24,26 @@ __device__ T highest() {
   } else {
     return static_cast<T>(INFINITY);
   }
+}
+
+// Numbers in the opposite order where the smallest of them is looked for, so that it is the largest.
+template <class C>
+struct Turned {
+  bool largest;
+  __device__ C operator()(C v) const {
+    if constexpr (std::is_integral_v<C>) {
+      return largest ? v : static_cast<C>(~v);
+    } else {
+      return largest ? v : -v;
+    }
+  }
+};
+
+// Numbers that have an order; bools are bytes of 0 and 1.
+template <class F>
+void visit_ordered(const char* op, DType dtype, const F& f) {
+  if (dtype == DType::Bool) return f(Tag<uint8_t>{});
+  visit_real(op, dtype, f);
 }
 
 }  // namespace mica::cuda

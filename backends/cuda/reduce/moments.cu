@@ -23,12 +23,11 @@ __device__ __noinline__ C power(C a, C p) {
 // The order two has kernels of its own; the others share theirs.
 enum class Order { Zero, One, Largest, Smallest, Other };
 
-template <class T, class O>
+template <class T>
 struct SquareNorm {
   using In = T;
-  using Out = O;
-  using Acc = compute_t<Out>;
-  Out* out;
+  using Acc = compute_t<typename RealOf<T>::type>;
+  Results<typename RealOf<T>::type> out;
   __device__ Acc identity() const { return 0; }
   __device__ Acc load(T v, int64_t) const {
     if constexpr (is_complex_v<T>) {
@@ -39,16 +38,15 @@ struct SquareNorm {
     }
   }
   __device__ Acc combine(Acc a, Acc b) const { return a + b; }
-  __device__ void store(Acc a, int64_t at, int64_t) const { out[at] = convert<Out>(::sqrt(a)); }
+  __device__ void store(Acc a, int64_t at, int64_t) const { out.set(at, ::sqrt(a)); }
 };
 
-template <class T, class O>
+template <class T>
 struct Norm {
   static constexpr bool kRare = true;
   using In = T;
-  using Out = O;
-  using Acc = compute_t<Out>;
-  Out* out;
+  using Acc = compute_t<typename RealOf<T>::type>;
+  Results<typename RealOf<T>::type> out;
   Acc p;
   Order order;
   __device__ Acc identity() const { return order == Order::Smallest ? static_cast<Acc>(INFINITY) : Acc(0); }
@@ -68,7 +66,7 @@ struct Norm {
     return a + b;
   }
   __device__ void store(Acc a, int64_t at, int64_t) const {
-    out[at] = convert<Out>(order == Order::Other ? power(a, Acc(1) / p) : a);
+    out.set(at, order == Order::Other ? power(a, Acc(1) / p) : a);
   }
 };
 
@@ -97,6 +95,21 @@ struct Variance {
     if (b.count == C(0)) return a;
     const C count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
     return {a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share, count};
+  }
+  // Neighbours have their own mean and deviations first, so that one division is enough for all of them.
+  template <int kCount>
+  __device__ void absorb(Acc& a, const T (&v)[kCount], int64_t) const {
+    C mean = C(0), squares = C(0);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) mean += convert<C>(v[j]);
+    mean *= C(1) / C(kCount);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const C d = convert<C>(v[j]) - mean;
+      squares += d * d;
+    }
+    const C count = a.count + C(kCount), delta = mean - a.mean, share = C(kCount) / count;
+    a = {a.mean + delta * share, a.squares + (squares + delta * delta * a.count * share), count};
   }
   __device__ void store(Acc a, int64_t at, int64_t second) const {
     const double free = total - correction;
@@ -127,6 +140,21 @@ struct LogSumExp {
     if (a.largest == b.largest) return {a.largest, a.sum + b.sum};
     return {a.largest, a.sum + b.sum * ::exp(b.largest - a.largest)};
   }
+  template <int kCount>
+  __device__ void absorb(Acc& a, const T (&v)[kCount], int64_t) const {
+    C largest = a.largest;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const C x = convert<C>(v[j]);
+      largest = larger_or_nan(largest, x);
+    }
+    // Where all are minus infinity so far, there is nothing to add.
+    const C shift = largest == -static_cast<C>(INFINITY) ? C(0) : largest;
+    C sum = a.sum * ::exp(a.largest - shift);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sum += ::exp(convert<C>(v[j]) - shift);
+    a = {largest, sum};
+  }
   __device__ void store(Acc a, int64_t at, int64_t) const {
     const bool finite = ::isfinite(a.largest);
     out[at] = convert<T>(finite ? a.largest + ::log(a.sum) : a.largest);
@@ -137,22 +165,15 @@ struct LogSumExp {
 
 void reduce_norm(const TensorView& out, const TensorView& self, uint64_t dims, double p) {
   visit_floating_complex("norm", self.dtype, [&]<class T>(Tag<T>) {
-    using Real = typename RealOf<T>::type;
-    using A = compute_t<Real>;
     const Order order = p == 0                   ? Order::Zero
                         : p == 1                 ? Order::One
                         : std::isinf(p) && p > 0 ? Order::Largest
                         : std::isinf(p)          ? Order::Smallest
                                                  : Order::Other;
-    auto run = [&]<class Out>(Tag<Out>) {
-      if (p == 2) return run_reduction(out, {}, self, dims, SquareNorm<T, Out>{out.ptr<Out>()});
-      run_reduction(out, {}, self, dims, Norm<T, Out>{out.ptr<Out>(), static_cast<A>(p), order});
-    };
-    // 16-bit floats may be asked to come out as float32.
-    if constexpr (!std::is_same_v<Real, A>) {
-      if (out.dtype == DType::Float32) return run(Tag<float>{});
-    }
-    run(Tag<Real>{});
+    const Results<typename RealOf<T>::type> results("norm", out);
+    if (p == 2) return run_reduction(out, {}, self, dims, SquareNorm<T>{results});
+    using A = compute_t<typename RealOf<T>::type>;
+    run_reduction(out, {}, self, dims, Norm<T>{results, static_cast<A>(p), order});
   });
 }
 

@@ -1,20 +1,44 @@
 // Reductions: run_reduction(out, second, self, dims, op). Op names the types In and Acc and has identity(), load(In,
-// position), combine(Acc, Acc) and store(Acc, place in the first output, place in the second). The elements of one
-// output meet in a fixed order, so that a result does not change from run to run.
+// position), combine(Acc, Acc) and store(Acc, place in the first output, place in the second); where it also has
+// absorb(Acc&, In[], position of the first), neighbours are taken in together. The elements of one output meet in a
+// fixed order, so that a result does not change from run to run.
 #pragma once
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
 
 struct ReductionShape {
-  Places<3> kept;     // along the outputs: input, first output, second output
-  Places<1> reduced;  // along what meets in one output
-  int splits = 1;     // blocks that share one output
+  Places<3> kept;      // along the outputs: input, first output, second output
+  Places<1> reduced;   // along what meets in one output
+  int splits = 1;      // groups that share one output
+  int group_bits = 8;  // threads of a group: 1, 32 or the whole block
 };
 
 inline constexpr int kReduceThreads = 256;
+
+// Where results go: elements of type O, or where they are floats of 16 bits and somebody asked for it, of float32.
+template <class O>
+struct Results {
+  static constexpr bool kMayBeWide = std::is_same_v<O, half> || std::is_same_v<O, bfloat16>;
+  void* data;
+  bool wide;
+  Results(const char* op, const TensorView& out) : data(out.data), wide(out.dtype == DType::Float32) {
+    const bool fits = element_size(out.dtype) == static_cast<int64_t>(sizeof(O)) || (kMayBeWide && wide);
+    if (!fits) unsupported_dtype(op, out.dtype);
+  }
+  template <class Acc>
+  __device__ void set(int64_t at, const Acc& value) const {
+    if constexpr (kMayBeWide) {
+      if (wide) {
+        static_cast<float*>(data)[at] = value;
+        return;
+      }
+    }
+    static_cast<O*>(data)[at] = convert<O>(value);
+  }
+};
 
 // The value of the lane `distance` above, whatever its type.
 template <class Acc>
@@ -36,12 +60,11 @@ __device__ Acc reduce_warp(Acc value, const Op& op) {
   return value;
 }
 
-// The total of a block of kReduceThreads threads, in its first thread.
+// The total of a block of kReduceThreads threads, in its first thread, from those of its warps in their first threads.
 template <class Op, class Acc>
-__device__ Acc reduce_block(Acc value, const Op& op) {
+__device__ Acc join_warps(Acc value, const Op& op) {
   __shared__ alignas(16) unsigned char raw[sizeof(Acc) * (kReduceThreads / 32)];
   auto* shared = reinterpret_cast<Acc*>(raw);
-  value = reduce_warp(value, op);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
   if (threadIdx.x == 0)
@@ -60,23 +83,31 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
   using Piece = Vector<In, kCount>;
   const bool dense = shape.reduced.ndim == 0 || (shape.reduced.ndim == 1 && shape.reduced.strides[0][0] == 1);
   if (dense && reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0 && shape.reduced.numel >= kCount) {
-    Acc sums[kCount];
+    constexpr bool kAbsorbs = requires(Acc & acc, const Piece& piece) { op.absorb(acc, piece.item, int64_t{}); };
+    constexpr int kSums = kAbsorbs ? 1 : kCount;
+    Acc sums[kSums];
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) sums[j] = op.identity();
+    for (int j = 0; j < kSums; ++j) sums[j] = op.identity();
     const int64_t pieces = shape.reduced.numel / kCount;
 #pragma unroll 4
     for (int64_t i = first; i < pieces; i += step) {
       const Piece piece = reinterpret_cast<const Piece*>(row)[i];
+      if constexpr (kAbsorbs) {
+        op.absorb(sums[0], piece.item, i * kCount);
+      } else {
 #pragma unroll
-      for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
+        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
+      }
     }
+#pragma unroll 1
     for (int64_t last = pieces * kCount + first; last < shape.reduced.numel; last += step)
       sums[0] = op.combine(sums[0], op.load(row[last], last));
 #pragma unroll
-    for (int j = 1; j < kCount; ++j) sums[0] = op.combine(sums[0], sums[j]);
+    for (int j = 1; j < kSums; ++j) sums[0] = op.combine(sums[0], sums[j]);
     return sums[0];
   }
   Acc sum = op.identity();
+#pragma unroll 1
   for (int64_t i = first; i < shape.reduced.numel; i += step) {
     int64_t at[1];
     shape.reduced.at(i, at);
@@ -87,19 +118,21 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
 
 // A block, a warp or a thread for each output, or for each part of one: neighbouring threads read neighbouring elements
 // of what is reduced.
-template <int kGroup, class Op>
+template <class Op>
 __global__ void __launch_bounds__(kReduceThreads)
     reduce_rows(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
-  const int64_t task = static_cast<int64_t>(blockIdx.x) * (kReduceThreads / kGroup) + threadIdx.x / kGroup;
-  const int64_t output = task / shape.splits, split = task % shape.splits;
+  wait_for_predecessors();
+  const int group = 1 << shape.group_bits, lane = static_cast<int>(threadIdx.x) & (group - 1);
+  const int64_t task = (static_cast<int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x) >> shape.group_bits;
+  const int64_t output = shape.splits == 1 ? task : task / shape.splits, split = task - output * shape.splits;
   if (output >= shape.kept.numel) return;
   int64_t at[3];
   shape.kept.at(output, at);
-  typename Op::Acc total = reduce_share(op, shape, in + at[0], split * kGroup + threadIdx.x % kGroup,
-                                        static_cast<int64_t>(kGroup) * shape.splits);
-  if constexpr (kGroup == kReduceThreads) total = reduce_block(total, op);
-  if constexpr (kGroup == 32) total = reduce_warp(total, op);
-  if (threadIdx.x % kGroup) return;
+  typename Op::Acc total =
+      reduce_share(op, shape, in + at[0], split * group + lane, static_cast<int64_t>(group) * shape.splits);
+  if (group > 1) total = reduce_warp(total, op);
+  if (group > 32) total = join_warps(total, op);
+  if (lane) return;
   if (partial) {
     partial[task] = total;
   } else {
@@ -109,8 +142,8 @@ __global__ void __launch_bounds__(kReduceThreads)
 
 inline constexpr int kColumnRows = 8;
 
-// Elements that are reduced rarely have a warp for each output, or for each part of one, and no vectors of columns:
-// half the kernels. An operation may say so of itself by a member kRare.
+// Elements that are reduced rarely have no kernel for vectors of columns. An operation may say so of itself by a member
+// kRare.
 template <class Op>
 constexpr bool reduces_rarely() {
   using In = typename Op::In;
@@ -126,6 +159,7 @@ constexpr bool reduces_rarely() {
 template <int kCount, class Op>
 __global__ void __launch_bounds__(32 * kColumnRows)
     reduce_columns(Op op, ReductionShape shape, const typename Op::In* in, typename Op::Acc* partial) {
+  wait_for_predecessors();
   using Acc = typename Op::Acc;
   using Piece = Vector<typename Op::In, kCount>;
   __shared__ alignas(16) unsigned char raw[sizeof(Acc) * kCount * 32 * kColumnRows];
@@ -149,6 +183,7 @@ __global__ void __launch_bounds__(32 * kColumnRows)
         for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i));
       }
     } else {
+#pragma unroll 1
       for (int64_t i = split * kColumnRows + threadIdx.y; i < shape.reduced.numel; i += step) {
         int64_t at[1];
         shape.reduced.at(i, at);
@@ -166,6 +201,7 @@ __global__ void __launch_bounds__(32 * kColumnRows)
   for (int c = static_cast<int>(threadIdx.y * 32 + threadIdx.x); c < 32 * kCount; c += 32 * kColumnRows) {
     if (first + c >= shape.kept.numel) return;
     Acc total = shared[c];
+#pragma unroll 1
     for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, shared[r * 32 * kCount + c]);
     if (partial) {
       partial[split * shape.kept.numel + first + c] = total;
@@ -177,17 +213,22 @@ __global__ void __launch_bounds__(32 * kColumnRows)
   }
 }
 
-// The parts of each output: a warp for each. They lie output by output, or where columns were added up, part by part.
+// The parts of each output: a group of threads for each, which reads several at a time, for nothing else hides the time
+// that memory takes here. They lie output by output, or where columns were added up, part by part.
 template <class Op>
 __global__ void __launch_bounds__(kReduceThreads)
     reduce_partials(Op op, ReductionShape shape, const typename Op::Acc* partial, bool part_by_part) {
-  const int64_t output = static_cast<int64_t>(blockIdx.x) * (kReduceThreads / 32) + threadIdx.x / 32;
+  wait_for_predecessors();
+  const int group = 1 << shape.group_bits, lane = static_cast<int>(threadIdx.x) & (group - 1);
+  const int64_t output = (static_cast<int64_t>(blockIdx.x) * kReduceThreads + threadIdx.x) >> shape.group_bits;
   if (output >= shape.kept.numel) return;
   typename Op::Acc total = op.identity();
   const int64_t first = part_by_part ? output : output * shape.splits, step = part_by_part ? shape.kept.numel : 1;
-  for (int s = threadIdx.x % 32; s < shape.splits; s += 32) total = op.combine(total, partial[first + s * step]);
+#pragma unroll 4
+  for (int s = lane; s < shape.splits; s += group) total = op.combine(total, partial[first + s * step]);
   total = reduce_warp(total, op);
-  if (threadIdx.x % 32) return;
+  if (group > 32) total = join_warps(total, op);
+  if (lane) return;
   int64_t at[3];
   shape.kept.at(output, at);
   op.store(total, at[1], at[2]);
@@ -227,7 +268,6 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   if (out.numel == 0) return;
   const int device = out.device.index();
   DeviceGuard guard(device);
-  const cudaStream_t stream = current_stream(device);
   ReductionShape shape = reduction_shape(out, second, self, dims);
   const auto* in = self.ptr<const In>();
   // Columns of a matrix, in vectors where all of its rows are aligned.
@@ -244,46 +284,34 @@ void run_reduction(const TensorView& out, const TensorView& second, const Tensor
   const int64_t multiprocessors = properties(device).multiProcessorCount;
   const int count = wide ? kWide : 1;
   const int64_t length = shape.reduced.numel;
-  const int group = by_columns                                              ? 0
-                    : kRare                                                 ? 32
-                    : length <= 8                                           ? 1
-                    : length <= 1024 && shape.kept.numel >= multiprocessors ? 32
-                                                                            : 256;
+  shape.group_bits = length <= 8 ? 0 : length <= 1024 && shape.kept.numel >= multiprocessors ? 5 : 8;
+  const int group = 1 << shape.group_bits;
   const int64_t tasks = by_columns ? (shape.kept.numel + 32 * count - 1) / (32 * count) : shape.kept.numel;
-  const int64_t per_block = by_columns ? kColumnRows : group;
   // Enough blocks to fill the device several times over, as long as each has work.
-  if (by_columns || kRare || group == 256)
-    shape.splits =
-        static_cast<int>(std::clamp<int64_t>(std::min((kRare && !by_columns ? 64 : 8) * multiprocessors / tasks,
-                                                      length / (per_block * (count == 8 ? 8 : 16))),
-                                             1, 1024));
-  auto launch = [&](Acc* partial) {
-    if (by_columns) {
-      const auto blocks = static_cast<unsigned>(tasks * shape.splits);
-      if (wide) {
-        reduce_columns<kWide, Op><<<blocks, dim3(32, kColumnRows), 0, stream>>>(op, shape, in, partial);
-      } else {
-        reduce_columns<1, Op><<<blocks, dim3(32, kColumnRows), 0, stream>>>(op, shape, in, partial);
-      }
-    } else if (group == 32) {
-      reduce_rows<32, Op><<<blocks_for(tasks * shape.splits, kReduceThreads / 32), kReduceThreads, 0, stream>>>(
-          op, shape, in, partial);
-    } else if constexpr (!kRare) {
-      if (group == 256) {
-        reduce_rows<256, Op>
-            <<<static_cast<unsigned>(tasks * shape.splits), kReduceThreads, 0, stream>>>(op, shape, in, partial);
-      } else {
-        reduce_rows<1, Op><<<blocks_for(tasks, kReduceThreads), kReduceThreads, 0, stream>>>(op, shape, in, partial);
-      }
+  if (by_columns || group == kReduceThreads)
+    shape.splits = static_cast<int>(
+        std::clamp<int64_t>(std::min(8 * multiprocessors / tasks,
+                                     length / ((by_columns ? kColumnRows : kReduceThreads) * (count == 8 ? 8 : 16))),
+                            1, 1024));
+  auto run = [&](Acc* partial) {
+    if (!by_columns) {
+      launch<reduce_rows<Op>>(device, blocks_for(tasks * shape.splits, kReduceThreads / group), kReduceThreads, op,
+                              shape, in, partial);
+    } else if (wide) {
+      launch<reduce_columns<kWide, Op>>(device, static_cast<unsigned>(tasks * shape.splits), dim3(32, kColumnRows), op,
+                                        shape, in, partial);
+    } else {
+      launch<reduce_columns<1, Op>>(device, static_cast<unsigned>(tasks * shape.splits), dim3(32, kColumnRows), op,
+                                    shape, in, partial);
     }
-    MICA_CUDA(cudaGetLastError());
   };
-  if (shape.splits == 1) return launch(nullptr);
+  if (shape.splits == 1) return run(nullptr);
   const Workspace parts(static_cast<size_t>(shape.kept.numel * shape.splits) * sizeof(Acc), device);
-  launch(static_cast<Acc*>(parts.data()));
-  reduce_partials<Op><<<blocks_for(shape.kept.numel, kReduceThreads / 32), kReduceThreads, 0, stream>>>(
-      op, shape, static_cast<const Acc*>(parts.data()), by_columns);
-  MICA_CUDA(cudaGetLastError());
+  auto* partial = static_cast<Acc*>(parts.data());
+  run(partial);
+  shape.group_bits = shape.kept.numel <= multiprocessors ? 8 : 5;
+  launch<reduce_partials<Op>>(device, blocks_for(shape.kept.numel, kReduceThreads >> shape.group_bits), kReduceThreads,
+                              op, shape, partial, by_columns);
 }
 
 // How many elements meet in one output.

@@ -1,6 +1,5 @@
 // sort, kthvalue, median, mode, unique, searchsorted.
-#include <cub/device/device_scan.cuh>
-
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/sort/sorted_index.cuh"
 
 namespace mica::cuda {
@@ -195,7 +194,6 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
   if (self.numel == 0) return;
   const int device = self.device.index();
   DeviceGuard guard(device);
-  const cudaStream_t stream = current_stream(device);
   const int64_t n = self.numel;
   const int64_t flat_size[1] = {n}, flat_stride[1] = {1};
   TensorView flat = self;
@@ -209,10 +207,7 @@ void unique(const TensorView& values, const TensorView& inverse, const TensorVie
     const Buffer order = consecutive ? nullptr : sorted_index<T>(SortRows(flat, {}, {}, 0), flat, false);
     const auto* o = order ? static_cast<const uint32_t*>(order->data()) : nullptr;
     for_each(device, n, Begins<T>{self.ptr<const T>(), o, g});
-    size_t bytes = 0;
-    MICA_CUDA(cub::DeviceScan::InclusiveSum(nullptr, bytes, g, g, n, stream));
-    const Buffer workspace = buffer(static_cast<int64_t>(bytes), device);
-    MICA_CUDA(cub::DeviceScan::InclusiveSum(workspace->data(), bytes, g, g, n, stream));
+    sum_up(g, n, device);
     for_each(device, n,
              Collect<T>{self.ptr<const T>(), o, g, values.ptr<T>(),
                         inverse.defined() ? inverse.ptr<int64_t>() : nullptr, b});

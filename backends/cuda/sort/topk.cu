@@ -1,7 +1,6 @@
 // topk: long rows are cut into parts; the k largest keys of each part are found digit by digit, and then those of all
 // parts together. Of equal elements the first ones are taken.
-#include <cub/block/block_scan.cuh>
-
+#include "backends/cuda/block.cuh"
 #include "backends/cuda/sort/sorted_index.cuh"
 
 namespace mica::cuda {
@@ -56,8 +55,6 @@ struct FromCandidates {
 template <class Source, class K = typename Source::K>
 __global__ void __launch_bounds__(kBlock)
     select_kernel(Source source, int64_t n, int64_t parts, int k, bool last, K* out_keys, uint32_t* out_from) {
-  using Scan = cub::BlockScan<uint32_t, kBlock>;
-  __shared__ typename Scan::TempStorage storage;
   __shared__ uint32_t histogram[256];
   __shared__ K prefix_of_all;
   __shared__ int wanted_of_all;
@@ -104,8 +101,8 @@ __global__ void __launch_bounds__(kBlock)
     const bool counts = threadIdx.x < 256;
     const int digit = 255 - static_cast<int>(threadIdx.x);
     const uint32_t here = counts ? histogram[digit] : 0;
-    uint32_t before;
-    Scan(storage).ExclusiveSum(here, before);
+    uint32_t total;
+    const uint32_t before = sum_before<kBlock>(here, total);
     if (counts && before < static_cast<uint32_t>(wanted) && before + here >= static_cast<uint32_t>(wanted)) {
       prefix_of_all = static_cast<K>(prefix | static_cast<K>(static_cast<uint64_t>(digit) << shift));
       wanted_of_all = wanted - static_cast<int>(before);
@@ -121,8 +118,8 @@ __global__ void __launch_bounds__(kBlock)
     if (first + j >= count) break;
     mine += keys[j] > prefix ? 1u : keys[j] == prefix ? 1u << 16 : 0u;
   }
-  uint32_t before;
-  Scan(storage).ExclusiveSum(mine, before);
+  uint32_t total;
+  const uint32_t before = sum_before<kBlock>(mine, total);
   int above = static_cast<int>(before & 0xffffu), equal = static_cast<int>(before >> 16);
 #pragma unroll
   for (int j = 0; j < kItems; ++j) {

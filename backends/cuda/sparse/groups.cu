@@ -3,7 +3,7 @@
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
 
-#include "backends/cuda/allocator.h"
+#include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {

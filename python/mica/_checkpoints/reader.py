@@ -89,7 +89,7 @@ class _ArchiveStorages:
             storage = self._loaded[key] = self._load(key, dtype, location, count * dtype.itemsize)
         elif storage.device.type != "meta" and len(storage) < count * dtype.itemsize:
             raise UnpicklingError(f"storage {key} has {len(storage)} bytes, not {count} elements of {dtype}")
-        return TypedStorage(wrap_storage=storage, dtype=dtype)
+        return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
 
     def _load(self, key, dtype, location, nbytes):
         name = f"data/{key}"
@@ -193,7 +193,7 @@ def load_legacy(f, shown, *, map_location, pickle_module, pickle_args, skip_data
             _, offset, size = rest[0]
             begin = offset * dtype.itemsize
             placed = placed._part(begin, begin + size * dtype.itemsize)
-        return TypedStorage(wrap_storage=placed, dtype=dtype)
+        return TypedStorage(wrap_storage=placed, dtype=dtype, _internal=True)
 
     def next_pickle(persistent=no_storages):
         return _unpickler(file, persistent, pickle_module, pickle_args).load()

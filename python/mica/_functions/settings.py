@@ -3,6 +3,7 @@
 import warnings
 
 from mica import _C
+from mica._functions.once import warn_once
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -131,6 +132,11 @@ def set_default_tensor_type(t):
     """Set the default dtype and device by the name or the class of a tensor type."""
     from mica._as_torch import legacy_types as _legacy_types
 
+    warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
     kind = _legacy_types.by_name(t) if isinstance(t, str) else t
     _C.set_default_dtype(kind.dtype)
     _C.set_default_device("cuda" if kind.is_cuda else "cpu")

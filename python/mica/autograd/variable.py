@@ -1,5 +1,7 @@
 """Variable: the name that tensors with a history once had."""
 
+import warnings
+
 from mica import _C
 
 
@@ -23,6 +25,10 @@ class Variable(metaclass=_VariableMeta):
     _execution_engine = _Engine()
 
     def __new__(cls, data=None, requires_grad=False, volatile=None):
+        if volatile:
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", stacklevel=2
+            )
         if data is None:
             data = _C.empty(0)
         return data.detach().requires_grad_(requires_grad)

@@ -1,5 +1,5 @@
-"""Settings of cuDNN, which computes convolutions on GPUs. `allow_tf32` says how exact they are; the others are kept and change
-nothing."""
+"""Settings of cuDNN, which computes convolutions and recurrent layers on GPUs. `allow_tf32` says how exact they are; without
+`enabled`, recurrent layers run by Mica's own kernels. The others are kept and change nothing."""
 
 import sys
 import types
@@ -38,8 +38,9 @@ class _Module(types.ModuleType):
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
-        if name == "allow_tf32" and _C._device_count("cuda") > 0:
-            _C._set_backend_flag("cuda", "convolution_tf32", bool(value))
+        flag = {"allow_tf32": "convolution_tf32", "enabled": "cudnn_recurrent"}.get(name)
+        if flag and _C._device_count("cuda") > 0:
+            _C._set_backend_flag("cuda", flag, bool(value))
 
 
 sys.modules[__name__].__class__ = _Module

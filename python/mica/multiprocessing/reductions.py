@@ -41,7 +41,7 @@ def reduce_storage(storage):
 
 
 def rebuild_typed_storage(storage, dtype):
-    return TypedStorage(wrap_storage=storage, dtype=dtype)
+    return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
 
 
 def reduce_typed_storage(storage):

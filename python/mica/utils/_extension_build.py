@@ -62,9 +62,11 @@ def cuda_home():
     if given:
         return given
     compiler = shutil.which("nvcc")
-    if compiler:
-        return os.path.dirname(os.path.dirname(os.path.realpath(compiler)))
-    return "/usr/local/cuda" if os.path.exists("/usr/local/cuda") else None
+    beside = os.path.dirname(os.path.dirname(os.path.realpath(compiler))) if compiler else None
+    for folder in (beside, "/usr/local/cuda"):  # what is called nvcc may be a script that stands elsewhere
+        if folder and os.path.exists(os.path.join(folder, "include", "cuda_runtime.h")):
+            return folder
+    return beside
 
 
 def required_cuda_home():
@@ -101,6 +103,7 @@ def nvcc_flags(name):
         "-std=c++20",
         "-Xcompiler=-fPIC",
         "--expt-relaxed-constexpr",
+        "--diag-suppress=1835",  # its first pass does not know the attribute tls_model, which the host's compiler reads
         *targets,
         *_definitions(name),
         f"-I{pybind_folder()}",

@@ -280,6 +280,15 @@ def checkpoint(
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
     """A chain of functions in `segments` parts, all but the last of them checkpointed."""
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. In "
+            "version 2.9 we will raise an exception if use_reentrant is not passed. use_reentrant=False is recommended, "
+            "but if you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs "
+            "for more details on the differences between the two variants.",
+            stacklevel=2,
+        )
+        use_reentrant = True
     functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
 
     def run(start, end):

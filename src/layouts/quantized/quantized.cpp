@@ -315,15 +315,17 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   return attach(bare(self).index_select(dim, index), self.impl()->rare->quantizer);
 }
 
+// What has another scale is rounded to that of the first, as in torch.
 Tensor cat(TensorList tensors, int64_t dim) {
   MICA_CHECK(!tensors.empty() && tensors[0].is_quantized(), "cat: expected quantized tensors");
   const Quantizer& q = need_per_tensor("cat", tensors[0]);
   std::vector<Tensor> list;
   for (const Tensor& t : tensors) {
     const Quantizer& own = need_per_tensor("cat", t);
-    MICA_CHECK(own.scale == q.scale && own.zero_point == q.zero_point && t.dtype() == tensors[0].dtype(),
-               "cat: quantized tensors must share scale, zero point and dtype to be joined as they are");
-    list.push_back(bare(t));
+    MICA_CHECK(t.dtype() == tensors[0].dtype(), "All dtypes must be the same: cat found ", tensors[0].dtype(), " and ",
+               t.dtype());
+    const bool same = own.scale == q.scale && own.zero_point == q.zero_point;
+    list.push_back(bare(same ? t : quantize_per_tensor(mica::dequantize(t), q.scale, q.zero_point, t.dtype())));
   }
   return attach(mica::cat(list, dim), tensors[0].impl()->rare->quantizer);
 }

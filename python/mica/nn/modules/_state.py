@@ -108,8 +108,7 @@ class ModuleState:
         """
         if args:
             warnings.warn(
-                "Positional args are being deprecated, use kwargs instead: state_dict(destination=..., prefix=..., "
-                "keep_vars=...).",
+                "Positional args are being deprecated, use kwargs instead.",
                 FutureWarning,
                 stacklevel=2,
             )

@@ -39,6 +39,7 @@ from mica.ao.nn.quantized.layers import (
 
 __all__ = [
     "ELU",
+    "LSTM",
     "BatchNorm2d",
     "BatchNorm3d",
     "Conv1d",
@@ -62,6 +63,7 @@ __all__ = [
     "LeakyReLU",
     "Linear",
     "MaxPool2d",
+    "MultiheadAttention",
     "PReLU",
     "QFunctional",
     "Quantize",
@@ -72,3 +74,12 @@ __all__ = [
 ]  # fmt: skip
 
 from mica.ao.nn.quantized import dynamic  # noqa: F401 - it needs what stands above
+
+
+def __getattr__(name):
+    """LSTM and MultiheadAttention stand on their quantizable forms, which need this package."""
+    if name in ("LSTM", "MultiheadAttention"):
+        from mica.ao.nn.quantized import lstm_attention
+
+        return getattr(lstm_attention, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

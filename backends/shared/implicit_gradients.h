@@ -3,7 +3,7 @@
 // both are evaluated together with their derivative.
 #pragma once
 
-#include "backends/functors/special_math.h"
+#include "backends/shared/special_math.h"
 
 namespace mica::special {
 

@@ -5,11 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#if defined(__CUDACC__)
-#define MICA_HD __host__ __device__
-#else
-#define MICA_HD
-#endif
+#include "backends/shared/host_device.h"
 
 namespace mica::special {
 

@@ -1,11 +1,12 @@
 // The order in which the time steps of packed sequences are run.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "mica/array_ref.h"
 
-namespace mica::cpu {
+namespace mica {
 
 enum class CellKind : int64_t { Relu, Tanh, Lstm, Gru };
 
@@ -34,4 +35,4 @@ inline std::vector<TimeStep> time_steps(IntArrayRef batch_sizes, bool reverse) {
   return run;
 }
 
-}  // namespace mica::cpu
+}  // namespace mica

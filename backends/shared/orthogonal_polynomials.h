@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "backends/functors/special_math.h"
+#include "backends/shared/special_math.h"
 
 namespace mica::special {
 

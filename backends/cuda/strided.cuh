@@ -1,0 +1,228 @@
+// Pointwise loops over operands of any strides: run_strided<Out, In...>(piece, f) computes out = f(in...) one element
+// after the other. Floats of 16 and 32 bits share a kernel, which is told what each operand is.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda/element.cuh"
+#include "backends/cuda/launch.cuh"
+
+namespace mica::cuda {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kStridedDims = 12;  // more are run piece by piece
+inline constexpr int64_t kPieceElements = int64_t{1} << 30;
+
+// Division of 31-bit numbers by one that is known before the launch.
+struct Divider {
+  uint32_t divisor, magic, shift;
+
+  Divider() = default;
+  explicit Divider(uint32_t d) : divisor(d), shift(0) {
+    while (shift < 32 && (uint64_t{1} << shift) < d) ++shift;
+    magic = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
+  }
+  __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
+};
+
+// Where element i of each operand lies.
+template <int kOperands>
+struct Offsets {
+  int ndim;
+  Divider sizes[kStridedDims];
+  int64_t strides[kStridedDims][kOperands];
+
+  __device__ void at(uint32_t i, int64_t (&offsets)[kOperands]) const {
+#pragma unroll
+    for (int k = 0; k < kOperands; ++k) offsets[k] = 0;
+    for (int d = 0; d < ndim; ++d) {
+      const uint32_t rest = d + 1 < ndim ? sizes[d].divide(i) : 0;
+      const uint32_t here = d + 1 < ndim ? i - rest * sizes[d].divisor : i;
+      i = rest;
+#pragma unroll
+      for (int k = 0; k < kOperands; ++k) offsets[k] += here * strides[d][k];
+    }
+  }
+};
+
+// An input: elements in memory, or a number where `data` is null.
+template <class T>
+struct Source {
+  const char* data;
+  T number;
+
+  __device__ T load(int64_t offset) const { return data ? *reinterpret_cast<const T*>(data + offset) : number; }
+};
+
+template <class T>
+Source<T> source(const PointwiseLoop& loop, int k) {
+  Source<T> s{nullptr, T()};
+  if (loop.numbers >> k & 1) {
+    std::memcpy(static_cast<void*>(&s.number), loop.data[k], sizeof(T));
+  } else {
+    s.data = loop.data[k];
+  }
+  return s;
+}
+
+inline uint32_t blocks_for(int64_t n, int64_t per_block) {
+  return static_cast<uint32_t>((n + per_block - 1) / per_block);
+}
+
+// Calls f with parts of the loop that have few enough dimensions and elements; `loop` is as before afterwards.
+template <class F>
+void for_each_piece(PointwiseLoop& loop, const F& f) {
+  if (loop.ndim <= kStridedDims && loop.numel <= kPieceElements) return f(loop);
+  // Along the slowest dimension: one index of it at a time, or half of it.
+  const int last = loop.ndim - 1;
+  const int64_t size = loop.shape[last], numel = loop.numel;
+  const int64_t step = loop.ndim > kStridedDims || size == 1 ? 1 : (size + 1) / 2;
+  char* start[PointwiseLoop::kMaxOperands];
+  std::copy_n(loop.data, loop.noperands, start);
+  for (int64_t begin = 0; begin < size; begin += step) {
+    const int64_t count = std::min(step, size - begin);
+    for (int k = 0; k < loop.noperands; ++k) loop.data[k] = start[k] + begin * loop.strides[last][k];
+    loop.numel = numel / size * count;
+    loop.shape[last] = count;
+    if (count == 1 && last > 0) loop.ndim = last;
+    for_each_piece(loop, f);
+    loop.ndim = last + 1;
+  }
+  loop.shape[last] = size;
+  loop.numel = numel;
+  std::copy_n(start, loop.noperands, loop.data);
+}
+
+template <int kOperands>
+Offsets<kOperands> offsets_of(const PointwiseLoop& piece) {
+  Offsets<kOperands> offsets;
+  offsets.ndim = piece.ndim;
+  for (int d = 0; d < piece.ndim; ++d) {
+    offsets.sizes[d] = Divider(static_cast<uint32_t>(piece.shape[d]));
+    for (int k = 0; k < kOperands; ++k) offsets.strides[d][k] = piece.strides[d][k];
+  }
+  return offsets;
+}
+
+// A function that is compiled once and called, where it would be written out for each element of a thread.
+template <class F>
+struct Called {
+  using IsCalled = void;
+  F f;
+  template <class... C>
+  __device__ __noinline__ auto operator()(C... values) const {
+    return f(values...);
+  }
+};
+
+inline constexpr int kStridedPerThread = 4;
+
+template <class F, class Out, class... In, size_t... kIndex>
+__device__ void strided_element(const F& f, char* out, const int64_t* at, std::index_sequence<kIndex...>,
+                                const Source<In>&... in) {
+  *reinterpret_cast<Out*>(out + at[0]) = convert<Out>(f(convert<compute_t<In>>(in.load(at[kIndex + 1]))...));
+}
+
+template <class F, class Out, class... In>
+__global__ void __launch_bounds__(kThreads)
+    strided_kernel(uint32_t n, F f, Offsets<1 + sizeof...(In)> offsets, char* out, Source<In>... in) {
+  wait_for_predecessors();
+  uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
+#pragma unroll 1
+  for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
+    if (i >= n) return;
+    int64_t at[1 + sizeof...(In)];
+    offsets.at(i, at);
+    strided_element<F, Out, In...>(f, out, at, std::index_sequence_for<In...>{}, in...);
+  }
+}
+
+// ---- floats of 16 and 32 bits
+
+enum class FloatKind : int { Single, Half, BFloat };
+template <class T>
+inline constexpr FloatKind kFloatKind = std::is_same_v<T, float>  ? FloatKind::Single
+                                        : std::is_same_v<T, half> ? FloatKind::Half
+                                                                  : FloatKind::BFloat;
+template <class T>
+inline constexpr bool is_short_float_v =
+    std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+
+struct FloatSource {
+  const char* data;  // null: the number
+  float number;
+  FloatKind kind;
+  __device__ float load(int64_t offset) const {
+    if (!data) return number;
+    const char* at = data + offset;
+    if (kind == FloatKind::Single) return *reinterpret_cast<const float*>(at);
+    return kind == FloatKind::Half ? __half2float(*reinterpret_cast<const half*>(at))
+                                   : __bfloat162float(*reinterpret_cast<const bfloat16*>(at));
+  }
+};
+template <int kInputs>
+struct FloatSources {
+  FloatSource in[kInputs];
+};
+template <class T>
+FloatSource float_source(const PointwiseLoop& loop, int k) {
+  const Source<T> s = source<T>(loop, k);
+  float number = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    number = s.number;
+  } else if constexpr (std::is_same_v<T, half>) {
+    number = __half2float(s.number);
+  } else {
+    number = __bfloat162float(s.number);
+  }
+  return {s.data, number, kFloatKind<T>};
+}
+
+template <class F, int kInputs>
+__global__ void __launch_bounds__(kThreads)
+    strided_floats_kernel(uint32_t n, F f, Offsets<1 + kInputs> offsets, FloatKind kind, char* out,
+                          FloatSources<kInputs> from) {
+  wait_for_predecessors();
+  uint32_t i = blockIdx.x * (kThreads * kStridedPerThread) + threadIdx.x;
+#pragma unroll 1
+  for (int j = 0; j < kStridedPerThread; ++j, i += kThreads) {
+    if (i >= n) return;
+    int64_t at[1 + kInputs];
+    offsets.at(i, at);
+    float result;
+    if constexpr (kInputs == 1) {
+      result = f(from.in[0].load(at[1]));
+    } else if constexpr (kInputs == 2) {
+      result = f(from.in[0].load(at[1]), from.in[1].load(at[2]));
+    } else {
+      result = f(from.in[0].load(at[1]), from.in[1].load(at[2]), from.in[2].load(at[3]));
+    }
+    char* to = out + at[0];
+    if (kind == FloatKind::Single) {
+      *reinterpret_cast<float*>(to) = result;
+    } else if (kind == FloatKind::Half) {
+      *reinterpret_cast<half*>(to) = __float2half_rn(result);
+    } else {
+      *reinterpret_cast<bfloat16*>(to) = __float2bfloat16_rn(result);
+    }
+  }
+}
+
+template <class Out, class... In, class F, size_t... kIndex>
+void run_strided(const PointwiseLoop& piece, const F& f, std::index_sequence<kIndex...>) {
+  constexpr int kInputs = sizeof...(In);
+  const int device = piece.device.index();
+  const uint32_t blocks = blocks_for(piece.numel, kThreads * kStridedPerThread);
+  const auto n = static_cast<uint32_t>(piece.numel);
+  if constexpr (kInputs >= 1 && kInputs <= 3 && is_short_float_v<Out> && (is_short_float_v<In> && ...)) {
+    const FloatSources<kInputs> from{{float_source<In>(piece, static_cast<int>(kIndex) + 1)...}};
+    launch<strided_floats_kernel<F, kInputs>>(device, blocks, kThreads, n, f, offsets_of<1 + kInputs>(piece),
+                                              kFloatKind<Out>, piece.data[0], from);
+  } else {
+    launch<strided_kernel<F, Out, In...>>(device, blocks, kThreads, n, f, offsets_of<1 + kInputs>(piece), piece.data[0],
+                                          source<In>(piece, static_cast<int>(kIndex) + 1)...);
+  }
+}
+
+}  // namespace mica::cuda

@@ -1,0 +1,1 @@
+"""How much the masks are to leave, epoch by epoch."""

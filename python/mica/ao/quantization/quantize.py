@@ -1,0 +1,318 @@
+"""Prepare a model, run it on examples, convert it."""
+
+import copy
+
+from mica import _C, nn
+from mica.ao.nn import intrinsic as nni
+from mica.ao.nn import qat
+from mica.ao.nn import quantized as nnq
+from mica.ao.nn.intrinsic import quantized as nniq
+from mica.ao.nn.quantized.functional_modules import FloatFunctional
+from mica.ao.quantization.fake_quantize import FakeQuantizeBase
+from mica.ao.quantization.observer import ObserverBase
+from mica.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
+from mica.nn import Conv2d, Embedding, Linear
+
+__all__ = [
+    "add_quant_dequant",
+    "convert",
+    "default_eval_fn",
+    "get_default_custom_config_dict",
+    "get_default_dynamic_quant_module_mappings",
+    "get_default_qat_module_mappings",
+    "get_default_static_quant_module_mappings",
+    "get_dynamic_quant_module_class",
+    "get_static_quant_module_class",
+    "no_observer_set",
+    "prepare",
+    "prepare_qat",
+    "quantize",
+    "quantize_dynamic",
+    "quantize_qat",
+    "swap_module",
+]
+
+# What a static model has instead, by name. Modules that need no observer keep the scale of their input.
+_SAME_NAME = (
+    "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+    "ELU", "GroupNorm", "Hardswish", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LeakyReLU",
+    "Linear", "PReLU",
+)  # fmt: skip
+_UNOBSERVED = ("Dropout", "Embedding", "EmbeddingBag", "ReLU6")
+_JOINED = {getattr(nni, name): getattr(nniq, name) for name in nniq.__all__}
+_OBSERVED = (*(getattr(nn, name) for name in _SAME_NAME), *_JOINED, QuantStub, FloatFunctional)
+_STATIC = {
+    **{getattr(nn, name): getattr(nnq, name) for name in (*_SAME_NAME, *_UNOBSERVED)},
+    QuantStub: nnq.Quantize,
+    DeQuantStub: nnq.DeQuantize,
+    FloatFunctional: nnq.QFunctional,
+    **_JOINED,
+}
+_DYNAMIC = {
+    **{getattr(nn, name): getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__},
+    Embedding: nnq.Embedding,
+    nn.EmbeddingBag: nnq.EmbeddingBag,
+}
+
+
+def get_default_custom_config_dict():
+    """Which modules have an observed form of their own, made of parts that can be observed, and what becomes of it."""
+    from mica.ao.nn import quantizable
+
+    return {
+        "float_to_observed_custom_module_class": {
+            nn.LSTM: quantizable.LSTM,
+            nn.MultiheadAttention: quantizable.MultiheadAttention,
+        },
+        "observed_to_quantized_custom_module_class": {
+            quantizable.LSTM: nnq.LSTM,
+            quantizable.MultiheadAttention: nnq.MultiheadAttention,
+        },
+    }
+
+
+def _children(module, qconfig=None):
+    """(parent, name, child, its qconfig) of every module below, the outermost first."""
+    qconfig = getattr(module, "qconfig", qconfig)
+    for name, child in list(module.named_children()):
+        own = getattr(child, "qconfig", qconfig)
+        yield module, name, child, own
+        yield from _children(child, own)
+
+
+def _observe(module, arguments, output):
+    return module.activation_post_process(output)
+
+
+def _put_observer(module, qconfig):
+    module.qconfig = qconfig
+    module.activation_post_process = qconfig.activation()
+    if not isinstance(module, FloatFunctional):
+        module.register_forward_hook(_observe)
+
+
+def _prepare_one(module, qconfig, kinds):
+    """Put an observer behind one module, if it is to have one; whether it has."""
+    wanted = qconfig is not None and isinstance(module, kinds) and not hasattr(module, "activation_post_process")
+    if wanted:
+        _put_observer(module, qconfig)
+    return wanted
+
+
+def _prepare_below(module, qconfig, kinds, custom):
+    found = False
+    for name, child in list(module.named_children()):
+        own = getattr(child, "qconfig", qconfig)
+        observed = custom.get(type(child)) if own is not None else None
+        if observed is not None:
+            child.qconfig = own
+            made = observed.from_float(child)
+            setattr(module, name, made)
+            if not issubclass(observed, tuple(no_observer_set())):
+                _put_observer(made, own)
+            found = True
+            continue
+        if not isinstance(child, nni._FusedModule):  # a joined module has the observer, not its parts
+            found |= _prepare_below(child, own, kinds, custom)
+        found |= _prepare_one(child, own, kinds)
+    return found
+
+
+def prepare(model, inplace=False, allow_list=None, observer_non_leaf_module_list=None, prepare_custom_config_dict=None):
+    """Put observers behind the modules that have a qconfig; then run the model on examples.
+
+    LSTM and MultiheadAttention become their quantizable forms. `prepare_custom_config_dict` names others.
+    """
+    custom = get_default_custom_config_dict() if prepare_custom_config_dict is None else prepare_custom_config_dict
+    custom = custom.get("float_to_observed_custom_module_class", {})
+    kinds = (*(_OBSERVED if allow_list is None else allow_list), *(observer_non_leaf_module_list or ()))
+    model = model if inplace else copy.deepcopy(model)
+    qconfig = getattr(model, "qconfig", None)
+    found = _prepare_below(model, qconfig, kinds, custom)
+    if not (_prepare_one(model, qconfig, kinds) or found):
+        import warnings
+
+        warnings.warn("None of the submodule got qconfig applied. Set model.qconfig before prepare().", stacklevel=2)
+    return model
+
+
+_TRAINED = {getattr(nn, name): getattr(qat, name) for name in ("Conv1d", "Conv2d", "Conv3d", "Linear")}
+_FLOAT = {trained: kind for kind, trained in _TRAINED.items()}
+
+
+def prepare_qat(model, mapping=None, inplace=False):
+    """As prepare, with weights rounded during training."""
+    model = prepare(model, inplace)
+    mapping = _TRAINED if mapping is None else mapping
+    for _, _, child, qconfig in _children(model):
+        trained = mapping.get(type(child))
+        if trained is not None and qconfig is not None:
+            child.qconfig, child.weight_fake_quant = qconfig, qconfig.weight()
+            child.__class__ = trained
+    return model
+
+
+def _swap_below(module, mapping, custom):
+    for name, child in list(module.named_children()):
+        kind = _FLOAT.get(type(child), type(child))
+        if kind in custom:
+            setattr(module, name, custom[kind].from_observed(child))
+            continue
+        if not isinstance(child, nni._FusedModule):
+            _swap_below(child, mapping, custom)
+        quantized = mapping.get(kind)
+        unseen = kind in _OBSERVED and not hasattr(child, "activation_post_process")
+        unasked = kind in (Embedding, nn.EmbeddingBag) and getattr(child, "qconfig", None) is None
+        if quantized is not None and not unseen and not unasked:
+            setattr(module, name, quantized.from_float(child))
+
+
+def _forget(module, and_qconfigs):
+    """Take what is left of observers, and the qconfigs, from a converted model."""
+    for part in module.modules():
+        observer = part._modules.get("activation_post_process")
+        if isinstance(observer, ObserverBase | FakeQuantizeBase):
+            del part.activation_post_process
+            for number, hook in list(part._forward_hooks.items()):
+                if hook is _observe:
+                    del part._forward_hooks[number]
+        if and_qconfigs:
+            part.__dict__.pop("qconfig", None)
+
+
+def convert(
+    module,
+    mapping=None,
+    inplace=False,
+    remove_qconfig=True,
+    is_reference=False,
+    convert_custom_config_dict=None,
+    use_precomputed_fake_quant=False,
+):
+    """Replace observed modules by quantized ones, with the scales that the observers have found."""
+    if is_reference:
+        raise NotImplementedError("convert makes quantized modules, not torch's reference ones: is_reference=False")
+    custom = get_default_custom_config_dict() if convert_custom_config_dict is None else convert_custom_config_dict
+    module = module if inplace else copy.deepcopy(module)
+    mapping = _STATIC if mapping is None else mapping
+    _swap_below(module.eval(), mapping, custom.get("observed_to_quantized_custom_module_class", {}))
+    _forget(module, remove_qconfig)
+    return module
+
+
+def quantize(model, run_fn, run_args, mapping=None, inplace=False):
+    """prepare, run_fn(model, *run_args), convert."""
+    model = prepare(model.eval(), inplace)
+    run_fn(model, *run_args)
+    return convert(model, mapping, inplace=True)
+
+
+def quantize_qat(model, run_fn, run_args, inplace=False):
+    """prepare_qat, run_fn(model, *run_args), convert."""
+    model = prepare_qat((model if inplace else copy.deepcopy(model)).train(), inplace=True)
+    run_fn(model, *run_args)
+    return convert(model, inplace=True)
+
+
+def default_eval_fn(model, calib_data):
+    """Run a model on (input, target) pairs."""
+    for data, _ in calib_data:
+        model(data)
+
+
+def add_quant_dequant(module):
+    """Put a QuantWrapper around every module that has a qconfig and is to be observed."""
+    for name, child in list(module.named_children()):
+        setattr(module, name, add_quant_dequant(child))
+    is_leaf = isinstance(module, Linear | Conv2d) and getattr(module, "qconfig", None) is not None
+    return QuantWrapper(module) if is_leaf else module
+
+
+def get_default_static_quant_module_mappings():
+    """What convert makes of which module."""
+    return dict(_STATIC)
+
+
+def get_default_dynamic_quant_module_mappings():
+    """What quantize_dynamic makes of which module."""
+    return dict(_DYNAMIC)
+
+
+def get_default_qat_module_mappings():
+    """What prepare_qat makes of which module."""
+    return dict(_TRAINED)
+
+
+def _class_of(kind, mapping):
+    found = mapping.get(kind)
+    if found is None:
+        raise AssertionError(f"Floating point module class {kind} does not have a corresponding quantized module class")
+    return found
+
+
+def get_static_quant_module_class(float_module_class, additional_static_quant_mapping=None, is_custom_module=False):
+    """What convert makes of a module of this class."""
+    return _class_of(float_module_class, {**_STATIC, **(additional_static_quant_mapping or {})})
+
+
+def get_dynamic_quant_module_class(float_module_class, additional_dynamic_quant_mapping=None):
+    """What quantize_dynamic makes of a module of this class."""
+    return _class_of(float_module_class, {**_DYNAMIC, **(additional_dynamic_quant_mapping or {})})
+
+
+def no_observer_set():
+    """The modules whose parts are observed, and not they."""
+    from mica.ao.nn import quantizable
+
+    return {quantizable.LSTM, quantizable.MultiheadAttention}
+
+
+def swap_module(mod, mapping, custom_module_class_mapping=None, use_precomputed_fake_quant=False):
+    """The quantized form of one observed module, or the module itself where the mapping has none."""
+    kind = _FLOAT.get(type(mod), type(mod))
+    if kind in (custom_module_class_mapping or {}):
+        return custom_module_class_mapping[kind].from_observed(mod)
+    made = mapping.get(kind)
+    return mod if made is None or getattr(mod, "qconfig", None) is None else made.from_float(mod)
+
+
+def quantize_dynamic(model, qconfig_spec=None, dtype=None, mapping=None, inplace=False):
+    """Replace layers by ones with qint8 or float16 weights, which quantize their input as it comes.
+
+    `qconfig_spec` says which: a set of classes or names of submodules, or a dict from them to qconfigs. Without it they are
+    the linear and recurrent layers, for quint8 the embeddings.
+    """
+    dtype = _C.qint8 if dtype is None else dtype
+    linear = {Linear, nn.LSTM, nn.GRU}
+    usual = {
+        _C.qint8: linear | {nn.LSTMCell, nn.RNNCell, nn.GRUCell},
+        _C.float16: linear,
+        _C.quint8: {Embedding, nn.EmbeddingBag},
+    }
+    if qconfig_spec is None and dtype not in usual:
+        raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please")
+    mapping = _DYNAMIC if mapping is None else mapping
+    wanted = usual[dtype] if qconfig_spec is None else set(qconfig_spec)
+    unknown = [kind for kind in wanted if not isinstance(kind, str) and kind not in mapping]
+    if unknown:
+        raise NotImplementedError(f"quantize_dynamic knows {[k.__name__ for k in mapping]}, not {unknown}")
+    model = model if inplace else copy.deepcopy(model)
+    model.eval()
+    for name, parent, last, child in _named_children(model):
+        made = mapping.get(type(child))
+        if made is None or not ({type(child), name} & wanted):
+            continue
+        halves = {"dtype": dtype} if dtype == _C.float16 and made in _HALVES else {}
+        setattr(parent, last, made.from_float(child, **halves))
+    return model
+
+
+_HALVES = {getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__ if not name.startswith("Conv")}
+
+
+def _named_children(model, prefix=""):
+    """(full name, parent, name there, module) of every module below."""
+    for name, child in list(model.named_children()):
+        full = f"{prefix}.{name}" if prefix else name
+        yield full, model, name, child
+        yield from _named_children(child, full)

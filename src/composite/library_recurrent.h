@@ -1,0 +1,23 @@
+// Stacked recurrent layers by a library of the backend (mica/recurrent_library.h).
+#pragma once
+
+#include <optional>
+
+#include "composite/unrolled_recurrent.h"
+#include "mica/tensor.h"
+
+namespace mica {
+
+struct RecurrentLayers {
+  int64_t mode;
+  TensorList parameters;  // of each layer and direction in turn
+  bool has_biases, has_projection;
+  int64_t layers, directions;
+};
+
+// The result, with hy and cy of all layers and directions; nothing where no library takes the layers, or where an
+// argument does not fit the others, which is for somebody else to say.
+std::optional<RecurrentResult> run_recurrent_library(const RecurrentLayers& layers, const Tensor& data,
+                                                     IntArrayRef batch_sizes, const Tensor& hx, const Tensor& cx);
+
+}  // namespace mica
