@@ -20,15 +20,18 @@ constexpr int64_t kShortPiece = 64;  // bytes
 void gather_run(const TensorView& t, int64_t size, int64_t begin, int64_t n, char* to) {
   int last = t.ndim - 1;
   while (last > 0 && t.sizes[last] == 1) --last;
+  const int64_t stride = t.strides[last];
+  int outer = last;  // dimensions from here on are one run
+  int64_t run = t.sizes[last];
+  while (outer > 0 && (t.sizes[outer - 1] == 1 || t.strides[outer - 1] == run * stride)) run *= t.sizes[--outer];
   for (int64_t i = begin; i < begin + n;) {
-    int64_t rest = i, at = 0;
-    for (int d = last; d >= 0; --d) {
+    int64_t rest = i / run, at = i % run * stride;
+    for (int d = outer - 1; d >= 0; --d) {
       at += rest % t.sizes[d] * t.strides[d];
       rest /= t.sizes[d];
     }
-    const int64_t count = std::min(begin + n - i, t.sizes[last] - i % t.sizes[last]);
-    copy_row(size, to + (i - begin) * size, size, static_cast<const char*>(t.data) + at * size, t.strides[last] * size,
-             count);
+    const int64_t count = std::min(begin + n - i, run - i % run);
+    copy_row(size, to + (i - begin) * size, size, static_cast<const char*>(t.data) + at * size, stride * size, count);
     i += count;
   }
 }

@@ -281,12 +281,53 @@ def error_function():
     print("  };\n};\n")
 
 
+def hyperbolic_tangent():
+    print(
+        "// tanh(t) = v + r P(r) with r = t - c, for t up to kEnd: a column per quarter of a binade of t + 5/4, from 5/4 to 20"
+    )
+    print("// (the last reaches to kEnd). Rows: c, v, then the coefficients, lowest power first. The first is for")
+    print(
+        "// tanh(r) = r + r P(r). A column's number is what is left of the exponent and two bits of mantissa, modulo 16."
+    )
+    print("struct TanhTable {")
+    top, count, columns, worst = mpf("19.0625"), 14, [None] * 16, mpf(0)
+    assert mp.tanh(top) > 1 - mpf(2) ** -54
+    slope = lambda t: 1 / mp.cosh(t) ** 2  # noqa: E731
+    for k in range(16):
+        begin, end = (mpf(2) ** ((j + 1) // 4) * (1 + mpf((j + 1) % 4) / 4) - mpf("1.25") for j in (k, k + 1))
+        if k == 15:
+            end = top
+        if k == 0:
+            c, v = mpf(0), mpf(0)
+            p, error = fit("double", lambda r: mp.tanh(r) / r - 1, lambda r: r / mp.tanh(r), mpf("1e-12"), end, count)
+        else:
+            c = exact_point("double", mp.tanh, slope, lambda t: -2 * mp.tanh(t) * slope(t), (begin + end) / 2)
+            v = round_to("double", mp.tanh(c))
+            assert abs(v / mp.tanh(c) - 1) < mpf(2) ** -60, k
+            p, error = fit(
+                "double",
+                lambda r, c=c: (mp.tanh(c + r) - mp.tanh(c)) / r if abs(r) > mpf(10) ** -25 else slope(c),
+                lambda r, c=c: r / mp.tanh(c + r),
+                begin - c,
+                end - c,
+                count,
+            )
+        worst = max(worst, error)
+        columns[(k + 13) % 16] = [c, v, *p]
+    scalar("double", "kEnd", top)
+    print(f"  static constexpr int kRows = {count + 2};")
+    print(f"  alignas(64) static constexpr double kTable[kRows][16] = {{  // 2^{float(mp.log(worst, 2)):.1f}")
+    for values in zip(*columns, strict=True):
+        print("      {\n" + wrapped("double", values, "          ") + "},")
+    print("  };\n};\n")
+
+
 if __name__ == "__main__":
     print(
         "// Written by fit_tables.py: sixteen points of a function, which AVX-512 looks up in two registers, and the short"
     )
     print("// polynomials between them. Beside a polynomial stands the largest relative error that it brings.")
     print("// clang-format off\n#pragma once\n\nnamespace mica::cpu {\n")
-    for family in (exponentials, logarithms, circulars, arctangents, error_function):
+    for family in (exponentials, logarithms, circulars, arctangents, error_function, hyperbolic_tangent):
         family()
     print("}  // namespace mica::cpu")

@@ -65,16 +65,15 @@ HWY_INLINE void gelu_with_short_tail(hn::ScalableTag<float>, hn::Vec512<float> (
 }
 #endif
 
-// Vectors take every step together, so that none waits for its own last one.
+// The upper tails of t >= 0. Vectors take every step together, so that none waits for its own last one.
 template <class D, class V, size_t kCount>
-HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
+HWY_INLINE void short_tails(D d, const V (&t)[kCount], V (&tail)[kCount]) {
   using P = Polynomials<float>;
   using A = ShortTailAddends;
   const hn::RebindToUnsigned<D> du;  // exponents are added as bits, which may pass the sign
   const V factor = hn::Set(d, P::kHalfLog2E), magic = hn::Set(d, FloatFormat<float>::kRoundingMagic);
-  V t[kCount], square[kCount], odd[kCount], even[kCount], shifted[kCount];
+  V square[kCount], odd[kCount], even[kCount], shifted[kCount];
 #define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
-  MICA_SIMD_EACH t[k] = hn::Abs(x[k]);
   MICA_SIMD_EACH square[k] = hn::Mul(t[k], t[k]);
   MICA_SIMD_EACH odd[k] = hn::MulAdd(hn::Set(d, P::kLogTailOdd[4]), square[k], A::kOdd.get(d, 3));
   MICA_SIMD_EACH even[k] = hn::MulAdd(hn::Set(d, P::kLogTailEven[4]), square[k], A::kEven.get(d, 3));
@@ -100,11 +99,18 @@ HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 1));
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 0));
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kOthers.get(d, 2));
-  MICA_SIMD_EACH {
-    const V tail = hn::BitCast(d, hn::Add(hn::BitCast(du, power[k]), hn::ShiftLeft<23>(hn::BitCast(du, shifted[k]))));
-    x[k] = hn::NegMulAdd(t[k], tail, hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));
-  }
+  MICA_SIMD_EACH tail[k] =
+      hn::BitCast(d, hn::Add(hn::BitCast(du, power[k]), hn::ShiftLeft<23>(hn::BitCast(du, shifted[k]))));
 #undef MICA_SIMD_EACH
+}
+
+template <class D, class V, size_t kCount>
+HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
+  V t[kCount], tail[kCount];
+  for (size_t k = 0; k < kCount; ++k) t[k] = hn::Abs(x[k]);
+  short_tails(d, t, tail);
+  for (size_t k = 0; k < kCount; ++k)
+    x[k] = hn::NegMulAdd(t[k], tail[k], hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));
 }
 
 // -inf gives NaN, as 0 * inf does in torch.

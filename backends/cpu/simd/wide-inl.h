@@ -240,6 +240,20 @@ HWY_INLINE V atan_by_table(D d, V x) {
   return hn::CopySignToAbs(hn::Add(angle, hn::Add(q, cubic)), x);
 }
 
+// An odd function of t >= 0 by a polynomial around the centre of each column's piece; in `first`, around 0.
+template <class Table, class D, class V, class VU, class M>
+HWY_INLINE V by_pieces(D d, V t, VU index, M first) {
+  const auto row = [d, index](int i) HWY_ATTR { return columns(d, Table::kTable[i], index); };
+  const V r = hn::Sub(t, row(0)), square = hn::Mul(r, r);
+  constexpr int kLastEven = (Table::kRows - 1) / 2 * 2, kLastOdd = (Table::kRows - 2) / 2 * 2 + 1;
+  V even = row(kLastEven), odd = row(kLastOdd);
+#pragma GCC unroll 8
+  for (int i = kLastEven - 2; i >= 2; i -= 2) even = hn::MulAdd(even, square, row(i));
+#pragma GCC unroll 8
+  for (int i = kLastOdd - 2; i >= 3; i -= 2) odd = hn::MulAdd(odd, square, row(i));
+  return hn::MulAdd(hn::MulAdd(odd, r, even), r, hn::IfThenElse(first, r, row(1)));
+}
+
 template <DoubleLanes D, class V>
 HWY_INLINE V erf_by_table(D d, V x) {
   using P = ErfTable;
@@ -248,18 +262,17 @@ HWY_INLINE V erf_by_table(D d, V x) {
   const V magic = hn::Set(d, FloatFormat<double>::kRoundingMagic);
   const V place = hn::NegMulAdd(t, hn::Set(d, P::kBend), hn::Set(d, P::kScale));
   const V shifted = hn::Add(hn::MulAdd(t, place, hn::Set(d, -0.5)), magic);
-  const auto index = hn::BitCast(du, shifted);
-  const auto row = [d, index](int i) HWY_ATTR { return columns(d, P::kTable[i], index); };
-  const V r = hn::Sub(t, row(0)), square = hn::Mul(r, r);
-  V even = row(12), odd = row(11);
-#pragma GCC unroll 8
-  for (int i = 10; i >= 2; i -= 2) {
-    even = hn::MulAdd(even, square, row(i));
-    if (i > 2) odd = hn::MulAdd(odd, square, row(i - 1));
-  }
-  const V p = hn::MulAdd(odd, r, even);
-  const V value = hn::IfThenElse(hn::Eq(shifted, magic), r, row(1));
-  return hn::CopySignToAbs(hn::MulAdd(p, r, value), x);
+  return hn::CopySignToAbs(by_pieces<P>(d, t, hn::BitCast(du, shifted), hn::Eq(shifted, magic)), x);
+}
+
+template <DoubleLanes D, class V>
+HWY_INLINE V tanh_by_table(D d, V x) {
+  using P = TanhTable;
+  const hn::RebindToUnsigned<D> du;
+  const V t = at_most(d, hn::Abs(x), P::kEnd);  // from there on tanh rounds to 1
+  const V place = hn::Add(at_most(d, t, 18.7), hn::Set(d, 1.25));
+  const auto index = hn::ShiftRight<FloatFormat<double>::kMantissaBits - 2>(hn::BitCast(du, place));
+  return hn::CopySignToAbs(by_pieces<P>(d, t, index, hn::Lt(place, hn::Set(d, 1.5))), x);
 }
 
 #if MICA_SIMD_AVX512

@@ -77,9 +77,14 @@ void reduce_amin(const TensorView& out, const TensorView& self, uint64_t dims) {
   extreme("amin", out, self, dims, false);
 }
 void reduce_aminmax(const TensorView& min, const TensorView& max, const TensorView& self, uint64_t dims) {
-  visit_ordered("aminmax", self.dtype, [&]<class T>(Tag<T>) {
+  auto together = [&]<class T>(Tag<T>) {
     run_reduction(min, max, self, dims, LowAndHigh<T>{min.ptr<T>(), max.ptr<T>()});
-  });
+  };
+  if (self.dtype == DType::Float32) return together(Tag<float>{});
+  if (self.dtype == DType::Float16) return together(Tag<half>{});
+  if (self.dtype == DType::BFloat16) return together(Tag<bfloat16>{});
+  extreme("aminmax", min, self, dims, false);
+  extreme("aminmax", max, self, dims, true);
 }
 void reduce_any(const TensorView& out, const TensorView& self, uint64_t dims) { any_or_all(out, self, dims, false); }
 void reduce_all(const TensorView& out, const TensorView& self, uint64_t dims) { any_or_all(out, self, dims, true); }
