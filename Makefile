@@ -136,14 +136,19 @@ sanitize: $(VENV)/.installed
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build-sanitize/python \
 	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
-# What several threads touch at once, from C++: the interpreter is not instrumented, and would report its own races.
-THREAD_TESTS ?= Parallel*:Engine*:Allocator*:DataLoader*:Hooks*:Storage*
+# What several threads touch at once, from C++ and from Python. The interpreter is not instrumented: what it does by itself
+# is not seen, and its lock orders the rest.
+THREAD_TESTS ?= Threads*:Parallel*:Engine*:Allocator*:DataLoader*:Hooks*:Storage*
+THREAD_PYTHON_TESTS ?= tests/python/test_threads.py tests/data/test_dataloader.py tests/data/test_workers.py \
+                       tests/autograd/test_hooks.py tests/autograd/test_modes.py
+thread_options = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 suppressions=$(CURDIR)/tests/thread_sanitizer.txt"
 sanitize-threads: $(VENV)/.installed
 	@test -f build-sanitize-threads/build.ninja || cmake --preset sanitize-threads \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
-	cmake --build build-sanitize-threads --parallel $(JOBS) --target mica_tests -- $(NINJA_ARGS)
-	TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tests/thread_sanitizer.txt" \
-	  build-sanitize-threads/tests/mica_tests --gtest_brief=1 --gtest_filter='$(THREAD_TESTS)'
+	cmake --build build-sanitize-threads --parallel $(JOBS) --target mica_tests mica_extension -- $(NINJA_ARGS)
+	$(thread_options) build-sanitize-threads/tests/mica_tests --gtest_brief=1 --gtest_filter='$(THREAD_TESTS)'
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" $(thread_options) PYTHONPATH=build-sanitize-threads/python \
+	  $(VENV)/bin/python -m pytest $(THREAD_PYTHON_TESTS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 # Each fuzzer for a while, from the small corpus in the tree; what it finds stays in build-fuzz/findings.
 FUZZ_SECONDS ?= 60

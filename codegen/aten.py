@@ -6,7 +6,11 @@ One line per schema: the namespace of the function ("" is torch, "Tensor" a meth
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cpp import is_inplace_schema, wants_inplace, wants_out
+from dispatched import out_overload
+from entries import Writer
 from model import Op
 from schema import Schema
 
@@ -22,7 +26,7 @@ def inplace_text(schema: Schema) -> str:
 
 def out_text(schema: Schema) -> str:
     """The schema of the form that fills tensors of the caller's."""
-    overload = "out" if schema.overload in ("", "Tensor") else f"{schema.overload}_out"
+    overload = out_overload(schema)
     inner = schema.text.partition("(")[2].rpartition(") -> ")[0]
     count = len(schema.returns)
     names = ["out"] if count == 1 else [r.name or f"out{i}" for i, r in enumerate(schema.returns)]
@@ -62,7 +66,20 @@ def with_aliases(op: Op):
             yield f"{space}\t{called}\t{way}\t{alias + schema.removeprefix(op.name)}"
 
 
+def only_aten(ops: list[Op]) -> list[Op]:
+    """Operations that only torch.ops.aten has, since a dispatch mode is handed them: functions of _C._aten."""
+    found = []
+    for op in ops:
+        schemas = [s for s in op.schemas if Writer(op, s).dispatch_way() in ("below", "whole")]
+        if schemas and not op.python:
+            forms = [form for form in op.forms if form == "function"] or ["function"]
+            plain = {"python": True, "python_name": "", "python_schemas": [], "aliases": [], "namespace": "aten"}
+            found.append(replace(op, schemas=schemas, forms=forms, **plain))
+    return found
+
+
 def generate(ops: list[Op]) -> dict[str, str]:
     text = [line for op in ops if op.python for line in with_aliases(op)]
+    text += ["_C._" + line for op in only_aten(ops) for line in lines(op)]
     body = "\n".join(sorted(set(text))).replace("\\", "\\\\")
     return {"package/_generated/aten_schemas.py": f'{HEADER}TEXT = """\\\n{body}\n"""\n'}

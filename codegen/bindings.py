@@ -10,6 +10,7 @@ Signatures are ordered and worded as torch's, so that the same call means the sa
 
 from __future__ import annotations
 
+from aten import only_aten
 from cpp import is_factory, output_names
 from model import Op
 from overloads import Group, Overload, absent_value, collect
@@ -246,7 +247,7 @@ def registry_source(families: list[str]) -> str:
 def generate(ops: list[Op]) -> dict[str, str]:
     """relative path -> text"""
     families: dict[str, list[Group]] = {}
-    for g in collect(ops):
+    for g in collect([*ops, *only_aten(ops)]):
         families.setdefault(g.family, []).append(g)
     files = {f"python/functions_{f}.cpp": family_source(f, groups) for f, groups in families.items()}
     files["python/registry.cpp"] = registry_source(list(families))

@@ -14,12 +14,13 @@ from cpp import (
     signature,
 )
 from derivative import Derivative, derivative_for, make_node
+from dispatched import DispatchedForms
 from model import Op
 from rare import RareForms
 from schema import Schema
 
 
-class Writer(RareForms):
+class Writer(RareForms, DispatchedForms):
     """The entries of one operation, one overload at a time."""
 
     def __init__(self, op: Op, schema: Schema):
@@ -47,17 +48,27 @@ class Writer(RareForms):
         composed = self.op.kind == "composite" and not self.derivative
         return bool(self.schema.tensors) and (not composed or self.is_listed())
 
-    def modes(self, call: str, given: list[str], casts: bool = False) -> None:
-        """What is usually off: a recording of what runs, and autocast. Both let the entry run a second time."""
+    def modes(self, call: str, given: list[str], casts: bool = False, dispatched: str = "") -> None:
+        """What is usually off: a mode that takes calls over, a recording of what runs, and autocast. Recording and
+        autocast let the entry run a second time."""
         inputs = ", ".join(self.tensors())
         name = call.removesuffix("_out").removeprefix("functional_")
+        self.put("if (thread_modes & mode_bit::kProfile) [[unlikely]] {")
+        if self.dispatch_way() == "unseen":
+            self.put_aside(call, given)
+        elif dispatched:
+            self.put_branch(dispatched, given)
         self.put(
-            "if (thread_modes & mode_bit::kProfile) [[unlikely]] {",
             f'  if (profiler::Scope scope("aten::{name}"); scope.entered({inputs}))',
             f"    return scope.finish(mica::{call}({', '.join(given)}));",
             "}",
         )
-        if not casts or not self.op.autocast or not inputs:
+        if casts:
+            self.put_autocast(call)
+
+    def put_autocast(self, call: str) -> None:
+        inputs = ", ".join(self.tensors())
+        if not self.op.autocast or not inputs:
             return
         cpu, cuda = (f"autocast::Policy::{self.op.autocast.get(d, 'none').capitalize()}" for d in ("cpu", "cuda"))
         cast = [f"cast({a.name})" if a.type.base == "Tensor" else a.name for a in self.schema.arguments]
@@ -94,7 +105,8 @@ class Writer(RareForms):
     # ---- functional forms
     def functional(self) -> str:
         op, schema = self.op, self.schema
-        self.modes(schema.name, [a.name for a in schema.arguments], casts=True)
+        handed = f"dispatched_{schema.name}" if self.dispatch_way() not in ("", "unseen") else ""
+        self.modes(schema.name, [a.name for a in schema.arguments], casts=True, dispatched=handed)
         body = getattr(self, f"functional_{op.kind}")
         body()
         return f"{signature(schema, schema.name, False)} {{\n" + "\n".join(self.take()) + "\n}\n"
@@ -213,7 +225,9 @@ class Writer(RareForms):
         name = schema.name if schema.name.endswith("_") else schema.name + "_"
         if schema.arguments[0].name != "self":
             self.put(f"const Tensor& {schema.arguments[0].name} = self;")
-        self.modes(name, [a.name for a in schema.arguments])
+        handed = f"dispatched_{name}" if self.dispatches_inplace() else ""
+        # The name of the first argument in the schema is an alias of self, declared above.
+        self.modes(name, ["self", *(a.name for a in schema.arguments[1:])], dispatched=handed)
         self.put(
             f"if ({self.tests_special()}) [[unlikely]]",
             f"  return rare_{name}({', '.join(a.name for a in schema.arguments)});",
@@ -282,7 +296,8 @@ class Writer(RareForms):
         outs = output_names(schema)
         inputs = ", ".join(self.tensors()) or "Tensor()"
         given = out_schema(schema).arguments
-        self.modes(f"{schema.name}_out", [*outs, *(a.name for a in given)])
+        handed = f"dispatched_{schema.name}_out" if self.dispatches_out() else ""
+        self.modes(f"{schema.name}_out", [*outs, *(a.name for a in given)], dispatched=handed)
         if is_factory(schema):
             self.put(f"const TensorOptions options = {outs[0]}.options();")
         self.put(f'entry::check_out("{schema.name}", entry::inputs({inputs}), {{{", ".join(outs)}}});')

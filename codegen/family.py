@@ -37,9 +37,11 @@ def family_source(family: str, ops: list[Op]) -> str:
         own += ['#include "mica/backend.h"', '#include "mica/generated/implementations.h"']
     lines += [
         "#include <array>",
+        "#include <utility>",
         "",
         '#include "autograd/formulas.h"',
         '#include "autograd/saved_fields.h"',
+        '#include "core/dispatch.h"',
         '#include "core/entry.h"',
         '#include "core/out.h"',
         '#include "core/pointwise.h"',
@@ -80,15 +82,23 @@ def family_source(family: str, ops: list[Op]) -> str:
             public.append(f"// {schema.text}")
             if op.kind == "inplace":
                 lines.append(w.rare_inplace())
+                if w.dispatches_inplace():
+                    lines.append(w.dispatched_inplace())
                 public.append(w.inplace())
                 continue
             if w.has_rare_functional():
                 lines.append(w.rare_functional())
+            if w.dispatch_way() not in ("", "unseen"):
+                lines.append(w.dispatched_functional())
             public.append(w.functional())
             if wants_inplace(op, schema):
                 lines.append(w.rare_inplace())
+                if w.dispatches_inplace():
+                    lines.append(w.dispatched_inplace())
                 public.append(w.inplace())
             if wants_out(op, schema):
+                if w.dispatches_out():
+                    lines.append(w.dispatched_out())
                 if schema.tensors:
                     lines.append(w.rare_out())
                 public.append(w.out())

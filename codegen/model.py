@@ -74,6 +74,8 @@ class Op:
     is_layer: bool = False
     includes: list[str] = field(default_factory=list)  # headers that the family's derivatives need
     autocast: dict[str, str] = field(default_factory=dict)  # type of device -> lower, float32 or widest
+    dispatch: dict[str, str] = field(default_factory=dict)  # overload -> how a dispatch mode meets it, where listed
+    dispatch_overloads: dict[str, str] = field(default_factory=dict)  # overload -> the overload that a mode sees
     takes: list[str] = field(default_factory=list)  # layouts that the whole family is made for
     layouts: dict[str, dict[str, LayoutEntry]] = field(default_factory=dict)  # overload -> layout -> its entry
     name_rules: dict[str, str] = field(default_factory=dict)  # overload -> the names of its result
@@ -204,6 +206,19 @@ def autocast_policies(folder: Path) -> dict[str, dict[str, str]]:
     return policies
 
 
+def dispatch_table(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """overload -> how a dispatch mode meets it; overload -> the overload that it is to the mode."""
+    table = tomllib.loads((folder / "modes" / "dispatch.toml").read_text())
+    overloads = table.pop("overloads")
+    ways: dict[str, str] = {}
+    for way, names in table.items():
+        for name in names:
+            if name in ways:
+                raise TableError(f"ops/modes/dispatch.toml: {name} is both {ways[name]} and {way}")
+            ways[name] = way
+    return ways, overloads
+
+
 def layout_tables(folder: Path) -> dict[str, dict[str, LayoutEntry]]:
     """overload -> layout -> what the layout's table says of it."""
     found: dict[str, dict[str, LayoutEntry]] = {}
@@ -221,6 +236,7 @@ def load(folder: Path) -> list[Op]:
     ops: list[Op] = []
     policies = autocast_policies(folder)
     layouts = layout_tables(folder)
+    dispatch, dispatch_overloads = dispatch_table(folder)
     name_rules = tomllib.loads((folder / "layouts" / "named.toml").read_text())["rules"]
     for path, is_layer, table in read_tables(folder):
         for entry in table.get("op", []):
@@ -232,15 +248,20 @@ def load(folder: Path) -> list[Op]:
             if is_layer and op.has("inplace") and not op.takes:
                 raise TableError(f"ops/layers/{path.name}: {op.name}: layers have no in-place forms")
             for schema in op.schemas if op.kind != "declared" else ():
+                if schema.full_name in dispatch:
+                    op.dispatch[schema.full_name] = dispatch[schema.full_name]
+                if schema.full_name in dispatch_overloads:
+                    op.dispatch_overloads[schema.full_name] = dispatch_overloads[schema.full_name]
                 if schema.full_name in layouts:
                     op.layouts[schema.full_name] = layouts[schema.full_name]
                 if schema.full_name in name_rules:
                     op.name_rules[schema.full_name] = name_rules[schema.full_name]
             ops.append(op)
     known = {s.full_name for op in ops for s in op.schemas}
-    for name in [*layouts, *name_rules]:
-        if name not in known:
-            raise TableError(f"ops/layouts/: {name} is no overload of an operation")
+    for folder_name, names in (("layouts", [*layouts, *name_rules]), ("modes", [*dispatch, *dispatch_overloads])):
+        for name in names:
+            if name not in known:
+                raise TableError(f"ops/{folder_name}/: {name} is no overload of an operation")
     check_unique(ops)
     number_nodes(ops)
     names: dict[str, int] = {}

@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items):
-    if "libasan" not in os.environ.get("LD_PRELOAD", ""):
+    if not any(library in os.environ.get("LD_PRELOAD", "") for library in ("libasan", "libtsan")):
         return
     for item in items:
         marker = item.get_closest_marker("no_sanitizer")

@@ -52,6 +52,10 @@ class _AtenKernel:
         self._is_method = space == "Tensor"
         self._outs = [a.name for a in self.schema.arguments if a.is_out]
         self._positional = [a.name for a in self.schema.arguments if not a.kwarg_only]
+        # Functions take a reduction by name, or have another default than the operator.
+        self._reduction = [
+            (a.name, a.default_value) for a in self.schema.arguments if way == "k" and a.name == "reduction"
+        ]
 
     def __call__(self, /, *args, **kwargs):
         if not kwargs and not self._by_name and len(args) <= len(self._positional):
@@ -60,7 +64,7 @@ class _AtenKernel:
             raise TypeError(
                 f"{self.schema.name}() expected at most {len(self._positional)} argument(s) but received {len(args)}. Declaration: {self.schema}"
             )
-        given = dict(zip(self._positional, args, strict=False)) | kwargs
+        given = dict(self._reduction) | dict(zip(self._positional, args, strict=False)) | kwargs
         if self._outs:
             outs = [given.pop(name) for name in self._outs if name in given]
             if outs:

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "mica/autograd.h"
+#include "mica/dispatch.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
 #include "parser.h"
@@ -72,6 +73,7 @@ void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void(
 #define MICA_RETURN_NEW(count, options, ...)                   \
   do {                                                         \
     Unlocked unlocked(a.large() || (count) > kUnlockElements); \
+    dispatch::direct = dispatch::active;                       \
     Tensor engine_result = __VA_ARGS__;                        \
     unlocked.lock();                                           \
     return new_result(options, std::move(engine_result));      \

@@ -1,5 +1,8 @@
 // Tensor's methods that ask about a tensor rather than compute.
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
 
 #include "entry.h"
 #include "tensor_autograd.h"
@@ -21,8 +24,7 @@ static PyObject* int_tuple(IntArrayRef values) {
   return tuple;
 }
 
-MICA_METHOD(size) {
-  if (nargs == 0 && !kwnames && is_exact_tensor(self)) return size_object(unwrap(self).sizes());
+MICA_METHOD(parsed_size) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, int? dim=None"}};
   static constinit Parser parser("size", texts);
   Arguments a;
@@ -30,6 +32,11 @@ MICA_METHOD(size) {
   return a.has(1) ? to_python(a.tensor(0).size(a.integer(1))) : size_object(a.tensor(0).sizes());
 }
 MICA_METHOD_END
+
+static PyObject* size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs == 0 && !kwnames && is_exact_tensor(self)) return size_object(unwrap(self).sizes());
+  return parsed_size(self, args, nargs, kwnames);
+}
 
 MICA_METHOD(stride) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, int? dim=None"}};
@@ -220,5 +227,56 @@ PyMethodDef tensor_methods[] = {
     {"__format__", format, METH_O, nullptr},
     {"__complex__", to_complex, METH_NOARGS, nullptr},
     {}};
+
+// ---- methods that a TorchFunctionMode is asked about
+
+// They hand out what the tensor knows, and ask nobody, until a program first enters a mode: then their rows in the
+// table get functions that ask. Without modes nobody pays for them.
+struct Asked {
+  const char* row;
+  const char* method;  // what the mode is handed: of two names for one thing, torch's own
+  PyCFunction plain;
+};
+static constexpr Asked kAsked[] = {
+    {"dim", "dim", dim},
+    {"ndimension", "dim", dim},
+    {"numel", "numel", numel},
+    {"nelement", "numel", numel},
+    {"element_size", "element_size", element_size},
+    {"storage_offset", "storage_offset", storage_offset},
+    {"data_ptr", "data_ptr", data_ptr},
+    {"get_device", "get_device", get_device},
+    {"is_floating_point", "is_floating_point", is_floating_point},
+    {"is_complex", "is_complex", is_complex},
+    {"is_signed", "is_signed", is_signed},
+    {"is_conj", "is_conj", is_conj},
+    {"is_neg", "is_neg", is_neg},
+    {"is_inference", "is_inference", is_inference},
+    {"dim_order", "dim_order", dim_order},
+};
+
+template <size_t i>
+static PyObject* asking(PyObject* self, PyObject* nothing) {
+  if (PyObject* answer = ask_modes(self, kAsked[i].method); answer || PyErr_Occurred()) return answer;
+  return kAsked[i].plain(self, nothing);
+}
+static PyObject* asking_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  const bool asks = thread_modes & mode_bit::kFunctionMode;
+  return (asks ? parsed_size : size)(self, args, nargs, kwnames);
+}
+
+template <size_t... i>
+static constexpr std::array<PyCFunction, sizeof...(i)> asking_functions(std::index_sequence<i...>) {
+  return {asking<i>...};
+}
+
+void let_methods_ask() {
+  static constexpr auto functions = asking_functions(std::make_index_sequence<std::size(kAsked)>());
+  for (PyMethodDef* row = tensor_methods; row->ml_name; ++row) {
+    if (!std::strcmp(row->ml_name, "size")) row->ml_meth = as_cfunction(asking_size);
+    for (size_t i = 0; i < std::size(kAsked); ++i)
+      if (!std::strcmp(row->ml_name, kAsked[i].row)) row->ml_meth = functions[i];
+  }
+}
 
 }  // namespace mica::python

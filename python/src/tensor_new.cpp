@@ -143,6 +143,7 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
 }
 
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device device) {
+  const bool recorded = grad_enabled();
   NoGradGuard no_history;
   Tensor t;
   if (is_tensor(data)) {
@@ -154,6 +155,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device devic
   } else {
     if (PyUnicode_Check(data) || PyBytes_Check(data))
       fail(ErrorKind::Type, cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
+    EnableGradGuard as_before(recorded);  // for numbers that are tensors: who loses their history is told
     const DimVector sizes = nested_sizes(data);
     DType wanted = dtype ? *dtype : nested_dtype(data);
     if (wanted == DType::Undefined) wanted = default_dtype();
@@ -219,6 +221,8 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   const auto dtype = a.optional_dtype(1);
   const Device device = a.has(2) ? a.device(2) : is_tensor(data) ? unwrap(data).device() : default_device();
   Tensor t = tensor_from_data(data, dtype, device);
+  if (dispatch::active) [[unlikely]]
+    t = dispatch::call_one("lift_fresh", {t}, false);
   MICA_CHECK(!a.flag(4) || t.is_floating_point() || t.is_complex(),
              "Only Tensors of floating point and complex dtype can require gradients, not of ", t.dtype());
   return wrap(made_with(std::move(t), TensorOptions().pinned_memory(a.flag(3)).requires_grad(a.flag(4))));

@@ -15,6 +15,10 @@ PyTypeObject* tensor_type = nullptr;
 static Py_hash_t tensor_hash(PyObject* self) { return reinterpret_cast<Py_hash_t>(self); }
 
 static Py_ssize_t tensor_length(PyObject* self) {
+  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
+    Owned answer(ask_modes(self, "__len__"));
+    if (answer || PyErr_Occurred()) return answer ? PyNumber_AsSsize_t(answer.get(), PyExc_OverflowError) : -1;
+  }
   const Tensor& x = unwrap(self);
   if (x.dim() > 0) return static_cast<Py_ssize_t>(x.sizes()[0]);
   PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
@@ -27,8 +31,8 @@ static PyObject* tensor_iter(PyObject* self) try {
   // Through the method, so that a subclass gets its own kind.
   Owned name(PyUnicode_InternFromString("unbind"));
   PyObject* call[] = {self};
-  Owned rows(is_exact_tensor(self) ? to_python(mica::unbind(x, 0))
-                                   : PyObject_VectorcallMethod(name.get(), call, 1, nullptr));
+  const bool plain = is_exact_tensor(self) && !(thread_modes & mode_bit::kFunctionMode);
+  Owned rows(plain ? to_python(mica::unbind(x, 0)) : PyObject_VectorcallMethod(name.get(), call, 1, nullptr));
   return rows ? PyObject_GetIter(rows.get()) : nullptr;
 } catch (...) {
   return raise_current_exception();

@@ -296,6 +296,8 @@ static PyObject* set_all_disabled(PyObject*, PyObject* value) { return set_flag(
 static PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!subclasses_disabled && !all_disabled); }
 
 static PyObject* push_mode(PyObject*, PyObject* mode) {
+  static const bool asked = (let_methods_ask(), true);
+  static_cast<void>(asked);
   modes.push_back(Py_NewRef(mode));
   set_modes(mode_bit::kFunctionMode, true);
   Py_RETURN_NONE;

@@ -32,6 +32,9 @@ PyObject* call_torch_function(PyObject* function, PyObject** overloaded, int cou
 // where there is none. On an error, null with the error set.
 PyObject* ask_modes(PyObject* self, const char* method);
 
+// Tensor's methods that only hand out what it knows ask the modes from now on (tensor_methods.cpp).
+void let_methods_ask();
+
 bool add_torch_function(PyObject* module);
 extern PyMethodDef torch_function_methods[];  // Tensor.__torch_function__
 

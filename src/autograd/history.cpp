@@ -1,5 +1,6 @@
 // How results, in-place changes and views enter the graph.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "autograd/copy_slices.h"
@@ -230,14 +231,17 @@ void set_view(const Tensor& view, const Tensor& self, ViewInfo::Creation creatio
 }
 
 Node* Tensor::grad_fn() const {
-  Node* known = impl_->autograd ? impl_->autograd->grad_fn.get() : nullptr;
-  if (!impl_->base || impl_->version() == impl_->view_version) return known;
-  if (!known && !view_requires_grad(impl_.get())) return nullptr;
+  const auto known = [this] { return impl_->autograd ? impl_->autograd->grad_fn.get() : nullptr; };
+  if (!impl_->base) return known();
+  // Several threads may ask for the history of one view: who sees the version sees what was written before it.
+  const std::atomic_ref written_for(impl_->view_version);
+  if (impl_->version() == written_for.load(std::memory_order_acquire)) return known();
+  if (!impl_->has_grad_fn && !view_requires_grad(impl_.get())) return nullptr;
   Ref<Node> function;  // the one replaced, in the end: it dies after the lock is released
   std::lock_guard lock(accumulation_mutex(impl_.get()));
   AutogradMeta* meta = &autograd_meta(*this);
   const uint32_t version = impl_->version();
-  if (version == impl_->view_version) return meta->grad_fn.get();
+  if (version == written_for.load(std::memory_order_relaxed)) return meta->grad_fn.get();
   check_rewritable(*this, true);
   // The base was changed since: what flows into the view now comes from the changed base.
   EnableGradGuard record;
@@ -249,8 +253,9 @@ Node* Tensor::grad_fn() const {
   if (function) move_retained_grad(*meta, meta->grad_fn.get(), function.get(), 0);
   std::swap(meta->grad_fn, function);
   meta->output_nr = 0;
-  impl_->view_version = version;
-  impl_->has_grad_fn = static_cast<bool>(meta->grad_fn);
+  // Others read the flag without a lock; where it is right already, it is left alone.
+  if (const bool has = static_cast<bool>(meta->grad_fn); has != impl_->has_grad_fn) impl_->has_grad_fn = has;
+  written_for.store(version, std::memory_order_release);
   return meta->grad_fn.get();
 }
 

@@ -253,6 +253,7 @@ void set_print_options(const PrintOptions& options) {
 std::string print(const Tensor& t, std::string_view name, std::optional<std::string_view> contents) {
   if (!t.defined()) return "None";
   ModeGuard plain(mode_bit::kNoGrad, true);
+  set_modes(mode_bit::kProfile, false);  // what printing computes is nobody's operation
   const PrintOptions options = print_options();
   std::string text = cat(name, "(");
   const auto indent = static_cast<int64_t>(text.size());

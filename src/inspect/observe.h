@@ -21,6 +21,7 @@ void settle_operations(uint32_t place);
 
 // Whether operations must announce themselves on this thread, for a recording of any kind (src/inspect/profiler.cpp).
 void announce_operations(int recordings);  // adds to their number
+void update_recording_modes();             // after a mode that takes operations over has come or gone
 
 // ---- copies
 

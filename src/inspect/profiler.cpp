@@ -11,6 +11,7 @@
 #include "inspect/observe.h"
 #include "mica/allocator.h"
 #include "mica/autograd.h"
+#include "mica/dispatch.h"
 #include "mica/error.h"
 #include "mica/grad_mode.h"
 
@@ -30,7 +31,7 @@ thread_local const char* resumed = nullptr;  // the operation whose entry is abo
 thread_local int observers = 0;              // recordings of copies and memory, which want to know what runs
 
 void update_modes() {
-  set_modes(mode_bit::kProfile, current || observers > 0);
+  set_modes(mode_bit::kProfile, current || observers > 0 || dispatch::active);
   set_modes(mode_bit::kObserve, observers > 0);
 }
 bool observed() { return thread_modes & mode_bit::kObserve; }
@@ -135,5 +136,7 @@ void announce_operations(int recordings) {
   profiler::observers += recordings;
   profiler::update_modes();
 }
+
+void update_recording_modes() { profiler::update_modes(); }
 
 }  // namespace mica::inspect

@@ -129,3 +129,37 @@ def test_trained_layers_of_their_own():
     plain = nn.Linear(4, 3)
     plain.qconfig = config
     assert qat.Linear.from_float(plain).weight is plain.weight
+
+
+@pytest.mark.parametrize(
+    ("with_relu", "scale", "zero_point", "first"),
+    [
+        (False, 0.03339095413684845, 53, [30, 66, 51, 103, 70, 48, 39, 111, 60, 111, 126, 45]),
+        (True, 0.0193867739289999, 0, [0, 23, 0, 87, 29, 0, 0, 101, 12, 100, 127, 0]),
+    ],
+    ids=["add", "add and relu"],
+)
+def test_a_convolution_and_a_sum_are_rounded_once(with_relu, scale, zero_point, first):
+    """The numbers are torch's, of its engine onednn."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, conv = q.QuantStub(), q.QuantStub(), nn.Conv2d(2, 3, 3, padding=1)
+            more = (torch.add, nn.ReLU()) if with_relu else (torch.add,)
+            self.joined = (intrinsic.ConvAddReLU2d if with_relu else intrinsic.ConvAdd2d)(conv, *more)
+
+        def forward(self, x, y):
+            return self.joined(self.a(x), self.b(y))
+
+    torch.manual_seed(0)
+    model = Net().eval()
+    model.qconfig = q.default_qconfig
+    observed = q.prepare(model)
+    x, y = torch.randn(1, 2, 4, 4), torch.randn(1, 3, 4, 4)
+    observed(x, y)
+    converted = q.convert(observed)
+    got = converted(x, y)
+    assert repr(converted.joined).startswith("QuantizedConvAddReLU2d(" if with_relu else "QuantizedConvAdd2d(")
+    assert got.q_scale() == pytest.approx(scale, rel=1e-6) and got.q_zero_point() == zero_point
+    assert got.int_repr().reshape(-1)[:12].tolist() == first

@@ -97,6 +97,9 @@ def test_paths():
 
 
 def test_what_is_refused():
+    for absent in (pruning.get_static_sparse_quantized_mapping, pruning.get_dynamic_sparse_quantized_mapping):
+        with pytest.raises(NotImplementedError, match=r"torch.ao.nn.sparse, .* is absent"):
+            absent()
     with pytest.raises(NotImplementedError, match="L-3 is not yet implemented"):
         pruning.WeightNormSparsifier(norm=3)
     for kwargs, words in (({"zeros_per_block": 5}, "cannot be more"), ({"zeros_per_block": -1}, "should be positive")):

@@ -178,3 +178,18 @@ def test_dropout_of_channels():
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_gelu_gradient_in_every_range():
+    # Several vectors are taken together where all are near zero; each element's result is the same beside others.
+    x = torch.linspace(-9, 9, 1001)
+    near = torch.linspace(-3.9, 4.9, 1003)
+    for values in (x, near, torch.cat([near, x]), near[::2]):
+        leaf = values.clone().requires_grad_()
+        F.gelu(leaf).backward(torch.full_like(leaf, 2.0))
+        wide = values.double().requires_grad_()
+        F.gelu(wide).sum().backward()
+        torch.testing.assert_close(leaf.grad, 2 * wide.grad.float(), rtol=1e-6, atol=4e-7)
+    leaf = T([nan, inf, 1.0, -1.0] * 8).requires_grad_()
+    F.gelu(leaf).sum().backward()
+    assert leaf.grad.isnan().tolist()[:4] == [True, True, False, False]

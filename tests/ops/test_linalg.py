@@ -78,6 +78,19 @@ def test_inverses_and_solutions(dtype, batch, n):
     close(linalg.matrix_power(a, -2), linalg.inv(a @ a))
 
 
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_batches_of_small_triangles(dtype, upper, unit):
+    a, b = make(6, 5, 5, dtype=dtype) + 3 * mica.eye(5, dtype=dtype), make(6, 5, 3, dtype=dtype)
+    triangle = a.triu(int(unit)) if upper else a.tril(-int(unit))
+    if unit:
+        triangle = triangle + mica.eye(5, dtype=dtype)
+    close(triangle @ linalg.solve_triangular(a, b, upper=upper, unitriangular=unit), b)
+    solution = mica.triangular_solve(b, a, upper=upper, transpose=True, unitriangular=unit).solution
+    close(triangle.mT @ solution, b)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3), (9, 3, 4), (0, 3), (3, 0), (2, 0, 0)])
 def test_rectangles(dtype, shape):
     a = make(*shape, dtype=dtype)

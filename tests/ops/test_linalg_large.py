@@ -74,3 +74,24 @@ def test_one_large_matrix_without_a_factor(threads):
         close(q @ r / (size or 1), scaled / (size or 1))
     pivots = linalg.lu_factor_ex(a * float("nan")).pivots
     assert (pivots >= 1).all() and (pivots <= 300).all()
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_symmetric_matrices_whose_halves_come_apart(threads, dtype):
+    n = 257
+    one, beside = mica.eye(n, dtype=dtype), mica.diag(mica.ones(n - 1, dtype=dtype), 1)
+    q = linalg.qr(make(n, n, dtype=dtype))[0]
+    steps = (mica.arange(n) % 5).to(dtype)
+    matrices = {
+        "tridiagonal": 2 * one - beside - beside.mT,
+        "close pairs": mica.diag((mica.arange(n) - n // 2).abs().to(dtype)) + beside + beside.mT,
+        "repeated": q @ mica.diag(steps) @ q.mT,
+        "diagonal": mica.diag(steps),
+        "of rank 3": q[:, :3] @ q[:, :3].mT,
+    }
+    for name, a in matrices.items():
+        a = (a + a.mT) / 2
+        values, vectors = linalg.eigh(a)
+        assert (values[1:] >= values[:-1]).all(), name
+        close(a @ vectors, vectors * values)
+        close(vectors.mT @ vectors, one)

@@ -146,6 +146,17 @@ def test_linear_into_a_tensor():
         mica.nn.functional.linear(x, weight.requires_grad_(), out=mica.empty(0))
 
 
+@pytest.mark.parametrize("alpha", [1, 2])
+def test_a_gradient_lies_as_its_matrix_does(alpha):
+    a, x = both(7, 3, dtype=np.float32)
+    for matrix in (mica.randn(3, 5), mica.randn(5, 3).t()):
+        matrix.requires_grad_()
+        out = x @ matrix if alpha == 1 else mica.addmm(mica.ones(5), x, matrix, alpha=alpha)
+        (grad,) = mica.autograd.grad(out.sum(), matrix)
+        assert grad.stride() == matrix.stride()
+        assert_equal(grad, alpha * np.tile(a.sum(0)[:, None], (1, 5)), 1e-5)
+
+
 @pytest.mark.parametrize("shape", [(5, 4), (2, 3, 4)])
 def test_linear_without_bias_has_a_gradient_that_lies_as_its_weight(shape):
     x, w = mica.randn(shape, dtype=mica.float64), mica.randn(3, 4, dtype=mica.float64, requires_grad=True)

@@ -65,3 +65,31 @@ def test_gradients_read_and_cleared_during_backward():
             thread.join()
         """
     )
+
+
+def test_operations_modules_and_losses_of_several_threads_at_once():
+    program = """
+        import threading
+
+        x = mica.sin(mica.arange(600.0)).view(20, 30)
+        net = mica.nn.Sequential(mica.nn.Linear(30, 8), mica.nn.GELU(), mica.nn.Linear(8, 2))
+        start = threading.Barrier(4)
+        found = []
+
+        def work():
+            start.wait()
+            for _ in range(30):
+                values = mica.fft.fft(x).abs().sum(), (x @ x.T).sort().values.cumsum(0).mean(), net(x).logsumexp(1).sum()
+                sum(values).backward()
+            found.append([value.item() for value in values])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(each == found[0] for each in found), found
+        assert all(p.grad is not None for p in net.parameters())
+        print("end")
+        """
+    assert run(program) == "end\n"

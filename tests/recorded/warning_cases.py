@@ -37,6 +37,7 @@ CASES = {
     "math of a non-leaf": "import math\nmath.sqrt(leaf().sum())",
     "fill_ with a tensor that requires grad": "torch.zeros(2).fill_(torch.tensor(1.0, requires_grad=True))",
     "a scalar argument that requires grad": "torch.clamp(torch.ones(2), torch.tensor(0.5, requires_grad=True).item())",
+    "tensor of tensors that require grad": "torch.tensor([torch.tensor(1.0, requires_grad=True), 2.0])",
     "backward with create_graph": "leaf().sum().backward(create_graph=True)",
     "grad with create_graph": "x = leaf()\ntorch.autograd.grad(x.sum(), x, create_graph=True)",
     "autograd.backward with create_graph": "torch.autograd.backward(leaf().sum(), create_graph=True)",

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/array_ref.h"
 #include "mica/parallel.h"
@@ -30,8 +31,11 @@ void triangle_kernel(const TensorView& out, const TensorView& self, int64_t diag
                      T* o = out.ptr<T>() + to;
                      const T* s = self.ptr<T>() + from;
                      const int64_t os = out.strides[n - 1], ss = self.strides[n - 1];
-                     for (int64_t c = 0; c < split; ++c) o[c * os] = upper ? T() : s[c * ss];
-                     for (int64_t c = split; c < columns; ++c) o[c * os] = upper ? s[c * ss] : T();
+                     const int64_t first = upper ? split : 0, kept = upper ? columns - split : split;
+                     copy_row(sizeof(T), reinterpret_cast<char*>(o + first * os), os * int64_t{sizeof(T)},
+                              reinterpret_cast<const char*>(s + first * ss), ss * int64_t{sizeof(T)}, kept);
+                     const int64_t zeros = upper ? 0 : split;
+                     for (int64_t c = zeros; c < zeros + columns - kept; ++c) o[c * os] = T();
                    }
                  });
   });

@@ -65,23 +65,18 @@ void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
   put(0, {hn::Add(first, last), hn::Sub(first, last)});
 }
 
-// The working room of a cut, in bytes: a column and its other room, the rows, and their other room. As in TwoStepRoom,
-// what a pass reads and what it writes are apart in the last twelve bits of their addresses, or the same.
+// The working room of a cut, in bytes: a column and its other room, the rows, and their other room. Parts are apart as
+// in TwoStepRoom, so that rows share no cache sets.
 struct NestedRoom {
   static constexpr int64_t kPage = TwoStepRoom::kPage;
   int64_t column_part, between, first_row, row_part, row_step, other_row, total;
 
   NestedRoom(int64_t rows, int64_t columns, int64_t vector_bytes) {
     column_part = TwoStepRoom::part(rows * vector_bytes);
-    const bool small = column_part == kPage / 4;
-    between = small ? kPage / 2 : std::max(kPage, 2 * column_part);
-    first_row = small ? kPage : 2 * between;
+    between = std::max(kPage, 2 * column_part);
+    first_row = 2 * between;
     row_part = TwoStepRoom::part(columns * vector_bytes);
-    row_step = kPage;
-    if (row_part > kPage / 2) {  // rows apart, so that they share no cache sets
-      row_part = columns * vector_bytes + 64;
-      row_step = 2 * row_part;
-    }
+    row_step = 2 * row_part;
     other_row = (first_row + rows * row_step + kPage - 1) / kPage * kPage;
     total = other_row + std::max(kPage, 2 * row_part);
   }

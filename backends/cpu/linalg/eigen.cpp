@@ -1,5 +1,6 @@
 // Eigenvalues and eigenvectors.
 #include "backends/cpu/linalg/batches.h"
+#include "backends/cpu/linalg/flush_tiny.h"
 #include "backends/cpu/linalg/shared_spectral.h"
 #include "backends/cpu/linalg/small_matrices.h"
 #include "backends/cpu/register.h"
@@ -64,6 +65,8 @@ void eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& 
           infos[i] = std::max<Integer>(1, n - 1);
           continue;
         }
+        const FlushTiny flush(in_plain_range(reinterpret_cast<const R*>(matrices[i]),
+                                             int64_t{n} * n * static_cast<int64_t>(sizeof(T) / sizeof(R))));
         run(i, work.data(), length, infos + i);
       }
     });
@@ -103,7 +106,11 @@ void eig(const TensorView& a, const TensorView& eigenvalues, const TensorView& e
           static_cast<Integer>(asked_for(size) * (1 + 4 * double(std::numeric_limits<R>::epsilon()))) + 1;
       std::vector<T> work(static_cast<size_t>(length));
       for (int64_t i = begin; i < end; ++i) {
-        run(i, work.data(), length, infos + i);
+        {
+          const FlushTiny flush(in_plain_range(reinterpret_cast<const R*>(matrices[i]),
+                                               int64_t{n} * n * static_cast<int64_t>(sizeof(T) / sizeof(R))));
+          run(i, work.data(), length, infos + i);
+        }
         if constexpr (!lapack::is_complex_v<T>) {
           // A pair of conjugate eigenvalues has its vector's real and imaginary parts in two columns.
           for (int64_t j = 0; j < n; ++j) values[i][j] = C(reals[j], reals[n + j]);

@@ -12,6 +12,7 @@ using lapack::Routine;
 
 // A few columns are solved for by strips, where whole blocks would leave the library's products nothing to share.
 constexpr int64_t kLeastStrips = 32, kFewColumns = 32;
+constexpr int64_t kSmallTriangle = 32;
 
 template <class T>
 void clear_triangle(T* a, int64_t n, bool upper_one) {
@@ -219,10 +220,38 @@ void ldl_solve(const TensorView& ld, const TensorView& pivots, const TensorView&
   });
 }
 
+// x = op(A)^-1 x for one column and a triangle of n columns.
+template <class T>
+void substitute(const T* a, int64_t n, T* x, bool upper, bool transpose, bool unit) {
+  for (int64_t step = 0; step < n; ++step) {
+    const int64_t j = upper == transpose ? step : n - 1 - step;
+    const T* const column = a + j * n;
+    const int64_t first = upper ? 0 : j + 1, last = upper ? j : n;
+    T value = x[j];
+    if (transpose)
+      for (int64_t i = first; i < last; ++i) value -= column[i] * x[i];
+    if (!unit) value /= column[j];
+    x[j] = value;
+    if (!transpose)
+      for (int64_t i = first; i < last; ++i) x[i] -= column[i] * value;
+  }
+}
+
 void triangular_solve(const TensorView& a, const TensorView& b, bool left, bool upper, int64_t transpose, bool unit) {
   visit_matrix("triangular_solve_cpu", b.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<T> triangles(a), solutions(b);
+    if constexpr (!lapack::is_complex_v<T>) {
+      // A call of the library costs more than such a matrix does.
+      if (left && solutions.count > 1 && solutions.rows <= kSmallTriangle && solutions.columns <= kSmallTriangle) {
+        const int64_t n = solutions.rows, work = n * n * solutions.columns + 1;
+        return parallel_for(0, solutions.count, 1 + 32768 / work, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            for (int64_t c = 0; c < solutions.columns; ++c)
+              substitute(triangles[i], n, solutions[i] + c * n, upper, transpose != 0, unit);
+        });
+      }
+    }
     over_matrices(solutions.count, solutions.rows, solutions.columns, [&](int64_t begin, int64_t end) {
       const char side = left ? 'L' : 'R', triangle = upper ? 'U' : 'L', form = "NTC"[transpose],
                  ones = unit ? 'U' : 'N';

@@ -27,6 +27,7 @@ using Integer = int32_t;  // the library's INTEGER: only builds with 32 bits are
   X(syevd, "syevd", "heevd")    \
   X(sytrd, "sytrd", "hetrd")    \
   X(stedc, "stedc", "stedc")    \
+  X(laed4, "laed4", "laed4")    \
   X(geev, "geev", "geev")       \
   X(gesdd, "gesdd", "gesdd")    \
   X(gebrd, "gebrd", "gebrd")    \

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/linalg/flush_tiny.h"
 #include "backends/cpu/linalg/shared_qr.h"
+#include "backends/cpu/linalg/shared_tridiagonal.h"
 
 namespace mica::cpu {
 
@@ -51,17 +53,14 @@ lapack::Integer shared_eigh(T* a, int64_t n, T* values, bool upper) {
   if (upper)
     for (int64_t j = 0; j < n; ++j)
       for (int64_t i = j + 1; i < n; ++i) a[j * n + i] = a[i * n + j];
-  const char triangle = 'L', job = 'I';
-  const Integer order = static_cast<Integer>(n), integer_length = static_cast<Integer>(3 + 5 * n);
-  const Integer length = static_cast<Integer>(std::max<int64_t>(64 * n, 1 + 4 * n + n * n));
+  const char triangle = 'L';
+  const Integer order = static_cast<Integer>(n), length = static_cast<Integer>(64 * n);
   const Scratch<T> vectors(n * n), beside(n), tau(n), work(length);
-  std::vector<Integer> integers(static_cast<size_t>(integer_length));
   Integer info = 0;
+  const FlushTiny flush(true);  // the caller has looked at the range
   lapack::call<T>(Routine::sytrd, &triangle, &order, a, &order, values, beside.data(), tau.data(), work.data(), &length,
                   &info);
-  if (info == 0)
-    lapack::call<T>(Routine::stedc, &job, &order, values, beside.data(), vectors.data(), &order, work.data(), &length,
-                    integers.data(), &integer_length, &info);
+  if (info == 0) info = shared_stedc(n, values, beside.data(), vectors.data());
   if (info != 0) return info;
   apply_reflectors(a + 1, n, n - 1, n - 1, tau.data(), vectors.data() + 1, n, n);
   std::copy(vectors.data(), vectors.data() + n * n, a);
@@ -79,6 +78,7 @@ lapack::Integer shared_svd(T* a, int64_t n, T* u, T* values, T* vh) {
   const Scratch<T> beside(n), left(n), right(n), work(length), rows(n * n), v(n * n);
   std::vector<Integer> integers(static_cast<size_t>(8 * n));
   Integer info = 0;
+  const FlushTiny flush(true);
   lapack::call<T>(Routine::gebrd, &order, &order, a, &order, values, beside.data(), left.data(), right.data(),
                   work.data(), &length, &info);
   T unused = 0;

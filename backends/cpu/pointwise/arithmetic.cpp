@@ -175,13 +175,18 @@ void div_kernel(const PointwiseLoop& loop) {
   visit_complex("div_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Div<T>{}); });
 }
 
+// Short floats as bits: nothing is converted to turn a sign.
+MICA_LANES_1(NegBitsLanes, hn::Xor(x, hn::Set(d, T(0x8000))))
 void neg_kernel(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)
+    return run_lanes<uint16_t, 1>(loop, NegBitsLanes{}, kMemoryGrain);
   if (is_floating(loop.dtype)) return run_floating<1>("neg_cpu", loop, NegLanes{}, kMemoryGrain);
   visit_integral_complex("neg_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Neg<compute_t<T>>{}); });
 }
 
 void reciprocal_kernel(const PointwiseLoop& loop) {
-  if (is_floating(loop.dtype)) return run_floating<1>("reciprocal_cpu", loop, ReciprocalLanes{}, kMemoryGrain);
+  const int64_t grain = loop.dtype == DType::Float64 ? kMathGrain : kMemoryGrain;  // the divider is slower than memory
+  if (is_floating(loop.dtype)) return run_floating<1>("reciprocal_cpu", loop, ReciprocalLanes{}, grain);
   visit_complex("reciprocal_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Reciprocal<T>{}); });
 }
 

@@ -22,7 +22,7 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 MICA_MATH(sinh, "sinh_vml_cpu", kHeavyGrain, sinh(d, x))
 MICA_MATH(cosh, "cosh_vml_cpu", kHeavyGrain, cosh(d, x))
-MICA_MATH(tanh, "tanh_vml_cpu", kMathGrain, tanh(d, x))
+MICA_MATH(tanh, "tanh_vml_cpu", loop.dtype == DType::Float64 ? kHeavyGrain : kMathGrain, tanh(d, x))
 MICA_MATH(asinh, "asinh_vml_cpu", kHeavyGrain, asinh(d, x))
 MICA_MATH(acosh, "acosh_vml_cpu", kHeavyGrain, acosh(d, x))
 MICA_MATH(atanh, "atanh_vml_cpu", kHeavyGrain, atanh(d, x))
@@ -31,8 +31,25 @@ void sigmoid_kernel(const PointwiseLoop& loop) {
   if (is_complex(loop.dtype)) return complex_sigmoid("sigmoid_cpu", loop);
   run_floating<1>("sigmoid_cpu", loop, SigmoidLanes{}, kHeavyGrain);
 }
-MICA_MATH(sqrt, "sqrt_vml_cpu", kMemoryGrain, hn::Sqrt(x))
-MICA_MATH(rsqrt, "rsqrt_cpu", kMemoryGrain, hn::Div(hn::Set(d, T(1)), hn::Sqrt(x)))
+struct SqrtLanes {
+#if MICA_SIMD_AVX512
+  static constexpr size_t kGroup = 3;
+  template <class D, class V>
+  HWY_INLINE void group(D d, V (&x)[kGroup]) const {
+    sqrt(d, x);
+  }
+#endif
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x) const {
+    return hn::Sqrt(x);
+  }
+};
+void sqrt_kernel(const PointwiseLoop& loop) {
+  if (is_complex(loop.dtype)) return complex_sqrt("sqrt_vml_cpu", loop);
+  run_floating<1>("sqrt_vml_cpu", loop, SqrtLanes{}, kMemoryGrain);
+}
+MICA_MATH(rsqrt, "rsqrt_cpu", loop.dtype == DType::Float64 ? kMathGrain : kMemoryGrain,
+          hn::Div(hn::Set(d, T(1)), hn::Sqrt(x)))
 #undef MICA_MATH
 
 }  // namespace mica::cpu::HWY_NAMESPACE

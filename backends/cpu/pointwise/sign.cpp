@@ -45,7 +45,11 @@ struct Abs {
     }
   }
 };
+// Short floats as bits: nothing is converted to clear a sign.
+MICA_LANES_1(AbsBitsLanes, hn::And(x, hn::Set(d, T(0x7FFF))))
 void abs_kernel(const PointwiseLoop& loop) {
+  if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)
+    return run_lanes<uint16_t, 1>(loop, AbsBitsLanes{}, kMemoryGrain);
   if (is_floating(loop.dtype)) return run_floating<1>("abs_cpu", loop, AbsLanes{}, kMemoryGrain);
   visit_integral_complex("abs_cpu", loop.dtype, [&]<class T>(Tag<T>) {
     const Abs<compute_t<T>> f;

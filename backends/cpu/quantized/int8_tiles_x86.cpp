@@ -122,7 +122,9 @@ void run_group(const int8_t* left, int64_t rows, const int8_t* right, int64_t co
 bool int8_tiles_there() { return has_int8_tiles(); }
 
 bool worth_int8_tiles(int64_t rows, int64_t columns, int64_t depth) {
-  return rows >= kTile && columns >= kTile && depth >= kDepth && has_int8_tiles();
+  // Packing what few rows pass over once costs more than it gains, unless it stays in the second cache.
+  const bool reused = rows >= 2 * kTile || columns * depth <= 1 << 20;
+  return rows >= kTile && columns >= kTile && depth >= kDepth && reused && has_int8_tiles();
 }
 
 void int8_tile_products(const int8_t* a, int64_t rows, const int8_t* b, int64_t columns, int64_t depth, int32_t* out) {

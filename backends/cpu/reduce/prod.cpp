@@ -6,6 +6,7 @@
 
 #include "backends/cpu/reduce/reduction-inl.h"
 #include "backends/cpu/reduce/wide_load-inl.h"
+#include "backends/cpu/simd/lanes-inl.h"
 #include "backends/cpu/simd_register.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,11 +50,35 @@ struct Prod : ProdBase<T, double> {  // float, double
   }
 };
 
+#if MICA_SIMD_AVX512  // which multiplies integers of 64 bits
+// Multiplies as many elements as fill whole vectors into a, and returns how many.
+HWY_INLINE int64_t multiply_vectors(uint64_t& a, const uint64_t* x, int64_t n) {
+  const hn::ScalableTag<uint64_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (n < 4 * lanes) return 0;
+  auto p0 = hn::Set(d, uint64_t(1)), p1 = p0, p2 = p0, p3 = p0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    p0 = hn::Mul(p0, hn::LoadU(d, x + i));
+    p1 = hn::Mul(p1, hn::LoadU(d, x + i + lanes));
+    p2 = hn::Mul(p2, hn::LoadU(d, x + i + 2 * lanes));
+    p3 = hn::Mul(p3, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  HWY_ALIGN uint64_t products[hn::MaxLanes(hn::ScalableTag<uint64_t>())];
+  hn::Store(hn::Mul(hn::Mul(p0, p1), hn::Mul(p2, p3)), d, products);
+  for (int64_t k = 0; k < lanes; ++k) a *= products[k];
+  return i;
+}
+#endif
+
 template <>
 struct Prod<int64_t> : ProdBase<uint64_t, uint64_t> {
   static void row(uint64_t& a, const uint64_t* x, int64_t n, int64_t, const void*) {
     uint64_t p[4] = {1, 1, 1, 1};  // products that do not wait for one another
     int64_t i = 0;
+#if MICA_SIMD_AVX512
+    i = multiply_vectors(a, x, n);
+#endif
     for (; i + 4 <= n; i += 4)
       for (int k = 0; k < 4; ++k) p[k] *= x[i + k];
     for (; i < n; ++i) p[0] *= x[i];

@@ -180,7 +180,9 @@ class Walk {
     const int64_t count = reduced_.numel, outputs = kept_.numel;
     // A power of two of them falls evenly to most numbers of threads.
     const auto wanted = static_cast<uint64_t>(std::clamp<int64_t>(count / kLeastPiece, 1, 256));
-    const int64_t pieces = outputs >= 64 || count < 2 * kPiece ? 1 : static_cast<int64_t>(std::bit_floor(wanted));
+    // Elements that are converted or gathered on their way are worth threads earlier.
+    const int64_t least = is_direct(reduced_.dim[0].in) ? 2 * kPiece : kPiece;
+    const int64_t pieces = outputs >= 64 || count < least ? 1 : static_cast<int64_t>(std::bit_floor(wanted));
     if (pieces > 1) return run_row_pieces(pieces);
     const int64_t grain = std::max<int64_t>(1, kPiece / 2 / std::max<int64_t>(count, 1));
     parallel_for(0, outputs, grain, [&](int64_t begin, int64_t end) { rows_of(begin, end); });
@@ -276,8 +278,9 @@ class Walk {
         count * inner.size * load_.bytes <= kCachedBytes)
       width = std::min(width, (inner.size / kColumnBlocks + 63) / 64 * 64);
     const int64_t blocks = (inner.size + width - 1) / width, tasks = blocks * (kept_.numel / inner.size);
-    const int64_t pieces =
-        tasks >= 16 ? 1 : std::clamp<int64_t>(std::min(count * width / kLeastPiece, count / 16), 1, 16);
+    const auto wanted =
+        static_cast<uint64_t>(std::clamp<int64_t>(std::min(count * width / kLeastPiece, count / 16), 1, 16));
+    const int64_t pieces = tasks >= 16 ? 1 : static_cast<int64_t>(std::bit_floor(wanted));
     if (pieces > 1) return run_column_pieces(width, blocks, tasks, pieces);
     const int64_t grain = std::max<int64_t>(1, kPiece / 2 / std::max<int64_t>(count * width, 1));
     parallel_for(0, tasks, grain, [&](int64_t begin, int64_t end) {

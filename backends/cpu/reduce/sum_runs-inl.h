@@ -143,9 +143,11 @@ HWY_INLINE void add_columns(double* total, D, V v) {
 
 template <class V, class D>
 HWY_INLINE void add_columns(Compensated* total, D d, V v) {
-  HWY_ALIGN double lanes[hn::MaxLanes(D())];
-  hn::Store(v, d, lanes);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) total[i].add(lanes[i]);
+  static_assert(sizeof(Compensated) == 2 * sizeof(double));
+  V sum, error;
+  hn::LoadInterleaved2(d, &total->sum, sum, error);
+  const Pair<V> next = two_sum(sum, v);
+  hn::StoreInterleaved2(next.hi, hn::Add(error, next.lo), d, &total->sum);
 }
 
 // Adds x[j], x[j + row_stride]... (count of them) to total[j], for every column j.

@@ -128,6 +128,7 @@ template <class D, class V>
 HWY_INLINE V tanh(D d, V x) {
 #if MICA_SIMD_AVX512
   if constexpr (FloatLanes<D>) return tanh_of_floats(x);
+  if constexpr (DoubleLanes<D>) return tanh_by_table(d, x);
 #endif
   return tanh_by_exp(d, x);
 }

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/simd/lanes-inl.h"
 #include "backends/cpu/simd/memory-inl.h"
+#include "backends/cpu/simd/wide-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -76,6 +77,9 @@ HWY_INLINE V exp_in_range(D d, V x) {
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   using T = hn::TFromD<D>;
+#if MICA_SIMD_AVX512
+  if constexpr (DoubleLanes<D>) return exp_by_table(d, x);
+#endif
   return exp_in_range(d, at_least(d, at_most(d, x, kExpOverflow<T>), kExpUnderflow<T>));
 }
 
@@ -158,7 +162,7 @@ HWY_INLINE bool have_normal_exp(D d, const V (&x)[kCount]) {
 // Several vectors at once; each element's result is that of exp.
 template <class D, class V, size_t kCount>
 HWY_INLINE void exp(D d, V (&x)[kCount]) {
-  if (have_normal_exp(d, x)) {
+  if (!(MICA_SIMD_AVX512 && DoubleLanes<D>)&&have_normal_exp(d, x)) {
     exp_of_normal(d, x);
   } else {
     for (V& v : x) v = exp(d, v);
@@ -193,7 +197,7 @@ HWY_INLINE Expm1Parts<V> expm1_of_remainder(D d, V x, V n) {
   const V coarse = hn::NegMulAdd(n, hn::Set(d, P::kLn2Hi), x);  // exact
   const V r = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), coarse);
   const V r_error = hn::NegMulAdd(n, hn::Set(d, P::kLn2Lo), hn::Sub(coarse, r));
-  const V quadratic = hn::MulAdd(polynomial(d, r, P::kExpm1), r, hn::Set(d, T(0.5)));
+  const V quadratic = hn::MulAdd(short_chains(d, r, P::kExpm1), r, hn::Set(d, T(0.5)));
   return {r, hn::MulAdd(quadratic, hn::Mul(r, r), hn::MulAdd(r, r_error, r_error))};
 }
 

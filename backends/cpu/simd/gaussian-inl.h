@@ -65,16 +65,15 @@ HWY_INLINE void gelu_with_short_tail(hn::ScalableTag<float>, hn::Vec512<float> (
 }
 #endif
 
-// Vectors take every step together, so that none waits for its own last one.
+// The upper tails of t >= 0. Vectors take every step together, so that none waits for its own last one.
 template <class D, class V, size_t kCount>
-HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
+HWY_INLINE void short_tails(D d, const V (&t)[kCount], V (&tail)[kCount]) {
   using P = Polynomials<float>;
   using A = ShortTailAddends;
   const hn::RebindToUnsigned<D> du;  // exponents are added as bits, which may pass the sign
   const V factor = hn::Set(d, P::kHalfLog2E), magic = hn::Set(d, FloatFormat<float>::kRoundingMagic);
-  V t[kCount], square[kCount], odd[kCount], even[kCount], shifted[kCount];
+  V square[kCount], odd[kCount], even[kCount], shifted[kCount];
 #define MICA_SIMD_EACH for (size_t k = 0; k < kCount; ++k)
-  MICA_SIMD_EACH t[k] = hn::Abs(x[k]);
   MICA_SIMD_EACH square[k] = hn::Mul(t[k], t[k]);
   MICA_SIMD_EACH odd[k] = hn::MulAdd(hn::Set(d, P::kLogTailOdd[4]), square[k], A::kOdd.get(d, 3));
   MICA_SIMD_EACH even[k] = hn::MulAdd(hn::Set(d, P::kLogTailEven[4]), square[k], A::kEven.get(d, 3));
@@ -100,11 +99,18 @@ HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 1));
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kExp2.get(d, 0));
   MICA_SIMD_EACH power[k] = hn::MulAdd(power[k], f[k], A::kOthers.get(d, 2));
-  MICA_SIMD_EACH {
-    const V tail = hn::BitCast(d, hn::Add(hn::BitCast(du, power[k]), hn::ShiftLeft<23>(hn::BitCast(du, shifted[k]))));
-    x[k] = hn::NegMulAdd(t[k], tail, hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));
-  }
+  MICA_SIMD_EACH tail[k] =
+      hn::BitCast(d, hn::Add(hn::BitCast(du, power[k]), hn::ShiftLeft<23>(hn::BitCast(du, shifted[k]))));
 #undef MICA_SIMD_EACH
+}
+
+template <class D, class V, size_t kCount>
+HWY_INLINE void gelu_with_short_tail(D d, V (&x)[kCount]) {
+  V t[kCount], tail[kCount];
+  for (size_t k = 0; k < kCount; ++k) t[k] = hn::Abs(x[k]);
+  short_tails(d, t, tail);
+  for (size_t k = 0; k < kCount; ++k)
+    x[k] = hn::NegMulAdd(t[k], tail[k], hn::IfThenZeroElse(hn::Lt(x[k], hn::Zero(d)), x[k]));
 }
 
 // -inf gives NaN, as 0 * inf does in torch.
@@ -219,24 +225,13 @@ HWY_INLINE V erf_of_floats(D d, V x) {
   return hn::IfThenElse(hn::Ge(magnitude, one), far, erf_near_zero(d, x));  // NaN comes from near zero
 }
 
-// Beyond 1 the tail is below 0.16, so that its own few roundings hardly show in 1 - tail.
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
-  if constexpr (FloatLanes<D>) return erf_of_floats(d, x);
-  using T = hn::TFromD<D>;
-  using P = Polynomials<T>;
-  const V one = hn::Set(d, T(1));
-  const V magnitude = hn::Abs(x);
-  const V t = at_most(d, magnitude, sizeof(T) == 4 ? T(4) : T(6));  // from here on erf rounds to 1
-  const Pair<V> square = two_product(t, t);
-  const V decay = exp_in_range(d, hn::Neg(square.hi), hn::Neg(square.lo));
-  const V denominator = hn::Add(t, hn::Set(d, P::kErfcxPole));
-  const V r = quick_reciprocal(d, denominator);
-  const V z = refined_quotient(hn::Sub(t, hn::Set(d, P::kErfcxPole)), denominator, r);
-  const V ratio = refined_quotient(polynomial(d, z, P::kErfcx), denominator, r);
-  const V far = hn::NegMulAdd(ratio, decay, one);
-  const auto near = hn::Lt(magnitude, one);
-  return hn::IfThenElse(near, erf_near_zero(d, x), hn::CopySign(far, x));
+  if constexpr (FloatLanes<D>) {
+    return erf_of_floats(d, x);
+  } else {
+    return erf_by_table(d, x);
+  }
 }
 
 template <class D, class V>

@@ -8,6 +8,7 @@
 #endif
 
 #include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/wide-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -104,6 +105,7 @@ HWY_INLINE V angle_of(D d, V y, V x, M negative_x) {
 template <class D, class V>
 HWY_INLINE V atan(D d, V x) {
   using T = hn::TFromD<D>;
+  if constexpr (DoubleLanes<D> || MICA_SIMD_AVX512) return atan_by_table(d, x);
   // Beyond this the angle is pi/2 to the last bit.
   const V bounded = at_most(d, hn::Abs(x), T(0x1p60));
   const V one = hn::Set(d, T(1));

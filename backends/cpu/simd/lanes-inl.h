@@ -149,6 +149,7 @@ HWY_INLINE V nearest_multiple(D d, V x, hn::TFromD<D> factor) {
 
 MICA_SIMD_WRAP_UNARY(native_exponent, getexp, getexp, getexp)
 MICA_SIMD_WRAP_UNARY(native_reciprocal_estimate, rcp14, rcp14, rcp14)
+MICA_SIMD_WRAP_UNARY(native_inverse_root_estimate, rsqrt14, rsqrt14, rsqrt14)
 #undef MICA_SIMD_WRAP_UNARY
 
 // The mantissa scaled into [0.75, 1.5), with a NaN for negative x.

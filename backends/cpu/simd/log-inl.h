@@ -8,6 +8,7 @@
 #endif
 
 #include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/wide-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -44,6 +45,7 @@ HWY_INLINE V log1p_tail(D d, V f) {
 
 template <class D, class V>
 HWY_INLINE V log(D d, V x) {
+  if constexpr (DoubleLanes<D> || MICA_SIMD_AVX512) return with_log_limits(d, x, log_of_positive_by_table(d, x));
   using T = hn::TFromD<D>;
   using P = Polynomials<T>;
   const Decomposed<V> parts = decompose(d, x);

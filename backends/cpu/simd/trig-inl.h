@@ -8,6 +8,7 @@
 #endif
 
 #include "backends/cpu/simd/lanes-inl.h"
+#include "backends/cpu/simd/wide-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -108,15 +109,31 @@ HWY_INLINE V sin_of_turns(D d, V x, uint64_t quarter_turns) {
   return hn::Xor(sin_or_cos(d, turns.rest, odd), hn::BitCast(d, sign));
 }
 
+// The lanes of `result` that are too far from zero for the tables, by `far`.
+template <class D, class V, class F>
+HWY_INLINE V with_far_arguments(D d, V x, V result, F far) {
+  const auto is_far = hn::Not(hn::Lt(hn::Abs(x), hn::Set(d, kStepLimit)));
+  if (any_lane(d, is_far)) result = hn::IfThenElse(is_far, far(d, x), result);
+  return result;
+}
+
+template <class D, class V>
+HWY_NOINLINE V sin_of_far(D d, V x) {
+  return with_huge_arguments(d, x, sin_of_turns(d, x, 0), [](double v) { return std::sin(v); });
+}
+template <class D, class V>
+HWY_NOINLINE V cos_of_far(D d, V x) {
+  return with_huge_arguments(d, x, sin_of_turns(d, x, 1), [](double v) { return std::cos(v); });
+}
+
 template <DoubleLanes D>
 HWY_INLINE hn::VFromD<D> sin(D d, hn::VFromD<D> x) {
-  const auto result = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, sin_of_turns(d, x, 0));
-  return with_huge_arguments(d, x, result, [](double v) { return std::sin(v); });
+  return with_far_arguments(d, x, sin_by_table(d, x), [](auto dd, auto v) HWY_ATTR { return sin_of_far(dd, v); });
 }
 
 template <DoubleLanes D>
 HWY_INLINE hn::VFromD<D> cos(D d, hn::VFromD<D> x) {
-  return with_huge_arguments(d, x, sin_of_turns(d, x, 1), [](double v) { return std::cos(v); });
+  return with_far_arguments(d, x, cos_by_table(d, x), [](auto dd, auto v) HWY_ATTR { return cos_of_far(dd, v); });
 }
 
 template <FloatLanes D>
@@ -128,16 +145,15 @@ HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
     const auto shifted = hn::MulAdd(v, hn::Set(dd, P::kTwoOverPi), magic);
     const auto n = hn::Sub(shifted, magic);
     const auto r = hn::NegMulAdd(n, hn::Set(dd, P::kHalfPiMid), hn::NegMulAdd(n, hn::Set(dd, P::kHalfPiHi), v));
-    const auto t = hn::Mul(r, polynomial(dd, hn::Mul(r, r), PolynomialsThroughDouble::kTan));
+    const auto t = hn::Mul(r, short_chains(dd, hn::Mul(r, r), PolynomialsThroughDouble::kTan));
     const auto odd = hn::Ne(hn::And(hn::BitCast(du, shifted), hn::Set(du, uint64_t(1))), hn::Zero(du));
-    return hn::IfThenElse(hn::RebindMask(dd, odd), hn::Div(hn::Set(dd, -1.0), t), t);
+    return hn::IfThenElse(hn::RebindMask(dd, odd), hn::Neg(rough_reciprocal(dd, t)), t);
   });
   return with_huge_arguments(d, x, result, [](float v) { return std::tan(v); });
 }
 
-template <DoubleLanes D>
-HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
-  using V = hn::VFromD<D>;
+template <class D, class V>
+HWY_NOINLINE V tan_of_far(D d, V x) {
   const hn::RebindToUnsigned<D> du;
   const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
   const V r = turns.rest.hi;
@@ -154,8 +170,12 @@ HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
   const V cotangent = hn::NegMulAdd(remainder, q, q);
   const auto odd = hn::Ne(hn::And(turns.quadrant, hn::Set(du, uint64_t(1))), hn::Zero(du));
   const V result = hn::IfThenElse(hn::RebindMask(d, odd), cotangent, hn::Add(t.hi, t.lo));
-  return with_huge_arguments(d, x, hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, result),
-                             [](double v) { return std::tan(v); });
+  return with_huge_arguments(d, x, result, [](double v) { return std::tan(v); });
+}
+
+template <DoubleLanes D>
+HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
+  return with_far_arguments(d, x, tan_by_table(d, x), [](auto dd, auto v) HWY_ATTR { return tan_of_far(dd, v); });
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

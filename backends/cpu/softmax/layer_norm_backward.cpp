@@ -21,6 +21,43 @@ struct RowSums {
   double g, gh;
 };
 
+#if HWY_ARCH_ARM_A64
+// Of floats, whose short sums are added up as doubles: a NEON vector has no more than two of those.
+HWY_INLINE RowSums row_sums(const float* grad, const float* x, const float* weight, int64_t n, double mean,
+                            double rstd) {
+  constexpr int64_t kShort = 128;
+  const hn::ScalableTag<float> d;
+  using V = hn::VFromD<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V vmean = hn::Set(d, static_cast<float>(mean));
+  RowSums sums{0, 0};
+  for (int64_t i = 0; i < n;) {
+    const int64_t end = std::min(n, i + kShort);
+    V g_sum[2] = {hn::Zero(d), hn::Zero(d)}, gx_sum[2] = {hn::Zero(d), hn::Zero(d)};
+    const auto add = [&](V g, V v, int k) HWY_ATTR {
+      g_sum[k] = hn::Add(g_sum[k], g);
+      gx_sum[k] = hn::MulAdd(g, hn::Sub(v, vmean), gx_sum[k]);
+    };
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      for (int k = 0; k < 2; ++k) {
+        const V g = hn::LoadU(d, grad + i + k * lanes);
+        add(weight ? hn::Mul(g, hn::LoadU(d, weight + i + k * lanes)) : g, hn::LoadU(d, x + i + k * lanes), k);
+      }
+    }
+    for (; i < end; i += lanes) {  // zeros follow the last gradient
+      const int64_t rest = std::min(lanes, end - i);
+      const V g = load_first(d, grad + i, rest);
+      add(weight ? hn::Mul(g, load_first(d, weight + i, rest)) : g, load_first(d, x + i, rest), 0);
+    }
+    i = end;
+    sums.g += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(g_sum[0], g_sum[1]))));
+    sums.gh += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(gx_sum[0], gx_sum[1]))));
+  }
+  sums.gh *= rstd;
+  return sums;
+}
+#endif
+
 template <class C>
 HWY_INLINE RowSums row_sums(const C* grad, const C* x, const C* weight, int64_t n, double mean, double rstd) {
   const Doubles d;
@@ -62,6 +99,22 @@ HWY_INLINE void add_parameter_gradients(const C* grad, const C* x, int64_t n, C 
     for (int64_t i = 0; i < n; ++i) bias_sum[i] += static_cast<double>(grad[i]);
 }
 
+// The same of four rows that follow each other, whose sums of floats are added to those of doubles.
+HWY_INLINE void add_parameter_gradients_of_four(const float* grad, const float* x, int64_t n, const float (&mean)[4],
+                                                const float (&rstd)[4], double* weight_sum, double* bias_sum) {
+  const float *g1 = grad + n, *g2 = g1 + n, *g3 = g2 + n, *x1 = x + n, *x2 = x1 + n, *x3 = x2 + n;
+  if (weight_sum) {
+    for (int64_t i = 0; i < n; ++i) {
+      const float first = grad[i] * ((x[i] - mean[0]) * rstd[0]) + g1[i] * ((x1[i] - mean[1]) * rstd[1]);
+      const float second = g2[i] * ((x2[i] - mean[2]) * rstd[2]) + g3[i] * ((x3[i] - mean[3]) * rstd[3]);
+      weight_sum[i] += static_cast<double>(first + second);
+    }
+  }
+  if (bias_sum) {
+    for (int64_t i = 0; i < n; ++i) bias_sum[i] += static_cast<double>((grad[i] + g1[i]) + (g2[i] + g3[i]));
+  }
+}
+
 void store_sums(const std::vector<double>& parts, int64_t count, int64_t nparts, const TensorView& out) {
   visit_floating("layer_norm_backward", out.dtype, [&]<class T>(Tag<T>) {
     for (int64_t i = 0; i < count; ++i) {
@@ -90,7 +143,9 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
       for (int64_t p = first; p < last; ++p) {
         double* weight_sum = grad_weight.defined() ? weight_parts.data() + p * count : nullptr;
         double* bias_sum = grad_bias.defined() ? bias_parts.data() + p * count : nullptr;
-        for (int64_t r = rows * p / nparts; r < rows * (p + 1) / nparts; ++r) {
+        const int64_t begin = rows * p / nparts, end = rows * (p + 1) / nparts;
+        [[maybe_unused]] float means[4], rstds[4];
+        for (int64_t r = begin; r < end; ++r) {
           const C* g = open_row(grad.ptr<T>() + r * count, count, g_buffer.get());
           const C* x = open_row(input.ptr<T>() + r * count, count, x_buffer.get());
           const double m = kCentred ? get_statistic(mean, r) : 0, s = get_statistic(rstd, r);
@@ -101,6 +156,17 @@ void backward(const char* op, const TensorView& grad_input, const TensorView& gr
             input_gradient(g, x, w.data, count, static_cast<C>(m), static_cast<C>(s),
                            static_cast<C>(kCentred ? sums.g / n : 0), static_cast<C>(sums.gh / n), to);
             close_row(to, count, grad_input.ptr<T>() + r * count);
+          }
+          if constexpr (std::is_same_v<T, float>) {
+            const int64_t place = (r - begin) % 4;
+            if (r - place + 4 <= end) {
+              means[place] = static_cast<float>(m);
+              rstds[place] = static_cast<float>(s);
+              if (place == 3)
+                add_parameter_gradients_of_four(g - 3 * count, x - 3 * count, count, means, rstds, weight_sum,
+                                                bias_sum);
+              continue;
+            }
           }
           add_parameter_gradients(g, x, count, static_cast<C>(m), static_cast<C>(s), weight_sum, bias_sum);
         }

@@ -209,27 +209,40 @@ Entry& entry_of(const RecurrentStack& s, int64_t choice, cudnn::Handle handle) {
   return entries->emplace(std::move(key), entry).first->second;
 }
 
-// The algorithm for a stack. Those that keep the weights in the multiprocessors take sequences of one length, and
-// fewer units where gradients follow.
+// The algorithm for a stack. Those that keep the weights in the multiprocessors take sequences of one length. That for
+// few units takes fewer where gradients follow, and its sigmoid and tanh are right to 6e-6 only: it is for whoever
+// allows TF32.
 int algorithm_for(const RecurrentStack& s, bool training) {
   if (const int given = given_algorithm; given >= 0) return given;
   if (s.has_projection() || !has_equal_lengths(s)) return cudnn::kStandard;
   const bool has_gates = s.mode >= kLstm;
-  if (s.units <= (has_gates ? training ? 128 : 192 : training ? 256 : 384)) return cudnn::kPersistStaticSmall;
-  const bool narrow = s.dtype == DType::Float16, even = s.units % 128 == 0 && s.input % 128 == 0 && s.batch() % 8 == 0;
-  if (narrow && even && s.mode != kGru && s.layers == 1 && s.directions == 1 && s.units <= 1024 && s.batch() <= 128 &&
-      (has_gates || s.batch() < 96 || s.units < 896) && properties(s.device.index()).multiProcessorCount >= 98)
+  if (s.dtype == DType::Float32)
+    return flag(Flag::ConvolutionTf32) && s.units <= (has_gates  ? training ? 128 : 192
+                                                      : training ? 256
+                                                                 : 384)
+               ? cudnn::kPersistStaticSmall
+               : cudnn::kStandard;
+  const bool even = s.units % 128 == 0 && s.input % 128 == 0 && s.batch() % 8 == 0;
+  if (s.dtype == DType::Float16 && even && s.mode != kGru && s.layers == 1 && s.directions == 1 && s.units <= 1024 &&
+      s.batch() <= 128 && (has_gates || s.batch() < 96 || s.units < 896) &&
+      properties(s.device.index()).multiProcessorCount >= 98)
     return cudnn::kPersistStatic;
   return cudnn::kStandard;
 }
 
-// Whether cuDNN is faster than the own kernels: where that has been measured.
-bool is_worth_it(const RecurrentStack&) { return false; }
+// Whether cuDNN was measured to be faster than the own kernels: by a persistent algorithm, and where the steps of
+// 16-bit layers are large. Else the host's time decides, of which the own kernels take less.
+bool is_worth_it(const RecurrentStack& s, bool training) {
+  const int algorithm = algorithm_for(s, training);
+  if (algorithm == cudnn::kPersistStaticSmall) return true;
+  if (algorithm == cudnn::kPersistStatic) return s.mode == kLstm;
+  return s.dtype != DType::Float32 && s.mode >= kLstm && has_equal_lengths(s) && s.batch() * s.units >= 128 * 1024;
+}
 
 bool plan(const RecurrentStack& s, bool training, RecurrentPlan* plan) {
   if (!flag(Flag::CudnnRecurrent) || flag(Flag::Deterministic)) return false;
   if (s.dtype != DType::Float32 && s.dtype != DType::Float16 && s.dtype != DType::BFloat16) return false;
-  if (!flag(Flag::CudnnRecurrentAlways) && !is_worth_it(s)) return false;
+  if (!flag(Flag::CudnnRecurrentAlways) && !is_worth_it(s, training)) return false;
   if (!cudnn::available()) return false;
   const int device = s.device.index();
   DeviceGuard guard(device);

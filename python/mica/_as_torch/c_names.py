@@ -12,7 +12,11 @@ def _log_api_usage_once(*args):
 
 
 def _get_tracing_state():
-    """Always None: Mica has no tracer of TorchScript."""
+    """What torch.jit._get_trace_graph is making, or None."""
+    import sys
+
+    made = sys.modules.get("mica.jit._trace_graph")
+    return made and made.tracing_state()
 
 
 def _is_tracing():

@@ -1,7 +1,10 @@
-"""Tensors without data that a compiler would use: Mica's are tensors on the meta device."""
+"""Tensors that stand for others: fake ones without data, and those of classes with a __torch_dispatch__."""
+
+import importlib
 
 
 def __getattr__(name):
-    from mica._subclasses import fake_tensor
-
-    return getattr(fake_tensor, name)
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    fake_tensor = importlib.import_module("mica._subclasses.fake_tensor")
+    return fake_tensor if name == "fake_tensor" else getattr(fake_tensor, name)

@@ -95,6 +95,11 @@ def call(tensor, function, types, args, kwargs):
 
 
 def _asked(tensor, operator, types, args, kwargs):
+    if _C._len_torch_dispatch_stack():
+        # A mode is asked first, and what it calls comes here again.
+        from mica.utils._dispatch_calls import ask_innermost
+
+        return ask_innermost(operator, types, args, kwargs)
     answer = type(tensor).__torch_dispatch__(operator, types, args, kwargs)
     if answer is NotImplemented:
         raise TypeError(

@@ -1,36 +1,321 @@
-"""Tensors without data: no tensor is a special one, and a mode that makes them is not there."""
+"""Tensors without data that look like tensors on a device: Mica's are tensors on the meta device that remember one."""
 
 import mica
+from mica import _C
+from mica.utils._python_dispatch import TorchDispatchMode
+from mica.utils._pytree import tree_leaves, tree_map_only
+from mica.utils.weak import WeakIdKeyDictionary
 
-
-class FakeTensor(mica.Tensor):
-    """The type of tensors without data that look like tensors on a device: nothing is one."""
-
-    def __new__(cls, *args, **kwargs):
-        raise NotImplementedError('FakeTensor is not in Mica: tensors without data are on the device "meta"')
-
-
-class FakeTensorMode:
-    """A with block in which tensors have no data: `with torch.device("meta"):` says it."""
-
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError(
-            'FakeTensorMode is not in Mica: `with torch.device("meta"):` makes tensors without data'
-        )
-
-
-def is_fake(x):
-    """Always False: Mica has no fake tensors; the meta device serves."""
-    return False
-
-
-def maybe_get_fake_mode(t):
-    """The mode of a fake tensor: always None, since there are none."""
+# Calls that need numbers, which there are none of; and those whose results' sizes depend on them.
+_NUMBERS = {
+    "item": "_local_scalar_dense",
+    "is_nonzero": "_local_scalar_dense",
+    "equal": "equal",
+    "allclose": "allclose",
+}
+_SIZES = frozenset(["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "_unique2"])
+_PLACES = frozenset(["to", "cuda", "cpu", "xpu", "type_as"])
 
 
 class UnsupportedFakeTensorException(RuntimeError):
-    """Raised by torch's fake tensors; Mica does not raise it."""
+    """Raised for what has no fake counterpart."""
+
+
+class UnsupportedOperatorException(RuntimeError):
+    """Raised for an operator that says nothing of its result's shape."""
+
+    def __init__(self, func):
+        super().__init__(func)
+        self.func = func
 
 
 class DataDependentOutputException(RuntimeError):
-    """Raised by torch's fake tensors; Mica does not raise it."""
+    """Raised where a program asks a fake tensor for numbers."""
+
+    def __init__(self, func):
+        super().__init__(func)
+        self.func = func
+
+
+class DynamicOutputShapeException(RuntimeError):
+    """Raised where the size of a result depends on the numbers that a fake tensor does not have."""
+
+    def __init__(self, func):
+        super().__init__(func)
+        self.func = func
+
+
+class MetadataMismatchError(RuntimeError):
+    """Raised where two fake tensors that should be alike are not."""
+
+
+class FakeTensorDeviceMismatchError(RuntimeError):
+    """Raised where fake tensors of several devices meet."""
+
+
+def _normal(device):
+    device = mica.device(device)
+    return mica.device(device.type, 0) if device.index is None and device.type not in ("cpu", "meta") else device
+
+
+class FakeTensor(mica.Tensor):
+    """A tensor without data. Its `device` is the one that it stands for; its mode computes shapes and dtypes."""
+
+    @staticmethod
+    def __new__(cls, fake_mode, elem, device, constant=None, real_tensor=None):
+        if elem.device.type != "meta":
+            raise AssertionError(f"a FakeTensor is made of a tensor on the meta device, not on {elem.device}")
+        return _as_fake(_C.Tensor._make_subclass(cls, elem, elem.requires_grad), fake_mode, device)
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+    @staticmethod
+    def from_tensor(t, fake_mode):
+        return fake_mode.from_tensor(t)
+
+    @property
+    def device(self):
+        return self.fake_device
+
+    @property
+    def is_meta(self):
+        return self.fake_device.type == "meta"
+
+    @property
+    def is_cuda(self):
+        return self.fake_device.type == "cuda"
+
+    @property
+    def is_cpu(self):
+        return self.fake_device.type == "cpu"
+
+    def get_device(self):
+        return -1 if self.fake_device.type == "cpu" else self.fake_device.index
+
+    def item(self):
+        raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
+
+    tolist = __bool__ = __float__ = __int__ = __index__ = __complex__ = item
+
+    def numpy(self, *, force=False):
+        raise RuntimeError(".numpy() is not supported for tensor subclasses: a FakeTensor has no data")
+
+    def __repr__(self, *, tensor_contents=None):
+        parts = ["...", f"size={tuple(self.shape)}"]
+        if self.fake_device.type != "cpu":
+            parts.insert(1, f"device='{self.fake_device}'")
+        if self.dtype not in (mica.get_default_dtype(), mica.int64, mica.bool):
+            parts.append(f"dtype={self.dtype}")
+        if self.grad_fn is not None:
+            parts.append(f"grad_fn=<{self.grad_fn.name()}>")
+        elif self.requires_grad:
+            parts.append("requires_grad=True")
+        return f"FakeTensor({', '.join(parts)})"
+
+    def __deepcopy__(self, memo):
+        made = _as_fake(_plain(self).clone(), self.fake_mode, self.fake_device)
+        made.requires_grad_(self.requires_grad and self.is_leaf)
+        if getattr(self, "_is_param", False):
+            made._is_param = True
+        memo[id(self)] = made
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
+        mode = fakes[0].fake_mode
+        if name in _NUMBERS:
+            packet = getattr(mica.ops.aten, _NUMBERS[name])
+            raise DataDependentOutputException(getattr(packet, packet.overloads()[0]))
+        if name in _SIZES:
+            packet = getattr(mica.ops.aten, name)
+            raise DynamicOutputShapeException(getattr(packet, packet.overloads()[0]))
+        with _C.DisableTorchFunctionSubclass():
+            if name in _PLACES and isinstance(args[0], FakeTensor):
+                return _moved(mode, name, args, kwargs)
+            with mode:
+                made = func(*args, **kwargs)
+            return mode._all_fake(made, fakes)
+
+
+def _active_modes():
+    return [_C._get_dispatch_stack_at(i) for i in range(_C._len_torch_dispatch_stack())]
+
+
+def _as_fake(tensor, mode, device):
+    """The tensor itself, which is on the meta device and nobody else's, as one of the class."""
+    tensor.__class__ = FakeTensor
+    tensor.fake_mode, tensor.fake_device = mode, _normal(device)
+    return tensor
+
+
+def _plain(fake):
+    with _C.DisableTorchFunctionSubclass():
+        return _C.Tensor.detach(fake)
+
+
+def _moved(mode, name, args, kwargs):
+    from mica._subclasses.dispatching import _converted
+
+    fake, rest = args[0], args[1:]
+    if name in ("cuda", "xpu"):
+        rest = (_normal(name if not rest or rest[0] is None else mica.device(name, rest[0])),)
+    elif name == "cpu":
+        rest = (mica.device("cpu"),)
+    wanted = _converted(fake, rest, kwargs)
+    if wanted is None:
+        return fake
+    place = wanted.pop("device", fake.fake_device)
+    wanted.pop("memory_format", None)
+    made = _C.Tensor.to(fake, wanted.get("dtype", fake.dtype), copy=True)
+    return _as_fake(made, mode, place)
+
+
+class FakeTensorConverter:
+    """Makes fake tensors of real ones, one for each."""
+
+    def __init__(self, *, copy_data=False, export=False):
+        self._made = WeakIdKeyDictionary()
+
+    def from_real_tensor(self, fake_mode, t, make_constant=False, shape_env=None, **options):
+        if isinstance(t, FakeTensor):
+            return t
+        if t.layout is not mica.strided:
+            raise UnsupportedFakeTensorException(f"tensors of the layout {t.layout} have no fake counterpart in Mica")
+        known = self._made.get(t)
+        if known is None:
+            with mica.no_grad(), mica.utils._python_dispatch._disable_current_modes():
+                meta = _C.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+            known = _as_fake(meta, fake_mode, t.device)
+            known.requires_grad_(t.requires_grad)
+            if isinstance(t, mica.nn.Parameter):
+                known._is_param = True
+            self._made[t] = known
+        return known
+
+
+class FakeTensorMode(TorchDispatchMode):
+    """A with block in which tensors have sizes, dtypes and devices, and no data."""
+
+    def __init__(self, *, allow_fallback_kernels=True, allow_non_fake_inputs=False, shape_env=None, static_shapes=None,
+                 export=False, **options):  # fmt: skip
+        super().__init__()
+        self.allow_non_fake_inputs, self.static_shapes = allow_non_fake_inputs, static_shapes
+        self.shape_env = shape_env
+        self.fake_tensor_converter = FakeTensorConverter()
+        self._entered = []
+
+    @classmethod
+    def is_infra_mode(cls):
+        return True
+
+    def from_tensor(self, tensor, *, static_shapes=None, source=None, symbolic_context=None, trace=True):
+        """The fake counterpart of a tensor: the same one each time."""
+        return self.fake_tensor_converter.from_real_tensor(self, tensor)
+
+    def is_our_fake(self, t):
+        return isinstance(t, FakeTensor) and t.fake_mode is self
+
+    def __enter__(self):
+        # Within itself a mode changes nothing.
+        self._entered.append(not any(active is self for active in _active_modes()))
+        if self._entered[-1]:
+            super().__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        if self._entered.pop():
+            super().__exit__(*exception)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        name = func.overloadpacket.__name__
+        if name in ("lift_fresh", "lift"):
+            return args[0] if isinstance(args[0], FakeTensor) else self._fresh(args[0])
+        if name in _SIZES:
+            raise DynamicOutputShapeException(func)
+        args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
+        fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
+        place = kwargs.get("device")
+        if place is not None:
+            kwargs["device"] = "meta"
+            kwargs.pop("pin_memory", None)
+        with _C.DisableTorchFunctionSubclass():
+            try:
+                made = func(*args, **kwargs)
+            except NotImplementedError as error:
+                raise UnsupportedOperatorException(func) from error
+        return self._all_fake(made, fakes, place)
+
+    def _fresh(self, tensor):
+        with mica.utils._python_dispatch._disable_current_modes():
+            meta = _C.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        return _as_fake(meta, self, tensor.device)
+
+    def _checked(self, tensor, func):
+        # A tensor on the meta device is what an operation of the engine's own has made of fake ones.
+        if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
+            return tensor
+        if self.allow_non_fake_inputs:
+            return self.from_tensor(tensor)
+        raise AssertionError(
+            "Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with 'allow_non_fake_inputs'. "
+            f"Found in {func}: a tensor of {tuple(tensor.shape)} on {tensor.device}"
+        )
+
+    def _all_fake(self, made, fakes, place=None):
+        """The results as fake tensors on the device of the arguments, or on `place`."""
+
+        def fake(tensor):
+            if type(tensor) is _C.Tensor and tensor.device.type == "meta":
+                return _as_fake(tensor, self, place or self._common_device(fakes))
+            return tensor
+
+        if isinstance(made, _C.TensorBase):
+            return fake(made)
+        if isinstance(made, (list, tuple)) and any(isinstance(each, _C.TensorBase) for each in made):
+            return tree_map_only(_C.TensorBase, fake, made)
+        return made
+
+    @staticmethod
+    def _common_device(fakes):
+        device, is_number = None, False
+        for fake in fakes:
+            if device is None or (is_number and fake.dim() > 0):
+                device, is_number = fake.fake_device, fake.dim() == 0 and fake.fake_device.type == "cpu"
+            elif fake.fake_device != device and not (fake.dim() == 0 and fake.fake_device.type == "cpu"):
+                raise FakeTensorDeviceMismatchError(
+                    "Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{device} and {fake.fake_device}!"
+                )
+        return device or mica.get_default_device()
+
+
+def is_fake(x):
+    """Whether a tensor is a fake one."""
+    return isinstance(x, FakeTensor)
+
+
+def maybe_get_fake_mode(t):
+    """The mode of a fake tensor; None of any other value."""
+    return t.fake_mode if isinstance(t, FakeTensor) else None
+
+
+def get_plain_tensors(subclass, *, out=None):
+    """The tensors that a tensor of a class is made of; itself if it is made of none."""
+    found = [] if out is None else out
+    if not hasattr(subclass, "__tensor_flatten__"):
+        found.append(subclass)
+        return found
+    for name in subclass.__tensor_flatten__()[0]:
+        get_plain_tensors(getattr(subclass, name), out=found)
+    return found
+
+
+def unset_fake_temporarily():
+    """In this block no fake mode is active."""
+    from mica.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()

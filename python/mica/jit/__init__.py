@@ -65,6 +65,13 @@ def trace(func, example_inputs=None, *args, **kwargs):
     return func
 
 
+def _get_trace_graph(f, args=(), kwargs=None, *options, **named_options):
+    """The operators of a call as a graph that can be read, which is how packages count them; and what it returned."""
+    from mica.jit._trace_graph import get_trace_graph
+
+    return get_trace_graph(f, args, kwargs, *options, **named_options)
+
+
 def trace_module(mod, inputs, *args, **kwargs):
     """The module itself, unchanged."""
     return mod

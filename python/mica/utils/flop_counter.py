@@ -6,115 +6,99 @@ Products, convolutions and attention are counted, a multiplication and an additi
 import warnings
 from collections import defaultdict
 
-from mica import _C
-from mica.utils._flop_formulas import flop_registry, flops_of_event, node_formulas, register_flop_formula
+from mica.utils._flop_rules import (
+    addmm_flop,
+    baddbmm_flop,
+    bmm_flop,
+    conv_backward_flop,
+    conv_flop,
+    conv_flop_count,
+    flop_registry,
+    get_shape,
+    mm_flop,
+    register_flop_formula,
+    sdpa_backward_flop,
+    sdpa_backward_flop_count,
+    sdpa_flop,
+    sdpa_flop_count,
+    shape_wrapper,
+)
+from mica.utils._python_dispatch import TorchDispatchMode
+from mica.utils.module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
+_OTHERS = (addmm_flop, baddbmm_flop, bmm_flop, conv_backward_flop, conv_flop, conv_flop_count, get_shape, mm_flop,
+           sdpa_backward_flop, sdpa_backward_flop_count, sdpa_flop, sdpa_flop_count)  # fmt: skip
 
-_WRAPPERS = {"aten::linear", "aten::matmul"}  # counted as the product that they choose, where they choose one
-
-
-def _is_counted(event):
-    """Whether the call is counted: of counted operations within one another, only the outermost is."""
-    if event.name not in flop_registry:
-        return False
-    if event.name in _WRAPPERS and any(_has_counted(child) for child in event.cpu_children):
-        return False
-    above = event.cpu_parent
-    while above is not None:
-        if above.name in flop_registry and above.name not in _WRAPPERS:
-            return False
-        above = above.cpu_parent
-    return True
+suffixes = ["", "K", "M", "B", "T"]
 
 
-def _has_counted(event):
-    return event.name in flop_registry or any(_has_counted(child) for child in event.cpu_children)
+def get_suffix_str(number):
+    """The letter under which a number is shown: with one digit more than three at most."""
+    return suffixes[max(0, min(len(suffixes) - 1, (len(str(number)) - 2) // 3))]
 
 
-_MODULE = "module: "
+def convert_num_with_suffix(number, suffix):
+    """The number in thousands, millions and so on."""
+    return f"{number / 1000 ** suffixes.index(suffix):.3f}{suffix}"
+
+
+def convert_to_percent_str(num, denom):
+    """The share of a whole."""
+    return f"{num / denom:.2%}" if denom else "0%"
+
+
+class _CountingMode(TorchDispatchMode):
+    supports_higher_order_operators = True
+
+    def __init__(self, counter):
+        super().__init__()
+        self._counter = counter
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        return self._counter._count_flops(getattr(func, "_overloadpacket", func), out, args, kwargs)
 
 
 class FlopCounterMode:
     """Counts the floating-point operations of a `with` block, and prints a table of them when it ends.
 
-    Backward passes are counted with the modules whose forward they differentiate.
+    Backward passes are counted with the modules whose forward they differentiate. `custom_mapping` has formulas by
+    operator, of shapes: formula(*args, out_shape, **kwargs).
     """
 
     def __init__(self, mods=None, depth=2, display=True, custom_mapping=None):
         if mods is not None:
             warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
-        self.depth = depth
-        self.display = display
-        self.custom_mapping = custom_mapping or {}
+        self.depth, self.display, self.mode = depth, display, None
         self.flop_counts = defaultdict(lambda: defaultdict(int))
-        self._names = {}
-        self._hooks = []
-        self._forward_of_node = {}
+        own = {k: v if getattr(v, "_get_raw", False) else shape_wrapper(v) for k, v in (custom_mapping or {}).items()}
+        self.flop_registry = {**flop_registry, **own}
+        self.mod_tracker = ModuleTracker()
 
-    # ---- counting
     def __enter__(self):
-        from mica.nn.modules import module
-
         self.flop_counts.clear()
-        for name, formula in self.custom_mapping.items():
-            register_flop_formula(name)(formula)
-        self._hooks = [
-            module.register_module_forward_pre_hook(self._enter_module),
-            module.register_module_forward_hook(self._leave_module, always_call=True),
-        ]
-        _C._profiler_start(shapes=True)
+        self.mod_tracker.__enter__()
+        self.mode = _CountingMode(self)
+        self.mode.__enter__()
         return self
 
     def __exit__(self, *exception):
-        self._collect()
-        for hook in self._hooks:
-            hook.remove()
-        self._names.clear()
-        self._forward_of_node.clear()
+        self.mode.__exit__(*exception)
+        self.mode = None
+        self.mod_tracker.__exit__()
         if self.display:
             print(self.get_table(self.depth))
         return False
 
-    def _enter_module(self, module, inputs):
-        if module not in self._names:
-            root = type(module).__name__
-            for name, part in module.named_modules():
-                self._names.setdefault(part, f"{root}.{name}" if name else root)
-        _C._profiler_begin(_MODULE + self._names[module])
-
-    def _leave_module(self, module, inputs, output):
-        _C._profiler_end()
-
-    def _collect(self):
-        from mica.autograd.profiler_util import events_from
-
-        for event in events_from(_C._profiler_stop()):
-            self._place(event)
-            flops = self._flops(event)
-            if flops is not None:
-                for module in ("Global", *event.modules):
-                    self.flop_counts[module][event.name.replace("::", ".")] += flops
-
-    def _flops(self, event):
-        if event.kind == "node" and event.name in node_formulas:
-            forward = self._forward_of_node.get(event.sequence_nr)
-            return None if forward is None else node_formulas[event.name](forward.input_shapes)
-        return flops_of_event(event) if _is_counted(event) else None
-
-    def _place(self, event):
-        """Notes the modules that an event ran for: those around it, or around the forward of the node that ran it."""
-        parent = event.cpu_parent
-        modules = () if parent is None else parent.modules
-        if event.name.startswith(_MODULE):
-            name = event.name.removeprefix(_MODULE)
-            modules = modules if name in modules else (*modules, name)
-        elif event.kind == "node":
-            forward = self._forward_of_node.get(event.sequence_nr)
-            modules = modules if forward is None else forward.modules
-        elif event.sequence_nr >= 0:
-            self._forward_of_node[event.sequence_nr] = event
-        event.modules = modules
+    def _count_flops(self, func_packet, out, args, kwargs):
+        formula = self.flop_registry.get(func_packet)
+        if formula is not None:
+            flops = formula(*args, **kwargs, out_val=out)
+            for module in set(self.mod_tracker.parents):
+                self.flop_counts[module][func_packet] += flops
+        return out
 
     # ---- results
     def get_total_flops(self):
@@ -122,15 +106,14 @@ class FlopCounterMode:
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self):
-        """Module -> operation -> count; "Global" stands for all."""
+        """Module -> operator -> count; "Global" stands for all."""
         return {module: dict(counts) for module, counts in self.flop_counts.items()}
 
     def get_table(self, depth=None):
         """The counts as text, modules down to a depth."""
         depth = depth or self.depth or 1 << 30
         total = self.get_total_flops()
-        suffixes = ["", "K", "M", "B", "T"]
-        power = min(len(suffixes) - 1, (len(str(total)) - 1) // 3)
+        suffix = get_suffix_str(total)
 
         def rows(module, indent):
             counts = self.flop_counts[module]
@@ -140,14 +123,28 @@ class FlopCounterMode:
 
         modules = sorted(m for m in self.flop_counts if m != "Global" and m.count(".") < depth)
         covered = any(sum(self.flop_counts[m].values()) >= total for m in modules)
-        table = [] if covered else list(rows("Global", 0))
+        table = list(rows("Global", 0)) if "Global" in self.flop_counts and not covered else []
         for module in modules:
             table += rows(module, module.count(".") + (0 if covered else 1))
-        lines = [("Module", "FLOP", "% Total")]
-        for name, flops in table:
-            number = f"{flops / 1000**power:.3f}{suffixes[power]}" if power else str(flops)
-            lines.append((name, number, f"{flops / total:.2%}" if total else "0%"))
-        widths = [max(len(line[i]) for line in lines) for i in range(3)]
-        texts = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
+        texts = [
+            (name, convert_num_with_suffix(flops, suffix), convert_to_percent_str(flops, total))
+            for name, flops in table
+        ]
+        return _as_text(texts or [("Global", "0", "0%")])
+
+
+def _as_text(rows):
+    """The rows under their headings: by the package tabulate, as torch does, or in the same form without it."""
+    headings = ("Module", "FLOP", "% Total")
+    try:
+        import tabulate
+    except ImportError:
+        # tabulate shows a number as short as it can be.
+        lines = [headings, *((a, b.removesuffix(".000") if b.endswith(".000") else b, c) for a, b, c in rows)]
+        # It keeps two more columns for a heading than the heading takes.
+        widths = [max(len(line[i]) + (2 if n == 0 and i else 0) for n, line in enumerate(lines)) for i in range(3)]
+        texts = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in lines]
         texts.insert(1, "  ".join("-" * width for width in widths))
         return "\n".join(texts)
+    tabulate.PRESERVE_WHITESPACE = True
+    return tabulate.tabulate(rows, headers=headings, colalign=("left", "right", "right"))

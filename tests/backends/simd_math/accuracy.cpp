@@ -62,6 +62,26 @@ TEST(SimdMath, CircularFunctionsAreAccurate) {
   EXPECT_ACCURATE(sinc, 2.0, 2.0, std::sin(kRealPi * x) / (kRealPi * x), {-0.5, 0.5}, {1e-30, 0.5, true})
 }
 
+// Doubles next to multiples of pi/16, where the reduction cancels almost everything.
+TEST(SimdMath, CircularFunctionsAreAccurateNextToTheirZeros) {
+  std::vector<double> in;
+  for (int64_t k = 1; k < 12000000; k = k * 9 / 8 + 1) {
+    const double x = double(k * kRealPi / 16);
+    for (const double v : {x, std::nextafter(x, 0.0), -std::nextafter(x, 1e300)}) in.push_back(v);
+  }
+  std::vector<double> out(in.size());
+  for (const Target& target : targets()) {
+    const auto expect = [&](const char* name, UnaryLoop<double> loop, Real (*reference)(Real)) {
+      loop(in.data(), out.data(), in.size());
+      for (size_t i = 0; i < in.size(); ++i)
+        EXPECT_LE(ulps(out[i], reference(in[i])), 1.0) << name << " of " << in[i] << " on " << target.name;
+    };
+    expect("sin", target.doubles.sin, [](Real x) { return std::sin(x); });
+    expect("cos", target.doubles.cos, [](Real x) { return std::cos(x); });
+    expect("tan", target.doubles.tan, [](Real x) { return std::tan(x); });
+  }
+}
+
 TEST(SimdMath, HyperbolicFunctionsAreAccurate) {
   const Range near{-1, 1}, middle{-5, 5}, whole{-90, 90}, wide{-711, 711}, tiny{1e-40, 10, true};
   EXPECT_ACCURATE(sinh, 1.0, 1.0, std::sinh(x), near, middle, whole, wide, tiny)
@@ -99,6 +119,7 @@ TEST(SimdMath, SpecialFunctionsAreAccurate) {
   EXPECT_ACCURATE(lgamma, 1.0, 3.0, std::lgamma(x), {0.01, 0.9}, {2.1, 100}, {1e3, 1e30, true})
   EXPECT_ACCURATE(rsqrt, 1.5, 1.5, 1 / std::sqrt(x), {1e-30, 1e30, true})
   EXPECT_ACCURATE(sqrt, 0.501, 0.501, std::sqrt(x), {1e-30, 1e30, true})
+  EXPECT_ACCURATE(grouped_sqrt, 0.501, 0.501, std::sqrt(x), {1e-30, 1e30, true}, {1e-310, 1e308, true}, {-1, 2})
   EXPECT_ACCURATE(reciprocal, 0.501, 0.501, 1 / x, {1e-30, 1e30, true}, {-2, 2})
 }
 

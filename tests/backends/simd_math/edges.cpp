@@ -66,6 +66,7 @@ void expect_standard_edges() {
     EXPECT_EDGES(trunc, std::trunc(x))
     EXPECT_EDGES(round, std::nearbyint(x))
     EXPECT_EDGES(sqrt, std::sqrt(x))
+    EXPECT_EDGES(grouped_sqrt, std::sqrt(x))
     EXPECT_EDGES(reciprocal, T(1) / x)
     EXPECT_EDGES(rsqrt, T(1) / std::sqrt(x))
     std::vector<T> a, b;

@@ -11,6 +11,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
+// The root that the kernel takes of several vectors at once, where it does.
+template <class D, class V>
+HWY_INLINE V grouped_sqrt(D d, V x) {
+#if MICA_SIMD_AVX512
+  V group[3] = {hn::Set(d, hn::TFromD<D>(2)), x, hn::Set(d, hn::TFromD<D>(3))};
+  sqrt(d, group);
+  return group[1];
+#else
+  return sqrt(d, x);
+#endif
+}
+
 #define MICA_TEST_LOOP(NAME)                                                                  \
   template <class T>                                                                          \
   void NAME##_loop(const T* in, T* out, size_t n) {                                           \

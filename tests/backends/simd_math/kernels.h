@@ -10,7 +10,7 @@
   X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh)    \
   X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(sigmoid) X(silu) X(gelu) X(gelu_tanh) X(mish) X(log1p_exp)          \
   X(log_sigmoid) X(logit) X(erf) X(erfc) X(erfinv) X(lgamma) X(digamma) X(sqrt) X(rsqrt) X(reciprocal) X(floor)    \
-  X(ceil) X(trunc) X(round) X(sinc) X(i0)
+  X(ceil) X(trunc) X(round) X(sinc) X(i0) X(grouped_sqrt)
 #define MICA_TEST_BINARY(X) X(pow) X(atan2) X(hypot) X(fmod) X(remainder) X(logaddexp) X(copysign) X(nextafter)
 // clang-format on
 

@@ -1,5 +1,6 @@
 """Masks over the weights of a model, renewed while it is trained, and schedules of how much they leave."""
 
+from mica.ao.pruning._mappings import get_dynamic_sparse_quantized_mapping, get_static_sparse_quantized_mapping
 from mica.ao.pruning.scheduler.base_scheduler import BaseScheduler
 from mica.ao.pruning.scheduler.cubic_scheduler import CubicSL
 from mica.ao.pruning.scheduler.lambda_scheduler import LambdaSL
@@ -23,5 +24,7 @@ __all__ = [
     "WeightNormSparsifier",
     "fqn_to_module",
     "get_arg_info_from_tensor_fqn",
+    "get_dynamic_sparse_quantized_mapping",
+    "get_static_sparse_quantized_mapping",
     "module_to_fqn",
 ]

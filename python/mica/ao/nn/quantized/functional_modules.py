@@ -127,7 +127,9 @@ class Quantize(Module):
 
     def __init__(self, scale, zero_point, dtype):
         super().__init__()
-        self.scale, self.zero_point, self.dtype = float(scale), int(zero_point), dtype
+        self.register_buffer("scale", _C.tensor([float(scale)], dtype=_C.float32))
+        self.register_buffer("zero_point", _C.tensor([int(zero_point)], dtype=_C.int64))
+        self.dtype = dtype
 
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
@@ -136,7 +138,7 @@ class Quantize(Module):
         return cls(*observer.calculate_qparams(), observer.dtype)
 
     def forward(self, x):
-        return _C.quantize_per_tensor(x, self.scale, self.zero_point, self.dtype)
+        return _C.quantize_per_tensor(x, float(self.scale), int(self.zero_point), self.dtype)
 
     def extra_repr(self):
         return f"scale={self.scale}, zero_point={self.zero_point}, dtype={self.dtype}"

@@ -4,7 +4,8 @@ from mica import nn
 from mica.ao.nn import quantized as nnq
 
 __all__ = [
-    "BNReLU2d", "BNReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearLeakyReLU", "LinearReLU", "LinearTanh",
+    "BNReLU2d", "BNReLU3d", "ConvAdd2d", "ConvAddReLU2d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearLeakyReLU",
+    "LinearReLU", "LinearTanh",
 ]  # fmt: skip
 
 
@@ -45,6 +46,34 @@ class ConvReLU2d(_WithReLU, nnq.Conv2d):
 
 class ConvReLU3d(_WithReLU, nnq.Conv3d):
     """A convolution of volumes and relu."""
+
+
+class ConvAdd2d(nnq.Conv2d):
+    """A convolution of images and a sum with another input."""
+
+    @classmethod
+    def from_float(cls, mod, use_precomputed_fake_quant=False):
+        """The quantized form of an observed ConvAdd2d."""
+        return super().from_float(_Parts(mod))
+
+    def forward(self, input, extra_input):
+        from mica import _C
+
+        if input.dim() != 4:
+            raise ValueError("Input shape must be `(N, C, H, W)`!")
+        options = (self.stride, self.padding, self.dilation, self.groups)
+        values = nnq.functional.conv2d(input, self._weight, self._bias, *options) + extra_input.dequantize()
+        return _C.quantize_per_tensor(self._last(values), self.scale, self.zero_point, input.dtype)
+
+    def _last(self, values):
+        return values
+
+
+class ConvAddReLU2d(ConvAdd2d):
+    """A convolution of images, a sum with another input, and relu."""
+
+    def _last(self, values):
+        return values.relu()
 
 
 class _Normalized:

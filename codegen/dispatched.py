@@ -1,0 +1,164 @@
+"""Where operations go while a dispatch mode is active: the function beside each entry that hands the call to the mode.
+
+torch's modes see operations below autograd: the operation records its node around what the mode returns. Which
+operations a mode sees, and by which name, follows from their kind; ops/modes/dispatch.toml has the exceptions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cpp import inplace_signature, is_factory, is_inplace_schema, out_schema, out_signature, output_names, signature
+from derivative import make_node
+from rare import COLD
+from schema import Schema
+
+
+def out_overload(schema: Schema) -> str:
+    """The overload that torch.ops.aten has for the form with out=."""
+    return "out" if schema.overload in ("", "Tensor") else f"{schema.overload}_out"
+
+
+class DispatchedForms:
+    """Methods of entries.Writer: how one overload is handed to a mode."""
+
+    def dispatch_way(self) -> str:
+        """ "below": seen, and recorded by its own node; "whole": seen, and recorded as what it is composed of;
+        "opened", "lowered": computed by other operations; "unseen": runs without modes; "": runs as ever, and its parts
+        are seen."""
+        op, schema = self.op, self.schema
+        listed = op.dispatch.get(schema.full_name)
+        if listed:
+            return "" if listed == "through" else listed
+        if not schema.returns or any(r.type.base != "Tensor" for r in schema.returns):
+            return ""
+        composed = op.kind == "composite" and not self.derivative
+        return "" if composed or op.kind == "declared" else "below"
+
+    def dispatch_name(self, in_place: bool = False) -> str:
+        schema = self.schema
+        overload = self.op.dispatch_overloads.get(schema.full_name, schema.overload)
+        name = schema.name + ("_" if in_place and not schema.name.endswith("_") else "")
+        return f"{name}.{overload}" if overload else name
+
+    def put_branch(self, function: str, given: list[str]) -> None:
+        """Within the entry's test of its modes."""
+        asked = "dispatch::active"
+        if is_factory(self.schema):
+            asked += " && std::exchange(dispatch::direct, false)"
+        self.put(f"  if ({asked}) return {function}({', '.join(given)});")
+
+    def put_aside(self, call: str, given: list[str]) -> None:
+        self.put("  if (dispatch::active) {", "    const dispatch::Aside aside;")
+        self.put(f"    return mica::{call}({', '.join(given)});", "  }")
+
+    def dispatched_functional(self) -> str:
+        schema, way = self.schema, self.dispatch_way()
+        self.put_autocast(schema.name)
+        arguments = [a.name for a in schema.arguments]
+        if way in ("lowered", "opened"):
+            where = "dispatch::lowered" if way == "lowered" else "composite"
+            called = schema.name if way == "lowered" else self.op.implementation
+            self.put(f"return {where}::{called}({', '.join(arguments)});")
+        else:
+            self.hand_over(way == "below", arguments)
+        text = signature(schema, "dispatched_" + schema.name, False)
+        return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
+
+    def hand_over(self, below: bool, arguments: list[str]) -> None:
+        schema = self.schema
+        self.put_plain(below)
+        given = f'"{self.dispatch_name()}", {{{", ".join(arguments)}}}'
+        results = self.results()
+        is_list = schema.returns[0].type.is_list
+        before, self.derivative = self.derivative, self.derivative if below else None
+        if self.derivative:
+            inputs = ", ".join(a.name for a in self.derivative.inputs)
+            self.put(f"const bool needs = recorded && compute_requires_grad({inputs});")
+        if is_list:
+            self.put(f"std::vector<Tensor> result = dispatch::call({given}, dispatch::kAnyNumber, recorded);")
+        elif len(results) == 1:
+            self.put(f"Tensor result = dispatch::call_one({given}, recorded);")
+        else:
+            self.put(f"std::vector<Tensor> made_ = dispatch::call({given}, {len(results)}, recorded);")
+            self.put(*(f"Tensor {name} = std::move(made_[{i}]);" for i, name in enumerate(results)))
+        if is_list and self.derivative:
+            self.put("if (needs && !result.empty() && is_differentiable(result[0])) {", "  Ref<Node> node;")
+            self.lines += make_node(self.derivative, "    ")
+            self.put("  for (const Tensor& t : result) set_history(t, node);", "}")
+        else:
+            self.history(results)
+        if self.op.kind == "view" and below:
+            self.restore_views(is_list)
+        self.derivative = before
+        self.put("return result;" if len(results) == 1 else f"return {{{', '.join(results)}}};")
+
+    def put_plain(self, below: bool) -> None:
+        """Rare tensors record what they do in their own ways, which the mode's call goes through."""
+        if not below:
+            self.put("const bool recorded = false;")
+        elif self.schema.tensors:
+            self.put(f"const bool recorded = !{self.tests_special()};")
+        else:
+            self.put("const bool recorded = true;")
+
+    def restore_views(self, is_list: bool) -> None:
+        """The mode made the view while nothing was recorded; the program did not."""
+        if is_list:
+            self.put(
+                "for (const Tensor& t : result)",
+                "  if (recorded && dispatch::shares_memory(t, self)) set_view(t, self, ViewInfo::Creation::MultiOutput);",
+            )
+        else:
+            self.put(
+                "if (recorded && dispatch::shares_memory(result, self))",
+                f"  set_view(result, self, ViewInfo::Creation::Normal{self.replay()});",
+            )
+
+    def dispatched_inplace(self) -> str:
+        schema = self.schema
+        name = schema.name if schema.name.endswith("_") else schema.name + "_"
+        first = schema.arguments[0].name
+        if first != "self":
+            self.put(f"const Tensor& {first} = self;")
+        below = self.dispatch_way() == "below"
+        self.put_plain(below)
+        derivative = self.derivative if below else None
+        if derivative:
+            inputs = ", ".join(a.name for a in derivative.inputs)
+            self.put(f"const bool needs = recorded && compute_requires_grad({inputs});")
+            self.put("if (recorded) check_inplace(self, needs);", "Ref<Node> node;")
+            outputs = [s for s in derivative.saved if s.is_output]
+            if outputs:
+                self.put(f"{derivative.node}* recorded_node = nullptr;")
+            self.put("if (needs) {")
+            self.lines += make_node(derivative, "    ", in_place=True)
+            if outputs:
+                self.put("  recorded_node = made;")
+            self.put("}")
+        arguments = ", ".join(a.name for a in schema.arguments)
+        self.put(f'dispatch::call_none("{self.dispatch_name(True)}", {{{arguments}}}, recorded);')
+        if derivative:
+            self.put("if (needs) {", "  rebase_history(self, node);")
+            self.put(*(f"  recorded_node->{s.member}_ = SavedTensor(self, true);" for s in outputs))
+            self.put("}")
+        self.put("return self;")
+        text = inplace_signature(schema, False).replace(f" {name}(", f" dispatched_{name}(", 1)
+        return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
+
+    def dispatched_out(self) -> str:
+        schema = self.schema
+        outs = output_names(schema)
+        given = [*(a.name for a in out_schema(schema).arguments), *outs]
+        overload = self.op.dispatch_overloads.get(schema.full_name, schema.overload)
+        name = f"{schema.name}.{out_overload(replace(schema, overload=overload))}"
+        self.put(f'dispatch::call_none("{name}", {{{", ".join(given)}}}, true);')
+        self.put(f"return {outs[0]};" if len(outs) == 1 else f"return {{{', '.join(outs)}}};")
+        text = out_signature(schema, False).replace(f" {schema.name}_out(", f" dispatched_{schema.name}_out(", 1)
+        return f"{COLD}{text} {{\n" + "\n".join(self.take()) + "\n}\n"
+
+    def dispatches_inplace(self) -> bool:
+        return self.dispatch_way() in ("below", "whole")
+
+    def dispatches_out(self) -> bool:
+        return self.dispatch_way() in ("below", "whole") and not is_inplace_schema(self.schema)

@@ -1,0 +1,93 @@
+"""The way of an operation to a TorchDispatchMode: which operator it is, and its arguments as torch hands them over."""
+
+import functools
+
+import mica
+from mica import _C
+
+
+class _Call:
+    """How the values of one operator become args and kwargs: what has its default is left out, as in torch."""
+
+    def __init__(self, name):
+        name, _, overload = name.partition(".")
+        self.operator = getattr(getattr(mica.ops.aten, name), overload or "default")
+        arguments = self.operator._schema.arguments
+        self.names = [a.name for a in arguments]
+        self.defaults = [(a.default_value,) if a.has_default_value() else () for a in arguments]
+        self.positional = sum(not a.kwarg_only for a in arguments)
+        is_like = any(str(a.type).startswith("Tensor") for a in arguments)
+        self.device = self.names.index("device") if "device" in self.names and not is_like else None
+        self.pinned = self.names.index("pin_memory") if "pin_memory" in self.names and "size" in self.names else None
+
+    def split(self, values):
+        """(args, kwargs)"""
+        if self.device is not None and values[self.device] is None:
+            values[self.device] = mica.get_default_device()
+        if self.pinned is not None and values[self.pinned] is None:
+            values[self.pinned] = False
+        count = self.positional
+        while count and self._is_default(count - 1, values):
+            count -= 1
+        named = range(self.positional, len(values))
+        return tuple(values[:count]), {self.names[i]: values[i] for i in named if not self._is_default(i, values)}
+
+    def _is_default(self, i, values):
+        if not self.defaults[i]:
+            return False
+        value, (default,) = values[i], self.defaults[i]
+        if value is None or default is None:
+            return value is default
+        if isinstance(value, list):
+            # A single number stands for a list of equal ones.
+            given = list(default) if isinstance(default, (list, tuple)) else [default] * len(value)
+            return value == given
+        return not isinstance(value, _C.TensorBase) and type(value) is type(default) and value == default
+
+
+_call = functools.cache(_Call)
+
+
+def overloaded_types(args, kwargs):
+    """The classes among the tensors of a call that have a __torch_dispatch__ of their own."""
+    found = []
+
+    def look(value):
+        if isinstance(value, _C.TensorBase):
+            kind = type(value)
+            if kind is not _C.Tensor and kind not in found and hasattr(kind, "__torch_dispatch__"):
+                found.append(kind)
+        elif isinstance(value, (list, tuple)):
+            for each in value:
+                look(each)
+
+    look(args)
+    look(list(kwargs.values()))
+    return tuple(found)
+
+
+def ask(mode, operator, types, args, kwargs):
+    """What a mode that has been taken off the stack answers."""
+    result = mode.__torch_dispatch__(operator, types, args, kwargs)
+    if result is NotImplemented:
+        raise TypeError(
+            f"Multiple dispatch failed for '{operator}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"
+            f"  - mode object {mode}\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+        )
+    return result
+
+
+def answer(mode, name, values):
+    """What the mode answers for an operation of the engine. The engine has taken it off the stack."""
+    call = _call(name)
+    args, kwargs = call.split(values)
+    return ask(mode, call.operator, overloaded_types(args, kwargs), args, kwargs)
+
+
+def ask_innermost(operator, types, args, kwargs):
+    """What the innermost mode answers for an operator that was called from Python."""
+    mode = _C._pop_torch_dispatch_stack()
+    try:
+        return ask(mode, operator, types, args, kwargs)
+    finally:
+        _C._push_on_torch_dispatch_stack(mode)

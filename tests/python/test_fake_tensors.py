@@ -1,0 +1,70 @@
+"""FakeTensorMode: tensors with a device and without data."""
+
+import mica
+import pytest
+from mica import nn
+from mica._subclasses import FakeTensor, FakeTensorMode
+from mica._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorDeviceMismatchError,
+    is_fake,
+    maybe_get_fake_mode,
+)
+
+
+def test_a_model_without_memory():
+    with FakeTensorMode() as mode:
+        model = nn.Sequential(nn.Linear(100_000, 100_000), nn.ReLU(), nn.Linear(100_000, 10))
+        x = mica.randn(4, 100_000)
+        y = model(x)
+        y.sum().backward()
+    assert isinstance(y, FakeTensor) and y.shape == (4, 10) and y.device == mica.device("cpu")
+    weight = model[0].weight
+    assert isinstance(weight, FakeTensor) and isinstance(weight, nn.Parameter) and weight.requires_grad
+    assert weight.grad.shape == (100_000, 100_000)
+    assert maybe_get_fake_mode(y) is mode and is_fake(y) and not is_fake(mica.ones(1))
+    assert repr(x) == "FakeTensor(..., size=(4, 100000))"
+    assert "grad_fn=<AddmmBackward0>" in repr(y)
+
+
+def test_devices_are_remembered():
+    with FakeTensorMode():
+        x = mica.empty(2, 3, device="cuda")
+        assert x.device == mica.device("cuda", 0) and x.is_cuda and not x.is_meta
+        y = (x + 1).sum(0)
+        assert y.device == x.device and mica.zeros_like(x).device == x.device
+        assert x.to("cpu").device == mica.device("cpu") and x.cpu().double().dtype == mica.float64
+        assert mica.ones(3).cuda().device == x.device
+        with pytest.raises(FakeTensorDeviceMismatchError, match="found at least two devices, cuda:0 and cpu!"):
+            x + mica.ones(3)
+        assert (x * mica.tensor(2.0)).device == x.device, "a number may be anywhere"
+
+
+def test_tensors_of_the_program():
+    real = mica.ones(2, 3, requires_grad=True)
+    mode = FakeTensorMode()
+    fake = mode.from_tensor(real)
+    assert fake is mode.from_tensor(real) and fake.shape == real.shape and fake.requires_grad
+    # Outside of the block too, what is made of a fake tensor is one.
+    assert isinstance(fake * 2, FakeTensor) and isinstance(fake.detach(), FakeTensor)
+    assert isinstance(mica.cat([fake, fake]), FakeTensor) and (fake @ fake.T).shape == (2, 2)
+    with mode, pytest.raises(AssertionError, match="Please convert all Tensors to FakeTensors first"):
+        real + 1
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert isinstance(real + 1, FakeTensor)
+
+
+def test_numbers_are_refused():
+    with FakeTensorMode():
+        x = mica.ones(3)
+        with pytest.raises(DataDependentOutputException, match="aten._local_scalar_dense.default"):
+            x[0].item()
+        with pytest.raises(DataDependentOutputException):
+            bool(x[0] > 0)
+        with pytest.raises(DataDependentOutputException):
+            x.tolist()
+        with pytest.raises(DynamicOutputShapeException, match="aten.nonzero.default"):
+            x.nonzero()
+        assert isinstance(mica.tensor([1.0, 2.0]), FakeTensor)
+    assert mica.ones(2).tolist() == [1, 1]
