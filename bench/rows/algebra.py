@@ -14,6 +14,15 @@ def add(table):
 
             table[f"matmul/{n}" if dt == "float32" else f"matmul_bf16/{n}"] = make
 
+    for n in (4096, 8192) if big else ():
+
+        def make(n=n):
+            a, b = (torch.randn(n, n, **g).to(torch.float8_e4m3fn) for _ in range(2))
+            one = torch.ones((), **g)
+            return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+        table[f"matmul_fp8/{n}"] = make
+
     @table.row("matmul/batched_attention_scores")
     def _():
         x, y = torch.rand(8, 12, 512, 64, **g), torch.rand(8, 12, 512, 64, **g)

@@ -45,8 +45,7 @@ def add(table):
 
         return f
 
-    @table.row("train/mlp_784_512_10_adam")
-    def _():
+    def mlp(**options):
         model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)).to(
             dev
         )
@@ -55,8 +54,23 @@ def add(table):
             torch.rand(128, 784, **g),
             torch.randint(0, 10, (128,), **g),
             nn.CrossEntropyLoss(),
-            torch.optim.Adam(model.parameters(), lr=1e-3),
+            torch.optim.Adam(model.parameters(), lr=1e-3, **options),
         )
+
+    table["train/mlp_784_512_10_adam"] = mlp
+    if big:
+
+        @table.row("train/mlp_784_512_10_adam_graph")
+        def _():
+            f, side, graph = mlp(capturable=True), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # what is made at first use must not be made while the graph is captured
+                for _ in range(3):
+                    f()
+            torch.cuda.current_stream().wait_stream(side)
+            with torch.cuda.graph(graph):
+                f()
+            return graph.replay
 
     @table.row("train/convnet_mnist_sgd")
     def _():
