@@ -78,7 +78,7 @@ format: $(VENV)/.installed
 # Torch stays out of the development environment; its own interpreter borrows mica and pytest from there.
 $(TORCH_VENV)/bin/python:
 	$(PYTHON) -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pip install --quiet "$(TORCH)" expecttest || { rm -rf $(TORCH_VENV); exit 1; }
+	$(TORCH_VENV)/bin/python -m pip install --quiet "$(TORCH)" expecttest scipy-openblas32 || { rm -rf $(TORCH_VENV); exit 1; }
 
 test-torch: build $(TORCH_PYTHON)
 	PYTHONPATH=$(CURDIR)/build/python:"$(site_packages)" $(TORCH_PYTHON) -m pytest tests -m torch $(PYTEST_ARGS)
