@@ -282,7 +282,7 @@ NO_OUT = {"float_power": "torch's own out= refuses every dtype but double"}
 def empty_out(result, start):
     if result.layout != mica.strided:
         return mica.zeros_like(result)  # a sparse tensor has no shape without its layout
-    return mica.empty(0 if start == "empty" else result.shape, dtype=result.dtype)
+    return mica.empty(0 if start == "empty" else result.shape, dtype=result.dtype, device=result.device)
 
 
 @quietly
