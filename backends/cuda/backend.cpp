@@ -5,6 +5,7 @@
 #include "backends/cuda/cudnn/cudnn.h"
 #include "backends/cuda/flags.h"
 #include "backends/cuda/graphs.h"
+#include "backends/cuda/matmul/scaled.h"
 #include "backends/cuda/query.h"
 #include "backends/cuda/random/generator.h"
 #include "backends/cuda/random/dropout.h"
@@ -54,6 +55,7 @@ const char* device_name(int index) { return properties(index).name; }
 bool supports(const char* slot, const TensorView* const* inputs, size_t) {
   const std::string_view name = slot;
   if (name == "attention_forward") return supports_attention(*inputs[0], *inputs[1], *inputs[2], *inputs[3]);
+  if (name == "scaled_matmul") return supports_scaled_matmul(inputs);
   return true;
 }
 
