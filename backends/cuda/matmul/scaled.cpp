@@ -127,8 +127,9 @@ lt::Plan make_plan(const Description& d, cublasLtHandle_t handle) {
       !(set_mode(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, key.a_mode) &&
         set_mode(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, key.b_mode)))
     return plan;
-  // The heuristic asks whether there are scales, not what they are. Any address stands for those of a call.
-  const void* some = &plan;
+  // The heuristic asks whether there are scales, not what they are. Any aligned address stands for those of a call.
+  alignas(256) static const char place[256] = {};
+  const void* some = place;
   plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, some);
   plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, some);
   if (key.scales_result) plan.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, some);
