@@ -20,7 +20,9 @@ def close(there, here, tolerance):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("shape", [(2, 16, 13, 17), (1, 3, 8, 9), (3, 64, 1, 1), (2, 24, 2, 31)])
+@pytest.mark.parametrize(
+    "shape", [(2, 16, 13, 17), (1, 3, 8, 9), (3, 64, 1, 1), (2, 24, 2, 31), (2, 5, 14, 16), (3, 4, 7, 4)]
+)
 def test_max_pool_of_images(shape, format, dtype):
     x = mica.randn(shape).to(dtype).contiguous(memory_format=format)
     x[0, 0, 0, 0] = float("nan")
