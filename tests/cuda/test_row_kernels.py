@@ -200,6 +200,29 @@ def test_logsumexp_is_exact_where_it_can_be():
     close(equal.cuda().logsumexp(1), equal.double().logsumexp(1), mica.float32)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, mica.int64, mica.int32, mica.int16, mica.int8, mica.uint8])
+@pytest.mark.parametrize("n", [40, 700, 8192, 300_001])
+def test_the_first_of_equal_extrema(n, dtype):
+    """Whichever thread, warp or block has seen it."""
+    x = mica.ones(6, n, dtype=dtype)
+    x[1, [n // 3, n // 2, n - 1]] = 2
+    x[2, [n - 2, n // 5]] = 0
+    if dtype.is_floating_point:
+        x[3] = -INF
+        x[4, [n - 3, n // 2 + 1]] = NAN
+        x[5] = 0.0
+        x[5, 2] = -0.0
+    there = x.cuda()
+    for name in ("argmax", "argmin"):
+        same(getattr(there, name)(1), getattr(x, name)(1))
+        same(getattr(there, name)(), getattr(x, name)())
+    for name in ("max", "min"):
+        values, indices = getattr(there, name)(1)
+        wanted = getattr(x, name)(1)
+        same(indices, wanted.indices)
+        close(values, wanted.values, mica.float64)
+
+
 @pytest.mark.parametrize("dtype", [mica.int64, mica.int32, mica.int16, mica.int8, mica.uint8, mica.uint16, mica.uint32])
 def test_sums_of_integers(dtype):
     x = (mica.randint(0, 100, (300, 1001)) - (0 if "uint" in str(dtype) else 50)).to(dtype)
