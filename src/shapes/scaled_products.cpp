@@ -63,7 +63,7 @@ struct Operand {
   }
 };
 
-// A failure of `kind` in torch's words: its CPU and its CUDA implementation disagree about some kinds.
+// A failure of `kind` in torch's words: its operations and devices disagree about the kinds.
 template <class... Parts>
 void require(bool condition, ErrorKind kind, const Parts&... parts) {
   if (!condition) [[unlikely]]
@@ -73,11 +73,16 @@ void require(bool condition, ErrorKind kind, const Parts&... parts) {
 void check_matrices(const Tensor& a, const Tensor& b, ErrorKind kind, const char* a_name, const char* b_name) {
   require(a.dim() == 2, kind, a_name, " must be a matrix");
   require(b.dim() == 2, kind, b_name, " must be a matrix");
-  require(a.size(1) == b.size(0), kind, "mat_a and mat_b shapes cannot be multiplied (", a.size(0), "x", a.size(1),
-          " and ", b.size(0), "x", b.size(1), ")");
+}
+void check_inner(const Tensor& a, const Tensor& b, ErrorKind kind, const char* names) {
+  require(a.size(1) == b.size(0), kind, names, " shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ",
+          b.size(0), "x", b.size(1), ")");
 }
 
-[[noreturn]] void fail_scaling(const Operand& a, const Operand& b) {
+// What _scaled_mm calls a wrong value on the CPU alone.
+ErrorKind value_kind(const Tensor& a) { return a.device().is_cuda() ? ErrorKind::Runtime : ErrorKind::Value; }
+
+[[noreturn]] void fail_scaling(const Operand& a, const Operand& b, ErrorKind kind) {
   std::string text =
       cat("Invalid scaling configuration.\n"
           "- For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n"
@@ -95,8 +100,8 @@ void check_matrices(const Tensor& a, const Tensor& b, ErrorKind kind, const char
     return cat("mat_", name, ".dtype()=", info(x.matrix.dtype()).legacy, ", scale_", name,
                ".dtype()=", info(x.scale.dtype()).legacy, ", scale_", name, ".size()=", x.scale.sizes());
   };
-  fail(ErrorKind::Value, cat(text, "Got ", got("a", a), ", scale_a.stride()=", a.scale.strides(), ", ", got("b", b),
-                             " and scale_b.stride()=", b.scale.strides()));
+  fail(kind, cat(text, "Got ", got("a", a), ", scale_a.stride()=", a.scale.strides(), ", ", got("b", b),
+                 " and scale_b.stride()=", b.scale.strides()));
 }
 
 // Blocks meet blocks of their own kind or the other, but not two of 128 x 128; the CPU has none, as in torch.
@@ -113,7 +118,7 @@ std::pair<Recipe, Recipe> recipes_of(const Operand& a, const Operand& b) {
        {std::pair(TensorWise, TensorWise), std::pair(RowWise, RowWise), std::pair(Blocks128x128, Blocks1x128),
         std::pair(Blocks1x128, Blocks128x128), std::pair(Blocks1x128, Blocks1x128)})
     if (may_meet(first, second, a.matrix.device()) && a.is(first) && b.is(second)) return {first, second};
-  fail_scaling(a, b);
+  fail_scaling(a, b, value_kind(a.matrix));
 }
 
 bool has_contiguous_rows(const Tensor& t) { return t.stride(1) == 1 && t.stride(0) >= t.size(1); }
@@ -129,30 +134,29 @@ void check_device_rules(const Tensor& a, const Tensor& b) {
     MICA_CHECK(b.size(1) % 16 == 0, "Expected both dimensions of mat2 to be divisible by 16 but got ", b.sizes());
     return;
   }
-  MICA_CHECK_KIND(a.size(1) % 16 == 0, Value,
-                  "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (", a.size(0), "x",
-                  a.size(1), ").");
-  MICA_CHECK_KIND(b.size(1) % 16 == 0, Value, "mat2 shape (", b.size(0), "x", b.size(1), ") must be divisible by 16");
+  MICA_CHECK(a.size(1) % 16 == 0, "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (",
+             a.size(0), "x", a.size(1), ").");
+  MICA_CHECK(b.size(1) % 16 == 0, "mat2 shape (", b.size(0), "x", b.size(1), ") must be divisible by 16");
   // Rows of any other strides are copied.
   const auto has_contiguous_columns = [](const Tensor& t) { return has_contiguous_rows(t.t()); };
-  MICA_CHECK_KIND(
+  MICA_CHECK(
       (has_contiguous_rows(a) || !has_contiguous_columns(a)) && (has_contiguous_columns(b) || !has_contiguous_rows(b)),
-      Value, "Only multiplication of row-major and column-major matrices is supported by cuBLASLt, but got ",
-      "strides ", a.strides(), " and ", b.strides());
+      "Only multiplication of row-major and column-major matrices is supported by cuBLASLt, but got ", "strides ",
+      a.strides(), " and ", b.strides());
   MICA_CHECK_KIND(a.dtype() != DType::Float8_e5m2 || b.dtype() != DType::Float8_e5m2, Value,
                   "Multiplication of two Float8_e5m2 matrices is not supported");
 }
 
 void check_bias_on_device(const Tensor& bias, DType out) {
-  MICA_CHECK_KIND(out != DType::Float32, Value, "Bias is not supported when out_dtype is set to Float32");
+  MICA_CHECK(out != DType::Float32, "Bias is not supported when out_dtype is set to Float32");
   const DType dtype = bias.dtype();
   const auto called = [](DType t) { return info(t).legacy; };
-  MICA_CHECK_KIND(dtype == DType::BFloat16 || dtype == DType::Float16, Value, "Bias must be BFloat16 or Half, but got ",
-                  called(dtype));
-  MICA_CHECK_KIND(out != DType::BFloat16 || dtype == DType::BFloat16, Value, "Bias must be BFloat16 to compute ",
-                  called(out), " output, but got ", called(dtype));
-  MICA_CHECK_KIND(out != DType::Float16 || dtype == DType::Float16, Value, "Bias must be Float16 to compute ",
-                  called(out), " output, but got ", called(dtype));
+  MICA_CHECK(dtype == DType::BFloat16 || dtype == DType::Float16, "Bias must be BFloat16 or Half, but got ",
+             called(dtype));
+  MICA_CHECK(out != DType::BFloat16 || dtype == DType::BFloat16, "Bias must be BFloat16 to compute ", called(out),
+             " output, but got ", called(dtype));
+  MICA_CHECK(out != DType::Float16 || dtype == DType::Float16, "Bias must be Float16 to compute ", called(out),
+             " output, but got ", called(dtype));
 }
 
 struct Call {
@@ -161,15 +165,14 @@ struct Call {
   bool use_fast_accum;
 };
 
-// The product in float32. torch divides an 8-bit result by scale_result on the CPU, where out_dtype asks for such a
-// result, and multiplies by it on CUDA.
+// The product in float32. On the CPU torch divides an 8-bit result by scale_result, where out_dtype asks for such a
+// result; on CUDA it does nothing with it.
 Tensor composed(const Call& call, const Operand& a, const Operand& b, std::pair<Recipe, Recipe> recipes, DType out) {
   Tensor product = mm(a.scaled(recipes.first), b.scaled(recipes.second));
   if (call.bias.defined()) product.add_(call.bias.to(DType::Float32));
-  if (!call.scale_result.defined() || !is_float8(out)) return product;
-  const Tensor factor = call.scale_result.reshape({});
-  if (!call.a.device().is_cpu()) return product.mul_(factor);
-  return call.out_dtype ? product.mul_(factor.reciprocal()) : product;
+  if (call.scale_result.defined() && call.out_dtype && is_float8(out) && call.a.device().is_cpu())
+    product.mul_(call.scale_result.reshape({}).reciprocal());
+  return product;
 }
 
 void multiply(Out& output, const Call& call, const Operand& a, const Operand& b, std::pair<Recipe, Recipe> recipes,
@@ -182,7 +185,7 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
       !call.scale_result.defined() || (call.scale_result.numel() == 1 && call.scale_result.dtype() == DType::Float32),
       kind, "scale_result must be a float scalar");
   const DType dtype = output.given_dtype().value_or(call.out_dtype.value_or(call.a.dtype()));
-  MICA_CHECK_KIND(!call.out_dtype || *call.out_dtype == dtype, Value, "out_dtype must match output matrix type");
+  require(!call.out_dtype || *call.out_dtype == dtype, value_kind(call.a), "out_dtype must match output matrix type");
   if (device.is_cuda() || device.is_meta()) check_device_rules(call.a, call.b);
   if (device.is_cuda() && call.bias.defined()) check_bias_on_device(call.bias, dtype);
   check_one_device("_scaled_mm", {&call.a, &call.b, &call.scale_a, &call.scale_b, &call.bias, &call.scale_result});
@@ -191,13 +194,12 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
   if (!output.needs_kernel()) return;
   const Tensor left = has_contiguous_rows(call.a) ? call.a : call.a.contiguous();
   const Tensor right = has_contiguous_rows(call.b.t()) ? call.b : call.b.t().contiguous().t();
-  const auto view = [](const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); };
   const Tensor dense_bias = call.bias.defined() ? call.bias.reshape({columns}).contiguous() : call.bias;
-  const TensorView bias = view(dense_bias), scale_result = view(call.scale_result);
+  const TensorView bias = dense_bias.defined() ? dense_bias.view_of() : TensorView();
   if (call.a.size(1) > 0 && MICA_LAYER_TAKES(device, scaled_matmul, &out.view_of(), &left.view_of(), &right.view_of(),
-                                             &call.scale_a.view_of(), &call.scale_b.view_of(), &bias, &scale_result)) {
+                                             &call.scale_a.view_of(), &call.scale_b.view_of(), &bias)) {
     MICA_LAYER_KERNEL(device, scaled_matmul)
-    (out.view_of(), left.view_of(), right.view_of(), call.scale_a.view_of(), call.scale_b.view_of(), bias, scale_result,
+    (out.view_of(), left.view_of(), right.view_of(), call.scale_a.view_of(), call.scale_b.view_of(), bias,
      call.use_fast_accum);
     return;
   }
@@ -211,8 +213,9 @@ Operand second(const Tensor& b, const Tensor& scale) { return {b, scale, b.size(
 
 void _scaled_mm(Out& out, const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
                 const Tensor& bias, const Tensor& scale_result, std::optional<DType> out_dtype, bool use_fast_accum) {
-  const ErrorKind kind = self.device().is_cuda() ? ErrorKind::Value : ErrorKind::Runtime;
+  constexpr ErrorKind kind = ErrorKind::Runtime;
   check_matrices(self, mat2, kind, "mat1", "mat2");
+  check_inner(self, mat2, kind, self.device().is_cuda() ? "mat1 and mat2" : "mat_a and mat_b");
   const Operand a = first(self, scale_a), b = second(mat2, scale_b);
   multiply(out, {self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum}, a, b, recipes_of(a, b),
            kind);
@@ -223,8 +226,7 @@ void _scaled_mm_v2(Out& out, const Tensor& self, const Tensor& mat2, TensorList 
                    const Tensor& bias, std::optional<DType> out_dtype, IntArrayRef contraction_dim,
                    bool use_fast_accum) {
   constexpr ErrorKind kind = ErrorKind::Value;
-  require(self.dim() == 2, kind, "mat_a must be a matrix");
-  require(mat2.dim() == 2, kind, "mat_b must be a matrix");
+  check_matrices(self, mat2, kind, "mat_a", "mat_b");
   if (!contraction_dim.empty()) {
     require(contraction_dim.size() == 2, kind, "contraction_dim must have exactly 2 elements");
     const int64_t along_a = contraction_dim[0], along_b = contraction_dim[1];
@@ -232,7 +234,7 @@ void _scaled_mm_v2(Out& out, const Tensor& self, const Tensor& mat2, TensorList 
             self.size(0), "x", self.size(1), " and ", mat2.size(0), "x", mat2.size(1),
             ") with contraction dims mat_a: ", along_a, ", mat_b: ", along_b);
   }
-  check_matrices(self, mat2, kind, "mat_a", "mat_b");
+  check_inner(self, mat2, kind, "mat_a and mat_b");
   require(
       !scale_a.empty() && !scale_b.empty() && recipe_a.size() == scale_a.size() && recipe_b.size() == scale_b.size(),
       kind, "_scaled_mm_v2: expected a recipe for each scale, but got ", scale_a.size(), " scales with ",
@@ -247,9 +249,10 @@ void _scaled_mm_v2(Out& out, const Tensor& self, const Tensor& mat2, TensorList 
   for (IntArrayRef swizzle : {swizzle_a, swizzle_b})
     for (int64_t s : swizzle)
       require(device.is_cpu() || s == 0, kind, "scaled_mm: scales of these recipes are not swizzled, but got ", s);
-  if (scale_a.size() != 1 || scale_b.size() != 1 || !may_meet(recipe.first, recipe.second, device)) fail_scaling(a, b);
+  if (scale_a.size() != 1 || scale_b.size() != 1 || !may_meet(recipe.first, recipe.second, device))
+    fail_scaling(a, b, kind);
   for (const Operand* x : {&a, &b})
-    if (!is_float8(x->matrix.dtype()) || x->scale.dtype() != DType::Float32) fail_scaling(a, b);
+    if (!is_float8(x->matrix.dtype()) || x->scale.dtype() != DType::Float32) fail_scaling(a, b, kind);
   const auto check_scale = [&](const char* name, const Operand& x, Recipe r) {
     if (r == Recipe::TensorWise) {
       require(x.scale.numel() == 1, kind, name, " must have 1 Float element");

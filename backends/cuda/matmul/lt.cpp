@@ -94,8 +94,9 @@ void run(const Plan& plan, cublasLtHandle_t handle, const void* alpha, const voi
          void* out, int device) {
   const std::optional<Workspace> workspace =
       plan.workspace ? std::optional<Workspace>(std::in_place, plan.workspace, device) : std::nullopt;
-  MICA_CUBLAS(cublas().Matmul(handle, plan.operation, alpha, a, plan.a, b, plan.b, beta, out, plan.added, out, plan.out,
-                              &plan.algorithm, workspace ? workspace->data() : nullptr, plan.workspace,
+  const void* added = plan.added == plan.out ? out : nullptr;
+  MICA_CUBLAS(cublas().Matmul(handle, plan.operation, alpha, a, plan.a, b, plan.b, beta, added, plan.added, out,
+                              plan.out, &plan.algorithm, workspace ? workspace->data() : nullptr, plan.workspace,
                               current_stream(device)));
 }
 

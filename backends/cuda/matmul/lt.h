@@ -73,7 +73,8 @@ struct EqualBytes {
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
-  cublasLtMatrixLayout_t added = nullptr;  // what beta multiplies: of the type that the library wants beside the result
+  // What beta multiplies: the result itself, or of the type that the library wants beside it, and then never there.
+  cublasLtMatrixLayout_t added = nullptr;
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace = 0;
   bool usable = false;

@@ -13,7 +13,7 @@ namespace {
 using lt::Matrix;
 
 struct Call {
-  const TensorView &out, &a, &b, &scale_a, &scale_b, &bias, &scale_result;
+  const TensorView &out, &a, &b, &scale_a, &scale_b, &bias;
   bool fast;
 };
 
@@ -62,7 +62,7 @@ struct Key {
   Matrix a, b, out;
   int a_type, b_type, out_type, bias_type;
   int a_mode, b_mode, device, alignment;
-  int fast, scales_result;
+  int64_t fast;
 };
 
 struct Description {
@@ -105,7 +105,6 @@ std::optional<Description> describe(const Call& call) {
   d.key.device = call.out.device.index();
   d.key.alignment = lt::common_alignment({call.a.data, call.b.data, call.out.data});
   d.key.fast = call.fast;
-  d.key.scales_result = call.scale_result.defined() && is_narrow(*out_type);
   d.added = is_narrow(*out_type) ? bias_type.value_or(CUDA_R_16F) : *out_type;
   return d;
 }
@@ -132,7 +131,6 @@ lt::Plan make_plan(const Description& d, cublasLtHandle_t handle) {
   const void* some = place;
   plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, some);
   plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, some);
-  if (key.scales_result) plan.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, some);
   if (key.bias_type >= 0) {
     plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     plan.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(key.bias_type));
@@ -168,7 +166,7 @@ bool has_tensor_cores(int device) {
 }  // namespace
 
 bool supports_scaled_matmul(const TensorView* const* inputs) {
-  const Call call{*inputs[0], *inputs[1], *inputs[2], *inputs[3], *inputs[4], *inputs[5], *inputs[6], false};
+  const Call call{*inputs[0], *inputs[1], *inputs[2], *inputs[3], *inputs[4], *inputs[5], false};
   const int device = call.out.device.index();
   if (!has_tensor_cores(device)) return false;
   const auto description = describe(call);
@@ -180,21 +178,18 @@ bool supports_scaled_matmul(const TensorView* const* inputs) {
 }
 
 void scaled_matmul(const TensorView& out, const TensorView& a, const TensorView& b, const TensorView& scale_a,
-                   const TensorView& scale_b, const TensorView& bias, const TensorView& scale_result,
-                   bool use_fast_accum) {
+                   const TensorView& scale_b, const TensorView& bias, bool use_fast_accum) {
   const int device = out.device.index();
   DeviceGuard guard(device);
   const cublasLtHandle_t handle = lt::handle(device);
   const auto queued = [&](bool fast) {
-    const auto description = describe({out, a, b, scale_a, scale_b, bias, scale_result, fast});
+    const auto description = describe({out, a, b, scale_a, scale_b, bias, fast});
     if (!description) return false;
     std::lock_guard lock(guard_of_plans());
     const lt::Plan& plan = plan_of(*description, handle);
     if (!plan.usable) return false;
     plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scale_b.data));
     plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scale_a.data));
-    if (description->key.scales_result)
-      plan.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, static_cast<const void*>(scale_result.data));
     if (bias.defined()) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.data));
     const float alpha = 1, beta = 0;
     lt::run(plan, handle, &alpha, b.data, a.data, &beta, out.data, device);

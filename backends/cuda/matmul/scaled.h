@@ -5,7 +5,7 @@
 
 namespace mica::cuda {
 
-// Whether the slot scaled_matmul takes these inputs: out, a, b, scale_a, scale_b, bias, scale_result. The tensor cores
+// Whether the slot scaled_matmul takes these inputs: out, a, b, scale_a, scale_b, bias. The tensor cores
 // for 8-bit floats, the layouts and the dtypes decide, and in the end cuBLASLt's heuristic.
 bool supports_scaled_matmul(const TensorView* const* inputs);
 
