@@ -285,3 +285,10 @@ def test_what_a_mask_takes(n, dtype):
     same(grid.cuda().t().masked_select(rows.cuda().t()), grid.t().masked_select(rows.t()))
     many = mica.randint(0, 256, (n,)).to(mica.uint8)
     same(many.cuda().nonzero(), many.nonzero())
+
+
+def test_what_a_mask_takes_of_many():
+    x = mica.arange((1 << 24) + 4099).float()
+    mask = mica.rand(x.shape) < 0.5
+    same(x.cuda()[mask.cuda()], x[mask])
+    same(mask.cuda().nonzero(), mask.nonzero())
