@@ -5,6 +5,7 @@
 #include "backends/cuda/cudnn/cudnn.h"
 #include "backends/cuda/flags.h"
 #include "backends/cuda/graphs.h"
+#include "backends/cuda/matmul/scaled.h"
 #include "backends/cuda/query.h"
 #include "backends/cuda/random/generator.h"
 #include "backends/cuda/random/dropout.h"
@@ -54,6 +55,7 @@ const char* device_name(int index) { return properties(index).name; }
 bool supports(const char* slot, const TensorView* const* inputs, size_t) {
   const std::string_view name = slot;
   if (name == "attention_forward") return supports_attention(*inputs[0], *inputs[1], *inputs[2], *inputs[3]);
+  if (name == "scaled_matmul") return supports_scaled_matmul(inputs);
   return true;
 }
 
@@ -71,6 +73,7 @@ bool reads_narrow_operands(const char* op) {
   return which == "add" || which == "sub";
 }
 bool cudnn_available() { return cudnn::available(); }
+int64_t cudnn_version() { return cudnn::available() ? static_cast<int64_t>(cudnn::api().version()) : 0; }
 bool can_access_peer(int device, int peer) {
   int answer = 0;
   MICA_CUDA(cudaDeviceCanAccessPeer(&answer, device, peer));
@@ -83,6 +86,7 @@ void* extension(const char* name) {
   if (which == "reads_narrow_operands") return reinterpret_cast<void*>(reads_narrow_operands);
   if (which == "set_flag") return reinterpret_cast<void*>(set_flag_by_name);
   if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
+  if (which == "cudnn_version") return reinterpret_cast<void*>(cudnn_version);
   if (which == "set_memory_limit") return reinterpret_cast<void*>(set_memory_limit);
   if (which == "can_access_peer") return reinterpret_cast<void*>(can_access_peer);
   if (which == "draw_dropout") return reinterpret_cast<void*>(draw_dropout);

@@ -42,7 +42,7 @@
   X(ctc_loss_backward) X(dequantize) X(embedding_bag) X(fft_c2c) X(fft_c2r) X(fft_r2c) X(fractional_max_pool) X(grid_sample) X(grid_sample_backward) X(group_norm) \
   X(group_norm_backward) X(im2col) X(int8_mm) X(max_pool) X(nadam_step) X(nll_loss) X(nll_loss_backward) X(pad_edges) \
   X(pad_edges_backward) X(pair_loss) X(pair_loss_backward) X(pdist) X(pdist_backward) X(plane_gather) \
-  X(plane_scatter) X(plane_scatter_add) X(quantize) X(radam_step) X(rmsprop_step) X(rprop_step) X(sgd_step) \
+  X(plane_scatter) X(plane_scatter_add) X(quantize) X(radam_step) X(rmsprop_step) X(rprop_step) X(scaled_matmul) X(sgd_step) \
   X(special_bessel_j0) X(special_bessel_j1) X(special_bessel_y0) X(special_bessel_y1) \
   X(special_chebyshev_polynomial_t) X(special_chebyshev_polynomial_u) X(special_chebyshev_polynomial_v) \
   X(special_chebyshev_polynomial_w) X(special_hermite_polynomial_h) X(special_hermite_polynomial_he) \

@@ -26,6 +26,7 @@ struct DeviceFacts {
 using DeviceFactsFunction = void(int index, DeviceFacts* facts);  // extension("device_properties")
 using SetFlagFunction = void(const char* name, bool value);       // extension("set_flag")
 using AvailableFunction = bool();                                 // extension("cudnn_available")
+using VersionFunction = int64_t();                                // extension("cudnn_version"); 0 where it is missing
 using SetMemoryLimitFunction = void(int64_t bytes, int index);    // extension("set_memory_limit"); 0: none
 using CanAccessPeerFunction = bool(int device, int peer);         // extension("can_access_peer")
 // extension("query"): answers and switches that are rarely needed, by name: text, JSON where it has parts.

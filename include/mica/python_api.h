@@ -4,6 +4,8 @@
 
 #include <Python.h>
 
+#include <exception>
+
 #include "mica/error.h"
 #include "mica/generator.h"
 #include "mica/options.h"
@@ -15,7 +17,7 @@ namespace mica::python {
 // Functions that read an object return false, or null, where it is of another kind, and leave no Python error. Those
 // that make an object return a new reference, or null with a Python error set. All want the interpreter's lock.
 struct ExtensionApi {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr const char* kCapsule = "mica._C._extension_api";
 
   uint32_t version;
@@ -34,7 +36,9 @@ struct ExtensionApi {
   PyObject* (*number_object)(const Scalar& number);
   PyObject* (*size_object)(IntArrayRef sizes);
 
-  void (*set_error)();  // within a catch block: the exception becomes Python's error
+  // An error of the engine, or Python's own on its way through it, becomes Python's error; false for any other. It is
+  // handed over as an object: the module and mica may each have a C++ runtime, which knows only what itself has thrown.
+  bool (*set_error)(const std::exception& error);
 };
 
 // The table of the mica that is imported. Throws where there is none, or one of another version.

@@ -78,6 +78,8 @@ _LAZY = {
     "_standard_gamma_grad": "mica._C",
     "_weight_norm": "mica._C",
     "_int_mm": "mica._C",
+    "_scaled_mm": "mica._C",
+    "_scaled_mm_v2": "mica._C",
     "_weight_int8pack_mm": "mica._C",
     "_weight_int4pack_mm_for_cpu": "mica._C",
     "_convert_weight_to_int4pack_for_cpu": "mica._C",
@@ -112,7 +114,7 @@ _LAZY |= dict.fromkeys(
     [
         "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_dyn_quant_matmul_4bit",
         "_dyn_quant_pack_4bit_weight", "_indices_copy",
-        "_native_batch_norm_legit", "_safe_softmax", "_scaled_mm", "_segment_reduce", "_softmax_backward_data",
+        "_native_batch_norm_legit", "_safe_softmax", "_segment_reduce", "_softmax_backward_data",
         "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
         "_values_copy", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "eig",
         "empty_quantized", "hash_tensor", "hsmm", "indices_copy", "lstsq", "matrix_rank", "native_dropout",

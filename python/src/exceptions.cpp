@@ -102,23 +102,30 @@ static std::string lapack_path() {
   return text ? text : "";
 }
 
+bool raise_error(const std::exception& error) {
+  if (const auto* python = dynamic_cast<const PythonError*>(&error)) {
+    python->restore();
+  } else if (dynamic_cast<const LinAlgError*>(&error)) {
+    raise_linalg_error(error.what());
+  } else if (const auto* engine = dynamic_cast<const Error*>(&error)) {
+    last_engine_error = error.what();
+    PyErr_SetString(exception_type(engine->kind()), error.what());
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // A forced unwind has no object behind its reference, which UndefinedBehaviorSanitizer would report.
 [[gnu::no_sanitize_undefined]] PyObject* raise_current_exception() {
   try {
     throw;
   } catch (const abi::__forced_unwind&) {
     throw;  // pthread_exit: the interpreter ends daemon threads so when it has ended itself
-  } catch (const PythonError& e) {
-    e.restore();
-  } catch (const LinAlgError& e) {
-    raise_linalg_error(e.what());
-  } catch (const Error& e) {
-    last_engine_error = e.what();
-    PyErr_SetString(exception_type(e.kind()), e.what());
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
+    if (!raise_error(e)) PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception was thrown");
   }

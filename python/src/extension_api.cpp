@@ -2,6 +2,7 @@
 #include "mica/python_api.h"
 
 #include "entry.h"
+#include "exceptions.h"
 #include "extension_api.h"
 #include "generator_object.h"
 #include "objects.h"
@@ -51,7 +52,7 @@ const Generator* generator(PyObject* o) { return is_generator(o) ? &generator_of
 
 PyObject* tensor_object(const Tensor& t) { return wrap(t); }
 PyObject* number_object(const Scalar& s) { return to_python(s); }
-void set_error() { raise_current_exception(); }
+bool set_error(const std::exception& error) { return raise_error(error); }
 
 const ExtensionApi api{ExtensionApi::kVersion, tensor,        dtype,         device,        layout,
                        memory_format,          number,        generator,     tensor_object, dtype_object,

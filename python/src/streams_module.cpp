@@ -180,6 +180,12 @@ MICA_STREAM_FUNCTION(cudnn_available, 0) {
   if (!backend_available(DeviceType::CUDA)) Py_RETURN_FALSE;
   return PyBool_FromLong(extension<AvailableFunction>(cuda(), "cudnn_available")());
 }
+MICA_STREAM_FUNCTION(cudnn_version, 0) {
+  if (!backend_available(DeviceType::CUDA)) Py_RETURN_NONE;
+  const int64_t version = extension<VersionFunction>(cuda(), "cudnn_version")();
+  if (version == 0) Py_RETURN_NONE;
+  return PyLong_FromLongLong(version);
+}
 MICA_STREAM_FUNCTION(set_memory_limit, 2) {
   const Device d = device_argument(args[0]);
   const long long bytes = PyLong_AsLongLong(args[1]);
@@ -209,16 +215,20 @@ MICA_STREAM_FUNCTION(backend_query, 3) {
 bool add_streams(PyObject* module) {
 #define MICA_ENTRY(name) \
   { "_" #name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(name)), METH_FASTCALL, nullptr }
-  static PyMethodDef functions[] = {
-      MICA_ENTRY(current_stream),   MICA_ENTRY(set_stream),         MICA_ENTRY(new_stream),
-      MICA_ENTRY(stream_done),      MICA_ENTRY(synchronize_stream), MICA_ENTRY(new_event),
-      MICA_ENTRY(free_event),       MICA_ENTRY(record_event),       MICA_ENTRY(wait_event),
-      MICA_ENTRY(event_done),       MICA_ENTRY(synchronize_event),  MICA_ENTRY(elapsed_ms),
-      MICA_ENTRY(record_stream),    MICA_ENTRY(is_pinned),          MICA_ENTRY(pin_memory),
-      MICA_ENTRY(graph_begin),      MICA_ENTRY(graph_end),          MICA_ENTRY(graph_replay),
-      MICA_ENTRY(graph_free),       MICA_ENTRY(graph_is_capturing), MICA_ENTRY(device_properties),
-      MICA_ENTRY(set_backend_flag), MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
-      MICA_ENTRY(can_access_peer),  MICA_ENTRY(backend_query),      {}};
+  static PyMethodDef functions[] = {MICA_ENTRY(current_stream),     MICA_ENTRY(set_stream),
+                                    MICA_ENTRY(new_stream),         MICA_ENTRY(stream_done),
+                                    MICA_ENTRY(synchronize_stream), MICA_ENTRY(new_event),
+                                    MICA_ENTRY(free_event),         MICA_ENTRY(record_event),
+                                    MICA_ENTRY(wait_event),         MICA_ENTRY(event_done),
+                                    MICA_ENTRY(synchronize_event),  MICA_ENTRY(elapsed_ms),
+                                    MICA_ENTRY(record_stream),      MICA_ENTRY(is_pinned),
+                                    MICA_ENTRY(pin_memory),         MICA_ENTRY(graph_begin),
+                                    MICA_ENTRY(graph_end),          MICA_ENTRY(graph_replay),
+                                    MICA_ENTRY(graph_free),         MICA_ENTRY(graph_is_capturing),
+                                    MICA_ENTRY(device_properties),  MICA_ENTRY(set_backend_flag),
+                                    MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
+                                    MICA_ENTRY(can_access_peer),    MICA_ENTRY(backend_query),
+                                    MICA_ENTRY(cudnn_version),      {}};
 #undef MICA_ENTRY
   return PyModule_AddFunctions(module, functions) == 0;
 }

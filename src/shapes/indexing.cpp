@@ -109,8 +109,9 @@ const Tensor* whole_mask(const Tensor& self, TensorList indices) {
 NonzeroCount::NonzeroCount(const char* op, const Tensor& self) {
   MICA_CHECK_KIND(!self.is_meta(), NotImplemented, op,
                   "(): the shape of the result depends on the data, which a meta tensor does not have");
-  // A device takes many small chunks, the CPU a few for each thread.
-  const int64_t chunk = self.is_cpu() ? 32768 : 4096, most = self.is_cpu() ? 4 * get_num_threads() : int64_t{1} << 20;
+  // A device takes many small chunks, and larger ones where there are enough; the CPU takes a few for each thread.
+  const int64_t small = self.numel() < (int64_t{1} << 24) ? 4096 : 16384, chunk = self.is_cpu() ? 32768 : small;
+  const int64_t most = self.is_cpu() ? 4 * get_num_threads() : int64_t{1} << 20;
   const int64_t chunks = std::clamp<int64_t>(self.numel() / chunk, 1, most);
   offsets = empty({chunks + 1}, TensorOptions(DType::Int64).device(self.device()));
   MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), self.view_of());

@@ -362,6 +362,8 @@ def test_memory_statistics():
 
 def test_devices_and_errors():
     assert mica.cuda.device_count() >= 1 and mica.cuda.current_device() == 0 and mica.cuda.get_device_name()
+    cudnn = mica.backends.cudnn
+    assert cudnn.version() >= 90000 if cudnn.is_available() else cudnn.version() is None
     x, y = mica.ones(2, device="cuda"), mica.ones(2)
     words = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
     with pytest.raises(RuntimeError, match=words):

@@ -173,6 +173,56 @@ def test_logsumexp_of_infinities():
     close(x.cuda().t().logsumexp(0), x.double().logsumexp(1), mica.float32)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(5, 8192), (3, 4096 + 5), (2, 100_003), (300, 1000), (1, 1 << 20)])
+def test_rows_that_many_threads_share(shape, dtype):
+    """Loads come in batches, and the totals of warps meet: rows of whole batches, of pieces that are left, of many blocks."""
+    x = (mica.randn(shape) * 3 + 40).to(dtype)
+    x[0, shape[1] // 2] = 90.0  # the largest comes late
+    x[-1, 0] = -700.0
+    there, wide = x.cuda(), x.double()
+    close(there.logsumexp(1), wide.logsumexp(1), dtype)
+    close(there.logsumexp((0, 1)), wide.logsumexp((0, 1)), dtype)
+    close(there.var(1), wide.var(1), dtype)
+    close(there.std((0, 1)), wide.std((0, 1)), dtype)
+    assert there.argmax(1).tolist() == x.argmax(1).tolist() and there.argmin(1).tolist() == x.argmin(1).tolist()
+    assert there.sum(1, dtype=mica.float64).sub(wide.sum(1).cuda()).abs().max().item() <= 1e-9 * shape[1] * 100
+
+
+def test_logsumexp_is_exact_where_it_can_be():
+    logits = mica.randn(64, 5000, dtype=mica.float64)
+    of_one = logits.log_softmax(1).float()  # sums to one: the logarithm is next to zero
+    assert of_one.cuda().logsumexp(1).abs().max().item() < 5e-7
+    far = mica.full((4, 8192), -60.0)
+    far[:, 17] = 10000.25
+    assert far.cuda().logsumexp(1).tolist() == [10000.25] * 4
+    equal = mica.full((3, 4096), 5.0)
+    close(equal.cuda().logsumexp(1), equal.double().logsumexp(1), mica.float32)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, mica.int64, mica.int32, mica.int16, mica.int8, mica.uint8])
+@pytest.mark.parametrize("n", [40, 700, 8192, 300_001])
+def test_the_first_of_equal_extrema(n, dtype):
+    """Whichever thread, warp or block has seen it."""
+    x = mica.ones(6, n, dtype=dtype)
+    x[1, [n // 3, n // 2, n - 1]] = 2
+    x[2, [n - 2, n // 5]] = 0
+    if dtype.is_floating_point:
+        x[3] = -INF
+        x[4, [n - 3, n // 2 + 1]] = NAN
+        x[5] = 0.0
+        x[5, 2] = -0.0
+    there = x.cuda()
+    for name in ("argmax", "argmin"):
+        same(getattr(there, name)(1), getattr(x, name)(1))
+        same(getattr(there, name)(), getattr(x, name)())
+    for name in ("max", "min"):
+        values, indices = getattr(there, name)(1)
+        wanted = getattr(x, name)(1)
+        same(indices, wanted.indices)
+        close(values, wanted.values, mica.float64)
+
+
 @pytest.mark.parametrize("dtype", [mica.int64, mica.int32, mica.int16, mica.int8, mica.uint8, mica.uint16, mica.uint32])
 def test_sums_of_integers(dtype):
     x = (mica.randint(0, 100, (300, 1001)) - (0 if "uint" in str(dtype) else 50)).to(dtype)
@@ -235,3 +285,10 @@ def test_what_a_mask_takes(n, dtype):
     same(grid.cuda().t().masked_select(rows.cuda().t()), grid.t().masked_select(rows.t()))
     many = mica.randint(0, 256, (n,)).to(mica.uint8)
     same(many.cuda().nonzero(), many.nonzero())
+
+
+def test_what_a_mask_takes_of_many():
+    x = mica.arange((1 << 24) + 4099).float()
+    mask = mica.rand(x.shape) < 0.5
+    same(x.cuda()[mask.cuda()], x[mask])
+    same(mask.cuda().nonzero(), mask.nonzero())

@@ -1,4 +1,5 @@
-"""Kernels that have a way of their own for whole vectors, against the CPU: pooling, batch norm, topk, index_add, pixels."""
+"""Kernels that have a way of their own for whole vectors, against the CPU: pooling, batch norm, topk, index_add, pixels,
+transforms."""
 
 import mica
 import pytest
@@ -20,7 +21,9 @@ def close(there, here, tolerance):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("shape", [(2, 16, 13, 17), (1, 3, 8, 9), (3, 64, 1, 1), (2, 24, 2, 31)])
+@pytest.mark.parametrize(
+    "shape", [(2, 16, 13, 17), (1, 3, 8, 9), (3, 64, 1, 1), (2, 24, 2, 31), (2, 5, 14, 16), (3, 4, 7, 4)]
+)
 def test_max_pool_of_images(shape, format, dtype):
     x = mica.randn(shape).to(dtype).contiguous(memory_format=format)
     x[0, 0, 0, 0] = float("nan")
@@ -124,3 +127,20 @@ def test_planes_and_pixels(dtype, channels):
         assert z.stride() == (places[0] * places[1] * channels, 1, places[1] * channels, channels)
         assert mica.equal(z.cpu(), y.cpu())
         assert mica.equal(x[1:, 1:].cuda().permute(0, 3, 1, 2).contiguous().cpu(), x[1:, 1:].permute(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", [mica.complex64, mica.complex128])
+@pytest.mark.parametrize("shape", [(3, 70, 45), (8, 64, 32), (40, 9, 8), (5, 7, 6), (2, 3, 33, 10)])
+def test_transforms_along_other_dimensions(shape, dtype):
+    """Sequences that do not lie one after the other are turned in tiles, to and fro."""
+    x = mica.randn(shape, dtype=dtype)
+    there, tolerance = x.cuda(), 1e-4 if dtype == mica.complex64 else 1e-10
+    for dim in range(len(shape)):
+        for norm in ("backward", "ortho"):
+            close(mica.fft.fft(there, dim=dim, norm=norm), mica.fft.fft(x, dim=dim, norm=norm), tolerance)
+            close(mica.fft.ifft(there, dim=dim, norm=norm), mica.fft.ifft(x, dim=dim, norm=norm), tolerance)
+        close(mica.fft.rfft(there.real, dim=dim), mica.fft.rfft(x.real, dim=dim), tolerance)
+        close(mica.fft.irfft(there, dim=dim), mica.fft.irfft(x, dim=dim), tolerance)
+        close(mica.fft.fft(there.transpose(0, 1), dim=dim), mica.fft.fft(x.transpose(0, 1), dim=dim), tolerance)
+    close(mica.fft.fft2(there), mica.fft.fft2(x), tolerance)
+    close(mica.fft.ifftn(there), mica.fft.ifftn(x), tolerance)

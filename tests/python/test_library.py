@@ -172,5 +172,5 @@ def test_operators_beside_the_table():
     )
     assert mica.allclose(aten._softmax.default(x, 1, False).sum(1), mica.ones(2))
     assert aten.convolution_backward.default._schema.arguments[0].name == "grad_output"
-    with pytest.raises(NotImplementedError, match="aten::_scaled_mm is not in Mica"):
-        aten._scaled_mm(x, x)
+    with pytest.raises(NotImplementedError, match="aten::_scaled_grouped_mm is not in Mica"):
+        aten._scaled_grouped_mm(x, x)

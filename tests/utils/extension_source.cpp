@@ -87,6 +87,7 @@ std::tuple<torch::Tensor, int64_t, std::string> describe(const std::optional<tor
 torch::Tensor fail_with(const std::string& kind) {
   if (kind == "index") TORCH_CHECK_INDEX(false, "index ", 7, " is out of range");
   if (kind == "value") TORCH_CHECK_VALUE(false, "a bad value");
+  if (kind == "linalg") return torch::linalg_cholesky(-torch::eye(2));
   if (kind == "engine") return torch::zeros({2, 3}).matmul(torch::zeros({2, 3}));
   if (kind == "std") throw std::invalid_argument("of the standard library");
   AT_ERROR("a plain error about ", torch::ones({2}).sizes());
@@ -99,6 +100,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("cube", &cube);
   m.def("describe", &describe);
   m.def("fail_with", &fail_with);
+  m.def("run_backward", [](torch::Tensor x) { x.sum().backward(); });
 }
 
 // ---- operators

@@ -77,6 +77,7 @@ class TestLoaded:
             ("index", IndexError, "index 7 is out of range"),
             ("value", ValueError, "a bad value"),
             ("engine", RuntimeError, "mat1 and mat2 shapes cannot be multiplied"),
+            ("linalg", torch.linalg.LinAlgError, "is not positive-definite"),
             ("std", ValueError, "of the standard library"),
             ("other", RuntimeError, r"a plain error about \[2\]"),
         ],
@@ -84,6 +85,19 @@ class TestLoaded:
     def test_errors_become_pythons(self, extension, kind, error, words):
         with pytest.raises(error, match=words):
             extension.fail_with(kind)
+
+    def test_a_python_error_passes_through_the_engine(self, extension):
+        class Fails(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, grad):
+                raise KeyError("from Python")
+
+        with pytest.raises(KeyError, match="from Python"):
+            extension.run_backward(Fails.apply(torch.ones(2, requires_grad=True)))
 
     def test_operators_are_registered(self, extension):
         a, b = torch.ones(3), torch.full((3,), 2.0)
@@ -101,12 +115,25 @@ class TestLoaded:
         assert again.__file__ == extension.__file__
 
     def test_load_inline_and_its_errors(self, tmp_path):
-        source = "torch::Tensor twice(torch::Tensor x) { return x + x; }"
+        source = """
+            torch::Tensor twice(torch::Tensor x) { return x + x; }
+            torch::Tensor within(torch::Tensor x, int64_t i) { TORCH_CHECK_INDEX(i < 3, i, " is outside"); return x[i]; }
+        """
+        # Its own C++ runtime: what it throws, the engine's runtime does not know, and the other way round.
         module = cpp_extension.load_inline(
-            "mica_test_inline", source, functions=["twice"], extra_cflags=["-O0"], build_directory=str(tmp_path)
+            "mica_test_inline",
+            source,
+            functions=["twice", "within"],
+            extra_cflags=["-O0"],
+            extra_ldflags=["-static-libstdc++"],
+            build_directory=str(tmp_path),
         )
         assert module.twice(torch.ones(2)).tolist() == [2, 2]
         assert "twice" in module.twice.__doc__
+        with pytest.raises(IndexError, match="7 is outside"):
+            module.within(torch.ones(2), 7)
+        with pytest.raises(IndexError, match="index 2 is out of bounds for dimension 0 with size 2"):
+            module.within(torch.ones(2), 2)
         with pytest.raises(RuntimeError, match="Error building extension 'mica_test_wrong': (.|\n)*error"):
             cpp_extension.load_inline(
                 "mica_test_wrong", "#error no", functions=[], build_directory=str(tmp_path), no_implicit_headers=True

@@ -25,8 +25,8 @@ inline const bool errors_are_translated = [] {
   pybind11::register_exception_translator([](std::exception_ptr error) {
     try {
       if (error) std::rethrow_exception(error);
-    } catch (const mica::Error&) {
-      mica::python::extension_api().set_error();
+    } catch (const std::exception& e) {
+      if (!mica::python::extension_api().set_error(e)) throw;  // pybind11 knows the standard library's
     }
   });
   return true;

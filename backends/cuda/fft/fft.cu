@@ -55,18 +55,57 @@ struct Move {
     }
   }
 };
+// Matrices of rows x columns, one after the other, turned into columns x rows, times a factor. A tile is turned in
+// shared memory, so that both sides are read and written in long runs.
+constexpr int kTurn = 32, kTurnRows = 8;
+
+template <class T>
+__global__ void __launch_bounds__(kTurn* kTurnRows)
+    turn_kernel(const T* from, T* to, int64_t rows, int64_t columns, int64_t tiles_down, int64_t tiles_across, T factor,
+                bool scaled) {
+  __shared__ alignas(16) unsigned char raw[kTurn * (kTurn + 1) * sizeof(T)];
+  auto* tile = reinterpret_cast<T*>(raw);
+  wait_for_predecessors();
+  const int64_t across = blockIdx.x % tiles_across, rest = blockIdx.x / tiles_across;
+  const int64_t down = rest % tiles_down, matrix = rest / tiles_down;
+  from += matrix * rows * columns;
+  to += matrix * rows * columns;
+  const int64_t row = down * kTurn, column = across * kTurn;
+  for (int y = threadIdx.y; y < kTurn; y += kTurnRows)
+    if (row + y < rows && column + threadIdx.x < columns)
+      tile[y * (kTurn + 1) + threadIdx.x] = from[(row + y) * columns + column + threadIdx.x];
+  __syncthreads();
+  for (int y = threadIdx.y; y < kTurn; y += kTurnRows)
+    if (column + y < columns && row + threadIdx.x < rows) {
+      const T value = tile[threadIdx.x * (kTurn + 1) + y];
+      to[(column + y) * rows + row + threadIdx.x] = scaled ? value * factor : value;
+    }
+}
+
 template <class T, bool kToDense>
 void move(const TensorView& t, int64_t dim, void* dense, double factor) {
-  Places<1> places;
-  for (int d = t.ndim - 1; d >= 0; --d)
-    if (d != dim) places.add(t.sizes[d], {t.strides[d]});
-  places.finish();
   T by;
   if constexpr (is_complex_v<T>) {
     by = T(static_cast<typename T::value_type>(factor));
   } else {
     by = static_cast<T>(factor);
   }
+  const int64_t n = t.sizes[dim], inner = is_contiguous(t) ? t.strides[dim] : 1;
+  if (n >= 8 && inner >= 8) {
+    const int64_t rows = kToDense ? n : inner, columns = kToDense ? inner : n;
+    const int64_t down = (rows + kTurn - 1) / kTurn, across = (columns + kTurn - 1) / kTurn;
+    if (const int64_t blocks = t.numel / (n * inner) * down * across; blocks <= INT32_MAX) {
+      auto* tensor = t.ptr<T>();
+      auto* other = static_cast<T*>(dense);
+      return launch<turn_kernel<T>>(t.device.index(), static_cast<unsigned>(blocks), dim3(kTurn, kTurnRows),
+                                    static_cast<const T*>(kToDense ? tensor : other), kToDense ? other : tensor, rows,
+                                    columns, down, across, by, factor != 1);
+    }
+  }
+  Places<1> places;
+  for (int d = t.ndim - 1; d >= 0; --d)
+    if (d != dim) places.add(t.sizes[d], {t.strides[d]});
+  places.finish();
   for_each(
       t.device.index(), t.numel,
       Move<T, kToDense>{places, t.sizes[dim], t.strides[dim], t.ptr<T>(), static_cast<T*>(dense), by, factor != 1});

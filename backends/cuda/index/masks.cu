@@ -33,33 +33,44 @@ __global__ void __launch_bounds__(kThreads)
   if (begin >= end) return;
   const bool aligned = reinterpret_cast<uintptr_t>(mask) % 8 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
   T* to = out + offsets[blockIdx.x];
-  for (int64_t tile = begin; tile < end; tile += kTile) {
-    const int64_t first = tile + threadIdx.x * kPerThread;
-    uint32_t low = 0, high = 0;  // the highest bits of bytes
+  // A thread's part of a tile; what is taken is known by the highest bits of bytes.
+  struct Part {
     T values[kPerThread];
+    uint32_t low, high;
+  };
+  auto load = [&](int64_t tile) {
+    Part part;
+    part.low = part.high = 0;
+    const int64_t first = tile + threadIdx.x * kPerThread;
     if (aligned && first + kPerThread <= end) {
       const uint2 bytes = *reinterpret_cast<const uint2*>(mask + first);
 #pragma unroll
       for (int k = 0; k < kPerThread / V; ++k) {
         const Piece piece = *reinterpret_cast<const Piece*>(from + first + k * V);
 #pragma unroll
-        for (int j = 0; j < V; ++j) values[k * V + j] = piece.item[j];
+        for (int j = 0; j < V; ++j) part.values[k * V + j] = piece.item[j];
       }
-      low = bytes_that_hold(bytes.x, ~0u);
-      high = bytes_that_hold(bytes.y, ~0u);
+      part.low = bytes_that_hold(bytes.x, ~0u);
+      part.high = bytes_that_hold(bytes.y, ~0u);
     } else {
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {
         if (first + j >= end || !mask[first + j]) continue;
-        values[j] = from[first + j];
-        (j < 4 ? low : high) |= 0x80u << (j % 4 * 8);
+        part.values[j] = from[first + j];
+        (j < 4 ? part.low : part.high) |= 0x80u << (j % 4 * 8);
       }
     }
+    return part;
+  };
+  Part next = load(begin);
+  for (int64_t tile = begin; tile < end; tile += kTile) {
+    const Part part = next;
+    if (tile + kTile < end) next = load(tile + kTile);  // on its way while this one is packed
     int total;
-    int place = sum_before<kThreads>(__popc(low) + __popc(high), total);
+    int place = sum_before<kThreads>(__popc(part.low) + __popc(part.high), total);
 #pragma unroll
     for (int j = 0; j < kPerThread; ++j)
-      if ((j < 4 ? low : high) >> (j % 4 * 8) & 0x80u) taken[place++] = values[j];
+      if ((j < 4 ? part.low : part.high) >> (j % 4 * 8) & 0x80u) taken[place++] = part.values[j];
     __syncthreads();
     for (int i = threadIdx.x; i < total; i += kThreads) to[i] = taken[i];
     to += total;

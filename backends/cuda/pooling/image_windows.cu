@@ -1,5 +1,6 @@
-// One thread for each output, or for each vector of channels of one: its taps are known to the compiler, so that all of
-// them are loaded before the first is used, and positions are numbers of 32 bits that are divided by multiplying.
+// One thread for each output, for two neighbours, or for each vector of channels of one: its taps are known to the
+// compiler, so that all of them are loaded before the first is used, and positions are numbers of 32 bits that are
+// divided by multiplying.
 #include "backends/cuda/pooling/image_windows.h"
 
 #include "backends/cuda/places.cuh"
@@ -22,6 +23,7 @@ struct Image {
 // kTaps x kTaps elements, V planes at a time. The largest, the first of equal ones, the last NaN.
 template <int kTaps, int V, class T, class I>
 __global__ void __launch_bounds__(kThreads) window_maximum(Image s, const T* in, T* out, I* indices) {
+  wait_for_predecessors();
   using C = compute_t<T>;
   const auto i = static_cast<uint32_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= s.vectors) return;
@@ -79,13 +81,61 @@ __global__ void __launch_bounds__(kThreads) window_maximum(Image s, const T* in,
   }
 }
 
-template <int kTaps, int V, class T>
-void launch(const Image& s, const TensorView& out, const TensorView& indices, const TensorView& self) {
-  const unsigned blocks = blocks_for(s.vectors, kThreads);
-  const cudaStream_t stream = current_stream(out.device.index());
-  auto run = [&]<class I>(I* to) {
-    window_maximum<kTaps, V, T, I><<<blocks, kThreads, 0, stream>>>(s, self.ptr<const T>(), out.ptr<T>(), to);
+// Two neighbours of a row of the output from planes whose rows are whole vectors of four: windows of 2, or of 3 with
+// one column of padding, two apart. Their columns are one vector, and for windows of 3 the element before it.
+template <int kTaps, class T, class I>
+__global__ void __launch_bounds__(kThreads) window_maximum_pairs(Image s, const T* in, T* out, I* indices) {
+  wait_for_predecessors();
+  using C = compute_t<T>;
+  constexpr bool kHasLeft = kTaps == 3;
+  const auto i = static_cast<uint32_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= s.vectors) return;
+  const uint32_t line = s.by_width.divide(i), plane = s.by_height.divide(line);
+  const int x = static_cast<int>(i - line * static_cast<uint32_t>(s.out_w / 2)) * 4;
+  const int y0 = static_cast<int>(line - plane * static_cast<uint32_t>(s.out_h)) * 2 - s.pad_h;
+  const T* from = in + static_cast<int64_t>(plane) * s.height * s.width + x;
+  Vector<T, 4> taps[kTaps];
+  T left[kTaps];
+#pragma unroll
+  for (int y = 0; y < kTaps; ++y)
+    if (static_cast<unsigned>(y0 + y) < static_cast<unsigned>(s.height)) {
+      const T* row = from + static_cast<int64_t>(y0 + y) * s.width;
+      taps[y] = *reinterpret_cast<const Vector<T, 4>*>(row);
+      if (kHasLeft && x > 0) left[y] = row[-1];
+    }
+  C highest[2] = {lowest<C>(), lowest<C>()};
+  const int top = (y0 > 0 ? y0 : 0) * s.width + x;
+  int best[2] = {top - (kHasLeft && x > 0), top + (kHasLeft ? 1 : 2)};
+  auto look = [&](int which, T element, int at) {
+    const C v = convert<C>(element);
+    if (v > highest[which] || v != v) highest[which] = v, best[which] = at;
   };
+#pragma unroll
+  for (int y = 0; y < kTaps; ++y)
+    if (static_cast<unsigned>(y0 + y) < static_cast<unsigned>(s.height)) {
+      const int at = (y0 + y) * s.width + x;
+      if (kHasLeft && x > 0) look(0, left[y], at - 1);
+      look(0, taps[y].item[0], at);
+      look(0, taps[y].item[1], at + 1);
+      if (kHasLeft) look(1, taps[y].item[1], at + 1);
+      look(1, taps[y].item[2], at + 2);
+      look(1, taps[y].item[3], at + 3);
+    }
+  Vector<T, 2> result;
+  result.item[0] = convert<T>(highest[0]);
+  result.item[1] = convert<T>(highest[1]);
+  reinterpret_cast<Vector<T, 2>*>(out)[i] = result;
+  if constexpr (!std::is_void_v<I>) {
+    Vector<I, 2> where;
+    where.item[0] = best[0];
+    where.item[1] = best[1];
+    reinterpret_cast<Vector<I, 2>*>(indices)[i] = where;
+  }
+}
+
+// Calls run with the place for indices in the type that it has.
+template <class Run>
+void visit_indices(const TensorView& indices, const Run& run) {
   if (!indices.defined()) {
     run(static_cast<void*>(nullptr));
   } else if (indices.dtype == DType::Int64) {
@@ -93,7 +143,22 @@ void launch(const Image& s, const TensorView& out, const TensorView& indices, co
   } else {
     run(indices.ptr<int32_t>());
   }
-  MICA_CUDA(cudaGetLastError());
+}
+
+template <int kTaps, class T>
+void launch_pairs(const Image& s, const TensorView& out, const TensorView& indices, const TensorView& self) {
+  visit_indices(indices, [&]<class I>(I* to) {
+    launch<window_maximum_pairs<kTaps, T, I>>(out.device.index(), blocks_for(s.vectors, kThreads), kThreads, s,
+                                              self.ptr<const T>(), out.ptr<T>(), to);
+  });
+}
+
+template <int kTaps, int V, class T>
+void launch_windows(const Image& s, const TensorView& out, const TensorView& indices, const TensorView& self) {
+  visit_indices(indices, [&]<class I>(I* to) {
+    launch<window_maximum<kTaps, V, T, I>>(out.device.index(), blocks_for(s.vectors, kThreads), kThreads, s,
+                                           self.ptr<const T>(), out.ptr<T>(), to);
+  });
 }
 
 template <class T>
@@ -108,12 +173,19 @@ void run_windows(Image s, int taps, const TensorView& out, const TensorView& ind
     s.channels /= V;
     s.vectors = out.numel / V;
     s.by_channels = Divider(static_cast<uint32_t>(s.channels));
-    return taps == 2 ? launch<2, V, T>(s, out, indices, self) : launch<3, V, T>(s, out, indices, self);
+    return taps == 2 ? launch_windows<2, V, T>(s, out, indices, self) : launch_windows<3, V, T>(s, out, indices, self);
   }
   if (!channels_last) s.channels = 1;
+  const int padding = taps == 3 ? 1 : 0;
+  if (s.channels == 1 && s.stride_h == 2 && s.stride_w == 2 && s.pad_h == padding && s.pad_w == padding &&
+      s.width % 4 == 0 && s.out_w * 2 == s.width && bits % 16 == 0) {
+    s.vectors = out.numel / 2;
+    s.by_width = Divider(static_cast<uint32_t>(s.out_w / 2));
+    return taps == 2 ? launch_pairs<2, T>(s, out, indices, self) : launch_pairs<3, T>(s, out, indices, self);
+  }
   s.vectors = out.numel;
   s.by_channels = Divider(static_cast<uint32_t>(s.channels));
-  taps == 2 ? launch<2, 1, T>(s, out, indices, self) : launch<3, 1, T>(s, out, indices, self);
+  taps == 2 ? launch_windows<2, 1, T>(s, out, indices, self) : launch_windows<3, 1, T>(s, out, indices, self);
 }
 
 }  // namespace

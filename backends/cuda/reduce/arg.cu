@@ -1,6 +1,7 @@
 // Where the largest and the smallest elements are.
 #include "backends/cuda/reduce/limits.cuh"
 #include "backends/cuda/reduce/reduce.cuh"
+#include "backends/cuda/sort/order_key.cuh"
 
 namespace mica::cuda {
 
@@ -41,6 +42,19 @@ struct Extremum {
       if (!(x <= a.value) && a.value == a.value) a.value = x, which = j;
     }
     if (which >= 0) a.index = first + which;
+  }
+  // The largest of a warp, and the first index that has it, by instructions that look at all lanes.
+  __device__ Acc join_warp(Acc a) const requires(sizeof(C) <= 4) {
+    constexpr uint32_t kNone = ~0u, kAll = ~0u;
+    const auto key = static_cast<uint32_t>(order_key(a.value));
+    const auto high = static_cast<uint32_t>(a.index >> 32), low = static_cast<uint32_t>(a.index);
+    bool wins = key == __reduce_max_sync(kAll, key);
+    const uint32_t first_high = __reduce_min_sync(kAll, wins ? high : kNone);
+    wins = wins && high == first_high;
+    const uint32_t first_low = __reduce_min_sync(kAll, wins ? low : kNone);
+    const int lane = __ffs(static_cast<int>(__ballot_sync(kAll, wins && low == first_low))) - 1;
+    return {static_cast<C>(__shfl_sync(kAll, a.value, lane)),
+            static_cast<int64_t>(static_cast<uint64_t>(first_high) << 32 | first_low)};
   }
   __device__ void store(Acc a, int64_t at, int64_t second) const {
     if (values) values[at] = convert<T>(turned(a.value));

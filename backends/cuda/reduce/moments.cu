@@ -96,9 +96,9 @@ struct Variance {
     const C count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
     return {a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share, count};
   }
-  // Neighbours have their own mean and deviations first, so that one division is enough for all of them.
+  // Elements that come together have their own mean and deviations first, so that one division is enough for all.
   template <int kCount>
-  __device__ void absorb(Acc& a, const T (&v)[kCount], int64_t) const {
+  __device__ void absorb_any(Acc& a, const T (&v)[kCount]) const {
     C mean = C(0), squares = C(0);
 #pragma unroll
     for (int j = 0; j < kCount; ++j) mean += convert<C>(v[j]);
@@ -124,6 +124,16 @@ template <class C>
 struct Shifted {
   C largest, sum;
 };
+
+// exp of a number that is not positive, for a sum that has a one in it. The rounding of the product is off by as much
+// as the number is large, and the exponential has become small by then. A subnormal result is zero.
+__device__ float exp_in_sum(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+  return result;
+}
+__device__ double exp_in_sum(double x) { return ::exp(x); }
+
 template <class T>
 struct LogSumExp {
   static constexpr bool kRare = std::is_same_v<T, double>;
@@ -136,12 +146,23 @@ struct LogSumExp {
   __device__ Acc combine(Acc a, Acc b) const {
     if (a.largest != a.largest) return a;
     if (b.largest != b.largest) return b;
-    if (a.largest < b.largest) return {b.largest, b.sum + a.sum * ::exp(a.largest - b.largest)};
+    if (a.largest < b.largest) return {b.largest, b.sum + a.sum * exp_in_sum(a.largest - b.largest)};
     if (a.largest == b.largest) return {a.largest, a.sum + b.sum};
-    return {a.largest, a.sum + b.sum * ::exp(b.largest - a.largest)};
+    return {a.largest, a.sum + b.sum * exp_in_sum(b.largest - a.largest)};
+  }
+  // What belongs to the largest element of all lanes, whose own one is known by then, is added up as it is.
+  __device__ Acc join_warp(Acc a) const {
+    C largest = a.largest;
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+      largest = larger_or_nan(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+    C sum = a.largest == largest ? a.sum : a.sum * exp_in_sum(a.largest - largest);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    return {largest, sum};
   }
   template <int kCount>
-  __device__ void absorb(Acc& a, const T (&v)[kCount], int64_t) const {
+  __device__ void absorb_any(Acc& a, const T (&v)[kCount]) const {
     C largest = a.largest;
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
@@ -150,9 +171,9 @@ struct LogSumExp {
     }
     // Where all are minus infinity so far, there is nothing to add.
     const C shift = largest == -static_cast<C>(INFINITY) ? C(0) : largest;
-    C sum = a.sum * ::exp(a.largest - shift);
+    C sum = a.sum * exp_in_sum(a.largest - shift);
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) sum += ::exp(convert<C>(v[j]) - shift);
+    for (int j = 0; j < kCount; ++j) sum += exp_in_sum(convert<C>(v[j]) - shift);
     a = {largest, sum};
   }
   __device__ void store(Acc a, int64_t at, int64_t) const {

@@ -1,7 +1,8 @@
 // Reductions: run_reduction(out, second, self, dims, op). Op names the types In and Acc and has identity(), load(In,
 // position), combine(Acc, Acc) and store(Acc, place in the first output, place in the second); where it also has
-// absorb(Acc&, In[], position of the first), neighbours are taken in together. The elements of one output meet in a
-// fixed order, so that a result does not change from run to run.
+// absorb(Acc&, In[], position of the first), neighbours are taken in together, and where it has absorb_any(Acc&, In[]),
+// elements from anywhere. With join_warp(Acc) it says itself how the totals of a warp meet. The elements of one output
+// meet in a fixed order, so that a result does not change from run to run.
 #pragma once
 
 #include "backends/cuda/context.h"
@@ -55,9 +56,13 @@ __device__ Acc shuffle_down(const Acc& value, int distance) {
 
 template <class Op, class Acc>
 __device__ Acc reduce_warp(Acc value, const Op& op) {
+  if constexpr (requires { op.join_warp(value); }) {
+    return op.join_warp(value);
+  } else {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value = op.combine(value, shuffle_down(value, distance));
-  return value;
+    for (int distance = 16; distance > 0; distance /= 2) value = op.combine(value, shuffle_down(value, distance));
+    return value;
+  }
 }
 
 // The total of a block of kReduceThreads threads, in its first thread, from those of its warps in their first threads.
@@ -67,9 +72,17 @@ __device__ Acc join_warps(Acc value, const Op& op) {
   auto* shared = reinterpret_cast<Acc*>(raw);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
-  if (threadIdx.x == 0)
-    for (int w = 1; w < kReduceThreads / 32; ++w) value = op.combine(value, shared[w]);
-  return value;
+  constexpr int kWarps = kReduceThreads / 32;
+  if (threadIdx.x >= 32) return value;
+  if constexpr (requires { op.join_warp(value); }) {
+    return op.join_warp(threadIdx.x < kWarps ? shared[threadIdx.x] : op.identity());
+  } else {
+    value = shared[threadIdx.x % kWarps];
+#pragma unroll
+    for (int distance = kWarps / 2; distance > 0; distance /= 2)
+      value = op.combine(value, shuffle_down(value, distance));
+    return value;
+  }
 }
 
 // One thread's share of the elements of one output: those at first, first + step, ..., and where the row is dense, in
@@ -83,14 +96,17 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
   using Piece = Vector<In, kCount>;
   const bool dense = shape.reduced.ndim == 0 || (shape.reduced.ndim == 1 && shape.reduced.strides[0][0] == 1);
   if (dense && reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0 && shape.reduced.numel >= kCount) {
+    constexpr bool kAbsorbsAny = requires(Acc & acc, const Piece& piece) { op.absorb_any(acc, piece.item); };
     constexpr bool kAbsorbs = requires(Acc & acc, const Piece& piece) { op.absorb(acc, piece.item, int64_t{}); };
-    constexpr int kSums = kAbsorbs ? 1 : kCount;
+    constexpr int kSums = kAbsorbsAny || kAbsorbs ? 1 : kCount;
     Acc sums[kSums];
 #pragma unroll
     for (int j = 0; j < kSums; ++j) sums[j] = op.identity();
     const int64_t pieces = shape.reduced.numel / kCount;
     auto take = [&](const Piece& piece, int64_t i) {
-      if constexpr (kAbsorbs) {
+      if constexpr (kAbsorbsAny) {
+        op.absorb_any(sums[0], piece.item);
+      } else if constexpr (kAbsorbs) {
         op.absorb(sums[0], piece.item, i * kCount);
       } else {
 #pragma unroll
@@ -105,8 +121,15 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
       Piece batch[kBatch];
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) batch[k] = reinterpret_cast<const Piece*>(row)[i + k * step];
+      if constexpr (kAbsorbsAny && sizeof(In) >= 4) {
+        In all[kBatch * kCount];
 #pragma unroll
-      for (int k = 0; k < kBatch; ++k) take(batch[k], i + k * step);
+        for (int k = 0; k < kBatch * kCount; ++k) all[k] = batch[k / kCount].item[k % kCount];
+        op.absorb_any(sums[0], all);
+      } else {
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) take(batch[k], i + k * step);
+      }
     }
 #pragma unroll 1
     for (; i < pieces; i += step) take(reinterpret_cast<const Piece*>(row)[i], i);

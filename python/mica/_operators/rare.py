@@ -77,30 +77,6 @@ def _upsample_bilinear2d_aa(
     return _into(resized(input, output_size, "bilinear", align_corners, True, (scales_h, scales_w)), out)
 
 
-def _scaled_mm(
-    input,
-    mat2,
-    scale_a,
-    scale_b,
-    bias=None,
-    scale_result=None,
-    out_dtype=None,
-    use_fast_accum=False,
-    *,
-    out=None,
-):
-    """(input * scale_a) @ (mat2 * scale_b) of 8-bit floats."""
-    if input.dim() != 2 or mat2.dim() != 2:
-        raise RuntimeError(f"mat1 must be a matrix: got {input.dim()} and {mat2.dim()} dimensions")
-    result = _C.mm(input.float() * scale_a, mat2.float() * scale_b)
-    if bias is not None:
-        result = result + bias.float()
-    dtype = input.dtype if out_dtype is None else out_dtype
-    if scale_result is not None and dtype.itemsize == 1:
-        result = result * scale_result
-    return _into(result.to(dtype), out)
-
-
 def max_pool2d_with_indices_backward(
     grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices, *, grad_input=None
 ):

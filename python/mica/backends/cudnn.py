@@ -25,7 +25,8 @@ def is_available():
 
 
 def version():
-    """Return None: cuDNN is not used, so that it has no version."""
+    """The version of the library as a number, 91900 for 9.19.0; None where it or a GPU is missing."""
+    return _C._cudnn_version()
 
 
 def is_acceptable(tensor):

@@ -1,0 +1,273 @@
+// Products of 8-bit floats with scales. Where the device has a kernel that takes the call, it runs; everything else is
+// a product in float32.
+#include "core/geometry.h"
+#include "core/out.h"
+#include "mica/generated/layers/scaled_products_implementations.h"
+#include "mica/layer_backend.h"
+#include "mica/ops.h"
+#include "shapes/argument_checks.h"
+
+namespace mica::shapes {
+
+namespace {
+
+// What a scale belongs to. The numbers are those of torch.nn.functional.ScalingType.
+enum class Recipe { TensorWise = 0, RowWise = 1, Blocks1x16 = 2, Blocks1x32 = 3, Blocks1x128 = 4, Blocks128x128 = 5 };
+
+constexpr int64_t kBlock = 128;
+int64_t blocks(int64_t size) { return (size + kBlock - 1) / kBlock; }
+
+// The sizes that the scales of an operand have; `outer` is its number of rows or columns, `inner` what is summed over.
+DimVector scale_sizes(Recipe recipe, int64_t outer, int64_t inner) {
+  switch (recipe) {
+    case Recipe::RowWise:
+      return {outer, 1};
+    case Recipe::Blocks1x128:
+      return {outer, blocks(inner)};
+    case Recipe::Blocks128x128:
+      return {blocks(outer), blocks(inner)};
+    default:
+      return {1};
+  }
+}
+
+bool is_float_matrix(const Tensor& scale, IntArrayRef sizes) {
+  return scale.dtype() == DType::Float32 && scale.dim() == 2 && scale.sizes() == sizes;
+}
+
+// One operand beside its scale, the sum along its last dimension: the second operand comes transposed.
+struct Operand {
+  const Tensor &matrix, &scale;  // as the caller gave them
+  int64_t outer, inner;
+  bool transposed;
+
+  DimVector sizes_of(Recipe recipe) const {
+    DimVector sizes = scale_sizes(recipe, outer, inner);
+    if (transposed && sizes.size() == 2) std::swap(sizes[0], sizes[1]);
+    return sizes;
+  }
+  bool is(Recipe recipe) const {
+    if (!is_float8(matrix.dtype()) || scale.dtype() != DType::Float32) return false;
+    if (recipe == Recipe::TensorWise) return scale.numel() == 1;
+    if (recipe == Recipe::RowWise && !scale.is_contiguous()) return false;
+    return is_float_matrix(scale, sizes_of(recipe));
+  }
+  // In float32, multiplied by its scale.
+  Tensor scaled(Recipe recipe) const {
+    if (recipe == Recipe::TensorWise) return matrix.to(DType::Float32).mul(scale.reshape({}));
+    Tensor factor = scale;
+    const int64_t row = transposed ? 1 : 0;
+    if (recipe == Recipe::Blocks128x128) factor = factor.repeat_interleave(kBlock, row).narrow(row, 0, outer);
+    if (recipe != Recipe::RowWise) factor = factor.repeat_interleave(kBlock, 1 - row).narrow(1 - row, 0, inner);
+    return matrix.to(DType::Float32).mul(factor);
+  }
+};
+
+// A failure of `kind` in torch's words: its operations and devices disagree about the kinds.
+template <class... Parts>
+void require(bool condition, ErrorKind kind, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    fail(kind, cat(parts...));
+}
+
+void check_matrices(const Tensor& a, const Tensor& b, ErrorKind kind, const char* a_name, const char* b_name) {
+  require(a.dim() == 2, kind, a_name, " must be a matrix");
+  require(b.dim() == 2, kind, b_name, " must be a matrix");
+}
+void check_inner(const Tensor& a, const Tensor& b, ErrorKind kind, const char* names) {
+  require(a.size(1) == b.size(0), kind, names, " shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ",
+          b.size(0), "x", b.size(1), ")");
+}
+
+// What _scaled_mm calls a wrong value on the CPU alone.
+ErrorKind value_kind(const Tensor& a) { return a.device().is_cuda() ? ErrorKind::Runtime : ErrorKind::Value; }
+
+[[noreturn]] void fail_scaling(const Operand& a, const Operand& b, ErrorKind kind) {
+  std::string text =
+      cat("Invalid scaling configuration.\n"
+          "- For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n"
+          "- For RowWise scaling, a and b should be float8, scales should be float, scale_a should be (",
+          a.outer, ", 1) and scale_b should be (1, ", b.outer, "), and both should be contiguous.\n");
+  if (!a.matrix.device().is_cpu()) {
+    text +=
+        cat("- For BlockWise 1x128 scaling, a and b should be float8, scales should be float, scale_a should be (",
+            a.outer, ", ", blocks(a.inner), ") and scale_b should be (", blocks(b.inner), ", ", b.outer, ").\n",
+            "- For BlockWise 128x128 scaling, a and b should be float8, scales should be float, scale_a should be (",
+            blocks(a.outer), ", ", blocks(a.inner), ") and scale_b should be (", blocks(b.inner), ", ", blocks(b.outer),
+            ").\n");
+  }
+  auto got = [](const char* name, const Operand& x) {
+    return cat("mat_", name, ".dtype()=", info(x.matrix.dtype()).legacy, ", scale_", name,
+               ".dtype()=", info(x.scale.dtype()).legacy, ", scale_", name, ".size()=", x.scale.sizes());
+  };
+  fail(kind, cat(text, "Got ", got("a", a), ", scale_a.stride()=", a.scale.strides(), ", ", got("b", b),
+                 " and scale_b.stride()=", b.scale.strides()));
+}
+
+// Blocks meet blocks of their own kind or the other, but not two of 128 x 128; the CPU has none, as in torch.
+bool may_meet(Recipe a, Recipe b, Device device) {
+  if (a == Recipe::TensorWise || a == Recipe::RowWise) return a == b;
+  const auto is_block = [](Recipe r) { return r == Recipe::Blocks1x128 || r == Recipe::Blocks128x128; };
+  return is_block(a) && is_block(b) && !(a == Recipe::Blocks128x128 && b == Recipe::Blocks128x128) && !device.is_cpu();
+}
+
+// The recipe that the scales of _scaled_mm have by their sizes, the simplest first.
+std::pair<Recipe, Recipe> recipes_of(const Operand& a, const Operand& b) {
+  using enum Recipe;
+  for (auto [first, second] :
+       {std::pair(TensorWise, TensorWise), std::pair(RowWise, RowWise), std::pair(Blocks128x128, Blocks1x128),
+        std::pair(Blocks1x128, Blocks128x128), std::pair(Blocks1x128, Blocks1x128)})
+    if (may_meet(first, second, a.matrix.device()) && a.is(first) && b.is(second)) return {first, second};
+  fail_scaling(a, b, value_kind(a.matrix));
+}
+
+bool has_contiguous_rows(const Tensor& t) { return t.stride(1) == 1 && t.stride(0) >= t.size(1); }
+
+// What torch's kernels of CUDA want of the operands beyond what the CPU takes. The meta device stands for them.
+void check_device_rules(const Tensor& a, const Tensor& b) {
+  if (a.is_meta()) {
+    const auto ordered = [](const Tensor& t) { return (t.stride(0) > t.stride(1) && t.stride(1) == 1) || !t.numel(); };
+    const auto strides = [](const Tensor& t) { return cat("(", t.stride(0), ", ", t.stride(1), ")"); };
+    MICA_CHECK(ordered(a), "self must be row_major, got stride ", strides(a));
+    MICA_CHECK(ordered(b.t()), "mat2 must be col_major, got stride ", strides(b));
+    MICA_CHECK(a.size(1) % 16 == 0, "Expected self.size(1) to be divisible by 16, but got self.size(1)=", a.size(1));
+    MICA_CHECK(b.size(1) % 16 == 0, "Expected both dimensions of mat2 to be divisible by 16 but got ", b.sizes());
+    return;
+  }
+  MICA_CHECK(a.size(1) % 16 == 0, "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (",
+             a.size(0), "x", a.size(1), ").");
+  MICA_CHECK(b.size(1) % 16 == 0, "mat2 shape (", b.size(0), "x", b.size(1), ") must be divisible by 16");
+  // Rows of any other strides are copied.
+  const auto has_contiguous_columns = [](const Tensor& t) { return has_contiguous_rows(t.t()); };
+  MICA_CHECK(
+      (has_contiguous_rows(a) || !has_contiguous_columns(a)) && (has_contiguous_columns(b) || !has_contiguous_rows(b)),
+      "Only multiplication of row-major and column-major matrices is supported by cuBLASLt, but got ", "strides ",
+      a.strides(), " and ", b.strides());
+  MICA_CHECK_KIND(a.dtype() != DType::Float8_e5m2 || b.dtype() != DType::Float8_e5m2, Value,
+                  "Multiplication of two Float8_e5m2 matrices is not supported");
+}
+
+void check_bias_on_device(const Tensor& bias, DType out) {
+  MICA_CHECK(out != DType::Float32, "Bias is not supported when out_dtype is set to Float32");
+  const DType dtype = bias.dtype();
+  const auto called = [](DType t) { return info(t).legacy; };
+  MICA_CHECK(dtype == DType::BFloat16 || dtype == DType::Float16, "Bias must be BFloat16 or Half, but got ",
+             called(dtype));
+  MICA_CHECK(out != DType::BFloat16 || dtype == DType::BFloat16, "Bias must be BFloat16 to compute ", called(out),
+             " output, but got ", called(dtype));
+  MICA_CHECK(out != DType::Float16 || dtype == DType::Float16, "Bias must be Float16 to compute ", called(out),
+             " output, but got ", called(dtype));
+}
+
+struct Call {
+  const Tensor &a, &b, &scale_a, &scale_b, &bias, &scale_result;
+  std::optional<DType> out_dtype;
+  bool use_fast_accum;
+};
+
+// The product in float32. On the CPU torch divides an 8-bit result by scale_result, where out_dtype asks for such a
+// result; on CUDA it does nothing with it.
+Tensor composed(const Call& call, const Operand& a, const Operand& b, std::pair<Recipe, Recipe> recipes, DType out) {
+  Tensor product = mm(a.scaled(recipes.first), b.scaled(recipes.second));
+  if (call.bias.defined()) product.add_(call.bias.to(DType::Float32));
+  if (call.scale_result.defined() && call.out_dtype && is_float8(out) && call.a.device().is_cpu())
+    product.mul_(call.scale_result.reshape({}).reciprocal());
+  return product;
+}
+
+void multiply(Out& output, const Call& call, const Operand& a, const Operand& b, std::pair<Recipe, Recipe> recipes,
+              ErrorKind kind) {
+  const Device device = call.a.device();
+  const int64_t rows = call.a.size(0), columns = call.b.size(1);
+  require(!call.bias.defined() || call.bias.numel() == columns, kind, "Bias must be size ", columns, " but got ",
+          call.bias.defined() ? call.bias.numel() : 0);
+  require(
+      !call.scale_result.defined() || (call.scale_result.numel() == 1 && call.scale_result.dtype() == DType::Float32),
+      kind, "scale_result must be a float scalar");
+  const DType dtype = output.given_dtype().value_or(call.out_dtype.value_or(call.a.dtype()));
+  require(!call.out_dtype || *call.out_dtype == dtype, value_kind(call.a), "out_dtype must match output matrix type");
+  if (device.is_cuda() || device.is_meta()) check_device_rules(call.a, call.b);
+  if (device.is_cuda() && call.bias.defined()) check_bias_on_device(call.bias, dtype);
+  check_one_device("_scaled_mm", {&call.a, &call.b, &call.scale_a, &call.scale_b, &call.bias, &call.scale_result});
+
+  const Tensor& out = output.set({rows, columns}, dtype, device);
+  if (!output.needs_kernel()) return;
+  const Tensor left = has_contiguous_rows(call.a) ? call.a : call.a.contiguous();
+  const Tensor right = has_contiguous_rows(call.b.t()) ? call.b : call.b.t().contiguous().t();
+  const Tensor dense_bias = call.bias.defined() ? call.bias.reshape({columns}).contiguous() : call.bias;
+  const TensorView bias = dense_bias.defined() ? dense_bias.view_of() : TensorView();
+  if (call.a.size(1) > 0 && MICA_LAYER_TAKES(device, scaled_matmul, &out.view_of(), &left.view_of(), &right.view_of(),
+                                             &call.scale_a.view_of(), &call.scale_b.view_of(), &bias)) {
+    MICA_LAYER_KERNEL(device, scaled_matmul)
+    (out.view_of(), left.view_of(), right.view_of(), call.scale_a.view_of(), call.scale_b.view_of(), bias,
+     call.use_fast_accum);
+    return;
+  }
+  out.copy_(composed(call, a, b, recipes, dtype));
+}
+
+Operand first(const Tensor& a, const Tensor& scale) { return {a, scale, a.size(0), a.size(1), false}; }
+Operand second(const Tensor& b, const Tensor& scale) { return {b, scale, b.size(1), b.size(0), true}; }
+
+}  // namespace
+
+void _scaled_mm(Out& out, const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
+                const Tensor& bias, const Tensor& scale_result, std::optional<DType> out_dtype, bool use_fast_accum) {
+  constexpr ErrorKind kind = ErrorKind::Runtime;
+  check_matrices(self, mat2, kind, "mat1", "mat2");
+  check_inner(self, mat2, kind, self.device().is_cuda() ? "mat1 and mat2" : "mat_a and mat_b");
+  const Operand a = first(self, scale_a), b = second(mat2, scale_b);
+  multiply(out, {self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum}, a, b, recipes_of(a, b),
+           kind);
+}
+
+void _scaled_mm_v2(Out& out, const Tensor& self, const Tensor& mat2, TensorList scale_a, IntArrayRef recipe_a,
+                   IntArrayRef swizzle_a, TensorList scale_b, IntArrayRef recipe_b, IntArrayRef swizzle_b,
+                   const Tensor& bias, std::optional<DType> out_dtype, IntArrayRef contraction_dim,
+                   bool use_fast_accum) {
+  constexpr ErrorKind kind = ErrorKind::Value;
+  check_matrices(self, mat2, kind, "mat_a", "mat_b");
+  if (!contraction_dim.empty()) {
+    require(contraction_dim.size() == 2, kind, "contraction_dim must have exactly 2 elements");
+    const int64_t along_a = contraction_dim[0], along_b = contraction_dim[1];
+    require(self.size(along_a) == mat2.size(along_b), kind, "mat_a and mat_b shapes cannot be multiplied (",
+            self.size(0), "x", self.size(1), " and ", mat2.size(0), "x", mat2.size(1),
+            ") with contraction dims mat_a: ", along_a, ", mat_b: ", along_b);
+  }
+  check_inner(self, mat2, kind, "mat_a and mat_b");
+  require(
+      !scale_a.empty() && !scale_b.empty() && recipe_a.size() == scale_a.size() && recipe_b.size() == scale_b.size(),
+      kind, "_scaled_mm_v2: expected a recipe for each scale, but got ", scale_a.size(), " scales with ",
+      recipe_a.size(), " recipes and ", scale_b.size(), " scales with ", recipe_b.size(), " recipes");
+  const Operand a = first(self, scale_a[0]), b = second(mat2, scale_b[0]);
+  const auto recipe = std::pair(static_cast<Recipe>(recipe_a[0]), static_cast<Recipe>(recipe_b[0]));
+  const Device device = self.device();
+  for (Recipe r : {recipe.first, recipe.second})
+    MICA_CHECK_KIND(device.is_cpu() || (r != Recipe::Blocks1x16 && r != Recipe::Blocks1x32), NotImplemented,
+                    "scaled_mm: scales of blocks of 16 and of 32 numbers (BlockWise1x16, BlockWise1x32) need a GPU of "
+                    "compute capability 10.0; scale whole tensors, rows, or blocks of 128 instead");
+  for (IntArrayRef swizzle : {swizzle_a, swizzle_b})
+    for (int64_t s : swizzle)
+      require(device.is_cpu() || s == 0, kind, "scaled_mm: scales of these recipes are not swizzled, but got ", s);
+  if (scale_a.size() != 1 || scale_b.size() != 1 || !may_meet(recipe.first, recipe.second, device))
+    fail_scaling(a, b, kind);
+  for (const Operand* x : {&a, &b})
+    if (!is_float8(x->matrix.dtype()) || x->scale.dtype() != DType::Float32) fail_scaling(a, b, kind);
+  const auto check_scale = [&](const char* name, const Operand& x, Recipe r) {
+    if (r == Recipe::TensorWise) {
+      require(x.scale.numel() == 1, kind, name, " must have 1 Float element");
+    } else {
+      require(is_float_matrix(x.scale, x.sizes_of(r)), kind, name, " must have shape ", IntArrayRef(x.sizes_of(r)),
+              ", got ", x.scale.sizes());
+    }
+  };
+  check_scale("scale_a", a, recipe.first);
+  check_scale("scale_b", b, recipe.second);
+  // Kernels read the scales of rows one behind the other.
+  const Tensor dense_a = recipe.first == Recipe::RowWise ? a.scale.contiguous() : a.scale;
+  const Tensor dense_b = recipe.second == Recipe::RowWise ? b.scale.contiguous() : b.scale;
+  multiply(out, {self, mat2, dense_a, dense_b, bias, Tensor(), out_dtype, use_fast_accum}, first(self, dense_a),
+           second(mat2, dense_b), recipe, kind);
+}
+
+}  // namespace mica::shapes
