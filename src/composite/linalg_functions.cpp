@@ -1,6 +1,7 @@
 // Pseudo-inverses, ranks, condition numbers, exponentials and powers of matrices.
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/geometry.h"
 #include "linalg/matrices.h"
@@ -170,8 +171,29 @@ Tensor linalg_named_cond(const Tensor& self, std::string_view p) {
 
 // ---- exponentials and powers
 
-// Scaling and squaring: A is halved until a Taylor polynomial of degree 18 (in float32 and float64) is exact to the
-// last digit, which is then squared as often.
+namespace {
+
+// A polynomial of x of the exponential's first terms, in blocks of `width`: powers up to x^width, then a block after
+// the other by Horner's rule; width - 2 + blocks products. The last block has one term more.
+Tensor taylor(const Tensor& x, int64_t width, int64_t blocks) {
+  std::vector<Tensor> powers = {eye(x.size(-1), x.options()), x};
+  while (static_cast<int64_t>(powers.size()) <= width) powers.push_back(matmul(powers.back(), x));
+  const auto block = [&](int64_t first, int64_t terms) {
+    const auto factor = [&](int64_t i) { return Scalar(1 / std::tgamma(static_cast<double>(first + i) + 1)); };
+    Tensor sum = powers[static_cast<size_t>(terms - 1)] * factor(terms - 1);
+    for (int64_t i = terms - 2; i >= 0; --i) sum.add_(powers[static_cast<size_t>(i)], factor(i));
+    return sum;
+  };
+  Tensor result = block((blocks - 1) * width, width + 1);
+  for (int64_t k = blocks - 2; k >= 0; --k) result = matmul(powers.back(), result).add_(block(k * width, width));
+  return result;
+}
+
+}  // namespace
+
+// Scaling and squaring: A is halved until a Taylor polynomial is exact to the last digit, which is then squared as
+// often. One of degree 12 takes five products and reaches norms of 1.46 in single precision; one of degree 20 takes
+// seven and reaches 1.4 in double precision (Al-Mohy and Higham).
 Tensor linalg_matrix_exp(const Tensor& self) {
   check_square(self, "linalg.matrix_exp");
   check_floating(self, "linalg.matrix_exp");
@@ -182,21 +204,12 @@ Tensor linalg_matrix_exp(const Tensor& self) {
       self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16 ? DType::Float32 : self.dtype();
   const Tensor a = self.to(working).contiguous();
   const Tensor norms = a.abs().sum(-2).amax(-1);
-  constexpr double kReach = 1.09;  // of the polynomial, in double precision
-  Tensor halvings = ceil(log2(norms / Scalar(kReach))).clamp_min(Scalar(0));
+  const bool single = working == DType::Float32 || working == DType::Complex64;
+  const double reach = single ? 1.46 : 1.4;
+  Tensor halvings = ceil(log2(norms / Scalar(reach))).clamp_min(Scalar(0));
   halvings = where(isfinite(halvings), halvings, zeros_like(halvings));
   const Tensor x = a * pow(Scalar(2), -halvings).to(working).unsqueeze(-1).unsqueeze(-1);
-  const Tensor one = eye(n, a.options());
-  // Degree 18 by five products: powers 2 and 3 and 6, and coefficients 1/k! in blocks of six.
-  const Tensor x2 = matmul(x, x), x3 = matmul(x2, x), x6 = matmul(x3, x3);
-  const auto block = [&](int64_t first) {
-    double c[6];
-    for (int64_t i = 0; i < 6; ++i) c[i] = 1.0 / std::tgamma(static_cast<double>(first + i) + 1);
-    // (c0 + c1 x + c2 x^2) + x^3 (c3 + c4 x + c5 x^2)
-    const Tensor low = one * Scalar(c[0]) + x * Scalar(c[1]) + x2 * Scalar(c[2]);
-    return low + matmul(x3, one * Scalar(c[3]) + x * Scalar(c[4]) + x2 * Scalar(c[5]));
-  };
-  Tensor result = block(0) + matmul(x6, block(6) + matmul(x6, block(12)));
+  Tensor result = single ? taylor(x, 4, 3) : taylor(x, 5, 4);
   const int64_t most = halvings.numel() ? static_cast<int64_t>(halvings.max().item<double>()) : 0;
   for (int64_t i = 0; i < most; ++i) {
     const Tensor squared = matmul(result, result);

@@ -312,6 +312,22 @@ def test_old_names():
         linalg.svd(a, driver="gesvd")
 
 
+def test_exponentials_of_every_norm(dtype):
+    for norm in (0.0, 1e-6, 0.1, 1.0, 1.39, 1.41, 1.45, 1.47, 3.0, 20.0):  # halved from 1.4 or 1.46 on
+        a = make(3, 12, 12, dtype=dtype)
+        a = a + a.mH
+        a = a * (norm / a.abs().sum(-2).amax(-1))[:, None, None]
+        values, vectors = linalg.eigh(a)
+        size = values.max().exp()
+        close(linalg.matrix_exp(a) / size, (vectors * (values.exp() / size)[:, None, :].to(dtype)) @ vectors.mH)
+        upper = a.triu(1)  # its series ends with the eleventh power
+        series, term = mica.eye(12, dtype=dtype).expand(3, 12, 12), mica.eye(12, dtype=dtype).expand(3, 12, 12)
+        for k in range(1, 12):
+            term = term @ upper / k
+            series = series + term
+        close(linalg.matrix_exp(upper), series)
+
+
 def test_low_rank():
     mica.manual_seed(3)
     a = make(30, 4) @ make(4, 20, seed=1)

@@ -95,3 +95,36 @@ def test_symmetric_matrices_whose_halves_come_apart(threads, dtype):
         assert (values[1:] >= values[:-1]).all(), name
         close(a @ vectors, vectors * values)
         close(vectors.mT @ vectors, one)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(48, 48), (3, 50, 50), (2, 64, 100), (2, 100, 64), (5, 130, 130)], ids=str)
+def test_matrices_of_middle_size(threads, dtype, shape):
+    a = make(*shape, dtype=dtype)
+    for mode in ("reduced", "complete", "r"):
+        q, r = linalg.qr(a, mode=mode)
+        assert (r == r.triu()).all()
+        if mode != "r":
+            close(q @ r, a)
+            close(q.mT @ q, mica.eye(q.shape[-1], dtype=dtype).expand(*q.shape[:-2], -1, -1))
+    reflectors, tau = mica.geqrf(a if shape[-2] >= shape[-1] else a.mT)
+    q = linalg.householder_product(reflectors, tau)
+    close(q @ reflectors[..., : tau.shape[-1], :].triu(), a if shape[-2] >= shape[-1] else a.mT)
+    if shape[-1] == shape[-2]:
+        positive = definite(*shape, dtype=dtype)
+        close(linalg.inv(positive) @ positive, mica.eye(shape[-1], dtype=dtype).expand(*shape))
+        turned = positive.flip(-1)  # pivots are needed
+        close(linalg.inv(turned) @ turned, mica.eye(shape[-1], dtype=dtype).expand(*shape))
+
+
+def test_a_singular_matrix_of_middle_size_is_named():
+    a = definite(3, 60, 60)
+    a[1] = 0
+    assert linalg.inv_ex(a).info.tolist() == [0, 1, 0]
+    with pytest.raises(linalg.LinAlgError, match="the input matrix is singular"):
+        linalg.inv(a)
+    for size in (0.0, 1e-37, 1e30):
+        scaled = (make(2, 60, 60) * size).float()
+        q, r = linalg.qr(scaled)
+        close(q.mT @ q, mica.eye(60).expand(2, -1, -1))
+        close(q @ r / (size or 1), scaled / (size or 1))

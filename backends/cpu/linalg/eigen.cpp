@@ -1,6 +1,7 @@
 // Eigenvalues and eigenvectors.
 #include "backends/cpu/linalg/batches.h"
 #include "backends/cpu/linalg/flush_tiny.h"
+#include "backends/cpu/linalg/general_eig.h"
 #include "backends/cpu/linalg/shared_spectral.h"
 #include "backends/cpu/linalg/small_matrices.h"
 #include "backends/cpu/register.h"
@@ -107,8 +108,17 @@ void eig(const TensorView& a, const TensorView& eigenvalues, const TensorView& e
       std::vector<T> work(static_cast<size_t>(length));
       for (int64_t i = begin; i < end; ++i) {
         {
-          const FlushTiny flush(in_plain_range(reinterpret_cast<const R*>(matrices[i]),
-                                               int64_t{n} * n * static_cast<int64_t>(sizeof(T) / sizeof(R))));
+          const bool plain = in_plain_range(reinterpret_cast<const R*>(matrices[i]),
+                                            int64_t{n} * n * static_cast<int64_t>(sizeof(T) / sizeof(R)));
+          const FlushTiny flush(plain);
+          if constexpr (!lapack::is_complex_v<T>) {
+            if (n >= kLeastGeneral && plain && all_finite(matrices[i], int64_t{n} * n)) {
+              if (general_eig(matrices[i], n, values[i], vectors ? right + i * n * n : nullptr)) {
+                infos[i] = 0;
+                continue;
+              }
+            }
+          }
           run(i, work.data(), length, infos + i);
         }
         if constexpr (!lapack::is_complex_v<T>) {

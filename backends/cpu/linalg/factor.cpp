@@ -162,6 +162,15 @@ void inverse(const TensorView& a, const TensorView& info) {
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       const Integer n = matrices.n(), lead = matrices.lead();
       std::vector<Integer> pivots(static_cast<size_t>(n));
+      if constexpr (!lapack::is_complex_v<T>) {
+        if (worth_own_code(matrices.rows, matrices.columns)) {
+          for (int64_t i = begin; i < end; ++i) {
+            infos[i] = shared_lu(matrices[i], matrices.rows, matrices.columns, pivots.data());
+            if (infos[i] == 0) shared_inverse(matrices[i], matrices.rows, pivots.data());
+          }
+          return;
+        }
+      }
       T size{};
       Integer query = -1, ignored = 0;
       lapack::call<T>(Routine::getri, &n, matrices[begin], &lead, pivots.data(), &size, &query, &ignored);

@@ -29,6 +29,14 @@ using Integer = int32_t;  // the library's INTEGER: only builds with 32 bits are
   X(stedc, "stedc", "stedc")    \
   X(laed4, "laed4", "laed4")    \
   X(geev, "geev", "geev")       \
+  X(gebal, "gebal", "gebal")    \
+  X(gebak, "gebak", "gebak")    \
+  X(gehrd, "gehrd", "gehrd")    \
+  X(ormhr, "ormhr", "unmhr")    \
+  X(lanv2, "lanv2", "lanv2")    \
+  X(larf, "larf", "larf")       \
+  X(larfg, "larfg", "larfg")    \
+  X(trexc, "trexc", "trexc")    \
   X(gesdd, "gesdd", "gesdd")    \
   X(gebrd, "gebrd", "gebrd")    \
   X(bdsdc, "bdsdc", "bdsdc")    \

@@ -21,6 +21,12 @@ void geqrf(const TensorView& a, const TensorView& tau) {
         return shared_geqrf(matrices.data, matrices.rows, matrices.columns, factors.data);
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      if constexpr (!lapack::is_complex_v<T>) {
+        if (worth_own_code(matrices.rows, matrices.columns)) {
+          for (int64_t i = begin; i < end; ++i) shared_geqrf(matrices[i], matrices.rows, matrices.columns, factors[i]);
+          return;
+        }
+      }
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       T size{};
       Integer query = -1, info = 0;
@@ -43,6 +49,13 @@ void orgqr(const TensorView& a, const TensorView& tau) {
         return shared_orgqr(matrices.data, matrices.rows, matrices.columns, factors.length, factors.data);
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+      if constexpr (!lapack::is_complex_v<T>) {
+        if (worth_own_code(matrices.rows, matrices.columns)) {
+          for (int64_t i = begin; i < end; ++i)
+            shared_orgqr(matrices[i], matrices.rows, matrices.columns, factors.length, factors[i]);
+          return;
+        }
+      }
       const Integer m = matrices.m(), n = matrices.n(), lead = matrices.lead();
       const Integer k = static_cast<Integer>(factors.length);
       T size{};

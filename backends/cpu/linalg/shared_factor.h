@@ -22,6 +22,9 @@ inline bool worth_sharing(int64_t count, int64_t rows, int64_t columns) {
   return count == 1 && std::min(rows, columns) >= kLeastShared && !in_parallel_region();
 }
 
+// Whether a matrix is worth the same cut where others of its kind occupy the other threads.
+inline bool worth_own_code(int64_t rows, int64_t columns) { return std::min(rows, columns) >= 48; }
+
 // C = alpha A B + beta C for parts of column-major matrices. Each part is given by its first element and the strides
 // between rows and columns of the factors, so that a factor may be a transpose.
 template <class T>

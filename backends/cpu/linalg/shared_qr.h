@@ -15,7 +15,7 @@ template <class T>
 class BlockReflector {
  public:
   BlockReflector(const T* a, int64_t lead, int64_t rows, int64_t count, const T* tau, bool transpose)
-      : count_(count), gather_(rows, count), spread_(count, rows) {
+      : rows_(rows), count_(count), gather_(rows, count), spread_(count, rows) {
     // V is dense here, with its ones and zeros; T is upper.
     const Scratch<T> v(rows * count), turned(rows * count);
     for (int64_t j = 0; j < count; ++j) {
@@ -42,7 +42,8 @@ class BlockReflector {
 
   // To `columns` columns, in all threads.
   void apply(T* c, int64_t lead, int64_t columns) const {
-    parallel_for(0, columns, 16, [&](int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(16, kWorthAThread / (rows_ * count_));
+    parallel_for(0, columns, grain, [&](int64_t begin, int64_t end) {
       constexpr int64_t kTogether = 48;
       T products[kTogether * kReflectors];
       for (int64_t first = begin; first < end; first += kTogether) {
@@ -54,7 +55,9 @@ class BlockReflector {
   }
 
  private:
-  int64_t count_;
+  static constexpr int64_t kWorthAThread = 1 << 18;  // products
+
+  int64_t rows_, count_;
   PackedFactor<T> gather_, spread_;
 };
 
