@@ -474,6 +474,27 @@ TEST(Gemm, ThreadCountsAgree) {
 }
 
 // More rows than are taken as few, several blocks of columns and of depths, each with a remainder.
+// Sums are set aside every 256 depths, and rows of B are fetched ahead until 16 or 32 before the last.
+TEST(Gemm, DepthsAroundTheEndsOfSums) {
+  for (const int64_t k : {1, 15, 16, 17, 31, 32, 33, 255, 256, 257, 271, 272, 273, 287, 288, 289, 511, 513, 544}) {
+    for (const int64_t n : {40, 290}) {
+      for (const Layout b : {Layout::Rows, Layout::Columns}) {
+        ASSERT_NO_FATAL_FAILURE(check<float>({.m = 25, .n = n, .k = k, .b = b}));
+        ASSERT_NO_FATAL_FAILURE(check<double>({.m = 25, .n = n, .k = k, .b = b}));
+      }
+    }
+  }
+}
+
+// Panels of A of every height, from adjacent rows.
+TEST(Gemm, PanelsOfAdjacentRows) {
+  for (int64_t m = 84; m <= 140; m += 7) {
+    ASSERT_NO_FATAL_FAILURE(check<float>({.m = m, .n = 300, .k = 70, .a = Layout::Columns}));
+    ASSERT_NO_FATAL_FAILURE(check<double>({.m = m, .n = 300, .k = 70, .a = Layout::Columns}));
+    ASSERT_NO_FATAL_FAILURE(check<int32_t>({.m = m, .n = 300, .k = 70, .a = Layout::Columns}));
+  }
+}
+
 TEST(Gemm, SeveralBlocksEachWay) {
   const int before = get_num_threads();
   for (const Layout a : {Layout::Rows, Layout::Columns}) {

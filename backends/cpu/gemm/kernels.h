@@ -29,8 +29,9 @@ struct MicroTile {
   int64_t k;
   int rows, cols;
   Store store;
-  const Epilogue* epilogue;    // for Store::General, its bias already at the tile's first column
-  const char* soon = nullptr;  // what later tiles read, fetched ahead: `soon_step` bytes with every depth
+  const Epilogue* epilogue;      // for Store::General, its bias already at the tile's first column
+  const void* next_b = nullptr;  // where the next tile's b begins; null: the panel behind this one, or the same b again
+  const char* soon = nullptr;    // what later tiles read, fetched ahead: `soon_step` bytes with every depth
   int64_t soon_step = 0;
   bool a_padded = false, b_padded = false;  // panels: whole vectors may be read where rows or columns end
 };

@@ -4,6 +4,9 @@
 // float_tiles_neon.cpp takes the place of float32 and float64.
 #include "backends/cpu/gemm/kernels.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
@@ -29,7 +32,7 @@ constexpr int kFloatRows = 8, kVectors = 3;
 #else
 constexpr int kFloatRows = 4, kVectors = 2;
 #endif
-constexpr int64_t kPanelDepthBytes = 4096, kBlockBytes = 1 << 20, kNearRowBytes = 2048;
+constexpr int64_t kPanelDepthBytes = 4096;
 constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
 constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
@@ -77,18 +80,27 @@ void tile(const MicroTile& t) {
       for (int v = 0; v < V; ++v) __builtin_prefetch(static_cast<T*>(t.c) + i * t.c_row_stride + v * lanes, 1);
     }
   }
-  // Behind the last depth lies the next panel, or nothing where rows of B are
-  // far apart.
-  const int64_t depths = b_step * static_cast<int64_t>(sizeof(T)) > kSpreadRows ? kPrefetchAhead / 2 : kPrefetchAhead;
-  const int64_t ahead = t.k > kPrefetchAhead || b_step <= 2 * V * lanes ? depths * b_step : 0;
+  // Rows of B are fetched ahead: behind its last depth those that the next tile begins with, never what lies beyond
+  // B in memory. Pages that nothing has touched cost as much as a miss at every fetch.
+  const int64_t depths =
+      HWY_MIN(b_step * static_cast<int64_t>(sizeof(T)) > kSpreadRows ? kPrefetchAhead / 2 : kPrefetchAhead, t.k);
+  const T* next = t.next_b                  ? static_cast<const T*>(t.next_b)
+                  : b_step <= 2 * V * lanes ? b + t.k * b_step  // panels follow each other
+                                            : b;
   const char* soon = t.soon ? t.soon : static_cast<const char*>(t.a);
   const int64_t soon_step = t.soon_step;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
   // Long sums are made of shorter ones, whose errors are smaller.
   HWY_ALIGN T done[M * V * hn::MaxLanes(d)];
   if (t.k > kSumDepth) std::memset(done, 0, sizeof(done));
-  for (int64_t left = t.k; left > 0; left -= kSumDepth) {
-    for (int64_t k = HWY_MIN(left, kSumDepth); k > 0; --k) {
+  int64_t left = t.k, sum_left = kSumDepth;
+  while (left > 0) {
+    const bool ends = left <= depths;  // what is fetched belongs to the next tile
+    const int64_t run = HWY_MIN(ends ? left : left - depths, sum_left);
+    const int64_t ahead = ends ? next + (depths - left) * b_step - b : depths * b_step;
+    left -= run;
+    sum_left -= run;
+    for (int64_t k = run; k > 0; --k) {
       Vec row[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
@@ -117,8 +129,9 @@ void tile(const MicroTile& t) {
       asm("" : "+r"(a0), "+r"(a4), "+r"(a8), "+r"(a12),
                "+r"(b));  // keeps one pointer per four rows
     }
-    if (t.k <= kSumDepth) break;
-    const bool closes = left <= kSumDepth;
+    if (t.k <= kSumDepth || (sum_left > 0 && left > 0)) continue;
+    sum_left = kSumDepth;
+    const bool closes = left == 0;
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
@@ -270,6 +283,19 @@ void run(const MicroTile& t) {
   }
 }
 
+// What the system says about a cache, or `otherwise` where it says nothing.
+int64_t cache_fact(int name, int64_t otherwise) {
+  const long value = sysconf(name);
+  return value > 0 ? value : otherwise;
+}
+
+// Half of the second cache: the other half is for A, C and a thread on the same core.
+int64_t block_bytes() { return std::clamp<int64_t>(cache_fact(_SC_LEVEL2_CACHE_SIZE, 1 << 20) / 2, 1 << 18, 1 << 20); }
+
+// Rows of B half a page apart share four sets of the first cache. With eight ways those hold the rows that are fetched
+// ahead and nothing else; with twelve there is room for A.
+int64_t near_row_bytes() { return cache_fact(_SC_LEVEL1_DCACHE_ASSOC, 8) >= 12 ? 2048 : 1024; }
+
 template <class T>
 MicroKernel describe() {
   return {.rows = Tiles<T>::kRows,
@@ -278,8 +304,8 @@ MicroKernel describe() {
           .in_place_rows = Tiles<T>::kRows,
           .packs_rows_adjacent = false,
           .panel_depth_bytes = kPanelDepthBytes,
-          .block_bytes = kBlockBytes,
-          .near_row_bytes = kNearRowBytes};
+          .block_bytes = block_bytes(),
+          .near_row_bytes = near_row_bytes()};
 }
 
 #if !HWY_ARCH_ARM_A64

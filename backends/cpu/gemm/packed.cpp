@@ -298,11 +298,11 @@ class PackedProduct {
         t.cols = static_cast<int>(std::min(panel_cols_, span_.cols - col)) * s_.parts;
         if (b_local_) {
           pack_b(j, j + 1, q, own_b);
-          t.b = own_b;
-        } else if (b_by_block_) {
-          t.b = own_b + (j - j0) * b_panel_bytes_;
+          t.b = t.next_b = own_b;
         } else {
-          t.b = b_.at(j, q);
+          const int64_t next = j + 1 < j1 ? j + 1 : j0;
+          t.b = b_by_block_ ? own_b + (j - j0) * b_panel_bytes_ : b_.at(j, q);
+          t.next_b = b_by_block_ ? own_b + (next - j0) * b_panel_bytes_ : b_.at(next, q);
         }
         if (t.store == Store::General) {
           epilogue = p_.epilogue_at(s_, span_.col + col);

@@ -34,10 +34,14 @@ struct RowsToPanels {
     }
   }
 
-  static bool takes(int64_t width) { return width == 32 || width == 48 || width == 64 || width == 128; }
+  static bool takes(int64_t width) {
+    return width == 32 || width == 48 || width == 52 || width == 56 || width == 64 || width == 128;
+  }
   void copy(const char* src, char* dst, int64_t width) const {
     if (width == 32) return copy_of<32>(src, dst);
     if (width == 48) return copy_of<48>(src, dst);
+    if (width == 52) return copy_of<52>(src, dst);
+    if (width == 56) return copy_of<56>(src, dst);
     if (width == 64) return copy_of<64>(src, dst);
     copy_of<128>(src, dst);
   }

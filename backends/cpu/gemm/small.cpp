@@ -66,7 +66,7 @@ void run_small(const Scheme& s, const Product& p) {
   t.epilogue = &epilogue;
   for (int64_t j = 0; j < n; j += s.strided_kernel.cols) {
     t.cols = static_cast<int>(std::min<int64_t>(s.strided_kernel.cols, n - j));
-    t.b = b + j * size;
+    t.b = t.next_b = b + j * size;
     if (t.store == Store::General) epilogue = p.epilogue_at(s, j);
     for (int64_t i = 0; i < m; i += panel_rows) {
       t.rows = static_cast<int>(std::min(panel_rows, m - i));
