@@ -241,7 +241,6 @@ void run_nested(const Task& t) {
     return run_nested(with_dense);
   }
   if (loop.shape[0] >= t.least_row && rows_are_dense(t)) {
-    if (run_streamed(loop, t.rows, t.context, t.grain)) return;
     parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
       for_each_band(loop, begin, end, [&](char* const* at, int64_t n, int64_t rows) {
         t.rows(at, loop.strides[0], n, loop.strides[1], rows, t.context);
