@@ -324,13 +324,9 @@ class Writer(RareForms, DispatchedForms):
         else:
             call = f"{'views' if op.kind == 'view' else 'composite'}::{op.implementation}({names(schema)})"
             if is_factory(schema) and schema.has_argument("start"):
-                # A sequence takes any shape that has room for it.
-                o = outs[0]
-                self.put(
-                    f"const Tensor sequence = {call};",
-                    f"const bool fits = {o}.numel() == sequence.numel();",
-                    f"entry::write_new({o}, fits ? sequence.view({o}.sizes()) : sequence);",
-                )
+                # A sequence takes any shape that has room for it; of another one arange alone tells.
+                warns = "true" if schema.name == "arange" else "false"
+                self.put(f"entry::write_sequence({outs[0]}, {call}, {warns});")
             elif is_factory(schema):
                 self.put(f"entry::write_new({outs[0]}, {call});")
             elif len(outs) == 1:

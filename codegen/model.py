@@ -72,7 +72,7 @@ class Op:
     # Operations of layers have headers and a kernel table of their own, one header per family: what stands on the
     # engine can grow without compiling the engine again.
     is_layer: bool = False
-    includes: list[str] = field(default_factory=list)  # headers that the family's derivatives need
+    includes: list[str] = field(default_factory=list)  # headers that the family's entries and derivatives need
     autocast: dict[str, str] = field(default_factory=dict)  # type of device -> lower, float32 or widest
     dispatch: dict[str, str] = field(default_factory=dict)  # overload -> how a dispatch mode meets it, where listed
     dispatch_overloads: dict[str, str] = field(default_factory=dict)  # overload -> the overload that a mode sees

@@ -3,9 +3,11 @@
 #include <cctype>
 
 #include "core/out.h"
+#include "core/sequence.h"
 #include "mica/names.h"
 #include "mica/ops.h"
 #include "mica/rare_facts.h"
+#include "mica/warning.h"
 
 namespace mica {
 
@@ -93,6 +95,18 @@ void write_in_place(const char* op, const Tensor& self, const Tensor& result) {
 void write_new(const Tensor& out, const Tensor& result) {
   if (!(out.sizes() == result.sizes())) out.resize_(result.sizes());
   out.copy_(result);
+}
+
+void write_sequence(const Tensor& out, const Tensor& sequence, bool warns) {
+  if (out.numel() == sequence.numel()) return write_new(out, sequence.view(out.sizes()));
+  if (warns && out.numel() > 0) {
+    warn(cat("The number of elements in the out tensor of shape ", out.sizes(), " is ", out.numel(),
+             " which does not match the computed number of elements ", sequence.numel(),
+             ". Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of "
+             "shape (",
+             sequence.numel(), ",)."));
+  }
+  write_new(out, sequence);
 }
 
 // A sparse tensor takes over the parts, the shape and the history of `result`.

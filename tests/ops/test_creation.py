@@ -23,7 +23,7 @@ FACTORIES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:torch.range")
+@pytest.mark.filterwarnings("ignore:torch.range", "ignore:The number of elements in the out tensor")
 @pytest.mark.parametrize("name", FACTORIES)
 def test_out(name):
     make, shape = FACTORIES[name]

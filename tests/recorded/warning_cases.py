@@ -170,6 +170,13 @@ CASES = {
     # masks and indices
     "where with bytes": "torch.where(torch.tensor([1, 0], dtype=torch.uint8), torch.ones(2), torch.zeros(2))",
     "index with bytes": "torch.ones(2)[torch.tensor([1, 0], dtype=torch.uint8)]",
+    "put many at bytes": "torch.ones(2)[torch.tensor([1, 1], dtype=torch.uint8)] = torch.zeros(2)",
+    "put at bytes twice": "m = torch.tensor([1, 0], dtype=torch.uint8)\ntorch.ones(2, 2)[m, m] = 0",
+    "arange into too few": "torch.arange(5, out=torch.empty(3))",
+    "arange into too many": "torch.arange(1, 5, 2, out=torch.empty(2, 3))",
+    "arange into as many": "torch.arange(6, out=torch.empty(2, 3))",
+    "arange into none": "torch.arange(6, out=torch.empty(0))",
+    "linspace into too few": "torch.linspace(0, 1, 5, out=torch.empty(3))",
     "index_put_ with an expanded tensor": "torch.ones(3)[torch.tensor([0, 0])] = 1.0",
     "index with a list": "torch.ones(2, 2)[[0, 1]]",
     "index with lists within a list": "torch.ones(2, 2)[[[0, 1], [0, 1]]]",

@@ -203,7 +203,7 @@ HWY_ATTR void gelu_backward_floats(char* const* data, const int64_t* strides, in
   if (i == n) return;
   const int64_t done = i * int64_t{sizeof(float)};
   char* const rest[] = {data[0] + done, data[1] + (strides[1] != 0 ? done : 0), data[2] + (strides[2] != 0 ? done : 0)};
-  lanes_loop<float, GeluBackwardLanes, 2>(rest, strides, n - i, context);
+  lanes_loop<float, GeluBackwardLanes, 2>(rest, strides, n - i, strides, 1, context);
 }
 #endif
 

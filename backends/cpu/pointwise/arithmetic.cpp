@@ -17,6 +17,14 @@ MICA_LANES_2(AddLanes, hn::Add(x, y))
 MICA_LANES_2(SubLanes, hn::Sub(x, y))
 MICA_LANES_2(MulLanes, hn::Mul(x, y))
 MICA_LANES_2(DivLanes, hn::Div(x, y))
+template <>
+inline constexpr bool keeps_values<AddLanes> = true;
+template <>
+inline constexpr bool keeps_values<SubLanes> = true;
+template <>
+inline constexpr bool keeps_values<MulLanes> = true;
+template <>
+inline constexpr bool keeps_values<DivLanes> = true;
 MICA_LANES_1(NegLanes, hn::Neg(x))
 MICA_LANES_1(ReciprocalLanes, hn::Div(hn::Set(d, T(1)), x))
 

@@ -29,12 +29,16 @@ class Odometer {
   void addresses(char** at) const {
     for (int k = 0; k < loop_.noperands; ++k) at[k] = address(k);
   }
+  // Rows from here to the end of dimension 1.
+  int64_t rows_left() const { return loop_.ndim > 1 ? loop_.shape[1] - index_[1] : 1; }
   // From anywhere in a row to the start of the next; pointers in `at` that stood at the start of the row follow.
-  void next_row(char** at, int first, int last) {
+  void next_row(char** at, int first, int last) { advance(at, first, last, 1); }
+  // The same over as many rows as are left at most.
+  void advance(char** at, int first, int last, int64_t rows) {
     index_[0] = 0;
-    for (int d = 1; d < loop_.ndim; ++d) {
-      for (int k = first; k < last; ++k) at[k] += loop_.strides[d][k];
-      if (++index_[d] < loop_.shape[d]) return;
+    for (int d = 1; d < loop_.ndim; ++d, rows = 1) {
+      for (int k = first; k < last; ++k) at[k] += rows * loop_.strides[d][k];
+      if ((index_[d] += rows) < loop_.shape[d]) return;
       for (int k = first; k < last; ++k) at[k] -= loop_.strides[d][k] * loop_.shape[d];
       index_[d] = 0;
     }
@@ -63,8 +67,33 @@ void for_each_row(const PointwiseLoop& loop, int64_t begin, int64_t end, const R
   }
 }
 
-// Runs a loop whose one output is contiguous and too large for the caches, past which it is written. False where that
-// does not pay, or where the loop is not so; then nothing has run.
-bool run_streamed(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain);
+// The same with all whole rows of dimension 1 at a time: band(addresses, elements of a row, rows).
+template <class Band>
+void for_each_band(const PointwiseLoop& loop, int64_t begin, int64_t end, const Band& band) {
+  Odometer at(loop, begin);
+  char* start[kOperands];
+  at.addresses(start);
+  for (int64_t left = end - begin; left > 0;) {
+    const int64_t width = std::min(left, at.left_in_row());
+    const int64_t rows = width < loop.shape[0] ? 1 : std::min(left / width, at.rows_left());
+    band(start, width, rows);
+    left -= width * rows;
+    for (int k = 0; k < loop.noperands; ++k) start[k] -= at.column() * loop.strides[0][k];
+    at.advance(start, 0, loop.noperands, rows);
+  }
+}
+
+// Runs a loop whose one output has long contiguous rows and is too large for the caches, past which it is written.
+// False where that does not pay, or where the loop is not so; then nothing has run.
+bool run_streamed(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain);
+
+// An inner loop as a RowsLoop; its address is the context.
+struct OneRow {
+  int operands;
+  InnerLoop inner;
+  const void* context;
+};
+void one_row_at_a_time(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides, int64_t rows,
+                       const void* one_row);
 
 }  // namespace mica::cpu

@@ -5,6 +5,7 @@
 #include "backends/cpu/pointwise/nest.h"
 #include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/pointwise/run_loop.h"
+#include "backends/cpu/pointwise/transpose.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -13,19 +14,26 @@ namespace {
 
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
-constexpr int64_t kShortRow = 32;  // below this a row is not worth a call of the inner loop
+constexpr int64_t kBlockBytes = 512;
+constexpr int64_t kShortRow = 32;  // below this a row is not worth a tile or a block
+// Below these a row is not worth a round of the loop over rows, or a call of an inner loop that knows one row.
+constexpr int64_t kLeastRow = 4, kLeastCall = 16;
 constexpr int64_t kSharedRow = 1 << 16;
 
 struct Task {
   const PointwiseLoop& loop;
-  InnerLoop inner;
+  RowsLoop rows;
   const void* context;
   int64_t grain;
-  int64_t size[kOperands];  // of an element
+  int64_t least_row;
+  int64_t size[kOperands] = {};  // of an element
 
   bool is_input(int k) const { return k >= loop.noutputs; }
   bool dense_stride(int k, int64_t stride) const { return stride == size[k] || (stride == 0 && is_input(k)); }
   int64_t largest() const { return *std::max_element(size, size + loop.noperands); }
+  void run_row(char* const* data, const int64_t* strides, int64_t n) const {
+    rows(data, strides, n, strides, 1, context);
+  }
 };
 
 bool rows_are_dense(const Task& t) {
@@ -41,7 +49,7 @@ void run_flat(const Task& t) {
   parallel_for(0, t.loop.numel, t.grain, [&](int64_t begin, int64_t end) {
     char* at[kOperands];
     for (int k = 0; k < t.loop.noperands; ++k) at[k] = t.loop.data[k] + begin * strides[k];
-    t.inner(at, strides, end - begin, t.context);
+    t.run_row(at, strides, end - begin);
   });
 }
 
@@ -95,11 +103,7 @@ void run_tile(const Task& t, char* const* corner, TileShape tile, char* const* b
       copy_rectangle(t.size[k], base[k], row_stride[k], t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k],
                      tile.rows, tile.columns);
   }
-  for (int64_t r = 0; r < tile.rows; ++r) {
-    char* at[kOperands];
-    for (int k = 0; k < loop.noperands; ++k) at[k] = base[k] + r * row_stride[k];
-    t.inner(at, strides, tile.columns, t.context);
-  }
+  t.rows(base, strides, tile.columns, row_stride, tile.rows, t.context);
   for (int k = 0; k < loop.noutputs; ++k)
     if (base[k] != corner[k])
       copy_rectangle(t.size[k], corner[k], loop.strides[1][k], loop.strides[0][k], base[k], row_stride[k], t.size[k],
@@ -167,10 +171,51 @@ void run_chunks(const Task& t) {
         at[k] = access[k] == Access::Packed ? storage[k] : loop.data[k] + from * strides[k];
         if (access[k] == Access::Packed && t.is_input(k)) gather(loop, k, from, n, at[k]);
       }
-      t.inner(at, strides, n, t.context);
+      t.run_row(at, strides, n);
       for (int k = 0; k < loop.noutputs; ++k)
         if (access[k] == Access::Packed) scatter(loop, k, from, n, at[k]);
     }
+  });
+}
+
+// ---- blocks --------------------------------------------------------------------------------------------------------
+
+// Whether all that is not dense along long rows are inputs.
+bool wants_blocks(const Task& t) {
+  for (int k = 0; k < t.loop.noutputs; ++k)
+    if (!t.dense_stride(k, t.loop.strides[0][k])) return false;
+  return t.loop.shape[0] * t.largest() >= 4 * kBlockBytes;
+}
+
+// Inputs are brought together a few cache lines at a time: few enough for the processor to load the next ones while it
+// computes with these.
+void run_blocks(const Task& t) {
+  const PointwiseLoop& loop = t.loop;
+  const int64_t block = kBlockBytes / t.largest();
+  GatherFunction gathers[kOperands] = {};
+  int64_t strides[kOperands];
+  for (int k = 0; k < loop.noperands; ++k) {
+    strides[k] = loop.strides[0][k];
+    if (t.dense_stride(k, strides[k])) continue;
+    gathers[k] = gather_function(t.size[k]);
+    strides[k] = t.size[k];
+  }
+  parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
+    alignas(64) char storage[kOperands][kBlockBytes + 16];
+    for_each_row(loop, begin, end, [&](char* const* row, int64_t width) {
+      for (int64_t i = 0; i < width; i += block) {
+        const int64_t n = std::min(block, width - i);
+        char* at[kOperands];
+        for (int k = 0; k < loop.noperands; ++k) {
+          at[k] = row[k] + i * loop.strides[0][k];
+          if (!gathers[k]) continue;
+          // One more than is needed, where there is one, so that the last vector is a whole one.
+          gathers[k](at[k], loop.strides[0][k], n + (i + n < width), storage[k]);
+          at[k] = storage[k];
+        }
+        t.run_row(at, strides, n);
+      }
+    });
   });
 }
 
@@ -191,25 +236,41 @@ void run_nested(const Task& t) {
     PointwiseLoop dense = loop;
     dense.data[k] = row.get();
     dense.strides[0][k] = t.size[k];
-    Task with_dense{dense, t.inner, t.context, t.grain, {}};
+    Task with_dense{dense, t.rows, t.context, t.grain, t.least_row};
     std::copy(t.size, t.size + kOperands, with_dense.size);
     return run_nested(with_dense);
   }
-  if (loop.shape[0] >= kShortRow) {
-    if (rows_are_dense(t)) {
-      parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
-        for_each_row(loop, begin, end, [&](char* const* at, int64_t n) { t.inner(at, loop.strides[0], n, t.context); });
+  if (loop.shape[0] >= t.least_row && rows_are_dense(t)) {
+    parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
+      for_each_band(loop, begin, end, [&](char* const* at, int64_t n, int64_t rows) {
+        t.rows(at, loop.strides[0], n, loop.strides[1], rows, t.context);
       });
-      return;
-    }
+    });
+    return;
+  }
+  if (loop.shape[0] >= kShortRow) {
     if (const int d = crosswise_dimension(t)) {
       const PointwiseLoop swapped = with_second_dimension(loop, d);
-      Task tiled{swapped, t.inner, t.context, t.grain, {}};
+      Task tiled{swapped, t.rows, t.context, t.grain, t.least_row};
       std::copy(t.size, t.size + kOperands, tiled.size);
       return run_tiles(tiled);
     }
+    if (wants_blocks(t)) return run_blocks(t);
   }
   run_chunks(t);
+}
+
+// `least_row` elements make a row that is not copied together with others.
+void run(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain, int64_t least_row) {
+  Task t{loop, rows, context, grain, least_row};
+  bool dense = loop.ndim == 1;
+  for (int k = 0; k < loop.noperands; ++k) {
+    t.size[k] = element_size(loop.dtypes[k]);
+    dense &= t.dense_stride(k, loop.strides[0][k]);
+  }
+  if (!dense) return run_nested(t);
+  if (loop.numel > grain) return run_streamed(loop, rows, context, grain) ? void() : run_flat(t);
+  t.run_row(loop.data, loop.strides[0], loop.numel);
 }
 
 }  // namespace
@@ -220,16 +281,13 @@ bool is_constant(const PointwiseLoop& loop, int operand) {
   return true;
 }
 
+void run_dense(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain) {
+  run(loop, rows, context, grain, kLeastRow);
+}
+
 void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
-  Task t{loop, inner, context, grain, {}};
-  bool dense = loop.ndim == 1;
-  for (int k = 0; k < loop.noperands; ++k) {
-    t.size[k] = element_size(loop.dtypes[k]);
-    dense &= t.dense_stride(k, loop.strides[0][k]);
-  }
-  if (!dense) return run_nested(t);
-  if (loop.numel > grain) return run_streamed(loop, inner, context, grain) ? void() : run_flat(t);
-  inner(loop.data, loop.strides[0], loop.numel, context);
+  const OneRow one_row{loop.noperands, inner, context};
+  run(loop, one_row_at_a_time, &one_row, grain, kLeastCall);
 }
 
 }  // namespace mica::cpu

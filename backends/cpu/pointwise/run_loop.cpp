@@ -60,11 +60,25 @@ constexpr int64_t kStreamBytes = 16 << 20;
 #else
 constexpr int64_t kStreamBytes = std::numeric_limits<int64_t>::max();
 #endif
+// Few enough for the processor to load the next block while this one is on its way: of a sum of 2 M floats on a Cascade
+// Lake core, 2.1 ms with 256 or 512 bytes, as without a buffer, 2.5 with 1 KB and 2.8 with 4 KB.
+constexpr int64_t kStreamBuffer = 512;
 
 }  // namespace
 
-bool run_streamed(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
-  const int64_t size = element_size(loop.dtypes[0]);
+void one_row_at_a_time(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides, int64_t rows,
+                       const void* one_row) {
+  const auto [operands, inner, context] = *static_cast<const OneRow*>(one_row);
+  inner(data, strides, n, context);
+  for (int64_t r = 1; r < rows; ++r) {
+    char* at[kOperands];
+    for (int k = 0; k < operands; ++k) at[k] = data[k] + r * row_strides[k];
+    inner(at, strides, n, context);
+  }
+}
+
+bool run_streamed(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t grain) {
+  const int64_t size = element_size(loop.dtypes[0]), block = kStreamBuffer / size;
   if (loop.numel < kStreamBytes / size || grain < kMemoryGrain || loop.noutputs != 1 || loop.ndim != 1 ||
       loop.strides[0][0] != size)
     return false;
@@ -72,14 +86,14 @@ bool run_streamed(const PointwiseLoop& loop, InnerLoop inner, const void* contex
   for (int k = 1; k < loop.noperands; ++k)
     if (loop.data[k] == loop.data[0]) return false;
   parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) {
-    constexpr int64_t kBufferBytes = 4096;
-    alignas(64) char buffer[kBufferBytes];
-    const int64_t block = kBufferBytes / size;
-    for (int64_t i = begin; i < end; i += block) {
-      const int64_t n = std::min(block, end - i);
+    alignas(64) char buffer[kStreamBuffer];
+    // The first block ends at a cache line, so that all others are whole lines.
+    const int64_t off = static_cast<int64_t>(reinterpret_cast<uintptr_t>(loop.data[0] + begin * size) % 64) / size;
+    int64_t n = std::min(block - off, end - begin);
+    for (int64_t i = begin; i < end; i += n, n = std::min(block, end - i)) {
       char* at[kOperands] = {buffer};
       for (int k = 1; k < loop.noperands; ++k) at[k] = loop.data[k] + i * loop.strides[0][k];
-      inner(at, loop.strides[0], n, context);
+      rows(at, loop.strides[0], n, loop.strides[0], 1, context);
       stream_bytes(loop.data[0] + i * size, buffer, static_cast<size_t>(n * size));
     }
     stream_fence();
@@ -89,8 +103,9 @@ bool run_streamed(const PointwiseLoop& loop, InnerLoop inner, const void* contex
 
 void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context, int64_t grain) {
   if (loop.ndim == 1 && loop.numel <= grain) return inner(loop.data, loop.strides[0], loop.numel, context);
-  if (run_streamed(loop, inner, context, grain)) return;
   if (loop.numel > grain && wants_tiles(loop)) return run_tiles(loop, inner, context, grain);
+  const OneRow one_row{loop.noperands, inner, context};
+  if (run_streamed(loop, one_row_at_a_time, &one_row, grain)) return;
   parallel_for(0, loop.numel, grain, [&](int64_t begin, int64_t end) {
     for_each_row(loop, begin, end, [&](char* const* at, int64_t n) { inner(at, loop.strides[0], n, context); });
   });

@@ -1,12 +1,25 @@
 // Runs a one-dimensional inner loop over the nest of a PointwiseLoop, on as many threads as pay.
 #pragma once
 
+#include <type_traits>
+
 #include "mica/pointwise_loop.h"
 
 namespace mica::cpu {
 
 // Processes n elements: operand k is at data[k] + i * strides[k] bytes. `context` is the operation's own.
 using InnerLoop = void (*)(char* const* data, const int64_t* strides, int64_t n, const void* context);
+
+// The same for one or more rows of n elements: those of operand k lie row_strides[k] bytes apart. Of one row, strides
+// are passed for row_strides too.
+using RowsLoop = void (*)(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides,
+                          int64_t rows, const void* context);
+
+template <class T>
+inline T* bytes_on(T* p, int64_t bytes) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(p) + bytes);
+}
 
 // Elements below which a second thread costs more than it brings: bound by memory, by one short function such as exp,
 // by a long one such as tan or pow, and by a scalar function.
@@ -20,6 +33,7 @@ void run_loop(const PointwiseLoop& loop, InnerLoop inner, const void* context = 
 
 // For inner loops that take dense operands only: every stride is the element's size, or zero for an input of one value.
 // Operands that lie otherwise pass through buffers.
+void run_dense(const PointwiseLoop& loop, RowsLoop rows, const void* context = nullptr, int64_t grain = kMemoryGrain);
 void run_dense(const PointwiseLoop& loop, InnerLoop inner, const void* context = nullptr, int64_t grain = kMemoryGrain);
 
 // Whether an input has the same value for all elements.

@@ -224,18 +224,23 @@ HWY_ATTR void transpose_any(int64_t size, const char* from, int64_t from_stride,
   }
 }
 
-HWY_ATTR void gather_any(int64_t size, const char* from, int64_t stride, int64_t n, char* to) {
+template <class T>
+HWY_ATTR void gather_of(const char* from, int64_t stride, int64_t n, char* to) {
+  gather_run(from, stride, n, reinterpret_cast<T*>(to));
+}
+
+GatherFunction gather_any(int64_t size) {
   switch (size) {
     case 1:
-      return gather_run(from, stride, n, reinterpret_cast<uint8_t*>(to));
+      return gather_of<uint8_t>;
     case 2:
-      return gather_run(from, stride, n, reinterpret_cast<uint16_t*>(to));
+      return gather_of<uint16_t>;
     case 4:
-      return gather_run(from, stride, n, reinterpret_cast<uint32_t*>(to));
+      return gather_of<uint32_t>;
     case 8:
-      return gather_run(from, stride, n, reinterpret_cast<uint64_t*>(to));
+      return gather_of<uint64_t>;
     default:
-      return gather_run(from, stride, n, reinterpret_cast<Pair64*>(to));
+      return gather_of<Pair64>;
   }
 }
 
@@ -265,8 +270,10 @@ void transpose(int64_t size, const char* from, int64_t from_stride, char* to, in
 }
 
 void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to) {
-  HWY_DYNAMIC_DISPATCH(gather_any)(size, from, stride, n, to);
+  gather_function(size)(from, stride, n, to);
 }
+
+GatherFunction gather_function(int64_t size) { return HWY_DYNAMIC_DISPATCH(gather_any)(size); }
 
 void stream_bytes(char* to, const char* from, size_t bytes) { HWY_DYNAMIC_DISPATCH(stream_any)(to, from, bytes); }
 void stream_fence() { hwy::FlushStream(); }

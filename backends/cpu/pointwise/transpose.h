@@ -14,6 +14,10 @@ void transpose(int64_t size, const char* from, int64_t from_stride, char* to, in
 // n elements of `size` bytes, `stride` bytes apart, side by side into `to`. What lies between them may be read.
 void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, char* to);
 
+// The same for elements of one size, to be looked up once for many runs.
+using GatherFunction = void (*)(const char* from, int64_t stride, int64_t n, char* to);
+GatherFunction gather_function(int64_t size);
+
 // memcpy that leaves the caches to others; stream_fence() makes what it wrote visible to other threads.
 void stream_bytes(char* to, const char* from, size_t bytes);
 void stream_fence();

@@ -27,12 +27,18 @@ template <class T>
 struct Element {
   using Lane = T;
   template <class D>
+  using Memory = D;
+  template <class D>
   static HWY_INLINE hn::VFromD<D> load(D d, const T* p) {
     return hn::LoadU(d, p);
   }
   template <class D>
   static HWY_INLINE hn::VFromD<D> load_first(D d, const T* p, size_t n) {
     return HWY_NAMESPACE::load_first(d, p, n);
+  }
+  template <class D>
+  static HWY_INLINE hn::VFromD<D> broadcast(D d, const T* p) {
+    return hn::Set(d, *p);
   }
   template <class D>
   static HWY_INLINE void store(hn::VFromD<D> v, D d, T* p) {
@@ -47,6 +53,8 @@ struct Element {
 template <class T, class Format>
 struct ShortFloat {
   using Lane = float;
+  template <class D>
+  using Memory = BitsOf<D>;
   static const uint16_t* bits(const T* p) { return reinterpret_cast<const uint16_t*>(p); }
   static uint16_t* bits(T* p) { return reinterpret_cast<uint16_t*>(p); }
   template <class D>
@@ -56,6 +64,10 @@ struct ShortFloat {
   template <class D>
   static HWY_INLINE hn::VFromD<D> load_first(D d, const T* p, size_t n) {
     return load_first_as_float<Format>(d, bits(p), n);
+  }
+  template <class D>
+  static HWY_INLINE hn::VFromD<D> broadcast(D d, const T* p) {
+    return Format::to_float(d, hn::Set(BitsOf<D>(), *bits(p)));
   }
   template <class D>
   static HWY_INLINE void store(hn::VFromD<D> v, D d, T* p) {
@@ -87,51 +99,126 @@ constexpr size_t vectors_together() {
   }
 }
 
-// out[i] = f(d, a[i], ...) where f maps vectors to a vector, or f.group(d, x) maps kGroup of them in place. An input of
-// one value is read from vectors full of it, and does not move on.
-template <class T, class F, size_t... I>
-HWY_ATTR HWY_INLINE void map_lanes(char* const* data, const int64_t* strides, int64_t n, const F& f,
-                                   std::index_sequence<I...>) {
+// Whether the one value that an input has in a row (a column added to a matrix, a number) is kept in a register. It
+// takes two more loops, which are worth it for functors whose work is less than that of a store between rows.
+template <class F>
+inline constexpr bool keeps_values = false;
+
+constexpr size_t kNoInput = ~size_t{0};
+
+// The lanes of input I at p; of its first n. Input kKept is in a register.
+template <class T, size_t kKept, size_t I, class D>
+HWY_INLINE hn::VFromD<D> input_lanes(D d, hn::VFromD<D> kept, const T* p) {
+  if constexpr (I == kKept) {
+    return kept;
+  } else {
+    return Element<T>::load(d, p);
+  }
+}
+template <class T, size_t kKept, size_t I, class D>
+HWY_INLINE hn::VFromD<D> first_input_lanes(D d, hn::VFromD<D> kept, const T* p, size_t n) {
+  if constexpr (I == kKept) {
+    return kept;
+  } else {
+    return Element<T>::load_first(d, p, n);
+  }
+}
+
+// One row: out[i] = f(d, a[i], ...) where f maps vectors to a vector, or f.group(d, x) maps kGroup of them in place.
+// Input kKept is one value. Another input of one value is a run of kTogether vectors, and its step is 0.
+template <class T, size_t kKept, class F, size_t... I>
+HWY_ATTR HWY_INLINE void map_row(T* out, const T* const* row, const size_t* step, size_t count, const F& f,
+                                 std::index_sequence<I...>) {
   using D = LanesOf<T>;
+  using V = hn::VFromD<D>;
   const D d;
   constexpr size_t kInputs = sizeof...(I), kTogether = vectors_together<F>();
-  const size_t lanes = hn::Lanes(d), count = static_cast<size_t>(n);
-  HWY_ALIGN T values[kInputs][kTogether * hn::MaxLanes(D())];
-  const T* in[kInputs] = {reinterpret_cast<const T*>(data[I + 1])...};
-  size_t step[kInputs];
-  for (size_t k = 0; k < kInputs; ++k) {
-    step[k] = strides[k + 1] != 0 ? lanes : 0;
-    if (step[k]) continue;
-    const T value = *in[k];
-    for (size_t lane = 0; lane < kTogether * lanes; ++lane) values[k][lane] = value;
-    in[k] = values[k];
+  constexpr bool kReachesBack = !has_masked_memory<typename Element<T>::template Memory<D>>();
+  const size_t lanes = hn::Lanes(d), over = count % lanes;
+  const T* in[kInputs] = {row[I]...};
+  V kept = hn::Zero(d), last = hn::Zero(d);
+  if constexpr (kKept != kNoInput) kept = Element<T>::broadcast(d, row[kKept]);
+  if constexpr (kReachesBack) {
+    // Memory without masks: the last vector reaches back over elements that another one writes too. It is computed
+    // before anything is written, so that it is right in place as well.
+    if (over != 0) {
+      V x[kInputs];
+      if (count > lanes) {
+        ((x[I] = input_lanes<T, kKept, I>(d, kept, in[I] + (step[I] != 0 ? count - lanes : 0))), ...);
+      } else {
+        ((x[I] = first_input_lanes<T, kKept, I>(d, kept, in[I], over)), ...);
+      }
+      last = f(d, x[I]...);
+    }
   }
-  T* out = reinterpret_cast<T*>(data[0]);
   size_t left = count;
   if constexpr (kTogether > 1) {
     for (; left >= kTogether * lanes; left -= kTogether * lanes, out += kTogether * lanes) {
-      hn::VFromD<D> results[kTogether];
+      V results[kTogether];
       if constexpr (requires { F::kGroup; }) {
         for (size_t k = 0; k < kTogether; ++k) results[k] = Element<T>::load(d, in[0] + k * lanes);
         f.group(d, results);
       } else {
-        for (size_t k = 0; k < kTogether; ++k) results[k] = f(d, Element<T>::load(d, in[I] + k * lanes)...);
+        for (size_t k = 0; k < kTogether; ++k)
+          results[k] = f(d, input_lanes<T, kKept, I>(d, kept, in[I] + k * lanes)...);
       }
       for (size_t k = 0; k < kTogether; ++k) Element<T>::store(results[k], d, out + k * lanes);
       ((in[I] += kTogether * step[I]), ...);
     }
   }
   for (; left >= lanes; left -= lanes, out += lanes) {
-    Element<T>::store(f(d, Element<T>::load(d, in[I])...), d, out);
+    Element<T>::store(f(d, input_lanes<T, kKept, I>(d, kept, in[I])...), d, out);
     ((in[I] += step[I]), ...);
   }
-  if (left > 0) Element<T>::store_first(f(d, Element<T>::load_first(d, in[I], left)...), d, out, left);
+  if (over == 0) return;
+  if constexpr (kReachesBack) {
+    if (count > lanes) return Element<T>::store(last, d, out + over - lanes);
+    Element<T>::store_first(last, d, out, over);
+  } else {
+    Element<T>::store_first(f(d, first_input_lanes<T, kKept, I>(d, kept, in[I], over)...), d, out, over);
+  }
+}
+
+// Rows one after the other, with what they need in registers: between two rows nothing is stored but the value of an
+// input that changes with the row and is not kept. Some processors write long runs past their caches, and stop doing so
+// when other stores come between.
+template <class T, size_t kKept, class F, size_t... I>
+HWY_ATTR HWY_INLINE void map_rows(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides,
+                                  int64_t rows, const F& f, std::index_sequence<I...> inputs) {
+  using D = LanesOf<T>;
+  const D d;
+  constexpr size_t kInputs = sizeof...(I), kTogether = vectors_together<F>();
+  const size_t lanes = hn::Lanes(d);
+  HWY_ALIGN T values[kInputs][kTogether * hn::MaxLanes(D())];
+  T* out = reinterpret_cast<T*>(data[0]);
+  const T* in[kInputs] = {reinterpret_cast<const T*>(data[I + 1])...};
+  const size_t step[kInputs] = {(strides[I + 1] != 0 ? lanes : 0)...};
+  const int64_t out_stride = row_strides[0], in_stride[kInputs] = {row_strides[I + 1]...};
+  for (;;) {
+    const T* row[kInputs] = {in[I]...};
+    for (size_t k = 0; k < kInputs; ++k) {
+      if (k == kKept || step[k] != 0) continue;
+      const T value = *in[k];
+      for (size_t lane = 0; lane < kTogether * lanes; ++lane) values[k][lane] = value;
+      row[k] = values[k];
+    }
+    map_row<T, kKept>(out, row, step, static_cast<size_t>(n), f, inputs);
+    if (--rows <= 0) return;
+    out = bytes_on(out, out_stride);
+    ((in[I] = bytes_on(in[I], in_stride[I])), ...);
+  }
 }
 
 template <class T, class F, int kInputs>
-HWY_ATTR void lanes_loop(char* const* data, const int64_t* strides, int64_t n, const void* context) {
+HWY_ATTR void lanes_loop(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides, int64_t rows,
+                         const void* context) {
   const F f = *static_cast<const F*>(context);
-  map_lanes<T>(data, strides, n, f, std::make_index_sequence<kInputs>());
+  constexpr std::make_index_sequence<kInputs> inputs;
+  if constexpr (kInputs == 2 && keeps_values<F>) {
+    if (strides[2] == 0) return map_rows<T, 1>(data, strides, n, row_strides, rows, f, inputs);
+    if (strides[1] == 0) return map_rows<T, 0>(data, strides, n, row_strides, rows, f, inputs);
+  }
+  map_rows<T, kNoInput>(data, strides, n, row_strides, rows, f, inputs);
 }
 
 // Runs a vector functor over a loop whose operands are all of dtype T.

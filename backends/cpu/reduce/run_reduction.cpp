@@ -19,7 +19,8 @@ constexpr int64_t kLeastPiece = 32768;  // elements of a piece where there are s
 constexpr int64_t kColumnBlocks = 4;    // of one matrix, if each has at least kLeastColumns
 constexpr int64_t kLeastColumns = 128;
 constexpr int64_t kCachedBytes = 4 << 20;
-constexpr int64_t kBufferBytes = 32768;       // converted elements on their way into the accumulators
+constexpr int64_t kBufferBytes = 32768;       // converted elements on their way into the accumulators of columns
+constexpr int64_t kRowBufferBytes = 8192;     // and of a row: they stay in the first cache beside what they came from
 constexpr int64_t kAccumulatorBytes = 16384;  // of one block of columns
 constexpr int64_t kRowBatch = 64;             // rows whose accumulators are finished together
 constexpr int64_t kBufferedRows = 8;
@@ -166,8 +167,8 @@ class Walk {
     const int64_t stride = reduced_.dim[0].in;
     for_each_run(base, begin, end, [&](const char* p, int64_t count, int64_t first) {
       if (is_direct(stride)) return op_.rows(accumulator, p, 1, 0, count, first, context_);
-      alignas(64) char buffer[kBufferBytes];
-      const int64_t capacity = kBufferBytes / load_.loaded_bytes;
+      alignas(64) char buffer[kRowBufferBytes];
+      const int64_t capacity = kRowBufferBytes / load_.loaded_bytes;
       for (int64_t i = 0; i < count; i += capacity) {
         const int64_t n = std::min(capacity, count - i);
         load_.load(p + i * stride, stride, n, buffer);

@@ -45,6 +45,10 @@ HWY_INLINE void gather_run(const char* from, int64_t stride, int64_t n, T* to) {
     hn::VFromD<decltype(d)> a, b, c, e;
     if (stride == -kSize) {
       for (; i + lanes <= n; i += lanes) hn::StoreU(reversed(d, hn::LoadU(d, x - i - lanes + 1)), d, to + i);
+      if (i < n && n >= lanes) {  // the last vector once more, ending with the run
+        hn::StoreU(reversed(d, hn::LoadU(d, x - n + 1)), d, to + n - lanes);
+        return;
+      }
     } else if (stride == 2 * kSize && kSize == 8 && HWY_ARCH_ARM_A64) {
       for (; i + lanes < n; i += lanes)
         hn::StoreU(hn::InterleaveLower(d, hn::LoadU(d, x + 2 * i), hn::LoadU(d, x + 2 * i + lanes)), d, to + i);
