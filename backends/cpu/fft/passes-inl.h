@@ -13,6 +13,7 @@
 
 #include "backends/cpu/fft/butterflies-inl.h"
 #include "backends/cpu/fft/plan.h"
+#include "backends/cpu/fft/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -150,6 +151,7 @@ Sequence<T> run_some_passes(const fft::Plan<T>& plan, size_t first, size_t last,
 }
 template <class T>
 Sequence<T> run_passes(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
+  if (run_short_of<T>(plan.length, FromParts<T>{a}, ToParts<T>{b})) return b;
   return run_some_passes(plan, 0, plan.passes.size(), a, b);
 }
 
