@@ -8,6 +8,8 @@
 
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
@@ -37,6 +39,33 @@ HWY_INLINE void transpose_blocks(D d, V* rows) {
   }
 }
 
+// Block b of vector a becomes block a of vector b, for four vectors of four blocks.
+template <class D, class V>
+HWY_INLINE void exchange_blocks(D d, V& r0, V& r1, V& r2, V& r3) {
+#if HWY_TARGET == HWY_AVX3  // two blocks of each of two vectors in one instruction
+  const hn::Repartition<float, D> f;
+  const auto blocks = [&](V x, V y, auto control) {
+    return hn::BitCast(d, hn::Vec<decltype(f)>{_mm512_shuffle_f32x4(hn::BitCast(f, x).raw, hn::BitCast(f, y).raw,
+                                                                    decltype(control)::value)});
+  };
+  const std::integral_constant<int, 0x88> even;
+  const std::integral_constant<int, 0xDD> odd;
+  const V even01 = blocks(r0, r1, even), even23 = blocks(r2, r3, even);
+  const V odd01 = blocks(r0, r1, odd), odd23 = blocks(r2, r3, odd);
+  r0 = blocks(even01, even23, even);
+  r1 = blocks(odd01, odd23, even);
+  r2 = blocks(even01, even23, odd);
+  r3 = blocks(odd01, odd23, odd);
+#else
+  const V low_even = hn::ConcatLowerLower(d, r2, r0), high_even = hn::ConcatUpperUpper(d, r2, r0);
+  const V low_odd = hn::ConcatLowerLower(d, r3, r1), high_odd = hn::ConcatUpperUpper(d, r3, r1);
+  r0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low_odd), low_even);
+  r1 = hn::OddEvenBlocks(low_odd, hn::SwapAdjacentBlocks(low_even));
+  r2 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high_odd), high_even);
+  r3 = hn::OddEvenBlocks(high_odd, hn::SwapAdjacentBlocks(high_even));
+#endif
+}
+
 // Rows become columns, for as many vectors as a vector has lanes: squares of one block (16 bytes) each, then the
 // blocks.
 template <class D, class V>
@@ -55,15 +84,8 @@ HWY_INLINE void transpose_tile(D d, V* rows) {
   }
   if constexpr (kBlocks == 4) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kSide; ++j) {
-      V &r0 = rows[j], &r1 = rows[kSide + j], &r2 = rows[2 * kSide + j], &r3 = rows[3 * kSide + j];
-      const V low_even = hn::ConcatLowerLower(d, r2, r0), high_even = hn::ConcatUpperUpper(d, r2, r0);
-      const V low_odd = hn::ConcatLowerLower(d, r3, r1), high_odd = hn::ConcatUpperUpper(d, r3, r1);
-      r0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low_odd), low_even);
-      r1 = hn::OddEvenBlocks(low_odd, hn::SwapAdjacentBlocks(low_even));
-      r2 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high_odd), high_even);
-      r3 = hn::OddEvenBlocks(high_odd, hn::SwapAdjacentBlocks(high_even));
-    }
+    for (int j = 0; j < kSide; ++j)
+      exchange_blocks(d, rows[j], rows[kSide + j], rows[2 * kSide + j], rows[3 * kSide + j]);
   }
 }
 

@@ -213,3 +213,35 @@ def test_windows():
     assert windows.nuttall(6, sym=False).tolist() == pytest.approx(windows.nuttall(7).tolist()[:-1])
     with pytest.raises(ValueError, match="Standard deviation must be positive, got: 0 instead"):
         windows.gaussian(3, std=0)
+
+
+# Cuts into rows and columns that have functions of their own, each length of the list on either side at least once.
+@pytest.mark.parametrize("real", (np.float32, np.float64))
+@pytest.mark.parametrize(
+    "n",
+    (250, 252, 256, 270, 280, 288, 294, 300, 320, 324, 336, 384, 400, 405, 420, 441, 448, 450, 480, 486, 500, 525, 560)
+    + (576, 625, 640, 672, 675, 720, 729, 750, 768, 784, 810, 900, 960, 1000, 1152, 1200, 1296, 1500, 1536, 1600, 1800)
+    + (2304, 2400, 2500, 3000, 3600, 3840, 4096, 6400, 8192, 16384),
+)
+def test_cuts(n, real):
+    z, x = numbers((3, n), real, True), numbers((3, n), real, False)
+    a = mica.from_numpy(z)
+    whole = np.fft.fft(z.astype(np.complex128))
+    assert_spectrum(mica.fft.fft(a), whole, real, n)
+    assert_spectrum(mica.fft.ifft(a), np.fft.ifft(z.astype(np.complex128)), real, n)
+    assert_spectrum(mica.fft.rfft(mica.from_numpy(x)), np.fft.rfft(x.astype(np.float64)), real, n)
+    columns = np.ascontiguousarray(np.broadcast_to(z[0][:, None], (n, 19)))  # full lanes side by side, and a few more
+    for ours, theirs in ((mica.fft.fft, whole[0]), (mica.fft.ifft, np.fft.ifft(z[0].astype(np.complex128)))):
+        assert_spectrum(ours(mica.from_numpy(columns), dim=0), np.repeat(theirs[:, None], 19, axis=1), real, n)
+
+
+def test_planes_in_turn():
+    """More planes than are transformed at once, and a remainder; the first dimension runs backward in one of them."""
+    z = numbers((9, 256, 260), np.float32, True)
+    whole = np.fft.fft2(z.astype(np.complex128))
+    assert_spectrum(mica.fft.fft2(mica.from_numpy(z)), whole, np.float32, z[0].size)
+    assert_spectrum(mica.fft.fft2(mica.from_numpy(z).flip(0)), whole[::-1], np.float32, z[0].size)
+    turned = mica.from_numpy(z).mT
+    assert_spectrum(mica.fft.ifft2(turned), np.fft.ifft2(z.swapaxes(1, 2)), np.float32, z[0].size)
+    half = np.fft.rfft2(z.real.astype(np.float64))
+    assert_spectrum(mica.fft.rfft2(mica.from_numpy(z).real), half, np.float32, z[0].size)

@@ -83,8 +83,8 @@ void run_bluestein(const fft::DensePlan<T>& plan, const T* in, T* out, bool back
 }
 
 template <class T>
-void run_complex(const fft::DensePlan<T>& plan, const T* in, T* out, bool backward, T scale, T* room) {
-  if (plan.factor.length == 0) return run_two_step<T>(plan.steps, in, nullptr, out, backward, scale, room);
+void run_complex(const fft::DensePlan<T>& plan, const T* in, const T* next, T* out, bool backward, T scale, T* room) {
+  if (plan.factor.length == 0) return run_two_step<T>(plan.steps, in, next, out, backward, scale, room);
   if (!plan.factor.from.empty()) return run_rader(plan, in, out, backward, scale, room);
   run_bluestein(plan, in, out, backward, scale, room);
 }
@@ -170,23 +170,21 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
     const T* const in = batch.in + batch.in_offsets[t];
     T* const out = batch.out + batch.out_offsets[t];
     const T* const next = t + 1 < last ? batch.in + batch.in_offsets[t + 1] : nullptr;
-    if (batch.kind == Kind::Complex && plan.factor.length == 0) {
-      run_two_step(plan.steps, t == first ? in : nullptr, next, out, batch.backward, batch.scale, room);
-    } else if (batch.kind == Kind::Complex) {
-      run_complex(plan, in, out, batch.backward, batch.scale, room);
+    if (batch.kind == Kind::Complex) {
+      run_complex(plan, in, next, out, batch.backward, batch.scale, room);
     } else if (batch.kind == Kind::FromReal && batch.halved()) {
-      run_complex(plan, in, z, false, batch.scale, room);
+      run_complex(plan, in, next, z, false, batch.scale, room);
       unfold_pairs(z, out, half, roots);
     } else if (batch.kind == Kind::FromReal) {
       for (int64_t k = 0; k < n; ++k) {
         z[2 * k] = in[k];
         z[2 * k + 1] = 0;
       }
-      run_complex(plan, z, z, false, batch.scale, room);
+      run_complex<T>(plan, z, nullptr, z, false, batch.scale, room);
       std::copy(z, z + 2 * (half + 1), out);
     } else if (batch.halved()) {
       fold_pairs(in, z, half, roots);
-      run_complex(plan, z, out, true, batch.scale, room);
+      run_complex(plan, z, next, out, true, batch.scale, room);
     } else {
       z[0] = in[0];
       z[1] = 0;
@@ -195,7 +193,7 @@ void run_dense_batch(const fft::DensePlan<T>& plan, const T* roots, const fft::B
         z[2 * k + 1] = in[2 * k + 1];
         z[2 * (n - k) + 1] = -in[2 * k + 1];
       }
-      run_complex(plan, z, z, true, batch.scale, room);
+      run_complex<T>(plan, z, nullptr, z, true, batch.scale, room);
       for (int64_t k = 0; k < n; ++k) out[k] = z[2 * k];
     }
   }

@@ -4,12 +4,13 @@
 
 #include "backends/cpu/fft/lanes.h"
 #include "backends/cpu/fft/plan_cache.h"
+#include "backends/cpu/fft/short_lengths.h"
 
 namespace mica::cpu::fft {
 
 namespace {
 
-constexpr int64_t kNearestCache = 60000;  // bytes of lanes that may lie a little beyond it
+constexpr int64_t kNearestCache = 52000;  // bytes of lanes that may lie a little beyond it
 // With fewer lanes, sequences side by side stay in the cache long enough, and the exchange of rows and columns costs
 // more than it gains.
 constexpr int64_t kFewLanes = 8;
@@ -41,13 +42,21 @@ double pass_cost(int64_t length) {
   return cost;
 }
 
-// The cost of a cut, for one transform.
+// The same for a whole transform of lanes.
+double transform_cost(int64_t length) {
+  if (has_short(length)) return short_cost(static_cast<int>(length)) + 2.0 * static_cast<double>(length);
+  return 1.5 * pass_cost(length) * static_cast<double>(length);  // their loops and addresses too
+}
+
+// The cost of a cut, for one transform: roots, and the parts of pairs, are 8 and 4 operations for a vector; squares of
+// both parts are turned by 8 to 10 for each of a vector's lanes.
 double cut_cost(int64_t rows, int64_t columns, int64_t lanes) {
   const double across = static_cast<double>(group_count(lanes, columns)),
                below = static_cast<double>(group_count(lanes, rows));
-  return across * static_cast<double>(rows) * (pass_cost(rows) + 4) +
-         below * static_cast<double>(columns) * (pass_cost(columns) + 4) +
-         across * below * static_cast<double>(lanes) * 20;
+  const double copy = columns < lanes ? static_cast<double>(4 * rows * columns / lanes) : 0;
+  return across * (transform_cost(rows) + 8 * static_cast<double>(rows)) +
+         below * (transform_cost(columns) + 4 * static_cast<double>(columns)) +
+         across * below * static_cast<double>(lanes) * 10 + copy;
 }
 
 struct Cut {

@@ -17,14 +17,16 @@ constexpr int64_t kLongestDense = 32768, kLeastShared = 8192;
 
 // Where each sequence along `dim` begins, the last dimension changing fastest; in numbers, `unit` to an element.
 std::vector<int64_t> offsets_of(const TensorView& view, int64_t dim, int64_t unit) {
-  int64_t count = 1;
+  int64_t count = 1, inner = -1;  // `inner` is the last dimension but `dim`
   for (int64_t d = 0; d < view.ndim; ++d)
-    if (d != dim) count *= view.sizes[d];
+    if (d != dim) count *= view.sizes[d], inner = d;
   std::vector<int64_t> offsets(static_cast<size_t>(count)), index(static_cast<size_t>(view.ndim), 0);
+  const int64_t run = inner < 0 ? 1 : view.sizes[inner], step = inner < 0 ? 0 : view.strides[inner] * unit;
   int64_t at = 0;
-  for (int64_t& offset : offsets) {
-    offset = at * unit;
-    for (int64_t d = view.ndim - 1; d >= 0; --d) {
+  for (int64_t first = 0; first < count; first += run) {
+    int64_t* const to = offsets.data() + first;
+    for (int64_t i = 0; i < run; ++i) to[i] = at * unit + i * step;
+    for (int64_t d = inner - 1; d >= 0; --d) {
       if (d == dim) continue;
       at += view.strides[d];
       if (++index[static_cast<size_t>(d)] < view.sizes[d]) break;

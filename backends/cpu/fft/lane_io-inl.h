@@ -31,8 +31,8 @@ struct LaneOffsets {
   }
 };
 
-// Pairs of 32-bit numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
-// separated last. Returns how many elements were done; none where a vector is one block, which has a way of its own.
+// Pairs of numbers side by side, a cache line of each lane at a time: pairs are exchanged as wholes, their parts
+// separated last. Returns how many elements were done; none where vectors are short, which have a way of their own.
 // `next` is where the lanes after these begin, or null: their lines are asked for as these are read.
 template <class T>
 int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequence<T> to, const int64_t* next) {
@@ -58,6 +58,25 @@ int64_t load_pair_tiles(const T* in, const LaneOffsets& lanes, int64_t n, Sequen
         const auto a = hn::BitCast(d, low[r]), b = hn::BitCast(d, high[r]);
         hn::Store(hn::ConcatEven(d, b, a), d, to.re + (k + r) * kLanes);
         hn::Store(hn::ConcatOdd(d, b, a), d, to.im + (k + r) * kLanes);
+      }
+    }
+  }
+  if constexpr (sizeof(T) == 8 && kLanes == 8) {
+    for (; k + 4 <= n; k += 4) {  // a pair is a block
+      hn::Vec<decltype(d)> low[4], high[4];
+#pragma GCC unroll 4
+      for (int64_t l = 0; l < 4; ++l) {
+        low[l] = hn::LoadU(d, in + lanes.at[l] + 2 * k);
+        high[l] = hn::LoadU(d, in + lanes.at[4 + l] + 2 * k);
+      }
+      if (next)
+        for (int64_t l = 0; l < kLanes; ++l) hwy::Prefetch(in + next[l] + 2 * k);
+      exchange_blocks(d, low[0], low[1], low[2], low[3]);
+      exchange_blocks(d, high[0], high[1], high[2], high[3]);
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < 4; ++r) {
+        hn::Store(hn::ConcatEven(d, high[r], low[r]), d, to.re + (k + r) * kLanes);
+        hn::Store(hn::ConcatOdd(d, high[r], low[r]), d, to.im + (k + r) * kLanes);
       }
     }
   }
@@ -90,6 +109,26 @@ int64_t store_pair_tiles(T* out, const LaneOffsets& lanes, int64_t n, Sequence<T
         const int64_t lane = l / 2 * 4 + l % 2;
         hn::StoreU(hn::BitCast(d, low[l]), d, out + lanes.at[lane] + 2 * k);
         hn::StoreU(hn::BitCast(d, high[l]), d, out + lanes.at[lane + 2] + 2 * k);
+      }
+    }
+  }
+  if constexpr (sizeof(T) == 8 && kLanes == 8) {
+    const auto s = hn::Set(d, scale);
+    for (; k + 4 <= n; k += 4) {
+      hn::Vec<decltype(d)> even[4], odd[4];  // pairs of even and of odd lanes
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < 4; ++r) {
+        const auto re = hn::Mul(hn::Load(d, from.re + (k + r) * kLanes), s),
+                   im = hn::Mul(hn::Load(d, from.im + (k + r) * kLanes), s);
+        even[r] = hn::InterleaveLower(d, re, im);
+        odd[r] = hn::InterleaveUpper(d, re, im);
+      }
+      exchange_blocks(d, even[0], even[1], even[2], even[3]);
+      exchange_blocks(d, odd[0], odd[1], odd[2], odd[3]);
+#pragma GCC unroll 4
+      for (int64_t l = 0; l < 4; ++l) {
+        hn::StoreU(even[l], d, out + lanes.at[2 * l] + 2 * k);
+        hn::StoreU(odd[l], d, out + lanes.at[2 * l + 1] + 2 * k);
       }
     }
   }

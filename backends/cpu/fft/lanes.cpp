@@ -69,7 +69,7 @@ void fold_real(Sequence<T> x, Sequence<T> z, int64_t half, const T* roots) {
 // in TwoStepRoom, so that rows share no cache sets.
 struct NestedRoom {
   static constexpr int64_t kPage = TwoStepRoom::kPage;
-  int64_t column_part, between, first_row, row_part, row_step, other_row, total;
+  int64_t column_part, between, first_row, row_part, row_step, other_row, last_row, total;
 
   NestedRoom(int64_t rows, int64_t columns, int64_t vector_bytes) {
     column_part = TwoStepRoom::part(rows * vector_bytes);
@@ -78,7 +78,8 @@ struct NestedRoom {
     row_part = TwoStepRoom::part(columns * vector_bytes);
     row_step = 2 * row_part;
     other_row = (first_row + rows * row_step + kPage - 1) / kPage * kPage;
-    total = other_row + std::max(kPage, 2 * row_part);
+    last_row = other_row + std::max(kPage, 2 * row_part);
+    total = last_row + 2 * row_part;
   }
 };
 template <class T>
@@ -91,17 +92,15 @@ template <class T>
 struct FromFar {
   const T *in, *next;  // `next` is where the lanes after these begin, or null
   int64_t stride;
-  bool backward;
+  Order<T> order;
 
   HWY_INLINE Parts<hn::Vec<hn::ScalableTag<T>>> operator()(int64_t r) const {
     const hn::ScalableTag<T> d;
-    hn::Vec<decltype(d)> re, im;
-    hn::LoadInterleaved2(d, in + r * stride, re, im);
     if (next) {
       hwy::Prefetch(next + r * stride);
       hwy::Prefetch(next + r * stride + hn::Lanes(d));
     }
-    return backward ? Parts<decltype(re)>{im, re} : Parts<decltype(re)>{re, im};
+    return order.parts(in + r * stride);
   }
 };
 
@@ -125,13 +124,11 @@ struct ToFar {
   T* out;
   int64_t stride;
   T scale;
-  bool backward;
+  Order<T> order;
 
   HWY_INLINE void operator()(int64_t m, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
     const hn::ScalableTag<T> d;
-    if (backward) std::swap(x.re, x.im);
-    if (scale != 1) x = scaled(x, hn::Set(d, scale));
-    hn::StoreInterleaved2(x.re, x.im, d, out + m * stride);
+    order.put(scaled(x, hn::Set(d, scale)), out + m * stride);
   }
 };
 
@@ -147,21 +144,18 @@ void run_nested(const fft::Nested<T>& plan, const T* in, const T* next, int64_t 
     return Sequence<T>{start + at / kBytes, start + (at + part) / kBytes};
   };
   const Sequence<T> column = parts(0, shape.column_part);
+  const Order<T> order(backward);
   for (int64_t c = 0; c < columns; ++c) {
-    begin_passes(*plan.down,
-                 FromFar<T>{in + c * in_stride, next ? next + c * in_stride : nullptr, columns * in_stride, backward},
-                 column);
-    finish_passes(*plan.down, first_passes(*plan.down), column, parts(shape.between, shape.column_part),
-                  [&](Sequence<T>) {
-                    return ToRowsOfCut<T>{start + shape.first_row / kBytes + c * kLanes, shape.row_part / kBytes,
-                                          shape.row_step / kBytes, plan.roots.data() + 2 * c * rows};
-                  });
+    transform_by(*plan.down,
+                 FromFar<T>{in + c * in_stride, next ? next + c * in_stride : nullptr, columns * in_stride, order},
+                 ToRowsOfCut<T>{start + shape.first_row / kBytes + c * kLanes, shape.row_part / kBytes,
+                                shape.row_step / kBytes, plan.roots.data() + 2 * c * rows},
+                 column, parts(shape.between, shape.column_part));
   }
   for (int64_t k = 0; k < rows; ++k)
-    finish_passes(*plan.along, 0, parts(shape.first_row + k * shape.row_step, shape.row_part),
-                  parts(shape.other_row, shape.row_part), [&](Sequence<T>) {
-                    return ToFar<T>{out + k * out_stride, rows * out_stride, scale, backward};
-                  });
+    transform_by(*plan.along, FromParts<T>{parts(shape.first_row + k * shape.row_step, shape.row_part)},
+                 ToFar<T>{out + k * out_stride, rows * out_stride, scale, order},
+                 parts(shape.other_row, shape.row_part), parts(shape.last_row, shape.row_part));
 }
 
 template <class T>

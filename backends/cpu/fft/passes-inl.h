@@ -11,102 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/fft/butterflies-inl.h"
 #include "backends/cpu/fft/plan.h"
+#include "backends/cpu/fft/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Real and imaginary parts of a sequence of vectors.
-template <class T>
-struct Sequence {
-  T* re;
-  T* im;
-};
-
-template <class V>
-struct Parts {
-  V re, im;
-};
-
-template <class V>
-HWY_INLINE Parts<V> operator+(Parts<V> a, Parts<V> b) {
-  return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
-}
-template <class V>
-HWY_INLINE Parts<V> operator-(Parts<V> a, Parts<V> b) {
-  return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
-}
-template <class V>
-HWY_INLINE Parts<V> times(Parts<V> a, Parts<V> w) {
-  return {hn::NegMulAdd(a.im, w.im, hn::Mul(a.re, w.re)), hn::MulAdd(a.im, w.re, hn::Mul(a.re, w.im))};
-}
-template <class V>
-HWY_INLINE Parts<V> scaled(Parts<V> a, V s) {
-  return {hn::Mul(a.re, s), hn::Mul(a.im, s)};
-}
-template <class V>
-HWY_INLINE Parts<V> by_minus_i(Parts<V> a) {
-  return {a.im, hn::Neg(a.re)};
-}
-
-template <class V>
-HWY_INLINE void butterfly_4(Parts<V>& a, Parts<V>& b, Parts<V>& c, Parts<V>& d) {
-  const Parts<V> s = a + c, t = a - c, u = b + d, v = by_minus_i(b - d);
-  a = s + u;
-  b = t + v;
-  c = s - u;
-  d = t - v;
-}
-
-// In place, forward. D is only for constants.
-template <int kRadix, class D, class V>
-HWY_INLINE void butterfly(D d, Parts<V>* x) {
-  using T = hn::TFromD<D>;
-  if constexpr (kRadix == 2) {
-    const Parts<V> a = x[0];
-    x[0] = a + x[1];
-    x[1] = a - x[1];
-  } else if constexpr (kRadix == 3) {
-    const V half = hn::Set(d, T(-0.5)), root = hn::Set(d, T(0.86602540378443864676));
-    const Parts<V> sum = x[1] + x[2], rest = scaled(by_minus_i(x[1] - x[2]), root);
-    const Parts<V> mean{hn::MulAdd(sum.re, half, x[0].re), hn::MulAdd(sum.im, half, x[0].im)};
-    x[0] = x[0] + sum;
-    x[1] = mean + rest;
-    x[2] = mean - rest;
-  } else if constexpr (kRadix == 4) {
-    butterfly_4(x[0], x[1], x[2], x[3]);
-  } else if constexpr (kRadix == 5) {
-    const V c1 = hn::Set(d, T(0.30901699437494742410)), c2 = hn::Set(d, T(-0.80901699437494742410));
-    const V s1 = hn::Set(d, T(0.95105651629515357212)), s2 = hn::Set(d, T(0.58778525229247312917));
-    const Parts<V> a = x[1] + x[4], b = x[2] + x[3], p = x[1] - x[4], q = x[2] - x[3];
-    const Parts<V> first = x[0] + scaled(a, c1) + scaled(b, c2), second = x[0] + scaled(a, c2) + scaled(b, c1);
-    const Parts<V> turn1 = by_minus_i(scaled(p, s1) + scaled(q, s2)), turn2 = by_minus_i(scaled(p, s2) - scaled(q, s1));
-    x[0] = x[0] + a + b;
-    x[1] = first + turn1;
-    x[4] = first - turn1;
-    x[2] = second + turn2;
-    x[3] = second - turn2;
-  } else {
-    static_assert(kRadix == 8);
-    butterfly_4(x[0], x[2], x[4], x[6]);
-    butterfly_4(x[1], x[3], x[5], x[7]);
-    const V root = hn::Set(d, T(0.70710678118654752440));
-    const Parts<V> o1 = scaled(Parts<V>{hn::Add(x[3].re, x[3].im), hn::Sub(x[3].im, x[3].re)}, root);
-    const Parts<V> o2 = by_minus_i(x[5]);
-    const Parts<V> o3 = scaled(Parts<V>{hn::Sub(x[7].im, x[7].re), hn::Neg(hn::Add(x[7].re, x[7].im))}, root);
-    const Parts<V> e0 = x[0], e1 = x[2], e2 = x[4], e3 = x[6], o0 = x[1];
-    x[0] = e0 + o0;
-    x[1] = e1 + o1;
-    x[2] = e2 + o2;
-    x[3] = e3 + o3;
-    x[4] = e0 - o0;
-    x[5] = e1 - o1;
-    x[6] = e2 - o2;
-    x[7] = e3 - o3;
-  }
-}
 
 // Where a pass finds its elements, and where it leaves them: element k is the vectors k of both parts.
 template <class T>
@@ -241,6 +151,7 @@ Sequence<T> run_some_passes(const fft::Plan<T>& plan, size_t first, size_t last,
 }
 template <class T>
 Sequence<T> run_passes(const fft::Plan<T>& plan, Sequence<T> a, Sequence<T> b) {
+  if (run_short_of<T>(plan.length, FromParts<T>{a}, ToParts<T>{b})) return b;
   return run_some_passes(plan, 0, plan.passes.size(), a, b);
 }
 

@@ -13,33 +13,31 @@
 #include <cstring>
 
 #include "backends/cpu/fft/dense_plan.h"
+#include "backends/cpu/fft/interleave-inl.h"
 #include "backends/cpu/fft/lane_io-inl.h"
 #include "backends/cpu/fft/passes-inl.h"
+#include "backends/cpu/fft/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
-// The lanes of the second step are rows in an order in which the two parts, interleaved within blocks, are in the order
-// of memory: lane l is row row_of_lane(l) of its group.
-template <class T, int kLanes>
-constexpr int row_of_lane(int lane) {
-  constexpr int kSide = 16 / sizeof(T), kHalf = kSide / 2;
-  const int block = lane / kSide, at = lane % kSide;
-  return at < kHalf ? kHalf * block + at : kLanes / 2 + kHalf * block + at - kHalf;
-}
-
-// A square of one part of a group of columns, rows and columns exchanged.
+// A square of one part of a group of columns, rows and columns exchanged. Lane l of the result is row pair_of_lane(l).
 template <class T>
-HWY_INLINE void turn_tile(const T* x, int64_t first, int64_t rows, T* to, int64_t columns) {
+HWY_INLINE void turn_tile(const T* x, int64_t rows, T* to, int64_t columns) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = hn::MaxLanes(d);
   V tile[kLanes];
+  if (HWY_LIKELY(rows >= kLanes)) {
 #pragma GCC unroll 16
-  for (int l = 0; l < kLanes; ++l)  // rows that are not there repeat the last one
-    tile[l] = hn::Load(d, x + std::min(first + row_of_lane<T, kLanes>(l), rows - 1) * kLanes);
+    for (int l = 0; l < kLanes; ++l) tile[l] = hn::Load(d, x + pair_of_lane<T, kLanes>(l) * kLanes);
+  } else {  // rows that are not there repeat the last one
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l)
+      tile[l] = hn::Load(d, x + std::min<int64_t>(pair_of_lane<T, kLanes>(l), rows - 1) * kLanes);
+  }
   transpose_tile(d, tile);
-  if (columns >= kLanes) {
+  if (HWY_LIKELY(columns >= kLanes)) {
 #pragma GCC unroll 16
     for (int l = 0; l < kLanes; ++l) hn::Store(tile[l], d, to + l * kLanes);
   } else {
@@ -47,7 +45,8 @@ HWY_INLINE void turn_tile(const T* x, int64_t first, int64_t rows, T* to, int64_
   }
 }
 
-// Lines of memory that are wanted soon, asked for a few at a time while this transform computes.
+// Lines of memory that are wanted soon, asked for a few at a time while this transform computes. They go to the second
+// cache: in the nearest one they would drive out the working room.
 struct SoonLines {
   static constexpr int64_t kLine = 64;
   const char *at = nullptr, *end = nullptr;
@@ -60,7 +59,7 @@ struct SoonLines {
   }
   HWY_INLINE void ask() {
     const char* const until = std::min(end, at + lines * kLine);
-    for (; at < until; at += kLine) hwy::Prefetch(at);
+    for (; at < until; at += kLine) __builtin_prefetch(at, 0, 2);
   }
 };
 
@@ -69,18 +68,18 @@ struct SoonLines {
 // Xeon and takes 0.54 us so.
 struct TwoStepRoom {
   static constexpr int64_t kPage = 4096;
-  int64_t column_part, column_step, between, first_row, row_part, row_step, copy, total;  // in bytes
+  int64_t column_part, between, other, first_row, row_part, row_step, copy, total;  // in bytes
 
   static int64_t part(int64_t bytes) { return bytes + 64; }
   TwoStepRoom(int64_t rows, int64_t columns, int64_t lanes, int64_t vector_bytes) {
-    const int64_t column_groups = fft::group_count(lanes, columns), row_groups = fft::group_count(lanes, rows);
+    const int64_t row_groups = fft::group_count(lanes, rows);
     column_part = part(rows * vector_bytes);
-    column_step = column_groups <= 2 ? std::max(kPage, 2 * column_part) : 2 * column_part;
-    between = (column_groups * column_step + kPage - 1) / kPage * kPage;
+    between = 2 * column_part;
+    other = 2 * between;
+    first_row = 3 * between;
     row_part = part(columns * vector_bytes);
-    row_step = std::max(kPage, 2 * row_part);
-    first_row = between + std::max(kPage, 2 * column_part);
-    copy = first_row + (row_groups + 1) * row_step;
+    row_step = 2 * row_part;
+    copy = first_row + (row_groups + 2) * row_step;
     total = copy + (columns < lanes ? 2 * (rows * columns + lanes) * vector_bytes / lanes : 0);
   }
 };
@@ -106,14 +105,9 @@ template <class T>
 struct FromColumns {
   const T* in;  // element 0 of the group's first column
   int64_t columns;
-  bool backward;
+  Order<T> order;
 
-  HWY_INLINE Parts<hn::Vec<hn::ScalableTag<T>>> operator()(int64_t r) const {
-    const hn::ScalableTag<T> d;
-    hn::Vec<decltype(d)> re, im;
-    hn::LoadInterleaved2(d, in + 2 * r * columns, re, im);
-    return backward ? Parts<decltype(re)>{im, re} : Parts<decltype(re)>{re, im};
-  }
+  HWY_INLINE auto operator()(int64_t r) const { return order.parts(in + 2 * r * columns); }
 };
 
 // Products with a group's roots.
@@ -136,14 +130,13 @@ struct ToRows {
   T* out;  // element 0 of the group's first row
   int64_t rows;
   T scale;
-  bool backward;
+  Order<T> order;
 
   HWY_INLINE void operator()(int64_t k, Parts<hn::Vec<hn::ScalableTag<T>>> x) const {
     const hn::ScalableTag<T> d;
     constexpr int64_t kLanes = hn::MaxLanes(d);
-    if (backward) std::swap(x.re, x.im);
-    if (scale != 1) x = scaled(x, hn::Set(d, scale));
-    const auto low = hn::InterleaveLower(d, x.re, x.im), high = hn::InterleaveUpper(d, x.re, x.im);
+    x = scaled(x, hn::Set(d, scale));
+    const auto low = order.lower_pairs(x), high = order.upper_pairs(x);
     T* const to = out + 2 * rows * k;
     if (HWY_LIKELY(rows >= kLanes)) {
       hn::StoreU(low, d, to);
@@ -156,55 +149,52 @@ struct ToRows {
   }
 };
 
-// From `in` to `out`, pairs of numbers; both may be the same. Where `in` is null, a call before has read it. The input
-// of the next call with this room, `next_in` or null, is read before results are written: behind stores to addresses
-// that end in the same twelve bits, as those of batches often do, loads would wait for them.
+// A transform by a plan, from a source to a sink, with rooms for passes.
+template <class T, class Source, class Sink>
+HWY_INLINE void transform_by(const fft::Plan<T>& plan, const Source& source, const Sink& sink, Sequence<T> a,
+                             Sequence<T> b) {
+  if (run_short_of<T>(plan.length, source, sink)) return;
+  begin_passes(plan, source, a);
+  finish_passes(plan, first_passes(plan), a, b, [&](Sequence<T>) { return sink; });
+}
+
+// From `in` to `out`, pairs of numbers; both may be the same. `next_in` is what the next call reads, or null.
 template <class T>
 void run_two_step(const fft::TwoStep<T>& plan, const T* in, const T* next_in, T* out, bool backward, T scale, T* room) {
   constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<T>()), kBytes = sizeof(T);
   const int64_t rows = plan.rows, columns = plan.columns;
   const int64_t row_groups = fft::group_count(kLanes, rows), column_groups = fft::group_count(kLanes, columns);
   const TwoStepRoom shape = room_of(plan);
+  const Order<T> order(backward);
   T* const start_of_room = at_page(room);
   const auto parts = [&](int64_t at, int64_t part) {
     return Sequence<T>{start_of_room + at / kBytes, start_of_room + (at + part) / kBytes};
   };
-  const auto columns_of = [&](int64_t group) { return parts(group * shape.column_step, shape.column_part); };
   const auto rows_of = [&](int64_t group) { return parts(shape.first_row + group * shape.row_step, shape.row_part); };
-  const auto read = [&](const T* from) {
-    if (columns < kLanes) {  // the last rows would be read beyond their end
-      from = std::copy(from, from + 2 * plan.length, start_of_room + shape.copy / kBytes) - 2 * plan.length;
-    }
-    for (int64_t group = 0; group < column_groups; ++group)
-      begin_passes(*plan.down, FromColumns<T>{from + 2 * fft::group_start(group, kLanes, columns), columns, backward},
-                   columns_of(group));
-  };
-  if (in) read(in);
+  if (columns < kLanes) {  // the last rows would be read beyond their end
+    in = std::copy(in, in + 2 * plan.length, start_of_room + shape.copy / kBytes) - 2 * plan.length;
+  }
   const int64_t wanted = next_in ? 2 * plan.length : 0;
   SoonLines next_input(next_in, wanted, column_groups), output(out, wanted, column_groups);
+  const Sequence<T> x = parts(0, shape.column_part);
   for (int64_t group = 0; group < column_groups; ++group) {
     const int64_t start = fft::group_start(group, kLanes, columns);
-    const T* const roots = plan.roots.data() + 2 * kLanes * rows * group;
-    Sequence<T> x{};
     next_input.ask();
-    finish_passes(*plan.down, first_passes(*plan.down), columns_of(group), parts(shape.between, shape.column_part),
-                  [&](Sequence<T> to) {
-                    x = to;
-                    return TimesRoots<T>{to, roots};
-                  });
+    transform_by(*plan.down, FromColumns<T>{in + 2 * start, columns, order},
+                 TimesRoots<T>{x, plan.roots.data() + 2 * kLanes * rows * group},
+                 parts(shape.between, shape.column_part), parts(shape.other, shape.column_part));
     output.ask();
     for (int64_t g = 0; g < row_groups; ++g) {
       const int64_t first = fft::group_start(g, kLanes, rows);
       const Sequence<T> to = rows_of(g);
-      turn_tile(x.re, first, rows, to.re + start * kLanes, columns - start);
-      turn_tile(x.im, first, rows, to.im + start * kLanes, columns - start);
+      turn_tile(x.re + first * kLanes, rows, to.re + start * kLanes, columns - start);
+      turn_tile(x.im + first * kLanes, rows, to.im + start * kLanes, columns - start);
     }
   }
-  if (next_in) read(next_in);
   for (int64_t g = 0; g < row_groups; ++g)
-    finish_passes(*plan.along, 0, rows_of(g), rows_of(row_groups), [&](Sequence<T>) {
-      return ToRows<T>{out + 2 * fft::group_start(g, kLanes, rows), rows, scale, backward};
-    });
+    transform_by(*plan.along, FromParts<T>{rows_of(g)},
+                 ToRows<T>{out + 2 * fft::group_start(g, kLanes, rows), rows, scale, order}, rows_of(row_groups),
+                 rows_of(row_groups + 1));
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE
