@@ -81,3 +81,9 @@ def test_identity_and_calls():
         F.relu()
     with pytest.raises(TypeError, match="cannot create"):
         type(F.relu)()
+
+
+def test_methods_say_what_they_do():
+    for name in ("is_complex", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_signed"):
+        assert getattr(mica.Tensor, name).__doc__.startswith("Whether")
+    assert mica.is_inference_mode_enabled.__doc__ and mica.library.wrap_triton.__doc__

@@ -22,6 +22,7 @@ CASES = {
     "_grad of a non-leaf": "(leaf() * 2)._grad",
     "set grad of a non-leaf": "y = leaf() * 2\ny.grad = None",
     "grad of a non-leaf after retained backward": "y = leaf() * 2\ny.retain_grad()\ny.sum().backward()\ny.grad",
+    "a step of LBFGS": "x = leaf()\ntorch.optim.LBFGS([x]).step(lambda: x.sum())",
     "asarray of a leaf": "torch.asarray(leaf())",
     "asarray of a leaf, copied": "torch.asarray(leaf(), copy=True)",
     "asarray of a leaf that says what it wants": "torch.asarray(leaf(), requires_grad=False)",
