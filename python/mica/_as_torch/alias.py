@@ -43,7 +43,7 @@ class _Loader(importlib.abc.Loader):
 
 
 # Modules of torch._C whose functions the engine has: linalg_inv there is mica.linalg.inv.
-_SPACES = {f"torch._C._{family}": family for family in ("fft", "linalg", "special")}
+_SPACES = {f"torch._C._{family}": family for family in ("fft", "linalg", "sparse", "special")}
 
 
 class _SpaceLoader(importlib.abc.Loader):
