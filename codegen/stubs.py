@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bindings import is_named
 from model import Op
 from overloads import Group, Overload, collect, type_text
@@ -231,7 +233,7 @@ def default_text(a: Argument) -> str:
     d = a.default
     if d is None:
         return ""
-    simple = d in ("None", "True", "False") or d.lstrip("-").replace(".", "", 1).isdigit() or d.startswith("'")
+    simple = d in ("None", "True", "False") or d.startswith("'") or re.fullmatch(r"-?\d+(\.\d*)?(e-?\d+)?", d)
     return f" = {d}" if simple else " = ..."
 
 

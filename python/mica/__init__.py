@@ -27,6 +27,7 @@ _LAZY = {
     "set_grad_enabled": "mica.autograd",
     "explain": "mica.inspect",
     "GradScaler": "mica.amp",
+    "Tag": "mica._functions.tags",
     "autocast": "mica.amp",
     "is_autocast_cpu_enabled": "mica.amp.autocast_mode",
     "set_autocast_cpu_enabled": "mica.amp.autocast_mode",

@@ -291,12 +291,10 @@ def _mapped(self, callable, *others):
 def dim_order(self, *, ambiguity_check=False):
     """The dimensions from the outermost in memory to the innermost; ambiguity_check refuses where several would do."""
     if ambiguity_check is not False:
-        formats = ambiguity_check if isinstance(ambiguity_check, list) else None
-        if formats is not None and not all(isinstance(each, _C.memory_format) for each in formats):
-            raise TypeError(
-                "The ambiguity_check argument must be a bool or a list of memory formats, not "
-                f"{type(ambiguity_check).__name__}"
-            )
+        formats = None if isinstance(ambiguity_check, bool) else ambiguity_check
+        is_list = isinstance(formats, list) and all(isinstance(each, _C.memory_format) for each in formats)
+        if formats is not None and not is_list:
+            raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
         if formats is None:
             ambiguous = any(size <= 1 for size in self.shape) and self.dim() > 1
         else:

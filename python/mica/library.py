@@ -218,8 +218,13 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
 
 
 def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
-    """Kept by nobody: the __torch_dispatch__ of the class itself is asked."""
-    return (lambda function: function) if func is None else func
+    """Register the rule for an operator under a TorchDispatchMode, or for a class of tensors."""
+
+    def register(function):
+        _named(op).dispatch_rules[torch_dispatch_class] = function
+        return function
+
+    return register if func is None else register(func)
 
 
 class _FakeContext:
@@ -232,6 +237,7 @@ class _FakeContext:
 
 
 def get_ctx():
+    """What a function of register_fake asks for sizes that depend on data."""
     return _FakeContext()
 
 
@@ -257,6 +263,7 @@ def triton_op(name, fn=None, /, *, mutates_args, schema=None):
 
 
 def wrap_triton(triton_kernel, /):
+    """A Triton kernel as it is: nothing traces it."""
     return triton_kernel
 
 

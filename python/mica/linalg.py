@@ -13,7 +13,9 @@ class LinAlgError(RuntimeError):
     """What an operation raises that fails on the numbers of a matrix."""
 
 
-LinAlgError.__module__ = "torch.linalg"
+# As torch's tracebacks call it.
+LinAlgError.__module__, LinAlgError.__name__, LinAlgError.__qualname__ = "torch._C", "_LinAlgError", "_LinAlgError"
+_C._LinAlgError = LinAlgError
 
 
 def _lapack_path():

@@ -149,6 +149,7 @@ static Tensor array_like(PyObject* o, std::optional<DType> dtype, std::optional<
     MICA_CHECK_KIND(!other_dtype, Value, "can't alias tensor with dtype '", info(x.dtype()).legacy, "' into dtype '",
                     info(*dtype).legacy, "'.");
   }
+  if (copy == true && !other_dtype && !other_device) return mica::clone(x);
   return converted(x, dtype, device, copy == true);
 }
 
@@ -161,6 +162,10 @@ static PyObject* asarray(PyObject*, PyObject* args, PyObject* kwargs) try {
   std::optional<bool> copy_flag;
   if (copy != Py_None) copy_flag = PyObject_IsTrue(copy) != 0;
   Tensor x = array_like(o, optional_dtype(dtype, "asarray"), optional_device(device), copy_flag);
+  if (requires_grad == Py_None && x.requires_grad())
+    MICA_WARN_ONCE(
+        "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
+        "requires_grad=False explicitly to get the old behavior and silence this warning.");
   const bool wanted = requires_grad != Py_None && PyObject_IsTrue(requires_grad);
   if (requires_grad == Py_None || wanted == x.requires_grad()) return wrap(std::move(x));
   if (!wanted || is_tensor(o)) x = mica::detach(x);

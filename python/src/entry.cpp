@@ -128,7 +128,7 @@ static bool add_entry(PyObject* module, Entry& entry) {
     if (!space) return false;
     Owned module_name(PyUnicode_FromFormat(*entry.space ? "mica.%s" : "mica", entry.space));
     // What torch writes in Python can be handled like a function of Python.
-    const bool like_python = !std::strcmp(entry.space, "nn.functional");
+    const bool like_python = !std::strcmp(entry.space, "nn.functional") || !std::strcmp(entry.space, "nn.init");
     // No self: that is how an entry tells a function call from a method call.
     Owned function(like_python ? new_function(entry, module_name.get())
                                : PyCFunction_NewEx(&entry.definition, nullptr, module_name.get()));

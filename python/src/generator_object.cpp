@@ -127,6 +127,15 @@ static PyObject* generator_of_state(PyObject*, PyObject* args) {
   Owned seeded(generator ? manual_seed(generator.get(), seed) : nullptr);
   return seeded ? set_state(generator.get(), state) : nullptr;
 }
+// States that a captured graph shares are a GPU's alone.
+static PyObject* graphsafe_get_state(PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_NotImplementedError, "graphsafe_get_state is not supported in this Generator");
+  return nullptr;
+}
+static PyObject* graphsafe_set_state(PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_NotImplementedError, "graphsafe_set_state is not supported in this Generator");
+  return nullptr;
+}
 static PyObject* get_device(PyObject* self, void*) { return device_object(device_of(self)); }
 
 // The generator that calls on a device draw from when they name none.
@@ -149,6 +158,8 @@ bool add_generator(PyObject* module) {
       {"get_offset", get_offset, METH_NOARGS, nullptr},
       {"set_offset", set_offset, METH_O, nullptr},
       {"clone_state", clone_state, METH_NOARGS, "A generator of its own in the same state."},
+      {"graphsafe_get_state", graphsafe_get_state, METH_NOARGS, "Refused: a state shared with a captured graph."},
+      {"graphsafe_set_state", graphsafe_set_state, METH_O, "Refused: a state shared with a captured graph."},
       {"__reduce__", reduce, METH_NOARGS, nullptr},
       {}};
   static PyGetSetDef attributes[] = {{"device", get_device, nullptr, nullptr, nullptr}, {}};
@@ -157,7 +168,7 @@ bool add_generator(PyObject* module) {
                                 {Py_tp_methods, methods},
                                 {Py_tp_getset, attributes},
                                 {0, nullptr}};
-  static PyType_Spec spec = {"torch.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+  static PyType_Spec spec = {"torch._C.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                              slots};
   static PyMethodDef functions[] = {{"_generator", generator_of_state, METH_VARARGS, nullptr},
                                     {"_default_generator", default_generator_of, METH_O, nullptr},

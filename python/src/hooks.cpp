@@ -75,7 +75,10 @@ struct LeafHook {
     if (!function) return;
     Owned argument(checked(wrap(leaf)));
     Owned result(checked(PyObject_CallOneArg(function.get(), argument.get())));
-    MICA_CHECK(result.get() == Py_None, "Tensor post accumulate grad hooks should return None.");
+    if (result.get() == Py_None || result.get() == argument.get()) return;  // p.add_(...) returns the tensor itself
+    if (!is_tensor(result.get()))
+      fail(ErrorKind::Type, cat("expected Variable, but hook returned '", Py_TYPE(result.get())->tp_name, "'"));
+    fail("Tensor post accumulate grad hooks should return None.");
   }
 };
 

@@ -131,7 +131,7 @@ static PyMethodDef functions[] = {
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "Whether autograd records in this thread."},
     {"_set_inference_mode", set_inference_mode, METH_O, nullptr},
-    {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, nullptr},
+    {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, "Whether inference_mode is on."},
     {"set_anomaly_enabled", as_cfunction(set_anomaly_enabled), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"is_anomaly_enabled", is_anomaly_enabled, METH_NOARGS, nullptr},
     {"is_anomaly_check_nan_enabled", is_anomaly_check_nan_enabled, METH_NOARGS, nullptr},

@@ -48,7 +48,7 @@ std::tuple<Tensor, Tensor, Tensor> _lu_with_info(const Tensor& self, bool pivot,
 
 std::tuple<Tensor, Tensor, Tensor> linalg_lu(const Tensor& A, bool pivot) {
   MICA_CHECK(A.dim() >= 2, "linalg.lu: Expected tensor with 2 or more dimensions. Got size: ", A.sizes(), " instead");
-  MICA_CHECK(pivot || !A.is_cpu(), "linalg.lu: LU without pivoting is not implemented on the CPU");
+  MICA_CHECK(pivot || !A.is_cpu(), "linalg.lu_factor: LU without pivoting is not implemented on the CPU");
   const auto [factors, rows, codes] = mica::linalg_lu_factor_ex(A, pivot, false);
   return mica::lu_unpack(factors, rows, true, true);
 }

@@ -240,6 +240,13 @@ void linalg_ldl_solve(Out& out, const Tensor& LD, const Tensor& pivots, const Te
   give(out, x);
 }
 
+// One entry for each matrix that was given: those of a matrix that stands for a whole batch are equal.
+static Tensor by_given_matrix(Tensor entries, const Tensor& matrices) {
+  for (int64_t i = 0; i < matrices.dim() - 2 && i < entries.dim(); ++i)
+    if (matrices.size(i) == 1 && entries.size(i) > 1) entries = entries.narrow(i, 0, 1);
+  return entries;
+}
+
 void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_values, const Tensor& self, const Tensor& b,
                    std::optional<double> rcond, std::string_view driver) {
   check_one_device("linalg.lstsq", {&self, &b});
@@ -274,8 +281,8 @@ void _linalg_lstsq(Out& solution, Out& residuals, Out& rank, Out& singular_value
   const Tensor rest = full ? work.narrow(-2, n, m - n).abs().square().sum(-2) : empty({0}, real);
   give(solution, vector ? column_copy(x).squeeze(-1) : column_copy(x));
   give(residuals, rest);
-  give(rank, ranks);
-  give(singular_values, values);
+  give(rank, by_given_matrix(ranks, self));
+  give(singular_values, by_given_matrix(values, self));
 }
 
 }  // namespace mica::shapes

@@ -8,6 +8,7 @@ import pytest
 from mica import nn
 from mica.ao import quantization as q
 from mica.ao.nn import quantized as nnq
+from mica.ao.nn.quantized.dynamic.rnn import quantized_rows as dynamic_rows
 from mica.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 IMAGE = (2, 4, 6, 5)
@@ -253,3 +254,37 @@ def test_quantized_functions_by_name():
     assert f.hardtanh(y, 0, 1, inplace=True) is y and y.dequantize().max() <= 1
     with pytest.raises(ValueError, match="Input to 'quantized.avg_pool2d' must be quantized!"):
         f.avg_pool2d(real, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.qint8, torch.float16])
+def test_the_state_of_linear_layers_has_torchs_names(dtype):
+    made = nn.quantized.dynamic.Linear(2, 3, dtype=dtype)
+    made.set_weight_bias(dynamic_rows(torch.arange(6.0).view(3, 2), dtype), torch.ones(3))
+    state = made.state_dict()
+    assert list(state) == ["scale", "zero_point", "_packed_params.dtype", "_packed_params._packed_params"]
+    assert state["_packed_params.dtype"] == dtype and state["scale"].item() == 1 and state["zero_point"].item() == 0
+    assert state._metadata[""] == {"version": 4} and state._metadata["_packed_params"] == {"version": 3}
+    weight, bias = state["_packed_params._packed_params"]
+    assert weight.dtype == (torch.qint8 if dtype == torch.qint8 else torch.float32) and bias.tolist() == [1] * 3
+    other = nn.quantized.dynamic.Linear(2, 3, dtype=dtype)
+    assert str(other.load_state_dict(state)) == "<All keys matched successfully>"
+    x = torch.linspace(-1, 1, 8).view(4, 2)
+    assert torch.equal(other(x), made(x))
+    assert list(nn.quantized.Linear(2, 3).state_dict()) == list(state)
+
+
+def test_a_dynamic_convolution_keeps_its_scale():
+    layer = nn.quantized.dynamic.Conv1d(2, 3, 1)
+    layer(torch.ones(1, 2, 4))
+    assert list(layer.state_dict()) == ["weight", "bias", "scale", "zero_point"] and "scale=1.0" in repr(layer)
+    with pytest.raises(ValueError, match=r"Input shape must be `\(N, C, L\)`!"):
+        layer(torch.ones(2, 4))
+
+
+def test_joined_layers_by_their_older_names():
+    assert nn.intrinsic.LinearReLU is torch.ao.nn.intrinsic.LinearReLU and nn.qat.Linear is torch.ao.nn.qat.Linear
+    joined = nn.intrinsic.LinearReLU(nn.Linear(2, 3), nn.ReLU())
+    layer = nn.intrinsic.quantized.dynamic.LinearReLU.from_float(joined)
+    x = torch.linspace(-1, 1, 8).view(4, 2)
+    torch.testing.assert_close(layer(x), joined(x), atol=0.03, rtol=0)
+    assert repr(layer).startswith("DynamicQuantizedLinearReLU(in_features=2")

@@ -60,6 +60,21 @@ def test_post_accumulate_hooks_run_after_the_gradient_is_there():
         (x * 3).register_post_accumulate_grad_hook(print)
 
 
+def test_a_post_accumulate_hook_may_return_its_tensor_and_nothing_else():
+    x = leaf(1.0)
+    x.register_post_accumulate_grad_hook(lambda p: (p.data.sub_(p.grad), p)[1])
+    x.backward()
+    assert x.item() == 0
+    for returned, kind, words in (
+        (torch.ones(1), RuntimeError, "Tensor post accumulate grad hooks should return None"),
+        (3, TypeError, "expected Variable, but hook returned 'int'"),
+    ):
+        x = leaf(1.0)
+        x.register_post_accumulate_grad_hook(lambda p, returned=returned: returned)
+        with pytest.raises(kind, match=words):
+            x.backward()
+
+
 def test_retain_grad():
     x = leaf(1.0, 2.0)
     y = x * 2

@@ -78,12 +78,20 @@ def test_empty_and_inferred_sizes():
         ([[0, 1]], [1.0, 2.0], (3, 2), "number of dimensions must be"),
         ([[0, 1]], [[1.0], [2.0]], (3, 2), "values has incorrect size"),
         ([0, 1], [1.0, 2.0], (3,), "sparse_dim x nnz"),
-        ([[0.5, 1.0]], [1.0, 2.0], (3,), "integral"),
+        ([[True, False]], [1.0, 2.0], (3,), "integral"),
     ],
 )
 def test_bad_coo_parts(indices, values, size, message):
     with pytest.raises(RuntimeError, match=message):
         torch.sparse_coo_tensor(indices, values, size)
+
+
+@pytest.mark.parametrize("indices", [[[0.0, 1.7]], torch.tensor([[0.0, 1.7]])])
+def test_coo_indices_that_are_not_integers_lose_their_fraction(indices):
+    assert torch.sparse_coo_tensor(indices, [1.0, 2.0], (3,))._indices().tolist() == [[0, 1]]
+    assert torch.sparse_coo_tensor(torch.empty(1, 0), [], (1,))._indices().dtype == torch.int64
+    with pytest.raises(RuntimeError, match="integral"):
+        torch.sparse_csr_tensor([0.0, 1.0], [0], [1.0], (1, 1))
 
 
 def test_false_claim_of_being_coalesced():

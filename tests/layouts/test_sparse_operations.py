@@ -154,6 +154,14 @@ def test_product_of_sparse_matrices():
     torch.testing.assert_close((x.to_sparse_csr() @ y.to_sparse_csr()).to_dense(), x @ y)
 
 
+def test_reduce_by_its_short_names():
+    x, y = torch.tensor([[1.0, 2.0], [0.0, 3.0]]).to_sparse_csr(), torch.tensor([[4.0, -1.0], [1.0, 5.0]])
+    for short, known in (("max", "amax"), ("min", "amin")):
+        assert torch.equal(torch.sparse.mm(x, y, short), torch.sparse.mm(x, y, known))
+    with pytest.raises(RuntimeError, match="reduce argument must be either sum, prod, mean, amax or amin, got best"):
+        torch.sparse.mm(x, y, "best")
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
 def test_product_with_reduce(reduce):
     x, y = dense_example(), torch.arange(12.0, dtype=torch.float64).reshape(6, 2) - 5
@@ -241,6 +249,18 @@ def test_gradcheck_of_products(layout):
     dense = torch.rand(6, 3, dtype=torch.float64, requires_grad=True)
     assert check(torch.sparse.mm, (pattern.requires_grad_(), dense), masked=True)
     assert check(lambda s: (s * 2).sin().sum(), (in_layout(dense_example(), layout).requires_grad_(),), masked=True)
+
+
+@pytest.mark.parametrize(
+    "layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc]
+)
+def test_gradcheck_without_a_mask_varies_zeros_too(layout):
+    block = (1, 2) if layout in (torch.sparse_bsr, torch.sparse_bsc) else None
+    x = torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64).to_sparse(layout=layout, blocksize=block)
+    check = torch.sparse.as_sparse_gradcheck(gradcheck)
+    assert check(lambda s: s.to_dense() * 3, x.requires_grad_())
+    if layout is torch.sparse_coo:
+        assert check(lambda s: s.to_sparse_csr(), x)
 
 
 def test_gradcheck_of_values():

@@ -73,6 +73,13 @@ def test_a_leaf_has_a_nested_gradient():
     same(x.grad, [2 * s for s in SEQUENCES])
 
 
+def test_backward_from_a_nested_gradient():
+    a, b = torch.arange(3.0, requires_grad=True), torch.arange(5.0, requires_grad=True)
+    nested = torch.nested.as_nested_tensor([a, b])
+    nested.backward(torch.nested.nested_tensor([torch.ones(3), torch.full((5,), 2.0)]))
+    assert a.grad.tolist() == [1] * 3 and b.grad.tolist() == [2] * 5
+
+
 def test_products_and_turns():
     x = torch.nested.nested_tensor(SEQUENCES)
     same(x.transpose(1, 2), [s.t() for s in SEQUENCES])

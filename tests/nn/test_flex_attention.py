@@ -111,6 +111,10 @@ def test_block_masks():
     ]
     assert mask.to_dense()[0, 0].tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert f"{mask.sparsity():.4f}" == "-26.0308" and "mask_mod=causal" in repr(mask)
+    many = mica.nn.attention.flex_attention.create_block_mask(causal, 5, 1, 128, 128, device="cpu")
+    assert str(many).endswith(
+        "...\nTo print out more, set BlockMask.to_string(limit=N)\nYou can also index (BlockMask[batch, head]) to choose a specific batch or head\n)"
+    )
     assert str(mask).startswith(
         "BlockMask(shape=(2, 1, 300, 260), sparsity=-26.03%, \n(0, 0)\n██    \n████  \n██████\n"
     )

@@ -154,7 +154,16 @@ def test_singular_input_is_named():
     assert linalg.det(many)[13] == 0 and linalg.det(many)[12] == 1
     with pytest.raises(linalg.LinAlgError):
         linalg.inv_ex(batch, check_errors=True)
-    assert issubclass(linalg.LinAlgError, RuntimeError)
+    assert issubclass(linalg.LinAlgError, RuntimeError) and linalg.LinAlgError is mica._C._LinAlgError
+    assert (linalg.LinAlgError.__module__, linalg.LinAlgError.__name__) == ("torch._C", "_LinAlgError")
+
+
+def test_lstsq_of_one_matrix_for_a_batch_has_one_rank():
+    a, b = mica.tensor([[[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]]), mica.ones(4, 3, 2)
+    found = linalg.lstsq(a, b, driver="gelsd")
+    assert found.solution.shape == (4, 2, 2) and found.residuals.shape == (4, 2)
+    assert found.rank.tolist() == [2] and found.singular_values.tolist() == [[2, 1]]
+    assert linalg.lstsq(a.expand(4, -1, -1), b).rank.tolist() == [2] * 4
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

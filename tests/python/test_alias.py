@@ -61,6 +61,19 @@ assert back[6] is torch.relu and back[8] is torch.strided and back[11].dtype == 
     assert not any(name.startswith("mica") for name in names)
 
 
+def test_modules_of_the_engine_are_the_families():
+    program = """
+import torch._C._fft
+import torch._C._linalg as linalg
+import torch._C._sparse
+from torch._C._special import special_erf
+print(linalg.linalg_inv is torch.linalg.inv, torch._C._fft.fft_ihfftn is torch.fft.ihfftn, special_erf is torch.special.erf)
+print(torch.fft.ihfftn(torch.ones(2)).shape, hasattr(linalg, "linalg_nothing"))
+print(torch.sparse.sampled_addmm(torch.eye(2).to_sparse_csr(), torch.ones(2, 2), torch.ones(2, 2)).values().tolist())
+"""
+    assert as_torch(program).splitlines() == ["True True True", "torch.Size([2]) False", "[3.0, 3.0]"]
+
+
 def test_a_missing_module_is_missing():
     program = """
 import importlib.util, torch

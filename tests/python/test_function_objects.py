@@ -41,6 +41,20 @@ def test_every_function_has_a_signature():
         assert function.__doc__.startswith(function.__name__ + "(")
 
 
+def test_defaults_that_are_small_numbers():
+    defaults = {"layer_norm": 1e-5, "normalize": 1e-12, "gumbel_softmax": 1e-10, "triplet_margin_loss": 1e-6}
+    for name, eps in defaults.items():
+        assert inspect.signature(getattr(F, name)).parameters["eps"].default == eps
+
+
+def test_functions_that_fill_tensors_have_signatures_too():
+    init = mica.nn.init
+    assert str(inspect.signature(init.constant_)).startswith("(tensor: 'Tensor', val: ")
+    assert list(inspect.signature(init.kaiming_uniform_).parameters)[:4] == ["tensor", "a", "mode", "nonlinearity"]
+    assert list(inspect.signature(init.xavier_normal).parameters) == ["tensor", "gain", "generator"]  # the old name
+    assert pickle.loads(pickle.dumps(init.zeros_)) is init.zeros_ and init.zeros_(mica.ones(1)).item() == 0
+
+
 def test_wrapping():
     @functools.wraps(F.gelu)
     def mine(x):
@@ -67,3 +81,9 @@ def test_identity_and_calls():
         F.relu()
     with pytest.raises(TypeError, match="cannot create"):
         type(F.relu)()
+
+
+def test_methods_say_what_they_do():
+    for name in ("is_complex", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_signed"):
+        assert getattr(mica.Tensor, name).__doc__.startswith("Whether")
+    assert mica.is_inference_mode_enabled.__doc__ and mica.library.wrap_triton.__doc__

@@ -142,6 +142,81 @@ def test_custom_op_that_changes_an_argument():
         same(x)
 
 
+def test_tags_let_an_operator_return_what_it_has_written():
+    @mica.library.custom_op("test_custom::twice_", mutates_args={"x"}, tags=mica.Tag.inplace)
+    def twice_(x: mica.Tensor) -> mica.Tensor:
+        return x.mul_(2)
+
+    @mica.library.custom_op("test_custom::twice_out", mutates_args={"out"}, tags=[mica.Tag.out])
+    def twice_out(x: mica.Tensor, *, out: mica.Tensor) -> mica.Tensor:
+        return out.copy_(x * 2)
+
+    x, out = mica.ones(2), mica.empty(2)
+    assert twice_(x) is x and x.tolist() == [2, 2]
+    assert twice_out(x, out=out) is out and out.tolist() == [4, 4]
+    assert str(mica.Tag.out) == "Tag.out" and mica.Tag.out.__class__.__module__ == "torch"
+
+
+def test_a_kernel_is_off_within_a_context():
+    @mica.library.custom_op("test_custom::constant", mutates_args=())
+    def constant(x: mica.Tensor) -> mica.Tensor:
+        return mica.zeros(1)
+
+    constant.register_kernel("cpu", lambda x: mica.ones(1))
+    x = mica.ones(1)
+    assert constant(x).item() == 1
+    with constant.set_kernel_enabled("cpu", enabled=False):
+        assert constant(x).item() == 0
+        with constant.set_kernel_enabled("cpu", enabled=True):
+            assert constant(x).item() == 1
+        assert constant(x).item() == 0
+    assert constant(x).item() == 1
+
+
+def test_rules_of_an_operator_for_a_mode():
+    @mica.library.custom_op("test_custom::cloned", mutates_args=())
+    def cloned(x: mica.Tensor) -> mica.Tensor:
+        return x.clone()
+
+    class Mode(mica.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    @mica.library.register_torch_dispatch("test_custom::cloned", Mode)
+    def rule(mode, func, types, args, kwargs):
+        assert isinstance(mode, Mode) and func is mica.ops.test_custom.cloned.default and kwargs == {}
+        return args[0] + 1
+
+    x = mica.zeros(2)
+    assert cloned(x).tolist() == [0, 0]
+    with Mode():
+        assert cloned(x).tolist() == [1, 1]
+    assert cloned(x).tolist() == [0, 0]
+
+
+def test_fake_tensors_reach_the_fake_function():
+    from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    @mica.library.custom_op("test_custom::opaque", mutates_args=())
+    def opaque(x: mica.Tensor) -> mica.Tensor:
+        raise NotImplementedError("only its shape is known")
+
+    opaque.register_fake(lambda x: x.new_empty(x.shape[0], 7))
+    with FakeTensorMode():
+        y = opaque(mica.randn(3, 2))
+    assert isinstance(y, FakeTensor) and y.shape == (3, 7) and y.device.type == "cpu"
+
+
+def test_the_node_of_an_operator_bears_its_name():
+    @mica.library.custom_op("test_custom::doubled", mutates_args=())
+    def doubled(x: mica.Tensor) -> mica.Tensor:
+        return x * 2
+
+    doubled.register_autograd(lambda ctx, grad: grad * 2)
+    y = doubled(mica.ones(1, requires_grad=True))
+    assert type(y.grad_fn).__name__ == "GeneratedBackwardFor_test_custom_doubled_defaultBackward"
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [

@@ -82,6 +82,13 @@ def test_limits():
         torch.iinfo(torch.bool)
 
 
+def test_a_generator_is_called_by_torchs_name():
+    assert repr(torch.manual_seed(0)).startswith("<torch._C.Generator object at 0x")
+    for refused in (lambda g: g.graphsafe_get_state(), lambda g: g.graphsafe_set_state(g)):
+        with pytest.raises(NotImplementedError, match="is not supported in this Generator"):
+            refused(torch.Generator())
+
+
 def test_generator():
     g = torch.Generator()
     assert g.initial_seed() == 67280421310721 and g.device == torch.device("cpu")

@@ -42,6 +42,31 @@ class _Loader(importlib.abc.Loader):
         module.__spec__ = self._own_spec
 
 
+# Modules of torch._C whose functions the engine has: linalg_inv there is mica.linalg.inv.
+_SPACES = {f"torch._C._{family}": family for family in ("fft", "linalg", "sparse", "special")}
+
+
+class _SpaceLoader(importlib.abc.Loader):
+    """Of torch._C._linalg and its like: the family's functions, by torch's names there too."""
+
+    def create_module(self, spec):
+        family = _SPACES[spec.name]
+        module = vars(_C)[f"_{family}"]
+
+        def by_torchs_name(name):
+            public = vars(importlib.import_module(f"mica.{family}"))
+            own = name.removeprefix(f"{family}_")
+            if own == name or own not in public:
+                raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
+            return public[own]
+
+        vars(module).setdefault("__getattr__", by_torchs_name)
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
 class _FunctorchLoader(importlib.abc.Loader):
     """Of functorch, which comes with torch."""
 
@@ -92,6 +117,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
         if name != "torch" and not name.startswith("torch."):
             return None
+        if name in _SPACES:
+            return importlib.machinery.ModuleSpec(name, _SpaceLoader())
         ours = "mica" + name.removeprefix("torch")
         try:
             found = importlib.util.find_spec(ours)

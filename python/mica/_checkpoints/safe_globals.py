@@ -26,10 +26,12 @@ def add_safe_globals(safe_globals):
 
 
 def get_safe_globals():
+    """The classes and functions that weights_only lets pass beside its own."""
     return list(_safe)
 
 
 def clear_safe_globals():
+    """Forget the classes and functions that were let pass."""
     _safe.clear()
 
 

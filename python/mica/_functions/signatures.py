@@ -13,14 +13,15 @@ _TYPES = {"_bool": "bool", "_int": "int", "_float": "float", "_complex": "comple
 
 @functools.cache
 def _functions():
-    """name -> its definition in the stub of nn.functional."""
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_nn_functional.pyi")
-    with open(path, encoding="utf-8") as file:
-        tree = ast.parse(file.read())
+    """name -> its definition in the stubs of nn.functional and nn.init, which share no name."""
     found = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            found.setdefault(node.name, node)
+    for stub in ("_nn_functional.pyi", "_nn_init.pyi"):
+        path = os.path.join(os.path.dirname(os.path.dirname(__file__)), stub)
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                found.setdefault(node.name, node)
     return found
 
 
@@ -45,10 +46,10 @@ def _default(node):
 
 @functools.cache
 def signature(name):
-    """The signature of a function of nn.functional; ValueError if it is not known."""
+    """The signature of a function of nn.functional or nn.init; ValueError if it is not known."""
     node = _functions().get(name)
     if node is None:
-        raise ValueError(f"no signature found for nn.functional.{name}")
+        raise ValueError(f"no signature found for {name}")
     arguments, parameters = node.args, []
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults

@@ -34,6 +34,10 @@ class Stream:
     device_type = property(lambda self: {"cpu": 0, "cuda": 1}.get(self.device.type, 2))
     cuda_stream = property(lambda self: 0)
 
+    def is_capturing(self):
+        """Whether what is queued goes into a graph: not on this device."""
+        return False
+
     def query(self):
         """Whether the device has done all that was queued on it."""
         _wait_for(self.device)
@@ -116,3 +120,6 @@ class Event:
 
     def __repr__(self):
         return f"torch.Event device_type={self.device.type}, device_index={self.device.index}, event_id={self.event_id}"
+
+
+Stream.__module__ = Event.__module__ = "torch"

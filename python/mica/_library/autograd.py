@@ -10,37 +10,41 @@ def with_backward(op, device, args, kwargs):
     # A list of tensors counts as so many inputs; backward sees lists.
     out_was_tuple = []
 
-    class _Generated(Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            given = rebuild(inputs)
-            result = op.run(device, given, kwargs)
-            if op.setup_context is not None:
-                if kwargs:
-                    op.setup_context(ctx=ctx, inputs=given, keyword_only_inputs=kwargs, output=result)
-                else:
-                    op.setup_context(ctx=ctx, inputs=given, output=result)
-            out_was_tuple.append(type(result))
-            ctx._mica_kinds = [type(each) for each in result] if isinstance(result, (tuple, list)) else None
-            if isinstance(result, list):
-                return tuple(result)
-            return result
+    def forward(ctx, *inputs):
+        given = rebuild(inputs)
+        result = op.run(device, given, kwargs)
+        if op.setup_context is not None:
+            if kwargs:
+                op.setup_context(ctx=ctx, inputs=given, keyword_only_inputs=kwargs, output=result)
+            else:
+                op.setup_context(ctx=ctx, inputs=given, output=result)
+        out_was_tuple.append(type(result))
+        ctx._mica_kinds = [type(each) for each in result] if isinstance(result, (tuple, list)) else None
+        if isinstance(result, list):
+            return tuple(result)
+        return result
 
-        @staticmethod
-        def backward(ctx, *grads):
-            if op.backward is None:
-                raise RuntimeError(
-                    f"Trying to backward through {op.qualified_name} but no autograd formula was registered. "
-                    "Please use register_autograd to add one."
-                )
-            if out_was_tuple[0] is list:
-                grads = (list(grads),)
-            found = op.backward(ctx, *grads)
-            found = found if isinstance(found, tuple) else (found,)
-            return _spread(found, args)
+    def backward(ctx, *grads):
+        if op.backward is None:
+            raise RuntimeError(
+                f"Trying to backward through {op.qualified_name} but no autograd formula was registered. "
+                "Please use register_autograd to add one."
+            )
+        if out_was_tuple[0] is list:
+            grads = (list(grads),)
+        found = op.backward(ctx, *grads)
+        found = found if isinstance(found, tuple) else (found,)
+        return _spread(found, args)
 
-    result = _Generated.apply(*flat)
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    result = type(Function)(f"GeneratedBackwardFor_{_plain_name(op)}", (Function,), members).apply(*flat)
     return list(result) if out_was_tuple and out_was_tuple[0] is list else result
+
+
+def _plain_name(op):
+    """ns::name.overload as part of a class's name."""
+    namespace, _, name = op.qualified_name.partition("::")
+    return f"{namespace}_{name if '.' in name else name + '.default'}".replace(".", "_")
 
 
 def _is_tensor_list(value):

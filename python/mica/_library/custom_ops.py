@@ -1,5 +1,7 @@
 """Operators made of Python functions: torch.library.custom_op."""
 
+import contextlib
+
 import mica
 from mica._library.infer_schema import infer_schema
 from mica._library.operator import _DEVICE_KEYS, define, forget, operator
@@ -101,19 +103,29 @@ class CustomOpDef:
         """Kept by nobody: nothing reorders calls."""
 
     def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
-        raise NotImplementedError(
-            "register_torch_dispatch: a rule of an operator for a class is not kept; the __torch_dispatch__ of the class is asked"
-        )
+        """The rule for this operator under a TorchDispatchMode, or for a class of tensors."""
 
+        def register(function):
+            self._operator.dispatch_rules[torch_dispatch_class] = function
+            return function
+
+        return register if fn is None else register(fn)
+
+    @contextlib.contextmanager
     def set_kernel_enabled(self, device_type, enabled=True):
-        """Switch the function for a type of device off or on; off, the first one is used. A context too."""
+        """A context in which the function for a type of device is off or on; where it is off, the first one is used."""
         key = _DEVICE_KEYS.get(device_type, device_type.upper())
-        kernels = self._operator.kernels
+        kernels, before = self._operator.kernels, dict(self._operator.kernels)
         if enabled and key in self._disabled:
-            kernels[key] = self._disabled.pop(key)
+            kernels[key] = self._disabled[key]
         elif not enabled and key in kernels:
             self._disabled[key] = kernels.pop(key)
             kernels.setdefault("CompositeExplicitAutograd", _checked(self, self._init_fn))
+        try:
+            yield
+        finally:
+            kernels.clear()
+            kernels.update(before)
 
 
 def _check_results(schema):
@@ -122,10 +134,12 @@ def _check_results(schema):
 
 
 def _checked(definition, function):
-    """The function with torch's rule that a result is no argument."""
+    """The function with torch's rule that a result is no argument, unless a tag says that the operator writes into it."""
 
     def kernel(*args, **kwargs):
         result = function(*args, **kwargs)
+        if mica.Tag.inplace in definition._operator.tags or mica.Tag.out in definition._operator.tags:
+            return result
         given = {id(value) for value in (*args, *kwargs.values()) if isinstance(value, mica.Tensor)}
         results = result if isinstance(result, (tuple, list)) else (result,)
         if any(isinstance(each, mica.Tensor) and id(each) in given for each in results):

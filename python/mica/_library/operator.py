@@ -27,6 +27,7 @@ class Operator:
         self.raises_without_backward = False
         self.vmap = None
         self.autocast = {}
+        self.dispatch_rules = {}  # by mode or by class of tensors
         self.tags = []
 
     @property
@@ -71,6 +72,10 @@ class Operator:
         tensors = _tensors(args) + _tensors(kwargs.values())
         if mica.overrides.has_torch_function(tensors):
             return mica.overrides.handle_torch_function(self, tensors, *args, **kwargs)
+        if self.dispatch_rules:
+            rule = self._dispatch_rule(tensors)
+            if rule is not None:
+                return rule(args, kwargs)
         device = _device_of(tensors, args, kwargs)
         if self.autocast and mica.is_autocast_enabled(device) and device in self.autocast:
             from mica.amp.autocast_mode import _cast
@@ -80,6 +85,28 @@ class Operator:
         if mica.is_grad_enabled() and any(t.requires_grad for t in tensors):
             return self._with_gradient(device, args, kwargs)
         return self.run(device, args, kwargs)
+
+    def _dispatch_rule(self, tensors):
+        """The rule that register_torch_dispatch gave for the innermost mode, or for the class of an argument; None without."""
+        from mica.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
+
+        mode = _get_current_dispatch_mode()
+        namespace, _, name = self.qualified_name.partition("::")
+        packet, _, overload = name.partition(".")
+        types = tuple({type(t): None for t in tensors if type(t) is not mica.Tensor})
+        if type(mode) in self.dispatch_rules:
+            called = getattr(getattr(getattr(mica.ops, namespace), packet), overload or "default")
+
+            def of_mode(args, kwargs):
+                with _pop_mode_temporarily():
+                    return self.dispatch_rules[type(mode)](mode, called, types, args, kwargs)
+
+            return of_mode
+        for kind in types:
+            if kind in self.dispatch_rules:
+                called = getattr(getattr(getattr(mica.ops, namespace), packet), overload or "default")
+                return lambda args, kwargs, rule=self.dispatch_rules[kind]: rule(called, types, args, kwargs)
+        return None
 
     def _with_gradient(self, device, args, kwargs):
         for key in ("Autograd" + _DEVICE_KEYS.get(device, "Other"), *_AUTOGRAD_KEYS):
@@ -128,9 +155,12 @@ def _tensors(values):
     return found
 
 
+_true_device = mica._C.TensorBase.device.__get__
+
+
 def _device_of(tensors, args, kwargs):
     if tensors:
-        kinds = {t.device.type for t in tensors}
+        kinds = {_true_device(t).type for t in tensors}  # a fake tensor's is meta
         return "meta" if "meta" in kinds else "cuda" if "cuda" in kinds else next(iter(kinds))
     for value in (*args, *kwargs.values()):
         if isinstance(value, mica.device):

@@ -11,7 +11,7 @@ functional.grad = grad
 def __getattr__(name):
     import importlib
 
-    if name in ("attention", "quantizable", "quantized"):
+    if name in ("attention", "intrinsic", "qat", "quantizable", "quantized"):
         return importlib.import_module(f"mica.nn.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

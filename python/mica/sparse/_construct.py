@@ -63,12 +63,14 @@ def _as_part(data, dtype, device):
     return _C.tensor(data, dtype=dtype, device=device)
 
 
-def _values_and_indices(values, indices, dtype, device):
+def _values_and_indices(values, indices, dtype, device, is_coo=False):
     values = _as_part(values, dtype, device)
     if not isinstance(indices, _C.Tensor):
         indices = _C.tensor(indices, device=values.device)
         if indices.numel() == 0:
             indices = indices.to(_C.int64)
+    if is_coo and indices.is_floating_point():
+        indices = indices.to(_C.int64)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == _C.bool:
         raise RuntimeError(f"indices must be an integral tensor, but got dtype {indices.dtype}")
     return values, indices.to(values.device)
@@ -104,7 +106,7 @@ def sparse_coo_tensor(
             True,
         )
         return _finish(made, requires_grad)
-    values, indices = _values_and_indices(values, indices, dtype, device)
+    values, indices = _values_and_indices(values, indices, dtype, device, is_coo=True)
     indices = indices.to(_C.int64)
     if values.dim() == 0:
         values = values.expand(indices.size(1) if indices.dim() == 2 else 1)

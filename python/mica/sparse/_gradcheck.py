@@ -12,6 +12,23 @@ _COMPRESSED = {
 }
 
 
+def _whole(x):
+    """The tensor with every element held, zeros too: unmasked, all of them are varied."""
+    places = _C.arange(1, x.numel() + 1, device=x.device).view(x.shape)
+    if x.layout is _C.sparse_coo:
+        held = places.to_sparse(x.sparse_dim()).coalesce()
+    else:
+        block = (
+            x.values().shape[x.dim() - 1 - x.dense_dim() :][:2] if x.layout in (_C.sparse_bsr, _C.sparse_bsc) else None
+        )
+        held = places.to_sparse(layout=x.layout, blocksize=block, dense_dim=x.dense_dim())
+    values = x.to_dense().reshape(-1)[held.values() - 1]
+    if x.layout is _C.sparse_coo:
+        return _C._sparse_coo_tensor_unsafe(held.indices(), values, x.shape, True)
+    first, second = (getattr(held, name)() for name in _COMPRESSED[x.layout])
+    return _C._sparse_compressed_tensor_unsafe(first, second, values, x.shape, x.layout)
+
+
 def as_sparse_gradcheck(gradcheck):
     """Make a gradcheck function take inputs and outputs of any sparse layout."""
 
@@ -30,19 +47,13 @@ def as_sparse_gradcheck(gradcheck):
                 continue
             x = x.detach()
             x = x.coalesce() if x.layout is _C.sparse_coo else x
+            x = x if masked else _whole(x)
             layouts.append(x)
-            # Unmasked, the elements that are not held count as well: the whole tensor is varied.
-            plain.append((x.values() if masked else x.to_dense()).clone().requires_grad_())
+            plain.append(x.values().clone().requires_grad_())
 
         def restore(value, like):
             if like is None:
                 return value
-            if not masked:
-                if like.layout is _C.sparse_coo:
-                    return value.to_sparse(like.sparse_dim())
-                block = like.values().shape[like.dim() - 1 - like.dense_dim() :][:2]
-                block = block if like.layout in (_C.sparse_bsr, _C.sparse_bsc) else None
-                return value.to_sparse(layout=like.layout, blocksize=block, dense_dim=like.dense_dim())
             if like.layout is _C.sparse_coo:
                 return _C._sparse_coo_tensor_unsafe(like.indices(), value, like.shape, True)
             first, second = (getattr(like, name)() for name in _COMPRESSED[like.layout])

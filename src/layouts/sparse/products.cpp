@@ -69,8 +69,10 @@ Tensor _sparse_mm(const Tensor& sparse, const Tensor& dense, std::string_view re
              "torch.sparse.mm: reduce is only supported for a CSR matrix times a strided one, but got layouts ",
              sparse.layout(), " and ", dense.layout());
   if (reduce == "sum") return mica::_sparse_mm(sparse, dense);
+  if (reduce == "max") reduce = "amax";
+  if (reduce == "min") reduce = "amin";
   MICA_CHECK(reduce == "mean" || reduce == "amax" || reduce == "amin",
-             "reduce argument must be either sum, mean, amax or amin, got ", reduce);
+             "reduce argument must be either sum, prod, mean, amax or amin, got ", reduce);
   check_matrices("mm", sparse, dense);
   const Places places = places_of(sparse);
   if (reduce == "mean") {

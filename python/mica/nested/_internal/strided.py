@@ -228,7 +228,9 @@ def call(func, args, kwargs):
         return nested.unbind()[args[1]]
     if name in ("backward", "register_hook", "retain_grad", "data_ptr", "untyped_storage", "storage_offset", "is_floating_point",
                 "is_complex", "element_size", "get_device", "is_pinned"):  # fmt: skip
-        return func(nested.buffer(), *args[1:], **kwargs)
+        given = [x.buffer() if isinstance(x, StridedNestedTensor) else x for x in args]  # the seed of backward too
+        named = {key: x.buffer() if isinstance(x, StridedNestedTensor) else x for key, x in kwargs.items()}
+        return func(*given, **named)
     if name in _DIMS or name in _BY_PART:
         args, kwargs = list(args), dict(kwargs)
         for place, key in _DIMS.get(name, ()):

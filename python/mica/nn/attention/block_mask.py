@@ -258,7 +258,11 @@ class BlockMask:
             mica.cartesian_prod(*(mica.arange(n) for n in dense.shape[:-2])).reshape(-1, dense.dim() - 2).tolist()
         ):
             if len(pictures) == limit:
-                pictures.append("...\n")
+                pictures += [
+                    "...",
+                    "To print out more, set BlockMask.to_string(limit=N)",
+                    "You can also index (BlockMask[batch, head]) to choose a specific batch or head",
+                ]
                 break
             rows = dense[tuple(place)].tolist()
             step_r = step_c = 1
@@ -276,7 +280,7 @@ class BlockMask:
         return "\n".join(pictures)
 
     def __str__(self):
-        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string()})"
+        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string().strip()}\n)"
 
     def __repr__(self):
         lines = [f"    {name}={getattr(t, 'shape', None)}," for name in self._TENSORS for t in [getattr(self, name)]]

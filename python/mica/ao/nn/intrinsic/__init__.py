@@ -15,10 +15,12 @@ class _FusedModule(nn.Sequential):
     _kinds = ()
 
     def __init__(self, *modules):
-        if len(modules) != len(self._kinds) or not all(map(isinstance, modules, self._kinds)):
-            raise TypeError(
-                f"Incorrect types for input modules of {type(self).__name__}: expected "
-                f"{[kind.__name__ for kind in self._kinds]}, got {[type(m).__name__ for m in modules]}"
+        if len(modules) != len(self._kinds):
+            raise TypeError(f"{type(self).__name__} takes {len(self._kinds)} modules, got {len(modules)}")
+        if not all(map(isinstance, modules, self._kinds)):
+            raise AssertionError(
+                f"Incorrect types for input modules: {' and '.join(type(m).__name__ for m in modules)}; expected "
+                f"{' and '.join(kind.__name__ for kind in self._kinds)}"
             )
         super().__init__(*modules)
 
@@ -65,3 +67,11 @@ class ConvAddReLU2d(_FusedModule):
 
     def forward(self, x1, x2):
         return self.relu(self.add(self[0](x1), x2))
+
+
+def __getattr__(name):
+    if name == "quantized":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.quantized")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -72,8 +72,19 @@ def _rows_of_zeros(shape, dtype=None):
     return _C.quantize_per_tensor(_C.zeros(shape), 1.0, 0, _C.qint8 if dtype is None else dtype)
 
 
+def save_packed(destination, prefix, scale, zero_point, dtype, weight, bias):
+    """A linear layer's state by torch's names: its weight and bias are a pair, of a module within the layer."""
+    destination[prefix + "scale"], destination[prefix + "zero_point"] = _C.tensor(scale), _C.tensor(zero_point)
+    destination[prefix + "_packed_params.dtype"] = dtype
+    destination[prefix + "_packed_params._packed_params"] = (weight, bias)
+    if hasattr(destination, "_metadata"):
+        destination._metadata[prefix + "_packed_params"] = {"version": 3}
+
+
 class Linear(_WithWeight):
     """A linear map of quantized tensors, with integer products."""
+
+    _version = 3
 
     def __init__(self, in_features, out_features, bias_=True, dtype=None):
         if dtype not in (None, _C.qint8):
@@ -85,6 +96,9 @@ class Linear(_WithWeight):
     def from_float(cls, mod, use_precomputed_fake_quant=False):
         """The quantized form of an observed nn.Linear."""
         return cls(mod.in_features, mod.out_features, mod.bias is not None)._observed(mod)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        save_packed(destination, prefix, self.scale, self.zero_point, _C.qint8, self._weight, self._bias)
 
     def forward(self, x):
         return functional.linear(x, self._weight, self._bias, self.scale, self.zero_point)
@@ -135,9 +149,17 @@ class _ConvNd(_WithWeight):
         )  # fmt: skip
         return made._observed(mod)
 
-    def forward(self, x):
+    @property
+    def _output_scale(self):
+        """The scale that results are rounded to."""
+        return self.scale
+
+    def _check_shape(self, x):
         if x.dim() != self._dims + 2:
-            raise ValueError(f"Input shape must be `(N, C, {', '.join('DHW'[3 - self._dims :])})`!")
+            raise ValueError(f"Input shape must be `(N, C, {('L', 'H, W', 'D, H, W')[self._dims - 1]})`!")
+
+    def forward(self, x):
+        self._check_shape(x)
         return self._convolve(x)
 
     def _get_name(self):
@@ -158,7 +180,7 @@ class Conv2d(_ConvNd):
 
     def _convolve(self, x):
         return functional.conv2d(
-            x, self._weight, self._bias, self.stride, self.padding, self.dilation, self.groups, self.scale,
+            x, self._weight, self._bias, self.stride, self.padding, self.dilation, self.groups, self._output_scale,
             self.zero_point,
         )  # fmt: skip
 
@@ -170,7 +192,7 @@ class Conv1d(_ConvNd):
 
     def _convolve(self, x):
         return functional.conv1d(
-            x, self._weight, self._bias, self.stride, self.padding, self.dilation, self.groups, self.scale,
+            x, self._weight, self._bias, self.stride, self.padding, self.dilation, self.groups, self._output_scale,
             self.zero_point,
         )  # fmt: skip
 
@@ -182,7 +204,7 @@ class Conv3d(_ConvNd):
 
     def _convolve(self, x):
         return functional.conv3d(
-            x, self._weight, self._bias, self.stride, self.padding, self.dilation, self.groups, self.scale,
+            x, self._weight, self._bias, self.stride, self.padding, self.dilation, self.groups, self._output_scale,
             self.zero_point,
         )  # fmt: skip
 
@@ -215,7 +237,7 @@ class _TransposedNd(_ConvNd):
         ).float()  # fmt: skip
         if self._bias is not None:
             values = values + self._bias.reshape(-1, *[1] * self._dims)
-        return functional._requantized(values, self.scale, self.zero_point, x.dtype)
+        return functional._requantized(values, self._output_scale, self.zero_point, x.dtype)
 
 
 class ConvTranspose1d(_TransposedNd):

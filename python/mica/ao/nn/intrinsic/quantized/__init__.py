@@ -128,3 +128,11 @@ class LinearTanh(_WithActivation):
 
     def _activation(self, values):
         return values.tanh()
+
+
+def __getattr__(name):
+    if name == "dynamic":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.dynamic")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

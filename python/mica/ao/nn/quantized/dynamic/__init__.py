@@ -18,6 +18,7 @@ from mica.ao.nn.quantized.dynamic.rnn import (
     product,
     quantized_rows,
 )
+from mica.ao.nn.quantized.layers import save_packed
 from mica.nn import Module
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
 
 class Linear(Module):
     """A linear map with a qint8 (or float16) weight; the input's scale is found at every call."""
+
+    _version = 4
 
     def __init__(self, in_features, out_features, bias_=True, dtype=None):
         super().__init__()
@@ -71,8 +74,8 @@ class Linear(Module):
         return product(x, self._weight, self._bias)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "weight"], destination[prefix + "bias"] = self._weight, self._bias
+        weight = self._weight.float() if self.dtype == _C.float16 else self._weight  # as torch keeps it
+        save_packed(destination, prefix, 1.0, 0, self.dtype, weight, self._bias)
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
         packed = state_dict.pop(prefix + "_packed_params._packed_params", None)  # torch's name for the pair
@@ -80,7 +83,8 @@ class Linear(Module):
             state_dict.pop(prefix + name, None)
         if packed is None:
             packed = state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias")
-        self._weight, self._bias = packed
+        weight, self._bias = packed
+        self._weight = quantized_rows(weight, self.dtype) if self.dtype == _C.float16 else weight
         super()._load_from_state_dict(state_dict, prefix, metadata, False, missing, unexpected, errors)
 
     def _get_name(self):

@@ -9,6 +9,8 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 class _Dynamic:
     """The input's scale is found at every call; the result is float32."""
 
+    _output_scale = None  # the sums are not rounded
+
     def _observed(self, module):
         from mica.ao.nn.quantized.dynamic.rnn import quantized_rows
 
@@ -18,13 +20,8 @@ class _Dynamic:
         return self
 
     def forward(self, x):
-        if x.dim() != self._dims + 2:
-            raise ValueError(f"Input shape must be `(N, C, {', '.join('DHW'[3 - self._dims :])})`!")
-        self.scale = None  # the sums are not rounded
+        self._check_shape(x)
         return self._convolve(_C.quantize_per_tensor_dynamic(x, _C.quint8, False))
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        destination[prefix + "weight"], destination[prefix + "bias"] = self._weight, self._bias
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
         state_dict.setdefault(prefix + "scale", 1.0)
