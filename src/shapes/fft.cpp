@@ -20,8 +20,16 @@ void check_kind(const Tensor& x, bool complex, const char* op) {
   if (x.is_complex() != complex || (real != DType::Float32 && real != DType::Float64)) unsupported_dtype(op, x.dtype());
 }
 
-// Complex transforms along all of `dims` but the first `skip`, in place; the last one applies the factor.
+// Whether the backend transforms along several dimensions in one call, which includes the factor.
+bool at_once(const Tensor& out, const Tensor& in, IntArrayRef dims, bool forward, double scale) {
+  if (dims.size() < 2 || !MICA_LAYER_TAKES(out.device(), fft_many, &in.view_of())) return false;
+  MICA_LAYER_KERNEL(out.device(), fft_many)(out.view_of(), in.view_of(), dims, forward, scale);
+  return true;
+}
+
+// Complex transforms along the first `count` of `dims`, in place; the last one applies the factor.
 void transform_rest(const Tensor& x, IntArrayRef dims, size_t count, bool forward, double scale) {
+  if (at_once(x, x, IntArrayRef(dims.data(), count), forward, scale)) return;
   for (size_t i = 0; i < count; ++i)
     MICA_LAYER_KERNEL(x.device(), fft_c2c)(x.view_of(), x.view_of(), dims[i], forward, i + 1 == count ? scale : 1);
 }
@@ -37,10 +45,12 @@ void _fft_c2c(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
       result.copy_(self);
     } else {
       const double scale = scale_of(self.sizes(), dims, normalization);
-      const size_t rest = dims.size() - 1;
-      MICA_LAYER_KERNEL(self.device(), fft_c2c)
-      (result.view_of(), self.view_of(), dims[rest], forward, rest == 0 ? scale : 1);
-      transform_rest(result, dims, rest, forward, scale);
+      if (!at_once(result, self, dims, forward, scale)) {
+        const size_t rest = dims.size() - 1;
+        MICA_LAYER_KERNEL(self.device(), fft_c2c)
+        (result.view_of(), self.view_of(), dims[rest], forward, rest == 0 ? scale : 1);
+        transform_rest(result, dims, rest, forward, scale);
+      }
     }
   }
   out.take(result);
@@ -66,8 +76,10 @@ void _fft_r2c(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
   const Tensor result = empty(sizes, complex);
   if (!self.is_meta() && self.numel() > 0) {
     const double scale = scale_of(self.sizes(), dims, normalization);
-    MICA_LAYER_KERNEL(self.device(), fft_r2c)(result.view_of(), self.view_of(), dims[rest], rest == 0 ? scale : 1);
-    transform_rest(result, dims, rest, true, scale);
+    if (!at_once(result, self, dims, true, scale)) {
+      MICA_LAYER_KERNEL(self.device(), fft_r2c)(result.view_of(), self.view_of(), dims[rest], rest == 0 ? scale : 1);
+      transform_rest(result, dims, rest, true, scale);
+    }
   }
   out.take(result);
 }
@@ -82,7 +94,8 @@ void _fft_c2r(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
              "Invalid number of data points (", last_dim_size, ") specified");
   sizes[static_cast<size_t>(dims[rest])] = last_dim_size;
   const Tensor result = empty(sizes, self.options().dtype(to_real(self.dtype())));
-  if (!self.is_meta() && result.numel() > 0) {
+  const double scale = scale_of(sizes, dims, normalization);
+  if (!self.is_meta() && result.numel() > 0 && !at_once(result, self, dims, false, scale)) {
     Tensor spectrum = self;
     if (rest > 0) {
       spectrum = empty(self.sizes(), self.options());
@@ -90,7 +103,7 @@ void _fft_c2r(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
       transform_rest(spectrum, IntArrayRef(dims.data() + 1, rest - 1), rest - 1, false, 1);
     }
     MICA_LAYER_KERNEL(self.device(), fft_c2r)
-    (result.view_of(), spectrum.view_of(), dims[rest], scale_of(sizes, dims, normalization));
+    (result.view_of(), spectrum.view_of(), dims[rest], scale);
   }
   out.take(result);
 }
