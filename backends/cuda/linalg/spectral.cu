@@ -1,4 +1,5 @@
-// Eigenvalues and singular values, by cuSOLVER; eigenvalues of small general matrices on the host.
+// Eigenvalues and singular values, by cuSOLVER where matrices are too large for small_spectral.cu; eigenvalues of small
+// general matrices on the host.
 #include "backends/cuda/linalg/kernels.h"
 #include "backends/cuda/linalg/library_calls.cuh"
 #include "backends/cuda/linalg/on_host.h"
@@ -55,26 +56,15 @@ class InfiniteFlags {
   int device_;
 };
 
-// The first `columns` columns of matrices of `rows` rows and `all` columns.
-template <class T>
-struct FirstColumns {
-  T* to;
-  const T* from;
-  int64_t rows, columns, all;
-  __device__ void operator()(int64_t e) const {
-    const int64_t size = rows * columns;
-    to[e] = from[e / size * rows * all + e % size];
-  }
-};
-// The same, conjugated and transposed: `columns` rows of `rows` elements.
+// A matrix of `rows` rows and `columns` columns, conjugated and transposed.
 template <class T>
 struct AdjointColumns {
   T* to;
   const T* from;
-  int64_t rows, columns, all;
+  int64_t rows, columns;
   __device__ void operator()(int64_t e) const {
-    const int64_t size = rows * columns, i = e / size, row = e % columns, column = e / columns % rows;
-    to[e] = conj_of(from[i * rows * all + row * rows + column]);
+    const int64_t row = e % columns, column = e / columns;
+    to[e] = conj_of(from[row * rows + column]);
   }
 };
 
@@ -108,7 +98,6 @@ bool suits_host(const TensorView& a) {
 }
 
 constexpr int64_t kLargestHostEig = 192;  // up to here the host's iteration is the faster one
-constexpr int kLargestJacobiBatch = 32;   // cuSOLVER's limit
 constexpr int64_t kMostMatrices = 1 << 16;
 
 }  // namespace
@@ -116,6 +105,7 @@ constexpr int64_t kMostMatrices = 1 << 16;
 void linalg_eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& info, bool upper, bool vectors) {
   const int device = a.device.index();
   DeviceGuard guard(device);
+  if (suits_small_eigh(a)) return small_eigh(a, eigenvalues, info, upper, vectors);
   if (suits_host(a) || !cusolver::available()) {
     const HostCopies host({&a, &eigenvalues, &info});
     MICA_LAYER_KERNEL(kCPU, linalg_eigh)(host[0], host[1], host[2], upper, vectors);
@@ -161,6 +151,7 @@ void linalg_svd(const TensorView& a, const TensorView& u, const TensorView& s, c
                 const TensorView& info, int64_t vectors) {
   const int device = a.device.index();
   DeviceGuard guard(device);
+  if (suits_small_svd(a)) return small_svd(a, u, s, vh, info, vectors);
   if (suits_host(a) || !cusolver::available()) {
     const HostCopies host({&a, &u, &s, &vh, &info});
     MICA_LAYER_KERNEL(kCPU, linalg_svd)(host[0], host[1], host[2], host[3], host[4], vectors);
@@ -175,43 +166,25 @@ void linalg_svd(const TensorView& a, const TensorView& u, const TensorView& s, c
     const InfiniteFlags<T> infinite(all, device);
     const auto job = vectors ? cusolver::kWithVectors : cusolver::kNoVectors;
     const int place = cusolver::place_of(a.dtype);
-    const bool batch = m <= kLargestJacobiBatch && n <= kLargestJacobiBatch;
-    // Batches have all vectors, others as many as there are singular values unless all are asked for.
-    const int u_columns = batch || vectors == 2 ? m : k, v_columns = batch || vectors == 2 ? n : k;
+    const int64_t kept_u = vectors == 2 ? m : k, kept_v = vectors == 2 ? n : k;
     {
       const cusolver::Api& api = cusolver::api();
       const cusolver::Session session(device);
       // Without vectors the library still wants room that it may write to.
-      const int64_t at_once = batch ? std::min(all.count, kMostMatrices) : 1;
-      const Workspace left(static_cast<size_t>(at_once * m * u_columns) * sizeof(T), device),
-          right(static_cast<size_t>(at_once * n * v_columns) * sizeof(T), device);
+      const Workspace left(static_cast<size_t>(m * kept_u) * sizeof(T), device),
+          right(static_cast<size_t>(n * kept_v) * sizeof(T), device);
       auto *const lefts = static_cast<T*>(left.data()), *const rights = static_cast<T*>(right.data());
       int length = 0;
-      if (batch) {
-        MICA_CUSOLVER(api.svd_batch_size.of[place](session.solver, job, m, n, all.data, m, s.data, lefts, m, rights, n,
-                                                   &length, session.jacobi, static_cast<int>(at_once)));
-      } else {
-        MICA_CUSOLVER(api.svd_size.of[place](session.solver, job, vectors != 2, m, n, all.data, m, s.data, lefts, m,
-                                             rights, n, &length, session.jacobi));
-      }
+      MICA_CUSOLVER(api.svd_size.of[place](session.solver, job, vectors != 2, m, n, all.data, m, s.data, lefts, m,
+                                           rights, n, &length, session.jacobi));
       const Workspace work(static_cast<size_t>(std::max(length, 1)) * sizeof(T), device);
-      for (int64_t begin = 0; begin < all.count; begin += at_once) {
-        const int64_t count = std::min(at_once, all.count - begin);
-        R* const values = s.ptr<R>() + begin * k;
-        if (batch) {
-          MICA_CUSOLVER(api.svd_batch.of[place](session.solver, job, m, n, all[begin], m, values, lefts, m, rights, n,
-                                                work.data(), length, info.ptr<int>() + begin, session.jacobi,
-                                                static_cast<int>(count)));
-        } else {
-          MICA_CUSOLVER(api.svd.of[place](session.solver, job, vectors != 2, m, n, all[begin], m, values, lefts, m,
-                                          rights, n, work.data(), length, info.ptr<int>() + begin, session.jacobi));
-        }
+      for (int64_t i = 0; i < all.count; ++i) {
+        MICA_CUSOLVER(api.svd.of[place](session.solver, job, vectors != 2, m, n, all[i], m, s.ptr<R>() + i * k, lefts,
+                                        m, rights, n, work.data(), length, info.ptr<int>() + i, session.jacobi));
         if (!vectors) continue;
-        const int64_t kept_u = vectors == 2 ? m : k, kept_v = vectors == 2 ? n : k;
-        for_each(device, count * m * kept_u,
-                 FirstColumns<T>{u.ptr<T>() + begin * m * kept_u, lefts, m, kept_u, u_columns});
-        for_each(device, count * n * kept_v,
-                 AdjointColumns<T>{vh.ptr<T>() + begin * n * kept_v, rights, n, kept_v, v_columns});
+        MICA_CUDA(cudaMemcpyAsync(u.ptr<T>() + i * m * kept_u, lefts, static_cast<size_t>(m * kept_u) * sizeof(T),
+                                  cudaMemcpyDeviceToDevice, current_stream(device)));
+        for_each(device, n * kept_v, AdjointColumns<T>{vh.ptr<T>() + i * n * kept_v, rights, n, kept_v});
       }
     }
     infinite.put(info.ptr<int>(), -4);
