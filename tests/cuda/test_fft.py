@@ -119,7 +119,7 @@ def test_gradients_of_several_dimensions():
         x = numbers((2, 5, 6), is_complex)
         grads = []
         for device in ("cpu", "cuda"):
-            leaf = x.to(device).requires_grad_()
+            leaf = x.clone().to(device).requires_grad_()
             y = getattr(mica.fft, name)(leaf)
             (y.abs() ** 2).sum().backward()
             grads.append(leaf.grad.cpu())

@@ -12,9 +12,12 @@ pytestmark = [
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 EPSILON = {"float32": 1.2e-7, "complex64": 1.2e-7, "float64": 2.3e-16, "complex128": 2.3e-16}
 # All numbers of lanes, odd and even sizes, counts that do not fill a warp or a block.
-SIZES = [(1, 1), (3, 2), (70, 3), (1001, 4), (5, 5), (33, 8), (7, 9), (3, 16), (17, 17), (2, 25), (9, 32), (1, 16)]
-SHAPES = [(1001, 4, 4), (3, 1, 1), (5, 1, 6), (70, 6, 1), (9, 3, 5), (40, 7, 2), (3, 32, 2), (2, 2, 32), (3, 13, 32)]
-SHAPES += [(2, 32, 31), (5, 32, 32), (1, 17, 20), (2, 3, 8, 8)]
+SIZES = [(1, 1), (3, 2), (70, 3), (1001, 4), (5, 5), (33, 8), (9, 9), (12, 16), (2001, 17), (2000, 32)]
+SHAPES = [(1001, 4, 4), (3, 1, 1), (5, 1, 6), (70, 6, 1), (9, 3, 5), (40, 7, 2), (300, 32, 2), (256, 2, 32)]
+SHAPES += [(257, 13, 32), (256, 32, 31), (256, 32, 32), (3, 15, 12), (2, 3, 8, 8)]
+# A few of them, which are left to the host or to a library.
+SIZES += [(1, 16), (3, 16), (2, 25), (9, 32)]
+SHAPES += [(1, 17, 20), (3, 13, 32), (5, 32, 32)]
 
 
 def numbers(shape, dtype, seed=0):
@@ -78,13 +81,14 @@ class TestMany:
         check_svd(numbers(shape, dtype), dtype)
         check_svd(numbers(shape, dtype, 1), dtype, True)
 
-    @pytest.mark.parametrize("n", [2, 3, 6, 20])
+    @pytest.mark.parametrize("n", [2, 3, 6, 16, 20])
     def test_matrices_that_lack_something(self, n, dtype):
         """Zeros, ones, equal and repeated values, few directions, numbers of very different sizes."""
-        a = numbers((9, n, n), dtype)
+        count = 256 if n > 16 else 9
+        a = numbers((count, n, n), dtype)
         grades = mica.tensor([10.0 ** (-2 * i) for i in range(n)], dtype=mica.float64).to(a.dtype)
-        few = numbers((9, n, 1), dtype, 1) @ numbers((9, 1, n), dtype, 2)
-        cases = [mica.zeros_like(a), mica.ones_like(a), mica.eye(n).to(a.dtype).expand(9, n, n), few, a * grades]
+        few = numbers((count, n, 1), dtype, 1) @ numbers((count, 1, n), dtype, 2)
+        cases = [mica.zeros_like(a), mica.ones_like(a), mica.eye(n).to(a.dtype).expand(count, n, n), few, a * grades]
         cases += [a * 1e30, a * 1e-30, a * mica.eye(n).to(a.dtype)]
         for case in cases:
             check_eigh(case, dtype)
@@ -108,7 +112,7 @@ def test_gradients_go_through():
     a = numbers((5, 4, 4), "float64")
     grads = []
     for device in ("cpu", "cuda"):
-        leaf = a.to(device).requires_grad_()
+        leaf = a.clone().to(device).requires_grad_()
         values, vectors = mica.linalg.eigh(leaf + leaf.mT)
         s = mica.linalg.svd(leaf)[1]
         ((vectors.abs() * values.unsqueeze(-2)).sum() + (s**2).sum()).backward()

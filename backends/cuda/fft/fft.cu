@@ -17,11 +17,12 @@ using fft::Layout;
 
 enum class Kind { Complex, FromReal, ToReal };
 
-// The dimensions that one plan transforms, the slowest first.
+// The dimensions that one plan transforms, the slowest first, and the others in the order of the result's memory, the
+// fastest first.
 struct Group {
   int rank = 0;
   int64_t dims[kMostDims];
-  bool has(int64_t d) const { return std::find(dims, dims + rank, d) != dims + rank; }
+  DimVector others;
 };
 
 template <class T>
@@ -37,8 +38,7 @@ T factor_of(double factor) {
 Places<1> dense_order(const TensorView& t, const Group& group) {
   Places<1> places;
   for (int k = group.rank - 1; k >= 0; --k) places.add(t.sizes[group.dims[k]], {t.strides[group.dims[k]]});
-  for (int d = t.ndim - 1; d >= 0; --d)
-    if (!group.has(d)) places.add(t.sizes[d], {t.strides[d]});
+  for (const int64_t d : group.others) places.add(t.sizes[d], {t.strides[d]});
   places.finish();
   return places;
 }
@@ -123,8 +123,7 @@ void move_half(const TensorView& t, const Group& group, int64_t n, void* dense, 
     body.sizes[k] = t.sizes[d];
     body.strides[k] = t.strides[d];
   }
-  for (int d = t.ndim - 1; d >= 0; --d)
-    if (!group.has(d)) body.others.add(t.sizes[d], {t.strides[d]});
+  for (const int64_t d : group.others) body.others.add(t.sizes[d], {t.strides[d]});
   body.others.finish();
   body.middle = n % 2 == 0 ? n / 2 : -1;
   body.tensor = t.ptr<const C>();
@@ -148,8 +147,8 @@ std::optional<Layout> layout_of(const TensorView& t, const Group& group) {
     before = slower;
   }
   int64_t joined = 1;
-  for (int d = t.ndim - 1; d >= 0; --d) {
-    if (t.sizes[d] == 1 || group.has(d)) continue;
+  for (const int64_t d : group.others) {
+    if (t.sizes[d] == 1) continue;
     if (joined == 1) {
       layout.distance = t.strides[d];
       if (layout.distance <= 0) return {};
@@ -221,9 +220,9 @@ void transform(Kind kind, const TensorView& out, const TensorView& in, const Gro
   }
 }
 
-// Takes the dimensions of one plan away from `dims`: the last ones in the order of the tensor's, but the one that is
+// Takes the dimensions of one plan away from `dims`: the fastest ones in the result's memory, but the one that is
 // halved, which comes last in `dims`, stays last. Along a dimension of one element there is nothing to do.
-Group take_group(const TensorView& whole, DimVector& dims, bool last_stays) {
+Group take_group(const TensorView& out, const TensorView& whole, DimVector& dims, bool last_stays) {
   Group group;
   int64_t last = -1;
   if (last_stays) {
@@ -234,12 +233,17 @@ Group take_group(const TensorView& whole, DimVector& dims, bool last_stays) {
   for (const int64_t d : dims)
     if (whole.sizes[d] > 1) kept.push_back(d);
   if (kept.empty() && !last_stays && !dims.empty()) kept.push_back(dims[0]);
-  std::sort(kept.begin(), kept.end());
+  const auto slower = [&](int64_t one, int64_t other) { return out.strides[one] > out.strides[other]; };
+  std::stable_sort(kept.begin(), kept.end(), slower);
   const size_t take = std::min<size_t>(kept.size(), static_cast<size_t>(last_stays ? kMostDims - 1 : kMostDims));
   for (size_t i = kept.size() - take; i < kept.size(); ++i) group.dims[group.rank++] = kept[i];
   if (last_stays) group.dims[group.rank++] = last;
   dims.clear();
   for (size_t i = 0; i < kept.size() - take; ++i) dims.push_back(kept[i]);
+  for (int d = 0; d < out.ndim; ++d)
+    if (std::find(group.dims, group.dims + group.rank, d) == group.dims + group.rank) group.others.push_back(d);
+  std::stable_sort(group.others.begin(), group.others.end(), slower);
+  std::reverse(group.others.begin(), group.others.end());
   return group;
 }
 
@@ -247,7 +251,7 @@ template <class R>
 void transform_all(Kind kind, const TensorView& out, const TensorView& in, IntArrayRef dims, bool forward,
                    double scale) {
   DimVector rest(dims);
-  const Group group = take_group(kind == Kind::FromReal ? in : out, rest, kind != Kind::Complex);
+  const Group group = take_group(out, kind == Kind::FromReal ? in : out, rest, kind != Kind::Complex);
   if (kind == Kind::ToReal && !rest.empty()) {  // the other dimensions come first, in memory of their own
     const Workspace memory(static_cast<size_t>(in.numel * element_size(in.dtype)), in.device.index());
     DimVector strides(static_cast<size_t>(in.ndim), 1);
@@ -261,7 +265,7 @@ void transform_all(Kind kind, const TensorView& out, const TensorView& in, IntAr
   }
   transform<R>(kind, out, in, group, forward, rest.empty() ? scale : 1);
   while (!rest.empty()) {
-    const Group next = take_group(out, rest, false);
+    const Group next = take_group(out, out, rest, false);
     transform<R>(Kind::Complex, out, out, next, forward, rest.empty() ? scale : 1);
   }
 }

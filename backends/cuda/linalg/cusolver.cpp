@@ -75,6 +75,8 @@ const Api& api() {
     load_types(solver, a.ormqr, "cusolverDn", "ormqr", "unmqr");
     load_types(solver, a.svd_size, "cusolverDn", "gesvdj_bufferSize");
     load_types(solver, a.svd, "cusolverDn", "gesvdj");
+    load_types(solver, a.svd_batch_size, "cusolverDn", "gesvdjBatched_bufferSize");
+    load_types(solver, a.svd_batch, "cusolverDn", "gesvdjBatched");
     a.create_blas = reinterpret_cast<decltype(a.create_blas)>(symbol(blas, "cublasCreate_v2"));
     a.set_blas_stream = reinterpret_cast<decltype(a.set_blas_stream)>(symbol(blas, "cublasSetStream_v2"));
     load_types(blas, a.triangular_solve, "cublas", "trsm_v2");

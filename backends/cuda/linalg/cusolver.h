@@ -77,6 +77,12 @@ struct Api {
   OfTypes<int(Handle, Vectors, int economy, int m, int n, void* a, int lead, void* s, void* u, int u_lead, void* v,
               int v_lead, void* work, int, int* info, void* jacobi)>
       svd;
+  OfTypes<int(Handle, Vectors, int m, int n, const void* a, int lead, const void* s, const void* u, int u_lead,
+              const void* v, int v_lead, int*, void* jacobi, int count)>
+      svd_batch_size;
+  OfTypes<int(Handle, Vectors, int m, int n, void* a, int lead, void* s, void* u, int u_lead, void* v, int v_lead,
+              void* work, int, int* info, void* jacobi, int count)>
+      svd_batch;
   // cuBLAS
   int (*create_blas)(Handle*);
   int (*set_blas_stream)(Handle, cudaStream_t);

@@ -108,7 +108,8 @@ struct Rotation {
   // Of [first, off; conj(off), second]; `size` is the absolute value of off, and not zero.
   __device__ Rotation(R first, R second, const T& off, R size) {
     const R tau = (second - first) / (2 * size);
-    const R t = (tau >= 0 ? R(1) : R(-1)) / (fabs(tau) + sqrt(1 + tau * tau));
+    const R steep = fabs(tau), root = steep * epsilon<R>() > 1 ? steep : sqrt(1 + steep * steep);  // no overflow
+    const R t = (tau >= 0 ? R(1) : R(-1)) / (steep + root);
     c = 1 / sqrt(1 + t * t);
     s = times(off, t * c / size);
     shift = t * size;
@@ -126,6 +127,32 @@ struct Rotation {
     y = conj_of(s) * before + times(y, c);
   }
 };
+
+// Elements that are read before the first of them is written, so that they are waited for together.
+inline constexpr int kAtOnce = 4;
+
+// Every second row of two columns, from `part` on.
+template <class T>
+__device__ void rotate(const Rotation<T>& by, T* one, T* other, int part, int rows) {
+  for (int first = part; first < rows; first += 2 * kAtOnce) {
+    T x[kAtOnce], y[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + 2 * j;
+      if (i >= rows) continue;
+      x[j] = one[i];
+      y[j] = other[i];
+      by.columns(x[j], y[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + 2 * j;
+      if (i >= rows) continue;
+      one[i] = x[j];
+      other[i] = y[j];
+    }
+  }
+}
 
 // A power of two that brings a number of this size to between 1 and 2.
 template <class R>
@@ -164,31 +191,57 @@ __device__ bool diagonalize(const Lanes& team, T* a, T* v, int n, int lead, Rota
       if (k < half) {
         const Rotation<T> left = rotations[k];
         const Pair row = pair_of(round, k, n);
-        for (int l = team.lane / width; l < half; l += 2) {
-          const Rotation<T> right = rotations[l];
-          const Pair column = pair_of(round, l, n);
-          T &pp = a[column.p * lead + row.p], &qp = a[column.p * lead + row.q];
-          T &pq = a[column.q * lead + row.p], &qq = a[column.q * lead + row.q];
-          if (k == l) {
-            if (right.shift != 0) {
-              pp = T(real_of(pp) - right.shift);
-              qq = T(real_of(qq) + right.shift);
-              pq = qp = T(0);
+        constexpr int kBlocks = 2;
+        for (int first = team.lane / width; first < half; first += 2 * kBlocks) {
+          T x[kBlocks], y[kBlocks], z[kBlocks], w[kBlocks];
+#pragma unroll
+          for (int j = 0; j < kBlocks; ++j) {
+            const int l = first + 2 * j;
+            if (l >= half) continue;
+            const Pair column = pair_of(round, l, n);
+            x[j] = a[column.p * lead + row.p], y[j] = a[column.q * lead + row.p];
+            z[j] = a[column.p * lead + row.q], w[j] = a[column.q * lead + row.q];
+            if (k == l) {
+              if (left.shift == 0) continue;
+              x[j] = T(real_of(x[j]) - left.shift);
+              w[j] = T(real_of(w[j]) + left.shift);
+              y[j] = z[j] = T(0);
+              continue;
             }
-            continue;
+            const Rotation<T> right = rotations[l];
+            right.columns(x[j], y[j]);
+            right.columns(z[j], w[j]);
+            left.rows(x[j], z[j]);
+            left.rows(y[j], w[j]);
           }
-          T x = pp, y = pq, z = qp, w = qq;
-          right.columns(x, y);
-          right.columns(z, w);
-          left.rows(x, z);
-          left.rows(y, w);
-          pp = x, pq = y, qp = z, qq = w;
+#pragma unroll
+          for (int j = 0; j < kBlocks; ++j) {
+            const int l = first + 2 * j;
+            if (l >= half) continue;
+            const Pair column = pair_of(round, l, n);
+            a[column.p * lead + row.p] = x[j], a[column.q * lead + row.p] = y[j];
+            a[column.p * lead + row.q] = z[j], a[column.q * lead + row.q] = w[j];
+          }
         }
       }
       if (v && team.lane < n) {  // a row for each lane
-        for (int l = 0; l < half; ++l) {
-          const Pair column = pair_of(round, l, n);
-          rotations[l].columns(v[column.p * lead + team.lane], v[column.q * lead + team.lane]);
+        for (int first = 0; first < half; first += kAtOnce) {
+          T x[kAtOnce], y[kAtOnce];
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            if (first + j >= half) continue;
+            const Pair column = pair_of(round, first + j, n);
+            x[j] = v[column.p * lead + team.lane];
+            y[j] = v[column.q * lead + team.lane];
+            rotations[first + j].columns(x[j], y[j]);
+          }
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            if (first + j >= half) continue;
+            const Pair column = pair_of(round, first + j, n);
+            v[column.p * lead + team.lane] = x[j];
+            v[column.q * lead + team.lane] = y[j];
+          }
         }
       }
       team.sync();
@@ -231,9 +284,8 @@ __device__ bool orthogonalize(const Lanes& team, T* x, int rows, int x_lead, T* 
       if (works && first > least && second > least && size > tolerance * sqrt(first) * sqrt(second)) {
         rotated = true;
         const Rotation<T> rotation(first, second, product, size);
-        for (int i = part; i < rows; i += 2) rotation.columns(one[i], other[i]);
-        if (v)
-          for (int i = part; i < n; i += 2) rotation.columns(v[pair.p * v_lead + i], v[pair.q * v_lead + i]);
+        rotate(rotation, one, other, part, rows);
+        if (v) rotate(rotation, v + pair.p * v_lead, v + pair.q * v_lead, part, n);
       }
       team.sync();
     }

@@ -219,14 +219,17 @@ struct SvdBody {
   }
 };
 
+// An iteration over one matrix of more than 8 rows takes longer than the host's, so that there must be several; of
+// those of more than 16 rows there must be many, since cuSOLVER has more threads for each.
 constexpr int64_t kLargest = 32;
+bool suits(const TensorView& a, int64_t several, int64_t many) {
+  const int64_t m = a.sizes[a.ndim - 2], n = a.sizes[a.ndim - 1], side = std::max(m, n), count = a.numel / (m * n);
+  return side <= 8 || (side <= 16 && count >= several) || (side <= kLargest && count >= many);
+}
 
 }  // namespace
 
-bool suits_small_eigh(const TensorView& a) {
-  const int64_t n = a.sizes[a.ndim - 1];
-  return n <= 16 || (n <= kLargest && a.numel > n * n);
-}
+bool suits_small_eigh(const TensorView& a) { return suits(a, 8, 2000); }
 void small_eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& info, bool upper, bool vectors) {
   visit_matrix("linalg_eigh_cuda", a.dtype, [&]<class T>(Tag<T>) {
     const Matrices<T> all(a);
@@ -236,7 +239,7 @@ void small_eigh(const TensorView& a, const TensorView& eigenvalues, const Tensor
   });
 }
 
-bool suits_small_svd(const TensorView& a) { return a.sizes[a.ndim - 2] <= kLargest && a.sizes[a.ndim - 1] <= kLargest; }
+bool suits_small_svd(const TensorView& a) { return suits(a, 2, 256); }
 void small_svd(const TensorView& a, const TensorView& u, const TensorView& s, const TensorView& vh,
                const TensorView& info, int64_t vectors) {
   visit_matrix("linalg_svd_cuda", a.dtype, [&]<class T>(Tag<T>) {

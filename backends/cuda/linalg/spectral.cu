@@ -1,5 +1,5 @@
-// Eigenvalues and singular values, by cuSOLVER where matrices are too large for small_spectral.cu; eigenvalues of small
-// general matrices on the host.
+// Eigenvalues and singular values, by cuSOLVER where small_spectral.cu does not suit; those of a few small matrices,
+// and eigenvalues of small general ones, on the host.
 #include "backends/cuda/linalg/kernels.h"
 #include "backends/cuda/linalg/library_calls.cuh"
 #include "backends/cuda/linalg/on_host.h"
@@ -56,15 +56,26 @@ class InfiniteFlags {
   int device_;
 };
 
-// A matrix of `rows` rows and `columns` columns, conjugated and transposed.
+// The first `columns` columns of matrices of `rows` rows and `all` columns.
+template <class T>
+struct FirstColumns {
+  T* to;
+  const T* from;
+  int64_t rows, columns, all;
+  __device__ void operator()(int64_t e) const {
+    const int64_t size = rows * columns;
+    to[e] = from[e / size * rows * all + e % size];
+  }
+};
+// The same, conjugated and transposed: `columns` rows of `rows` elements.
 template <class T>
 struct AdjointColumns {
   T* to;
   const T* from;
-  int64_t rows, columns;
+  int64_t rows, columns, all;
   __device__ void operator()(int64_t e) const {
-    const int64_t row = e % columns, column = e / columns;
-    to[e] = conj_of(from[row * rows + column]);
+    const int64_t size = rows * columns, i = e / size, row = e % columns, column = e / columns % rows;
+    to[e] = conj_of(from[i * rows * all + row * rows + column]);
   }
 };
 
@@ -91,13 +102,15 @@ struct UnpackVectors {
 };
 
 // A few small matrices are done on the host before a kernel's iterations have begun, and what comes out is waited for
-// in any case.
-bool suits_host(const TensorView& a) {
+// in any case. `most` rows of all matrices together are few.
+bool suits_host(const TensorView& a, int64_t most) {
   const int64_t m = a.sizes[a.ndim - 2], n = a.sizes[a.ndim - 1];
-  return a.numel * std::min(m, n) <= 64 * 64 * 64;
+  return a.numel * std::min(m, n) <= 64 * 64 * 64 && a.numel / std::min(m, n) <= most;
 }
 
 constexpr int64_t kLargestHostEig = 192;  // up to here the host's iteration is the faster one
+constexpr int64_t kMostHostRows = 127;    // for eigenvalues of Hermitian matrices
+constexpr int kLargestJacobiBatch = 32;   // cuSOLVER's limit
 constexpr int64_t kMostMatrices = 1 << 16;
 
 }  // namespace
@@ -106,7 +119,7 @@ void linalg_eigh(const TensorView& a, const TensorView& eigenvalues, const Tenso
   const int device = a.device.index();
   DeviceGuard guard(device);
   if (suits_small_eigh(a)) return small_eigh(a, eigenvalues, info, upper, vectors);
-  if (suits_host(a) || !cusolver::available()) {
+  if (suits_host(a, kMostHostRows) || !cusolver::available()) {
     const HostCopies host({&a, &eigenvalues, &info});
     MICA_LAYER_KERNEL(kCPU, linalg_eigh)(host[0], host[1], host[2], upper, vectors);
     return host.copy_back({0, 1, 2});
@@ -152,7 +165,7 @@ void linalg_svd(const TensorView& a, const TensorView& u, const TensorView& s, c
   const int device = a.device.index();
   DeviceGuard guard(device);
   if (suits_small_svd(a)) return small_svd(a, u, s, vh, info, vectors);
-  if (suits_host(a) || !cusolver::available()) {
+  if (suits_host(a, std::max(a.sizes[a.ndim - 2], a.sizes[a.ndim - 1])) || !cusolver::available()) {
     const HostCopies host({&a, &u, &s, &vh, &info});
     MICA_LAYER_KERNEL(kCPU, linalg_svd)(host[0], host[1], host[2], host[3], host[4], vectors);
     host.copy_back({2, 4});
@@ -166,25 +179,43 @@ void linalg_svd(const TensorView& a, const TensorView& u, const TensorView& s, c
     const InfiniteFlags<T> infinite(all, device);
     const auto job = vectors ? cusolver::kWithVectors : cusolver::kNoVectors;
     const int place = cusolver::place_of(a.dtype);
-    const int64_t kept_u = vectors == 2 ? m : k, kept_v = vectors == 2 ? n : k;
+    const bool batch = m <= kLargestJacobiBatch && n <= kLargestJacobiBatch;
+    // Batches have all vectors, others as many as there are singular values unless all are asked for.
+    const int u_columns = batch || vectors == 2 ? m : k, v_columns = batch || vectors == 2 ? n : k;
     {
       const cusolver::Api& api = cusolver::api();
       const cusolver::Session session(device);
       // Without vectors the library still wants room that it may write to.
-      const Workspace left(static_cast<size_t>(m * kept_u) * sizeof(T), device),
-          right(static_cast<size_t>(n * kept_v) * sizeof(T), device);
+      const int64_t at_once = batch ? std::min(all.count, kMostMatrices) : 1;
+      const Workspace left(static_cast<size_t>(at_once * m * u_columns) * sizeof(T), device),
+          right(static_cast<size_t>(at_once * n * v_columns) * sizeof(T), device);
       auto *const lefts = static_cast<T*>(left.data()), *const rights = static_cast<T*>(right.data());
       int length = 0;
-      MICA_CUSOLVER(api.svd_size.of[place](session.solver, job, vectors != 2, m, n, all.data, m, s.data, lefts, m,
-                                           rights, n, &length, session.jacobi));
+      if (batch) {
+        MICA_CUSOLVER(api.svd_batch_size.of[place](session.solver, job, m, n, all.data, m, s.data, lefts, m, rights, n,
+                                                   &length, session.jacobi, static_cast<int>(at_once)));
+      } else {
+        MICA_CUSOLVER(api.svd_size.of[place](session.solver, job, vectors != 2, m, n, all.data, m, s.data, lefts, m,
+                                             rights, n, &length, session.jacobi));
+      }
       const Workspace work(static_cast<size_t>(std::max(length, 1)) * sizeof(T), device);
-      for (int64_t i = 0; i < all.count; ++i) {
-        MICA_CUSOLVER(api.svd.of[place](session.solver, job, vectors != 2, m, n, all[i], m, s.ptr<R>() + i * k, lefts,
-                                        m, rights, n, work.data(), length, info.ptr<int>() + i, session.jacobi));
+      for (int64_t begin = 0; begin < all.count; begin += at_once) {
+        const int64_t count = std::min(at_once, all.count - begin);
+        R* const values = s.ptr<R>() + begin * k;
+        if (batch) {
+          MICA_CUSOLVER(api.svd_batch.of[place](session.solver, job, m, n, all[begin], m, values, lefts, m, rights, n,
+                                                work.data(), length, info.ptr<int>() + begin, session.jacobi,
+                                                static_cast<int>(count)));
+        } else {
+          MICA_CUSOLVER(api.svd.of[place](session.solver, job, vectors != 2, m, n, all[begin], m, values, lefts, m,
+                                          rights, n, work.data(), length, info.ptr<int>() + begin, session.jacobi));
+        }
         if (!vectors) continue;
-        MICA_CUDA(cudaMemcpyAsync(u.ptr<T>() + i * m * kept_u, lefts, static_cast<size_t>(m * kept_u) * sizeof(T),
-                                  cudaMemcpyDeviceToDevice, current_stream(device)));
-        for_each(device, n * kept_v, AdjointColumns<T>{vh.ptr<T>() + i * n * kept_v, rights, n, kept_v});
+        const int64_t kept_u = vectors == 2 ? m : k, kept_v = vectors == 2 ? n : k;
+        for_each(device, count * m * kept_u,
+                 FirstColumns<T>{u.ptr<T>() + begin * m * kept_u, lefts, m, kept_u, u_columns});
+        for_each(device, count * n * kept_v,
+                 AdjointColumns<T>{vh.ptr<T>() + begin * n * kept_v, rights, n, kept_v, v_columns});
       }
     }
     infinite.put(info.ptr<int>(), -4);
