@@ -39,7 +39,7 @@
   X(adaptive_max_pool) X(advance_counters) X(asgd_step) X(attention_backward) X(attention_forward) X(avg_pool) \
   X(avg_pool_backward) X(batch_norm) X(batch_norm_backward) X(cdist) X(cdist_backward) X(col2im) X(convolution) \
   X(convolution_input_gradient) X(convolution_weight_gradient) X(cross_entropy) X(cross_entropy_backward) X(ctc_loss) \
-  X(ctc_loss_backward) X(dequantize) X(embedding_bag) X(fft_c2c) X(fft_c2r) X(fft_r2c) X(fractional_max_pool) X(grid_sample) X(grid_sample_backward) X(group_norm) \
+  X(ctc_loss_backward) X(dequantize) X(embedding_bag) X(fft_c2c) X(fft_c2r) X(fft_many) X(fft_r2c) X(fractional_max_pool) X(grid_sample) X(grid_sample_backward) X(group_norm) \
   X(group_norm_backward) X(im2col) X(int8_mm) X(max_pool) X(nadam_step) X(nll_loss) X(nll_loss_backward) X(pad_edges) \
   X(pad_edges_backward) X(pair_loss) X(pair_loss_backward) X(pdist) X(pdist_backward) X(plane_gather) \
   X(plane_scatter) X(plane_scatter_add) X(quantize) X(radam_step) X(rmsprop_step) X(rprop_step) X(scaled_matmul) X(sgd_step) \

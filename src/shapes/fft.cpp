@@ -22,8 +22,51 @@ void check_kind(const Tensor& x, bool complex, const char* op) {
   if (x.is_complex() != complex || (real != DType::Float32 && real != DType::Float64)) unsupported_dtype(op, x.dtype());
 }
 
+// Dense memory in which the transformed dimensions are the innermost, the last of `dims` the very innermost if it is
+// halved, and the others as they lie in `like`: torch's results on CUDA lie so too.
+DimVector inner_strides(const Tensor& like, IntArrayRef sizes, IntArrayRef dims, bool halved) {
+  DimVector order, rank(sizes.size(), 0);
+  for (size_t d = 0; d < sizes.size(); ++d) order.push_back(static_cast<int64_t>(d));
+  for (const int64_t d : dims) rank[static_cast<size_t>(d)] = 1;
+  if (halved) rank[static_cast<size_t>(dims[dims.size() - 1])] = 2;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t one, int64_t other) {
+    const int64_t first = rank[static_cast<size_t>(one)], second = rank[static_cast<size_t>(other)];
+    return first != second ? first < second : like.strides()[one] > like.strides()[other];
+  });
+  DimVector strides(sizes.size(), 1);
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const auto d = static_cast<size_t>(order[i]);
+    strides[d] = step;
+    step *= std::max<int64_t>(sizes[d], 1);
+  }
+  return strides;
+}
+
+bool takes_many(const TensorView& x) { return !x.device.is_meta() && MICA_LAYER_TAKES(x.device, fft_many, &x); }
+bool takes_many(const Tensor& x) { return takes_many(x.view_of()); }
+
+// The transform along all of `dims` by a backend that has one call for it, the factor included. An input whose
+// innermost dimension is not dense is copied first, but for half a spectrum, which the kernel copies in any case.
+Tensor transformed(const Tensor& self, IntArrayRef sizes, DType dtype, IntArrayRef dims, bool forward, double scale) {
+  const bool halved = dtype != self.dtype(), to_real = halved && self.is_complex();
+  const DimVector strides = inner_strides(self, sizes, dims, halved);
+  const Tensor result = empty_strided(sizes, strides, self.options().dtype(dtype));
+  if (result.numel() == 0 || self.numel() == 0) return result;
+  Tensor in = self;
+  for (size_t d = 0; d < sizes.size() && !to_real; ++d)
+    if (strides[d] == 1 && sizes[d] > 1 && self.strides()[d] != 1) {
+      in = empty_strided(self.sizes(), inner_strides(self, self.sizes(), dims, halved), self.options());
+      in.copy_(self);
+    }
+  MICA_LAYER_KERNEL(self.device(), fft_many)(result.view_of(), in.view_of(), dims, forward, scale);
+  return result;
+}
+
 // Complex transforms along the first `count` of `dims`, in place; the last one applies the factor.
 void transform_rest(const TensorView& x, IntArrayRef dims, size_t count, bool forward, double scale) {
+  if (count > 0 && takes_many(x))
+    return MICA_LAYER_KERNEL(x.device, fft_many)(x, x, IntArrayRef(dims.data(), count), forward, scale);
   for (size_t i = 0; i < count; ++i)
     MICA_LAYER_KERNEL(x.device, fft_c2c)(x, x, dims[i], forward, i + 1 == count ? scale : 1);
 }
@@ -58,6 +101,10 @@ void by_slices(const TensorView& out, const TensorView& in, const DimVector& dim
 void _fft_c2c(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalization, bool forward) {
   check_kind(self, true, "fft_c2c");
   const DimVector dims = wrap_dims(dim, self.dim());
+  if (!dims.empty() && takes_many(self)) {
+    out.take(transformed(self, self.sizes(), self.dtype(), dims, forward, scale_of(self.sizes(), dims, normalization)));
+    return;
+  }
   const Tensor result = empty(self.sizes(), self.options());
   if (!self.is_meta() && self.numel() > 0) {
     if (dims.empty()) {
@@ -91,6 +138,11 @@ void _fft_r2c(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
   DimVector sizes(self.sizes());
   int64_t& bins = sizes[static_cast<size_t>(dims[rest])];
   bins = bins / 2 + 1;
+  if (takes_many(self)) {
+    out.take(
+        transformed(self, sizes, to_complex(self.dtype()), dims, true, scale_of(self.sizes(), dims, normalization)));
+    return;
+  }
   const Tensor result = empty(sizes, complex);
   if (!self.is_meta() && self.numel() > 0) {
     const double scale = scale_of(self.sizes(), dims, normalization);
@@ -111,6 +163,10 @@ void _fft_c2r(Out& out, const Tensor& self, IntArrayRef dim, int64_t normalizati
   MICA_CHECK(last_dim_size >= 1 && sizes[static_cast<size_t>(dims[rest])] == last_dim_size / 2 + 1,
              "Invalid number of data points (", last_dim_size, ") specified");
   sizes[static_cast<size_t>(dims[rest])] = last_dim_size;
+  if (takes_many(self)) {
+    out.take(transformed(self, sizes, to_real(self.dtype()), dims, false, scale_of(sizes, dims, normalization)));
+    return;
+  }
   const Tensor result = empty(sizes, self.options().dtype(to_real(self.dtype())));
   if (!self.is_meta() && result.numel() > 0) {
     Tensor spectrum = self;

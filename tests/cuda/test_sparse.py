@@ -151,3 +151,28 @@ def test_bad_parts_are_refused():
         mica.sparse_compressed_tensor(
             begins, columns, mica.ones(2, device="cuda"), (2, 2), layout=mica.sparse_csr, check_invariants=True
         )
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "shape", [(5,), (2048,), (70001,), (3, 5, 7), (300, 411), (128, 16, 64), (2, 3, 4, 5, 6, 7), (1, 1), (40000, 1)]
+)
+def test_packing(shape, dtype):
+    """Tiles and chunks that are full and that are not, beginnings that no vector has, densities from none to all."""
+    for share in (0.0, 0.01, 0.3, 1.0):
+        t = dense(shape, dtype, share)
+        here, there = t.to_sparse(), t.cuda().to_sparse()
+        assert there._nnz() == here._nnz() and there.is_coalesced()
+        assert mica.equal(there._indices().cpu(), here._indices())
+        assert mica.equal(there._values().cpu(), here._values())
+        whole = mica.cat([mica.ones(1).to(t.dtype), t.flatten()]).cuda()
+        moved = whole[1:].view(shape).to_sparse()
+        assert mica.equal(moved._indices().cpu(), here._indices())
+        assert mica.equal(moved._values().cpu(), here._values())
+        assert mica.equal(t.cuda().nonzero().cpu(), t.nonzero())
+
+
+def test_packing_negative_zeros():
+    t = mica.tensor([[0.0, -0.0], [float("nan"), -1.0]])
+    there = t.cuda().to_sparse()
+    assert mica.equal(there._indices().cpu(), mica.tensor([[1, 1], [0, 1]]))

@@ -1,5 +1,5 @@
 """Kernels that have a way of their own for whole vectors, against the CPU: pooling, batch norm, topk, index_add, pixels,
-transforms."""
+transforms, special functions."""
 
 import mica
 import pytest
@@ -132,7 +132,7 @@ def test_planes_and_pixels(dtype, channels):
 @pytest.mark.parametrize("dtype", [mica.complex64, mica.complex128])
 @pytest.mark.parametrize("shape", [(3, 70, 45), (8, 64, 32), (40, 9, 8), (5, 7, 6), (2, 3, 33, 10)])
 def test_transforms_along_other_dimensions(shape, dtype):
-    """Sequences that do not lie one after the other are turned in tiles, to and fro."""
+    """Sequences that do not lie one after the other are copied in tiles first."""
     x = mica.randn(shape, dtype=dtype)
     there, tolerance = x.cuda(), 1e-4 if dtype == mica.complex64 else 1e-10
     for dim in range(len(shape)):
@@ -144,3 +144,22 @@ def test_transforms_along_other_dimensions(shape, dtype):
         close(mica.fft.fft(there.transpose(0, 1), dim=dim), mica.fft.fft(x.transpose(0, 1), dim=dim), tolerance)
     close(mica.fft.fft2(there), mica.fft.fft2(x), tolerance)
     close(mica.fft.ifftn(there), mica.fft.ifftn(x), tolerance)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, mica.float64])
+@pytest.mark.parametrize("name", ["i0e", "log_ndtr", "xlog1py"])
+def test_special_functions(name, dtype):
+    function, pair = getattr(mica.special, name), name == "xlog1py"
+    tolerance = {mica.float32: 2e-6, mica.float64: 1e-13, mica.float16: 2e-3, mica.bfloat16: 1.6e-2}[dtype]
+    x = mica.cat([mica.linspace(-30, 30, 4099), mica.tensor([0.0, 1e-6, -0.5, float("inf"), float("nan")])]).to(dtype)
+    y = x.abs().flip(0) / 3
+    for view in (lambda t: t, lambda t: t[1:], lambda t: t[::3], lambda t: t[:4096].view(64, 64).t()):
+        a, b = view(x), view(y)
+        want = (function(a.double(), b.double()) if pair else function(a.double())).to(dtype)
+        got = function(view(x.cuda()), view(y.cuda())) if pair else function(view(x.cuda()))
+        mica.testing.assert_close(got.cpu(), want, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
+    if pair:
+        row = mica.linspace(0, 4, 64).to(dtype)
+        got = function(x[:4096].view(64, 64).cuda(), row.cuda()).cpu()
+        want = function(x[:4096].view(64, 64).double(), row.double()).to(dtype)
+        mica.testing.assert_close(got, want, rtol=tolerance, atol=tolerance / 10, equal_nan=True)

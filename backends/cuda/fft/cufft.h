@@ -1,5 +1,5 @@
-// cuFFT as far as transforms along one dimension need it: the functions of its stable C interface, found by name in the
-// library when it is first used.
+// cuFFT as far as transforms of up to three dimensions need it: the functions of its stable C interface, found by name
+// in the library when it is first used.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,205 +1,295 @@
-// Fourier transforms along one dimension, through cuFFT: sequences that do not lie one after the other are copied so
-// that they do. Plans are kept, and work in memory of the allocator.
-#include <map>
-#include <mutex>
+// Fourier transforms through cuFFT, up to three dimensions in one plan (fft/plans.h). A tensor whose elements lie at
+// distances that a plan can say is transformed where it lies; another one is copied so that its sequences are dense.
+// The factor of the normalisation goes with such a copy where there is one.
+#include <algorithm>
 #include <optional>
-#include <tuple>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/fft/cufft.h"
+#include "backends/cuda/fft/plans.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
 
 namespace {
 
-void check(int status, const char* what) { MICA_CHECK(status == 0, "cuFFT error ", status, " from ", what); }
+using fft::kMostDims;
+using fft::Layout;
 
-struct Kept {
-  cufft::Plan plan;
-  size_t bytes;
+enum class Kind { Complex, FromReal, ToReal };
+
+// The dimensions that one plan transforms, the slowest first, and the others in the order of the result's memory, the
+// fastest first.
+struct Group {
+  int rank = 0;
+  int64_t dims[kMostDims];
+  DimVector others;
 };
 
-// The plan of `batch` sequences of n points, each contiguous, one after the other.
-const Kept& plan_of(int device, int type, int64_t n, int64_t batch) {
-  static auto* plans = new std::map<std::tuple<int, int, int64_t, int64_t>, Kept>;
-  const auto [found, made] = plans->try_emplace({device, type, n, batch}, Kept{});
-  if (!made) return found->second;
-  const cufft::Api& api = cufft::api();
-  Kept& kept = found->second;
-  check(api.create(&kept.plan), "cufftCreate");
-  check(api.set_auto_allocation(kept.plan, 0), "cufftSetAutoAllocation");
-  long long points = n;
-  check(api.make(kept.plan, 1, &points, nullptr, 1, n, nullptr, 1, n, type, batch, &kept.bytes), "cufftMakePlanMany64");
-  return kept;
+template <class T>
+T factor_of(double factor) {
+  if constexpr (is_complex_v<T>) {
+    return T(static_cast<typename T::value_type>(factor));
+  } else {
+    return static_cast<T>(factor);
+  }
 }
 
-// The tensor's elements with `dim` fastest, to or from dense memory, times a factor.
+// The elements of a tensor in an order in which the dimensions of a group are the fastest.
+Places<1> dense_order(const TensorView& t, const Group& group) {
+  Places<1> places;
+  for (int k = group.rank - 1; k >= 0; --k) places.add(t.sizes[group.dims[k]], {t.strides[group.dims[k]]});
+  for (const int64_t d : group.others) places.add(t.sizes[d], {t.strides[d]});
+  places.finish();
+  return places;
+}
+
+// A tensor to or from dense memory, times a factor.
 template <class T, bool kToDense>
 struct Move {
-  Places<1> places;  // of the sequences' beginnings
-  int64_t n, stride;
+  Places<1> places;
   T* tensor;
   T* dense;
   T factor;
   bool scaled;
   __device__ void operator()(int64_t i) const {
-    const int64_t sequence = i / n, j = i - sequence * n;
     int64_t at[1];
-    places.at(sequence, at);
-    T& place = tensor[at[0] + j * stride];
-    if constexpr (kToDense) {
-      dense[i] = place;
-    } else {
-      place = scaled ? dense[i] * factor : dense[i];
-    }
+    places.at(i, at);
+    T& from = kToDense ? tensor[at[0]] : dense[i];
+    T& to = kToDense ? dense[i] : tensor[at[0]];
+    to = scaled ? from * factor : from;
   }
 };
-// Matrices of rows x columns, one after the other, turned into columns x rows, times a factor. A tile is turned in
-// shared memory, so that both sides are read and written in long runs.
-constexpr int kTurn = 32, kTurnRows = 8;
-
-template <class T>
-__global__ void __launch_bounds__(kTurn* kTurnRows)
-    turn_kernel(const T* from, T* to, int64_t rows, int64_t columns, int64_t tiles_down, int64_t tiles_across, T factor,
-                bool scaled) {
-  __shared__ alignas(16) unsigned char raw[kTurn * (kTurn + 1) * sizeof(T)];
-  auto* tile = reinterpret_cast<T*>(raw);
-  wait_for_predecessors();
-  const int64_t across = blockIdx.x % tiles_across, rest = blockIdx.x / tiles_across;
-  const int64_t down = rest % tiles_down, matrix = rest / tiles_down;
-  from += matrix * rows * columns;
-  to += matrix * rows * columns;
-  const int64_t row = down * kTurn, column = across * kTurn;
-  for (int y = threadIdx.y; y < kTurn; y += kTurnRows)
-    if (row + y < rows && column + threadIdx.x < columns)
-      tile[y * (kTurn + 1) + threadIdx.x] = from[(row + y) * columns + column + threadIdx.x];
-  __syncthreads();
-  for (int y = threadIdx.y; y < kTurn; y += kTurnRows)
-    if (column + y < columns && row + threadIdx.x < rows) {
-      const T value = tile[threadIdx.x * (kTurn + 1) + y];
-      to[(column + y) * rows + row + threadIdx.x] = scaled ? value * factor : value;
-    }
-}
-
 template <class T, bool kToDense>
-void move(const TensorView& t, int64_t dim, void* dense, double factor) {
-  T by;
-  if constexpr (is_complex_v<T>) {
-    by = T(static_cast<typename T::value_type>(factor));
-  } else {
-    by = static_cast<T>(factor);
-  }
-  const int64_t n = t.sizes[dim], inner = is_contiguous(t) ? t.strides[dim] : 1;
-  if (n >= 8 && inner >= 8) {
-    const int64_t rows = kToDense ? n : inner, columns = kToDense ? inner : n;
-    const int64_t down = (rows + kTurn - 1) / kTurn, across = (columns + kTurn - 1) / kTurn;
-    if (const int64_t blocks = t.numel / (n * inner) * down * across; blocks <= INT32_MAX) {
-      auto* tensor = t.ptr<T>();
-      auto* other = static_cast<T*>(dense);
-      return launch<turn_kernel<T>>(t.device.index(), static_cast<unsigned>(blocks), dim3(kTurn, kTurnRows),
-                                    static_cast<const T*>(kToDense ? tensor : other), kToDense ? other : tensor, rows,
-                                    columns, down, across, by, factor != 1);
-    }
-  }
-  Places<1> places;
-  for (int d = t.ndim - 1; d >= 0; --d)
-    if (d != dim) places.add(t.sizes[d], {t.strides[d]});
-  places.finish();
+void move(const TensorView& t, const Group& group, void* dense, double factor) {
   for_each(
       t.device.index(), t.numel,
-      Move<T, kToDense>{places, t.sizes[dim], t.strides[dim], t.ptr<T>(), static_cast<T*>(dense), by, factor != 1});
+      Move<T, kToDense>{dense_order(t, group), t.ptr<T>(), static_cast<T*>(dense), factor_of<T>(factor), factor != 1});
 }
 
-// A real result takes nothing from the imaginary parts of the first and the middle frequency.
-template <class C>
-struct DropImaginary {
-  C* spectrum;
-  int64_t bins, n;
-  __device__ void operator()(int64_t sequence) const {
-    C* s = spectrum + sequence * bins;
-    s[0] = C(s[0].real());
-    if (n % 2 == 0) s[n / 2] = C(s[n / 2].real());
+template <class T>
+struct Multiply {
+  Places<1> places;
+  T* data;
+  T factor;
+  __device__ void operator()(int64_t i) const {
+    int64_t at[1];
+    places.at(i, at);
+    data[at[0]] = data[at[0]] * factor;
   }
 };
 
-enum class Kind { Complex, FromReal, ToReal };
+// Half a spectrum in dense memory, made such that its transform is real: a real result takes from the first and from
+// the middle frequency of the last dimension only what is conjugate to the opposite frequencies of the others, and a
+// plan relies on the rest being zero.
+template <class C>
+struct MoveHalf {
+  Places<1> others;  // the dimensions that are not transformed
+  int rank;
+  int64_t sizes[kMostDims], strides[kMostDims];  // of the transformed ones, the fastest first
+  int64_t middle;                                // the frequency that is its own opposite, or -1
+  const C* tensor;
+  C* dense;
+  typename C::value_type factor;
+  __device__ void operator()(int64_t i) const {
+    int64_t rest = i, at = 0, opposite = 0;
+    bool own = false;
+    for (int k = 0; k < rank; ++k) {
+      const int64_t next = rest / sizes[k], j = rest - next * sizes[k];
+      at += j * strides[k];
+      if (k == 0) {
+        own = j == 0 || j == middle;
+        opposite += j * strides[k];
+      } else {
+        opposite += (j == 0 ? 0 : sizes[k] - j) * strides[k];
+      }
+      rest = next;
+    }
+    int64_t begin[1];
+    others.at(rest, begin);
+    C value = tensor[begin[0] + at];
+    if (own) {
+      const C other = tensor[begin[0] + opposite];
+      value = C((value.real() + other.real()) / 2, (value.imag() - other.imag()) / 2);
+    }
+    dense[i] = C(value.real() * factor, value.imag() * factor);
+  }
+};
+template <class C>
+void move_half(const TensorView& t, const Group& group, int64_t n, void* dense, double factor) {
+  MoveHalf<C> body{};
+  body.rank = group.rank;
+  for (int k = 0; k < group.rank; ++k) {
+    const int64_t d = group.dims[group.rank - 1 - k];
+    body.sizes[k] = t.sizes[d];
+    body.strides[k] = t.strides[d];
+  }
+  for (const int64_t d : group.others) body.others.add(t.sizes[d], {t.strides[d]});
+  body.others.finish();
+  body.middle = n % 2 == 0 ? n / 2 : -1;
+  body.tensor = t.ptr<const C>();
+  body.dense = static_cast<C*>(dense);
+  body.factor = static_cast<typename C::value_type>(factor);
+  for_each(t.device.index(), t.numel, body);
+}
 
+// How a plan finds the elements where they lie, if it can.
+std::optional<Layout> layout_of(const TensorView& t, const Group& group) {
+  if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(2 * element_size(to_real(t.dtype)))) return {};
+  Layout layout;
+  const int last = group.rank - 1;
+  layout.stride = std::max<int64_t>(t.strides[group.dims[last]], 1);
+  if (t.strides[group.dims[last]] != layout.stride && t.sizes[group.dims[last]] > 1) return {};
+  layout.embed[0] = t.sizes[group.dims[0]];
+  for (int64_t k = last, before = layout.stride; k > 0; --k) {
+    const int64_t slower = t.strides[group.dims[k - 1]];
+    if (slower % before || slower / before < t.sizes[group.dims[k]]) return {};
+    layout.embed[k] = slower / before;
+    before = slower;
+  }
+  int64_t joined = 1;
+  for (const int64_t d : group.others) {
+    if (t.sizes[d] == 1) continue;
+    if (joined == 1) {
+      layout.distance = t.strides[d];
+      if (layout.distance <= 0) return {};
+    } else if (t.strides[d] != layout.distance * joined) {
+      return {};
+    }
+    joined *= t.sizes[d];
+  }
+  if (joined == 1) layout.distance = layout.stride;
+  return layout;
+}
+Layout dense_layout(const TensorView& t, const Group& group) {
+  Layout layout;
+  layout.stride = layout.distance = 1;
+  for (int k = 0; k < group.rank; ++k) {
+    layout.embed[k] = t.sizes[group.dims[k]];
+    layout.distance *= layout.embed[k];
+  }
+  return layout;
+}
+
+// One plan's work. `out` may be `in` where both are complex.
 template <class R>
-void transform(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bool forward, double scale) {
+void transform(Kind kind, const TensorView& out, const TensorView& in, const Group& group, bool forward, double scale) {
   using C = Complex<R>;
   constexpr bool wide = sizeof(R) == 8;
-  if (out.numel == 0 || in.numel == 0) return;
   const int device = out.device.index();
-  DeviceGuard guard(device);
-  const int64_t n = kind == Kind::ToReal ? out.sizes[dim] : in.sizes[dim], bins = n / 2 + 1;
-  const int64_t batch = out.numel / out.sizes[dim];
-  const int64_t in_bytes = in.numel * element_size(in.dtype), out_bytes = out.numel * element_size(out.dtype);
-  // cuFFT writes over the input of a transform to reals, and wants its sequences side by side.
-  auto lies_ready = [&](const TensorView& t) { return is_contiguous(t) && dim == t.ndim - 1; };
+  const TensorView& signal = kind == Kind::FromReal ? in : out;  // whole along every dimension
   std::optional<Workspace> from, to;
   void *source = in.data, *target = out.data;
-  if (kind == Kind::ToReal || !lies_ready(in)) {
-    from.emplace(static_cast<size_t>(in_bytes), device);
+  // cuFFT writes over the input of a transform to reals.
+  std::optional<Layout> in_layout = kind == Kind::ToReal ? std::nullopt : layout_of(in, group);
+  std::optional<Layout> out_layout = layout_of(out, group);
+  double left = scale;  // of the factor
+  if (!in_layout) {
+    in_layout = dense_layout(in, group);
+    from.emplace(static_cast<size_t>(in.numel * element_size(in.dtype)), device);
     source = from->data();
     if (kind == Kind::FromReal) {
-      move<R, true>(in, dim, source, 1);
+      move<R, true>(in, group, source, left);
+    } else if (kind == Kind::Complex) {
+      move<C, true>(in, group, source, left);
     } else {
-      move<C, true>(in, dim, source, 1);
+      move_half<C>(in, group, signal.sizes[group.dims[group.rank - 1]], source, left);
     }
+    left = 1;
   }
-  if (kind == Kind::ToReal) for_each(device, batch, DropImaginary<C>{static_cast<C*>(source), bins, n});
-  const bool direct = lies_ready(out);
-  if (!direct) {
-    to.emplace(static_cast<size_t>(out_bytes), device);
+  if (!out_layout) {
+    out_layout = dense_layout(out, group);
+    to.emplace(static_cast<size_t>(out.numel * element_size(out.dtype)), device);
     target = to->data();
   }
-  const int type = kind == Kind::Complex    ? (wide ? cufft::kDoubleComplexToComplex : cufft::kComplexToComplex)
-                   : kind == Kind::FromReal ? (wide ? cufft::kDoubleRealToComplex : cufft::kRealToComplex)
-                                            : (wide ? cufft::kDoubleComplexToReal : cufft::kComplexToReal);
-  {
-    static std::mutex mutex;
-    std::lock_guard lock(mutex);  // held over the call: a plan has one work area and one stream
-    const Kept& kept = plan_of(device, type, n, batch);
-    const Workspace work(std::max<size_t>(kept.bytes, 16), device);
-    const cufft::Api& api = cufft::api();
-    check(api.set_work_area(kept.plan, work.data()), "cufftSetWorkArea");
-    check(api.set_stream(kept.plan, current_stream(device)), "cufftSetStream");
-    const int direction = forward ? cufft::kForward : cufft::kInverse;
-    if (kind == Kind::Complex) {
-      check((wide ? api.double_complex_to_complex : api.complex_to_complex)(kept.plan, source, target, direction),
-            "cufftExecC2C");
-    } else if (kind == Kind::FromReal) {
-      check((wide ? api.double_real_to_complex : api.real_to_complex)(kept.plan, source, target), "cufftExecR2C");
-    } else {
-      check((wide ? api.double_complex_to_real : api.complex_to_real)(kept.plan, source, target), "cufftExecC2R");
-    }
-  }
-  if (direct && scale == 1) return;
-  if (kind == Kind::ToReal) {
-    move<R, false>(out, dim, target, scale);
-  } else {
-    move<C, false>(out, dim, target, scale);
+  fft::Call call;
+  call.type = kind == Kind::Complex    ? (wide ? cufft::kDoubleComplexToComplex : cufft::kComplexToComplex)
+              : kind == Kind::FromReal ? (wide ? cufft::kDoubleRealToComplex : cufft::kRealToComplex)
+                                       : (wide ? cufft::kDoubleComplexToReal : cufft::kComplexToReal);
+  call.rank = group.rank;
+  call.batch = signal.numel;
+  for (int k = 0; k < group.rank; ++k) call.batch /= call.n[k] = signal.sizes[group.dims[k]];
+  call.in = *in_layout;
+  call.out = *out_layout;
+  fft::run(call, source, target, forward, device);
+  if (to) {
+    kind == Kind::ToReal ? move<R, false>(out, group, target, left) : move<C, false>(out, group, target, left);
+  } else if (left != 1) {
+    const Places<1> places = places_of(out);
+    kind == Kind::ToReal ? for_each(device, out.numel, Multiply<R>{places, out.ptr<R>(), factor_of<R>(left)})
+                         : for_each(device, out.numel, Multiply<C>{places, out.ptr<C>(), factor_of<C>(left)});
   }
 }
 
-void run(Kind kind, const TensorView& out, const TensorView& in, int64_t dim, bool forward, double scale) {
-  const DType real = to_real(in.dtype);
-  if (real == DType::Float32) return transform<float>(kind, out, in, dim, forward, scale);
-  if (real == DType::Float64) return transform<double>(kind, out, in, dim, forward, scale);
-  unsupported_dtype("fft", in.dtype);
+// Takes the dimensions of one plan away from `dims`: the fastest ones in the result's memory, but the one that is
+// halved, which comes last in `dims`, stays last. Along a dimension of one element there is nothing to do.
+Group take_group(const TensorView& out, const TensorView& whole, DimVector& dims, bool last_stays) {
+  Group group;
+  int64_t last = -1;
+  if (last_stays) {
+    last = dims.back();
+    dims.pop_back();
+  }
+  DimVector kept;
+  for (const int64_t d : dims)
+    if (whole.sizes[d] > 1) kept.push_back(d);
+  if (kept.empty() && !last_stays && !dims.empty()) kept.push_back(dims[0]);
+  const auto slower = [&](int64_t one, int64_t other) { return out.strides[one] > out.strides[other]; };
+  std::stable_sort(kept.begin(), kept.end(), slower);
+  const size_t take = std::min<size_t>(kept.size(), static_cast<size_t>(last_stays ? kMostDims - 1 : kMostDims));
+  for (size_t i = kept.size() - take; i < kept.size(); ++i) group.dims[group.rank++] = kept[i];
+  if (last_stays) group.dims[group.rank++] = last;
+  dims.clear();
+  for (size_t i = 0; i < kept.size() - take; ++i) dims.push_back(kept[i]);
+  for (int d = 0; d < out.ndim; ++d)
+    if (std::find(group.dims, group.dims + group.rank, d) == group.dims + group.rank) group.others.push_back(d);
+  std::stable_sort(group.others.begin(), group.others.end(), slower);
+  std::reverse(group.others.begin(), group.others.end());
+  return group;
+}
+
+template <class R>
+void transform_all(Kind kind, const TensorView& out, const TensorView& in, IntArrayRef dims, bool forward,
+                   double scale) {
+  DimVector rest(dims);
+  const Group group = take_group(out, kind == Kind::FromReal ? in : out, rest, kind != Kind::Complex);
+  if (kind == Kind::ToReal && !rest.empty()) {  // the other dimensions come first, in memory of their own
+    const Workspace memory(static_cast<size_t>(in.numel * element_size(in.dtype)), in.device.index());
+    DimVector strides(static_cast<size_t>(in.ndim), 1);
+    for (int d = in.ndim - 2; d >= 0; --d)
+      strides[static_cast<size_t>(d)] = strides[static_cast<size_t>(d + 1)] * in.sizes[d + 1];
+    TensorView between = in;
+    between.data = memory.data();
+    between.strides = strides.data();
+    transform_all<R>(Kind::Complex, between, in, rest, forward, 1);
+    return transform<R>(kind, out, between, group, forward, scale);
+  }
+  transform<R>(kind, out, in, group, forward, rest.empty() ? scale : 1);
+  while (!rest.empty()) {
+    const Group next = take_group(out, out, rest, false);
+    transform<R>(Kind::Complex, out, out, next, forward, rest.empty() ? scale : 1);
+  }
 }
 
 }  // namespace
 
+void fft_many(const TensorView& out, const TensorView& in, IntArrayRef dims, bool forward, double scale) {
+  if (out.numel == 0 || in.numel == 0) return;
+  DeviceGuard guard(out.device.index());
+  const Kind kind = !is_complex(in.dtype) ? Kind::FromReal : is_complex(out.dtype) ? Kind::Complex : Kind::ToReal;
+  const DType real = to_real(in.dtype);
+  if (real == DType::Float32) return transform_all<float>(kind, out, in, dims, forward, scale);
+  if (real == DType::Float64) return transform_all<double>(kind, out, in, dims, forward, scale);
+  unsupported_dtype("fft", in.dtype);
+}
+
 void fft_c2c(const TensorView& out, const TensorView& in, int64_t dim, bool forward, double scale) {
-  run(Kind::Complex, out, in, dim, forward, scale);
+  fft_many(out, in, IntArrayRef(dim), forward, scale);
 }
 void fft_r2c(const TensorView& out, const TensorView& in, int64_t dim, double scale) {
-  run(Kind::FromReal, out, in, dim, true, scale);
+  fft_many(out, in, IntArrayRef(dim), true, scale);
 }
 void fft_c2r(const TensorView& out, const TensorView& in, int64_t dim, double scale) {
-  run(Kind::ToReal, out, in, dim, false, scale);
+  fft_many(out, in, IntArrayRef(dim), false, scale);
 }
 
 }  // namespace mica::cuda

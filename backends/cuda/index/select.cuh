@@ -56,6 +56,18 @@ __global__ void __launch_bounds__(kThreads) count_kernel(int64_t n, int64_t chun
       }
       first = begin + pieces * 16;
     }
+  } else if constexpr (sizeof(T) < 16) {
+    if (from.dense && reinterpret_cast<uintptr_t>(from.data) % 16 == 0 && begin < end) {
+      constexpr int kCount = 16 / sizeof(T);
+      const int64_t pieces = (end - begin) / kCount;
+#pragma unroll 4
+      for (int64_t i = threadIdx.x; i < pieces; i += kThreads) {
+        const auto piece = reinterpret_cast<const Vector<T, kCount>*>(from.data + begin)[i];
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) count += from.truth(piece.item[j]);
+      }
+      first = begin + pieces * kCount;
+    }
   }
   for (int64_t i = first + threadIdx.x; i < end; i += kThreads) count += from.holds(i);
   const int64_t total = all_reduce<kThreads>(count, AddOp<int64_t>{});

@@ -17,5 +17,12 @@ void solve_triangular(const TensorView& a, int64_t n, int64_t lead, int64_t a_st
 // info: the place of the first zero among the first n elements of each diagonal, or zero.
 void zero_on_diagonal(const TensorView& a, int64_t n, const TensorView& info);
 
+// Eigenvalues and singular values by Jacobi's iteration, where it is the way to take.
+bool suits_small_eigh(const TensorView& a);
+void small_eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& info, bool upper, bool vectors);
+bool suits_small_svd(const TensorView& a);
+void small_svd(const TensorView& a, const TensorView& u, const TensorView& s, const TensorView& vh,
+               const TensorView& info, int64_t vectors);
+
 }  // namespace linalg
 }  // namespace mica::cuda

@@ -1,4 +1,5 @@
-// Eigenvalues and singular values, by cuSOLVER; eigenvalues of small general matrices on the host.
+// Eigenvalues and singular values, by cuSOLVER where small_spectral.cu does not suit; those of a few small matrices,
+// and eigenvalues of small general ones, on the host.
 #include "backends/cuda/linalg/kernels.h"
 #include "backends/cuda/linalg/library_calls.cuh"
 #include "backends/cuda/linalg/on_host.h"
@@ -101,13 +102,14 @@ struct UnpackVectors {
 };
 
 // A few small matrices are done on the host before a kernel's iterations have begun, and what comes out is waited for
-// in any case.
-bool suits_host(const TensorView& a) {
+// in any case. `most` rows of all matrices together are few.
+bool suits_host(const TensorView& a, int64_t most) {
   const int64_t m = a.sizes[a.ndim - 2], n = a.sizes[a.ndim - 1];
-  return a.numel * std::min(m, n) <= 64 * 64 * 64;
+  return a.numel * std::min(m, n) <= 64 * 64 * 64 && a.numel / std::min(m, n) <= most;
 }
 
 constexpr int64_t kLargestHostEig = 192;  // up to here the host's iteration is the faster one
+constexpr int64_t kMostHostRows = 127;    // for eigenvalues of Hermitian matrices
 constexpr int kLargestJacobiBatch = 32;   // cuSOLVER's limit
 constexpr int64_t kMostMatrices = 1 << 16;
 
@@ -116,7 +118,8 @@ constexpr int64_t kMostMatrices = 1 << 16;
 void linalg_eigh(const TensorView& a, const TensorView& eigenvalues, const TensorView& info, bool upper, bool vectors) {
   const int device = a.device.index();
   DeviceGuard guard(device);
-  if (suits_host(a) || !cusolver::available()) {
+  if (suits_small_eigh(a)) return small_eigh(a, eigenvalues, info, upper, vectors);
+  if (suits_host(a, kMostHostRows) || !cusolver::available()) {
     const HostCopies host({&a, &eigenvalues, &info});
     MICA_LAYER_KERNEL(kCPU, linalg_eigh)(host[0], host[1], host[2], upper, vectors);
     return host.copy_back({0, 1, 2});
@@ -161,7 +164,8 @@ void linalg_svd(const TensorView& a, const TensorView& u, const TensorView& s, c
                 const TensorView& info, int64_t vectors) {
   const int device = a.device.index();
   DeviceGuard guard(device);
-  if (suits_host(a) || !cusolver::available()) {
+  if (suits_small_svd(a)) return small_svd(a, u, s, vh, info, vectors);
+  if (suits_host(a, std::max(a.sizes[a.ndim - 2], a.sizes[a.ndim - 1])) || !cusolver::available()) {
     const HostCopies host({&a, &u, &s, &vh, &info});
     MICA_LAYER_KERNEL(kCPU, linalg_svd)(host[0], host[1], host[2], host[3], host[4], vectors);
     host.copy_back({2, 4});

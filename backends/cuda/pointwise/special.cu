@@ -18,6 +18,7 @@ __device__ double i0e(double x) { return special::i0e(x); }
 __device__ double i1(double x) { return special::i1(x); }
 __device__ double i1e(double x) { return special::i1e(x); }
 __device__ double log_ndtr(double x) { return special::log_ndtr(x); }
+__device__ double xlog1py(double x, double y) { return special::xlog1py(x, y); }
 __device__ double zeta(double x, double q) { return special::zeta(x, q); }
 
 template <const bessel::Series& kSmall, const bessel::Series& kLarge>
@@ -47,6 +48,11 @@ __device__ float log_ndtr(float x) {
   constexpr float kSqrtHalf = 0.70710678118654752440f;
   if (x < -1.0f) return ::logf(0.5f * ::erfcxf(-x * kSqrtHalf)) - 0.5f * x * x;
   return ::log1pf(-0.5f * ::erfcf(x * kSqrtHalf));
+}
+
+__device__ float xlog1py(float x, float y) {
+  if (y != y) return y;
+  return x == 0.0f ? 0.0f : x * ::log1pf(y);
 }
 
 // Euler and Maclaurin's formula as special::zeta has it, with powers in float32, fewer of them and fewer of its terms.
@@ -83,19 +89,42 @@ __device__ float zeta(float x, float q) {
 }  // namespace quick
 }  // namespace
 
+// Functions that are short enough for a million numbers to wait for memory: float32 has loops of vectors, in which four
+// numbers of a thread are computed side by side.
+template <class Out, class... In, class F>
+void run_quick(const PointwiseLoop& loop, const F& f) {
+  if constexpr (std::is_same_v<Out, float>) {
+    run_pointwise<Out, In...>(loop, f);
+  } else {
+    run_rare<Out, In...>(loop, f);
+  }
+}
+#define MICA_PLAIN(...) __VA_ARGS__
+#define MICA_QUICK(slot, Name, parameters, types, ...)                                                 \
+  namespace {                                                                                          \
+  template <class T>                                                                                   \
+  struct Name {                                                                                        \
+    __device__ T operator() parameters const { __VA_ARGS__ }                                           \
+  };                                                                                                   \
+  }                                                                                                    \
+  void slot(const PointwiseLoop& loop) {                                                               \
+    visit_floating(#slot, loop.dtype,                                                                  \
+                   [&]<class T>(Tag<T>) { run_quick<MICA_PLAIN types>(loop, Name<compute_t<T>>{}); }); \
+  }
+
 MICA_RARE_1(lgamma, Lgamma, visit_floating, { return ::lgamma(x); })
 MICA_RARE_1(digamma, Digamma, visit_floating, { return special::digamma(x); })
 MICA_RARE_1(erfinv, Erfinv, visit_floating, { return ::erfinv(x); })
 MICA_RARE_1(i0, I0, visit_floating, { return quick::i0(x); })
-MICA_RARE_1(special_i0e, I0e, visit_floating, { return quick::i0e(x); })
+MICA_QUICK(special_i0e, I0e, (T x), (T, T), { return quick::i0e(x); })
 MICA_RARE_1(special_i1, I1, visit_floating, { return quick::i1(x); })
 MICA_RARE_1(special_i1e, I1e, visit_floating, { return quick::i1e(x); })
 MICA_RARE_1(special_ndtr, Ndtr, visit_floating, { return special::ndtr(x); })
 MICA_RARE_1(special_ndtri, Ndtri, visit_floating, { return special::ndtri(x); })
-MICA_RARE_1(special_log_ndtr, LogNdtr, visit_floating, { return quick::log_ndtr(x); })
+MICA_QUICK(special_log_ndtr, LogNdtr, (T x), (T, T), { return quick::log_ndtr(x); })
 MICA_RARE_1(special_erfcx, Erfcx, visit_floating, { return ::erfcx(x); })
 MICA_RARE_1(special_entr, Entr, visit_floating, { return special::entr(x); })
-MICA_RARE_2(special_xlog1py, Xlog1py, visit_floating, { return special::xlog1py(x, y); })
+MICA_QUICK(special_xlog1py, Xlog1py, (T x, T y), (T, T, T), { return quick::xlog1py(x, y); })
 MICA_RARE_2(special_zeta, Zeta, visit_floating, { return quick::zeta(x, y); })
 MICA_RARE_2(igamma, Igamma, visit_floating, { return special::igamma(x, y); })
 MICA_RARE_2(igammac, Igammac, visit_floating, { return special::igammac(x, y); })

@@ -76,16 +76,33 @@ struct ScatterRow {
 };
 
 constexpr int kMaxDims = 64;
-template <class T>
-struct PackElement {
+// The indices of an element of a dense tensor, one below the other in a matrix.
+struct Unravel {
   int dims;
+  bool narrow;  // positions fit 31 bits, whose division is cheap
   int64_t sizes[kMaxDims];
+  Divider dividers[kMaxDims];
   int64_t* indices;
   int64_t row;
-  T* packed;
-  const T* from;
+  explicit Unravel(const TensorView& dense, const TensorView& to)
+      : dims(dense.ndim), narrow(dense.numel < (int64_t{1} << 31)), indices(to.ptr<int64_t>()), row(to.strides[0]) {
+    MICA_CHECK(dims <= kMaxDims, "to_sparse on CUDA takes up to ", kMaxDims, " dimensions");
+    for (int d = 0; d < dims; ++d) {
+      sizes[d] = dense.sizes[d];
+      if (narrow) dividers[d] = Divider(static_cast<uint32_t>(sizes[d]));
+    }
+  }
   __device__ void operator()(int64_t i, int64_t to) const {
-    packed[to] = from[i];
+    if (narrow) {
+      auto rest = static_cast<uint32_t>(i);
+      for (int d = dims - 1; d > 0; --d) {
+        const uint32_t next = dividers[d].divide(rest);
+        indices[d * row + to] = rest - next * dividers[d].divisor;
+        rest = next;
+      }
+      indices[to] = rest;
+      return;
+    }
     for (int d = dims - 1; d > 0; --d) {
       const int64_t next = i / sizes[d];
       indices[d * row + to] = i - next * sizes[d];
@@ -94,6 +111,54 @@ struct PackElement {
     indices[to] = i;
   }
 };
+
+// The elements of a chunk that differ from zero: their places are put side by side first, so that whole warps compute
+// indices and write neighbours.
+template <class T>
+__global__ void __launch_bounds__(kThreads) pack_kernel(int64_t n, int64_t chunk, const T* from, Truth<T> truth,
+                                                        const int64_t* offsets, Unravel unravel, T* packed) {
+  __shared__ uint16_t taken[kTile];
+  constexpr int kCount = sizeof(T) < 16 ? static_cast<int>(sizeof(T) == 1 ? 8 : 16 / sizeof(T)) : 1;
+  using Piece = Vector<T, kCount>;
+  const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
+  if (begin >= end) return;
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % 16 == 0;
+  // A bit for each of a thread's elements of a tile.
+  const auto look = [&](int64_t tile) {
+    const int64_t first = tile + threadIdx.x * kPerThread;
+    uint32_t bits = 0;
+    if (aligned && first + kPerThread <= end) {
+#pragma unroll
+      for (int k = 0; k < kPerThread / kCount; ++k) {
+        const Piece piece = *reinterpret_cast<const Piece*>(from + first + k * kCount);
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) bits |= static_cast<uint32_t>(truth(piece.item[j])) << (k * kCount + j);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j)
+        bits |= static_cast<uint32_t>(first + j < end && truth(from[first + j])) << j;
+    }
+    return bits;
+  };
+  int64_t to = offsets[blockIdx.x];
+  uint32_t next = look(begin);
+  for (int64_t tile = begin; tile < end; tile += kTile) {
+    uint32_t bits = next;
+    if (tile + kTile < end) next = look(tile + kTile);  // on its way while this one is packed
+    int total;
+    int place = sum_before<kThreads>(__popc(bits), total);
+    for (; bits; bits &= bits - 1)
+      taken[place++] = static_cast<uint16_t>(threadIdx.x * kPerThread + static_cast<unsigned>(__ffs(bits)) - 1);
+    __syncthreads();
+    for (int e = threadIdx.x; e < total; e += kThreads) {
+      const int64_t i = tile + taken[e];
+      packed[to + e] = from[i];
+      unravel(i, to + e);
+    }
+    to += total;
+  }
+}
 
 }  // namespace
 
@@ -137,12 +202,12 @@ void sparse_scatter_rows(const TensorView& out, const TensorView& compressed, co
 void sparse_pack(const TensorView& indices, const TensorView& values, const TensorView& dense,
                  const TensorView& offsets) {
   DeviceGuard guard(dense.device.index());
-  MICA_CHECK(dense.ndim <= kMaxDims, "to_sparse on CUDA takes up to ", kMaxDims, " dimensions");
+  if (dense.numel == 0) return;
   visit_truth(dense.dtype, [&]<class T>(Tag<T>, Truth<T> truth) {
-    PackElement<T> visit{dense.ndim,          {}, indices.ptr<int64_t>(), indices.strides[0], values.ptr<T>(),
-                         dense.ptr<const T>()};
-    for (int d = 0; d < dense.ndim; ++d) visit.sizes[d] = dense.sizes[d];
-    select_where(dense, elements<T>(dense, truth), offsets, visit);
+    pack_kernel<<<static_cast<unsigned>(offsets.numel - 1), kThreads, 0, current_stream(dense.device.index())>>>(
+        dense.numel, chunk_size(dense.numel, offsets), dense.ptr<const T>(), truth, offsets.ptr<const int64_t>(),
+        Unravel(dense, indices), values.ptr<T>());
+    MICA_CUDA(cudaGetLastError());
   });
 }
 

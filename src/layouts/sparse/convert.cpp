@@ -12,10 +12,12 @@ Tensor coo_from_dense(const Tensor& self, int64_t sparse_dim) {
   const Tensor dense = self.contiguous();
   const int64_t dims = self.dim();
   if (sparse_dim == dims && dims > 0 && !self.is_meta()) {
-    const int64_t chunks = std::clamp<int64_t>(self.numel() / 65536, 1, 256);
+    // A device takes many small chunks.
+    const int64_t chunks = self.is_cpu() ? std::clamp<int64_t>(self.numel() / 65536, 1, 256)
+                                         : std::clamp<int64_t>(self.numel() / 16384, 1, int64_t{1} << 20);
     const TensorOptions counts = TensorOptions(DType::Int64).device(self.device());
-    const Tensor offsets = mica::zeros({chunks + 1}, counts);
-    if (dense.numel() > 0) MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), dense.view_of());
+    const Tensor offsets = mica::empty({chunks + 1}, counts);
+    MICA_KERNEL(self.device(), nonzero_offsets)(offsets.view_of(), dense.view_of());
     const int64_t nnz = offsets.select(0, chunks).item<int64_t>();
     const Tensor indices = mica::empty({dims, nnz}, counts), values = mica::empty({nnz}, self.options());
     if (nnz > 0) MICA_LAYER_KERNEL(self.device(), sparse_pack)
