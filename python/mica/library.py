@@ -219,12 +219,7 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
 
 def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
     """Register the rule for an operator under a TorchDispatchMode, or for a class of tensors."""
-
-    def register(function):
-        _named(op).dispatch_rules[torch_dispatch_class] = function
-        return function
-
-    return register if func is None else register(func)
+    return _named(op).add_dispatch_rule(torch_dispatch_class, func)
 
 
 class _FakeContext:

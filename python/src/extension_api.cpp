@@ -52,11 +52,10 @@ const Generator* generator(PyObject* o) { return is_generator(o) ? &generator_of
 
 PyObject* tensor_object(const Tensor& t) { return wrap(t); }
 PyObject* number_object(const Scalar& s) { return to_python(s); }
-bool set_error(const std::exception& error) { return raise_error(error); }
 
 const ExtensionApi api{ExtensionApi::kVersion, tensor,        dtype,         device,        layout,
                        memory_format,          number,        generator,     tensor_object, dtype_object,
-                       device_object,          layout_object, number_object, size_object,   set_error};
+                       device_object,          layout_object, number_object, size_object,   raise_error};
 
 }  // namespace
 

@@ -104,12 +104,7 @@ class CustomOpDef:
 
     def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
         """The rule for this operator under a TorchDispatchMode, or for a class of tensors."""
-
-        def register(function):
-            self._operator.dispatch_rules[torch_dispatch_class] = function
-            return function
-
-        return register if fn is None else register(fn)
+        return self._operator.add_dispatch_rule(torch_dispatch_class, fn)
 
     @contextlib.contextmanager
     def set_kernel_enabled(self, device_type, enabled=True):

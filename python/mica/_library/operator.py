@@ -73,9 +73,10 @@ class Operator:
         if mica.overrides.has_torch_function(tensors):
             return mica.overrides.handle_torch_function(self, tensors, *args, **kwargs)
         if self.dispatch_rules:
-            rule = self._dispatch_rule(tensors)
+            types = tuple({type(t): None for t in tensors if type(t) is not mica.Tensor})
+            rule = self._dispatch_rule(types)
             if rule is not None:
-                return rule(args, kwargs)
+                return rule(self._public(), types, args, kwargs)
         device = _device_of(tensors, args, kwargs)
         if self.autocast and mica.is_autocast_enabled(device) and device in self.autocast:
             from mica.amp.autocast_mode import _cast
@@ -86,27 +87,32 @@ class Operator:
             return self._with_gradient(device, args, kwargs)
         return self.run(device, args, kwargs)
 
-    def _dispatch_rule(self, tensors):
-        """The rule that register_torch_dispatch gave for the innermost mode, or for the class of an argument; None without."""
+    def add_dispatch_rule(self, kind, function=None):
+        """The rule under a TorchDispatchMode, or for a class of tensors; a decorator without the function."""
+        if function is None:
+            return lambda function: self.add_dispatch_rule(kind, function)
+        self.dispatch_rules[kind] = function
+        return function
+
+    def _dispatch_rule(self, types):
+        """The rule for the innermost mode, or for the first class that has one; None without."""
         from mica.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 
         mode = _get_current_dispatch_mode()
+        if type(mode) not in self.dispatch_rules:
+            return next((self.dispatch_rules[kind] for kind in types if kind in self.dispatch_rules), None)
+
+        def outside_the_mode(*arguments):
+            with _pop_mode_temporarily():
+                return self.dispatch_rules[type(mode)](mode, *arguments)
+
+        return outside_the_mode
+
+    def _public(self):
+        """The operator as torch.ops has it."""
         namespace, _, name = self.qualified_name.partition("::")
         packet, _, overload = name.partition(".")
-        types = tuple({type(t): None for t in tensors if type(t) is not mica.Tensor})
-        if type(mode) in self.dispatch_rules:
-            called = getattr(getattr(getattr(mica.ops, namespace), packet), overload or "default")
-
-            def of_mode(args, kwargs):
-                with _pop_mode_temporarily():
-                    return self.dispatch_rules[type(mode)](mode, called, types, args, kwargs)
-
-            return of_mode
-        for kind in types:
-            if kind in self.dispatch_rules:
-                called = getattr(getattr(getattr(mica.ops, namespace), packet), overload or "default")
-                return lambda args, kwargs, rule=self.dispatch_rules[kind]: rule(called, types, args, kwargs)
-        return None
+        return getattr(getattr(getattr(mica.ops, namespace), packet), overload or "default")
 
     def _with_gradient(self, device, args, kwargs):
         for key in ("Autograd" + _DEVICE_KEYS.get(device, "Other"), *_AUTOGRAD_KEYS):
