@@ -47,8 +47,24 @@ def test_precision_keys_and_curves(page):
     page.keyboard.press("PageDown")
     until(page, f"document.querySelector('tr[data-format=float32] td:last-child').textContent !== '{before}'")
     page.get_by_label("Curve", exact=True).select_option("tanh")
-    page.wait_for_selector("path[data-format=int8]")
+    until(page, "decodeURIComponent(location.hash).includes('tanh')")
     page.evaluate("location.hash = '#f?' + encodeURIComponent(JSON.stringify({curve: 'none'}))")
+    assert "no curve" in error(page)
+
+
+def test_a_link_wins_over_the_state_that_an_instrument_is_about_to_write(page):
+    page.visit("f")
+    page.wait_for_selector("path[data-format=bfloat16]")
+    # The change asks for a later write of the address; the link is followed when that write is already due.
+    page.evaluate("""() => {
+        const curve = [...document.querySelectorAll('select')].find((s) => [...s.options].some((o) => o.textContent === 'tanh'));
+        curve.selectedIndex = [...curve.options].findIndex((o) => o.textContent === 'tanh');
+        curve.dispatchEvent(new Event('input', {bubbles: true}));
+        curve.dispatchEvent(new Event('change', {bubbles: true}));
+        const until = performance.now() + 200;
+        while (performance.now() < until);
+        location.hash = '#f?' + encodeURIComponent(JSON.stringify({curve: 'none'}));
+    }""")
     assert "no curve" in error(page)
 
 

@@ -40,7 +40,9 @@ function home() {
 
 let leave = null;
 let shown = null;
+let visits = 0;
 async function show() {
+  const visit = ++visits;
   const [id, state] = address();
   const entry = find(id);
   nav(entry?.[0]);
@@ -51,7 +53,7 @@ async function show() {
   const [letter, name, module] = entry;
   document.title = `${name} \u00b7 Mica Lab`;
   const instrument = await import(`./instruments/${module}.js`);
-  if (shown !== letter) return;
+  if (visit !== visits) return;
   const body = h("div", { id: "instrument" });
   const [first, ...rest] = instrument.lede;
   replace(main,
@@ -60,9 +62,13 @@ async function show() {
     h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))])));
   // An instrument keeps its state in the address, so that a link shares what is on the screen.
   // The browser allows few changes of it a second: while a slider moves, every tenth of a second counts.
-  let wanted = null, written = -1000;
+  // An address that someone else wrote meanwhile, a link or the back button, stays: the page goes there.
+  let wanted = null, written = -1000, known = location.hash;
   const write = () => {
-    if (wanted !== null && shown === letter) history.replaceState(null, "", wanted);
+    if (visit === visits && location.hash === known) {
+      history.replaceState(null, "", wanted);
+      known = location.hash;
+    }
     wanted = null;
     written = performance.now();
   };
