@@ -1,9 +1,9 @@
 """`mica lab`: open the page of instruments in the browser."""
 
 import argparse
+import os
 import signal
 import sys
-import threading
 
 
 def _arguments(argv):
@@ -27,15 +27,19 @@ def main(argv):
         server = lab.serve(arguments.port)
     except RuntimeError as error:
         raise SystemExit(str(error)) from None
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # A signal writes a byte here, so one that comes just before the wait still ends it. Waiting for an event, or sleeping,
+    # would miss it: Python runs its handlers only between two steps of the program.
+    arrived, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         print(f"Mica Lab is at {server.url}\nCtrl-C ends it.", flush=True)
         if not arguments.no_browser:
             import webbrowser
 
             webbrowser.open(server.url)
-        while not ended.wait(3600):
+        while os.read(arrived, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
             pass
     except KeyboardInterrupt:
         print(file=sys.stderr)
