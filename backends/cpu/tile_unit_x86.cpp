@@ -1,5 +1,7 @@
 #include "backends/cpu/tile_unit_x86.h"
 
+#include "backends/cpu/target.h"
+
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -19,7 +21,8 @@ bool has_tiles(unsigned product_bit) {
   constexpr unsigned kTileBit = 1u << 24;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_supports("avx512bw") || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  if (!may_use_avx512() || !__builtin_cpu_supports("avx512bw") || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+    return false;
   if (!(d & kTileBit) || !(d & product_bit)) return false;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }

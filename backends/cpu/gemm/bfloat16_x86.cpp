@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/target.h"
 #include "backends/cpu/tile_unit_x86.h"
 #include "backends/cpu/transpose_words_x86.h"
 
@@ -226,7 +227,7 @@ MICA_AVX512_BF16 void run_pairs(const MicroTile& t) {
 }
 
 bool has_avx512_bf16() {
-  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+  return may_use_avx512() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16");
 }
 

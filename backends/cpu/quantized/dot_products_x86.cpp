@@ -2,6 +2,7 @@
 // 32-bit sum. Signed numbers are made unsigned by adding 128, which is taken out again with the sums of the other side.
 // AVX2 has no such instruction: there 8-bit numbers are widened to 16 bits, of which pairs are multiplied and added.
 #include "backends/cpu/quantized/dot_products.h"
+#include "backends/cpu/target.h"
 
 #if defined(__x86_64__)
 // GCC 12 sees the undefined vectors that its own AVX-512 intrinsics start from.
@@ -169,7 +170,7 @@ constexpr DotProducts kAvx2{{tile_avx2<1>, tile_avx2<2>, tile_avx2<3>, tile_avx2
 }  // namespace
 
 const DotProducts* vnni_dot_products() {
-  const bool there = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+  const bool there = may_use_avx512() && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   return there ? &kVnni : nullptr;
 }

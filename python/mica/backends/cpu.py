@@ -2,7 +2,7 @@
 
 
 def get_cpu_capability():
-    """The instructions that torch would use, by its names."""
-    import platform
+    """The instructions that kernels use here, by torch's names: AVX512, AVX2, or DEFAULT for all others."""
+    from mica import _C
 
-    return "DEFAULT" if platform.machine() in ("aarch64", "arm64") else "AVX2"
+    return {"AVX3": "AVX512", "AVX2": "AVX2"}.get(_C._build_info()["cpu_target"], "DEFAULT")
