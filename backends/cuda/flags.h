@@ -8,6 +8,7 @@ enum class Flag : int {
   ConvolutionTf32,
   CudnnAttention,
   Deterministic,
+  CudnnDeterministic,
   CudnnRecurrent,
   CudnnRecurrentAlways,  // also where the own kernels are known to be as fast
   Count

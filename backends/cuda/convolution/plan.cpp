@@ -108,20 +108,27 @@ Description convolution_graph(const ConvolutionKey& k, int type, cudnn::Handle h
   return cudnn::operation_graph(handle, operations);
 }
 
-// Whether an engine rounds float32 inputs to TF32, which has to be allowed.
-bool rounds_inputs(const Description& config) {
+// What cuDNN says of an engine's numbers: its notes as bits.
+unsigned notes_of(const Description& config) {
   Description engine(cudnn::kEngineKind);
   cudnn::Descriptor handle = engine.get();
   int64_t count = 0;
   if (cudnn::api().get(config.get(), cudnn::kConfigEngine, cudnn::kTypeDescriptor, 1, &count, &handle) || count == 0)
-    return false;
+    return 0;
   int notes[16] = {};
   count = 0;
-  if (cudnn::api().get(handle, cudnn::kEngineNumericalNotes, cudnn::kTypeNumericalNote, 16, &count, notes))
-    return false;
-  for (int64_t i = 0; i < count; ++i)
-    if (notes[i] == cudnn::kNoteTensorCore || notes[i] == cudnn::kNoteDownConvertInputs) return true;
-  return false;
+  if (cudnn::api().get(handle, cudnn::kEngineNumericalNotes, cudnn::kTypeNumericalNote, 16, &count, notes)) return 0;
+  unsigned bits = 0;
+  for (int64_t i = 0; i < count; ++i) bits |= 1u << notes[i];
+  return bits;
+}
+
+// Whether an engine may compute this convolution. Rounding of float32 inputs to TF32 has to be allowed.
+bool is_allowed(const ConvolutionKey& k, const Description& config) {
+  const unsigned notes = notes_of(config);
+  if (k.repeatable && (notes & (1u << cudnn::kNoteNotRepeatable))) return false;
+  const bool rounds = notes & (1u << cudnn::kNoteTensorCore | 1u << cudnn::kNoteDownConvertInputs);
+  return k.tf32 || !rounds || static_cast<DType>(k.dtype) != DType::Float32;
 }
 
 void run_plan(const Plan& p, cudnn::Handle handle, void* image, void* filter, void* result, void* workspace) {
@@ -141,8 +148,9 @@ Plan make_plan(const ConvolutionKey& k, cudnn::Handle handle, void* image, void*
   std::vector<Plan> candidates;
   for (int mode : {cudnn::kHeuristicA, cudnn::kHeuristicFallback}) {
     for (const Description& config : cudnn::engines(graph, mode)) {
-      if (static_cast<int>(candidates.size()) == kTried) break;
-      if (type == cudnn::kFloat && !k.tf32 && rounds_inputs(config)) continue;
+      // The clock would choose now one engine, now another.
+      if (static_cast<int>(candidates.size()) == (k.repeatable ? 1 : kTried)) break;
+      if (!is_allowed(k, config)) continue;
       const Plan plan = cudnn::try_plan(handle, config);
       if (!plan.plan) continue;
       if (plan.workspace > kMostWorkspace) {

@@ -14,13 +14,13 @@ struct ConvolutionShape {
   int sizes[kMaxDims], strides[kMaxDims];
 };
 struct ConvolutionKey {
-  int task, device, dtype, dims, groups, channels_last, tf32, alignment;
+  int task, device, dtype, dims, groups, channels_last, tf32, repeatable, alignment;
   ConvolutionShape image, result;
   int filter[kMaxDims], stride[3], padding[3], dilation[3];
 };
 
 // Runs the convolution on memory laid out as the key says, with the engine that was fastest when the problem was first
-// met.
+// met; or, where results have to repeat, with the first that repeats them.
 void run_convolution(const ConvolutionKey& key, void* image, void* filter, void* result);
 
 }  // namespace mica::cuda

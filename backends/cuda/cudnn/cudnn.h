@@ -131,7 +131,7 @@ enum Pointwise : int {
 enum Reduction : int { kSum = 0, kMaximum = 3 };
 enum Heuristic : int { kHeuristicFallback = 2, kHeuristicA = 3 };
 // What an engine may do to the numbers on the way.
-enum Note : int { kNoteTensorCore = 0, kNoteDownConvertInputs = 1 };
+enum Note : int { kNoteTensorCore = 0, kNoteDownConvertInputs = 1, kNoteNotRepeatable = 4 };
 
 struct Api {
   int (*create)(Handle*);

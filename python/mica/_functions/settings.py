@@ -26,7 +26,6 @@ __all__ = [
 _deterministic = False
 _warn_only = False
 _fill_uninitialized_memory = True
-_matmul_precision = "highest"
 _interop_threads = None
 
 
@@ -72,8 +71,7 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """Allow matrix products of float32 to be computed with fewer bits. Mica's never are: the word is only kept."""
-    global _matmul_precision
+    """Allow matrix products of float32 to be computed with fewer bits: on CUDA "high" and "medium" round the inputs to TF32."""
     if precision not in ("highest", "high", "medium"):
         warnings.warn(
             f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call "
@@ -81,12 +79,16 @@ def set_float32_matmul_precision(precision):
             stacklevel=2,
         )
         return
-    _matmul_precision = precision
+    from mica.backends import _precision
+
+    _precision.set_products(precision)
 
 
 def get_float32_matmul_precision():
     """The precision allowed for matrix products of float32."""
-    return _matmul_precision
+    from mica.backends import _precision
+
+    return _precision.products()
 
 
 def get_num_interop_threads():

@@ -1,28 +1,45 @@
-"""Settings that programs make for libraries which Mica does not have: they are kept and change nothing."""
+"""The functions set_flags and flags, which torch has for the settings of each library."""
 
 import contextlib
 import sys
 
 
-def setter_and_context(module_name, names):
-    """The functions set_flags and flags of a module whose settings have these names."""
+def _bound(function, names, values, named):
+    """The values of a call by the names of the settings."""
+    if len(values) > len(names):
+        raise TypeError(f"{function}() takes at most {len(names)} arguments ({len(values)} given)")
+    bound = dict(zip(names, values, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        if name in bound:
+            raise TypeError(f"{function}() got multiple values for argument {name!r}")
+        bound[name] = value
+    return bound
+
+
+def setter_and_context(module_name, **defaults):
+    """The functions of a module whose settings have these names; within flags(), those not named have these values."""
     module = sys.modules[module_name]
 
-    def set_flags(**settings):
-        before = tuple(getattr(module, name) for name in names)
+    def change(settings):
+        before = {name: getattr(module, name) for name in defaults}
         for name, value in settings.items():
-            if name not in names:
-                raise TypeError(f"set_flags() got an unexpected keyword argument {name!r}")
             if value is not None:
                 setattr(module, name, value)
         return before
 
+    def set_flags(*values, **named):
+        settings = _bound("set_flags", [f"_{name}" for name in defaults], values, named)
+        return tuple(change({name[1:]: value for name, value in settings.items()}).values())
+
     @contextlib.contextmanager
-    def flags(**settings):
-        before = set_flags(**settings)
+    def flags(*values, **named):
+        before = change({**defaults, **_bound("flags", list(defaults), values, named)})
         try:
             yield
         finally:
-            set_flags(**dict(zip(names, before, strict=True)))
+            for name, value in before.items():
+                setattr(module, name, value)
 
     return set_flags, flags

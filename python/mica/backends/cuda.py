@@ -2,28 +2,46 @@
 change nothing."""
 
 import contextlib
-import types
 import warnings
 
 from mica import _C
+from mica.backends import _precision
 
 
-class _Products(types.SimpleNamespace):
-    """Settings of products. `allow_tf32` rounds the inputs of float32 products; the others are kept."""
+class _Products:
+    """Settings of products. `allow_tf32` and `fp32_precision` round the inputs of float32 products; the others are kept."""
 
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-        if name == "allow_tf32" and _C._device_count("cuda") > 0:
-            _C._set_backend_flag("cuda", "matmul_tf32", bool(value))
+    __slots__ = (
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_accumulation",
+        "allow_fp16_reduced_precision_reduction",
+    )
+
+    def __init__(self):
+        self.allow_fp16_reduced_precision_reduction = True
+        self.allow_bf16_reduced_precision_reduction = True
+        self.allow_fp16_accumulation = False
+
+    @property
+    def allow_tf32(self):
+        """Whether products of float32 may round their inputs to TF32."""
+        return _precision.products_allowed()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed):
+        _precision.allow_products(allowed)
+
+    @property
+    def fp32_precision(self):
+        """The same by torch's newer words: "tf32" rounds, "ieee" does not, "none" leaves it to the wider settings."""
+        return _precision.get("cuda", "matmul")
+
+    @fp32_precision.setter
+    def fp32_precision(self, word):
+        _precision.set("cuda", "matmul", word)
 
 
-matmul = _Products(
-    allow_tf32=False,
-    allow_fp16_reduced_precision_reduction=True,
-    allow_bf16_reduced_precision_reduction=True,
-    allow_fp16_accumulation=False,
-    fp32_precision="none",
-)
+matmul = _Products()
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 

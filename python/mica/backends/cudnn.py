@@ -1,21 +1,31 @@
-"""Settings of cuDNN, which computes convolutions and recurrent layers on GPUs. `allow_tf32` says how exact they are; without
-`enabled`, recurrent layers run by Mica's own kernels. The others are kept and change nothing."""
+"""Settings of cuDNN, which computes convolutions and recurrent layers on GPUs. `allow_tf32` and `fp32_precision` say how exact
+they are; `deterministic` keeps convolutions to engines that repeat their results; without `enabled`, recurrent layers run
+by Mica's own kernels. The others are kept and change nothing."""
 
 import sys
 import types
 
 from mica import _C
+from mica.backends import _precision
 from mica.backends._flags import setter_and_context
 
 enabled = True
 benchmark = False
 benchmark_limit = None
 deterministic = False
-allow_tf32 = True
-fp32_precision = "none"
+depthwise_kernel = "auto"
+conv = _precision.Precision("cuda", "conv")
+rnn = _precision.Precision("cuda", "rnn")
 
 set_flags, flags = setter_and_context(
-    __name__, ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32", "fp32_precision")
+    __name__,
+    enabled=False,
+    benchmark=False,
+    benchmark_limit=10,
+    deterministic=False,
+    allow_tf32=True,
+    fp32_precision="none",
+    depthwise_kernel="auto",
 )
 
 
@@ -39,9 +49,27 @@ class _Module(types.ModuleType):
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
-        flag = {"allow_tf32": "convolution_tf32", "enabled": "cudnn_recurrent"}.get(name)
+        flag = {"deterministic": "cudnn_deterministic", "enabled": "cudnn_recurrent"}.get(name)
         if flag and _C._device_count("cuda") > 0:
             _C._set_backend_flag("cuda", flag, bool(value))
+
+    @property
+    def allow_tf32(self):
+        """Whether convolutions and recurrent layers of float32 may round their inputs to TF32."""
+        return _precision.layers_allowed()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed):
+        _precision.allow_layers(allowed)
+
+    @property
+    def fp32_precision(self):
+        """The same for all that cuDNN and cuBLAS compute, by torch's newer words."""
+        return _precision.get("cuda")
+
+    @fp32_precision.setter
+    def fp32_precision(self, word):
+        _precision.set("cuda", "all", word)
 
 
 sys.modules[__name__].__class__ = _Module

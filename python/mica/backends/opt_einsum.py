@@ -5,7 +5,7 @@ from mica.backends._flags import setter_and_context
 enabled = False
 strategy = None
 
-set_flags, flags = setter_and_context(__name__, ("enabled", "strategy"))
+set_flags, flags = setter_and_context(__name__, enabled=None, strategy=None)
 
 
 def is_available():
