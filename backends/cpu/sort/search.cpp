@@ -13,59 +13,86 @@ namespace {
 // So many queries are searched in step, to wait for memory together.
 constexpr int kInStep = 16;
 
-// How many of the n boundary keys come before each query: less than it (Left), or not greater (Right).
-// Every search takes the same steps whatever it finds, so no branch can be mispredicted.
-template <SearchSide side, class K, class KeyAt>
-void count_before(const KeyAt& boundary_key, int64_t n, const K* queries, int64_t* counts) {
-  const auto is_before = [](K boundary, K query) {
-    return side == SearchSide::Left ? boundary < query : boundary <= query;
-  };
+// How many of the n boundary keys are less than each query. Every search takes the same steps whatever it finds, so no
+// branch can be mispredicted.
+template <class K, class KeyAt>
+void count_less(const KeyAt& boundary_key, int64_t n, const K* queries, int64_t* counts) {
   std::fill_n(counts, kInStep, 0);
   if (n == 0) return;
   int64_t length = n;
   while (length > 1) {
     const int64_t half = length / 2;
     for (int q = 0; q < kInStep; ++q) {
-      counts[q] += half & -static_cast<int64_t>(is_before(boundary_key(counts[q] + half - 1), queries[q]));
+      counts[q] += half & -static_cast<int64_t>(boundary_key(counts[q] + half - 1) < queries[q]);
     }
     length -= half;
   }
-  for (int q = 0; q < kInStep; ++q) counts[q] += is_before(boundary_key(counts[q]), queries[q]);
+  for (int q = 0; q < kInStep; ++q) counts[q] += boundary_key(counts[q]) < queries[q];
 }
 
+// Keys that were computed before. Elements of one size share the search in them.
+template <class K>
+struct KeyArray {
+  const K* data;
+  K operator()(int64_t i) const { return data[i]; }
+};
+
+// Where positions are written: one of the two has data.
+struct Positions {
+  Row<int32_t> narrow;
+  Row<int64_t> wide;
+};
+
 // A row of boundaries to search, and queries of it.
-template <class T, class Index>
+template <class T>
 struct RowSearch {
   using K = OrderKey<T>;
   Row<const T> boundaries;
   Row<const int64_t> sorter;
   int64_t n;
   Row<const T> queries;
-  Row<Index> positions;
+  Positions positions;
+  SearchSide side;
 
   K boundary_key(int64_t i) const { return order_key(boundaries[sorter.data ? sorter[i] : i]); }
 
-  template <SearchSide side, class KeyAt>
+  template <class KeyAt>
   void run(const KeyAt& key_at, int64_t begin, int64_t end) const {
+    // Those not greater than a key are those less than the next one. The greatest key has no next: all are before it.
+    constexpr K kGreatest = std::numeric_limits<K>::max();
+    const bool right = side == SearchSide::Right;
     K keys[kInStep] = {};
-    int64_t counts[kInStep];
+    int64_t counts[kInStep], least[kInStep] = {};
     for (; begin < end; begin += kInStep) {
       const int64_t together = std::min<int64_t>(kInStep, end - begin);
       for (int64_t q = 0; q < together; ++q) keys[q] = order_key(queries[begin + q]);
-      count_before<side>(key_at, n, keys, counts);
-      for (int64_t q = 0; q < together; ++q) positions[begin + q] = static_cast<Index>(counts[q]);
+      if (right) {
+        for (int q = 0; q < kInStep; ++q) least[q] = keys[q] == kGreatest ? n : 0;
+        for (int q = 0; q < kInStep; ++q) keys[q] = static_cast<K>(keys[q] + (keys[q] != kGreatest));
+      }
+      count_less(key_at, n, keys, counts);
+      if (right) {
+        for (int q = 0; q < kInStep; ++q) counts[q] = std::max(counts[q], least[q]);
+      }
+      if (positions.wide.data) {
+        for (int64_t q = 0; q < together; ++q) positions.wide[begin + q] = counts[q];
+      } else {
+        for (int64_t q = 0; q < together; ++q) positions.narrow[begin + q] = static_cast<int32_t>(counts[q]);
+      }
     }
   }
 
-  template <SearchSide side>
-  void run(int64_t begin, int64_t end, ScratchArray<K>& keys) const {
-    if (end - begin < n / 4) return run<side>([this](int64_t i) { return boundary_key(i); }, begin, end);
+  [[gnu::noinline]] void run(int64_t begin, int64_t end, ScratchArray<K>& keys) const {
+    if (end - begin < n / 4) return run([this](int64_t i) { return boundary_key(i); }, begin, end);
     // With many queries it pays to compute every boundary's key once.
     keys.reserve(n);
     for (int64_t i = 0; i < n; ++i) keys[i] = boundary_key(i);
-    run<side>([data = keys.data()](int64_t i) { return data[i]; }, begin, end);
+    run(KeyArray<K>{keys.data()}, begin, end);
   }
 };
+
+Positions positions_at(Rows<int32_t> rows, int64_t offset) { return {{rows.data + offset, rows.stride}, {nullptr, 0}}; }
+Positions positions_at(Rows<int64_t> rows, int64_t offset) { return {{nullptr, 0}, {rows.data + offset, rows.stride}}; }
 
 }  // namespace
 
@@ -86,17 +113,14 @@ void searchsorted(DType dtype, const RowShape& boundary_shape, Rows<const void> 
                       first / queries_per_row);
       int64_t begin = first % queries_per_row;
       while (first < last) {
-        const RowSearch<T, Index> search{{static_cast<const T*>(boundaries.data) + at.offset(0), boundaries.stride},
-                                         {sorter.data ? sorter.data + at.offset(1) : nullptr, sorter.stride},
-                                         n,
-                                         {static_cast<const T*>(queries.data) + at.offset(2), queries.stride},
-                                         {positions.data + at.offset(3), positions.stride}};
+        const RowSearch<T> search{{static_cast<const T*>(boundaries.data) + at.offset(0), boundaries.stride},
+                                  {sorter.data ? sorter.data + at.offset(1) : nullptr, sorter.stride},
+                                  n,
+                                  {static_cast<const T*>(queries.data) + at.offset(2), queries.stride},
+                                  positions_at(positions, at.offset(3)),
+                                  side};
         const int64_t end = std::min(queries_per_row, begin + (last - first));
-        if (side == SearchSide::Left) {
-          search.template run<SearchSide::Left>(begin, end, keys);
-        } else {
-          search.template run<SearchSide::Right>(begin, end, keys);
-        }
+        search.run(begin, end, keys);
         first += end - begin;
         begin = 0;
         at.next();
