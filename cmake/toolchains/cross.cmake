@@ -19,4 +19,4 @@ set(CMAKE_CROSSCOMPILING_EMULATOR qemu-${MICA_TARGET}-static -cpu max -L ${MICA_
 file(GLOB MICA_PYTHON_HEADERS ${MICA_SYSROOT}/usr/include/python3.*)
 string(REGEX MATCH "python3\\.([0-9]+)$" MICA_PYTHON_HEADERS_NAME "${MICA_PYTHON_HEADERS}")
 set(Python_INCLUDE_DIR ${MICA_PYTHON_HEADERS})
-set(Python_SOABI cpython-3${CMAKE_MATCH_1}-${MICA_TARGET}-linux-gnu)
+set(MICA_TARGET_SOABI cpython-3${CMAKE_MATCH_1}-${MICA_TARGET}-linux-gnu)
