@@ -243,6 +243,23 @@ def test_strides_out_of_range_and_refused(page):
     assert "view size is not compatible" in page.error()
 
 
+def test_a_refused_operation_leaves_what_was_typed(page):
+    page.visit("c")
+    page.wait_for_selector(".cell")
+    # Both at once: the numbers are still on their way to the engine when the operation is asked for.
+    page.evaluate("""() => {
+        for (const [label, value] of [['Shape 1', 2], ['Strides 0', 5]]) {
+            const field = document.querySelector(`[aria-label="${label}"]`);
+            field.value = value;
+            field.dispatchEvent(new Event('input', {bubbles: true}));
+            field.dispatchEvent(new Event('change', {bubbles: true}));
+        }
+        [...document.querySelectorAll('button')].find((b) => b.textContent === 'x.view(-1)').click();
+    }""")
+    assert "view size is not compatible" in page.error()
+    page.wait_for_selector("h2:has-text('shape (3, 2), strides (5, 1), offset 0')")
+
+
 def test_pictures_are_saved(page):
     page.visit("c")
     page.wait_for_selector(".cell")
