@@ -188,10 +188,12 @@ def plain_parameter(a) -> str:
 def kernel_parameters(op: Op):
     schema = op.schema
     operands = {a.name for a in schema.arguments if a.type.base == "Tensor"} | set(operand_numbers(op))
-    chosen = [a for a in schema.arguments if a.name not in operands]
-    if op.kernel_arguments is not None:
-        chosen = [schema.argument(n) for n in op.kernel_arguments]
-    return chosen
+    return [a for a in schema.arguments if a.name not in operands]
+
+
+def pointwise_constant(op: Op) -> str:
+    """The constant that says a pointwise operation's name and promotion."""
+    return "k" + "".join(p.capitalize() for p in op.name.split("_")) + op.unique_number
 
 
 def operand_numbers(op: Op) -> set[str]:

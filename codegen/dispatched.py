@@ -112,7 +112,7 @@ class DispatchedForms:
         else:
             self.put(
                 "if (recorded && dispatch::shares_memory(result, self))",
-                f"  set_view(result, self, ViewInfo::Creation::Normal{self.replay()});",
+                "  set_view(result, self, ViewInfo::Creation::Normal);",
             )
 
     def dispatched_inplace(self) -> str:

@@ -11,6 +11,7 @@ from cpp import (
     out_schema,
     out_signature,
     output_names,
+    pointwise_constant,
     signature,
 )
 from derivative import Derivative, derivative_for, make_node
@@ -133,7 +134,7 @@ class Writer(RareForms, DispatchedForms):
 
     def plan(self) -> None:
         op = self.op
-        self.put(f"PointwisePlan plan(k{op.notes['descriptor']});")
+        self.put(f"PointwisePlan plan({pointwise_constant(op)});")
         operands = operand_numbers(op)
         for a in self.schema.arguments:
             if a.type.base == "Tensor" or a.name in operands:
@@ -183,15 +184,8 @@ class Writer(RareForms, DispatchedForms):
         else:
             self.put(f"Tensor result = views::{op.implementation}({names(schema)});")
             self.history(["result"])
-            replay = self.replay()
-            self.put(f"set_view(result, self, ViewInfo::Creation::Normal{replay});")
+            self.put("set_view(result, self, ViewInfo::Creation::Normal);")
         self.put("return result;")
-
-    def replay(self) -> str:
-        """Views that as_strided cannot reproduce carry the call that made them."""
-        if not self.op.notes.get("needs_replay"):
-            return ""
-        return f", [=](const Tensor& self) {{ return mica::{self.schema.name}({names(self.schema)}); }}"
 
     def functional_composite(self) -> None:
         call = f"composite::{self.op.implementation}({names(self.schema)})"

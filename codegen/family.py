@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cpp import wants_inplace, wants_out
+from cpp import pointwise_constant, wants_inplace, wants_out
 from derivative import node_class, saved_fields
 from entries import Writer
 from model import Op
@@ -63,10 +63,9 @@ def family_source(family: str, ops: list[Op]) -> str:
     fields: list[str] = []
     for op in ops:
         if op.kind == "pointwise":
-            op.notes["descriptor"] = "".join(p.capitalize() for p in op.name.split("_")) + str(op.notes.get("uid", ""))
             count = len(op.schema.returns)
             lines.append(
-                f'constexpr PointwiseOp k{op.notes["descriptor"]}{{"{op.name}", '
+                f'constexpr PointwiseOp {pointwise_constant(op)}{{"{op.name}", '
                 f"Promotion::{PROMOTION_CPP[op.promotion]}, {count}}};"
             )
         for schema in op.schemas:

@@ -1,7 +1,7 @@
 """The operation table in memory: TOML entries parsed into Op objects.
 
-Everything that is generated is a function of these objects; nothing else reads ops/*.toml, but for ops/optim/
-(optimizers.py).
+Everything that is generated for operations is a function of these objects. The tables of ops/optim/ and ops/nn/ are
+read by optimizers.py and module_table.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Op:
     promotion: str = "none"
     result_dtype: str = ""
     kernel: str = ""
-    kernel_arguments: list[str] | None = None
     check: str = ""
     implementation: str = ""
     grad: dict[str, str] = field(default_factory=dict)
@@ -66,9 +65,8 @@ class Op:
     aliases: list[str] = field(default_factory=list)
     doc: str = ""
     samples: list[str] = field(default_factory=list)
-    reference: str = ""
-    dtypes: str = ""
-    notes: dict = field(default_factory=dict)
+    place: int = 0  # among the entries of one name, which each have overloads of it
+    first_node: int = 0  # the number of its first node class: SumBackward0, SumBackward1
     # Operations of layers have headers and a kernel table of their own, one header per family: what stands on the
     # engine can grow without compiling the engine again.
     is_layer: bool = False
@@ -93,7 +91,12 @@ class Op:
     def node_class(self, schema: Schema) -> str:
         index = self.schemas.index(schema)
         base = self.node_name or camel(self.schema.name) + "Backward"
-        return f"{base}{self.notes.get('node_index', 0) + index}"
+        return f"{base}{self.first_node + index}"
+
+    @property
+    def unique_number(self) -> str:
+        """Set behind a name of this entry's, so that no other entry of its name has the same; the first has none."""
+        return str(self.place or "")
 
     def node_label(self, schema: Schema) -> str:
         """The name that x.grad_fn shows, which is torch's: see TORCH_NODE_NUMBERS."""
@@ -144,9 +147,9 @@ def camel(name: str) -> str:
 
 
 KNOWN_KEYS = {
-    "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "kernel_arguments", "check",
+    "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
     "implementation", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
-    "python_name", "python_schemas", "aliases", "doc", "samples", "reference", "dtypes",
+    "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 
 
@@ -266,9 +269,8 @@ def load(folder: Path) -> list[Op]:
     number_nodes(ops)
     names: dict[str, int] = {}
     for op in ops:
-        count = names.get(op.name, 0)
-        op.notes["uid"] = count or ""
-        names[op.name] = count + 1
+        op.place = names.get(op.name, 0)
+        names[op.name] = op.place + 1
     return ops
 
 
@@ -286,6 +288,6 @@ def number_nodes(ops: list[Op]) -> None:
     seen: dict[str, int] = {}
     for op in ops:
         base = op.node_name or camel(op.schema.name) + "Backward"
-        op.notes["node_index"] = seen.get(base, 0)
+        op.first_node = seen.get(base, 0)
         if op.grad:
             seen[base] = seen.get(base, 0) + len(op.schemas)

@@ -139,7 +139,7 @@ class RareForms:
         if e.composite or not e.grad:
             return None if e.composite else self.derivative
         index = self.op.schemas.index(self.schema)
-        node = f"{camel(layout)}{camel(self.schema.name)}{index}{self.op.notes.get('uid', '')}Backward"
+        node = f"{camel(layout)}{camel(self.schema.name)}{index}{self.op.unique_number}Backward"
         changed = replace(self.op, grad=e.grad, node_name=node)
         found = derivative_for(changed, self.schema)
         found.label = self.derivative.label if self.derivative else f"{camel(self.schema.name)}Backward0"

@@ -64,7 +64,7 @@ Json broadcasting(const Json& question) {
     total += numel;
     MICA_CHECK(total <= kMostElements, "the Lab broadcasts tensors of at most ", kMostElements, " elements");
   }
-  MICA_CHECK(shapes.size() >= 2 && shapes.size() <= 3, "two or three shapes");
+  MICA_CHECK(shapes.size() >= 2 && shapes.size() <= 3, "the Lab broadcasts two or three shapes, not ", shapes.size());
   const std::vector<std::string> names = {"a", "b", "c"};
   size_t rank = 0;
   for (const DimVector& s : shapes) rank = std::max(rank, s.size());

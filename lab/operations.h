@@ -1,7 +1,6 @@
 // The operations that the page may name, and programs made of them. Nothing else that comes from a page is carried out.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -122,7 +122,7 @@ Json bits(const Json& question) {
     const std::string given = question.at("bits").get<std::string>();
     MICA_CHECK(static_cast<int>(given.size()) == width, dtype, " has ", width, " bits, not ", given.size());
     for (const char c : given) {
-      MICA_CHECK(c == '0' || c == '1', "bits are 0 and 1");
+      MICA_CHECK(c == '0' || c == '1', "bits are 0 and 1, not '", c, "'");
       raw = raw << 1 | static_cast<uint64_t>(c == '1');
     }
   } else {

@@ -155,7 +155,7 @@ std::string from_base64(const std::string& text) {
   for (const char c : text) {
     if (c == '=') break;
     const int v = value[static_cast<unsigned char>(c)];
-    MICA_CHECK(v >= 0, "not base64");
+    MICA_CHECK(v >= 0, "the file did not arrive as base64: it has the character '", c, "'");
     bits = bits << 6 | static_cast<uint32_t>(v);
     if ((count += 6) >= 8) out += static_cast<char>(bits >> (count -= 8) & 255);
   }

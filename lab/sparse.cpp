@@ -70,7 +70,7 @@ Json sparse(const Json& question) {
 Json quantize(const Json& question) {
   NoGradGuard below;
   const auto bits = question.value("bits", int64_t{8});
-  MICA_CHECK(bits >= 2 && bits <= 8, "2 to 8 bits");
+  MICA_CHECK(bits >= 2 && bits <= 8, "the integers have 2 to 8 bits here, not ", bits);
   const double outlier = question.value("outlier", 0.0);
   MICA_CHECK(std::isfinite(outlier), "the outlier is a finite number");
   const bool symmetric = question.value("symmetric", false);

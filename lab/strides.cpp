@@ -1,5 +1,4 @@
 // The stride explorer: any geometry over a tape of memory, and what view operations make of it.
-#include <algorithm>
 
 #include "instruments.h"
 #include "mica/inspect.h"

@@ -109,7 +109,7 @@ Json transfer(const Json& question) {
   MICA_CHECK(n >= 16 && n <= 4096, "the matrix has 16 to 4096 rows here, not ", n);
   const DType dtype = dtype_named(question.value("dtype", "float32"));
   MICA_CHECK(dtype == DType::Float32 || dtype == DType::BFloat16 || dtype == DType::Float16,
-             "float32, float16 or bfloat16");
+             "the matrix is of float32, float16 or bfloat16 here, not of ", dtype);
   const double bytes = static_cast<double>(n * n * element_size(dtype));
   const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   Json rows = Json::array();

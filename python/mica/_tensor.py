@@ -4,9 +4,11 @@ import warnings
 
 from mica import _C
 from mica._C import Tensor
+from mica._methods import old_names
+from mica._methods.untyped_storage import deepcopy_storage
 from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
 from mica.functional import _split_method, lu, unique, unique_consecutive
-from mica.storage import TypedStorage, UntypedStorage, _deepcopy_storage, storage_class, warn_of_typed_storage
+from mica.storage import TypedStorage, UntypedStorage, storage_class, warn_of_typed_storage
 
 _methods = {}
 
@@ -164,7 +166,7 @@ def __deepcopy__(self, memo):
         ):
             copy = self.clone()
         else:
-            untyped = _deepcopy_storage(self.untyped_storage(), memo)
+            untyped = deepcopy_storage(self.untyped_storage(), memo)
             copy = self.new_empty([])._set_storage(untyped, self.storage_offset(), self.size(), self.stride())
         if type(copy) is not type(self):
             raise RuntimeError(
@@ -199,12 +201,6 @@ def __setstate__(self, state):
 
 
 # ---- other constructors
-
-
-@_method
-def new(self, *args, **kwargs):
-    """A tensor of the same dtype and device, from sizes or data: the constructor of old."""
-    return _C._legacy_new(self.dtype, _C.device(kwargs.pop("device", self.device)), args)
 
 
 @_method
@@ -310,20 +306,6 @@ _dim_order = Tensor.dim_order
 
 
 @_method
-def resize(self, *sizes):
-    """The tensor seen with other sizes of as many elements."""
-    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
-    return self.reshape(*sizes)
-
-
-@_method
-def resize_as(self, tensor):
-    """The tensor seen with the sizes of another one of as many elements."""
-    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
-    return self.reshape(tensor.shape)
-
-
-@_method
 def resize_as_sparse_(self, the_template):
     """Give a sparse COO tensor the shape and the sparse and dense dimensions of another one."""
     return self.sparse_resize_(the_template.shape, the_template.sparse_dim(), the_template.dense_dim())
@@ -350,46 +332,6 @@ def const_data_ptr(self):
 
 
 @_method
-def is_distributed(self):
-    """False: a tensor lies in one process."""
-    return False
-
-
-@_method
-def reinforce(self, reward):
-    """Removed from torch long ago."""
-    raise RuntimeError("reinforce() was removed. Use torch.distributions: loss = -m.log_prob(action) * reward")
-
-
-def _of_the_package(name):
-    """A function of the package, looked up when it is called, as a method."""
-
-    def method(self, *args, **kwargs):
-        import mica
-
-        return getattr(mica, name)(self, *args, **kwargs)
-
-    method.__name__, method.__doc__ = name, f"As mica.{name}."
-    return _method(method)
-
-
-for _name in ("eig", "hash_tensor", "lstsq", "slice_inverse", "solve", "symeig"):
-    _of_the_package(_name)
-
-
-def _absent_device(name):
-    def method(self, device=None, *args, **kwargs):
-        raise AssertionError(f"Torch not compiled with {name.upper()} enabled")
-
-    method.__name__, method.__doc__ = name, "Mica has no such device."
-    return _method(method)
-
-
-for _name in ("ipu", "mtia", "xpu"):
-    _absent_device(_name)
-
-
-@_method
 def __dir__(self):
     names = set(dir(type(self))) | set(self.__dict__)
     if not self.is_cuda:
@@ -400,8 +342,9 @@ def __dir__(self):
 _methods |= {"lu": lu, "split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
 _split_method.__name__ = "split"
 
-# Python 2's names of division, which torch still has.
-_methods |= {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__idiv__")}
+for _function in old_names.METHODS:
+    _method(_function)
+_methods |= old_names.ALIASES
 
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)

@@ -3,123 +3,17 @@
 from mica import _C
 from mica._C import UntypedStorage
 from mica._functions.once import warn_once
+from mica._methods.untyped_storage import (
+    _rebuild_untyped,  # noqa: F401 - pickles look for it here
+    bytes_of,
+    checked_index,
+    deepcopy_storage,
+    iterate,
+    reduce_untyped,
+)
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
-
-def _checked_index(index, size):
-    if not -size <= index < size:
-        raise IndexError(f"index {index} out of range for storage of size {size}")
-    return index % size
-
-
-def _deepcopy_storage(storage, memo):
-    """A copy of the bytes, one for all the tensors of a deep copy that share them."""
-    done = memo.setdefault("mica storages", {})
-    key = storage._cdata
-    if key not in done:
-        done[key] = (storage.clone(), storage)  # the original is kept, so that its address stays its own
-    return done[key][0]
-
-
-# ---- UntypedStorage: what a tensor of bytes over it can say
-
-
-def _bytes_of(storage):
-    return storage._tensor(_C.uint8)
-
-
-def _untyped_getitem(self, index):
-    if isinstance(index, slice):
-        begin, end, step = index.indices(len(self))
-        if step != 1:
-            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
-        return self._part(begin, max(begin, end))
-    return _bytes_of(self)[_checked_index(index, len(self))].item()
-
-
-def _untyped_setitem(self, index, value):
-    if isinstance(index, slice):
-        _bytes_of(self)[index] = _bytes_of(value) if isinstance(value, UntypedStorage) else value
-    else:
-        _bytes_of(self)[_checked_index(index, len(self))] = value
-
-
-def _untyped_repr(self):
-    where = f"torch.storage.UntypedStorage(device={self.device})"
-    if self.device.type == "meta":
-        return f"...\n[{where} of size {len(self)}]"
-    return "".join(f" {byte}\n" for byte in self.tolist()) + f"[{where} of size {len(self)}]"
-
-
-def _untyped_copy(self, source, non_blocking=False):
-    _bytes_of(self).copy_(_bytes_of(getattr(source, "_untyped_storage", source)), non_blocking)
-    return self
-
-
-def _untyped_fill(self, value):
-    _bytes_of(self).fill_(value)
-    return self
-
-
-def _untyped_clone(self):
-    return type(self)(len(self), device=self.device).copy_(self)
-
-
-def _untyped_to(self, *, device, non_blocking=False):
-    return (
-        self
-        if _C.device(device) == self.device
-        else _bytes_of(self).to(device, non_blocking=non_blocking).untyped_storage()
-    )
-
-
-def _untyped_reduce(self, protocol):
-    if self.device.type == "meta":
-        return type(self), (len(self),), {"device": self.device}
-    return _rebuild_untyped, (bytes(self.cpu()),)
-
-
-def _rebuild_untyped(data):
-    made = UntypedStorage(len(data))
-    if data:
-        _bytes_of(made).copy_(_C.frombuffer(bytearray(data), dtype=_C.uint8))
-    return made
-
-
-def _iterate(self):
-    return iter(self.tolist())
-
-
-for _name, _function in {
-    "__getitem__": _untyped_getitem,
-    "__setitem__": _untyped_setitem,
-    "__iter__": _iterate,
-    "__repr__": _untyped_repr,
-    "__copy__": lambda self: self.clone(),
-    "__deepcopy__": _deepcopy_storage,
-    "__reduce_ex__": _untyped_reduce,
-    "tolist": lambda self: _bytes_of(self).tolist(),
-    "copy_": _untyped_copy,
-    "fill_": _untyped_fill,
-    "clone": _untyped_clone,
-    "new": lambda self: type(self)(device=self.device),
-    "to": _untyped_to,
-    "cpu": lambda self: self.to(device="cpu"),
-    "cuda": lambda self, device=None, non_blocking=False: self.to(device=device or "cuda", non_blocking=non_blocking),
-    "untyped": lambda self: self,
-    "is_pinned": lambda self, device="cuda": False,
-    "is_cuda": property(lambda self: self.device.type == "cuda"),
-    "get_device": lambda self: self.device.index if self.device.index is not None else -1,
-    "type": lambda self: "torch.storage.UntypedStorage",
-    "__sizeof__": lambda self: object.__sizeof__(self) + self.nbytes(),
-}.items():
-    setattr(UntypedStorage, _name, _function)
-    if hasattr(_function, "__name__") and _function.__name__ != _name:
-        _function.__name__ = _name
-
-
-# ---- TypedStorage
 
 _NAMES = {
     "Double": _C.float64,
@@ -197,14 +91,14 @@ class TypedStorage:
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
-        return self._tensor()[_checked_index(index, len(self))].item()
+        return self._tensor()[checked_index(index, len(self))].item()
 
     def __setitem__(self, index, value):
         if not isinstance(index, (int, slice)):
             raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
-        self._tensor()[index if isinstance(index, slice) else _checked_index(index, len(self))] = value
+        self._tensor()[index if isinstance(index, slice) else checked_index(index, len(self))] = value
 
-    __iter__ = _iterate
+    __iter__ = iterate
 
     def __eq__(self, other):
         if not isinstance(other, TypedStorage):
@@ -224,7 +118,7 @@ class TypedStorage:
         return self.clone()
 
     def __deepcopy__(self, memo):
-        return self._wrap(_deepcopy_storage(self._untyped_storage, memo))
+        return self._wrap(deepcopy_storage(self._untyped_storage, memo))
 
     def __reduce__(self):
         return _rebuild_typed, (self._untyped_storage, self.dtype)
@@ -245,7 +139,7 @@ class TypedStorage:
         return self._tensor().tolist()
 
     def copy_(self, source, non_blocking=False):
-        self._tensor().copy_(source._tensor() if isinstance(source, TypedStorage) else _bytes_of(source), non_blocking)
+        self._tensor().copy_(source._tensor() if isinstance(source, TypedStorage) else bytes_of(source), non_blocking)
         return self
 
     def fill_(self, value):
@@ -408,7 +302,7 @@ def _reduce_as_torch(self, protocol=2):
     from mica.serialization import save
 
     if self.device.type == "meta":
-        return _untyped_reduce(self, protocol)
+        return reduce_untyped(self, protocol)
     file = io.BytesIO()
     save(self, file, _use_new_zipfile_serialization=False)
     return _load_from_bytes, (file.getvalue(),)

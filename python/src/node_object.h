@@ -1,8 +1,6 @@
 // The Python object of a node of the backward graph, and what hooks in Python need.
 #pragma once
 
-#include <functional>
-
 #include "mica/autograd.h"
 #include "object.h"
 

@@ -1,5 +1,4 @@
 // Which line of the program runs: the frames of the interpreter outside this package.
-#include <cstring>
 #include <string>
 #include <unordered_map>
 

@@ -1,5 +1,5 @@
 // torch.UntypedStorage: the bytes under tensors, as an object. What can be said with a tensor of bytes over them is in
-// the package (mica/storage.py).
+// the package (mica/_methods/untyped_storage.py).
 #include <cstddef>
 
 #include "core/exported_storage.h"

@@ -137,14 +137,6 @@ PyObject* ask_modes(PyObject* self, const char* method) {
   return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, &self, 1);
 }
 
-static PyObject* set_dispatch_aside(PyObject*, PyObject* value) {
-  const bool before = dispatch_aside;
-  const int on = PyObject_IsTrue(value);
-  if (on < 0) return nullptr;
-  dispatch_aside = on;
-  return PyBool_FromLong(before);
-}
-
 static PyObject* function_object(const Parser& parser, bool method) {
   if (method) return PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), parser.name());
   if (!*parser.space()) return PyObject_GetAttrString(extension_module, parser.name());
@@ -284,6 +276,7 @@ static PyObject* disabled(PyObject*, PyObject* args) {
   return PyObject_Call(function, call_args ? call_args : no_args.get(), call_kwargs == Py_None ? nullptr : call_kwargs);
 }
 
+// Sets a flag and returns what it was.
 static PyObject* set_flag(bool& flag, PyObject* value) {
   int on = PyObject_IsTrue(value);
   if (on < 0) return nullptr;
@@ -293,6 +286,7 @@ static PyObject* set_flag(bool& flag, PyObject* value) {
 }
 static PyObject* set_subclasses_disabled(PyObject*, PyObject* value) { return set_flag(subclasses_disabled, value); }
 static PyObject* set_all_disabled(PyObject*, PyObject* value) { return set_flag(all_disabled, value); }
+static PyObject* set_dispatch_aside(PyObject*, PyObject* value) { return set_flag(dispatch_aside, value); }
 static PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!subclasses_disabled && !all_disabled); }
 
 static PyObject* push_mode(PyObject*, PyObject* mode) {

@@ -1,7 +1,6 @@
 // One backward pass: which nodes take part, what has reached them, which may run.
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <unordered_map>
 

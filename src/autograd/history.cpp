@@ -1,7 +1,6 @@
 // How results, in-place changes and views enter the graph.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "autograd/copy_slices.h"
 #include "autograd/metadata.h"

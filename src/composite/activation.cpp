@@ -2,7 +2,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 
 #include "core/pointwise.h"
 #include "mica/autograd.h"

@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "core/geometry.h"
 #include "mica/generated/implementations.h"

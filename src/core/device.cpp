@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <vector>
 
 #include "mica/device_names.h"
 #include "mica/error.h"

@@ -1,5 +1,4 @@
 // Multivariate normal distributions, with a covariance of any kind and of low rank plus a diagonal.
-#include <algorithm>
 #include <cmath>
 
 #include "core/geometry.h"

@@ -1,6 +1,5 @@
 // Normal, Cauchy, Laplace, uniform, generalized Pareto and von Mises distributions.
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <span>
 

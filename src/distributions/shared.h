@@ -33,7 +33,6 @@ FloatLimits limits_of(const Tensor& t);
 
 Tensor sum_rightmost(const Tensor& value, int64_t count);  // over the last dimensions
 Tensor standard_normal(IntArrayRef shape, const Tensor& like);
-inline Tensor full_of(const Tensor& like, double value) { return full_like(like, value); }
 inline Tensor clamp_below(const Tensor& x, double low) { return x.clamp(Scalar(low)); }
 bool all_true(const Tensor& flags);
 

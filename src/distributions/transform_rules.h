@@ -1,7 +1,6 @@
 // What the rules of the built-in transforms share.
 #pragma once
 
-#include <string>
 #include <typeinfo>
 #include <utility>
 

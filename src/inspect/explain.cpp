@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "core/geometry.h"

@@ -73,16 +73,6 @@ bool can_fold() {
 
 #endif
 
-// A product of polynomials modulo kPolynomial; bit 31 is the coefficient of x^0.
-uint32_t multiply(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (uint32_t bit = 0x80000000; bit; bit >>= 1) {
-    if (a & bit) product ^= b;
-    b = (b >> 1) ^ (b & 1 ? kPolynomial : 0);
-  }
-  return product;
-}
-
 }  // namespace
 
 uint32_t crc32(uint32_t crc, const void* data, size_t nbytes) {
@@ -91,16 +81,6 @@ uint32_t crc32(uint32_t crc, const void* data, size_t nbytes) {
   if (nbytes >= 128 && can_fold()) return ~advance_folding(~crc, p, nbytes);
 #endif
   return ~advance(~crc, p, nbytes);
-}
-
-uint32_t crc32_combine(uint32_t first, uint32_t second, uint64_t second_nbytes) {
-  uint32_t shift = 0x80000000;  // x^0
-  uint32_t power = 0x00800000;  // x^8, and its squares: the zero bytes that the first piece is followed by
-  for (uint64_t n = second_nbytes; n; n >>= 1) {
-    if (n & 1) shift = multiply(shift, power);
-    power = multiply(power, power);
-  }
-  return multiply(shift, first) ^ second;
 }
 
 }  // namespace mica::io

@@ -1,6 +1,5 @@
 // NumPy's files: .npy, a header that is a Python dict's text and then the array's bytes; .npz, a zip archive of such.
 #include <algorithm>
-#include <cstring>
 
 #include "core/geometry.h"
 #include "io/crc32.h"

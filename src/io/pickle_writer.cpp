@@ -1,5 +1,4 @@
 #include <bit>
-#include <cstring>
 #include <unordered_map>
 
 #include "io/pickle_opcodes.h"

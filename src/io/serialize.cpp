@@ -1,6 +1,5 @@
 #include "mica/serialize.h"
 
-#include <bit>
 #include <istream>
 #include <iterator>
 #include <ostream>

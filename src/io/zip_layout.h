@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 namespace mica::io::zip {
 

@@ -2,16 +2,13 @@
 
 import copy
 import json
-import sys
 from pathlib import Path
 
 import mica as torch
+import pruning_cases as cases
 import pytest
 from mica import nn
 from mica.ao import pruning
-
-sys.path.insert(0, str(Path(__file__).parent))
-import pruning_cases as cases
 
 RECORDED = json.loads((Path(__file__).parents[1] / "recorded" / "pruning.json").read_text())
 

@@ -2,19 +2,16 @@
 
 import io
 import json
-import sys
 import warnings
 from pathlib import Path
 
 import mica as torch
 import pytest
+import quantizable_cases as cases
 from mica import nn
 from mica.ao import quantization as q
 from mica.ao.nn import quantizable
 from mica.ao.nn import quantized as nnq
-
-sys.path.insert(0, str(Path(__file__).parent))
-import quantizable_cases as cases
 
 # torch warns of it too: the product of a query and a number is not observed.
 pytestmark = pytest.mark.filterwarnings("ignore:must run observer before calling calculate_qparams")

@@ -1,12 +1,7 @@
 """Every operation's samples on CUDA against the CPU: values, gradients, strided inputs, other dtypes."""
 
-import sys
-from pathlib import Path
-
 import mica
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from sample_runner import Evaluator, load_samples, tensors_of
 
 pytestmark = [

@@ -1,13 +1,8 @@
 """Products of 8-bit floats on CUDA. Sums of small whole numbers are exact, so that results are compared bit by bit."""
 
-import sys
-from pathlib import Path
-
 import mica
 import mica.nn.functional as F
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 import scaled_product_cases as cases
 
 pytestmark = [

@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import mica
 import pytest
 from mica.utils.data import DataLoader, Dataset, TensorDataset
+from mica.utils.data._utils import crew
 
 
 class Failing(Dataset):
@@ -84,12 +86,14 @@ def children():
         (stop, Exception, r"too early"),
     ],
 )
-def test_a_worker_that_fails(fail, error, message):
+def test_a_worker_that_fails(fail, error, message, monkeypatch):
+    """The failure itself wakes the loader; the look at all workers that it takes now and then is far away here."""
+    monkeypatch.setattr(crew, "_PATIENCE", 300.0)
     before, begin = children(), time.monotonic()
     with pytest.raises(error, match=message):
         for _ in DataLoader(Failing(fail), batch_size=4, num_workers=2):
             pass
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 100
     assert children() == before
 
 
@@ -102,7 +106,7 @@ def test_a_worker_that_hangs():
     before, begin = children(), time.monotonic()
     with pytest.raises(RuntimeError, match="DataLoader timed out after 0.5 seconds"):
         list(DataLoader(Failing(hang), batch_size=4, num_workers=2, timeout=0.5))
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 100  # the worker would sleep for 600
     assert children() == before
 
 
@@ -145,12 +149,19 @@ def test_leaving_in_the_middle():
     assert children() == before
 
 
-def test_first_batch_and_memory():
+def computed():
+    """Seconds of the processor that this process and its ended children have taken: a busy machine changes them little."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+@pytest.mark.no_sanitizer("it measures time")
+def test_the_first_batch_costs_little():
     data = TensorDataset(mica.ones(10000, 100))
-    begin = time.monotonic()
+    begin = computed()
     iterator = iter(DataLoader(data, batch_size=10, num_workers=2))
     next(iterator)
-    assert time.monotonic() - begin < 0.2 * 5  # the bar is 200 ms; the machine may be busy
+    del iterator  # ends the workers, and waits for them
+    assert computed() - begin < 0.5
 
 
 def run_program(text, *arguments, **options):
@@ -166,7 +177,7 @@ def run_program(text, *arguments, **options):
 
 
 PROGRAM = """
-import signal, sys, time, mica
+import os, signal, sys, time, mica
 from mica.utils.data import DataLoader, Dataset
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started deaf to it
@@ -178,12 +189,14 @@ class Slow(Dataset):
         time.sleep(0.01)
         return mica.ones(100, 100)
 
+if sys.argv[1] == "early":
+    os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
 loader = DataLoader(Slow(), batch_size=2, num_workers=2, persistent_workers=sys.argv[1] == "persistent",
                     worker_method="thread" if sys.argv[1] == "thread" else "multiprocessing")
 iterator = iter(loader)
 next(iterator)
 print(*(worker.pid for worker in getattr(iterator, "_workers", ())), flush=True)
-if sys.argv[1] == "loop":
+if sys.argv[1] in ("loop", "early"):
     for batch in iterator:
         pass
 """
@@ -197,7 +210,7 @@ def is_running(pid):
         return False
 
 
-def all_end(pids, seconds=5):
+def all_end(pids, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if not any(map(is_running, pids)):
@@ -209,16 +222,18 @@ def all_end(pids, seconds=5):
 @pytest.mark.parametrize("how", ["simple", "persistent", "thread"])
 def test_the_program_ends_in_the_middle(how):
     program = run_program(PROGRAM, how)
-    out, err = program.communicate(timeout=20)
+    out, err = program.communicate(timeout=100)
     assert program.returncode == 0 and err == ""
     assert all_end(map(int, out.split()))
 
 
-def test_an_interrupt():
-    program = run_program(PROGRAM, "loop", start_new_session=True)
+@pytest.mark.parametrize("when", ["loop", "early"])
+def test_an_interrupt(when):
+    """While workers compute, and also in the moment in which they start."""
+    program = run_program(PROGRAM, when, start_new_session=True)
     pids = [int(pid) for pid in program.stdout.readline().split()]
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does: all of them get it
-    _, err = program.communicate(timeout=20)
+    _, err = program.communicate(timeout=100)
     assert program.returncode != 0 and err.count("Traceback") == 1 and "KeyboardInterrupt" in err
     assert all_end(pids)
 
@@ -227,7 +242,7 @@ def test_the_parent_is_killed():
     program = run_program(PROGRAM, "loop")
     pids = [int(pid) for pid in program.stdout.readline().split()]
     program.kill()
-    program.communicate(timeout=20)
+    program.communicate(timeout=100)
     assert all_end(pids)
 
 
@@ -252,7 +267,7 @@ print(sum(map(proportional, pids)))
 @pytest.mark.no_sanitizer("it measures memory")
 def test_workers_share_the_dataset():
     program = run_program(MEMORY)
-    out, err = program.communicate(timeout=60)
+    out, err = program.communicate(timeout=100)
     assert err == "" and int(out) < 200e6  # eight copies would be 900 MB
 
 

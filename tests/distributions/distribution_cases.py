@@ -76,7 +76,6 @@ DISTRIBUTIONS = {
     "Weibull": lambda t, n: t.distributions.Weibull(n(P), n(Q)),
     "Wishart": lambda t, n: t.distributions.Wishart(n(5.5), n(MATRIX)),
 }
-NEEDS_FACTORS = ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart")  # a Cholesky factorisation
 
 VECTOR = [-1.2, 0.3, 2.1]
 # name -> (maker(torch), a value of the domain)

@@ -3,15 +3,10 @@
 Of the tensors of a sample all are examples, or only the first, or all but the first: the rest is shared.
 """
 
-import sys
-from pathlib import Path
-
 import mica
 import pytest
 from mica.func import _batch_rules  # noqa: F401 - enters the rules
 from mica.func._batched import DataDependent, Level, active_levels, is_batched, wrap
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 from sample_runner import Evaluator, Numbers, load_samples, tensors_of
 
 CHOICES = {"all": lambda i: True, "first": lambda i: i == 0, "rest": lambda i: i > 0}

@@ -53,17 +53,31 @@ def page(browser, lab):
     problems = []
     shown.on("pageerror", lambda error: problems.append(str(error)))
     shown.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    shown.set_default_timeout(10000)
+    shown.set_default_timeout(60000)  # a busy machine is slow; a wait ends as soon as what it waits for is there
 
     def visit(letter, state=None):
         from urllib.parse import quote
 
+        # Another letter in the same page replaces the instrument: the one that is there now is not what is waited for.
+        shown.evaluate("document.getElementById('instrument')?.setAttribute('data-left', '')")
         hash_ = f"#{letter}" + (f"?{quote(json.dumps(state))}" if state is not None else "")
         shown.goto(lab.url + hash_)
-        shown.wait_for_selector("#instrument > *")
+        shown.wait_for_selector("#instrument:not([data-left]) > *")
         return shown
 
-    shown.visit = visit
+    def until(condition):
+        """Wait for an expression to be true; the page's own policy forbids Playwright's way, which evaluates text."""
+        for _ in range(1200):
+            if shown.evaluate(condition):
+                return
+            shown.wait_for_timeout(50)
+        raise AssertionError(f"never true: {condition}")
+
+    def error():
+        """The error that the page shows, once it shows one."""
+        return shown.wait_for_selector(".error:not(:empty)").inner_text()
+
+    shown.visit, shown.until, shown.error = visit, until, error
     yield shown
     context.close()
     assert not problems, problems

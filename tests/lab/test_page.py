@@ -1,25 +1,23 @@
 """The page in a real browser: clicks and keys, and what it shows against the engine."""
 
-import itertools
 import re
 
 import mica
 import pytest
 
-LETTERS = "abcdefghij"
-
-
-def until(page, condition):
-    """Wait for an expression to be true; the page's own policy forbids Playwright's way, which evaluates text."""
-    for _ in range(200):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never true: {condition}")
-
-
-def error(page):
-    return page.wait_for_selector(".error:not(:empty)").inner_text()
+# Every instrument, and an element that it draws when the engine has answered.
+DRAWN = {
+    "a": "[data-format='float32']",
+    "b": "[data-dtype=float32]",
+    "c": ".cell",
+    "d": "[data-step='1']",
+    "e": "[data-operand=result]",
+    "f": "path[data-format=float16]",
+    "g": "[data-row='this machine']",
+    "h": "[data-step='2']",
+    "i": "[data-line=csr]",
+    "j": "[data-node=TanhBackward0]",
+}
 
 
 def test_front_page_and_keys(page, lab):
@@ -35,7 +33,7 @@ def test_front_page_and_keys(page, lab):
     assert page.locator("#help").is_visible()
 
 
-@pytest.mark.parametrize("letter", LETTERS)
+@pytest.mark.parametrize("letter", DRAWN)
 def test_every_instrument_teaches_and_links_its_code(page, letter, lab):
     page.visit(letter)
     lede = page.locator(".lede").inner_text()
@@ -52,46 +50,56 @@ def test_every_instrument_teaches_and_links_its_code(page, letter, lab):
 def test_nothing_sticks_out(browser, lab, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     shown = context.new_page()
-    for letter in LETTERS:
+    for letter, drawn in DRAWN.items():
+        shown.goto("about:blank")
         shown.goto(f"{lab.url}#{letter}")
-        shown.wait_for_selector("#instrument > *")
-        shown.wait_for_timeout(150)
+        shown.wait_for_selector(drawn)
         wide = shown.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, (letter, wide)
     context.close()
 
 
+def thread_seconds(context, page):
+    """A function that says how long the page's thread has computed so far: what a busy machine does not change."""
+    session = context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return lambda: next(
+        row["value"] for row in session.send("Performance.getMetrics")["metrics"] if row["name"] == "ThreadTime"
+    )
+
+
 @pytest.mark.no_sanitizer("it measures time")
-def test_first_paint(browser, lab):
-    """Meant to take 200 ms; a machine with eight programs a core was seen to take three times as long at best."""
-    context = browser.new_context()
-    shown = context.new_page()
-    paints = []
-    for _ in range(5):
-        shown.goto("about:blank")
+def test_the_first_picture_costs_little(browser, lab):
+    """The page's thread takes 130 ms of a core of Cascade Lake from an empty page to the first cell."""
+    costs = []
+    for _ in range(3):
+        context = browser.new_context()
+        shown = context.new_page()
+        seconds = thread_seconds(context, shown)
         shown.goto(lab.url + "#c")
         shown.wait_for_selector(".cell")
-        paints.append(shown.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 1e9"))
-    context.close()
-    assert min(paints) < 1000, paints
+        costs.append(seconds())
+        context.close()
+    assert min(costs) < 0.5, costs
 
 
 FRAMES = """(ms) => { window.frames_ = new Promise((done) => {
-  const times = [];
   const start = performance.now();
-  const frame = (t) => { times.push(t); performance.now() - start < ms ? requestAnimationFrame(frame) : done(times); };
+  const frame = () => performance.now() - start < ms ? requestAnimationFrame(frame) : done();
   requestAnimationFrame(frame);
 }); }"""
 
 
 @pytest.mark.no_sanitizer("it measures time")
 @pytest.mark.parametrize("letter", ["c", "f"])
-def test_frames_keep_coming(page, letter):
-    """While cells travel and a pointer moves, most frames come 16.7 ms after the one before."""
+def test_frames_leave_time_to_spare(page, letter):
+    """While cells travel or a pointer moves for half a second, the page's thread computes for a part of it only."""
     page.visit(letter)
-    page.wait_for_selector(".cell" if letter == "c" else "path[data-format=float16]")
-    medians = []
+    page.wait_for_selector(DRAWN[letter])
+    seconds = thread_seconds(page.context, page)
+    costs = []
     for _ in range(3):
+        before = seconds()
         page.evaluate(FRAMES, 500)
         if letter == "c":
             page.get_by_text("x.t()", exact=True).click()
@@ -99,10 +107,9 @@ def test_frames_keep_coming(page, letter):
             box = page.locator("path[data-format=float32]").first.bounding_box()
             for i in range(20):
                 page.mouse.move(box["x"] + box["width"] * i / 20, box["y"] + 20)
-        times = page.evaluate("window.frames_")
-        steps = sorted(after - before for before, after in itertools.pairwise(times))
-        medians.append(steps[len(steps) // 2])
-    assert min(medians) < 18, medians
+        page.evaluate("window.frames_")
+        costs.append(seconds() - before)
+    assert min(costs) < 0.35, costs
 
 
 def test_theme(page):
@@ -132,9 +139,9 @@ def test_another_page_is_refused(browser, lab):
         lab.url,
     )
     assert answer.startswith("refused")
-    shown.set_content(f'<iframe src="{lab.url}"></iframe>')
-    shown.wait_for_timeout(300)
-    assert all("Mica Lab" not in (frame.title() or "") for frame in shown.frames[1:] if frame.url.startswith("http"))
+    shown.set_content(f'<iframe src="{lab.url}"></iframe>')  # waits until the frame has loaded, too
+    _, inner = shown.frames
+    assert inner.url.startswith("chrome-error://") and "Mica Lab" not in inner.title()
     context.close()
 
 
@@ -150,7 +157,7 @@ def test_fit(page, ask):
     page.get_by_text("H200, 141 GB").click()
     page.wait_for_selector("[data-format='float32'][data-fits='true']")
     page.get_by_text("Training", exact=True).click()
-    until(page, "document.querySelectorAll('[data-format=float32] rect').length === 4")
+    page.until("document.querySelectorAll('[data-format=float32] rect').length === 4")
     expected = ask(
         "fit", parameters=6738.4e6, layers=32, width=4096, heads=32, kv_heads=32, training=True, memory=141e9
     )
@@ -165,7 +172,7 @@ def test_fit_of_a_dropped_file(page, tmp_path):
     page.wait_for_selector("#status:has-text('1 tensors, 4.00 MB')")
     (tmp_path / "bad.pt").write_bytes(b"\xff" * 100)
     page.set_input_files("input[type=file]", tmp_path / "bad.pt")
-    assert "neither a safetensors" in error(page)
+    assert "neither a safetensors" in page.error()
 
 
 # ---- b
@@ -184,7 +191,7 @@ def test_calculator(page):
     page.get_by_label("Shape 0").fill("9000000")
     page.get_by_label("Shape 1").fill("9000000")
     page.get_by_label("Shape 2").fill("9000000")
-    assert "overflow" in error(page)
+    assert "overflow" in page.error()
 
 
 # ---- c
@@ -212,8 +219,11 @@ def test_strides_of_operations(page):
         page.get_by_role("button", name=label, exact=True).click()
         shown = f"shape {tuple(expected.shape)}, strides {expected.stride()}, offset {expected.storage_offset()}"
         page.wait_for_selector(f"h2:has-text('The tensor: {shown}')")
+    before = expected[::-1]  # reversed twice: as it was before the last operation
     page.get_by_role("button", name="Undo").click()
-    until(page, "document.querySelector('h2').textContent.includes('offset')")
+    page.wait_for_selector(
+        f"h2:has-text('The tensor: shape {tuple(before.shape)}, strides {before.stride()}, offset {before.storage_offset()}')"
+    )
 
 
 def test_strides_out_of_range_and_refused(page):
@@ -222,14 +232,32 @@ def test_strides_out_of_range_and_refused(page):
     page.get_by_label("Strides 0").fill("6")
     page.wait_for_selector(".cell.out")
     assert page.locator(".place.ghost").count() >= 1
-    assert "out of bounds" in error(page)
+    assert "out of bounds" in page.error()
     page.get_by_label("Strides 0").fill("0")
     page.wait_for_selector(".place.many")
     page.get_by_label("Strides 0").fill("-4")
     page.get_by_label("Offset 0").fill("8")
-    until(page, "document.querySelectorAll('.cell.out').length === 0")
+    page.wait_for_selector("h2:has-text('strides (-4, 1), offset 8')")
+    assert page.locator(".cell.out").count() == 0
     page.get_by_role("button", name="x.view(-1)").click()
-    assert "view size is not compatible" in error(page)
+    assert "view size is not compatible" in page.error()
+
+
+def test_a_refused_operation_leaves_what_was_typed(page):
+    page.visit("c")
+    page.wait_for_selector(".cell")
+    # Both at once: the numbers are still on their way to the engine when the operation is asked for.
+    page.evaluate("""() => {
+        for (const [label, value] of [['Shape 1', 2], ['Strides 0', 5]]) {
+            const field = document.querySelector(`[aria-label="${label}"]`);
+            field.value = value;
+            field.dispatchEvent(new Event('input', {bubbles: true}));
+            field.dispatchEvent(new Event('change', {bubbles: true}));
+        }
+        [...document.querySelectorAll('button')].find((b) => b.textContent === 'x.view(-1)').click();
+    }""")
+    assert "view size is not compatible" in page.error()
+    page.wait_for_selector("h2:has-text('shape (3, 2), strides (5, 1), offset 0')")
 
 
 def test_pictures_are_saved(page):
@@ -265,7 +293,7 @@ def test_view_or_copy(page):
     copied = page.wait_for_selector("[data-step='3'][data-shares='false']")
     assert "cannot be seen in the new shape without a copy" in copied.inner_text()
     page.get_by_label("write into x1, element 5", exact=True).click()
-    until(page, "document.querySelector('[data-tensor=\"1\"][data-element=\"5\"]').textContent === '99'")
+    page.until("document.querySelector('[data-tensor=\"1\"][data-element=\"5\"]').textContent === '99'")
     values = lambda i: [b.inner_text() for b in page.locator(f"[data-tensor='{i}']").all()]  # noqa: E731
     assert values(2)[4] == "99" and values(0)[5] == "99" and "99" not in values(3)
 
@@ -277,7 +305,7 @@ def test_view_or_copy_refuses(page):
     page.select_option("#operation", "select")
     page.fill("#p-index", "9")
     page.click("#append")
-    assert "out of range" in error(page) or "out of bounds" in error(page)
+    assert "out of range" in page.error() or "out of bounds" in page.error()
 
 
 # ---- e
@@ -297,7 +325,7 @@ def test_broadcasting(page):
 def test_broadcasting_is_mended(page):
     page.visit("e")
     page.get_by_role("button", name="matrix + vector, failing").click()
-    assert "must match the size of tensor b" in error(page)
+    assert "must match the size of tensor b" in page.error()
     page.get_by_role("button", name=re.compile(r"b\.unsqueeze\(1\)")).click()
     page.wait_for_selector("[data-operand=result]")
     assert page.locator(".error:not(:empty)").count() == 0

@@ -217,3 +217,9 @@ def test_scipy():
         assert torch.equal(torch.sparse.from_scipy(matrix).to_dense(), x)
     for layout in LAYOUTS:
         assert (torch.sparse.to_scipy(in_layout(x, layout)).toarray() == x.numpy()).all()
+
+
+def test_any_byte_but_zero_is_true():
+    """Bytes seen as bool may hold other numbers than 0 and 1; each counts once."""
+    flags = torch.tensor([2, 0, 1, 255, 0, 7] * 50, dtype=torch.uint8).view(torch.bool)
+    assert flags.to_sparse().indices().equal(flags.nonzero().t()) and flags.to_sparse().values().all()

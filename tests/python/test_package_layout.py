@@ -7,7 +7,7 @@ import mica
 
 ROOT = Path(mica.__file__).parent
 OWN = {"inspect", "lab", "demo", "cli"}  # what Mica has and torch has not
-FOLDERS = {"_as_torch", "_functions", "_interop", "_operators", "_checkpoints", "_cli", "_generated"}
+FOLDERS = {"_as_torch", "_functions", "_interop", "_methods", "_operators", "_checkpoints", "_cli", "_generated"}
 
 
 def test_the_root_shows_torchs_modules():

@@ -1,7 +1,6 @@
 """Attention and transformers on torch and on Mica from one seed: the same weights, outputs, gradients and draws."""
 
 import itertools
-import warnings
 
 import mica
 import pytest
@@ -9,27 +8,7 @@ import pytest
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:enable_nested_tensor")]
 torch = pytest.importorskip("torch")
 
-
-def close(ours, theirs, tolerance):
-    theirs = mica.tensor(theirs.detach().float().tolist(), dtype=ours.dtype).reshape(ours.shape)
-    mica.testing.assert_close(ours.detach(), theirs, rtol=tolerance, atol=tolerance)
-
-
-def on_both(run, tolerance):
-    """Runs one function with each library and compares the tensors it returns, in order."""
-    results = []
-    for lib in (mica, torch):
-        lib.manual_seed(5)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results.append(run(lib))
-    assert len(results[0]) == len(results[1])
-    for ours, theirs in zip(*results, strict=True):
-        assert (ours is None) == (theirs is None)
-        if ours is not None:
-            assert tuple(ours.shape) == tuple(theirs.shape)
-            close(ours, theirs, tolerance)
-
+from both_libraries import on_both  # noqa: E402
 
 TOLERANCE = {"float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-3, "float64": 2e-6}
 

@@ -1,23 +1,18 @@
 """Losses beside torch's, live: values and gradients in every dtype, layouts, large inputs, and the words of errors."""
 
-import sys
 import warnings
-from pathlib import Path
 
 import mica
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "nn"))
 from layer_cases import LOSSES, OTHERS, run
 
 pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+from both_libraries import errors_begin_alike, evaluated  # noqa: E402
+
 TOLERANCE = {"float64": 1e-9, "float32": 3e-5, "bfloat16": 4e-2, "float16": 5e-3}
-
-
-@pytest.fixture(scope="module")
-def torch():
-    return pytest.importorskip("torch")
 
 
 def assert_close(ours, theirs, tolerance):
@@ -32,7 +27,7 @@ def assert_close(ours, theirs, tolerance):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("constructor,inputs", [*LOSSES, *OTHERS])
-def test_same_as_torch(torch, constructor, inputs, dtype):
+def test_same_as_torch(constructor, inputs, dtype):
     try:
         theirs = run(torch, constructor, inputs, dtype)
     except (RuntimeError, NotImplementedError):
@@ -50,7 +45,7 @@ def both(torch, array):
 @pytest.mark.parametrize("shape", [(300, 1000), (7, 50000), (4, 19, 33, 31), (64, 10), (2, 5, 4, 3, 2), (3, 2, 2000)])
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "strided"])
 @pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.1}, {"reduction": "none"}, {"ignore_index": 1}])
-def test_cross_entropy_of_many_shapes(torch, shape, layout, options):
+def test_cross_entropy_of_many_shapes(shape, layout, options):
     rng = np.random.default_rng(0)
     logits = rng.standard_normal(shape, dtype=np.float32) * 5
     labels = rng.integers(0, shape[1], (shape[0], *shape[2:]))
@@ -161,19 +156,9 @@ ERRORS = [
 ]
 
 
-def outcome(library, expression):
-    scope = {"torch": library, "nn": library.nn, "F": library.nn.functional, "r": library.rand}
-    with pytest.raises(Exception) as caught:
-        eval(expression, scope)
-    return caught.value
-
-
 @pytest.mark.parametrize("expression", ERRORS)
-def test_errors_begin_with_torchs_words(torch, expression):
-    theirs, ours = outcome(torch, expression), outcome(mica, expression)
-    assert type(ours) is type(theirs), (theirs, ours)
-    words, our_words = str(theirs).split(), str(ours).split()
-    assert our_words[:4] == words[:4], (theirs, ours)
+def test_errors_begin_with_torchs_words(expression):
+    errors_begin_alike(expression, 4)
 
 
 WARNINGS = [
@@ -191,13 +176,12 @@ WARNINGS = [
 
 
 @pytest.mark.parametrize("expression", WARNINGS)
-def test_warnings_are_torchs(torch, expression):
+def test_warnings_are_torchs(expression):
     messages = []
     for library in (torch, mica):
-        scope = {"torch": library, "nn": library.nn, "F": library.nn.functional, "r": library.rand}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            eval(expression, scope)
+            evaluated(library, expression)
         messages.append([(w.category, str(w.message)) for w in caught])
     assert messages[0] == messages[1]
 
@@ -226,11 +210,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize("expression", EMPTY)
-def test_edges(torch, expression):
-    results = []
-    for library in (torch, mica):
-        scope = {"torch": library, "nn": library.nn, "F": library.nn.functional, "r": library.rand}
-        results.append(eval(expression, scope))
-    theirs, ours = results
+def test_edges(expression):
+    theirs, ours = evaluated(torch, expression), evaluated(mica, expression)
     assert tuple(theirs.shape) == tuple(ours.shape) and str(theirs.dtype) == str(ours.dtype)
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)

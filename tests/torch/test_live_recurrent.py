@@ -1,7 +1,6 @@
 """Recurrent layers on torch and on Mica from one seed: the same weights, outputs, states, gradients and random draws."""
 
 import itertools
-import warnings
 
 import mica
 import pytest
@@ -9,25 +8,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-
-def close(ours, theirs, tolerance):
-    theirs = mica.tensor(theirs.detach().tolist(), dtype=ours.dtype).reshape(ours.shape)
-    mica.testing.assert_close(ours.detach(), theirs, rtol=tolerance, atol=tolerance)
-
-
-def on_both(run, tolerance):
-    """Runs one function with each library and compares the tensors it returns, in order."""
-    results = []
-    for lib in (mica, torch):
-        lib.manual_seed(5)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results.append(run(lib))
-    assert len(results[0]) == len(results[1])
-    for ours, theirs in zip(*results, strict=True):
-        assert tuple(ours.shape) == tuple(theirs.shape)
-        close(ours, theirs, tolerance)
-
+from both_libraries import close, on_both  # noqa: E402
 
 OPTIONS = [
     dict(zip(("num_layers", "bias", "batch_first", "bidirectional", "dropout"), values, strict=True))

@@ -21,12 +21,7 @@ void gather_columns(const Problem& p, const char* images, int64_t begin, int64_t
 // The adjoint: adds the blocks to the image. For the dtypes that are summed: float32, float64, int64 and complex.
 void scatter_columns(const Problem& p, char* images, int64_t begin, int64_t end, const Columns& columns);
 
-// The weight of one group with a filter's elements in the order of the columns, one after another; in place where they
-// lie so.
-struct FilterMatrix {
-  char* data;
-  int64_t filter_stride;
-};
+// The weight with a filter's elements in the order of the columns, one after another; in place where they lie so.
 bool filters_are_ordered(const Problem& p, bool channels_last);
 void order_filters(const Problem& p, bool channels_last, char* ordered);          // all groups
 void restore_filters(const Problem& p, bool channels_last, const char* ordered);  // back into the weight

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/visit_dtype.h"

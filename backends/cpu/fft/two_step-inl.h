@@ -10,7 +10,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "backends/cpu/fft/dense_plan.h"
 #include "backends/cpu/fft/interleave-inl.h"

@@ -1,8 +1,6 @@
 // Tables of rows: their gradient, and rows scaled down to a norm.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <memory>
 #include <vector>
 
 #include "backends/cpu/index/rows.h"

@@ -3,28 +3,13 @@
 #include <algorithm>
 
 #include "backends/cpu/index/chunks.h"
+#include "backends/cpu/index/differs_from_zero.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/array_ref.h"
 
 namespace mica::cpu {
 
 namespace {
-
-template <class T>
-bool differs_from_zero(const T& v) {
-  if constexpr (std::is_same_v<T, ComplexHalf>) {
-    return static_cast<complex64>(v) != complex64(0);
-  } else if constexpr (std::is_class_v<T> && sizeof(T) <= 2) {
-    return static_cast<float>(v) != 0.0f;
-  } else {
-    return v != T(0);
-  }
-}
-// A bool is whatever byte it is stored as.
-template <>
-bool differs_from_zero<bool>(const bool& v) {
-  return reinterpret_cast<const uint8_t&>(v) != 0;
-}
 
 // Elements [begin, end) in row-major order as runs: body(first element, stride in elements, how many, index of the
 // first).

@@ -1,7 +1,6 @@
 #include "backends/cpu/index/rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "mica/error.h"

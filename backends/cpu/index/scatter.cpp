@@ -1,5 +1,4 @@
 // scatter: every element of a source to the place that its index names, alone or combined with what is there.
-#include <cmath>
 #include <string_view>
 
 #include "backends/cpu/index/element_bytes.h"

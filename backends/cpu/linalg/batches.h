@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "backends/cpu/linalg/lapack.h"
 #include "mica/error.h"

@@ -82,7 +82,7 @@ class Deflation {
     if (left > 1) gather_spike(left);
     if (start_ > top_) p_.h[(start_ - 1) * p_.lead + start_] = spike_ * v(0, 0);
     for (int64_t j = 0; j < n_; ++j) std::copy_n(&t(0, j), std::min(j + 2, n_), &h(0, j));
-    if (left > 1) call_on_columns(left);
+    if (left > 1) apply_to_vectors(left);
     apply_outside(p_, static_cast<const T*>(v_.data()), n_, start_, n_, top_, bottom_);
     return {n_ - left, left, false};
   }
@@ -197,7 +197,7 @@ class Deflation {
   }
 
   // V times the reflectors of gather_spike, which lie below T's diagonal.
-  void call_on_columns(int64_t left) {
+  void apply_to_vectors(int64_t left) {
     const char from_right = 'R', as_is = 'N';
     const Integer order = static_cast<Integer>(n_), count = static_cast<Integer>(left), one = 1;
     const Integer length = static_cast<Integer>(62 * n_);

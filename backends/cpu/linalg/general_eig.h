@@ -2,6 +2,7 @@
 // library's own code.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 

@@ -1,5 +1,4 @@
 // Maxima over windows that differ from each other: adaptive_max_pool and fractional_max_pool.
-#include <cmath>
 #include <limits>
 #include <vector>
 

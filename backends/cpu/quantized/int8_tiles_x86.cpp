@@ -7,7 +7,6 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <algorithm>
-#include <cstring>
 
 #include "backends/cpu/scratch.h"
 #include "backends/cpu/transpose_words_x86.h"

@@ -1,5 +1,4 @@
 // The gradients of one direction of a recurrent layer, run backwards over time.
-#include <algorithm>
 #include <cstring>
 #include <optional>
 

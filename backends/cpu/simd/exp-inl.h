@@ -235,42 +235,6 @@ HWY_INLINE V expm1(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, result);
 }
 
-// out[i] = exp(in[i] - shift); returns the sum of what was written. The order of the sum depends on count alone.
-template <class D>
-HWY_INLINE hn::TFromD<D> exp_minus_and_sum(D d, const hn::TFromD<D>* in, size_t count, hn::TFromD<D> shift,
-                                           hn::TFromD<D>* out) {
-  using V = hn::VFromD<D>;
-  const size_t lanes = hn::Lanes(d);
-  const V vshift = hn::Set(d, shift);
-  V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
-  size_t i = 0;
-#if HWY_ARCH_ARM_A64
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    V e[4];
-    for (size_t k = 0; k < 4; ++k) e[k] = hn::Sub(hn::LoadU(d, in + i + k * lanes), vshift);
-    exp(d, e);
-    for (size_t k = 0; k < 4; ++k) hn::StoreU(e[k], d, out + i + k * lanes);
-    sum0 = hn::Add(sum0, hn::Add(e[0], e[2]));
-    sum1 = hn::Add(sum1, hn::Add(e[1], e[3]));
-  }
-#endif
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    const V e0 = exp(d, hn::Sub(hn::LoadU(d, in + i), vshift));
-    const V e1 = exp(d, hn::Sub(hn::LoadU(d, in + i + lanes), vshift));
-    hn::StoreU(e0, d, out + i);
-    hn::StoreU(e1, d, out + i + lanes);
-    sum0 = hn::Add(sum0, e0);
-    sum1 = hn::Add(sum1, e1);
-  }
-  for (; i < count; i += lanes) {
-    const size_t rest = count - i < lanes ? count - i : lanes;
-    const V e = hn::IfThenElseZero(hn::FirstN(d, rest), exp(d, hn::Sub(load_first(d, in + i, rest), vshift)));
-    store_first(e, d, out + i, rest);
-    sum0 = hn::Add(sum0, e);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-}
-
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

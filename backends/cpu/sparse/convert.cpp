@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/cpu/index/chunks.h"
+#include "backends/cpu/index/differs_from_zero.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
 
@@ -70,17 +71,6 @@ void scatter_rows_kernel(const TensorView& out, const TensorView& compressed, co
       }
     });
   });
-}
-
-template <class T>
-bool differs_from_zero(const T& v) {
-  if constexpr (std::is_same_v<T, ComplexHalf>) {
-    return static_cast<complex64>(v) != complex64(0);
-  } else if constexpr (std::is_class_v<T> && sizeof(T) <= 2) {
-    return static_cast<float>(v) != 0.0f;
-  } else {
-    return v != T(0);
-  }
 }
 
 // Whether the bits of eight elements are all zero: a run of zeros is skipped without a look at each. Other

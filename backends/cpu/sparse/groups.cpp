@@ -1,7 +1,6 @@
 // Indices as keys, equal keys brought together, and the sums of what belongs to them.
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "backends/cpu/scratch.h"
 #include "backends/cpu/sort/radix_sort.h"

@@ -6,7 +6,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <complex>
 
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/visit_dtype.h"

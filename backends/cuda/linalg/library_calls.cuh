@@ -12,19 +12,13 @@ namespace mica::cuda::linalg {
 class Workspaces {
  public:
   Workspaces(size_t on_device, size_t on_host, int device)
-      : device_(std::max<size_t>(on_device, 16), device),
-        host_(on_host ? new unsigned char[on_host] : nullptr),
-        on_device_(on_device),
-        on_host_(on_host) {}
+      : device_(std::max<size_t>(on_device, 16), device), host_(on_host ? new unsigned char[on_host] : nullptr) {}
   void* device() const { return device_.data(); }
-  size_t device_size() const { return on_device_; }
   void* host() const { return host_.get(); }
-  size_t host_size() const { return on_host_; }
 
  private:
   Workspace device_;
   std::unique_ptr<unsigned char[]> host_;
-  size_t on_device_, on_host_;
 };
 
 inline cusolver::Type real_type(cusolver::Type type) {

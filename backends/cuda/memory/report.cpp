@@ -1,6 +1,8 @@
 // What the allocator says of itself: statistics, the list of segments, and why there is no memory left.
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "backends/cuda/memory/device_allocator.h"
 #include "backends/cuda/memory/settings.h"

@@ -1,6 +1,5 @@
 """Operators that programs define: what is registered for each, and which of it a call runs."""
 
-import functools
 import threading
 
 import mica
@@ -216,10 +215,3 @@ def define(qualified_name, schema):
 def forget(qualified_name):
     with _lock:
         _operators.pop(qualified_name.removesuffix(".default"), None)
-
-
-def unwrapped(function):
-    """A function without what `functools.partial` and decorators wrap around it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function

@@ -1,7 +1,8 @@
 """Functions of functions: batches of examples, gradients, modules called with other parameters."""
 
+from mica.func._jacobians import hessian, jacfwd, jacrev
 from mica.func._rearrange import rearrange
-from mica.func._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from mica.func._transforms import grad, grad_and_value, jvp, linearize, vjp
 from mica.func._vmap import vmap
 
 __all__ = [

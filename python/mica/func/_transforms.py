@@ -10,7 +10,7 @@ import functools
 from mica import _C
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+__all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
 
 
 def _example(x):
@@ -21,7 +21,7 @@ def _example(x):
     return batched.expanded_to_levels(x) if batched is not None and batched.active_levels() else x
 
 
-def _gradients(outputs, inputs, weights=None, retain_graph=None, create_graph=False):
+def gradients(outputs, inputs, weights=None, retain_graph=None, create_graph=False):
     """autograd.grad with None for inputs that do not matter, also of examples under vmap."""
     import mica
 
@@ -69,7 +69,7 @@ def _chosen(args, argnums):
     return numbers
 
 
-def _with_inputs(args, argnums):
+def with_inputs(args, argnums):
     """The arguments with those to differentiate made inputs of a graph; and their leaves, with the shape they came in."""
     numbers = _chosen(args, argnums)
     args = list(args)
@@ -80,7 +80,7 @@ def _with_inputs(args, argnums):
     return args, leaves, spec
 
 
-def _filled(found, like):
+def filled(found, like):
     """Gradients, zeros where there is none."""
     import mica
 
@@ -95,7 +95,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
     def differentiated(*args, **kwargs):
         outer = mica.is_grad_enabled()
         with mica.enable_grad():
-            args, leaves, spec = _with_inputs(args, argnums)
+            args, leaves, spec = with_inputs(args, argnums)
             output = func(*args, **kwargs)
             value, aux = output if has_aux else (output, None)
             if not isinstance(value, mica.Tensor) or value.dim() != 0:
@@ -105,11 +105,9 @@ def grad_and_value(func, argnums=0, has_aux=False):
                 )
             create = outer and reaches_outside((value,), leaves)
             found = (
-                _gradients((value,), tuple(leaves), create_graph=create)
-                if value.requires_grad
-                else [None] * len(leaves)
+                gradients((value,), tuple(leaves), create_graph=create) if value.requires_grad else [None] * len(leaves)
             )
-        gradient = tree_unflatten(_filled(found, leaves), spec)
+        gradient = tree_unflatten(filled(found, leaves), spec)
         value = value if create else value.detach()
         if has_aux:
             aux = aux if create else tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
@@ -135,7 +133,7 @@ def vjp(func, *primals, has_aux=False):
     import mica
 
     with mica.enable_grad():
-        args, leaves, _ = _with_inputs(primals, tuple(range(len(primals))))
+        args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
     value, aux = output if has_aux else (output, None)
     outputs, out_spec = tree_flatten(value)
@@ -157,8 +155,8 @@ def vjp(func, *primals, has_aux=False):
         found = [None] * len(leaves)
         if pairs:
             ys, vs = zip(*pairs, strict=True)
-            found = _gradients(ys, tuple(leaves), vs, retain_graph=retain_graph, create_graph=create)
-        result = tree_unflatten(_filled(found, leaves), arg_spec)
+            found = gradients(ys, tuple(leaves), vs, retain_graph=retain_graph, create_graph=create)
+        result = tree_unflatten(filled(found, leaves), arg_spec)
         return result
 
     return (value, product, aux) if has_aux else (value, product)
@@ -176,12 +174,12 @@ def _pushed(outputs, leaves, tangents, create, keep=False):
     with mica.enable_grad():
         ys = tuple(outputs[i] for i in places)
         vectors = tuple(mica.zeros_like(_example(y)).requires_grad_() for y in ys)
-        pulled = _gradients(ys, tuple(leaves), vectors, retain_graph=True, create_graph=True)
+        pulled = gradients(ys, tuple(leaves), vectors, retain_graph=True, create_graph=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.requires_grad]
         if not pairs:
             return result
         gs, ts = zip(*pairs, strict=True)
-        found = _gradients(gs, vectors, ts, retain_graph=create or keep, create_graph=create)
+        found = gradients(gs, vectors, ts, retain_graph=create or keep, create_graph=create)
     for i, g in zip(places, found, strict=True):
         if g is not None:
             result[i] = g
@@ -194,7 +192,7 @@ def pushed_or_none(output, leaves, tangents, create):
 
     with mica.enable_grad():
         vector = mica.zeros_like(output).requires_grad_()
-        pulled = _gradients((output,), tuple(leaves), (vector,), retain_graph=True, create_graph=True)
+        pulled = gradients((output,), tuple(leaves), (vector,), retain_graph=True, create_graph=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None]
         if not pairs:
             return None
@@ -203,7 +201,7 @@ def pushed_or_none(output, leaves, tangents, create):
             if any(g.requires_grad for g, _ in pairs)
             else ((), ())
         )
-        found = _gradients(gs, (vector,), ts, retain_graph=True, create_graph=create)[0] if gs else None
+        found = gradients(gs, (vector,), ts, retain_graph=True, create_graph=create)[0] if gs else None
     return mica.zeros_like(output) if found is None else found
 
 
@@ -244,7 +242,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     _, flat_tangents = _check_tangents(primals, tangents)
     outer = mica.is_grad_enabled()
     with mica.enable_grad():
-        args, leaves, _ = _with_inputs(primals, tuple(range(len(primals))))
+        args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
         value, aux = output if has_aux else (output, None)
         outputs, spec = tree_flatten(value)
@@ -263,7 +261,7 @@ def linearize(func, *primals):
     import mica
 
     with mica.enable_grad():
-        args, leaves, _ = _with_inputs(primals, tuple(range(len(primals))))
+        args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         value = func(*args)
         outputs, spec = tree_flatten(value)
     nested = reaches_outside(outputs, leaves)
@@ -275,131 +273,3 @@ def linearize(func, *primals):
 
     kept = nested and mica.is_grad_enabled()
     return tree_unflatten([y if kept else y.detach() for y in outputs], spec), product
-
-
-# ------------------------------------------------------------------------------------------------ Jacobians
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """A function that returns the Jacobian of a function, all rows at once, backwards."""
-    if chunk_size is not None and chunk_size <= 0:
-        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    return _jacobian(func, argnums, has_aux, chunk_size, forwards=False)
-
-
-def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """A function that returns the Jacobian of a function, all columns at once, forwards."""
-    return _jacobian(func, argnums, has_aux, None, forwards=True)
-
-
-def hessian(func, argnums=0):
-    """A function that returns the second derivatives of a scalar function."""
-    return jacfwd(jacrev(func, argnums), argnums)
-
-
-def _jacobian(func, argnums, has_aux, chunk, forwards):
-    import mica
-
-    name = "jacfwd" if forwards else "jacrev"
-
-    @functools.wraps(func)
-    def jacobian(*args, **kwargs):
-        before = mica.get_rng_state()
-        outer = mica.is_grad_enabled()
-        with mica.enable_grad():
-            given, leaves, spec = _with_inputs(args, argnums)
-            output = func(*given, **kwargs)
-            value, aux = output if has_aux else (output, None)
-            outputs, out_spec = tree_flatten(value)
-            for y in outputs:
-                if not isinstance(y, mica.Tensor):
-                    raise RuntimeError(f"{name}(f, argnums)(*args): Expected f to return only Tensors, got {type(y)}")
-            create = outer and reaches_outside(outputs, leaves)
-            rows = sum(y.numel() for y in outputs)
-            again = _Again(func, argnums, has_aux, kwargs, before)
-            if rows <= 1 or not any(y.requires_grad for y in outputs):
-                blocks = [_row_by_row(y, leaves, create) for y in outputs]
-            else:
-                blocks = again.rows(args, outputs, leaves, create, chunk)
-        result = tree_unflatten([tree_unflatten(row, spec) for row in blocks], out_spec)
-        if has_aux:
-            aux = aux if create else tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
-        return (result, aux) if has_aux else result
-
-    return jacobian
-
-
-class _Again:
-    """A function called again for many rows of its Jacobian: equal inputs as examples, a row's vector for each."""
-
-    _ELEMENTS = 1 << 22  # of the inputs' copies, at a time
-
-    def __init__(self, func, argnums, has_aux, kwargs, state):
-        self.func, self.argnums, self.has_aux, self.kwargs, self.state = func, argnums, has_aux, kwargs, state
-
-    def rows(self, args, outputs, leaves, create, chunk):
-        import mica
-        from mica.func._batched import DataDependent
-
-        now = mica.get_rng_state()
-        total = sum(y.numel() for y in outputs)
-        if chunk is None:
-            widest = max(max(x.numel() for x in leaves), max(y.numel() for y in outputs), 1)
-            chunk = max(1, min(total, self._ELEMENTS // widest))
-        if chunk == 1:
-            return [_row_by_row(y, leaves, create) for y in outputs]
-        try:
-            parts = [
-                self._some(args, outputs, start, min(chunk, total - start), create) for start in range(0, total, chunk)
-            ]
-        except DataDependent:
-            return [_row_by_row(y, leaves, create) for y in outputs]
-        finally:
-            mica.set_rng_state(now)
-        columns = [mica.cat(c) if len(c) > 1 else c[0] for c in zip(*parts, strict=True)]
-        blocks, start = [], 0
-        for y in outputs:
-            blocks.append([c[start : start + y.numel()].reshape(y.shape + c.shape[1:]) for c in columns])
-            start += y.numel()
-        return blocks
-
-    def _some(self, args, outputs, start, count, create):
-        """Rows start ... start + count of the Jacobian of all outputs, one after the other."""
-        import mica
-        from mica.func._vmap import vmap
-
-        mica.set_rng_state(self.state)  # the numbers that the function drew before
-        numbers = mica.arange(start, start + count, device=outputs[0].device)
-
-        def one_row(number):
-            given, leaves, _ = _with_inputs(args, self.argnums)
-            output = self.func(*given, **self.kwargs)
-            flat, _ = tree_flatten(output[0] if self.has_aux else output)
-            ys, vectors, at = [], [], 0
-            for y in flat:
-                if y.requires_grad:
-                    place = mica.arange(at, at + y.numel(), device=number.device).reshape(y.shape)
-                    ys.append(y)
-                    vectors.append((place == number).to(y.dtype))
-                at += y.numel()
-            found = _gradients(tuple(ys), tuple(leaves), tuple(vectors), create_graph=create)
-            return tuple(_filled(found, leaves))
-
-        return vmap(one_row, randomness="same")(numbers)
-
-
-def _row_by_row(output, inputs, create):
-    """The derivative of every element of one output with respect to every input."""
-    import mica
-
-    parts = [[] for _ in inputs]
-    for element in output.reshape(-1).unbind(0):
-        found = (
-            _gradients((element,), tuple(inputs), retain_graph=True, create_graph=create)
-            if element.requires_grad
-            else [None] * len(inputs)
-        )
-        for part, g in zip(parts, _filled(found, inputs), strict=True):
-            part.append(g)
-    return [
-        mica.stack(part).reshape(output.shape + x.shape) if part else x.new_zeros(output.shape + x.shape)
-        for part, x in zip(parts, inputs, strict=True)
-    ]

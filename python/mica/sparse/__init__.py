@@ -1,7 +1,7 @@
 """Sparse tensors: constructors, products, sums, softmax, and the checks of their parts."""
 
 from mica import _C
-from mica.sparse._construct import (
+from mica.sparse._construct import (  # noqa: F401 - names of the root that live here
     check_sparse_tensor_invariants,
     sparse_bsc_tensor,
     sparse_bsr_tensor,
@@ -11,7 +11,7 @@ from mica.sparse._construct import (
     sparse_csr_tensor,
 )
 from mica.sparse._gradcheck import as_sparse_gradcheck
-from mica.sparse._scipy import from_scipy, to_scipy
+from mica.sparse._scipy import from_scipy, to_scipy  # noqa: F401 - Mica's own
 
 __all__ = [
     "addmm",
@@ -24,18 +24,6 @@ __all__ = [
     "spdiags",
     "sum",
 ]
-
-# Names of the root that live here, and Mica's own.
-_ROOT = (
-    sparse_coo_tensor,
-    sparse_csr_tensor,
-    sparse_csc_tensor,
-    sparse_bsr_tensor,
-    sparse_bsc_tensor,
-    sparse_compressed_tensor,
-    from_scipy,
-    to_scipy,
-)
 
 
 def mm(mat1, mat2, reduce=None):

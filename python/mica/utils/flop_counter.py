@@ -6,7 +6,7 @@ Products, convolutions and attention are counted, a multiplication and an additi
 import warnings
 from collections import defaultdict
 
-from mica.utils._flop_rules import (
+from mica.utils._flop_rules import (  # noqa: F401 - torch has all of these here
     addmm_flop,
     baddbmm_flop,
     bmm_flop,
@@ -27,9 +27,6 @@ from mica.utils._python_dispatch import TorchDispatchMode
 from mica.utils.module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
-_OTHERS = (addmm_flop, baddbmm_flop, bmm_flop, conv_backward_flop, conv_flop, conv_flop_count, get_shape, mm_flop,
-           sdpa_backward_flop, sdpa_backward_flop_count, sdpa_flop, sdpa_flop_count)  # fmt: skip
-
 suffixes = ["", "K", "M", "B", "T"]
 
 

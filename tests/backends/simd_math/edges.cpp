@@ -195,25 +195,5 @@ TEST(SimdMath, LanesAreIndependent) {
   expect_lanes_independent<double>();
 }
 
-TEST(SimdMath, ExpMinusAndSumWritesAndSums) {
-  for (const Target& target : targets()) {
-    for (size_t n : {0, 1, 5, 16, 31, 32, 33, 100, 1000}) {
-      const std::vector<float> in = samples<float>({-5, 5}, n);
-      std::vector<float> out(n + 1, 7.0f), expected(n);
-      std::vector<float> shifted(in);
-      for (float& x : shifted) x -= 3.0f;
-      target.floats.exp(shifted.data(), expected.data(), n);
-      const float sum = target.conversions.exp_minus_and_sum(in.data(), n, 3.0f, out.data());
-      double want = 0;
-      for (size_t i = 0; i < n; ++i) {
-        EXPECT_EQ(out[i], expected[i]);
-        want += expected[i];
-      }
-      EXPECT_EQ(out[n], 7.0f);
-      EXPECT_NEAR(sum, want, 1e-5 * want);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace mica::cpu

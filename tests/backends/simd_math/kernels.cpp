@@ -63,15 +63,11 @@ void narrow_loop(const float* in, uint16_t* out, size_t n) {
   if (i < n) store_first_from_float<Format>(load_first(d, in + i, n - i), d, out + i, n - i);
 }
 
-float exp_minus_and_sum_loop(const float* in, size_t n, float shift, float* out) {
-  return exp_minus_and_sum(hn::ScalableTag<float>(), in, n, shift, out);
-}
-
 #define MICA_TEST_ENTRY(NAME) &NAME##_loop,
 constexpr Loops<float> kFloats = {MICA_TEST_UNARY(MICA_TEST_ENTRY) MICA_TEST_BINARY(MICA_TEST_ENTRY)};
 constexpr Loops<double> kDoubles = {MICA_TEST_UNARY(MICA_TEST_ENTRY) MICA_TEST_BINARY(MICA_TEST_ENTRY)};
 constexpr Conversions kConversions = {&widen_loop<BFloat16Bits>, &narrow_loop<BFloat16Bits>, &widen_loop<HalfBits>,
-                                      &narrow_loop<HalfBits>, &exp_minus_and_sum_loop};
+                                      &narrow_loop<HalfBits>};
 
 Target target() { return {hwy::TargetName(HWY_TARGET), kFloats, kDoubles, kConversions}; }
 

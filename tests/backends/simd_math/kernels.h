@@ -34,7 +34,6 @@ struct Conversions {
   void (*to_bfloat16)(const float*, uint16_t*, size_t);
   void (*from_half)(const uint16_t*, float*, size_t);
   void (*to_half)(const float*, uint16_t*, size_t);
-  float (*exp_minus_and_sum)(const float*, size_t, float, float*);
 };
 
 struct Target {

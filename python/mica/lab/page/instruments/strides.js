@@ -63,7 +63,10 @@ export function mount(root, state, remember) {
     ["x.expand(3, \u2026)", () => ({ op: "expand", shape: [3, ...(now.shape[0] === 1 ? now.shape.slice(1) : now.shape)] })],
     ["x.view(-1)", () => ({ op: "view", shape: [-1] })],
   ];
+  // A newer question would end the one that is being answered: an operation that is refused would leave an old picture.
+  let drawn = Promise.resolve();
   const apply = (step) => guarded(error, async () => {
+    await drawn;
     const made = await ask("strides", { ...question(), apply: step });
     edit({ shape: made.shape, strides: made.strides, offset: made.offset, pick: 0 });
     sync();
@@ -167,7 +170,7 @@ export function mount(root, state, remember) {
   function refresh() {
     undo.disabled = past.length === 0;
     remember(now);
-    return guarded(error, async () => {
+    drawn = guarded(error, async () => {
       answer = await ask("strides", question());
       now.pick = Math.min(now.pick, Math.max(0, answer.places.length - 1));
       draw();

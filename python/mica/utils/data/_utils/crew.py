@@ -31,6 +31,7 @@ os.register_at_fork(after_in_child=_close_parent_ends)
 
 def _process_main(job, sock):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it as well, and ends the workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     gc.freeze()  # collections then leave the parent's objects, and the pages that they lie on, alone
     sender = channel.BatchSender(sock)
     worker._current.pool = sender.pool
@@ -75,6 +76,8 @@ class _Process:
         self.receiver = channel.BatchReceiver(ours)
         self.unsent = bytearray()
         self.process = context.Process(target=_process_main, args=(job, theirs), daemon=True)
+        # An interrupt waits until the worker ignores it: otherwise one that comes in between would end the worker.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()
         except BaseException:
@@ -82,6 +85,7 @@ class _Process:
             raise
         finally:
             theirs.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def send(self, task):
         self.unsent += channel.frame(pickle.dumps((task, self.receiver.take_returned())))

@@ -1,0 +1,24 @@
+// Whether an element counts as one that is not zero: for nonzero, and for conversions to sparse layouts.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mica/dtype.h"
+
+namespace mica::cpu {
+
+template <class T>
+bool differs_from_zero(const T& v) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return reinterpret_cast<const uint8_t&>(v) != 0;  // a bool is whatever byte it is stored as
+  } else if constexpr (std::is_same_v<T, ComplexHalf>) {
+    return static_cast<complex64>(v) != complex64(0);
+  } else if constexpr (std::is_class_v<T> && sizeof(T) <= 2) {
+    return static_cast<float>(v) != 0.0f;
+  } else {
+    return v != T(0);
+  }
+}
+
+}  // namespace mica::cpu

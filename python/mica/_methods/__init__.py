@@ -1,0 +1,1 @@
+"""Methods of the classes of the extension that Python says."""

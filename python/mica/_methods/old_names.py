@@ -1,0 +1,67 @@
+"""Tensor's methods that torch keeps for old programs, or for devices and functions that are elsewhere."""
+
+import warnings
+
+from mica import _C
+from mica._C import Tensor
+
+
+def new(self, *args, **kwargs):
+    """A tensor of the same dtype and device, from sizes or data: the constructor of old."""
+    return _C._legacy_new(self.dtype, _C.device(kwargs.pop("device", self.device)), args)
+
+
+def resize(self, *sizes):
+    """The tensor seen with other sizes of as many elements."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.reshape(*sizes)
+
+
+def resize_as(self, tensor):
+    """The tensor seen with the sizes of another one of as many elements."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.reshape(tensor.shape)
+
+
+def is_distributed(self):
+    """False: a tensor lies in one process."""
+    return False
+
+
+def reinforce(self, reward):
+    """Removed from torch long ago."""
+    raise RuntimeError("reinforce() was removed. Use torch.distributions: loss = -m.log_prob(action) * reward")
+
+
+def _of_the_package(name):
+    """A function of the package, looked up when it is called, as a method."""
+
+    def method(self, *args, **kwargs):
+        import mica
+
+        return getattr(mica, name)(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, f"As mica.{name}."
+    return method
+
+
+def _absent_device(name):
+    def method(self, device=None, *args, **kwargs):
+        raise AssertionError(f"Torch not compiled with {name.upper()} enabled")
+
+    method.__name__, method.__doc__ = name, "Mica has no such device."
+    return method
+
+
+METHODS = [
+    new,
+    resize,
+    resize_as,
+    is_distributed,
+    reinforce,
+    *map(_of_the_package, ("eig", "hash_tensor", "lstsq", "slice_inverse", "solve", "symeig")),
+    *map(_absent_device, ("ipu", "mtia", "xpu")),
+]
+
+# Python 2's names of division.
+ALIASES = {name: getattr(Tensor, name.replace("div", "truediv")) for name in ("__div__", "__idiv__")}

@@ -1,0 +1,115 @@
+"""UntypedStorage's methods that are said in Python: what a tensor of bytes over it can say."""
+
+from mica import _C
+from mica._C import UntypedStorage
+
+
+def checked_index(index, size):
+    if not -size <= index < size:
+        raise IndexError(f"index {index} out of range for storage of size {size}")
+    return index % size
+
+
+def deepcopy_storage(storage, memo):
+    """A copy of the bytes, one for all the tensors of a deep copy that share them."""
+    done = memo.setdefault("mica storages", {})
+    key = storage._cdata
+    if key not in done:
+        done[key] = (storage.clone(), storage)  # the original is kept, so that its address stays its own
+    return done[key][0]
+
+
+def bytes_of(storage):
+    return storage._tensor(_C.uint8)
+
+
+def _untyped_getitem(self, index):
+    if isinstance(index, slice):
+        begin, end, step = index.indices(len(self))
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+        return self._part(begin, max(begin, end))
+    return bytes_of(self)[checked_index(index, len(self))].item()
+
+
+def _untyped_setitem(self, index, value):
+    if isinstance(index, slice):
+        bytes_of(self)[index] = bytes_of(value) if isinstance(value, UntypedStorage) else value
+    else:
+        bytes_of(self)[checked_index(index, len(self))] = value
+
+
+def _untyped_repr(self):
+    where = f"torch.storage.UntypedStorage(device={self.device})"
+    if self.device.type == "meta":
+        return f"...\n[{where} of size {len(self)}]"
+    return "".join(f" {byte}\n" for byte in self.tolist()) + f"[{where} of size {len(self)}]"
+
+
+def _untyped_copy(self, source, non_blocking=False):
+    bytes_of(self).copy_(bytes_of(getattr(source, "_untyped_storage", source)), non_blocking)
+    return self
+
+
+def _untyped_fill(self, value):
+    bytes_of(self).fill_(value)
+    return self
+
+
+def _untyped_clone(self):
+    return type(self)(len(self), device=self.device).copy_(self)
+
+
+def _untyped_to(self, *, device, non_blocking=False):
+    return (
+        self
+        if _C.device(device) == self.device
+        else bytes_of(self).to(device, non_blocking=non_blocking).untyped_storage()
+    )
+
+
+def reduce_untyped(self, protocol):
+    if self.device.type == "meta":
+        return type(self), (len(self),), {"device": self.device}
+    return _rebuild_untyped, (bytes(self.cpu()),)
+
+
+def _rebuild_untyped(data):
+    made = UntypedStorage(len(data))
+    if data:
+        bytes_of(made).copy_(_C.frombuffer(bytearray(data), dtype=_C.uint8))
+    return made
+
+
+def iterate(self):
+    return iter(self.tolist())
+
+
+for _name, _function in {
+    "__getitem__": _untyped_getitem,
+    "__setitem__": _untyped_setitem,
+    "__iter__": iterate,
+    "__repr__": _untyped_repr,
+    "__copy__": lambda self: self.clone(),
+    "__deepcopy__": deepcopy_storage,
+    "__reduce_ex__": reduce_untyped,
+    "tolist": lambda self: bytes_of(self).tolist(),
+    "copy_": _untyped_copy,
+    "fill_": _untyped_fill,
+    "clone": _untyped_clone,
+    "new": lambda self: type(self)(device=self.device),
+    "to": _untyped_to,
+    "cpu": lambda self: self.to(device="cpu"),
+    "cuda": lambda self, device=None, non_blocking=False: self.to(device=device or "cuda", non_blocking=non_blocking),
+    "untyped": lambda self: self,
+    "is_pinned": lambda self, device="cuda": False,
+    "is_cuda": property(lambda self: self.device.type == "cuda"),
+    "get_device": lambda self: self.device.index if self.device.index is not None else -1,
+    "type": lambda self: "torch.storage.UntypedStorage",
+    "__sizeof__": lambda self: object.__sizeof__(self) + self.nbytes(),
+}.items():
+    setattr(UntypedStorage, _name, _function)
+    if hasattr(_function, "__name__") and _function.__name__ != _name:
+        _function.__name__ = _name
+
+_rebuild_untyped.__module__ = "mica.storage"  # the name in pickles

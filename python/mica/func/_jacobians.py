@@ -1,0 +1,133 @@
+"""Jacobians and Hessians: many products of a vector with a Jacobian at once, by vmap."""
+
+import functools
+
+from mica.func._transforms import filled, gradients, reaches_outside, with_inputs
+from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """A function that returns the Jacobian of a function, all rows at once, backwards."""
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+    return _jacobian("jacrev", func, argnums, has_aux, chunk_size)
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+    """A function that returns the Jacobian of a function. It is found backwards, as jacrev's is."""
+    return _jacobian("jacfwd", func, argnums, has_aux, None)
+
+
+def hessian(func, argnums=0):
+    """A function that returns the second derivatives of a scalar function."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def _jacobian(name, func, argnums, has_aux, chunk):
+    import mica
+
+    @functools.wraps(func)
+    def jacobian(*args, **kwargs):
+        before = mica.get_rng_state()
+        outer = mica.is_grad_enabled()
+        with mica.enable_grad():
+            given, leaves, spec = with_inputs(args, argnums)
+            output = func(*given, **kwargs)
+            value, aux = output if has_aux else (output, None)
+            outputs, out_spec = tree_flatten(value)
+            for y in outputs:
+                if not isinstance(y, mica.Tensor):
+                    raise RuntimeError(f"{name}(f, argnums)(*args): Expected f to return only Tensors, got {type(y)}")
+            create = outer and reaches_outside(outputs, leaves)
+            rows = sum(y.numel() for y in outputs)
+            again = _Again(func, argnums, has_aux, kwargs, before)
+            if rows <= 1 or not any(y.requires_grad for y in outputs):
+                blocks = [_row_by_row(y, leaves, create) for y in outputs]
+            else:
+                blocks = again.rows(args, outputs, leaves, create, chunk)
+        result = tree_unflatten([tree_unflatten(row, spec) for row in blocks], out_spec)
+        if has_aux:
+            aux = aux if create else tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
+        return (result, aux) if has_aux else result
+
+    return jacobian
+
+
+class _Again:
+    """A function called again for many rows of its Jacobian: equal inputs as examples, a row's vector for each."""
+
+    _ELEMENTS = 1 << 22  # of the inputs' copies, at a time
+
+    def __init__(self, func, argnums, has_aux, kwargs, state):
+        self.func, self.argnums, self.has_aux, self.kwargs, self.state = func, argnums, has_aux, kwargs, state
+
+    def rows(self, args, outputs, leaves, create, chunk):
+        import mica
+        from mica.func._batched import DataDependent
+
+        now = mica.get_rng_state()
+        total = sum(y.numel() for y in outputs)
+        if chunk is None:
+            widest = max(max(x.numel() for x in leaves), max(y.numel() for y in outputs), 1)
+            chunk = max(1, min(total, self._ELEMENTS // widest))
+        if chunk == 1:
+            return [_row_by_row(y, leaves, create) for y in outputs]
+        try:
+            parts = [
+                self._some(args, outputs, start, min(chunk, total - start), create) for start in range(0, total, chunk)
+            ]
+        except DataDependent:
+            return [_row_by_row(y, leaves, create) for y in outputs]
+        finally:
+            mica.set_rng_state(now)
+        columns = [mica.cat(c) if len(c) > 1 else c[0] for c in zip(*parts, strict=True)]
+        blocks, start = [], 0
+        for y in outputs:
+            blocks.append([c[start : start + y.numel()].reshape(y.shape + c.shape[1:]) for c in columns])
+            start += y.numel()
+        return blocks
+
+    def _some(self, args, outputs, start, count, create):
+        """Rows start ... start + count of the Jacobian of all outputs, one after the other."""
+        import mica
+        from mica.func._vmap import vmap
+
+        mica.set_rng_state(self.state)  # the numbers that the function drew before
+        numbers = mica.arange(start, start + count, device=outputs[0].device)
+
+        def one_row(number):
+            given, leaves, _ = with_inputs(args, self.argnums)
+            output = self.func(*given, **self.kwargs)
+            flat, _ = tree_flatten(output[0] if self.has_aux else output)
+            ys, vectors, at = [], [], 0
+            for y in flat:
+                if y.requires_grad:
+                    place = mica.arange(at, at + y.numel(), device=number.device).reshape(y.shape)
+                    ys.append(y)
+                    vectors.append((place == number).to(y.dtype))
+                at += y.numel()
+            found = gradients(tuple(ys), tuple(leaves), tuple(vectors), create_graph=create)
+            return tuple(filled(found, leaves))
+
+        return vmap(one_row, randomness="same")(numbers)
+
+
+def _row_by_row(output, inputs, create):
+    """The derivative of every element of one output with respect to every input."""
+    import mica
+
+    parts = [[] for _ in inputs]
+    for element in output.reshape(-1).unbind(0):
+        found = (
+            gradients((element,), tuple(inputs), retain_graph=True, create_graph=create)
+            if element.requires_grad
+            else [None] * len(inputs)
+        )
+        for part, g in zip(parts, filled(found, inputs), strict=True):
+            part.append(g)
+    return [
+        mica.stack(part).reshape(output.shape + x.shape) if part else x.new_zeros(output.shape + x.shape)
+        for part, x in zip(parts, inputs, strict=True)
+    ]
