@@ -113,6 +113,8 @@ TORCH_NODE_NUMBERS = {
     "div.Scalar_mode": 2,
     "div.Tensor_mode": 2,
     "rsub.Scalar": 1,
+    "where.ScalarSelf": 0,
+    "where.ScalarOther": 0,
     "max.dim": 0,
     "max": 1,
     "min.dim": 0,

@@ -103,7 +103,7 @@ static Tensor reversed_dims(const Tensor& x) {
   return mica::permute(x, dims);
 }
 static PyObject* get_T(const Tensor& x) {
-  if (x.dim() == 2) return wrap(mica::transpose(x, 0, 1));
+  if (x.dim() == 2) return wrap(mica::permute(x, {1, 0}));
   if (x.dim() == 0)
     MICA_WARN_ONCE("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
   else

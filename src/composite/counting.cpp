@@ -151,7 +151,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
     count_on_host(self.contiguous(), kValues, counts);
     int64_t used = kValues;
     while (counts[used - 1] == 0) --used;
-    const Tensor result = mica::zeros(std::max(bins, used), TensorOptions(DType::Int64));
+    const Tensor result = mica::zeros(std::max(bins, used), self.options().dtype(DType::Int64));
     std::copy(counts, counts + used, host_data<int64_t>(result));
     return result;
   }

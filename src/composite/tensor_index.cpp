@@ -183,9 +183,9 @@ void assign(const Indexed& target, const Tensor& value) {
     target.self.copy_(without_leading_ones(value, target.self.dim()));
     return;
   }
-  if (value.dim() == 0) {
+  if (value.numel() == 1) {  // a number, of any dtype
     if (const Tensor mask = only_mask(target); mask.defined()) {
-      target.self.masked_fill_(mask, apart_from(value, target.self));
+      target.self.masked_fill_(mask, apart_from(value.reshape({}), target.self));
       return;
     }
   }
