@@ -1,5 +1,6 @@
 """Tensor's methods that are said in Python: copies and pickles, storages, element-by-element functions."""
 
+import functools
 import warnings
 
 from mica import _C
@@ -19,6 +20,18 @@ def _method(function):
     return function
 
 
+def _asking_method(function):
+    """Make the function a method of Tensor that a class with a __torch_function__, or a mode, may answer instead."""
+
+    @functools.wraps(function)
+    def method(self, *args, **kwargs):
+        if _C._asked_about_values(self):
+            return _C._handle_torch_function(method, (self,), self, *args, **kwargs)
+        return function(self, *args, **kwargs)
+
+    return _method(method)
+
+
 # ---- memory that GPUs reach
 
 
@@ -28,7 +41,7 @@ def pin_memory(self, device=None):
     return _C._pin_memory(self)
 
 
-@_method
+@_asking_method
 def is_pinned(self, device=None):
     """Whether the tensor lies in host memory that a GPU reads and writes directly."""
     return _C._is_pinned(self)
@@ -113,13 +126,13 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     return self._set_storage(untyped, storage_offset, size, stride or (None if size else ()))
 
 
-@_method
+@_asking_method
 def is_shared(self):
     """Whether other processes can see the tensor's memory."""
     return self.untyped_storage().is_shared()
 
 
-@_method
+@_asking_method
 def share_memory_(self):
     """Move the tensor's storage to memory that other processes can see."""
     self.untyped_storage().share_memory_()
@@ -139,7 +152,7 @@ def qscheme(self):
 # ---- copies and pickles
 
 
-@_method
+@_asking_method
 def __deepcopy__(self, memo):
     if not self.is_leaf:
         raise RuntimeError(
@@ -184,7 +197,7 @@ def __deepcopy__(self, memo):
     return copy
 
 
-@_method
+@_asking_method
 def __reduce_ex__(self, protocol):
     state = _get_state(self)
     if type(self) is Tensor and not state:
@@ -207,7 +220,7 @@ def new(self, *args, **kwargs):
     return _C._legacy_new(self.dtype, _C.device(kwargs.pop("device", self.device)), args)
 
 
-@_method
+@_asking_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of the data, always a copy, of this tensor's dtype and device unless told otherwise."""
     if isinstance(data, Tensor):
@@ -254,7 +267,7 @@ def _refuse_gradient(tensor, name):
         raise TypeError(f"{name} is only implemented on CPU tensors")
 
 
-@_method
+@_asking_method
 def apply_(self, callable):
     """Replace each element by what a Python function makes of it; slow."""
     _refuse_gradient(self, "apply_")
@@ -262,7 +275,7 @@ def apply_(self, callable):
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
-@_method
+@_asking_method
 def map_(self, tensor, callable):
     """Replace each element by what a Python function makes of it and the other tensor's; slow."""
     _refuse_gradient(self, "map_")
@@ -389,7 +402,7 @@ for _name in ("ipu", "mtia", "xpu"):
     _absent_device(_name)
 
 
-@_method
+@_asking_method
 def __dir__(self):
     names = set(dir(type(self))) | set(self.__dict__)
     if not self.is_cuda:

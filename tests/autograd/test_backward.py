@@ -246,3 +246,13 @@ def test_transposes_are_named_as_in_torch():
     x = torch.ones(2, 3, requires_grad=True)
     assert x.T.grad_fn.name() == "PermuteBackward0" and x.mT.grad_fn.name() == "TransposeBackward0"
     assert torch.where(x > 0, x, 0.0).grad_fn.name() == "WhereBackward0"
+
+
+@pytest.mark.parametrize("operation", [lambda x: x * 2, lambda x: x / 2, lambda x: x.clone().mul_(2)])
+def test_products_with_a_number_are_freed_with_the_graph(operation):
+    x = leaf(1.0, 2.0)
+    y = operation(x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
