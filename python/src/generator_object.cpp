@@ -22,7 +22,7 @@ uint64_t seed_from_object(PyObject* o) {
     int64_t negative = PyLong_AsLongLong(number.get());
     if (negative == -1 && PyErr_Occurred()) {
       PyErr_Clear();
-      fail("Overflow when unpacking long long");
+      fail(ErrorKind::Value, "Overflow when unpacking long long");
     }
     return static_cast<uint64_t>(negative);
   }

@@ -66,3 +66,8 @@ def test_what_computes_on_the_cpu_is_not_led_astray_by_the_default_device(meta_b
     assert drawn.abs().max().item() <= 0.1
     quantized = mica.quantize_per_tensor(mica.ones(2, device="cpu"), 0.5, 0, mica.qint8)
     assert quantized.int_repr().tolist() == [2, 2]
+
+
+def test_seeds_that_are_too_large():
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        mica.manual_seed(2**70)
