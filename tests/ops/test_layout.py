@@ -1,5 +1,7 @@
 """Layout, joining, padding and creation: what samples cannot show."""
 
+import warnings
+
 import mica
 import numpy as np
 import pytest
@@ -260,4 +262,6 @@ def test_copies_of_ranges_into_tensors():
 
 def test_a_number_is_its_own_transpose():
     x = mica.tensor(2j)
-    assert x.mT.item() == 2j and x.mH.item() == -2j
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this is deprecated
+        assert x.mT.item() == 2j and x.mH.item() == -2j
