@@ -49,6 +49,11 @@ class Derivative:
     targets: list[tuple[tuple[str, ...], str]]
     inputs: list[Argument]  # tensors for which an edge exists, in the order of the edges
     uses_self_value: bool
+    frees_number: bool = False  # see NUMBERS_FREED
+
+
+# torch's products with a number save it as a tensor, which is freed with the graph: a second backward pass is refused.
+NUMBERS_FREED = {"mul.Scalar", "div.Scalar"}
 
 
 def derivative_for(op: Op, schema: Schema) -> Derivative | None:
@@ -107,6 +112,7 @@ def derivative_for(op: Op, schema: Schema) -> Derivative | None:
         targets=rewritten,
         inputs=inputs,
         uses_self_value="self" in saved,
+        frees_number=f"{schema.name}.{schema.overload}" in NUMBERS_FREED,
     )
 
 
@@ -133,6 +139,8 @@ def node_class(d: Derivative, schema: Schema) -> str:
     for a in d.inputs:
         if a.type.is_list:
             lines.append(f"  size_t {a.name}_count_ = 0;")
+    if d.frees_number:
+        lines.append("  bool freed_ = false;")
     lines.append(f'  const char* name() const override {{ return "{d.label}"; }}')
     lines.append("  void apply(TensorVec& grads, TensorVec& out) override {")
     if len(schema.returns) == 1 and not schema.returns[0].type.is_list:
@@ -140,6 +148,8 @@ def node_class(d: Derivative, schema: Schema) -> str:
         lines.append("    if (!grad.defined()) return;")
     else:
         lines.append("    if (!any_defined(grads)) return;")
+    if d.frees_number:
+        lines.append("    MICA_CHECK(!freed_, kGraphFreed);")
     for s in d.saved:
         if s.is_output:
             lines.append(f"    const Tensor {s.member} = {s.member}_.unpack(Ref<Node>(this));")
@@ -178,8 +188,10 @@ def node_class(d: Derivative, schema: Schema) -> str:
             lines.append(f"    if (needs({positions[name]})) out[{positions[name]}] = {expression};")
     lines.append("  }")
     tensors = [s for s in d.saved if s.is_tensor or s.is_list]
-    if tensors:
+    if tensors or d.frees_number:
         lines.append("  void release_saved() override {")
+        if d.frees_number:
+            lines.append("    freed_ = true;")
         for s in tensors:
             if s.is_list:
                 lines.append(f"    for (auto& s : {s.member}_) s.reset();")

@@ -44,7 +44,7 @@ class DispatchedForms:
     def put_branch(self, function: str, given: list[str]) -> None:
         """Within the entry's test of its modes."""
         asked = "dispatch::active"
-        if is_factory(self.schema):
+        if is_factory(self.schema) and not self.derivative:  # what the engine makes for itself is not seen
             asked += " && std::exchange(dispatch::direct, false)"
         self.put(f"  if ({asked}) return {function}({', '.join(given)});")
 

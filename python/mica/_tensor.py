@@ -1,5 +1,6 @@
 """Tensor's methods that are said in Python: copies and pickles, storages, element-by-element functions."""
 
+import functools
 import warnings
 
 from mica import _C
@@ -21,6 +22,18 @@ def _method(function):
     return function
 
 
+def _asking_method(function):
+    """Make the function a method of Tensor that a class with a __torch_function__, or a mode, may answer instead."""
+
+    @functools.wraps(function)
+    def method(self, *args, **kwargs):
+        if _C._asked_about_values(self):
+            return _C._handle_torch_function(method, (self,), self, *args, **kwargs)
+        return function(self, *args, **kwargs)
+
+    return _method(method)
+
+
 # ---- memory that GPUs reach
 
 
@@ -30,7 +43,7 @@ def pin_memory(self, device=None):
     return _C._pin_memory(self)
 
 
-@_method
+@_asking_method
 def is_pinned(self, device=None):
     """Whether the tensor lies in host memory that a GPU reads and writes directly."""
     return _C._is_pinned(self)
@@ -115,13 +128,13 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     return self._set_storage(untyped, storage_offset, size, stride or (None if size else ()))
 
 
-@_method
+@_asking_method
 def is_shared(self):
     """Whether other processes can see the tensor's memory."""
     return self.untyped_storage().is_shared()
 
 
-@_method
+@_asking_method
 def share_memory_(self):
     """Move the tensor's storage to memory that other processes can see."""
     self.untyped_storage().share_memory_()
@@ -141,7 +154,7 @@ def qscheme(self):
 # ---- copies and pickles
 
 
-@_method
+@_asking_method
 def __deepcopy__(self, memo):
     if not self.is_leaf:
         raise RuntimeError(
@@ -186,7 +199,7 @@ def __deepcopy__(self, memo):
     return copy
 
 
-@_method
+@_asking_method
 def __reduce_ex__(self, protocol):
     state = _get_state(self)
     if type(self) is Tensor and not state:
@@ -203,7 +216,7 @@ def __setstate__(self, state):
 # ---- other constructors
 
 
-@_method
+@_asking_method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of the data, always a copy, of this tensor's dtype and device unless told otherwise."""
     if isinstance(data, Tensor):
@@ -250,7 +263,7 @@ def _refuse_gradient(tensor, name):
         raise TypeError(f"{name} is only implemented on CPU tensors")
 
 
-@_method
+@_asking_method
 def apply_(self, callable):
     """Replace each element by what a Python function makes of it; slow."""
     _refuse_gradient(self, "apply_")
@@ -258,7 +271,7 @@ def apply_(self, callable):
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
-@_method
+@_asking_method
 def map_(self, tensor, callable):
     """Replace each element by what a Python function makes of it and the other tensor's; slow."""
     _refuse_gradient(self, "map_")
@@ -331,7 +344,7 @@ def const_data_ptr(self):
     return self.data_ptr()
 
 
-@_method
+@_asking_method
 def __dir__(self):
     names = set(dir(type(self))) | set(self.__dict__)
     if not self.is_cuda:

@@ -68,10 +68,12 @@ def get_default_nowrap_functions():
 
 def _namespaces():
     import mica
+    from mica import fft, linalg, special
     from mica.nn import functional, init
 
     return (("torch", mica), ("torch.functional", mica.functional), ("torch.nn.functional", functional),
-            ("torch.nn.init", init), ("torch.Tensor", mica.Tensor))  # fmt: skip
+            ("torch.nn.init", init), ("torch.Tensor", mica.Tensor), ("torch.linalg", linalg), ("torch.fft", fft),
+            ("torch.special", special))  # fmt: skip
 
 
 def _members(owner):

@@ -23,7 +23,7 @@ struct ContextObject {
 };
 static PyTypeObject* function_base;
 static PyObject *name_forward, *name_backward, *name_vjp, *name_setup_context, *name_context_class, *name_function,
-    *name_bind;
+    *name_bind, *name_bind_keywords;
 
 static ContextObject* as_context(PyObject* o) { return reinterpret_cast<ContextObject*>(o); }
 
@@ -97,12 +97,12 @@ void PythonFunctionNode::apply(TensorVec& grads, TensorVec& out) {
   for (size_t i = 0, at = 0; i < expected; ++i) {
     PyObject* grad = item(i);
     if (!is_tensor[i]) {
-      MICA_CHECK(grad == Py_None, "function ", name(), " returned a gradient different from None at position ", i + 1,
+      MICA_CHECK(grad == Py_None, "function ", name(), " returned a gradient different than None at position ", i + 1,
                  ", but the corresponding forward input was not a Variable");
       continue;
     }
-    MICA_CHECK_KIND(grad == Py_None || python::is_tensor(grad), Type, "function ", name(), " returned a ",
-                    Py_TYPE(grad)->tp_name, " at position ", i + 1, ": expected Variable or None");
+    MICA_CHECK(grad == Py_None || python::is_tensor(grad), "expected Variable or None (got ", Py_TYPE(grad)->tp_name,
+               ") at position ", i + 1, " of what ", name(), " returned");
     if (grad != Py_None && needs(at)) out[at] = unwrap(grad);
     ++at;
   }
@@ -185,8 +185,9 @@ static PyObject* apply(PyObject* function, PyObject* positional, PyObject* kwarg
     PyObject* call[] = {positional, names.get()};
     args = Owned(checked(PyObject_Vectorcall(bind.get(), call, 2, nullptr)));
   } else if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
-    fail(ErrorKind::Type,
-         cat(reinterpret_cast<PyTypeObject*>(function)->tp_name, ".apply() takes no keyword arguments"));
+    Owned by_name(checked(PyObject_GetAttr(function, name_bind_keywords)));
+    PyObject* call[] = {positional, kwargs};
+    args = Owned(checked(PyObject_Vectorcall(by_name.get(), call, 2, nullptr)));
   }
   Owned context_class(checked(PyObject_GetAttr(function, name_context_class)));
   Owned context(checked(PyObject_CallNoArgs(context_class.get())));
@@ -293,6 +294,7 @@ bool add_function(PyObject* module) {
   name_context_class = PyUnicode_InternFromString("_backward_cls");
   name_function = PyUnicode_InternFromString("_forward_cls");
   name_bind = PyUnicode_InternFromString("_bind_arguments");
+  name_bind_keywords = PyUnicode_InternFromString("_bind_keywords");
   static PyMethodDef methods[] = {
       {"apply", as_cfunction(apply), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
        "Calls forward, and records the call if an argument requires grad."},

@@ -22,7 +22,7 @@ uint64_t seed_from_object(PyObject* o) {
     int64_t negative = PyLong_AsLongLong(number.get());
     if (negative == -1 && PyErr_Occurred()) {
       PyErr_Clear();
-      fail("Overflow when unpacking long long");
+      fail(ErrorKind::Value, "Overflow when unpacking long long");
     }
     return static_cast<uint64_t>(negative);
   }
@@ -81,7 +81,8 @@ static PyObject* initial_seed(PyObject* self, PyObject*) {
 }
 static PyObject* get_state(PyObject* self, PyObject*) try {
   std::vector<uint8_t> bytes = generator_of(self).get_state();
-  Tensor state = empty(IntArrayRef(static_cast<int64_t>(bytes.size())), DType::UInt8);
+  const TensorOptions options = TensorOptions(DType::UInt8).device(kCPU);  // whatever the default device is
+  Tensor state = empty(IntArrayRef(static_cast<int64_t>(bytes.size())), options);
   std::memcpy(state.data_ptr(), bytes.data(), bytes.size());
   return wrap(std::move(state));
 } catch (...) {

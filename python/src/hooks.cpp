@@ -2,10 +2,12 @@
 // it is registered on makes a cycle through C++, which the collector can find as long as no one else holds the tensor.
 #include "hooks.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "autograd/metadata.h"
 #include "entry.h"
+#include "node_object.h"
 #include "tensor_object.h"
 
 namespace mica::python {
@@ -32,7 +34,7 @@ std::string name_of(PyObject* callable) {
 }
 
 // What a hook of a node returned, in place of the gradients it was given; None leaves them.
-void replace(TensorVec& grads, PyObject* result) {
+void replace(TensorVec& grads, PyObject* result, const std::string& name) {
   if (result == Py_None) return;
   Owned list;
   if (is_tensor(result)) {
@@ -42,8 +44,8 @@ void replace(TensorVec& grads, PyObject* result) {
   }
   if (!list) throw PythonError();
   const auto n = static_cast<size_t>(PySequence_Fast_GET_SIZE(list.get()));
-  MICA_CHECK(n == grads.size(), "hook has returned an incorrect number of values (got ", n, ", but expected ",
-             grads.size(), ")");
+  MICA_CHECK(n == grads.size(), "hook '", name, "' has returned an incorrect number of values (got ", n,
+             ", but expected ", grads.size(), ")");
   for (size_t i = 0; i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(list.get(), static_cast<Py_ssize_t>(i));
     MICA_CHECK_KIND(item == Py_None || is_tensor(item), Type, "expected Tensor, but hook returned '",
@@ -90,20 +92,24 @@ struct PreHook {
     if (!function) return;
     Owned outs(checked(to_python(grads)));
     Owned result(checked(PyObject_CallOneArg(function.get(), outs.get())));
-    replace(grads, result.get());
+    replace(grads, result.get(), name_of(function.get()));
   }
 };
 
 struct PostHook {
   HookFunction cell;
+  bool number;  // has_number() of its node
   void operator()(TensorVec& grad_inputs, const TensorVec& grad_outputs) const {
     Locked locked;
     Owned function = Owned::borrow(cell->callable);
     if (!function) return;
-    Owned ins(checked(to_python(grad_inputs))), outs(checked(to_python(grad_outputs)));
+    TensorVec shown = grad_inputs;
+    if (number) shown.emplace_back();
+    Owned ins(checked(to_python(shown))), outs(checked(to_python(grad_outputs)));
     PyObject* call[] = {ins.get(), outs.get()};
     Owned result(checked(PyObject_Vectorcall(function.get(), call, 2, nullptr)));
-    replace(grad_inputs, result.get());
+    replace(shown, result.get(), name_of(function.get()));
+    std::copy_n(shown.begin(), grad_inputs.size(), grad_inputs.begin());
   }
 };
 
@@ -172,7 +178,7 @@ PyObject* add_node_prehook(Node& node, PyObject* function) {
 }
 PyObject* add_node_posthook(Node& node, PyObject* function) {
   const auto cell = std::make_shared<HookCell>(function);
-  return new_handle(autograd::register_posthook(node, PostHook{cell}), cell);
+  return new_handle(autograd::register_posthook(node, PostHook{cell, has_number(node)}), cell);
 }
 
 int visit_hooks(const TensorImpl* tensor, visitproc visit, void* arg) {

@@ -1,7 +1,9 @@
 #include "node_object.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "autograd/metadata.h"
 #include "autograd/saved_fields.h"
@@ -83,9 +85,23 @@ static PyObject* node_sequence(PyObject* self, PyObject*) try {
   return raise_current_exception();
 }
 
+bool has_number(const Node& node) {
+  static constexpr std::string_view kNames[] = {"AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0",
+                                                "WhereBackward0"};
+  return node.next_edges.size() == 1 &&
+         std::find(std::begin(kNames), std::end(kNames), node.name()) != std::end(kNames);
+}
+
 static PyObject* get_next_functions(PyObject* self, void*) try {
-  auto& edges = node_of_object(self)->next_edges;
-  Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(edges.size())));
+  const Node& node = *node_of_object(self);
+  auto& edges = node.next_edges;
+  const Py_ssize_t numbers = has_number(node) ? 1 : 0;
+  Owned tuple(PyTuple_New(static_cast<Py_ssize_t>(edges.size()) + numbers));
+  if (tuple && numbers) {
+    PyObject* nowhere = Py_BuildValue("(Oi)", Py_None, 0);
+    if (!nowhere) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(edges.size()), nowhere);
+  }
   for (size_t i = 0; tuple && i < edges.size(); ++i) {
     Owned next(node_object(edges[i].function.get()));
     PyObject* pair = next ? Py_BuildValue("(OI)", next.get(), edges[i].input_nr) : nullptr;

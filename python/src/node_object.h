@@ -24,6 +24,10 @@ bool is_node(PyObject* o);
 Node* node_of_object(PyObject* o);  // of an is_node(); torch's error if a context has none
 void node_dealloc(PyObject* self);
 
+// Whether the node is that of a sum or product with a number. torch makes the number a tensor, so that programs expect
+// one more edge, which leads nowhere, and one more gradient, which is None.
+bool has_number(const Node& node);
+
 bool add_node(PyObject* module);
 bool add_function(PyObject* module);        // autograd_function.cpp
 bool add_autograd_modes(PyObject* module);  // autograd_modes.cpp

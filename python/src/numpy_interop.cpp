@@ -6,6 +6,7 @@
 #include "entry.h"
 #include "foreign_memory.h"
 #include "mica/warning.h"
+#include "torch_function.h"
 
 namespace mica::python {
 
@@ -211,7 +212,12 @@ static PyObject* to_numpy(const Tensor& given, bool force) {
 }
 
 static PyObject* numpy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try {
-  if (nargs == 0 && !kwnames) return to_numpy(unwrap(self), false);
+  if (nargs == 0 && !kwnames) {
+    if (may_be_asked(self)) [[unlikely]] {
+      if (PyObject* answer = ask_about(self, "numpy"); answer || PyErr_Occurred()) return answer;
+    }
+    return to_numpy(unwrap(self), false);
+  }
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, *, bool force=False"}};
   static constinit Parser parser("numpy", texts);
   Arguments a;
@@ -227,6 +233,10 @@ static PyObject* as_array(PyObject* self, PyObject* args, PyObject* kwargs) try 
   PyObject *dtype = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
+  if (may_be_asked(self)) [[unlikely]] {
+    PyObject* answer = ask_about(self, "__array__", &dtype, dtype == Py_None ? 0 : 1);
+    if (answer || PyErr_Occurred()) return answer;
+  }
   Owned array(to_numpy(unwrap(self), false));
   if (!array) return nullptr;
   if (dtype != Py_None) {

@@ -5,6 +5,7 @@
 #include "core/exported_storage.h"
 #include "core/geometry.h"
 #include "entry.h"
+#include "torch_function.h"
 #include "foreign_memory.h"
 #include "mica/mapped_memory.h"
 #include "storage_object.h"
@@ -196,6 +197,9 @@ void require_strided(const Tensor& x, const char* wanted) {
 }
 
 static PyObject* untyped_storage(PyObject* self, PyObject*) try {
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "untyped_storage"); answer || PyErr_Occurred()) return answer;
+  }
   require_strided(unwrap(self), "storage");
   return storage_object(unwrap(self).storage(), storage_type);
 } catch (...) {

@@ -103,7 +103,7 @@ static Tensor reversed_dims(const Tensor& x) {
   return mica::permute(x, dims);
 }
 static PyObject* get_T(const Tensor& x) {
-  if (x.dim() == 2) return wrap(mica::transpose(x, 0, 1));
+  if (x.dim() == 2) return wrap(mica::permute(x, {1, 0}));
   if (x.dim() == 0)
     MICA_WARN_ONCE("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
   else
@@ -118,8 +118,10 @@ static Tensor matrix_transpose(const Tensor& x, const char* name) {
              "-D tensor.");
   return mica::transpose(x, -2, -1);
 }
-static PyObject* get_mT(const Tensor& x) { return wrap(matrix_transpose(x, "mT")); }
-static PyObject* get_mH(const Tensor& x) { return wrap(mica::conj(matrix_transpose(x, "mH"))); }
+static PyObject* get_mT(const Tensor& x) { return wrap(x.dim() == 0 ? mica::mT(x) : matrix_transpose(x, "mT")); }
+static PyObject* get_mH(const Tensor& x) {
+  return wrap(x.dim() == 0 ? mica::mH(x) : mica::conj(matrix_transpose(x, "mH")));
+}
 static PyObject* get_H(const Tensor& x) {
   MICA_CHECK(x.dim() == 2 || x.dim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", x.dim(),
              "-D tensor.", x.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");

@@ -1,5 +1,6 @@
 // Tensor's methods that have to do with gradients, and the functions behind torch.autograd.
 #include "entry.h"
+#include "torch_function.h"
 #include "hooks.h"
 #include "mica/grad_mode.h"
 #include "mica/warning.h"
@@ -59,6 +60,9 @@ MICA_METHOD(requires_grad_) {
 MICA_METHOD_END
 
 static PyObject* register_hook(PyObject* self, PyObject* hook) try {
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "register_hook", &hook, 1); answer || PyErr_Occurred()) return answer;
+  }
   MICA_CHECK(unwrap(self).requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
   PyObject* handle = add_gradient_hook(unwrap(self), hook);
   track(self);

@@ -109,6 +109,14 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
   int non_blocking = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:type", const_cast<char**>(names), &wanted, &non_blocking))
     return nullptr;
+  if (may_be_asked(self)) [[unlikely]] {
+    const int count = attributes_overridden(self) ? 1 : 0;
+    if (torch_function_wanted(count)) {
+      Owned function(checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "type")));
+      PyObject* call[] = {self, wanted, non_blocking ? Py_True : Py_False};
+      return call_torch_function(function.get(), &self, count, call, wanted == Py_None ? 1 : non_blocking ? 3 : 2);
+    }
+  }
   const Tensor& x = unwrap(self);
   if (wanted == Py_None) return to_python(legacy_type(x));
   TensorOptions options;
@@ -132,8 +140,8 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
 // ---- to Python
 
 static PyObject* item(PyObject* self, PyObject*) try {
-  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
-    if (PyObject* answer = ask_modes(self, "item"); answer || PyErr_Occurred()) return answer;
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "item"); answer || PyErr_Occurred()) return answer;
   }
   return to_python(unwrap(self).item());
 } catch (...) {
@@ -179,8 +187,8 @@ static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
 }
 
 static PyObject* tolist(PyObject* self, PyObject*) try {
-  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
-    if (PyObject* answer = ask_modes(self, "tolist"); answer || PyErr_Occurred()) return answer;
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "tolist"); answer || PyErr_Occurred()) return answer;
   }
   Tensor x = unwrap(self);
   MICA_CHECK_KIND(!x.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");

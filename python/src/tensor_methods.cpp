@@ -172,10 +172,16 @@ static PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) try 
 // ---- protocols
 
 static PyObject* reversed(PyObject* self, PyObject*) {
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "__reversed__"); answer || PyErr_Occurred()) return answer;
+  }
   return unwrap(self).dim() == 0 ? Py_NewRef(self) : PyObject_CallMethod(self, "flip", "i", 0);
 }
 
 static PyObject* format(PyObject* self, PyObject* spec) {
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "__format__", &spec, 1); answer || PyErr_Occurred()) return answer;
+  }
   if (unwrap(self).dim() == 0 && is_exact_tensor(self)) {
     Owned number(PyObject_CallMethod(self, "item", nullptr));
     return number ? PyObject_Format(number.get(), spec) : nullptr;
@@ -184,8 +190,8 @@ static PyObject* format(PyObject* self, PyObject* spec) {
 }
 
 static PyObject* to_complex(PyObject* self, PyObject*) try {
-  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
-    if (PyObject* answer = ask_modes(self, "__complex__"); answer || PyErr_Occurred()) return answer;
+  if (may_be_asked(self)) [[unlikely]] {
+    if (PyObject* answer = ask_about(self, "__complex__"); answer || PyErr_Occurred()) return answer;
   }
   MICA_CHECK_KIND(unwrap(self).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
   warn_of_number(unwrap(self));
@@ -228,10 +234,10 @@ PyMethodDef tensor_methods[] = {
     {"__complex__", to_complex, METH_NOARGS, nullptr},
     {}};
 
-// ---- methods that a TorchFunctionMode is asked about
+// ---- methods that a TorchFunctionMode, or a class with a __torch_function__, is asked about
 
-// They hand out what the tensor knows, and ask nobody, until a program first enters a mode: then their rows in the
-// table get functions that ask. Without modes nobody pays for them.
+// They hand out what the tensor knows, and ask nobody, until a program first enters a mode or makes such a class: then
+// their rows in the table get functions that ask. Other programs do not pay for it.
 struct Asked {
   const char* row;
   const char* method;  // what the mode is handed: of two names for one thing, torch's own
@@ -257,7 +263,8 @@ static constexpr Asked kAsked[] = {
 
 template <size_t i>
 static PyObject* asking(PyObject* self, PyObject* nothing) {
-  if (PyObject* answer = ask_modes(self, kAsked[i].method); answer || PyErr_Occurred()) return answer;
+  if (!may_be_asked(self)) return kAsked[i].plain(self, nothing);
+  if (PyObject* answer = ask_about(self, kAsked[i].method); answer || PyErr_Occurred()) return answer;
   return kAsked[i].plain(self, nothing);
 }
 static PyObject* asking_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -271,6 +278,8 @@ static constexpr std::array<PyCFunction, sizeof...(i)> asking_functions(std::ind
 }
 
 void let_methods_ask() {
+  static bool asking = false;
+  if (std::exchange(asking, true)) return;
   static constexpr auto functions = asking_functions(std::make_index_sequence<std::size(kAsked)>());
   for (PyMethodDef* row = tensor_methods; row->ml_name; ++row) {
     if (!std::strcmp(row->ml_name, "size")) row->ml_meth = as_cfunction(asking_size);

@@ -195,9 +195,11 @@ static PyObject* tensor(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
        "Tensor data, *, ScalarType? dtype=None, Device? device=None, bool pin_memory=False, bool "
        "requires_grad=False"}};
   static constinit Parser parser("tensor", texts);
-  // A mode, or data of another type, is asked with what the program gave.
+  // A mode is asked with what the program gave; so is a class that computes otherwise than by its elements. Any other
+  // subclass is data, and the result is a plain tensor.
   PyObject* overloaded[1] = {nargs > 0 ? args[0] : nullptr};
-  const int others = overloaded[0] && is_tensor(overloaded[0]) && overrides_torch_function(overloaded[0]);
+  const int others = overloaded[0] && is_tensor(overloaded[0]) && overrides_torch_function(overloaded[0]) &&
+                     (overrides_torch_dispatch(overloaded[0]) || has_plain_values(overloaded[0]));
   if (torch_function_wanted(others)) [[unlikely]]
     return call_torch_function(parser, overloaded, others, nullptr, args, nargs, kwnames);
   // The data may be anything, which no kind of parameter says: a stand-in takes its place for parsing.

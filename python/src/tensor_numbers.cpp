@@ -1,5 +1,7 @@
 // Tensor's operators. Plain tensors and Python numbers go straight to the engine; whatever overrides __torch_function__
 // is asked first; anything else is not ours (NotImplemented), so that Python can ask the other operand.
+#include <algorithm>
+
 #include "entry.h"
 #include "foreign_memory.h"
 #include "tensor_autograd.h"
@@ -29,7 +31,12 @@ static PyObject* overridden(const char* method, PyObject* self, PyObject* other)
   Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
   if (!function) return nullptr;
   PyObject* args[] = {self, other};
-  return call_torch_function(function.get(), overloaded, count, args, other ? 2 : 1);
+  PyObject* answer = call_torch_function(function.get(), overloaded, count, args, other ? 2 : 1);
+  if (answer || !other || !PyErr_ExceptionMatches(PyExc_TypeError)) return answer;
+  if (std::any_of(overloaded, overloaded + count, has_plain_values))
+    return nullptr;  // Mica's classes say what is wrong
+  PyErr_Clear();     // the other operand may know better
+  Py_RETURN_NOTIMPLEMENTED;
 }
 
 static bool large(const Tensor& a, const Tensor& b) { return a.numel() + b.numel() > kUnlockElements; }
@@ -91,11 +98,12 @@ static PyObject* in_place(PyObject* a, PyObject* b) try {
   return raise_current_exception();
 }
 
-// An operator whose forms are all called alike; `reflected_call` is the one for a number on the left. Names are looked
-// up when a form is instantiated: one that the operation table lacks raises NotImplementedError.
-#define MICA_OPERATOR(Op, function, reflected_name, reflected_call)                               \
+// An operator whose forms are all called alike; the names are those of the functions that __torch_function__ gets,
+// which are torch's; `reflected_call` is the one for a number on the left. Names are looked up when a form is
+// instantiated: one that the operation table lacks raises NotImplementedError.
+#define MICA_OPERATOR(Op, function, own_name, reflected_name, reflected_call)                     \
   struct Op {                                                                                     \
-    static constexpr const char* name = #function;                                                \
+    static constexpr const char* name = own_name;                                                 \
     static constexpr const char* reflected = reflected_name;                                      \
     static constexpr const char* in_place_name = #function "_";                                   \
     template <class B>                                                                            \
@@ -115,19 +123,19 @@ static PyObject* in_place(PyObject* a, PyObject* b) try {
     }                                                                                             \
   };
 
-MICA_OPERATOR(Add, add, "add", add(b, a))
-MICA_OPERATOR(Subtract, sub, "__rsub__", rsub(b, a))
-MICA_OPERATOR(Multiply, mul, "mul", mul(b, a))
-MICA_OPERATOR(Divide, div, "__rtruediv__", mul(reciprocal(b), a))
-MICA_OPERATOR(FloorDivide, floor_divide, "__rfloordiv__", floor_divide(wrapped_number(a), b))
-MICA_OPERATOR(Remainder, remainder, "__rmod__", remainder(wrapped_number(a), b))
-MICA_OPERATOR(Power, pow, "__rpow__", pow(a, b))
-MICA_OPERATOR(And, bitwise_and, "__rand__", bitwise_and(b, a))
-MICA_OPERATOR(Or, bitwise_or, "__ror__", bitwise_or(b, a))
-MICA_OPERATOR(Xor, bitwise_xor, "__rxor__", bitwise_xor(b, a))
-MICA_OPERATOR(LeftShift, bitwise_left_shift, "__rlshift__", bitwise_left_shift(wrapped_number(a), b))
-MICA_OPERATOR(RightShift, bitwise_right_shift, "__rrshift__", bitwise_right_shift(wrapped_number(a), b))
-MICA_OPERATOR(MatrixMultiply, matmul, "__rmatmul__", matmul(a, b))
+MICA_OPERATOR(Add, add, "add", "add", add(b, a))
+MICA_OPERATOR(Subtract, sub, "sub", "__rsub__", rsub(b, a))
+MICA_OPERATOR(Multiply, mul, "mul", "mul", mul(b, a))
+MICA_OPERATOR(Divide, div, "div", "__rtruediv__", mul(reciprocal(b), a))
+MICA_OPERATOR(FloorDivide, floor_divide, "__floordiv__", "__rfloordiv__", floor_divide(wrapped_number(a), b))
+MICA_OPERATOR(Remainder, remainder, "remainder", "__rmod__", remainder(wrapped_number(a), b))
+MICA_OPERATOR(Power, pow, "__pow__", "__rpow__", pow(a, b))
+MICA_OPERATOR(And, bitwise_and, "__and__", "bitwise_and", bitwise_and(b, a))
+MICA_OPERATOR(Or, bitwise_or, "__or__", "bitwise_or", bitwise_or(b, a))
+MICA_OPERATOR(Xor, bitwise_xor, "__xor__", "bitwise_xor", bitwise_xor(b, a))
+MICA_OPERATOR(LeftShift, bitwise_left_shift, "__lshift__", "__rlshift__", bitwise_left_shift(wrapped_number(a), b))
+MICA_OPERATOR(RightShift, bitwise_right_shift, "__rshift__", "__rrshift__", bitwise_right_shift(wrapped_number(a), b))
+MICA_OPERATOR(MatrixMultiply, matmul, "matmul", "__rmatmul__", matmul(a, b))
 #undef MICA_OPERATOR
 
 static PyObject* matrix_multiply(PyObject* a, PyObject* b) try {
@@ -137,7 +145,7 @@ static PyObject* matrix_multiply(PyObject* a, PyObject* b) try {
     unlocked.lock();
     return wrap(std::move(result));
   }
-  return is_tensor(a) ? overridden("__matmul__", a, b) : overridden("__rmatmul__", b, a);
+  return is_tensor(a) ? overridden("matmul", a, b) : overridden("__rmatmul__", b, a);
 } catch (...) {
   return raise_current_exception();
 }
@@ -195,15 +203,15 @@ static Scalar only_element(PyObject* self) {
   return unwrap(self).item();
 }
 
-// A mode that is active answers instead.
-#define MICA_ASK_MODES(method)                                                                 \
-  if (function_mode()) [[unlikely]] {                                                          \
-    if (PyObject* answer = ask_modes(self, method); answer || PyErr_Occurred()) return answer; \
+// A mode that is active, or the tensor's class, answers instead.
+#define MICA_ASK(method)                                                                       \
+  if (may_be_asked(self)) [[unlikely]] {                                                       \
+    if (PyObject* answer = ask_about(self, method); answer || PyErr_Occurred()) return answer; \
   }
 
 static int truth(PyObject* self) try {
-  if (function_mode()) [[unlikely]] {
-    Owned answer(ask_modes(self, "__bool__"));
+  if (may_be_asked(self)) [[unlikely]] {
+    Owned answer(ask_about(self, "__bool__"));
     if (answer || PyErr_Occurred()) return answer ? PyObject_IsTrue(answer.get()) : -1;
   }
   const Tensor& x = unwrap(self);
@@ -215,7 +223,7 @@ static int truth(PyObject* self) try {
 }
 
 static PyObject* to_int(PyObject* self) try {
-  MICA_ASK_MODES("__int__")
+  MICA_ASK("__int__")
   Scalar s = only_element(self);
   if (s.is_floating()) return PyLong_FromDouble(s.to_double());
   if (s.is_bool()) return PyLong_FromLong(s.to_bool());
@@ -226,7 +234,7 @@ static PyObject* to_int(PyObject* self) try {
 }
 
 static PyObject* to_float(PyObject* self) try {
-  MICA_ASK_MODES("__float__")
+  MICA_ASK("__float__")
   warn_of_number(unwrap(self));
   return PyFloat_FromDouble(only_element(self).to_double());
 } catch (...) {
@@ -234,7 +242,7 @@ static PyObject* to_float(PyObject* self) try {
 }
 
 static PyObject* to_index(PyObject* self) try {
-  MICA_ASK_MODES("__index__")
+  MICA_ASK("__index__")
   const Tensor& x = unwrap(self);
   MICA_CHECK_KIND(x.numel() == 1 && (is_integral(x.dtype()) || x.dtype() == DType::Bool), Type,
                   "only integer tensors of a single element can be converted to an index");
@@ -245,20 +253,20 @@ static PyObject* to_index(PyObject* self) try {
 
 // ---- comparison
 
-#define MICA_COMPARISON(Op, function, reflected_function)                                           \
+#define MICA_COMPARISON(Op, function, reflected_function, own_name, reflected_name)                 \
   struct Op {                                                                                       \
-    static constexpr const char* name = #function;                                                  \
-    static constexpr const char* reflected = #reflected_function;                                   \
+    static constexpr const char* name = own_name;                                                   \
+    static constexpr const char* reflected = reflected_name;                                        \
     static Tensor call(const Tensor& a, const Tensor& b) { return mica::function(a, b); }           \
     static Tensor call(const Tensor& a, const Scalar& b) { return mica::function(a, b); }           \
     static Tensor call(const Scalar& a, const Tensor& b) { return mica::reflected_function(b, a); } \
   };
-MICA_COMPARISON(Equal, eq, eq)
-MICA_COMPARISON(NotEqual, ne, ne)
-MICA_COMPARISON(Less, lt, gt)
-MICA_COMPARISON(LessEqual, le, ge)
-MICA_COMPARISON(Greater, gt, lt)
-MICA_COMPARISON(GreaterEqual, ge, le)
+MICA_COMPARISON(Equal, eq, eq, "__eq__", "__eq__")
+MICA_COMPARISON(NotEqual, ne, ne, "ne", "ne")
+MICA_COMPARISON(Less, lt, gt, "lt", "gt")
+MICA_COMPARISON(LessEqual, le, ge, "le", "ge")
+MICA_COMPARISON(Greater, gt, lt, "gt", "lt")
+MICA_COMPARISON(GreaterEqual, ge, le, "ge", "le")
 #undef MICA_COMPARISON
 
 // NumPy leaves the comparison to us, and what nobody compares is just unequal to Python: an array counts as a tensor.

@@ -15,8 +15,8 @@ PyTypeObject* tensor_type = nullptr;
 static Py_hash_t tensor_hash(PyObject* self) { return reinterpret_cast<Py_hash_t>(self); }
 
 static Py_ssize_t tensor_length(PyObject* self) {
-  if (thread_modes & mode_bit::kFunctionMode) [[unlikely]] {
-    Owned answer(ask_modes(self, "__len__"));
+  if (may_be_asked(self)) [[unlikely]] {
+    Owned answer(ask_about(self, "__len__"));
     if (answer || PyErr_Occurred()) return answer ? PyNumber_AsSsize_t(answer.get(), PyExc_OverflowError) : -1;
   }
   const Tensor& x = unwrap(self);
@@ -39,6 +39,10 @@ static PyObject* tensor_iter(PyObject* self) try {
 }
 
 static int tensor_contains(PyObject* self, PyObject* element) try {
+  if (may_be_asked(self)) [[unlikely]] {
+    Owned answer(ask_about(self, "__contains__", &element, 1));
+    if (answer || PyErr_Occurred()) return answer ? PyObject_IsTrue(answer.get()) : -1;
+  }
   if (!is_tensor(element) && !is_number_like(element)) {
     Owned type(PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(element))));
     const char* text = type ? PyUnicode_AsUTF8(type.get()) : "?";

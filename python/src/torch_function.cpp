@@ -18,6 +18,7 @@ static thread_local bool all_disabled = false;
 static thread_local std::vector<PyObject*> modes;  // owned, innermost last
 
 static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
+static PyObject* plain_values_name;       // "_values_are_plain", interned
 static thread_local bool dispatch_aside;  // while a call of a class with a __torch_dispatch__ is looked at
 
 bool overrides_torch_dispatch(PyObject* o) {
@@ -122,19 +123,54 @@ static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObj
   Owned name(PyObject_GetAttrString(function, "__name__"));
   if (!name) return nullptr;
   std::string tried;
-  for (PyObject* o : order) tried += (tried.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
+  for (PyObject* o : order) {
+    Owned type(PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(o))));
+    if (!type) return nullptr;
+    tried += std::string("\n  - tensor subclass ") + PyUnicode_AsUTF8(type.get());
+  }
+  const bool method =
+      PyObject_TypeCheck(function, &PyMethodDescr_Type) || PyObject_TypeCheck(function, &PyWrapperDescr_Type);
   return PyErr_Format(PyExc_TypeError,
-                      "Multiple dispatch failed for 'torch.%U'; all __torch_function__ handlers returned "
-                      "NotImplemented:\n\n  - tensor subclass %s\n\nFor more information, try re-running with "
+                      "Multiple dispatch failed for 'torch.%s%U'; all __torch_function__ handlers returned "
+                      "NotImplemented:\n%s\n\nFor more information, try re-running with "
                       "TORCH_LOGS=not_implemented",
-                      name.get(), tried.c_str());
+                      method ? "Tensor." : "", name.get(), tried.c_str());
 }
 
-PyObject* ask_modes(PyObject* self, const char* method) {
-  if (!(thread_modes & mode_bit::kFunctionMode) || all_disabled) return nullptr;
+bool has_plain_values(PyObject* o) { return _PyType_Lookup(Py_TYPE(o), plain_values_name) != nullptr; }
+
+// Whether the class answers for the values of its tensors.
+static bool answers_for_values(PyObject* o) {
+  if (!overrides_torch_function(o) || !asks_function(o)) return false;
+  PyTypeObject* type = Py_TYPE(o);
+  return _PyType_Lookup(type, torch_function_name) != _PyType_Lookup(tensor_type, torch_function_name) &&
+         !has_plain_values(o);
+}
+
+PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more, Py_ssize_t count) {
+  const bool moded = (thread_modes & mode_bit::kFunctionMode) && !all_disabled;
+  const bool answers = answers_for_values(self);
+  if (!moded && !answers) return nullptr;
   Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
   if (!function) return nullptr;
-  return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, &self, 1);
+  std::vector<PyObject*> args = {self};
+  args.insert(args.end(), more, more + count);
+  return call_torch_function(function.get(), &self, overrides_torch_function(self) ? 1 : 0, args.data(), count + 1);
+}
+
+static PyObject* asked_about_values(PyObject*, PyObject* o) {
+  const bool moded = (thread_modes & mode_bit::kFunctionMode) && !all_disabled;
+  return PyBool_FromLong(is_tensor(o) && (moded || answers_for_values(o)));
+}
+
+// A class that answers for its tensors is a reason for their methods to ask.
+static PyObject* init_subclass(PyObject* cls, PyObject*, PyObject*) {
+  auto* type = reinterpret_cast<PyTypeObject*>(cls);
+  PyObject* found = _PyType_Lookup(type, torch_function_name);
+  if (found && found != disabled_implementation && found != _PyType_Lookup(tensor_type, torch_function_name) &&
+      !_PyType_Lookup(type, plain_values_name))
+    let_methods_ask();
+  Py_RETURN_NONE;
 }
 
 static PyObject* function_object(const Parser& parser, bool method) {
@@ -262,6 +298,7 @@ static PyObject* default_torch_function(PyObject* cls, PyObject* args, PyObject*
 PyMethodDef torch_function_methods[] = {
     {"__torch_function__", as_cfunction(default_torch_function), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
      "Calls the function on the arguments as plain tensors and returns the result as this class."},
+    {"__init_subclass__", as_cfunction(init_subclass), METH_VARARGS | METH_KEYWORDS | METH_CLASS, nullptr},
     {}};
 
 // ---- what the package's overrides module builds upon
@@ -290,8 +327,7 @@ static PyObject* set_dispatch_aside(PyObject*, PyObject* value) { return set_fla
 static PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!subclasses_disabled && !all_disabled); }
 
 static PyObject* push_mode(PyObject*, PyObject* mode) {
-  static const bool asked = (let_methods_ask(), true);
-  static_cast<void>(asked);
+  let_methods_ask();
   modes.push_back(Py_NewRef(mode));
   set_modes(mode_bit::kFunctionMode, true);
   Py_RETURN_NONE;
@@ -380,6 +416,8 @@ bool add_torch_function(PyObject* module) {
       {"_get_function_stack_at", mode_at, METH_O, nullptr},
       {"_len_torch_function_stack", num_modes, METH_NOARGS, nullptr},
       {"_set_dispatch_aside", set_dispatch_aside, METH_O, nullptr},
+      {"_asked_about_values", asked_about_values, METH_O,
+       "Whether a mode or the tensor's class answers for methods that hand out a value."},
       {"_has_torch_function", has_torch_function, METH_O, nullptr},
       {"_handle_torch_function", as_cfunction(handle_torch_function), METH_VARARGS | METH_KEYWORDS, nullptr},
       {}};
@@ -387,8 +425,9 @@ bool add_torch_function(PyObject* module) {
   extension_module = module;
   torch_function_name = PyUnicode_InternFromString("__torch_function__");
   torch_dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
+  plain_values_name = PyUnicode_InternFromString("_values_are_plain");
   disabled_implementation = PyObject_GetAttrString(module, "_disabled_torch_function_impl");
-  return torch_function_name && torch_dispatch_name && disabled_implementation &&
+  return torch_function_name && torch_dispatch_name && plain_values_name && disabled_implementation &&
          add_disabler(module, "torch._C.DisableTorchFunctionSubclass", disabler_methods<subclass_flag>) &&
          add_disabler(module, "torch._C.DisableTorchFunction", disabler_methods<all_flag>);
 }

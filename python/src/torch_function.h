@@ -1,7 +1,8 @@
 // __torch_function__: arguments that are not plain tensors may take a call over.
 #pragma once
 
-#include "object.h"
+#include "mica/grad_mode.h"
+#include "tensor_object.h"
 
 namespace mica::python {
 
@@ -28,11 +29,21 @@ PyObject* call_torch_function(const Parser& parser, PyObject** overloaded, int c
 PyObject* call_torch_function(PyObject* function, PyObject** overloaded, int count, PyObject* const* args,
                               Py_ssize_t nargs);
 
-// For what takes a tensor alone and hands out a Python value: the answer of the active modes, or null without an error
-// where there is none. On an error, null with the error set.
-PyObject* ask_modes(PyObject* self, const char* method);
+// For methods that hand out a Python value: whether a mode or the tensor's class may answer instead. A plain tensor
+// without modes is found out by one test.
+inline bool may_be_asked(PyObject* self) {
+  return (thread_modes & mode_bit::kFunctionMode) || Py_TYPE(self) != tensor_type;
+}
 
-// Tensor's methods that only hand out what it knows ask the modes from now on (tensor_methods.cpp).
+// Whether the object's class has the attribute `_values_are_plain`, as Mica's own classes have.
+bool has_plain_values(PyObject* o);
+
+// The answer of the active modes or of the tensor's class to a method, or null without an error where there is none. On
+// an error, null with the error set. A class of which __torch_function__ is Tensor's own, or that has the attribute
+// `_values_are_plain`, is not asked: its answer would be the tensor's.
+PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more = nullptr, Py_ssize_t count = 0);
+
+// Tensor's methods that only hand out what it knows ask from now on (tensor_methods.cpp).
 void let_methods_ask();
 
 bool add_torch_function(PyObject* module);

@@ -20,7 +20,10 @@ Tensor div_other_backward(const Tensor& grad, const Tensor& self, const Tensor& 
   return -grad * conj_of((self / other) / other);
 }
 
-Tensor copy_src_backward(const Tensor& grad, const TensorOptions& src) { return grad.to(src); }
+// What a real tensor was copied into may be complex: only the real part of the gradient is its own.
+Tensor copy_src_backward(const Tensor& grad, const TensorOptions& src) {
+  return grad.is_complex() && !is_complex(src.dtype()) ? mica::real(grad).to(src) : grad.to(src);
+}
 
 // The gradient of reading through (size, stride, offset): each element of the base gathers what all readers of it send.
 Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef strides, int64_t base_offset,
@@ -33,7 +36,7 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
   if (grad.numel() > 0) {
     if (has_internal_overlap(size, stride)) {
       Tensor positions =
-          arange(0, flat.numel(), 1, TensorOptions(DType::Int64)).as_strided(size, stride, view_offset - low);
+          arange(0, flat.numel(), 1, grad.options().dtype(DType::Int64)).as_strided(size, stride, view_offset - low);
       flat = flat.index_add(0, positions.reshape({-1}), grad.reshape({-1}));
     } else {
       flat.as_strided(size, stride, view_offset - low).copy_(grad);
@@ -42,7 +45,7 @@ Tensor as_strided_backward(const Tensor& grad, IntArrayRef sizes, IntArrayRef st
   if (has_internal_overlap(sizes, strides)) {
     // Several indices of the input name one element: they share its gradient.
     Tensor count = zeros_like(flat);
-    Tensor positions = arange(0, flat.numel(), 1, TensorOptions(DType::Int64))
+    Tensor positions = arange(0, flat.numel(), 1, grad.options().dtype(DType::Int64))
                            .as_strided(sizes, strides, base_offset - low)
                            .reshape({-1});
     count = count.index_add(0, positions, ones({positions.numel()}, grad.options()));

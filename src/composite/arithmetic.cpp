@@ -4,6 +4,7 @@
 #include "core/pointwise.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "shapes/indexing.h"
 
 namespace mica {
 
@@ -105,6 +106,7 @@ void pow(const Tensor& self, const Scalar& exponent) {
   const bool integers = is_integral(self.dtype()) || is_bool(self);
   MICA_CHECK(!integers || !exponent.is_integral() || exponent.to_double() >= 0,
              "Integers to negative integer powers are not allowed.");
+  if (is_integral(self.dtype()) && exponent.is_integral()) check_number_fits(exponent, self.dtype());
 }
 void pow(const Tensor&, const Tensor&) {}
 void pow(const Scalar&, const Tensor&) {}

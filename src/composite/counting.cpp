@@ -124,7 +124,8 @@ void count_on_host(const Tensor& values, int64_t bins, int64_t* counts) {
 }  // namespace
 
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
-  MICA_CHECK(is_integral(self.dtype()), "bincount only supports 1-d non-negative integral inputs.");
+  MICA_CHECK_KIND(is_integral(self.dtype()) || self.dim() != 1, NotImplemented,
+                  "\"bincount_cpu\" not implemented for '", info(self.dtype()).legacy, "'");
   MICA_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
   MICA_CHECK(minlength >= 0, "minlength should be >= 0");
   MICA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.size(0) == self.size(0)),
@@ -138,7 +139,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
     count_on_host(self.contiguous(), kValues, counts);
     int64_t used = kValues;
     while (counts[used - 1] == 0) --used;
-    const Tensor result = mica::zeros(std::max(bins, used), TensorOptions(DType::Int64));
+    const Tensor result = mica::zeros(std::max(bins, used), self.options().dtype(DType::Int64));
     std::copy(counts, counts + used, host_data<int64_t>(result));
     return result;
   }
@@ -196,7 +197,8 @@ std::pair<double, double> histogram_range(const char* op, const Tensor& self, do
 }  // namespace
 
 Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
-  MICA_CHECK(is_floating(self.dtype()), "histc: \"histc_cpu\" not implemented for '", info(self.dtype()).legacy, "'");
+  MICA_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "\"histogram_cpu\" not implemented for '",
+                  info(self.dtype()).legacy, "'");
   MICA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   NoGradGuard below;
   const auto [low, high] =

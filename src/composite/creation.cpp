@@ -152,7 +152,7 @@ DType sequence_dtype(const char* op, const Scalar& start, const Scalar& end, con
 // A bound as an element of the result holds it.
 Scalar as_element(const Scalar& bound, DType dtype) {
   check_number_fits(bound, dtype);
-  return mica::scalar_tensor(bound, TensorOptions(dtype)).item();
+  return mica::scalar_tensor(bound, TensorOptions(dtype).device(kCPU)).item();
 }
 
 }  // namespace

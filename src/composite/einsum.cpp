@@ -154,7 +154,9 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
   DimVector shape;
   for (int label : labels) shape.push_back(sizes[label]);
   const Tensor left = as_matrices(a, batch, rows, summed, sizes), right = as_matrices(b, batch, summed, columns, sizes);
-  return {mica::bmm(left, right).reshape(shape), labels};
+  // Where nothing is summed, operands may be of any two dtypes, as with a * b.
+  const bool products = summed.empty() && (left.dtype() != right.dtype() || left.dtype() == DType::Bool);
+  return {(products ? mica::mul(left, right) : mica::bmm(left, right)).reshape(shape), labels};
 }
 
 // Labels that the result or another operand than i and j needs.
@@ -186,9 +188,9 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
     start = comma + 1;
   }
   MICA_CHECK(terms.size() == tensors.size(),
-             terms.size() > tensors.size() ? "einsum(): more operands were provided in the equation ("
-                                           : "einsum(): fewer operands were provided in the equation (",
-             terms.size(), ") than tensors (", tensors.size(), ")");
+             terms.size() > tensors.size() ? "einsum(): fewer operands were provided than specified in the equation"
+                                           : "einsum(): more operands were provided than specified in the equation",
+             ": ", tensors.size(), " for ", terms.size(), " terms");
 
   // Name every dimension; those of an ellipsis are aligned from the right, as broadcasting does.
   std::vector<Operand> operands;
@@ -219,10 +221,9 @@ Tensor einsum(std::string_view equation, TensorList tensors, std::optional<IntAr
       const int64_t n = o.tensor.sizes()[d];
       ++uses[label];
       if (n == 1) continue;
-      MICA_CHECK(sizes[label] == 1 || sizes[label] == n,
-                 "einsum(): operands do not broadcast with remapped shapes: subscript ",
-                 label < kLetters ? std::string(1, letter_of(label)) : std::string("..."), " has sizes ", sizes[label],
-                 " and ", n);
+      MICA_CHECK(sizes[label] == 1 || sizes[label] == n, "einsum(): subscript ",
+                 label < kLetters ? std::string(1, letter_of(label)) : std::string("..."), " has size ", n,
+                 " for operand ", i, " which does not broadcast with previously seen size ", sizes[label]);
       sizes[label] = n;
     }
     operands.push_back(std::move(o));

@@ -5,6 +5,7 @@
 #include "core/host_data.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "mica/warning.h"
 
 namespace mica::composite {
 
@@ -192,6 +193,10 @@ Tensor matrix_H(const Tensor& self) {
   return self.dim() == 0 ? self.conj() : self.transpose(0, 1).conj();
 }
 Tensor mT(const Tensor& self) {
+  if (self.dim() == 0) {
+    MICA_WARN_ONCE("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.");
+    return self;
+  }
   MICA_CHECK(self.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", self.dim(),
              "-D tensor.");
   return self.transpose(-2, -1);
@@ -201,6 +206,10 @@ Tensor adjoint(const Tensor& self) {
   return self.dim() == 0 ? self.conj() : self.transpose(-2, -1).conj();
 }
 Tensor mH(const Tensor& self) {
+  if (self.dim() == 0) {
+    MICA_WARN_ONCE("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().");
+    return self.conj();
+  }
   MICA_CHECK(self.dim() >= 2, "tensor.mH is only supported on matrices or batches of matrices. Got ", self.dim(),
              "-D tensor.");
   return mica::adjoint(self);

@@ -1,5 +1,6 @@
 // x[...] and x[...] = value, for C++ and Python alike: basic indices become one view, tensors go to index and
 // index_put_.
+#include "core/dispatch.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/indexing.h"
@@ -36,11 +37,12 @@ int64_t checked_index(int64_t index, int64_t size, int64_t dim) {
 // strides, and the view is made known to autograd in the end.
 class ViewSteps {
  public:
-  // Rare tensors take every step as an operation too: only its entry knows what becomes of them.
+  // Rare tensors take every step as an operation too: only its entry knows what becomes of them. So do all under a
+  // dispatch mode, which sees operations.
   explicit ViewSteps(const Tensor& x)
       : x_(x),
         recorded_(compute_requires_grad(x) || view_requires_grad(x.impl()) ||
-                  (x.impl()->bits & tensor_bit::kSpecialView)) {}
+                  (x.impl()->bits & tensor_bit::kSpecialView) || dispatch::active) {}
 
   void select(int64_t dim, int64_t index, int64_t named) {
     const int64_t at = checked_index(index, x_.sizes()[dim], named);
@@ -183,9 +185,9 @@ void assign(const Indexed& target, const Tensor& value) {
     target.self.copy_(without_leading_ones(value, target.self.dim()));
     return;
   }
-  if (value.dim() == 0) {
+  if (value.numel() == 1) {  // a number, of any dtype
     if (const Tensor mask = only_mask(target); mask.defined()) {
-      target.self.masked_fill_(mask, apart_from(value, target.self));
+      target.self.masked_fill_(mask, apart_from(value.reshape({}), target.self));
       return;
     }
   }

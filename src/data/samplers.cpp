@@ -18,7 +18,7 @@ std::vector<int64_t> values(const Tensor& t) {
 }
 
 std::vector<int64_t> permutation(int64_t n, const std::optional<Generator>& generator) {
-  return values(randperm(n, generator, DType::Int64));
+  return values(randperm(n, generator, TensorOptions(DType::Int64).device(kCPU)));
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ RandomSampler::RandomSampler(int64_t size, bool replacement, std::optional<int64
 }
 
 uint64_t random_seed(const std::optional<Generator>& generator) {
-  Tensor seed = empty(IntArrayRef{}, DType::Int64);
+  Tensor seed = empty(IntArrayRef{}, TensorOptions(DType::Int64).device(kCPU));
   seed.random_(generator);
   return static_cast<uint64_t>(seed.item<int64_t>());
 }
@@ -174,7 +174,7 @@ std::vector<int64_t> SubsetRandomSampler::order() {
 
 WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_t num_samples, bool replacement,
                                              std::optional<Generator> generator)
-    : weights_(tensor(weights, DType::Float64)),
+    : weights_(tensor(weights, TensorOptions(DType::Float64).device(kCPU))),
       num_samples_(num_samples),
       replacement_(replacement),
       generator_(std::move(generator)) {

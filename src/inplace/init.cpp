@@ -67,7 +67,8 @@ bool is_true(const Tensor& t) { return t.item().to_bool(); }
 // Draws all numbers, and those that lie outside again and again.
 void draw_until_inside(const Tensor& self, double mean, double std, double a, double b,
                        const MaybeGenerator& generator) {
-  const Tensor low = full({}, a, self.dtype()), high = full({}, b, self.dtype());
+  const TensorOptions plain = TensorOptions(self.dtype()).device(kCPU);
+  const Tensor low = full({}, a, plain), high = full({}, b, plain);
   self.normal_(mean, std, generator);
   Tensor inside = self;
   for (;;) {

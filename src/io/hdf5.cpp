@@ -245,7 +245,7 @@ Tensor Hdf5File::read(const std::string& dataset, IntArrayRef start, IntArrayRef
   const Object space(lib().dataset_space(set), lib().space_close, "no shape");
   const DType dtype = tensor_dtype(type, dataset);
   select_block(space, start, count, dataset);
-  const Tensor tensor = empty(count, dtype);
+  const Tensor tensor = empty(count, TensorOptions(dtype).device(kCPU));
   if (tensor.numel() == 0) return tensor;
   // A file's own type where its bytes are as ours; else the library converts.
   const FileType ours(dtype);

@@ -57,7 +57,8 @@ namespace {
 template <class Kernel>
 void select_along(const char* op, Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim,
                   const Kernel& kernel) {
-  MICA_CHECK(!self.is_complex(), op, "(): complex tensors cannot be ordered");
+  MICA_CHECK_KIND(!self.is_complex(), NotImplemented, "\"", op, "_cpu\" not implemented for '",
+                  info(self.dtype()).legacy, "'");
   const int64_t d = wrap_dim(dim, self.dim());
   MICA_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, op, "(): Expected reduction dim ", d,
                   " to have non-zero size.");
@@ -77,6 +78,8 @@ void select_along(const char* op, Out& values, Out& indices, const Tensor& self,
 
 void kthvalue(Out& values, Out& indices, const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   const int64_t n = self.dim() ? self.size(dim) : 1;
+  MICA_CHECK_KIND(n > 0, Index, "kthvalue(): Expected reduction dim ", wrap_dim(dim, self.dim()),
+                  " to have non-zero size.");
   MICA_CHECK(k >= 1 && k <= n, "kthvalue(): selected number k out of range for dimension ", wrap_dim(dim, self.dim()));
   select_along("kthvalue", values, indices, self, dim, keepdim,
                [&](const TensorView& v, const TensorView& i, int64_t d) {

@@ -1,6 +1,7 @@
 """backward() and grad() from Python: arguments, errors, in-place changes, views, threads."""
 
 import threading
+import warnings
 
 import mica as torch
 import pytest
@@ -230,3 +231,28 @@ def test_callbacks_run_when_the_pass_has_ended():
     assert seen == ["hook", ("end", 3)]
     with pytest.raises(RuntimeError, match="only be installed during backward"):
         queue(print)
+
+
+def test_the_gradient_of_a_real_tensor_made_complex_is_its_real_part():
+    x = torch.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (x.to(torch.complex64) * (2 + 3j)).abs().sum().backward()
+        torch.zeros(2, dtype=torch.complex64).copy_(x).sum().abs().backward()
+    assert x.grad.tolist() == pytest.approx([13**0.5 + 1] * 2)
+
+
+def test_transposes_are_named_as_in_torch():
+    x = torch.ones(2, 3, requires_grad=True)
+    assert x.T.grad_fn.name() == "PermuteBackward0" and x.mT.grad_fn.name() == "TransposeBackward0"
+    assert torch.where(x > 0, x, 0.0).grad_fn.name() == "WhereBackward0"
+
+
+@pytest.mark.parametrize("operation", [lambda x: x * 2, lambda x: x / 2, lambda x: x.clone().mul_(2)])
+def test_products_with_a_number_are_freed_with_the_graph(operation):
+    x = leaf(1.0, 2.0)
+    y = operation(x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()

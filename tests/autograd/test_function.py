@@ -315,8 +315,49 @@ def test_missing_methods_are_named():
         Forward.apply(torch.ones(1, requires_grad=True)).backward()
     with pytest.raises(NotImplementedError, match="must implement the forward"):
         Function.apply(torch.ones(1))
-    with pytest.raises(RuntimeError, match="should not be instantiated"):
-        Square()
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        square = Square()
+    with pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward"):
+        square(torch.ones(1))
+
+
+def test_keywords_have_the_positions_of_their_names():
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x, by=1, plus=0):
+            ctx.by = by
+            return x * by + plus
+
+        @staticmethod
+        def backward(ctx, grad):
+            assert len(ctx.needs_input_grad) == 3
+            return grad * ctx.by, None, None
+
+    x = torch.ones(2, requires_grad=True)
+    y = Scaled.apply(x, plus=1, by=3)
+    y.sum().backward()
+    assert y.tolist() == [4, 4] and x.grad.tolist() == [3, 3]
+    with pytest.raises(TypeError, match="missing required argument: 'by' \\(position 1\\)"):
+        Scaled.apply(x, plus=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        Scaled.apply(x, other=1)
+    with pytest.raises(TypeError, match="multiple values for argument 'x'"):
+        Scaled.apply(x, x=x)
+
+
+def test_keywords_without_a_position_are_refused():
+    class Scaled(Function):
+        @staticmethod
+        def forward(x, *, by=1):
+            return x * by
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+    assert Scaled.apply(torch.ones(2)).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'by'"):
+        Scaled.apply(torch.ones(2), by=2)
 
 
 def test_vjp_is_another_name():

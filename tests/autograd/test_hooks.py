@@ -133,3 +133,26 @@ def test_multi_grad_hooks():
     (a * b).backward()
     (a * b).backward()
     assert len(first) == 2
+
+
+@pytest.mark.parametrize("operation", [lambda x: x * 2, lambda x: 2 + x, lambda x: x - 2, lambda x: x / 2])
+def test_a_number_has_an_edge_that_leads_nowhere(operation):
+    x = leaf(1.0, 2.0)
+    y = operation(x)
+    assert len(y.grad_fn.next_functions) == 2 and y.grad_fn.next_functions[1] == (None, 0)
+    seen = []
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append(inputs))
+    y.grad_fn.register_hook(lambda inputs, outputs: (torch.full((2,), 7.0), None))
+    y.sum().backward()
+    assert len(seen[0]) == 2 and seen[0][1] is None
+    assert x.grad.tolist() == [7, 7]
+
+
+def test_a_hook_with_a_wrong_number_of_values_is_named():
+    def one(inputs, outputs):
+        return inputs[:1]
+
+    y = leaf(1.0) * 2
+    y.grad_fn.register_hook(one)
+    with pytest.raises(RuntimeError, match="hook 'one' has returned an incorrect number of values \\(got 1, but expec"):
+        y.backward()

@@ -203,3 +203,15 @@ def test_gradcheck_forwards():
         mica.autograd.gradcheck.__globals__["GradcheckError"], match="computed with forward mode mismatch"
     ):
         mica.autograd.gradcheck(Wrong.apply, x, check_forward_ad=True, check_backward_ad=False)
+
+
+def test_dual_tensors_can_be_changed_in_place():
+    primal, tangent = mica.tensor([1.0, 2.0]), mica.tensor([1.0, 0.0])
+    with fwd.dual_level():
+        x = fwd.make_dual(primal, tangent)
+        x.mul_(3)
+        assert fwd.unpack_dual(x).tangent.tolist() == [3, 0]
+        y = mica.zeros(2).copy_(x)
+        y[1] = x[0] * x[0]
+        assert fwd.unpack_dual(y).tangent.tolist() == [3, 18]
+    assert primal.tolist() == [3, 6] and not primal.requires_grad

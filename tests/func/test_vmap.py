@@ -306,3 +306,31 @@ def test_vectors_of_their_own_for_a_graph_that_all_share():
     both = vmap(lambda row: mica.autograd.grad((row * shared).sum(), (row, shared)))(w.clone().requires_grad_())
     mica.testing.assert_close(both[1], w)
     mica.testing.assert_close(both[0], x.expand(3, 4))
+
+
+def test_refused_random_numbers_are_not_drawn():
+    before = mica.get_rng_state()
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(lambda x: x + mica.rand(1))(mica.ones(2))
+    assert mica.equal(before, mica.get_rng_state())
+
+
+def test_a_function_is_told_the_batch():
+    told = []
+
+    class Doubled(mica.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            told.append((repr(info), info.batch_size, info.randomness, in_dims))
+            return x * 2, in_dims[0]
+
+    assert vmap(Doubled.apply)(mica.ones(3)).tolist() == [2, 2, 2]
+    assert told == [("VmapInfo(batch_size=3, randomness='error')", 3, "error", (0,))]

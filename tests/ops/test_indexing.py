@@ -331,3 +331,21 @@ def test_a_place_that_is_filled_twice_counts_once():
     value = mica.tensor(1.0, requires_grad=True)
     mica.zeros(3).index_fill(0, mica.tensor([1, 1, 2]), value).sum().backward()
     assert value.grad.item() == 2.0
+
+
+def test_a_mask_takes_a_single_element_of_any_dtype():
+    x = mica.tensor([-1.0, 2.0, -3.0])
+    x[x < 0] = mica.tensor([7])
+    assert x.tolist() == [7, 2, 7]
+    x[x > 5] = mica.tensor([[0.5]], dtype=mica.float64)
+    assert x.tolist() == [0.5, 2, 0.5] and x.dtype == mica.float32
+    with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+        x[x < 1] = mica.tensor([1, 2])
+
+
+def test_the_element_under_a_mask_has_its_gradient():
+    value = mica.tensor([3.0], requires_grad=True)
+    x = mica.zeros(4)
+    x[mica.tensor([True, False, True, True])] = value
+    x.sum().backward()
+    assert value.grad.tolist() == [3]

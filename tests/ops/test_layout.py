@@ -1,5 +1,7 @@
 """Layout, joining, padding and creation: what samples cannot show."""
 
+import warnings
+
 import mica
 import numpy as np
 import pytest
@@ -256,3 +258,10 @@ def test_copies_of_ranges_into_tensors():
     assert mica.slice_scatter(x, mica.zeros(2, 3), 0, 1, 3, out=out) is out
     assert out.tolist() == mica.slice_scatter(x, mica.zeros(2, 3), 0, 1, 3).tolist()
     assert mica.slice_scatter(x, mica.ones(4, 1), 1, 0, 1, out=x) is x and x[:, 0].tolist() == [1.0] * 4
+
+
+def test_a_number_is_its_own_transpose():
+    x = mica.tensor(2j)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this is deprecated
+        assert x.mT.item() == 2j and x.mH.item() == -2j

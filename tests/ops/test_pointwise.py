@@ -360,3 +360,18 @@ def test_operators_keep_their_slots():
     assert (1 - x).tolist() == [-1, -3] and (2**x).tolist() == [4, 16] and (8 / x).tolist() == [4, 2]
     with pytest.raises(TypeError):
         "text" - x
+
+
+def test_powers_of_zero_and_one():
+    flags = torch.tensor([True, False])
+    assert (flags**True).tolist() == [True, False] and (flags**False).tolist() == [True, True]
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        flags**flags
+    z = torch.tensor([complex(math.inf, -2)])
+    assert (z**1).tolist() == z.tolist() and (z**0).tolist() == [1]
+
+
+def test_exponents_fit_the_dtype():
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        torch.ones(2, dtype=torch.uint8) ** 300
+    assert (torch.tensor([3], dtype=torch.uint8) ** 255).tolist() == [3**255 % 256]

@@ -169,3 +169,23 @@ def test_linear_without_bias_has_a_gradient_that_lies_as_its_weight(shape):
     a = mica.randn(2, 4, dtype=mica.float64, requires_grad=True)
     assert mica.autograd.gradcheck(lambda a, w: mica.mm(a, w.t()), (a, w))
     assert mica.autograd.gradgradcheck(lambda a, w: mica.mm(a, w.t()), (a, w))
+
+
+def test_einsum_without_sums_takes_any_two_dtypes():
+    scores, mask = mica.ones(2, 3), mica.tensor([True, False])
+    kept = mica.einsum("ij,i->ij", scores, mask)
+    assert kept.dtype == mica.float32 and kept.tolist() == [[1, 1, 1], [0, 0, 0]]
+    assert mica.einsum("i,j->ij", mica.ones(2), mica.ones(3, dtype=mica.float64)).dtype == mica.float64
+    assert mica.einsum("i,i->i", mask, ~mask).tolist() == [False, False]
+    assert mica.einsum("i,->i", mica.ones(2), mica.tensor(2)).tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        mica.einsum("i,i->", mica.ones(2), mica.ones(2, dtype=mica.float64))
+
+
+def test_einsum_errors_name_the_operand():
+    with pytest.raises(RuntimeError, match="subscript j has size 2 for operand 1 which does not broadcast with prev"):
+        mica.einsum("ij,jk", mica.ones(2, 3), mica.ones(2, 2))
+    with pytest.raises(RuntimeError, match="fewer operands were provided than specified"):
+        mica.einsum("i,i", mica.ones(2))
+    with pytest.raises(RuntimeError, match="more operands were provided than specified"):
+        mica.einsum("i", mica.ones(2), mica.ones(2))

@@ -106,3 +106,13 @@ def test_results_go_to_out():
 def test_distinct_slices_stand_as_they_were_gathered():
     distinct = mica.unique(mica.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), dim=1)
     assert distinct.tolist() == [[0.0, 1.0], [1.0, 0.0]] and distinct.stride() == (1, 2)
+
+
+def test_what_orders_nothing_is_refused_in_kind():
+    with pytest.raises(IndexError, match="Expected reduction dim 0 to have non-zero size"):
+        mica.empty(0).kthvalue(1)
+    for name in ("median", "mode"):
+        with pytest.raises(NotImplementedError, match=f"{name}_cpu.* not implemented for 'ComplexFloat'"):
+            getattr(mica.tensor([1j, 2]), name)(0)
+    with pytest.raises(NotImplementedError, match="bincount_cpu"):
+        mica.bincount(mica.tensor([1.0]))

@@ -211,7 +211,26 @@ def test_autocast_comes_first():
     a = mica.ones(2, 2)
     with mica.autocast("cpu"), Log() as log:
         assert mica.mm(a, a).dtype == mica.bfloat16
-    assert log.names == ["aten.mm.default"] and log.calls[0][1][0].dtype == mica.bfloat16
+    assert log.names == ["aten._to_copy.default"] * 2 + ["aten.mm.default"]
+    assert log.calls[2][1][0].dtype == mica.bfloat16
+
+
+def test_conversions_choices_and_indices_are_seen():
+    x = mica.ones(2, 3)
+    with Log() as log:
+        x.double()
+        x.to(mica.float32)
+        mica.where(x > 0, x, 0.0)
+        x[:, 1]
+        x[0, None]
+    assert log.names == [
+        "aten._to_copy.default",
+        "aten.gt.Scalar",
+        "aten.where.ScalarOther",
+        "aten.select.int",
+        "aten.select.int",
+        "aten.unsqueeze.default",
+    ]
 
 
 def test_modes_before_classes():

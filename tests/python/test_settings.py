@@ -44,3 +44,30 @@ def test_set_warn_always_for_warnings_from_python(warn_once_again):
         warnings.simplefilter("always")
         mica.meshgrid(mica.ones(2), mica.ones(3))
     assert caught == []
+
+
+@pytest.fixture
+def meta_by_default():
+    mica.set_default_device("meta")
+    yield
+    mica.set_default_device(None)
+
+
+def test_what_computes_on_the_cpu_is_not_led_astray_by_the_default_device(meta_by_default):
+    state = mica.get_rng_state()
+    assert state.device.type == "cpu" and state.sum().item() > 0
+    assert mica.Generator().get_state().device.type == "cpu"
+    x = mica.ones(6, device="cpu", requires_grad=True)
+    (grad,) = mica.autograd.grad(x.as_strided((3, 3), (1, 1)).sum(), x)
+    assert grad.tolist() == [1, 2, 3, 2, 1, 0]
+    assert mica.bincount(mica.tensor([0, 2], dtype=mica.uint8, device="cpu")).tolist() == [1, 0, 1]
+    assert mica.linspace(0, 1, 3, dtype=mica.int64, device="cpu").tolist() == [0, 0, 1]
+    drawn = mica.nn.init.trunc_normal_(mica.empty(8, device="cpu"), a=-0.1, b=0.1)
+    assert drawn.abs().max().item() <= 0.1
+    quantized = mica.quantize_per_tensor(mica.ones(2, device="cpu"), 0.5, 0, mica.qint8)
+    assert quantized.int_repr().tolist() == [2, 2]
+
+
+def test_seeds_that_are_too_large():
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        mica.manual_seed(2**70)

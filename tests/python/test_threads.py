@@ -41,7 +41,7 @@ def test_gradients_read_and_cleared_during_backward():
         import threading, warnings
         warnings.simplefilter("ignore")  # of the cycle that create_graph makes
         p = mica.ones(1000, requires_grad=True)
-        q = (mica.ones(1000, requires_grad=True) * 1.0).requires_grad_()
+        q = (mica.ones(1000, requires_grad=True) + 0.0).requires_grad_()
         q.retain_grad()
         stop = False
 

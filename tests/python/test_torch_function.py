@@ -1,8 +1,10 @@
 """__torch_function__: who is asked, in which order, with what."""
 
+import pickle
 from typing import ClassVar
 
 import mica as torch
+import numpy as np
 import pytest
 
 
@@ -48,7 +50,7 @@ def test_operators_hand_over_the_call():
     x, r = torch.ones(2), Recorder()
     assert (x + r)[0] == torch.Tensor.add
     assert (r + x)[0] == torch.Tensor.add and (r + x)[2] == (x, r)
-    assert (x == r)[0] == torch.Tensor.eq
+    assert (x == r)[0] == torch.Tensor.__eq__ and (x < r)[0] == torch.Tensor.lt
     assert x[r][0] == torch.Tensor.__getitem__
 
 
@@ -111,7 +113,7 @@ def test_subclasses_are_asked_before_their_bases():
 
 
 def test_a_mode_sees_every_call():
-    seen = []
+    seen: ClassVar = []
 
     class Mode:
         def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -133,7 +135,7 @@ def test_a_mode_sees_every_call():
 def test_modes_see_every_call_and_stack():
     from mica.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
-    seen = []
+    seen: ClassVar = []
 
     class Seeing(TorchFunctionMode):
         def __init__(self, name):
@@ -172,7 +174,7 @@ def test_functions_written_in_python():
 def test_a_mode_sees_what_tensor_is_given():
     from mica.overrides import TorchFunctionMode
 
-    seen = []
+    seen: ClassVar = []
 
     class Watch(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -188,7 +190,7 @@ def test_a_mode_sees_what_tensor_is_given():
 def test_a_mode_sees_attributes_and_values():
     from mica.overrides import TorchFunctionMode
 
-    seen = []
+    seen: ClassVar = []
 
     class Watch(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -216,3 +218,83 @@ def test_a_mode_sees_attributes_and_values():
         seen.clear()
         assert not bool(x) and x.shape == (1,)
     assert not seen
+
+
+class Watched(torch.Tensor):
+    """Notes the names of the functions that it is asked about."""
+
+    seen: ClassVar = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(torch.overrides.resolve_name(func))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (len, "__len__"),
+        (lambda x: bool(x[0]), "__bool__"),
+        (lambda x: int(x[0]), "__int__"),
+        (lambda x: float(x[0]), "__float__"),
+        (lambda x: complex(x[0]), "__complex__"),
+        (lambda x: x[0].item(), "item"),
+        (lambda x: x.tolist(), "tolist"),
+        (lambda x: x.numpy(), "numpy"),
+        (lambda x: np.asarray(x), "__array__"),
+        (lambda x: x.dim(), "dim"),
+        (lambda x: x.nelement(), "numel"),
+        (lambda x: x.data_ptr(), "data_ptr"),
+        (lambda x: x.is_floating_point(), "is_floating_point"),
+        (lambda x: x.untyped_storage(), "untyped_storage"),
+        (lambda x: x.is_shared(), "is_shared"),
+        (lambda x: x.new_tensor([1]), "new_tensor"),
+        (lambda x: 1.0 in x, "__contains__"),
+        (lambda x: reversed(x), "__reversed__"),
+        (lambda x: f"{x}", "__format__"),
+        (lambda x: x.type(torch.float64), "type"),
+        (lambda x: pickle.dumps(x.detach()), "__reduce_ex__"),
+        (lambda x: x // 2, "__floordiv__"),
+        (lambda x: x**2, "__pow__"),
+        (lambda x: x == 1, "__eq__"),
+        (lambda x: x @ x, "matmul"),
+        (lambda x: (x > 0) & True, "__and__"),
+        (lambda x: True & (x > 0), "bitwise_and"),
+    ],
+)
+def test_a_class_is_asked_about_values_and_operators(call, name):
+    x = torch.ones(3).as_subclass(Watched)
+    Watched.seen.clear()
+    plain, answer = call(torch.ones(3)), call(x)
+    assert f"torch.Tensor.{name}" in Watched.seen
+    if isinstance(plain, (bool, int, float, complex, list)) and name != "data_ptr":
+        assert answer == plain
+
+
+def test_functions_of_namespaces_have_names():
+    assert torch.overrides.resolve_name(torch.linalg.inv) == "torch.linalg.inv"
+    assert torch.overrides.resolve_name(torch.fft.fft) == "torch.fft.fft"
+
+
+def test_tensor_makes_a_plain_tensor_of_a_subclass():
+    with pytest.warns(UserWarning, match="To copy construct from a tensor"):
+        copy = torch.tensor(torch.ones(2).as_subclass(Watched))
+    assert type(copy) is torch.Tensor and copy.tolist() == [1, 1]
+    assert type(torch.ones(2).as_subclass(Sub).type(torch.float64)) is Sub
+
+
+def test_the_other_operand_is_asked_where_nobody_has_implemented_the_operator():
+    class Unit:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+        def __radd__(self, other):
+            return "added"
+
+    assert torch.ones(2) + Unit() == "added"
+    with pytest.raises(TypeError, match="unsupported operand type"):
+        torch.ones(2) - Unit()
+    with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch.Tensor.sub'"):
+        torch.ones(2).sub(Unit())

@@ -59,6 +59,7 @@ struct ComplexPow {
   C operator()(C base, C exponent) const {
     if (exponent == C(2)) return base * base;
     if (exponent == C(0)) return C(1);
+    if (exponent == C(1)) return base;  // infinities keep their parts
     return std::pow(base, exponent);
   }
 };
@@ -76,6 +77,9 @@ void pow_kernel(const PointwiseLoop& loop) {
   }
   if (is_complex(loop.dtype))
     return visit_complex("pow", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, ComplexPow<T>{}, kSlowGrain); });
+  if (loop.dtype == DType::Bool && is_constant(loop, 2))  // x ** True is x, x ** False is True
+    return run_binary<bool>(
+        loop, [](bool base, bool exponent) { return base || !exponent; }, kMemoryGrain);
   visit_integral("pow", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, IntegerPow<T>{}, kHeavyGrain); });
 }
 

@@ -61,6 +61,8 @@ def _normal(device):
 class FakeTensor(mica.Tensor):
     """A tensor without data. Its `device` is the one that it stands for; its mode computes shapes and dtypes."""
 
+    _values_are_plain = True  # for Tensor's methods that hand out a value
+
     @staticmethod
     def __new__(cls, fake_mode, elem, device, constant=None, real_tensor=None):
         if elem.device.type != "meta":

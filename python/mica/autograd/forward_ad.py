@@ -15,6 +15,7 @@ import threading
 
 from mica import _C
 from mica.autograd import grad_mode
+from mica.autograd.function import Function
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -120,6 +121,19 @@ def _level(level):
     return levels[level] if 0 <= level < len(levels) else None
 
 
+class _Dual(Function):
+    """Memory, as what an input of the graph holds."""
+
+    @staticmethod
+    def forward(ctx, root, memory):
+        ctx.mark_dirty(memory)
+        return memory
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
 def make_dual(tensor, tangent, *, level=None):
     """The tensor with a tangent, for operations within the level. It shares the tensor's memory."""
     opened = _level(level)
@@ -140,10 +154,14 @@ def make_dual(tensor, tangent, *, level=None):
         raise RuntimeError(
             f"Trying to set a forward gradient of dtype {tangent.dtype} on a tensor of dtype {tensor.dtype}: they differ"
         )
-    dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-    opened.duals.append(dual)
     opened.tangents.append(tangent)
-    return dual
+    if tensor.requires_grad or type(tensor) is not _C.Tensor:
+        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+        opened.duals.append(dual)
+        return dual
+    # The input of the graph is a tensor that no program sees, so that the dual can be changed in place.
+    opened.duals.append(tensor.detach().requires_grad_())
+    return _Dual.apply(opened.duals[-1], tensor.data)
 
 
 def unpack_dual(tensor, *, level=None):

@@ -1,6 +1,7 @@
 """Functions with a backward of their own."""
 
 import functools
+import warnings
 
 from mica import _C
 from mica.autograd.grad_mode import no_grad
@@ -33,8 +34,41 @@ def _argument_binder(forward):
         if not kwargs and not has_defaults:
             return args
         bound = signature.bind(*args, **kwargs)
+        for name in bound.kwargs:
+            _refuse_keyword(name)
         bound.apply_defaults()
         return bound.args
+
+    return bind
+
+
+def _refuse_keyword(name):
+    raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+
+
+def _keyword_binder(forward):
+    """Gives the keywords of a call the positions that `forward(ctx, ...)` has for their names."""
+
+    def bind(args, kwargs):
+        import inspect
+
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds][1:]
+        for name in kwargs:
+            if name not in names:
+                _refuse_keyword(name)
+        placed, rest = list(args), dict(kwargs)
+        for position, name in enumerate(names):
+            if position < len(args):
+                if name in rest:
+                    raise TypeError(f"forward() got multiple values for argument '{name}'")
+            elif not rest:
+                break
+            elif name not in rest:
+                raise TypeError(f"forward() missing required argument: '{name}' (position {position})")
+            else:
+                placed.append(rest.pop(name))
+        return tuple(placed)
 
     return bind
 
@@ -47,6 +81,7 @@ class FunctionMeta(type):
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
         separate_setup = cls.setup_context is not _C._FunctionBase.setup_context
         cls._bind_arguments = staticmethod(_argument_binder(cls.forward)) if separate_setup else None
+        cls._bind_keywords = staticmethod(_keyword_binder(cls.forward))
 
 
 class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
@@ -59,9 +94,19 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *args, **kwargs):
-        raise RuntimeError(
+        warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
-            "invoke them on the class itself. Instantiating an autograd function will raise an error."
+            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            "version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod

@@ -56,6 +56,8 @@ def active_levels():
 class BatchedTensor(Tensor):
     """One example of a batch, as a function under vmap sees it."""
 
+    _values_are_plain = True  # for Tensor's methods that hand out a value
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return dispatch(func, args, kwargs or {})

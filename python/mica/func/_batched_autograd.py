@@ -3,6 +3,8 @@
 Imported where vmap is first used; autograd.grad and Function.apply know of examples from then on.
 """
 
+from typing import NamedTuple
+
 from mica import _C
 from mica.func._batched import (
     BatchedTensor,
@@ -107,13 +109,11 @@ def _for_each(outputs, inputs, weights, retain_graph, create_graph, allow_unused
 
 
 # ------------------------------------------------------------------------------------------------ functions of one's own
-class VmapInfo:
+class VmapInfo(NamedTuple):
     """What a function's own `vmap` is told."""
 
-    __slots__ = ("batch_size", "randomness")
-
-    def __init__(self, level):
-        self.batch_size, self.randomness = level.size, level.randomness
+    batch_size: int
+    randomness: str
 
 
 def _applied(cls, *args, **kwargs):
@@ -129,7 +129,7 @@ def _applied(cls, *args, **kwargs):
     if own is Function.vmap or cls.generate_vmap_rule:
         return through_examples(call)
     in_dims = tuple(0 if call.is_batched(x) else None for x in args)
-    result, out_dims = own(VmapInfo(level), in_dims, *[call.value(x) for x in args], **kwargs)
+    result, out_dims = own(VmapInfo(level.size, level.randomness), in_dims, *[call.value(x) for x in args], **kwargs)
     if isinstance(result, Tensor) or result is None:
         return _placed(result, out_dims, level)
     dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)

@@ -140,6 +140,7 @@ def _map(func, leaves, dims, spec, size, out_dims, kwargs, randomness):
     if randomness == "error" and not mica.equal(before, mica.get_rng_state()):
         from mica.func._batch_rules_layers import _ERROR
 
+        mica.set_rng_state(before)
         raise RuntimeError(_ERROR)
     return result
 

@@ -102,6 +102,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 class UninitializedTensorMixin:
     """A tensor whose shape is known later, by the first input that a lazy module sees."""
 
+    _values_are_plain = True  # for Tensor's methods that hand out a value
+
     # What may be done with it: moving, converting, and reading or setting attributes.
     _allowed = frozenset(
         (

@@ -92,8 +92,8 @@ int64_t inner_size(const Tensor& t, int64_t axis) {
   return axis < 0 ? std::max<int64_t>(t.numel(), 1) : inner;
 }
 
-Tensor one(double value) { return full({1}, Scalar(value), TensorOptions(DType::Float64)); }
-Tensor one(int64_t value) { return full({1}, Scalar(value), TensorOptions(DType::Int64)); }
+Tensor one(double value) { return full({1}, Scalar(value), TensorOptions(DType::Float64).device(kCPU)); }
+Tensor one(int64_t value) { return full({1}, Scalar(value), TensorOptions(DType::Int64).device(kCPU)); }
 
 Tensor quantized(const Tensor& self, std::shared_ptr<const Quantizer> q, DType integers) {
   NoGradGuard below;

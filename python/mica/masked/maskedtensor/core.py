@@ -50,6 +50,8 @@ class MaskedTensor(mica.Tensor):
     The tensor itself is its data, so that autograd treats it like any other. Operations on several want equal masks.
     """
 
+    _values_are_plain = True  # for Tensor's methods that hand out a value
+
     def __new__(cls, data, mask, requires_grad=False):
         for name, given in (("data", data), ("mask", mask)):
             if is_masked_tensor(given) or not isinstance(given, mica.Tensor):

@@ -103,6 +103,8 @@ class NestedTensor(mica.Tensor):
     The tensor itself is the values of all sequences, so that autograd treats it like any other.
     """
 
+    _values_are_plain = True  # for Tensor's methods that hand out a value
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from mica.nested._internal.ops import call

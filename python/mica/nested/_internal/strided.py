@@ -45,6 +45,8 @@ def strided_from_list(parts, dtype=None, device=None):
 class StridedNestedTensor(Tensor):
     """Tensors of one number of dimensions and any sizes as one tensor of shape (batch, ...)."""
 
+    _values_are_plain = True  # for Tensor's methods that hand out a value
+
     is_nested = True
     layout = mica.strided
 
