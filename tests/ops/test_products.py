@@ -36,6 +36,22 @@ def test_mm_of_every_size_and_transposition(n):
     assert_equal(x[::-1] @ y[:, ::-1], a[::-1] @ b[:, ::-1])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 7, 31, 32, 33, 35, 63, 255, 256, 257, 259, 511, 515, 1027])
+def test_floats_of_every_depth(dtype, depth):
+    """Small whole numbers, whose sums are exact: rows, columns and depths that are no multiple of a tile's."""
+    a = rng.integers(-8, 9, (99, depth)).astype(dtype)
+    b = rng.integers(-8, 9, (depth, 141)).astype(dtype)
+    c = rng.integers(-8, 9, (99, 141)).astype(dtype)
+    x, y, z = (mica.from_numpy(t) for t in (a, b, c))
+    turned_x, turned_y = (mica.from_numpy(np.ascontiguousarray(t.T)).t() for t in (a, b))
+    for left in (x, turned_x):
+        for right in (y, turned_y):
+            np.testing.assert_array_equal((left @ right).numpy(), a @ b)
+            np.testing.assert_array_equal(mica.addmm(z, left, right, beta=2, alpha=0.5).numpy(), 2 * c + (a @ b) / 2)
+            np.testing.assert_array_equal(mica.addmm(z[0], left, right).numpy(), c[0] + a @ b)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "int8", "int16"])
 def test_integers_wrap_around(dtype):
     a = rng.integers(0, 100, (7, 9)).astype(dtype)

@@ -33,6 +33,7 @@ struct MicroTile {
   const void* next_b = nullptr;  // where the next tile's b begins; null: the panel behind this one, or the same b again
   const char* soon = nullptr;    // what later tiles read, fetched ahead: `soon_step` bytes with every depth
   int64_t soon_step = 0;
+  bool c_near = false;                      // c lies in the first cache
   bool a_padded = false, b_padded = false;  // panels: whole vectors may be read where rows or columns end
 };
 

@@ -14,6 +14,9 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "backends/cpu/gemm/tall_tile_avx512-inl.h"
+#include "backends/cpu/gemm/tile_parts-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::gemm_impl {
 namespace HWY_NAMESPACE {
@@ -21,32 +24,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The tile of sums, its vectors of B and one broadcast of A must fit the
-// register file.
-#if HWY_TARGET <= HWY_AVX3
-constexpr int kFloatRows = 14, kVectors = 2;
-#elif HWY_TARGET == HWY_AVX2
-constexpr int kFloatRows = 6, kVectors = 2;
-#elif HWY_ARCH_ARM_A64
-constexpr int kFloatRows = 8, kVectors = 3;
-#else
-constexpr int kFloatRows = 4, kVectors = 2;
-#endif
 constexpr int64_t kPanelDepthBytes = 4096;
-constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
-constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
-constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache
-constexpr int64_t kPrefetchDepth = 32;  // a tile deep enough to hide the fetching of C behind its sums
-constexpr int kIntegerRows = 4;         // bound by the multiplier, not by loads
-
-template <class D, class V>
-HWY_INLINE V multiply_add(D, V a, V b, V sum) {
-  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-    return hn::MulAdd(a, b, sum);
-  } else {
-    return hn::Add(hn::Mul(a, b), sum);
-  }
-}
+constexpr int kIntegerRows = 4;  // bound by the multiplier, not by loads
 
 // M rows by V whole vectors; with kEdge (V == 1) only the first t.cols columns
 // exist in memory.
@@ -73,26 +52,17 @@ void tile(const MicroTile& t) {
   const T* a8 = M > 8 ? a0 + 8 * stride : a0;
   const T* a12 = M > 12 ? a0 + 12 * stride : a0;
   const T* b = static_cast<const T*>(t.b);
-  if (t.k >= kPrefetchDepth) {
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) __builtin_prefetch(static_cast<T*>(t.c) + i * t.c_row_stride + v * lanes, 1);
-    }
-  }
-  // Rows of B are fetched ahead: behind its last depth those that the next tile begins with, never what lies beyond
-  // B in memory. Pages that nothing has touched cost as much as a miss at every fetch.
-  const int64_t depths =
-      HWY_MIN(b_step * static_cast<int64_t>(sizeof(T)) > kSpreadRows ? kPrefetchAhead / 2 : kPrefetchAhead, t.k);
-  const T* next = t.next_b                  ? static_cast<const T*>(t.next_b)
-                  : b_step <= 2 * V * lanes ? b + t.k * b_step  // panels follow each other
-                                            : b;
+  fetch_c<T, M, V>(t);
+  const int64_t depths = depths_ahead<T>(t);
+  const T* next = next_rows<T, V>(t);
   const char* soon = t.soon ? t.soon : static_cast<const char*>(t.a);
   const int64_t soon_step = t.soon_step;
   asm("" : "+r"(stride3));  // an index of its own, not recomputed from the stride
   // Long sums are made of shorter ones, whose errors are smaller.
-  HWY_ALIGN T done[M * V * hn::MaxLanes(d)];
-  if (t.k > kSumDepth) std::memset(done, 0, sizeof(done));
+  HWY_ALIGN T parts[M * V * hn::MaxLanes(d)];
+  T* done = parts;
+  asm("" : "+r"(done));  // or the compiler would copy them from register to register where sums are short
+  if (t.k > kSumDepth) std::memset(done, 0, sizeof(parts));
   int64_t left = t.k, sum_left = kSumDepth;
   while (left > 0) {
     const bool ends = left <= depths;  // what is fetched belongs to the next tile
@@ -145,43 +115,7 @@ void tile(const MicroTile& t) {
     }
   }
 
-  // All of C is read before any of it is written: with a power-of-two row
-  // stride a load would otherwise wait for the store before it.
-  T* c = static_cast<T*>(t.c);
-  const auto load = [&](const T* from) HWY_ATTR { return kEdge ? hn::MaskedLoad(mask, d, from) : hn::LoadU(d, from); };
-  const auto update = [&](const auto& change) HWY_ATTR {
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sums[i][v] = change(sums[i][v], c + i * t.c_row_stride + v * lanes, v * lanes);
-    }
-  };
-  if (t.store == Store::Accumulate) {
-    update([&](Vec sum, const T* at, int64_t) HWY_ATTR { return hn::Add(sum, load(at)); });
-  } else if (t.store == Store::General) {
-    const Epilogue& e = *t.epilogue;
-    const Vec alpha = hn::Set(d, *reinterpret_cast<const T*>(e.alpha)),
-              beta = hn::Set(d, *reinterpret_cast<const T*>(e.beta));
-    update([&](Vec sum, const T*, int64_t) HWY_ATTR { return hn::Mul(sum, alpha); });
-    if (e.reads_c) {
-      update([&](Vec sum, const T* at, int64_t) HWY_ATTR { return multiply_add(d, load(at), beta, sum); });
-    }
-    if (e.bias) {
-      const T* bias = static_cast<const T*>(e.bias);
-      update([&](Vec sum, const T*, int64_t column) HWY_ATTR { return hn::Add(sum, load(bias + column)); });
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      if constexpr (kEdge) {
-        hn::BlendedStore(sums[i][v], mask, d, c + i * t.c_row_stride);
-      } else {
-        hn::StoreU(sums[i][v], d, c + i * t.c_row_stride + v * lanes);
-      }
-    }
-  }
+  store_tile<T, M, V, kEdge>(t, sums);
 }
 
 template <class T>
@@ -266,6 +200,12 @@ template <class T>
 void run(const MicroTile& t) {
   const hn::ScalableTag<T> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
+#if MICA_GEMM_TALL_TILE
+  if constexpr (hwy::IsFloat<T>()) {
+    if (t.cols == kVectors * lanes && t.rows == kTallRows && t.a_k_stride == 1)
+      return t.k > kSumDepth ? deep_tall_tile<T>(t) : tall_tile<T>(t, nullptr);
+  }
+#endif
   if (t.cols == kVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
   if (t.cols <= lanes) return run_edge<T>(t);
   MicroTile part = t;
@@ -305,7 +245,8 @@ MicroKernel describe() {
           .packs_rows_adjacent = false,
           .panel_depth_bytes = kPanelDepthBytes,
           .block_bytes = block_bytes(),
-          .near_row_bytes = near_row_bytes()};
+          .near_row_bytes = near_row_bytes(),
+          .packs_blocks = HWY_ARCH_X86 != 0};
 }
 
 #if !HWY_ARCH_ARM_A64
