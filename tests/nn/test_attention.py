@@ -357,6 +357,20 @@ def test_names_of_multi_head_attention():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [mica.float32, mica.float64])
+@pytest.mark.parametrize("keys", [1, 3, 16, 31, 32, 33, 255, 256, 257, 300])
+@pytest.mark.parametrize("factor", [1, 40])
+def test_causal_steps_end_anywhere(dtype, keys, factor):
+    """More queries than keys and fewer, values in one piece and not, scores that need a shift and that need none."""
+    for queries in (9, 14, 43, 299):
+        q, k = mica.randn(1, 2, queries, 64, dtype=dtype) * factor, mica.randn(1, 2, keys, 64, dtype=dtype)
+        for v in (mica.randn(1, 2, keys, 64, dtype=dtype), mica.randn(1, keys, 2, 24, dtype=dtype).transpose(1, 2)):
+            expected = reference(q.double(), k.double(), v.double(), is_causal=True)
+            ours = sdpa(q, k, v, is_causal=True)
+            tolerance = 1e-12 if dtype == mica.float64 else 1e-5 if factor == 1 else 2e-4
+            mica.testing.assert_close(ours.double(), expected, rtol=tolerance, atol=tolerance)
+
+
 def test_few_heads_are_shared_among_many_threads():
     threads = mica.get_num_threads()
     mica.set_num_threads(5)

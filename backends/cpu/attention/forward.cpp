@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/attention/forward_tiles-inl.h"
+#include "backends/cpu/simd/log-inl.h"
 #include "backends/cpu/simd_register.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,10 +66,14 @@ class ForwardWorker {
         fetch_ahead(key, value, begin + keys, std::min(source, begin + 2 * Tiles::kKeys), r, count);
         const int64_t rows = std::min<int64_t>(Tiles::rows(), count - r);
         const int64_t seen = call_.is_causal ? std::min(keys, first + r + rows - begin) : keys;
-        if (seen > 0) add_tile(mask, first, r, rows, begin, seen, small);
+        if (seen <= 0) continue;
+        add_tile(mask, first, r, rows, begin, seen, small);
+        // What has seen all its keys leaves at once, beside the next tile's arithmetic.
+        if (begin + keys == source || (call_.is_causal && first + r + rows <= begin + keys))
+          write(batch, head, first, r, rows);
       }
     }
-    write(batch, head, first, count);
+    if (source == 0) write(batch, head, first, 0, count);
     return tiles_.fits();
   }
 
@@ -94,16 +99,12 @@ class ForwardWorker {
     tiles_.score(r, rows, seen);
     if constexpr (kKnowsSmall) {
       if (small) {
-        const hn::ScalableTag<T> d;
         T* totals = totals_.data() + r * kLanes;
         bool turned = false;
         if (!call_.is_causal || first + r + 1 - begin >= seen) {  // all see all of these keys
           turned = tiles_.weigh_all_small(rows, seen, totals);
         } else {
-          for (int64_t i = 0; i < rows; ++i, totals += kLanes) {
-            const int64_t n = std::clamp<int64_t>(first + r + i + 1 - begin, 0, seen);
-            hn::Store(hn::Add(hn::Load(d, totals), tiles_.weigh_small(i, n, seen)), d, totals);
-          }
+          tiles_.weigh_steps_small(rows, first + r + 1 - begin, seen, totals);
         }
         tiles_.add_values(r, rows, seen, begin == 0, turned);
         return;
@@ -142,14 +143,21 @@ class ForwardWorker {
     hn::Store(hn::Add(hn::Load(d, totals), sums), d, totals);
   }
 
-  void write(int64_t batch, int64_t head, int64_t first, int64_t count) {
+  // The results of `count` queries from `start` of the run that begins with `first`.
+  void write(int64_t batch, int64_t head, int64_t first, int64_t start, int64_t count) {
     const Head out(call_.out, batch, head);
     T* logs = call_.logsumexp.ptr<T>() + (batch * call_.heads() + head) * call_.length();
-    for (int64_t r = 0; r < count; ++r) {
-      const hn::ScalableTag<T> d;
-      const T total = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, totals_.data() + r * kLanes)));
-      logs[first + r] = static_cast<T>((maximum_[r] + std::log2(total)) * kLn2);
-      write_row(tiles_.sums(r), width_, total == T(0) ? T(0) : T(1) / total, call_.out.dtype, out.row(first + r));
+    const hn::ScalableTag<T> d;
+    for (int64_t r = start; r < start + count; r += kLanes) {
+      const int64_t rows = std::min(kLanes, start + count - r);
+      HWY_ALIGN T total[kLanes] = {};
+      for (int64_t i = 0; i < rows; ++i) {
+        total[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, totals_.data() + (r + i) * kLanes)));
+        const T factor = total[i] == T(0) ? T(0) : T(1) / total[i];
+        write_row(tiles_.sums(r + i), width_, factor, call_.out.dtype, out.row(first + r + i));
+      }
+      hn::Store(log2(d, hn::Load(d, total)), d, total);
+      for (int64_t i = 0; i < rows; ++i) logs[first + r + i] = static_cast<T>((maximum_[r + i] + total[i]) * kLn2);
     }
   }
 

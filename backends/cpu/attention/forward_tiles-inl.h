@@ -1,6 +1,6 @@
 // How the products of attention's forward pass are made: VectorTiles by the kernels of matrix products, SplitTiles by
-// the tile unit, InPlaceTiles (in a file of their own) for a few queries. All hold a thread's queries, a block of keys
-// and values, a tile of scores and the sums of values.
+// the tile unit, InPlaceTiles for a few queries; the first and the last are in files of their own. All hold a thread's
+// queries, a block of keys and values, a tile of scores and the sums of values.
 
 #if defined(MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MICA_CPU_ATTENTION_FORWARD_TILES_INL_H_
@@ -13,164 +13,12 @@
 #include "backends/cpu/attention/operands.h"
 #include "backends/cpu/attention/scores-inl.h"
 #include "backends/cpu/attention/split_tiles.h"
+#include "backends/cpu/attention/vector_tiles-inl.h"
 #include "backends/cpu/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace {
-
-template <class T>
-class VectorTiles {
- public:
-  using Element = T;
-  // Keys whose scores are held at a time, a multiple of the panels' width.
-  static constexpr int64_t kKeys = (HWY_ARCH_ARM_A64 ? 252 : 256) / (sizeof(T) / 4);
-
-  VectorTiles(DType dtype, int64_t depth, int64_t width, int64_t queries)
-      : kernel_(attention_micro_kernel<T>()),
-        packer_(dtype),
-        depth_(depth),
-        width_(width),
-        query_((queries + kernel_.rows - 1) / kernel_.rows * kernel_.rows * depth),
-        sums_(queries * width),
-        keys_(packer_.panels(kKeys) * packer_.panel_width() * depth),
-        values_(packer_.panels(width) * packer_.panel_width() * kKeys),
-        scores_(kernel_.rows * kStride),
-        weights_(kernel_.packs_rows_adjacent ? kernel_.rows * kKeys : 0) {}
-
-  bool fits() const { return true; }
-  static int64_t rows() { return attention_micro_kernel<T>().rows; }  // queries of a tile
-  T* scores(int64_t i) const { return scores_.data() + i * kStride; }
-  T* sums(int64_t r) const { return sums_.data() + r * width_; }
-
-  void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
-    const int64_t queries = count;
-    if (kernel_.packs_rows_adjacent) {
-      for (int64_t r = 0; r < count; r += kernel_.rows)
-        packer_.transposed_rows(query, first + r, std::min<int64_t>(kernel_.rows, count - r), depth_,
-                                query_.data() + r * depth_, kernel_.rows);
-      count = (count + kernel_.rows - 1) / kernel_.rows * kernel_.rows;
-    } else {
-      packer_.rows(query, first, count, depth_, query_.data(), depth_);
-    }
-    scale_run(query_.data(), count * depth_, factor);
-    longest_query_ = 0;
-    for (int64_t r = 0; r < queries; r += kernel_.rows) {
-      const int64_t rows = std::min<int64_t>(kernel_.rows, queries - r);
-      const T* at = query_.data() + r * depth_;
-      if (kernel_.packs_rows_adjacent) {
-        keep_largest(longest_query_, largest_column<true>(at, rows, depth_, kernel_.rows));
-      } else {
-        for (int64_t i = 0; i < rows; ++i)
-          keep_largest(longest_query_, dot_run(at + i * depth_, at + i * depth_, depth_));
-      }
-    }
-  }
-  void read_keys(const Head& key, const Head& value, int64_t begin, int64_t count) {
-    packer_.panels_of_rows(key, begin, count, depth_, keys_.data());
-    packer_.panels_of_columns(value, begin, count, width_, values_.data());
-    count_ = count;
-  }
-
-  // Whether all scores of the queries with these keys are so near zero that their powers need no shift: by the lengths
-  // of the vectors, and if the sums of values are no danger either.
-  bool scores_are_small() const {
-    const int64_t panel = packer_.panel_width();
-    T longest_key = 0, most_of_values = 0;
-    for (int64_t c = 0; c < count_; c += panel)
-      keep_largest(longest_key,
-                   largest_column<true>(keys_.data() + c * depth_, std::min(panel, count_ - c), depth_, panel));
-    if (!(longest_query_ * longest_key <= kSmallScore * kSmallScore)) return false;
-    for (int64_t c = 0; c < width_; c += panel)
-      keep_largest(most_of_values,
-                   largest_column<false>(values_.data() + c * count_, std::min(panel, width_ - c), count_, panel));
-    return most_of_values <= T(0x1p90);
-  }
-
-  // The scores of `rows` queries from r with at least the first `seen` keys.
-  void score(int64_t r, int64_t rows, int64_t seen) const {
-    gemm_impl::MicroTile tile = tile_of(rows, query_.data() + r * depth_, depth_, depth_);
-    tile.c_row_stride = kStride;
-    tile.store = gemm_impl::Store::Overwrite;
-    for (int64_t c = 0; c < seen; c += kernel_.cols) {
-      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, count_ - c));
-      tile.b = keys_.data() + c * depth_;
-      tile.c = scores_.data() + c;
-      kernel_.run(tile);
-    }
-  }
-  // Turns the first n scores of row i into weights, 2^(score - shift), with zeros up to `seen`; returns their sums by
-  // lanes.
-  hn::VFromD<hn::ScalableTag<T>> weigh(int64_t i, int64_t n, int64_t seen, T shift) const {
-    return powers_and_sums(scores(i), n, seen, shift);
-  }
-  // The same without a shift, where scores_are_small().
-  hn::VFromD<hn::ScalableTag<T>> weigh_small(int64_t i, int64_t n, int64_t seen) const {
-    return powers_and_sums<true>(scores(i), n, seen, T(0));
-  }
-  // The same for all rows of a tile, each of which sees `seen` keys; adds their sums to `totals`, a vector for each
-  // row. True if the weights went straight to where add_values() would bring them.
-  bool weigh_all_small(int64_t rows, int64_t seen, T* totals) const {
-    const hn::ScalableTag<T> d;
-    constexpr int64_t kLanes = hn::MaxLanes(d);
-    if constexpr (kLanes == 4 && sizeof(T) == 4) {
-      if (kernel_.packs_rows_adjacent && rows % 4 == 0 && seen % 4 == 0) {
-        for (int64_t r = 0; r < rows; r += 4)
-          turned_powers(scores(r), kStride, seen, weights_.data() + r, kernel_.rows, totals + r * kLanes);
-        return true;
-      }
-    }
-    for (int64_t i = 0; i < rows; ++i)
-      hn::Store(hn::Add(hn::Load(d, totals + i * kLanes), weigh_small(i, seen, seen)), d, totals + i * kLanes);
-    return false;
-  }
-  // Adds the values of `seen` keys, weighted.
-  void add_values(int64_t r, int64_t rows, int64_t seen, bool first, bool turned = false) const {
-    const T* weights = scores_.data();
-    if (kernel_.packs_rows_adjacent) {
-      if (!turned) turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
-      weights = weights_.data();
-    }
-    gemm_impl::MicroTile tile = tile_of(rows, weights, kStride, seen);
-    tile.c_row_stride = width_;
-    tile.store = first ? gemm_impl::Store::Overwrite : gemm_impl::Store::Accumulate;
-    for (int64_t c = 0; c < width_; c += kernel_.cols) {
-      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, width_ - c));
-      tile.b = values_.data() + c * count_;
-      tile.c = sums(r) + c;
-      kernel_.run(tile);
-    }
-  }
-
- private:
-  static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
-  static constexpr T kSmallScore = 24;            // in units of log 2: sums stay below 2^90 times the values
-
-  // NaN stays.
-  static void keep_largest(T& largest, T x) {
-    if (x > largest || x != x) largest = x;
-  }
-
-  gemm_impl::MicroTile tile_of(int64_t rows, const T* a, int64_t a_row_stride, int64_t k) const {
-    gemm_impl::MicroTile tile{};
-    tile.rows = static_cast<int>(rows);
-    tile.a = a;
-    tile.a_row_stride = kernel_.packs_rows_adjacent ? 1 : a_row_stride;
-    tile.a_k_stride = kernel_.packs_rows_adjacent ? kernel_.rows : 1;
-    tile.a_padded = tile.b_padded = true;
-    tile.b_k_stride = packer_.panel_width();
-    tile.k = k;
-    return tile;
-  }
-
-  const gemm_impl::MicroKernel& kernel_;
-  Packer<T> packer_;
-  gemm_impl::CopyFn turn_ = gemm_impl::copy_to_sums(dtype_v<T>);
-  int64_t depth_, width_, count_ = 0;
-  T longest_query_ = 0;  // squared
-  Scratch<T> query_, sums_, keys_, values_, scores_;
-  Scratch<T> weights_;  // the scores with rows adjacent, where the kernel wants that
-};
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 

@@ -20,10 +20,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
+#if MICA_SIMD_AVX512
+// x less its nearest whole number; 0 for an infinity.
+HWY_INLINE hn::Vec512<float> fraction(hn::Vec512<float> x) { return {_mm512_reduce_ps(x.raw, 8)}; }
+HWY_INLINE hn::Vec512<double> fraction(hn::Vec512<double> x) { return {_mm512_reduce_pd(x.raw, 8)}; }
+#endif
+
 // 2^x for x up to a few hundred, without the upper bound that exp2 checks.
 template <class D, class V>
 HWY_INLINE V power_of_two(D d, V x) {
   using T = hn::TFromD<D>;
+#if MICA_SIMD_AVX512
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 64) {  // its scaling knows no bounds
+    const V r = fraction(x);
+    return scale_by_pow2(d, hn::MulAdd(polynomial(d, r, Polynomials<T>::kExp2), r, hn::Set(d, T(1))), hn::Sub(x, r));
+  }
+#endif
   x = at_least(d, x, sizeof(T) == 4 ? T(-151) : T(-1076));
   const V n = nearest_multiple(d, x, T(1));
   const V r = hn::Sub(x, n);
@@ -84,9 +96,28 @@ HWY_INLINE T largest(const T* row, int64_t n) {
 inline constexpr int64_t kMostColumns = 32;
 template <bool kSquares, class T>
 HWY_INLINE T largest_column(const T* at, int64_t columns, int64_t rows, int64_t stride) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto add = [&](auto sum, const T* from) HWY_ATTR {
+    const auto x = hn::LoadU(d, from);
+    return kSquares ? hn::MulAdd(x, x, sum) : hn::Add(sum, hn::Abs(x));
+  };
   T sums[kMostColumns] = {};
+  int64_t whole = 0;
+  for (; whole + 2 * lanes <= columns; whole += 2 * lanes) {
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    const T* from = at + whole;
+    int64_t r = 0;
+    for (; r + 2 <= rows; r += 2, from += 2 * stride) {
+      s0 = add(s0, from), s1 = add(s1, from + lanes);
+      s2 = add(s2, from + stride), s3 = add(s3, from + stride + lanes);
+    }
+    if (r < rows) s0 = add(s0, from), s1 = add(s1, from + lanes);
+    hn::StoreU(hn::Add(s0, s2), d, sums + whole);
+    hn::StoreU(hn::Add(s1, s3), d, sums + whole + lanes);
+  }
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t c = whole; c < columns; ++c) {
       const T x = at[r * stride + c];
       sums[c] += kSquares ? x * x : std::abs(x);
     }
@@ -128,6 +159,22 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums(T* row, int64_t n, int
   }
   std::fill(row + n, row + std::max(n, end), T(0));
   return hn::Add(s0, s1);
+}
+
+// The same with kSmall for a row that ends within the last vectors: up to `whole`, a multiple of two vectors, without a
+// look at where it ends, and from there vector by vector, all of which are written.
+template <class T>
+HWY_INLINE hn::VFromD<hn::ScalableTag<T>> powers_and_sums_to_end(T* row, int64_t whole, int64_t n, int64_t end) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sums = powers_and_sums<true>(row, whole, whole, T(0));
+  for (int64_t i = whole; i < end; i += lanes) {
+    const auto seen = hn::FirstN(d, static_cast<size_t>(std::clamp<int64_t>(n - i, 0, lanes)));
+    const auto p = hn::IfThenElseZero(seen, power_of_two(d, hn::LoadU(d, row + i)));
+    hn::StoreU(p, d, row + i);
+    sums = hn::Add(sums, p);
+  }
+  return sums;
 }
 
 // to[k * to_stride + j] = 2^rows[j * stride + k] for four rows and n keys, a multiple of four, on vectors of four: they
@@ -189,13 +236,17 @@ HWY_INLINE void powers_and_gradients(T* scores, T* grads, int64_t n, int64_t end
 }
 
 template <class T>
-HWY_INLINE void scale_run(T* row, int64_t n, T factor) {
+HWY_INLINE void scale_run(const T* row, int64_t n, T factor, T* to) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto f = hn::Set(d, factor);
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), f), d, row + i);
-  if (i < n) store_first(hn::Mul(load_first(d, row + i, n - i), f), d, row + i, n - i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), f), d, to + i);
+  if (i < n) store_first(hn::Mul(load_first(d, row + i, n - i), f), d, to + i, n - i);
+}
+template <class T>
+HWY_INLINE void scale_run(T* row, int64_t n, T factor) {
+  scale_run(row, n, factor, row);
 }
 
 template <class T>
@@ -212,12 +263,12 @@ HWY_INLINE T dot_run(const T* a, const T* b, int64_t n) {
 // Writes row * factor in the tensor's dtype.
 template <class T>
 HWY_INLINE void write_row(T* row, int64_t n, T factor, DType dtype, char* to) {
-  if (factor != T(1)) scale_run(row, n, factor);
+  if (dtype == dtype_v<T>) return scale_run(row, n, factor, reinterpret_cast<T*>(to));
+  scale_run(row, n, factor);
   if constexpr (sizeof(T) == 4) {
     if (dtype == DType::BFloat16) return close_row(row, n, reinterpret_cast<BFloat16*>(to));
-    if (dtype == DType::Float16) return close_row(row, n, reinterpret_cast<Half*>(to));
+    close_row(row, n, reinterpret_cast<Half*>(to));
   }
-  std::copy(row, row + n, reinterpret_cast<T*>(to));
 }
 
 // The mask of one head: added to scores, or (bool) minus infinity where it is false.

@@ -1,0 +1,207 @@
+// The products of attention's forward pass by the kernels of matrix products.
+
+#if defined(MICA_CPU_ATTENTION_VECTOR_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_ATTENTION_VECTOR_TILES_INL_H_
+#undef MICA_CPU_ATTENTION_VECTOR_TILES_INL_H_
+#else
+#define MICA_CPU_ATTENTION_VECTOR_TILES_INL_H_
+#endif
+
+#include "backends/cpu/attention/operands.h"
+#include "backends/cpu/attention/scores-inl.h"
+#include "backends/cpu/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mica::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+class VectorTiles {
+ public:
+  using Element = T;
+  // Keys whose scores are held at a time, a multiple of the panels' width.
+  static constexpr int64_t kKeys = (HWY_ARCH_ARM_A64 ? 252 : 256) / (sizeof(T) / 4);
+
+  VectorTiles(DType dtype, int64_t depth, int64_t width, int64_t queries)
+      : kernel_(attention_micro_kernel<T>()),
+        packer_(dtype),
+        depth_(depth),
+        width_(width),
+        query_((queries + kernel_.rows - 1) / kernel_.rows * kernel_.rows * depth),
+        sums_(queries * width),
+        keys_(packer_.panels(kKeys) * packer_.panel_width() * depth),
+        values_(packer_.panels(width) * packer_.panel_width() * kKeys),
+        scores_(kernel_.rows * kStride),
+        weights_(kernel_.packs_rows_adjacent ? kernel_.rows * kKeys : 0) {}
+
+  bool fits() const { return true; }
+  static int64_t rows() { return attention_micro_kernel<T>().rows; }  // queries of a tile
+  T* scores(int64_t i) const { return scores_.data() + i * kStride; }
+  T* sums(int64_t r) const { return sums_.data() + r * width_; }
+
+  void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
+    const int64_t queries = count;
+    if (kernel_.packs_rows_adjacent) {
+      for (int64_t r = 0; r < count; r += kernel_.rows)
+        packer_.transposed_rows(query, first + r, std::min<int64_t>(kernel_.rows, count - r), depth_,
+                                query_.data() + r * depth_, kernel_.rows);
+      count = (count + kernel_.rows - 1) / kernel_.rows * kernel_.rows;
+    } else {
+      packer_.rows(query, first, count, depth_, query_.data(), depth_);
+    }
+    scale_run(query_.data(), count * depth_, factor);
+    longest_query_ = 0;
+    for (int64_t r = 0; r < queries; r += kernel_.rows) {
+      const int64_t rows = std::min<int64_t>(kernel_.rows, queries - r);
+      const T* at = query_.data() + r * depth_;
+      if (kernel_.packs_rows_adjacent) {
+        keep_largest(longest_query_, largest_column<true>(at, rows, depth_, kernel_.rows));
+      } else {
+        for (int64_t i = 0; i < rows; ++i)
+          keep_largest(longest_query_, dot_run(at + i * depth_, at + i * depth_, depth_));
+      }
+    }
+  }
+  void read_keys(const Head& key, const Head& value, int64_t begin, int64_t count) {
+    packer_.panels_of_rows(key, begin, count, depth_, keys_.data());
+    count_ = count;
+    // Short rows of whole panels are as good as panels.
+    const int64_t row_bytes = std::abs(value.row_stride) * static_cast<int64_t>(sizeof(T));
+    if (value.element_size == sizeof(T) && width_ % packer_.panel_width() == 0 && row_bytes <= kNearRowBytes) {
+      value_ = {reinterpret_cast<const T*>(value.row(begin)), value.row_stride, packer_.panel_width()};
+    } else {
+      packer_.panels_of_columns(value, begin, count, width_, values_.data());
+      value_ = {values_.data(), packer_.panel_width(), count * packer_.panel_width()};
+    }
+  }
+
+  // Whether all scores of the queries with these keys are so near zero that their powers need no shift: by the lengths
+  // of the vectors, and if the sums of values are no danger either.
+  bool scores_are_small() const {
+    const int64_t panel = packer_.panel_width();
+    T longest_key = 0, most_of_values = 0;
+    for (int64_t c = 0; c < count_; c += panel)
+      keep_largest(longest_key,
+                   largest_column<true>(keys_.data() + c * depth_, std::min(panel, count_ - c), depth_, panel));
+    if (!(longest_query_ * longest_key <= kSmallScore * kSmallScore)) return false;
+    for (int64_t c = 0; c < width_; c += panel)
+      keep_largest(most_of_values, largest_column<false>(value_.panel(c / panel), std::min(panel, width_ - c), count_,
+                                                         value_.row_step));
+    return most_of_values <= T(0x1p90);
+  }
+
+  // The scores of `rows` queries from r with at least the first `seen` keys.
+  void score(int64_t r, int64_t rows, int64_t seen) const {
+    gemm_impl::MicroTile tile = tile_of(rows, query_.data() + r * depth_, depth_, depth_);
+    tile.c_row_stride = kStride;
+    tile.c_near = true;
+    tile.b_k_stride = packer_.panel_width();
+    tile.store = gemm_impl::Store::Overwrite;
+    for (int64_t c = 0; c < seen; c += kernel_.cols) {
+      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, count_ - c));
+      tile.b = keys_.data() + c * depth_;
+      tile.next_b = c + kernel_.cols < seen ? keys_.data() + (c + kernel_.cols) * depth_ : value_.data;
+      tile.c = scores_.data() + c;
+      kernel_.run(tile);
+    }
+  }
+  // Turns the first n scores of row i into weights, 2^(score - shift), with zeros up to `seen`; returns their sums by
+  // lanes.
+  hn::VFromD<hn::ScalableTag<T>> weigh(int64_t i, int64_t n, int64_t seen, T shift) const {
+    return powers_and_sums(scores(i), n, seen, shift);
+  }
+  // The same without a shift, where scores_are_small().
+  hn::VFromD<hn::ScalableTag<T>> weigh_small(int64_t i, int64_t n, int64_t seen) const {
+    return powers_and_sums<true>(scores(i), n, seen, T(0));
+  }
+  // The same for all rows of a tile, each of which sees `seen` keys; adds their sums to `totals`, a vector for each
+  // row. True if the weights went straight to where add_values() would bring them.
+  bool weigh_all_small(int64_t rows, int64_t seen, T* totals) const {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    if constexpr (kLanes == 4 && sizeof(T) == 4) {
+      if (kernel_.packs_rows_adjacent && rows % 4 == 0 && seen % 4 == 0) {
+        for (int64_t r = 0; r < rows; r += 4)
+          turned_powers(scores(r), kStride, seen, weights_.data() + r, kernel_.rows, totals + r * kLanes);
+        return true;
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i)
+      hn::Store(hn::Add(hn::Load(d, totals + i * kLanes), weigh_small(i, seen, seen)), d, totals + i * kLanes);
+    return false;
+  }
+  // The same where row i sees `first + i` keys of `seen`, or none, or all.
+  void weigh_steps_small(int64_t rows, int64_t first, int64_t seen, T* totals) const {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    const int64_t whole = std::clamp<int64_t>(first, 0, seen) / (2 * kLanes) * (2 * kLanes);
+    for (int64_t i = 0; i < rows; ++i, totals += kLanes) {
+      const auto sums = MICA_SIMD_AVX512 ? powers_and_sums_to_end(scores(i), whole, std::min(first + i, seen), seen)
+                                         : weigh_small(i, std::clamp<int64_t>(first + i, 0, seen), seen);
+      hn::Store(hn::Add(hn::Load(d, totals), sums), d, totals);
+    }
+  }
+  // Adds the values of `seen` keys, weighted.
+  void add_values(int64_t r, int64_t rows, int64_t seen, bool first, bool turned = false) const {
+    const T* weights = scores_.data();
+    if (kernel_.packs_rows_adjacent) {
+      if (!turned) turn_(weights, weights_.data(), {rows, seen, kStride, 1, 1, kernel_.rows});
+      weights = weights_.data();
+    }
+    gemm_impl::MicroTile tile = tile_of(rows, weights, kStride, seen);
+    tile.c_row_stride = width_;
+    tile.b_k_stride = value_.row_step;
+    tile.store = first ? gemm_impl::Store::Overwrite : gemm_impl::Store::Accumulate;
+    for (int64_t c = 0; c < width_; c += kernel_.cols) {
+      tile.cols = static_cast<int>(std::min<int64_t>(kernel_.cols, width_ - c));
+      tile.b = value_.panel(c / kernel_.cols);
+      tile.next_b = c + kernel_.cols < width_ ? value_.panel(c / kernel_.cols + 1) : keys_.data();
+      tile.c = sums(r) + c;
+      kernel_.run(tile);
+    }
+  }
+
+ private:
+  static constexpr int64_t kStride = kKeys + 16;  // rows of scores start in different cache sets
+  static constexpr int64_t kNearRowBytes = 512;
+  static constexpr T kSmallScore = 24;  // in units of log 2: sums stay below 2^90 times the values
+
+  // The values of a block of keys, in panels of columns.
+  struct Values {
+    const T* data = nullptr;
+    int64_t row_step = 0, panel_step = 0;
+
+    const T* panel(int64_t p) const { return data + p * panel_step; }
+  };
+
+  // NaN stays.
+  static void keep_largest(T& largest, T x) {
+    if (x > largest || x != x) largest = x;
+  }
+
+  gemm_impl::MicroTile tile_of(int64_t rows, const T* a, int64_t a_row_stride, int64_t k) const {
+    gemm_impl::MicroTile tile{};
+    tile.rows = static_cast<int>(rows);
+    tile.a = a;
+    tile.a_row_stride = kernel_.packs_rows_adjacent ? 1 : a_row_stride;
+    tile.a_k_stride = kernel_.packs_rows_adjacent ? kernel_.rows : 1;
+    tile.a_padded = tile.b_padded = true;
+    tile.k = k;
+    return tile;
+  }
+
+  const gemm_impl::MicroKernel& kernel_;
+  Packer<T> packer_;
+  gemm_impl::CopyFn turn_ = gemm_impl::copy_to_sums(dtype_v<T>);
+  int64_t depth_, width_, count_ = 0;
+  T longest_query_ = 0;  // squared
+  Values value_;
+  Scratch<T> query_, sums_, keys_, values_, scores_;
+  Scratch<T> weights_;  // the scores with rows adjacent, where the kernel wants that
+};
+
+}  // namespace
+}  // namespace mica::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // MICA_CPU_ATTENTION_VECTOR_TILES_INL_H_
