@@ -67,10 +67,11 @@ class ForwardWorker {
         const int64_t rows = std::min<int64_t>(Tiles::rows(), count - r);
         const int64_t seen = call_.is_causal ? std::min(keys, first + r + rows - begin) : keys;
         if (seen <= 0) continue;
-        add_tile(mask, first, r, rows, begin, seen, small);
         // What has seen all its keys leaves at once, beside the next tile's arithmetic.
-        if (begin + keys == source || (call_.is_causal && first + r + rows <= begin + keys))
-          write(batch, head, first, r, rows);
+        const bool ends = begin + keys == source || (call_.is_causal && first + r + rows <= begin + keys);
+        if (ends) fetch_rows<1>(Head(call_.out, batch, head), width_, first + r, first + r + rows);
+        add_tile(mask, first, r, rows, begin, seen, small);
+        if (ends) write(batch, head, first, r, rows);
       }
     }
     if (source == 0) write(batch, head, first, 0, count);
@@ -88,9 +89,14 @@ class ForwardWorker {
     if (begin >= end) return;
     const int64_t from = begin + (end - begin) * r / count;
     const int64_t to = begin + (end - begin) * std::min<int64_t>(r + Tiles::rows(), count) / count;
-    for (int64_t i = from; i < to; ++i) {
-      for (int64_t at = 0; at < depth_ * key.element_size; at += 64) __builtin_prefetch(key.row(i) + at, 0, 2);
-      for (int64_t at = 0; at < width_ * value.element_size; at += 64) __builtin_prefetch(value.row(i) + at, 0, 2);
+    fetch_rows<0>(key, depth_, from, to);
+    fetch_rows<0>(value, width_, from, to);
+  }
+  // Into the second cache, to be written with kWrite.
+  template <int kWrite>
+  static void fetch_rows(const Head& head, int64_t columns, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t at = 0; at < columns * head.element_size; at += 64) __builtin_prefetch(head.row(i) + at, kWrite, 2);
     }
   }
 
@@ -151,13 +157,16 @@ class ForwardWorker {
     for (int64_t r = start; r < start + count; r += kLanes) {
       const int64_t rows = std::min(kLanes, start + count - r);
       HWY_ALIGN T total[kLanes] = {};
-      for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t i = 0; i < rows; ++i)
         total[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, totals_.data() + (r + i) * kLanes)));
+      // Before the rows: a vector read from single numbers waits until all that was written before them has left.
+      HWY_ALIGN T log[kLanes];
+      hn::Store(log2(d, hn::Load(d, total)), d, log);
+      for (int64_t i = 0; i < rows; ++i) {
+        logs[first + r + i] = static_cast<T>((maximum_[r + i] + log[i]) * kLn2);
         const T factor = total[i] == T(0) ? T(0) : T(1) / total[i];
         write_row(tiles_.sums(r + i), width_, factor, call_.out.dtype, out.row(first + r + i));
       }
-      hn::Store(log2(d, hn::Load(d, total)), d, total);
-      for (int64_t i = 0; i < rows; ++i) logs[first + r + i] = static_cast<T>((maximum_[r + i] + total[i]) * kLn2);
     }
   }
 

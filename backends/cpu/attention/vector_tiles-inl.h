@@ -40,34 +40,36 @@ class VectorTiles {
   T* sums(int64_t r) const { return sums_.data() + r * width_; }
 
   void read_queries(const Head& query, int64_t first, int64_t count, T factor) {
-    const int64_t queries = count;
+    factor_ = factor;
+    longest_query_ = 0;
     if (kernel_.packs_rows_adjacent) {
-      for (int64_t r = 0; r < count; r += kernel_.rows)
-        packer_.transposed_rows(query, first + r, std::min<int64_t>(kernel_.rows, count - r), depth_,
-                                query_.data() + r * depth_, kernel_.rows);
-      count = (count + kernel_.rows - 1) / kernel_.rows * kernel_.rows;
+      for (int64_t r = 0; r < count; r += kernel_.rows) {
+        const int64_t rows = std::min<int64_t>(kernel_.rows, count - r);
+        packer_.transposed_rows(query, first + r, rows, depth_, query_.data() + r * depth_, kernel_.rows);
+      }
+      scale_run(query_.data(), (count + kernel_.rows - 1) / kernel_.rows * kernel_.rows * depth_, factor);
+      for (int64_t r = 0; r < count; r += kernel_.rows) {
+        const int64_t rows = std::min<int64_t>(kernel_.rows, count - r);
+        keep_largest(longest_query_, largest_column<true>(query_.data() + r * depth_, rows, depth_, kernel_.rows));
+      }
+      return;
+    }
+    // Short rows are used where they lie; the keys are scaled in their place.
+    if (is_near(query)) {
+      queries_ = {reinterpret_cast<const T*>(query.row(first)), query.row_stride, 0};
     } else {
       packer_.rows(query, first, count, depth_, query_.data(), depth_);
+      queries_ = {query_.data(), depth_, 0};
     }
-    scale_run(query_.data(), count * depth_, factor);
-    longest_query_ = 0;
-    for (int64_t r = 0; r < queries; r += kernel_.rows) {
-      const int64_t rows = std::min<int64_t>(kernel_.rows, queries - r);
-      const T* at = query_.data() + r * depth_;
-      if (kernel_.packs_rows_adjacent) {
-        keep_largest(longest_query_, largest_column<true>(at, rows, depth_, kernel_.rows));
-      } else {
-        for (int64_t i = 0; i < rows; ++i)
-          keep_largest(longest_query_, dot_run(at + i * depth_, at + i * depth_, depth_));
-      }
-    }
+    for (int64_t i = 0; i < count; ++i) keep_largest(longest_query_, dot_run(queries_.row(i), queries_.row(i), depth_));
   }
   void read_keys(const Head& key, const Head& value, int64_t begin, int64_t count) {
     packer_.panels_of_rows(key, begin, count, depth_, keys_.data());
+    if (!kernel_.packs_rows_adjacent)
+      scale_run(keys_.data(), packer_.panels(count) * packer_.panel_width() * depth_, factor_);
     count_ = count;
     // Short rows of whole panels are as good as panels.
-    const int64_t row_bytes = std::abs(value.row_stride) * static_cast<int64_t>(sizeof(T));
-    if (value.element_size == sizeof(T) && width_ % packer_.panel_width() == 0 && row_bytes <= kNearRowBytes) {
+    if (is_near(value) && width_ % packer_.panel_width() == 0) {
       value_ = {reinterpret_cast<const T*>(value.row(begin)), value.row_stride, packer_.panel_width()};
     } else {
       packer_.panels_of_columns(value, begin, count, width_, values_.data());
@@ -92,7 +94,8 @@ class VectorTiles {
 
   // The scores of `rows` queries from r with at least the first `seen` keys.
   void score(int64_t r, int64_t rows, int64_t seen) const {
-    gemm_impl::MicroTile tile = tile_of(rows, query_.data() + r * depth_, depth_, depth_);
+    const T* queries = kernel_.packs_rows_adjacent ? query_.data() + r * depth_ : queries_.row(r);
+    gemm_impl::MicroTile tile = tile_of(rows, queries, queries_.row_step, depth_);
     tile.c_row_stride = kStride;
     tile.c_near = true;
     tile.b_k_stride = packer_.panel_width();
@@ -166,13 +169,18 @@ class VectorTiles {
   static constexpr int64_t kNearRowBytes = 512;
   static constexpr T kSmallScore = 24;  // in units of log 2: sums stay below 2^90 times the values
 
-  // The values of a block of keys, in panels of columns.
-  struct Values {
+  // Rows of queries, or of values in panels of columns.
+  struct Rows {
     const T* data = nullptr;
     int64_t row_step = 0, panel_step = 0;
 
+    const T* row(int64_t r) const { return data + r * row_step; }
     const T* panel(int64_t p) const { return data + p * panel_step; }
   };
+  static bool is_near(const Head& head) {
+    const int64_t row_bytes = std::abs(head.row_stride) * static_cast<int64_t>(sizeof(T));
+    return head.element_size == sizeof(T) && row_bytes <= kNearRowBytes;
+  }
 
   // NaN stays.
   static void keep_largest(T& largest, T x) {
@@ -195,7 +203,8 @@ class VectorTiles {
   gemm_impl::CopyFn turn_ = gemm_impl::copy_to_sums(dtype_v<T>);
   int64_t depth_, width_, count_ = 0;
   T longest_query_ = 0;  // squared
-  Values value_;
+  Rows queries_, value_;
+  T factor_ = 1;  // of all scores
   Scratch<T> query_, sums_, keys_, values_, scores_;
   Scratch<T> weights_;  // the scores with rows adjacent, where the kernel wants that
 };
