@@ -315,8 +315,16 @@ def test_missing_methods_are_named():
         Forward.apply(torch.ones(1, requires_grad=True)).backward()
     with pytest.raises(NotImplementedError, match="must implement the forward"):
         Function.apply(torch.ones(1))
-    with pytest.raises(RuntimeError, match="should not be instantiated"):
-        Square()
+
+
+def test_an_instance_applies_as_its_class_does():
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        made = Square()
+    x = torch.ones(2, requires_grad=True)
+    made.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"):
+        made(x)
 
 
 def test_vjp_is_another_name():

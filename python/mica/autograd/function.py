@@ -1,6 +1,7 @@
 """Functions with a backward of their own."""
 
 import functools
+import warnings
 
 from mica import _C
 from mica.autograd.grad_mode import no_grad
@@ -59,9 +60,19 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *args, **kwargs):
-        raise RuntimeError(
+        warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
-            "invoke them on the class itself. Instantiating an autograd function will raise an error."
+            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future version "
+            "of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
@@ -79,6 +90,7 @@ class InplaceFunction(Function):
     """A function that remembers whether it changes its argument."""
 
     def __init__(self, inplace=False):
+        super().__init__()
         self.inplace = inplace
 
 
