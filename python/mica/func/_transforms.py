@@ -98,10 +98,13 @@ def grad_and_value(func, argnums=0, has_aux=False):
             args, leaves, spec = _with_inputs(args, argnums)
             output = func(*args, **kwargs)
             value, aux = output if has_aux else (output, None)
-            if not isinstance(value, mica.Tensor) or value.dim() != 0:
+            expected = "grad_and_value(f)(*args): Expected f(*args) to return a"
+            if not isinstance(value, mica.Tensor):
+                raise RuntimeError(f"{expected} Tensor, got {type(value)}")
+            if value.dim() != 0:
                 raise RuntimeError(
-                    "Expected the function given to grad to return a scalar tensor (of 0 dimensions), got "
-                    f"{tuple(value.shape) if isinstance(value, mica.Tensor) else type(value)}"
+                    f"{expected} scalar Tensor, got tensor with {value.dim()} dims. Maybe you wanted to use the vjp or "
+                    "jacrev APIs instead?"
                 )
             create = outer and reaches_outside((value,), leaves)
             found = (
