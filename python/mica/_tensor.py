@@ -344,13 +344,16 @@ def const_data_ptr(self):
     return self.data_ptr()
 
 
-@_asking_method
-def __dir__(self):
+def _names_of(self):
     names = set(dir(type(self))) | set(self.__dict__)
     if not self.is_cuda:
         names.discard("__cuda_array_interface__")
     return sorted(names)
 
+
+# A function called __dir__ would be this module's own.
+_names_of.__name__, _names_of.__qualname__ = "__dir__", "Tensor.__dir__"
+_asking_method(_names_of)
 
 _methods |= {"lu": lu, "split": _split_method, "unique": unique, "unique_consecutive": unique_consecutive}
 _split_method.__name__ = "split"

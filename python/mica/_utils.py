@@ -60,6 +60,13 @@ def _rebuild_sparse_tensor(layout, data):
     return sparse_compressed_tensor(compressed, plain, values, size, layout=layout)
 
 
+def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
+    """A nested tensor with views of one buffer as its parts."""
+    from mica.nested._internal.strided import strided_from_geometry
+
+    return strided_from_geometry(buffer, sizes, strides, storage_offsets)
+
+
 def _rebuild_from_type_v2(func, new_type, args, state):
     """A tensor of a subclass, or with attributes of its own. No type stands for a plain tensor."""
     made = func(*args)

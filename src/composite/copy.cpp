@@ -55,8 +55,9 @@ Tensor to_options(const Tensor& self, const TensorOptions& options, bool non_blo
   TensorOptions wanted;
   wanted = wanted.dtype(options.dtype_opt().value_or(self.dtype()));
   wanted = wanted.device(options.has_device() ? resolved(options.device(), self.device()) : self.device());
+  // The format that the strides speak of, as in torch: one channel, or one pixel, lies in memory alike in both.
   const bool same_format =
-      !memory_format || *memory_format == MemoryFormat::Preserve || self.is_contiguous(*memory_format);
+      !memory_format || *memory_format == MemoryFormat::Preserve || self.suggest_memory_format() == *memory_format;
   if (!copy && wanted.dtype() == self.dtype() && wanted.device() == self.device() && same_format) return self;
   return mica::_to_copy(self, wanted, non_blocking, memory_format);
 }

@@ -216,7 +216,8 @@ Tensor linalg_matrix_exp(const Tensor& self) {
     result =
         halvings.dim() == 0 ? squared : where(gt(halvings, Scalar(i)).unsqueeze(-1).unsqueeze(-1), squared, result);
   }
-  return result.to(self.dtype());
+  // A product of batches is a view of one of matrices, and was added to: nobody may see it as one.
+  return mica::_unsafe_view(result, self.sizes()).to(self.dtype());
 }
 
 Tensor matrix_exp(const Tensor& self) { return mica::linalg_matrix_exp(self); }

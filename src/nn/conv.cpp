@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "mica/autograd.h"
 #include "mica/init.h"
 #include "mica/layers.h"
 
@@ -86,10 +87,17 @@ void ConvBase::members_replaced() {
 }
 
 void ConvBase::reset_parameters() {
-  init_kaiming_uniform_(weight, std::sqrt(5.0));
+  if (weight.is_contiguous()) {
+    init_kaiming_uniform_(weight, std::sqrt(5.0));
+  } else {  // drawn in the order of the elements, whatever lies beside what in memory
+    NoGradGuard no_grad;
+    const Tensor drawn = empty_like(weight, {}, MemoryFormat::Contiguous);
+    init_kaiming_uniform_(drawn, std::sqrt(5.0));
+    weight.copy_(drawn);
+  }
+  if (!bias.defined()) return;
   const int64_t fan_in = calculate_fans(weight).in;
-  if (!bias.defined() || fan_in == 0) return;
-  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
   init_uniform_(bias, -bound, bound);
 }
 

@@ -46,6 +46,7 @@ static void prepare(AdafactorItem& item) {
 }
 
 void adafactor_step(std::span<AdafactorItem> items, const AdafactorOptions& o) {
+  refuse_sparse(items, "Adafactor");
   NoGradGuard no_grad;
   const double lr = o.lr.value();
   for (AdafactorItem& item : items) prepare(item);

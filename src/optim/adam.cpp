@@ -67,6 +67,7 @@ static bool step_on_device(std::span<AdamItem> items, const AdamOptions& o) {
 }
 
 void adam_step(std::span<AdamItem> items, const AdamOptions& o) {
+  refuse_sparse(items, "Adam", ", please consider SparseAdam instead");
   StepMode mode(o.differentiable);
   for (AdamItem& item : items) {
     if (!item.step.defined()) item.step = new_counter(item.param, o.capturable || o.fused);

@@ -16,6 +16,7 @@ static void by_operations(const AdamaxItem& item, const AdamaxOptions& o, double
 }
 
 void adamax_step(std::span<AdamaxItem> items, const AdamaxOptions& o) {
+  refuse_sparse(items, "Adamax");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::adamax_step);
   const double lr = o.lr.value(), beta1 = o.betas[0].value(), beta2 = o.betas[1].value();
@@ -67,6 +68,7 @@ static void by_operations(const NAdamItem& item, const NAdamOptions& o, double t
 }
 
 void nadam_step(std::span<NAdamItem> items, const NAdamOptions& o) {
+  refuse_sparse(items, "NAdam");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::nadam_step);
   const double lr = o.lr.value(), beta1 = o.betas[0].value(), beta2 = o.betas[1].value();
@@ -127,6 +129,7 @@ static void by_operations(const RAdamItem& item, const RAdamOptions& o, double t
 }
 
 void radam_step(std::span<RAdamItem> items, const RAdamOptions& o) {
+  refuse_sparse(items, "RAdam");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::radam_step);
   const double lr = o.lr.value(), beta1 = o.betas[0].value(), beta2 = o.betas[1].value();

@@ -1,4 +1,5 @@
 // RMSprop, Adagrad and Adadelta.
+#include "mica/generated/layers/sparse.h"
 #include "optim/rule.h"
 
 namespace mica::optim {
@@ -28,6 +29,7 @@ static void by_operations(const RMSpropItem& item, const RMSpropOptions& o) {
 }
 
 void rmsprop_step(std::span<RMSpropItem> items, const RMSpropOptions& o) {
+  refuse_sparse(items, "RMSprop");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::rmsprop_step);
   const double lr = o.lr.value(), decay = o.weight_decay.value();
@@ -78,13 +80,38 @@ static void by_operations(const AdagradItem& item, const AdagradOptions& o, doub
   add_quotient(as_real(item.param), grad, sum.sqrt().add(o.eps), -rate);
 }
 
+// A sparse gradient moves the elements that it holds, and no others.
+static void by_elements(const AdagradItem& item, const AdagradOptions& o, double t) {
+  const Tensor grad = (o.maximize ? -item.grad : item.grad).coalesce();
+  const Tensor values = grad._values();
+  const auto at_its_places = [&](const Tensor& t) {
+    return _sparse_coo_tensor_unsafe(grad._indices(), t, grad.sizes(), true);
+  };
+  item.sum.add_(at_its_places(values * values));
+  const Tensor divisor = item.sum.sparse_mask(grad)._values().sqrt().add(o.eps);
+  item.param.add_(at_its_places(values / divisor), -o.lr.value() / (1 + (t - 1) * o.lr_decay));
+}
+
+static void check_sparse(std::span<AdagradItem> items, const AdagradOptions& o) {
+  for (const AdagradItem& item : items) {
+    if (!item.grad.is_sparse()) continue;
+    MICA_CHECK(!o.fused, "`fused` does not support sparse grad or complex param");
+    MICA_CHECK(o.weight_decay.value() == 0, "weight_decay option is not compatible with sparse gradients");
+  }
+}
+
 void adagrad_step(std::span<AdagradItem> items, const AdagradOptions& o) {
+  check_sparse(items, o);
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::adagrad_step);
   const double lr = o.lr.value(), decay = o.weight_decay.value();
   for (AdagradItem& item : items) {
     adagrad_init(item, o);
     const double t = advance(item.step);
+    if (item.grad.is_sparse()) {
+      by_elements(item, o, t);
+      continue;
+    }
     FusedParameter* p = o.differentiable ? nullptr : batch.add({&item.param, &item.grad, &item.sum}, flags_of(o));
     if (!p) {
       by_operations(item, o, t);
@@ -108,6 +135,7 @@ static void by_operations(const AdadeltaItem& item, const AdadeltaOptions& o) {
 }
 
 void adadelta_step(std::span<AdadeltaItem> items, const AdadeltaOptions& o) {
+  refuse_sparse(items, "Adadelta");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::adadelta_step);
   const double lr = o.lr.value(), decay = o.weight_decay.value();

@@ -17,6 +17,7 @@ static void by_operations(const ASGDItem& item, const ASGDOptions& o, double eta
 }
 
 void asgd_step(std::span<ASGDItem> items, const ASGDOptions& o) {
+  refuse_sparse(items, "ASGD");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::asgd_step);
   const double lr = o.lr.value(), decay = o.weight_decay.value();
@@ -56,6 +57,7 @@ static void by_operations(const RpropItem& item, const RpropOptions& o) {
 }
 
 void rprop_step(std::span<RpropItem> items, const RpropOptions& o) {
+  refuse_sparse(items, "Rprop");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::rprop_step);
   for (RpropItem& item : items) {

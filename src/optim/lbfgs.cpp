@@ -56,7 +56,7 @@ class FlatParameters {
     std::vector<Tensor> parts;
     for (const Tensor& p : params_) {
       const Tensor g = p.grad();
-      parts.push_back(as_real(g.defined() ? g : zeros_like(p)).reshape({-1}));
+      parts.push_back(as_real(!g.defined() ? zeros_like(p) : g.is_sparse() ? g.to_dense() : g).reshape({-1}));
     }
     return cat(parts);
   }

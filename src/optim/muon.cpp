@@ -25,6 +25,7 @@ static double adjusted_rate(double lr, const std::string& how, const Tensor& par
 }
 
 void muon_step(std::span<MuonItem> items, const MuonOptions& o) {
+  refuse_sparse(items, "Muon");
   NoGradGuard no_grad;
   MICA_CHECK_KIND(o.ns_steps < 100, Value, "Number of steps must be less than 100 for computational efficiency");
   const double lr = o.lr.value();

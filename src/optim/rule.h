@@ -35,6 +35,14 @@ inline void set_decay(FusedParameter& p, double weight_decay, bool decoupled, do
   p.decay = decoupled ? 1 - lr * weight_decay : weight_decay;
 }
 
+// ---- sparse gradients
+
+// A rule whose averages every element moves refuses sparse gradients before it has changed anything.
+template <class Item>
+void refuse_sparse(std::span<Item> items, const char* name, const char* advice = "") {
+  for (const Item& item : items) MICA_CHECK(!item.grad.is_sparse(), name, " does not support sparse gradients", advice);
+}
+
 // ---- operations with a Number
 
 // A complex tensor as pairs of reals: every rule treats the two parts alike. A lazily conjugated one is a copy, so that

@@ -18,6 +18,7 @@ static void by_operations(SGDItem& item, const SGDOptions& o) {
 }
 
 void sgd_step(std::span<SGDItem> items, const SGDOptions& o) {
+  if (o.fused) refuse_sparse(items, "`_fused_sgd`");
   StepMode mode(o.differentiable);
   FusedBatch batch(&LayerKernelTable::sgd_step);
   const double lr = o.differentiable ? 0 : o.lr.value(), decay = o.differentiable ? 0 : o.weight_decay.value();

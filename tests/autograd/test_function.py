@@ -360,6 +360,16 @@ def test_keywords_without_a_position_are_refused():
         Scaled.apply(torch.ones(2), by=2)
 
 
+def test_an_instance_applies_as_its_class_does():
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        made = Square()
+    x = torch.ones(2, requires_grad=True)
+    made.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"):
+        made(x)
+
+
 def test_vjp_is_another_name():
     class Twice(Function):
         @staticmethod

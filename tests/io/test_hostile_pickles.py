@@ -320,6 +320,46 @@ def test_other_states_are_kept():
 
 
 def test_one_list_says_what_files_may_name():
-    from mica._checkpoints.safe_globals import _OBJECTS, ALLOWED
+    from mica._checkpoints.safe_globals import _NESTED, _OBJECTS, ALLOWED
 
-    assert list(_C._buildable_names()) == list(ALLOWED) and set(_OBJECTS) == set(ALLOWED)
+    assert [*_C._buildable_names(), *_NESTED] == list(ALLOWED) and set(_OBJECTS) == set(_C._buildable_names())
+
+
+class Jagged:
+    """A jagged tensor whose offsets the file chooses."""
+
+    def __init__(self, offsets, lengths=None, values=None):
+        self.parts = {
+            "values": mica.arange(4.0) if values is None else values,
+            "offsets": offsets,
+            "lengths": lengths,
+            "_ragged_idx": 1,
+            "_metadata_cache": {},
+            "requires_grad": False,
+        }
+
+    def __reduce__(self):
+        from mica._utils import _rebuild_from_type_v2
+        from mica.nested._internal.nested_tensor import NestedTensor, _rebuild_njt
+
+        return _rebuild_from_type_v2, (_rebuild_njt, NestedTensor, (self.parts,), {})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Jagged(mica.tensor([0, 2, 9])),
+        Jagged(mica.tensor([-4, 2, 4])),
+        Jagged(mica.tensor([0, 3, 1])),
+        Jagged(mica.tensor([[0, 4]])),
+        Jagged(mica.tensor([0, 2, 4]), mica.tensor([2, 7])),
+        Jagged(mica.tensor([0, 4]), values=[1, 2, 3, 4]),
+    ],
+    ids=range(6),
+)
+def test_jagged_tensors_stay_within_their_values(bad):
+    buffer = io.BytesIO()
+    mica.save(bad, buffer)
+    buffer.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="jagged tensor"):
+        mica.load(buffer)

@@ -306,3 +306,26 @@ def test_sparse_adam_touches_only_what_the_gradient_holds():
     moved = (table.weight.detach() != start).any(1)
     assert moved.tolist() == [False, True, False, False, True, False]
     assert (table.weight[1].abs() < start[1].abs()).all()
+
+
+def test_sums_over_dimensions_are_coalesced():
+    s = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], torch.tensor([3.0, 4, 5]), (2, 3))
+    for given in (s, s.coalesce()):
+        total = torch.sparse.sum(given, 0)
+        assert total.is_coalesced() and total.indices().tolist() == [[0, 2]] and total.values().tolist() == [4, 8]
+        assert torch.sparse.sum(given, 1).values().tolist() == [3, 9]
+    hybrid = torch.sparse_coo_tensor([[1, 1]], torch.ones(2, 3), (2, 3))
+    assert torch.sparse.sum(hybrid, 1).values().tolist() == [6]
+    values = torch.ones(3, requires_grad=True)
+    total = torch.sparse.sum(torch.sparse_coo_tensor(s._indices(), values, (2, 3)), 1)
+    (total.to_dense() * torch.tensor([1.0, 2])).sum().backward()
+    assert values.grad.tolist() == [1, 2, 2]
+
+
+def test_repeated_sums_stay_small():
+    s = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], torch.tensor([3.0, 4, 5]), (2, 3))
+    total = s
+    for _ in range(9):
+        total = total + s
+    assert total._nnz() <= 6
+    assert total.to_dense().equal(s.to_dense() * 10)

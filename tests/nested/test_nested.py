@@ -140,7 +140,7 @@ def test_ways_to_make_one():
         (lambda x: x + mica.ones(3, 6), RuntimeError, "cannot call binary pointwise function"),
         (lambda x: x.transpose(0, 1), ValueError, "Transpose is not supported on the batch dimension for jagged NT"),
         (lambda x: x.cumsum(1), NotImplementedError, "cumsum is not implemented"),
-        (lambda x: x.sum(0), RuntimeError, "not supported for NestedTensor on dim=0"),
+        (lambda x: x.sum(0), RuntimeError, "reducing along the batch dimension but not the ragged"),
         (lambda x: x.view(10, 3), RuntimeError, "cannot view shape"),
         (lambda x: F.layer_norm(x, (5, 6)), RuntimeError, "over the ragged dimension"),
         (lambda x: nested.narrow(A, 1, 0, 1), RuntimeError, "pass layout=torch.jagged"),
@@ -153,3 +153,55 @@ def test_ways_to_make_one():
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):
         call(jagged())
+
+
+def two_sequences():
+    parts = [mica.arange(6.0).view(2, 3), mica.arange(3.0).view(1, 3)]
+    return mica.nested.nested_tensor(parts, layout=mica.jagged), parts
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes(name):
+    x, parts = two_sequences()
+    assert getattr(x, name)() == getattr(mica.cat(parts), name)()
+    for dim in (-1, 2):
+        values, indices = getattr(x, name)(dim)
+        expected = getattr(mica.cat(parts), name)(-1)
+        assert values.values().equal(expected.values) and indices.values().equal(expected.indices)
+        assert getattr(x, "arg" + name)(dim).values().equal(expected.indices)
+    found = getattr(x, name)(1)
+    assert found.values.tolist() == [getattr(p, name)(0).values.tolist() for p in parts]
+    assert getattr(x, "arg" + name)(1).tolist() == found.indices.tolist()
+    assert getattr(mica, name)(x, x * 2).values().equal(getattr(mica, name)(x.values(), x.values() * 2))
+    with pytest.raises(RuntimeError, match="reducing along the batch dimension but not the ragged"):
+        getattr(x, name)(0)
+
+
+def test_sums_over_the_batch_and_the_sequences():
+    x, parts = two_sequences()
+    assert x.sum(dim=(0, 1)).equal(mica.cat(parts).sum(0))
+    assert x.mean(dim=(0, 1), keepdim=True).shape == (1, 1, 3)
+    with pytest.raises(RuntimeError, match="reducing along the batch dimension but not the ragged"):
+        x.sum(dim=0)
+
+
+def test_products_with_a_matrix_for_each_sequence():
+    x, parts = two_sequences()
+    matrices = mica.randn(2, 3, 4)
+    for product in (x @ matrices, mica.bmm(x, matrices)):
+        for ours, a, b in zip(product.unbind(), parts, matrices, strict=True):
+            mica.testing.assert_close(ours, a @ b)
+
+
+def test_dimensions_in_another_order_and_larger():
+    x, parts = two_sequences()
+    turned = x.permute(0, 2, 1)
+    assert [p.tolist() for p in turned.unbind()] == [p.t().tolist() for p in parts]
+    with pytest.raises(ValueError, match="batch dimension"):
+        x.permute(1, 0, 2)
+    wide = x.unsqueeze(-1).expand(-1, -1, -1, 2)
+    assert wide.values().shape == (3, 3, 2) and wide.values().stride()[-1] == 0
+    first, rest = x.split([1, 2], -1)
+    assert first.values().tolist() == [[0], [3], [0]] and rest.values().shape == (3, 2)
+    words = mica.nested.nested_tensor([mica.tensor([1, 2]), mica.tensor([3])], layout=mica.jagged)
+    assert mica.nn.functional.one_hot(words, 5).values().argmax(-1).tolist() == [1, 2, 3]

@@ -1,6 +1,7 @@
 """Nested tensors of the strided layout, the default: parts of any sizes in one buffer."""
 
 import copy
+import io
 import pickle
 
 import mica as torch
@@ -91,3 +92,16 @@ def test_products_and_turns():
         torch.fft.fft(x)
     with pytest.raises(RuntimeError, match="first dimension"):
         x.softmax(0)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_files(layout, weights_only):
+    x = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)], layout=layout, requires_grad=True)
+    buffer = io.BytesIO()
+    torch.save({"x": x, "y": x.detach()}, buffer)
+    buffer.seek(0)
+    loaded = torch.load(buffer, weights_only=weights_only)
+    assert type(loaded["x"]) is type(x) and loaded["x"].requires_grad and not loaded["y"].requires_grad
+    for ours, theirs in zip(loaded["x"].unbind(), x.unbind(), strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -401,3 +401,16 @@ def test_long_sequences_need_no_matrix_of_scores():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(result.stdout) < 64 * 1024
+
+
+def test_self_attention_in_eval_mode_lies_batch_first():
+    layer = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    x = mica.randn(2, 5, 8)
+    hidden = mica.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with mica.no_grad():
+        for options in ({}, {"need_weights": False}, {"key_padding_mask": hidden}):
+            assert layer(x, x, x, **options)[0].view(2, -1).shape == (2, 40)
+        # torch has no fast path for these.
+        assert not layer(x, x, x, key_padding_mask=mica.zeros(2, 5))[0].is_contiguous()
+        assert not layer(x, x.clone(), x)[0].is_contiguous()
+    assert not layer(x, x, x)[0].is_contiguous()

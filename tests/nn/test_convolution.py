@@ -373,3 +373,23 @@ def test_small_images_together_are_as_each_in_float64(size, kernel, stride, padd
 
     for found, expected in zip(results(mica.float32), results(mica.float64), strict=True):
         mica.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_first_weights_do_not_depend_on_the_memory_format():
+    for layer, memory_format in ((nn.Conv2d(2, 3, 2), "channels_last"), (nn.Conv3d(2, 3, 2), "channels_last_3d")):
+        mica.manual_seed(1)
+        layer.reset_parameters()
+        expected = [p.detach().clone() for p in layer.parameters()]
+        layer.to(memory_format=getattr(mica, memory_format))
+        mica.manual_seed(1)
+        layer.reset_parameters()
+        assert all(p.equal(e) for p, e in zip(layer.parameters(), expected, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_layer_without_inputs_has_a_bias_of_zeros():
+    mica.manual_seed(0)
+    assert nn.Conv2d(0, 4, 3).bias.eq(0).all()
+    after = mica.rand(1)
+    mica.manual_seed(0)
+    assert mica.rand(5)[4] == after  # they are drawn, from an empty range

@@ -2,6 +2,7 @@
 
 import mica
 import pytest
+from mica import nn
 from mica.nn import functional as F
 
 ROWS = mica.arange(2 * 4 * 6 * 6.0).view(2, 4, 6, 6)
@@ -42,3 +43,26 @@ def test_strides_of_one_pixel_and_one_channel():
     assert F.adaptive_avg_pool3d(mica.ones(2, 3, 2, 2, 2).to(memory_format=mica.channels_last_3d), 1).stride() == (
         3, 1, 3, 3, 3,
     )  # fmt: skip
+
+
+def test_to_goes_by_the_format_that_strides_speak_of():
+    # Strides that fit both formats speak of the plain one: torch copies.
+    for sizes, strides in (((2, 1, 5, 5), (25, 1, 5, 1)), ((2, 3, 1, 1), (3, 1, 3, 3)), ((2, 1, 5, 1), (5, 1, 1, 1))):
+        x = mica.randn(sizes)
+        turned = x.to(memory_format=mica.channels_last)
+        assert turned.stride() == strides and turned.data_ptr() != x.data_ptr() and turned.equal(x)
+        assert turned.to(memory_format=mica.channels_last).data_ptr() == turned.data_ptr()
+        assert x.contiguous(memory_format=mica.channels_last).data_ptr() == x.data_ptr()
+    # Parts of a tensor speak of its format, and stay what they are.
+    part = mica.randn(2, 3, 5, 5).to(memory_format=mica.channels_last)[:, :1]
+    assert part.to(memory_format=mica.channels_last).stride() == (75, 1, 15, 3)
+    every_other = mica.randn(2, 6, 4, 5)[:, ::2]
+    assert every_other.to(memory_format=mica.contiguous_format).stride() == (120, 20 * 2, 5, 1)
+
+
+def test_layers_of_one_channel_or_pixel_keep_the_channels_last():
+    x = mica.randn(2, 1, 5, 5)
+    layer = nn.Conv2d(1, 2, 3).to(memory_format=mica.channels_last)
+    assert layer.weight.stride() == (9, 1, 3, 1) and layer(x).stride() == (18, 1, 6, 2)
+    layer = nn.Conv2d(3, 2, 1).to(memory_format=mica.channels_last)
+    assert layer.weight.stride() == (3, 1, 3, 3) and layer(mica.randn(2, 3, 5, 5)).stride() == (50, 1, 10, 2)

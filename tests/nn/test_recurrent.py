@@ -358,3 +358,11 @@ def test_gradients_through_packing():
     assert gradcheck(lambda x: pad_packed_sequence(pack_padded_sequence(x, [4, 2, 1]))[0], (x,))
     parts = [mica.randn(n, 2, dtype=mica.float64, requires_grad=True) for n in (3, 1)]
     assert gradcheck(lambda *p: pad_sequence(p), parts)
+
+
+def test_unpadded_sequences_have_memory_of_their_own():
+    padded = mica.arange(6.0).view(3, 2)
+    first, second = nn.utils.rnn.unpad_sequence(padded, mica.tensor([2, 3]))
+    assert first.is_contiguous() and second.is_contiguous()
+    first.zero_()
+    assert padded.equal(mica.arange(6.0).view(3, 2)) and second.tolist() == [1, 3, 5]

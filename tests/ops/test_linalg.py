@@ -381,3 +381,15 @@ assert "openblas" not in open("/proc/self/maps").read() or len(os.listdir("/proc
 assert os.sched_getaffinity(0) == cores
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (2, 3, 3), (2, 1, 3, 3)])
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 3.0])
+def test_exponentials_of_matrices_of_any_norm_are_no_views(sizes, scale):
+    x = (mica.randn(sizes, dtype=mica.float64) * scale).requires_grad_()
+    y = linalg.matrix_exp(x)
+    assert not y._is_view() and y.grad_fn is not None
+    y.view(-1).add_(1)  # a view of the result, changed in place, is a part of the graph
+    y.sum().backward()
+    assert x.grad.isfinite().all()
+    assert gradcheck(linalg.matrix_exp, (x,))

@@ -328,3 +328,15 @@ def test_checkpoints_of_cpp_programs(tmp_path):
         same, transposed, small, nothing, data = d["all"]
         assert same.requires_grad and transposed.stride() == (1, 3) and nothing is None and data == b"\xff"
         assert small.dtype == lib.float8_e4m3fn and d["row"].data_ptr() == same.data_ptr() + 12
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors(libraries, layout, weights_only):
+    source, target = libraries
+    parts = [source.arange(6.0).view(2, 3), source.arange(3.0).view(1, 3)]
+    x = source.nested.nested_tensor(parts, layout=getattr(source, layout))
+    x.to_padded_tensor(0.0)  # torch then keeps the longest length with the tensor
+    loaded = carried(source, target, {"x": x}, {"weights_only": weights_only})["x"]
+    assert [part.tolist() for part in loaded.unbind()] == [part.tolist() for part in parts]

@@ -133,7 +133,28 @@ def _make_tensor(*args):
     return _C.empty(0)
 
 
+def _rebuild_njt(parts):
+    from mica.nested._internal import nested_tensor
+
+    tensors = [parts["values"], parts["offsets"], *(t for t in (parts["lengths"],) if t is not None)]
+    if not all(isinstance(t, _C.Tensor) for t in tensors) or not isinstance(parts["_ragged_idx"], int):
+        refuse("a jagged tensor of other things than tensors")
+    values, offsets, lengths = parts["values"], parts["offsets"], parts["lengths"]
+    starts = offsets.tolist() if offsets.dim() == 1 else [1, 0]
+    ends = starts[1:] if lengths is None else [s + n for s, n in zip(starts, lengths.tolist(), strict=False)]
+    last = values.size(parts["_ragged_idx"] - 1)
+    if sorted(starts) != starts or any(not 0 <= s <= e <= last for s, e in zip(starts, ends, strict=False)):
+        refuse("the sequences of a jagged tensor lie outside of it")
+    return nested_tensor._rebuild_njt(parts)
+
+
+class _Jagged:
+    """Stands for the class of jagged tensors, so that files that have none need not import it."""
+
+
 def _rebuild_from_type(func, new_type, args, state):
+    if func is _rebuild_njt and new_type is _Jagged:
+        return _rebuild_njt(*args)
     if func not in _REBUILD.values() or not (isinstance(new_type, type) and issubclass(new_type, _C.Tensor)):
         refuse(f"_rebuild_from_type_v2 with {func} and {new_type}")
     if new_type.__setstate__ is _C.Tensor.__setstate__:  # another class reads its state as it likes
@@ -171,7 +192,19 @@ def _get_layout(name):
     return getattr(_C, name.removeprefix("torch.")) if name in _LAYOUTS else refuse(f"layout {name}")
 
 
+def _rebuild_nested_tensor(buffer, *geometry):
+    if not all(isinstance(t, _C.Tensor) for t in (buffer, *geometry)):
+        refuse("a nested tensor of other things than tensors")
+    return _utils._rebuild_nested_tensor(buffer, *geometry)
+
+
+class DimRange(tuple):
+    """What torch's compiler noted about a dimension of a jagged tensor. It is read, and of no use here."""
+
+
 CALLS = {
+    DimRange: lambda *args: DimRange(args),
+    _utils._rebuild_nested_tensor: _rebuild_nested_tensor,
     OrderedDict: _make_ordered_dict,
     Counter: _make_counter,
     Parameter: lambda *args: Parameter(*args),
@@ -217,8 +250,15 @@ _OBJECTS = {
     },
 }
 
-# One list says what files may name, here and in C++: src/io/buildable.cpp.
-ALLOWED = {name: _OBJECTS[name] for name in _C._buildable_names()}
+_NESTED = {
+    "torch._utils._rebuild_nested_tensor": _utils._rebuild_nested_tensor,
+    "torch.nested._internal.nested_tensor._rebuild_njt": _rebuild_njt,
+    "torch.nested._internal.nested_tensor.NestedTensor": _Jagged,
+    "torch._dynamo.decorators._DimRange": DimRange,
+}
+
+# One list says what files may name, here and in C++: src/io/buildable.cpp. Nested tensors are Python's alone.
+ALLOWED = {**{name: _OBJECTS[name] for name in _C._buildable_names()}, **_NESTED}
 
 
 def standard_name(module, name):

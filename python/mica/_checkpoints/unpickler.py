@@ -14,6 +14,7 @@ from mica._checkpoints.safe_globals import (
     ALLOWED,
     BLOCKED_MODULES,
     CALLS,
+    DimRange,
     checked_key,
     checked_state,
     refuse,
@@ -162,6 +163,8 @@ class Unpickler:
         try:
             if type(instance) is _C.Tensor:
                 self._stack[-1] = _legacy_tensor(*state)
+            elif type(instance) is DimRange:
+                pass
             elif type(instance) is OrderedDict:
                 instance.__dict__.update(state)
             elif type(instance) is Parameter:

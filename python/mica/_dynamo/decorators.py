@@ -1,5 +1,7 @@
 """Marks on functions and tensors for a compiler; they stay as they are."""
 
+from dataclasses import dataclass
+
 from mica._dynamo import (  # noqa: F401
     allow_in_graph,
     disable,
@@ -13,3 +15,12 @@ from mica._dynamo import (  # noqa: F401
     set_stance,
     substitute_in_graph,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _DimRange:
+    """The bounds of a dimension, as files of torch's jagged tensors have them."""
+
+    dim: int
+    min: int
+    max: int

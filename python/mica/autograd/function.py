@@ -124,6 +124,7 @@ class InplaceFunction(Function):
     """A function that remembers whether it changes its argument."""
 
     def __init__(self, inplace=False):
+        super().__init__()
         self.inplace = inplace
 
 

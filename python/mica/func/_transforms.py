@@ -98,12 +98,13 @@ def grad_and_value(func, argnums=0, has_aux=False):
             args, leaves, spec = with_inputs(args, argnums)
             output = func(*args, **kwargs)
             value, aux = output if has_aux else (output, None)
+            expected = "grad_and_value(f)(*args): Expected f(*args) to return a"
             if not isinstance(value, mica.Tensor):
-                raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(value)}")
+                raise RuntimeError(f"{expected} Tensor, got {type(value)}")
             if value.dim() != 0:
                 raise RuntimeError(
-                    "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
-                    f"{value.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+                    f"{expected} scalar Tensor, got tensor with {value.dim()} dims. Maybe you wanted to use the vjp or "
+                    "jacrev APIs instead?"
                 )
             create = outer and reaches_outside((value,), leaves)
             found = (

@@ -57,6 +57,15 @@ def __getattr__(name):
         return getattr(mica.overrides, name)
     if name == "Tensor":
         return _C.Tensor
+    if name == "_VF":
+        from mica import _VF
+
+        return _VF
+    if name.startswith("_") and not name.startswith("__"):
+        from mica.nn import _functional_helpers
+
+        if name in _functional_helpers.__all__:
+            return getattr(_functional_helpers, name)
     if name == "boolean_dispatch":
         from mica._jit_internal import boolean_dispatch
 

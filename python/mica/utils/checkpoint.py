@@ -8,10 +8,16 @@ from mica.amp.autocast_mode import autocast
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
+from mica.utils._selective_checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
-    "CheckpointError", "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable",
-    "get_device_states", "noop_context_fn", "set_checkpoint_early_stop", "set_device_states",
+    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",
+    "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "get_device_states",
+    "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
 
@@ -54,6 +60,12 @@ def set_device_states(devices, states, *, device_type=None):
 def noop_context_fn():
     """Contexts for the first and the second run that do nothing."""
     return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled):
+    """A context in which torch prints what a failing checkpoint has run. The errors here say it without being asked."""
+    yield
 
 
 _early_stop = None  # as checkpoint() is told

@@ -65,8 +65,11 @@ Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   if (!(alpha == Scalar(1))) values = values.mul(alpha);
   const Tensor both =
       coo(mica::cat({p.indices, q.indices}, 1), mica::cat({values_of(self).to(dtype), values}, 0), self.sizes(), false);
-  // Two coalesced tensors make a coalesced one; others are summed when it is asked for.
-  return p.coalesced && q.coalesced ? both.coalesce() : both;
+  // Two coalesced tensors make a coalesced one; others are summed when it is asked for, or when there are more elements
+  // than places: what a program adds to in every step (a gradient, a momentum) does not grow without end.
+  const int64_t places = product_of(self.sizes().slice(0, static_cast<size_t>(p.sparse_dim)));
+  const bool crowded = p.indices.size(1) + q.indices.size(1) > places;
+  return crowded || (p.coalesced && q.coalesced) ? both.coalesce() : both;
 }
 
 // dense + alpha * sparse

@@ -64,9 +64,13 @@ class FakeQuantize(FakeQuantizeBase):
         """(scale, zero_point) of the observer."""
         return self.activation_post_process.calculate_qparams()
 
+    def _found(self):
+        """The scale and the zero point for what the observer has seen."""
+        return self.calculate_qparams()
+
     def _observe(self, x):
         self.activation_post_process(x.detach())
-        for own, found in zip((self.scale, self.zero_point), self.calculate_qparams(), strict=True):
+        for own, found in zip((self.scale, self.zero_point), self._found(), strict=True):
             own.resize_(found.shape).copy_(found)
 
     def forward(self, x):
@@ -110,6 +114,38 @@ class FixedQParamsFakeQuantize(FakeQuantize):
         pass
 
 
+_SMALL_SCALE = 6.1e-5
+
+
+def _chosen_parameters(low, high, quant_min, quant_max, symmetric):
+    """(scale, zero_point) as the kernel of torch's engines chooses them, which is not quite as its observers do.
+
+    Numbers of one sign have a zero point at an end, with a symmetric scheme too; those of both signs have all of
+    [quant_min, quant_max], where an observer leaves half a step.
+    """
+    low, high = low.clamp(max=0), high.clamp(min=0)
+    steps = quant_max - quant_min
+    both = (low < 0) & (high > 0) if symmetric else low > 0
+    least, most = -(steps // 2 + 1), steps // 2
+    bound = _C.maximum((low / least).abs(), (high / most).abs())
+    low, high = _C.where(both, bound * least, low).double(), _C.where(both, bound * most, high).double()
+    scale = (high - low) / steps
+    none = (scale.float() == 0) | scale.reciprocal().isinf()
+    scale = scale.masked_fill(none, 0.1)
+    small = scale < _SMALL_SCALE
+    grown = _SMALL_SCALE / scale
+    low, high = (
+        _C.where(small, _C.where(high == 0, -_SMALL_SCALE * steps, low * grown), low),
+        _C.where(small, _C.where(low == 0, _SMALL_SCALE * steps, high * grown), high),
+    )
+    scale = scale.clamp(min=_SMALL_SCALE)
+    below, above = low / scale, high / scale
+    nearer = abs(quant_min) + below.abs() < abs(quant_max) + above.abs()
+    zero = _C.where(nearer, quant_min - below, quant_max - above)
+    zero = _C.where(both, (quant_min + quant_max) / 2, zero)
+    return scale.float(), zero.round().clamp(quant_min, quant_max).to(_C.int32)
+
+
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """FakeQuantize with a moving average; the name of the form that torch computes in one kernel."""
 
@@ -117,6 +153,21 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         super().__init__(observer, quant_min, quant_max, **observer_kwargs)
         self.register_buffer("fake_quant_enabled", _C.tensor([1]))
         self.register_buffer("observer_enabled", _C.tensor([1]))
+        self.is_symmetric_quant = self.qscheme in (schemes.per_tensor_symmetric, schemes.per_channel_symmetric)
+
+    def _found(self):
+        seen = self.activation_post_process
+        return _chosen_parameters(
+            seen.min_val.reshape(-1), seen.max_val.reshape(-1), seen.quant_min, seen.quant_max, self.is_symmetric_quant
+        )
+
+    def extra_repr(self):
+        seen = self.activation_post_process
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, observer_enabled={self.observer_enabled}, "
+            f"scale={self.scale}, zero_point={self.zero_point}, dtype={self.dtype}, quant_min={seen.quant_min}, "
+            f"quant_max={seen.quant_max}, qscheme={self.qscheme}, reduce_range={seen.reduce_range}"
+        )
 
 
 def _each(method):

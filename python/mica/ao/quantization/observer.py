@@ -42,7 +42,7 @@ class ObserverBase(Module):
 
     def calculate_qparams(self, **kwargs):
         """(scale, zero_point) for what has been seen."""
-        raise NotImplementedError(f"{type(self).__name__} finds no scale")
+        raise Exception(f"calculate_qparams should not be called for {type(self).__name__}")
 
 
 class UniformQuantizationObserverBase(ObserverBase):
@@ -248,6 +248,9 @@ class PlaceholderObserver(ObserverBase):
 
     def forward(self, x):
         return x
+
+    def extra_repr(self):
+        return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
 
 
 class NoopObserver(ObserverBase):

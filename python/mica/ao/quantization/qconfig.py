@@ -105,12 +105,12 @@ def qconfig_equals(q1, q2):
 
 
 def propagate_qconfig_(module, qconfig_dict=None, prepare_custom_config_dict=None):
-    """Give every module below `module` the qconfig of its name or type in the dictionary, else that of its parent."""
+    """Give every module below `module` its own qconfig, that of its name or type in the dictionary, or its parent's."""
     _propagate(module, qconfig_dict or {}, None, "")
 
 
 def _propagate(module, known, parent, prefix):
-    own = known.get(type(module), known.get(prefix, getattr(module, "qconfig", parent)))
+    own = getattr(module, "qconfig", known.get(prefix, known.get(type(module), parent)))
     module.qconfig = own
     for name, child in module.named_children():
         _propagate(child, known, own, f"{prefix}.{name}" if prefix else name)

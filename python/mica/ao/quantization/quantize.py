@@ -8,6 +8,7 @@ from mica.ao.nn import qat
 from mica.ao.nn import quantized as nnq
 from mica.ao.nn.intrinsic import quantized as nniq
 from mica.ao.nn.quantized.functional_modules import FloatFunctional
+from mica.ao.quantization import qconfig as qconfigs
 from mica.ao.quantization.fake_quantize import FakeQuantizeBase
 from mica.ao.quantization.observer import ObserverBase
 from mica.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
@@ -142,14 +143,24 @@ _FLOAT = {trained: kind for kind, trained in _TRAINED.items()}
 
 def prepare_qat(model, mapping=None, inplace=False):
     """As prepare, with weights rounded during training."""
-    model = prepare(model, inplace)
+    if not model.training:
+        raise AssertionError("prepare_qat only works on models in training mode")
+    model = model if inplace else copy.deepcopy(model)
     mapping = _TRAINED if mapping is None else mapping
     for _, _, child, qconfig in _children(model):
         trained = mapping.get(type(child))
         if trained is not None and qconfig is not None:
+            _draw_weights(child)
             child.qconfig, child.weight_fake_quant = qconfig, qconfig.weight()
             child.__class__ = trained
-    return model
+    return prepare(model, inplace=True)
+
+
+def _draw_weights(layer):
+    """Draw the numbers of a new layer like this one: torch makes one, so that what comes after is drawn as it is there."""
+    like = copy.copy(layer)
+    like._parameters = {n: None if p is None else nn.Parameter(_C.empty_like(p)) for n, p in layer._parameters.items()}
+    like.reset_parameters()
 
 
 def _swap_below(module, mapping, custom):
@@ -283,36 +294,34 @@ def quantize_dynamic(model, qconfig_spec=None, dtype=None, mapping=None, inplace
     the linear and recurrent layers, for quint8 the embeddings.
     """
     dtype = _C.qint8 if dtype is None else dtype
-    linear = {Linear, nn.LSTM, nn.GRU}
-    usual = {
-        _C.qint8: linear | {nn.LSTMCell, nn.RNNCell, nn.GRUCell},
-        _C.float16: linear,
-        _C.quint8: {Embedding, nn.EmbeddingBag},
-    }
-    if qconfig_spec is None and dtype not in usual:
-        raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please")
+    if not isinstance(qconfig_spec, dict):
+        chosen = {
+            _C.qint8: qconfigs.default_dynamic_qconfig,
+            _C.float16: qconfigs.float16_dynamic_qconfig,
+            _C.quint8: qconfigs.float_qparams_weight_only_qconfig,
+        }.get(dtype)
+        if chosen is None and qconfig_spec is None:
+            raise ValueError(
+                f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please"
+            )
+        if chosen is None:
+            raise RuntimeError("Unknown dtype specified for quantize_dynamic: ", str(dtype))
+        if qconfig_spec is None:
+            qconfig_spec = (Embedding, nn.EmbeddingBag) if dtype == _C.quint8 else _DYNAMIC_BY_DEFAULT
+        qconfig_spec = dict.fromkeys(qconfig_spec, chosen)
     mapping = _DYNAMIC if mapping is None else mapping
-    wanted = usual[dtype] if qconfig_spec is None else set(qconfig_spec)
-    unknown = [kind for kind in wanted if not isinstance(kind, str) and kind not in mapping]
+    unknown = [kind for kind in qconfig_spec if not isinstance(kind, str) and kind not in mapping]
     if unknown:
         raise NotImplementedError(f"quantize_dynamic knows {[k.__name__ for k in mapping]}, not {unknown}")
     model = model if inplace else copy.deepcopy(model)
     model.eval()
-    for name, parent, last, child in _named_children(model):
+    qconfigs.propagate_qconfig_(model, qconfig_spec)
+    for parent, name, child, qconfig in list(_children(model)):
         made = mapping.get(type(child))
-        if made is None or not ({type(child), name} & wanted):
-            continue
-        halves = {"dtype": dtype} if dtype == _C.float16 and made in _HALVES else {}
-        setattr(parent, last, made.from_float(child, **halves))
+        if made is not None and qconfig is not None:
+            setattr(parent, name, made.from_float(child))
+    _forget(model, and_qconfigs=True)
     return model
 
 
-_HALVES = {getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__ if not name.startswith("Conv")}
-
-
-def _named_children(model, prefix=""):
-    """(full name, parent, name there, module) of every module below."""
-    for name, child in list(model.named_children()):
-        full = f"{prefix}.{name}" if prefix else name
-        yield full, model, name, child
-        yield from _named_children(child, full)
+_DYNAMIC_BY_DEFAULT = (Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell)

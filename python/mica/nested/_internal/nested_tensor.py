@@ -3,7 +3,7 @@
 import itertools
 
 import mica
-from mica import _C
+from mica import _C, _utils
 
 __all__ = ["NestedTensor", "jagged_from_list", "jagged_view"]
 
@@ -203,13 +203,26 @@ class NestedTensor(mica.Tensor):
         return f"NestedTensor(size=({sizes}), offsets={self._offsets}{extra}, contiguous={whole})"
 
     def __reduce_ex__(self, protocol):
-        return _rebuild_njt, (self.values().detach(), self._offsets, self._lengths, self._ragged, self.requires_grad)
+        parts = {
+            "values": self.values().detach(),
+            "offsets": self._offsets,
+            "lengths": self._lengths,
+            "_ragged_idx": self._ragged,
+            "_metadata_cache": {},
+            "requires_grad": self.requires_grad,
+        }
+        return _utils._rebuild_from_type_v2, (_rebuild_njt, type(self), (parts,), {})
+
+    def __setstate__(self, state):
+        """A file of torch's has the parts here a second time, and what its compiler noted about them."""
 
     def __deepcopy__(self, memo):
         made = self._rewrapped(self.values().detach().clone())
         return made.requires_grad_() if self.requires_grad else made
 
 
-def _rebuild_njt(values, offsets, lengths, ragged, requires_grad):
-    made = jagged_view(values, offsets, lengths, ragged)
-    return made.requires_grad_() if requires_grad else made
+def _rebuild_njt(constructor_kwargs):
+    """The jagged tensor of a file."""
+    given = constructor_kwargs
+    made = jagged_view(given["values"].detach(), given["offsets"], given["lengths"], given["_ragged_idx"])
+    return made.requires_grad_() if given["requires_grad"] else made

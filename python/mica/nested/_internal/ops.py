@@ -105,6 +105,9 @@ def _matmul(func, args, kwargs):
     a, b = args[:2]
     if isinstance(a, NestedTensor) and not isinstance(b, NestedTensor) and b.dim() == 2 and a._ragged < a.dim() - 1:
         return a._rewrapped(a.values() @ b)
+    if isinstance(a, NestedTensor) and not isinstance(b, NestedTensor) and b.dim() == a.dim() == 3 and len(a) == len(b):
+        parts = [x @ y for x, y in zip(a.unbind(), b, strict=True)]
+        return mica.stack(parts) if a._ragged == 2 else _like_rows(a, parts)
     if isinstance(a, NestedTensor) and isinstance(b, NestedTensor) and len(a) == len(b):
         parts = [x @ y for x, y in zip(a.unbind(), b.unbind(), strict=True)]
         return mica.stack(parts) if all(p.shape == parts[0].shape for p in parts) else _like_rows(a, parts)
@@ -131,30 +134,6 @@ def _embedding(func, args, kwargs):
     return x._rewrapped(func(x.values(), *rest, **kwargs))
 
 
-@_rule(
-    "softmax", "log_softmax", "sum", "mean", "amax", "amin", "logsumexp", "prod", "any", "all", "var", "std", "norm_"
-)
-def _along(func, args, kwargs):
-    x, name = args[0], func.__name__
-    dim = _argument(args, kwargs, 1, "dim")
-    if dim is None:
-        parts = x.values() if x._lengths is None else mica.cat([p.flatten() for p in x.unbind()])
-        return func(parts, **{k: v for k, v in kwargs.items() if k != "dim"})
-    dims = [dim] if isinstance(dim, int) else list(dim)
-    places = [_placed(x, d) for d in dims]
-    rest = args[2:]
-    kwargs = {k: v for k, v in kwargs.items() if k != "dim"}
-    if -1 in places:
-        raise RuntimeError(f"{name}(): not supported for NestedTensor on dim=0")
-    if x._ragged - 1 not in places:
-        values = func(x.values(), places if not isinstance(dim, int) else places[0], *rest, **kwargs)
-        kept = (rest and rest[0] is True) or kwargs.get("keepdim", False)
-        before = sum(p < x._ragged - 1 for p in places) if not kept and name not in ("softmax", "log_softmax") else 0
-        return x._rewrapped(values, x._ragged - before)
-    parts = [func(p, places if not isinstance(dim, int) else places[0], *rest, **kwargs) for p in x.unbind()]
-    return _like_rows(x, parts) if name in ("softmax", "log_softmax") else mica.stack(parts)
-
-
 @_rule("transpose", "swapaxes")
 def _transpose(func, args, kwargs):
     x = args[0]
@@ -164,6 +143,32 @@ def _transpose(func, args, kwargs):
     ragged = x._ragged - 1
     moved = b if ragged == a else a if ragged == b else ragged
     return x._rewrapped(x.values().transpose(a, b), moved + 1)
+
+
+@_rule("permute")
+def _permute(func, args, kwargs):
+    x, dims = args[0], args[1:] or (kwargs["dims"],)
+    dims = [d % x.dim() for d in (dims if isinstance(dims[0], int) else dims[0])]
+    if sorted(dims) != list(range(x.dim())):
+        raise RuntimeError(f"permute(): {tuple(dims)} are not the dimensions of a tensor of {x.dim()}")
+    if dims[0] != 0:
+        raise ValueError("Permute is not supported on the batch dimension for jagged NT")
+    return x._rewrapped(x.values().permute([d - 1 for d in dims[1:]]), dims.index(x._ragged))
+
+
+@_rule("expand")
+def _expand(func, args, kwargs):
+    x, sizes = args[0], args[1:]
+    sizes = list(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else list(sizes)
+    length = _length_of(x._offsets)
+    if len(sizes) != x.dim() or sizes[0] not in (-1, len(x)) or sizes[x._ragged] not in (-1, length):
+        raise RuntimeError(f"expand(): cannot expand shape {_shown(x)} -> {tuple(sizes)}")
+    return x._rewrapped(x.values().expand([-1 if d == x._ragged else sizes[d] for d in range(1, x.dim())]))
+
+
+@_rule("one_hot")
+def _one_hot(func, args, kwargs):
+    return args[0]._rewrapped(func(args[0].values(), *args[1:], **kwargs))
 
 
 @_rule("unsqueeze", "squeeze")
@@ -179,7 +184,7 @@ def _unsqueeze(func, args, kwargs):
     return x._rewrapped(func(x.values(), at), x._ragged + (shift if at < x._ragged else 0))
 
 
-@_rule("unflatten", "flatten", "chunk", "split", "narrow", "select", "cat", "flip", "unbind")
+@_rule("unflatten", "flatten", "chunk", "split", "split_with_sizes", "narrow", "select", "cat", "flip", "unbind")
 def _behind(func, args, kwargs):
     """Along dimensions that are not the ragged one."""
     name = func.__name__
@@ -341,3 +346,7 @@ def call(func, args, kwargs):
     elif name in ("__repr__", "__str__", "__format__"):
         return repr(args[0])
     raise NotImplementedError(f"{name} is not implemented for nested tensors of the jagged layout")
+
+
+# The rules of reductions stand on what is above.
+from mica.nested._internal import reductions  # noqa: E402, F401

@@ -4,10 +4,11 @@ The tensor itself is the buffer, so that autograd treats it like any other. What
 operation on the buffer; everything else is done part by part.
 """
 
+import itertools
 import math
 
 import mica
-from mica import _C
+from mica import _C, _utils
 from mica.func._batch_rules import POINTWISE
 
 Tensor = mica.Tensor
@@ -135,16 +136,37 @@ class StridedNestedTensor(Tensor):
         extra = ", requires_grad=True" if self.requires_grad and self.is_leaf else ""
         return f"nested_tensor([\n{parts}\n]{extra})"
 
+    def _nested_tensor_strides(self):
+        """The strides of the parts, a row for each."""
+        rows = [[math.prod(size[d + 1 :]) for d in range(len(size))] for size in self._part_sizes]
+        return mica.tensor(rows, dtype=mica.int64).reshape(len(self), self.dim() - 1)
+
+    def _nested_tensor_storage_offsets(self):
+        """Where each part begins in the buffer."""
+        starts = [0, *itertools.accumulate(math.prod(size) for size in self._part_sizes)]
+        return mica.tensor(starts[: len(self)], dtype=mica.int64)
+
     def __reduce_ex__(self, protocol):
-        return _rebuild, (self.buffer().detach(), self._part_sizes, self.requires_grad)
+        buffer = self.buffer().detach().requires_grad_(self.requires_grad)
+        geometry = self._nested_tensor_size(), self._nested_tensor_strides(), self._nested_tensor_storage_offsets()
+        return _utils._rebuild_nested_tensor, (buffer, *geometry)
 
     def __deepcopy__(self, memo):
         made = strided_view(self.buffer().detach().clone(), self._part_sizes)
         return made.requires_grad_() if self.requires_grad else made
 
 
-def _rebuild(buffer, sizes, requires_grad):
+def strided_from_geometry(buffer, sizes, strides, offsets):
+    """The nested tensor of a file: parts of these sizes, strides and beginnings in a buffer."""
+    requires_grad, buffer = buffer.requires_grad, buffer.detach()
+    sizes = [tuple(size) for size in sizes.tolist()]
     made = strided_view(buffer, sizes)
+    packed = made.buffer().numel() == sum(math.prod(size) for size in sizes)
+    if not (
+        packed and strides.equal(made._nested_tensor_strides()) and offsets.equal(made._nested_tensor_storage_offsets())
+    ):
+        geometry = zip(sizes, strides.tolist(), offsets.tolist(), strict=True)
+        made = strided_from_list([buffer.as_strided(*part).clone() for part in geometry])
     return made.requires_grad_() if requires_grad else made
 
 

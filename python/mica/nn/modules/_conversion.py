@@ -108,6 +108,18 @@ class ModuleConversion:
         """Move all tensors to a GPU."""
         return self._apply(lambda tensor: tensor.cuda(device))
 
+    def xpu(self, device=None):
+        """Move all tensors to a device of Intel's."""
+        return self._apply(lambda tensor: tensor.xpu(device))
+
+    def mtia(self, device=None):
+        """Move all tensors to an accelerator of Meta's."""
+        return self._apply(lambda tensor: tensor.mtia(device))
+
+    def ipu(self, device=None):
+        """Move all tensors to a processor of Graphcore's."""
+        return self._apply(lambda tensor: tensor.ipu(device))
+
     def to(self, *args, **kwargs):
         """Move or convert all tensors: to(device, dtype), to(dtype), to(tensor), with memory_format by name.
 

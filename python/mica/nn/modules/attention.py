@@ -136,7 +136,25 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return output.transpose(1, 0) if batch_first else output, weights
+        if not batch_first:
+            return output, weights
+        output = output.transpose(1, 0)
+        whole = query is key is value and self._has_fast_path(query, key_padding_mask, attn_mask)
+        return output.contiguous() if whole else output, weights
+
+    def _has_fast_path(self, x, *masks):
+        """Whether torch computes the attention of x to itself in one piece, and so lays the result out batch first."""
+        given = (x, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias)
+        return not (
+            self.training
+            or self.in_proj_weight is None
+            or self.bias_k is not None
+            or self.add_zero_attn
+            or self.num_heads % 2
+            or any(mask is not None and mask.is_floating_point() for mask in masks)
+            or mica.is_autocast_enabled()
+            or (mica.is_grad_enabled() and any(t is not None and t.requires_grad for t in given))
+        )
 
     def merge_masks(self, attn_mask, key_padding_mask, query):
         """The two masks as one for every head, and its kind: 0 or None none, 1 of keys, 2 of pairs."""

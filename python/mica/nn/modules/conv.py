@@ -10,7 +10,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
-from .utils import _ntuple, _reverse_repeat_tuple
+from .utils import _ntuple, _pair, _reverse_repeat_tuple, _single, _triple  # noqa: F401
 
 __all__ = [
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d",
@@ -98,12 +98,15 @@ class _ConvNd(Module):
         return (sides[0], sides[1] // self.groups, *self.kernel_size)
 
     def reset_parameters(self):
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.weight.is_contiguous():
+            init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        else:  # drawn in the order of the elements, whatever lies beside what in memory
+            drawn = _C.empty_like(self.weight, memory_format=_C.contiguous_format)
+            self.weight.detach().copy_(init.kaiming_uniform_(drawn, a=math.sqrt(5)))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
+            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self):
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)

@@ -151,20 +151,52 @@ class PruningContainer(BasePruningMethod):
         return mask
 
 
+# Methods that programs write call these by torch's names.
+
+
+def _validate_pruning_amount_init(amount):
+    if not isinstance(amount, numbers.Real):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1):
+        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+
+
+def _validate_pruning_amount(amount, tensor_size):
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount, tensor_size):
+    return amount if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
+
+
+def _validate_structured_pruning(t):
+    if t.dim() <= 1:
+        raise ValueError(
+            "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+            f"{t.shape} with {t.dim()} dims"
+        )
+
+
+def _validate_pruning_dim(t, dim):
+    if dim >= t.dim():
+        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+def _compute_norm(t, n, dim):
+    return mica.norm(t, p=n, dim=[d for d in range(t.dim()) if d != dim % t.dim()])
+
+
 class _ByAmount(BasePruningMethod):
     """Methods that prune a number of elements or channels, or a share of them."""
 
     def __init__(self, amount):
-        if not isinstance(amount, numbers.Real):
-            raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-        if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1):
-            raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _count(self, size):
-        count = self.amount if isinstance(self.amount, numbers.Integral) else round(self.amount * size)
-        if count > size:
-            raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
+        count = _compute_nparams_toprune(self.amount, size)
+        _validate_pruning_amount(count, size)
         return count
 
 
@@ -217,13 +249,8 @@ class _Structured(_ByAmount):
     PRUNING_TYPE = "structured"
 
     def compute_mask(self, t, default_mask):
-        if t.dim() <= 1:
-            raise ValueError(
-                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
-                f"{t.shape} with {t.dim()} dims"
-            )
-        if self.dim >= t.dim():
-            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        _validate_structured_pruning(t)
+        _validate_pruning_dim(t, self.dim)
         size = t.shape[self.dim]
         count = self._count(size)
         kept = self._strongest(t, size, count)
@@ -262,8 +289,7 @@ class LnStructured(_Structured):
         self.n, self.dim = n, dim
 
     def _strongest(self, t, size, count):
-        others = [d for d in range(t.dim()) if d != self.dim % t.dim()]
-        return mica.topk(mica.norm(t, p=self.n, dim=others), k=size - count, largest=True).indices
+        return mica.topk(_compute_norm(t, self.n, self.dim), k=size - count, largest=True).indices
 
     @classmethod
     def apply(cls, module, name, amount, n, dim, importance_scores=None):

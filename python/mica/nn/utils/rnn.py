@@ -153,11 +153,14 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The sequences of a padded tensor, each with its own length."""
+    """The sequences of a padded tensor, each with its own length and memory."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     if len(rows) != len(lengths):
         raise ValueError(f"unpad_sequence: got {len(rows)} sequences but {len(lengths)} lengths")
-    return [row[: int(length)] for row, length in zip(rows, lengths, strict=True)]
+    return [
+        row[: int(length)].clone(memory_format=mica.contiguous_format)
+        for row, length in zip(rows, lengths, strict=True)
+    ]
 
 
 def pack_sequence(sequences, enforce_sorted=True):

@@ -12,14 +12,18 @@ __all__ = [
 
 def quantized_weight(module):
     """The module's weight as its qconfig's weight observer says."""
+    return observed_weight(module.weight.detach(), module.qconfig.weight())
+
+
+def observed_weight(weight, observer):
+    """A weight with the scale, or the scales of its rows, that an observer finds for it."""
     from mica._functions import quantization_schemes as schemes
 
-    observer = module.qconfig.weight()
-    observer(module.weight.detach())
+    observer(weight)
     scale, zero_point = observer.calculate_qparams()
     if observer.qscheme in (schemes.per_channel_affine, schemes.per_channel_symmetric):
-        return _C.quantize_per_channel(module.weight.detach(), scale, zero_point, observer.ch_axis, observer.dtype)
-    return _C.quantize_per_tensor(module.weight.detach(), float(scale), int(zero_point), observer.dtype)
+        return _C.quantize_per_channel(weight, scale, zero_point, observer.ch_axis, observer.dtype)
+    return _C.quantize_per_tensor(weight, float(scale), int(zero_point), observer.dtype)
 
 
 class _WithWeight(Module):

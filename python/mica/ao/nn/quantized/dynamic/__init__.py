@@ -15,6 +15,7 @@ from mica.ao.nn.quantized.dynamic.rnn import (
     GRUCell,
     LSTMCell,
     RNNCell,
+    dtype_of_weights,
     product,
     quantized_rows,
 )
@@ -54,8 +55,8 @@ class Linear(Module):
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False, dtype=None):
         """The dynamically quantized form of an nn.Linear."""
-        made = cls(mod.in_features, mod.out_features, mod.bias is not None, dtype)
-        made.set_weight_bias(quantized_rows(mod.weight, made.dtype), mod.bias)
+        made = cls(mod.in_features, mod.out_features, mod.bias is not None, dtype_of_weights(mod, dtype))
+        made.set_weight_bias(quantized_rows(mod.weight, made.dtype, mod), mod.bias)
         return made
 
     def set_weight_bias(self, w, b):

@@ -3,6 +3,7 @@
 from mica import _C
 from mica import nn as float_nn
 from mica.ao.nn.quantized import functional
+from mica.ao.nn.quantized.layers import observed_weight
 from mica.nn import Module
 from mica.nn import functional as F
 from mica.nn.utils.rnn import PackedSequence
@@ -12,12 +13,26 @@ __all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell", "RNNCell"]
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
-def quantized_rows(weight, dtype):
-    """A weight of float32 in the form that is kept: qint8 with one scale, or float16."""
+def weight_observer(module):
+    """What makes the observer of a module's weights: its qconfig says, else one scale for all of them."""
+    from mica.ao.quantization.defaults import default_weight_observer
+
+    given = getattr(getattr(module, "qconfig", None), "weight", None)
+    return default_weight_observer if given is None else given
+
+
+def dtype_of_weights(module, dtype=None):
+    """The dtype that the weights of a module's dynamic form are to have: the one that is asked for, or the qconfig's."""
+    return weight_observer(module)().dtype if dtype is None else dtype
+
+
+def quantized_rows(weight, dtype, module=None):
+    """A weight of float32 in the form that is kept: float16, or qint8 with the scales that the module's observer finds."""
     if dtype == _C.float16:
         return weight.detach().half()
-    scale = max(float(weight.detach().abs().max()) / 127, 1e-8) if weight.numel() else 1.0
-    return _C.quantize_per_tensor(weight.detach().float(), scale, 0, _C.qint8)
+    if not weight.numel():
+        return _C.quantize_per_tensor(weight.detach().float(), 1.0, 0, _C.qint8)
+    return observed_weight(weight.detach().float(), weight_observer(module)())
 
 
 def product(x, weight, bias):
@@ -59,7 +74,8 @@ class _WithWeights(Module):
     def _take_from(self, module):
         for name in self._kept:
             given = getattr(module, name).detach()
-            self._kept[name] = quantized_rows(given, self.dtype) if name.startswith("weight") else given.clone()
+            is_weight = name.startswith("weight")
+            self._kept[name] = quantized_rows(given, self.dtype, module) if is_weight else given.clone()
         return self
 
     def get_weight(self):
@@ -129,7 +145,7 @@ class _Layers(_WithWeights):
             raise NotImplementedError(f"quantized {cls.__name__}: proj_size is not there")
         made = cls(
             mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first, mod.dropout, mod.bidirectional,
-            dtype,
+            dtype_of_weights(mod, dtype),
         )  # fmt: skip
         return made._take_from(mod).train(mod.training)
 
@@ -248,7 +264,9 @@ class _Cell(_WithWeights):
     def from_float(cls, mod, use_precomputed_fake_quant=False, dtype=None):
         """The quantized form of a float cell."""
         more = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
-        return cls(mod.input_size, mod.hidden_size, mod.bias, dtype=dtype, **more)._take_from(mod)
+        return cls(mod.input_size, mod.hidden_size, mod.bias, dtype=dtype_of_weights(mod, dtype), **more)._take_from(
+            mod
+        )
 
     def _step(self, input, states):
         if input.shape[-1] != self.input_size:

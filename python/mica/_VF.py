@@ -1,0 +1,9 @@
+"""The functions of tensors, by the name under which torch's recurrent layers call them."""
+
+import mica
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(mica, name)
