@@ -66,16 +66,16 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 
 // From here on a copy leaves the caches alone: it saves reading the lines that it overwrites.
 constexpr size_t kStreamBytes = size_t{16} << 20;
+// From here on the source is not expected in the caches.
+constexpr size_t kFarBytes = size_t{8} << 20;
 
 void copy_flat(char* to, const char* from, int64_t bytes) {
   const bool stream = static_cast<size_t>(bytes) >= kStreamBytes;
+  const Source source = static_cast<size_t>(bytes) >= kFarBytes ? Source::Far : Source::Cached;
   parallel_for(0, bytes, kMemoryGrain * 8, [&](int64_t begin, int64_t end) {
     const size_t count = static_cast<size_t>(end - begin);
-    if (!stream) {
-      std::memcpy(to + begin, from + begin, count);
-      return;
-    }
-    stream_bytes(to + begin, from + begin, count);
+    if (!stream) return copy_bytes(to + begin, from + begin, count, source);
+    stream_bytes(to + begin, from + begin, count, source);
     stream_fence();
   });
 }
@@ -92,6 +92,14 @@ Crossing find_crossing(const PointwiseLoop& loop, int64_t size) {
     if (loop.strides[d][1] == size && loop.shape[d] > 1) c.in = d;
   }
   return c;
+}
+
+// The elements from `to` to the end of its cache line, where rows are whole lines apart: vectors that begin there stay
+// within a line each. Otherwise `all`.
+int64_t line_end(const char* to, int64_t row_stride, int64_t size, int64_t all) {
+  constexpr int64_t kLine = 64;
+  const int64_t over = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
+  return over == 0 || over % size != 0 || row_stride % kLine != 0 ? all : (kLine - over) / size;
 }
 
 void copy_transposed(const PointwiseLoop& loop, int64_t size, Crossing c) {
@@ -115,9 +123,10 @@ void copy_transposed(const PointwiseLoop& loop, int64_t size, Crossing c) {
                    const int64_t row = (b % bands) * kBand, count = std::min(kBand, rows - row);
                    to += row * loop.strides[c.in][0];
                    from += row * size;
-                   for (int64_t column = 0; column < columns; column += kTile) {
+                   int64_t width = line_end(to, loop.strides[c.in][0], size, kTile);
+                   for (int64_t column = 0; column < columns; column += width, width = kTile) {
                      transpose(size, from + column * loop.strides[c.out][1], loop.strides[c.out][1], to + column * size,
-                               loop.strides[c.in][0], std::min(kTile, columns - column), count);
+                               loop.strides[c.in][0], std::min(width, columns - column), count);
                    }
                  }
                });
@@ -148,10 +157,28 @@ void fill_loop(char* const* data, const int64_t*, int64_t n, const void* context
   std::fill_n(reinterpret_cast<T*>(data[0]), n, *static_cast<const T*>(context));
 }
 
+// Past the caches, from a block of equal elements. The first one ends at a cache line, so that all others are whole
+// lines.
+template <class T>
+void fill_streamed(char* to, int64_t n, T value) {
+  constexpr int64_t kSize = sizeof(T), kBlock = 4096 / kSize;
+  parallel_for(0, n, kMemoryGrain, [&](int64_t begin, int64_t end) {
+    alignas(64) T block[kBlock];
+    std::fill_n(block, kBlock, value);
+    int64_t count = kBlock - static_cast<int64_t>(reinterpret_cast<uintptr_t>(to + begin * kSize) % 64) / kSize;
+    for (int64_t i = begin; i < end; i += count, count = kBlock)
+      stream_bytes(to + i * kSize, reinterpret_cast<const char*>(block),
+                   static_cast<size_t>(std::min(count, end - i) * kSize));
+    stream_fence();
+  });
+}
+
 template <class T>
 void fill_with(const PointwiseLoop& loop, const void* element) {
-  if (loop.ndim == 1 && loop.strides[0][0] == sizeof(T) && loop.numel <= kMemoryGrain)
-    return fill_loop<T>(loop.data, nullptr, loop.numel, element);
+  const bool flat = loop.ndim == 1 && loop.strides[0][0] == sizeof(T);
+  if (flat && loop.numel <= kMemoryGrain) return fill_loop<T>(loop.data, nullptr, loop.numel, element);
+  if (flat && static_cast<size_t>(loop.numel) >= kStreamBytes / sizeof(T))
+    return fill_streamed<T>(loop.data[0], loop.numel, *static_cast<const T*>(element));
   PointwiseLoop output = loop;  // without the input, which is the tensor itself
   output.noperands = output.noutputs = 1;
   run_dense(output, fill_loop<T>, element);
