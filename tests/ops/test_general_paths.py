@@ -89,6 +89,16 @@ def test_one_strided_tensor_as_several_inputs(dtype, rows):
     same(a + a[:, :1], dense(a) + dense(a)[:, :1])
 
 
+@pytest.mark.parametrize("dtype", [mica.int8, mica.int32, mica.int64])
+@pytest.mark.parametrize("shape", [(2, 5000), (130, 70), (1, 4096), (40000, 3), (3, 50, 40)])
+def test_scans_of_transposed_integers(dtype, shape):
+    x = numbers(mica.int64, *shape).to(dtype) - 50
+    for turned in (x.mT, x.transpose(0, -1)):
+        for dim in range(turned.dim()):
+            same(turned.cumsum(dim, dtype=dtype), dense(turned).cumsum(dim, dtype=dtype))
+            same(turned.cumprod(dim, dtype=dtype), dense(turned).cumprod(dim, dtype=dtype))
+
+
 @pytest.mark.parametrize("dtype", [mica.uint8, mica.int8, mica.int16, mica.int32, mica.int64])
 def test_squares_and_cubes_of_integers_wrap_around(dtype):
     info = mica.iinfo(dtype)

@@ -67,7 +67,7 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 // From here on a copy leaves the caches alone: it saves reading the lines that it overwrites.
 constexpr size_t kStreamBytes = size_t{16} << 20;
 // From here on the source is not expected in the caches.
-constexpr size_t kFarBytes = size_t{8} << 20;
+constexpr size_t kFarBytes = size_t{4} << 20;
 
 void copy_flat(char* to, const char* from, int64_t bytes) {
   const bool stream = static_cast<size_t>(bytes) >= kStreamBytes;

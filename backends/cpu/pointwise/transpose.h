@@ -21,7 +21,7 @@ GatherFunction gather_function(int64_t size);
 // Whether a source is in the caches, or in memory: then its lines are asked for before they are needed.
 enum class Source { Cached, Far };
 
-// memcpy for runs of some kilobytes.
+// memcpy.
 void copy_bytes(char* to, const char* from, size_t bytes, Source source);
 
 // memcpy that leaves the caches to others; stream_fence() makes what it wrote visible to other threads.
