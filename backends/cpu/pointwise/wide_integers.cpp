@@ -1,4 +1,5 @@
-// Conversions between 64-bit integers and floats. The baseline of x86-64 has no vector instruction for them, AVX-512 has.
+// Conversions between 64-bit integers and floats. The baseline of x86-64 has no vector instruction for them, AVX-512
+// has.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/pointwise/wide_integers.cpp"
 #include <hwy/foreach_target.h>
