@@ -80,13 +80,13 @@ HWY_ATTR void fill_loop(char* const* data, const int64_t* strides, int64_t n, co
 }
 
 void where_kernel(const PointwiseLoop& loop) {
-  visit_element_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_loop(loop, where_loop<T>); });
+  visit_element_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_dense(loop, where_loop<T>); });
 }
 
 void masked_fill_kernel(const PointwiseLoop& loop) {
   alignas(16) unsigned char value[16];
   write_scalar(read_scalar(loop.dtypes[3], loop.data[3]), loop.dtypes[0], value);
-  visit_element_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_loop(loop, fill_loop<T>, value); });
+  visit_element_size(element_size(loop.dtypes[0]), [&]<class T>(Tag<T>) { run_dense(loop, fill_loop<T>, value); });
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

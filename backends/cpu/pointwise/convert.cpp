@@ -90,6 +90,7 @@ void visit_staged(DType dtype, const F& f) {
 }  // namespace
 
 InnerLoop conversion_loop(DType to, DType from) {
+  if (const InnerLoop wide = wide_integer_conversion(to, from)) return wide;
   InnerLoop loop = nullptr;
   visit_staged(to, [&]<class To>(Tag<To>) {
     visit_staged(from, [&]<class From>(Tag<From>) { loop = convert_loop<To, From>; });

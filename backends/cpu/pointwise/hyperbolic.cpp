@@ -7,6 +7,7 @@
 #include "backends/cpu/pointwise/complex_math.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/simd/activation-inl.h"
+#include "backends/cpu/simd/arithmetic-inl.h"
 #include "backends/cpu/simd/hyperbolic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,8 +49,7 @@ void sqrt_kernel(const PointwiseLoop& loop) {
   if (is_complex(loop.dtype)) return complex_sqrt("sqrt_vml_cpu", loop);
   run_floating<1>("sqrt_vml_cpu", loop, SqrtLanes{}, kMemoryGrain);
 }
-MICA_MATH(rsqrt, "rsqrt_cpu", loop.dtype == DType::Float64 ? kMathGrain : kMemoryGrain,
-          hn::Div(hn::Set(d, T(1)), hn::Sqrt(x)))
+MICA_MATH(rsqrt, "rsqrt_cpu", loop.dtype == DType::Float64 ? kMathGrain : kMemoryGrain, rsqrt(d, x))
 #undef MICA_MATH
 
 }  // namespace mica::cpu::HWY_NAMESPACE

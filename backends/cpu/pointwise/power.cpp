@@ -11,6 +11,7 @@
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
+#include "backends/cpu/simd/arithmetic-inl.h"
 #include "backends/cpu/simd/pow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,7 +21,7 @@ MICA_LANES_2(PowLanes, pow(d, x, y))
 MICA_LANES_2(SquareLanes, hn::Mul(x, x))
 MICA_LANES_2(CubeLanes, hn::Mul(hn::Mul(x, x), x))
 MICA_LANES_2(SqrtLanes, hn::Sqrt(x))
-MICA_LANES_2(RsqrtLanes, hn::Div(hn::Set(d, T(1)), hn::Sqrt(x)))
+MICA_LANES_2(RsqrtLanes, rsqrt(d, x))
 MICA_LANES_2(ReciprocalLanes, hn::Div(hn::Set(d, T(1)), x))
 MICA_LANES_2(InverseSquareLanes, hn::Div(hn::Set(d, T(1)), hn::Mul(x, x)))
 MICA_LANES_2(IdentityLanes, x)
@@ -54,6 +55,23 @@ struct IntegerPow {
     return result;
   }
 };
+// The exponents that programs have: without the loop over the exponent's bits, the compiler has a vector of bases.
+template <class T>
+struct IntegerSquare {
+  T operator()(T base, T) const { return wrapping_mul(base, base); }
+};
+template <class T>
+struct IntegerCube {
+  T operator()(T base, T) const { return wrapping_mul(wrapping_mul(base, base), base); }
+};
+template <class T>
+void integer_pow(const PointwiseLoop& loop) {
+  const T exponent = is_constant(loop, 2) ? *reinterpret_cast<const T*>(loop.data[2]) : T(0);
+  if (exponent == 2) return run_binary<T>(loop, IntegerSquare<T>{});
+  if (exponent == 3) return run_binary<T>(loop, IntegerCube<T>{});
+  run_binary<T>(loop, IntegerPow<T>{}, kHeavyGrain);
+}
+
 template <class C>
 struct ComplexPow {
   C operator()(C base, C exponent) const {
@@ -80,7 +98,7 @@ void pow_kernel(const PointwiseLoop& loop) {
   if (loop.dtype == DType::Bool && is_constant(loop, 2))  // x ** True is x, x ** False is True
     return run_binary<bool>(
         loop, [](bool base, bool exponent) { return base || !exponent; }, kMemoryGrain);
-  visit_integral("pow", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, IntegerPow<T>{}, kHeavyGrain); });
+  visit_integral("pow", loop.dtype, [&]<class T>(Tag<T>) { integer_pow<T>(loop); });
 }
 
 }  // namespace mica::cpu::HWY_NAMESPACE

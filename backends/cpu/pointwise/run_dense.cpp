@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t kBufferBytes = 8192;  // per operand: a handful of them fit the first-level cache
 constexpr int64_t kTileBytes = 16384;
-constexpr int64_t kBlockBytes = 512;
-constexpr int64_t kShortRow = 32;  // below this a row is not worth a tile or a block
+constexpr int64_t kBlockBytes = 512, kNearBlockBytes = 2048;
+constexpr int64_t kNearBytes = 512 << 10;  // gathered inputs up to here are expected in the second cache
+constexpr int64_t kShortRow = 32;          // below this a row is not worth a tile or a block
 // Below these a row is not worth a round of the loop over rows, or a call of an inner loop that knows one row.
 constexpr int64_t kLeastRow = 4, kLeastCall = 16;
 constexpr int64_t kSharedRow = 1 << 16;
@@ -187,30 +188,52 @@ bool wants_blocks(const Task& t) {
   return t.loop.shape[0] * t.largest() >= 4 * kBlockBytes;
 }
 
+// The first operand that has the same elements as operand k.
+int first_alike(const PointwiseLoop& loop, int k) {
+  for (int other = loop.noutputs; other < k; ++other) {
+    bool alike = loop.data[other] == loop.data[k] && loop.dtypes[other] == loop.dtypes[k];
+    for (int d = 0; d < loop.ndim; ++d) alike = alike && loop.strides[d][other] == loop.strides[d][k];
+    if (alike) return other;
+  }
+  return k;
+}
+
 // Inputs are brought together a few cache lines at a time: few enough for the processor to load the next ones while it
-// computes with these.
+// computes with these. What is not in its caches is asked for a block ahead, and what is takes larger blocks.
 void run_blocks(const Task& t) {
   const PointwiseLoop& loop = t.loop;
-  const int64_t block = kBlockBytes / t.largest();
   GatherFunction gathers[kOperands] = {};
-  int64_t strides[kOperands];
+  int64_t strides[kOperands], gathered = 0;
+  int source[kOperands];
   for (int k = 0; k < loop.noperands; ++k) {
     strides[k] = loop.strides[0][k];
+    source[k] = first_alike(loop, k);
     if (t.dense_stride(k, strides[k])) continue;
+    gathered += loop.numel * std::min<int64_t>(std::abs(strides[k]), 64);
     gathers[k] = gather_function(t.size[k]);
     strides[k] = t.size[k];
   }
+  const bool far = gathered >= kNearBytes;
+  const int64_t block = (far ? kBlockBytes : kNearBlockBytes) / t.largest();
   parallel_for(0, loop.numel, t.grain, [&](int64_t begin, int64_t end) {
-    alignas(64) char storage[kOperands][kBlockBytes + 16];
+    // A cache line more than a block, so that every buffer begins with one.
+    alignas(64) char storage[kOperands][kNearBlockBytes + 64];
     for_each_row(loop, begin, end, [&](char* const* row, int64_t width) {
       for (int64_t i = 0; i < width; i += block) {
         const int64_t n = std::min(block, width - i);
         char* at[kOperands];
         for (int k = 0; k < loop.noperands; ++k) {
-          at[k] = row[k] + i * loop.strides[0][k];
+          const int64_t stride = loop.strides[0][k];
+          at[k] = row[k] + i * stride;
           if (!gathers[k]) continue;
+          if (source[k] != k) {
+            at[k] = at[source[k]];
+            continue;
+          }
+          if (far)
+            for (int64_t byte = n * stride; byte < 2 * n * stride; byte += 64) __builtin_prefetch(at[k] + byte);
           // One more than is needed, where there is one, so that the last vector is a whole one.
-          gathers[k](at[k], loop.strides[0][k], n + (i + n < width), storage[k]);
+          gathers[k](at[k], stride, n + (i + n < width), storage[k]);
           at[k] = storage[k];
         }
         t.run_row(at, strides, n);

@@ -244,14 +244,40 @@ GatherFunction gather_any(int64_t size) {
   }
 }
 
-HWY_ATTR void stream_any(char* to, const char* from, size_t bytes) {
+// How far ahead a source in memory is asked for.
+constexpr size_t kAhead = 1024;
+
+HWY_ATTR void stream_any(char* to, const char* from, size_t bytes, Source source) {
   const hn::ScalableTag<uint8_t> d;
   const size_t lanes = hn::Lanes(d);
   size_t i = (lanes - reinterpret_cast<uintptr_t>(to) % lanes) % lanes;
   if (i > bytes) i = bytes;
   std::memcpy(to, from, i);
-  for (; i + lanes <= bytes; i += lanes)
+  for (; i + lanes <= bytes; i += lanes) {
+    if (source == Source::Far) __builtin_prefetch(from + i + kAhead);
     hn::Stream(hn::LoadU(d, reinterpret_cast<const uint8_t*>(from + i)), d, reinterpret_cast<uint8_t*>(to + i));
+  }
+  std::memcpy(to + i, from + i, bytes - i);
+}
+
+// The C library's memcpy is the best within the caches. Of 64 KB after 64 KB out of 64 MB, it takes 15.0 ms on a
+// Cascade Lake (`rep movsb`), vectors of 32 bytes take 12.6 ms, and 11.8 ms when they are asked for ahead.
+HWY_ATTR void copy_far(char* to, const char* from, size_t bytes) {
+  size_t i = 0;
+  if constexpr (HWY_ARCH_X86) {
+    const hn::CappedTag<uint8_t, 32> d;
+    constexpr size_t kLine = 64;
+    const size_t lanes = hn::Lanes(d), head = (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;
+    if (bytes >= 16 * kLine) {
+      std::memcpy(to, from, i = head);
+      for (; i + kLine <= bytes; i += kLine) {
+        __builtin_prefetch(from + i + kAhead);
+        for (size_t k = 0; k < kLine; k += lanes)
+          hn::Store(hn::LoadU(d, reinterpret_cast<const uint8_t*>(from + i + k)), d,
+                    reinterpret_cast<uint8_t*>(to + i + k));
+      }
+    }
+  }
   std::memcpy(to + i, from + i, bytes - i);
 }
 
@@ -263,6 +289,7 @@ namespace mica::cpu {
 HWY_EXPORT(transpose_any);
 HWY_EXPORT(gather_any);
 HWY_EXPORT(stream_any);
+HWY_EXPORT(copy_far);
 
 void transpose(int64_t size, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
                int64_t columns) {
@@ -275,7 +302,16 @@ void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, 
 
 GatherFunction gather_function(int64_t size) { return HWY_DYNAMIC_DISPATCH(gather_any)(size); }
 
-void stream_bytes(char* to, const char* from, size_t bytes) { HWY_DYNAMIC_DISPATCH(stream_any)(to, from, bytes); }
+void copy_bytes(char* to, const char* from, size_t bytes, Source source) {
+  if (source == Source::Cached) {
+    std::memcpy(to, from, bytes);
+  } else {
+    HWY_DYNAMIC_DISPATCH(copy_far)(to, from, bytes);
+  }
+}
+void stream_bytes(char* to, const char* from, size_t bytes, Source source) {
+  HWY_DYNAMIC_DISPATCH(stream_any)(to, from, bytes, source);
+}
 void stream_fence() { hwy::FlushStream(); }
 
 }  // namespace mica::cpu

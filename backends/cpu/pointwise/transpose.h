@@ -18,8 +18,14 @@ void gather_elements(int64_t size, const char* from, int64_t stride, int64_t n, 
 using GatherFunction = void (*)(const char* from, int64_t stride, int64_t n, char* to);
 GatherFunction gather_function(int64_t size);
 
+// Whether a source is in the caches, or in memory: then its lines are asked for before they are needed.
+enum class Source { Cached, Far };
+
+// memcpy.
+void copy_bytes(char* to, const char* from, size_t bytes, Source source);
+
 // memcpy that leaves the caches to others; stream_fence() makes what it wrote visible to other threads.
-void stream_bytes(char* to, const char* from, size_t bytes);
+void stream_bytes(char* to, const char* from, size_t bytes, Source source = Source::Cached);
 void stream_fence();
 
 }  // namespace mica::cpu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 
 #include "backends/cpu/pointwise/packing.h"
 #include "mica/parallel.h"
@@ -27,6 +28,12 @@ struct Position {
     for (int k = 0; k < outputs; ++k) out[k] += steps * d.out[k];
   }
 };
+
+// As many columns as a buffer of scanned rows holds in the second cache, in whole cache lines.
+int64_t turned_columns(int64_t rows, int64_t element) {
+  constexpr int64_t kBytes = 256 << 10;
+  return std::min(kBytes / (rows * element) / (64 / element) * (64 / element), kScanColumns);
+}
 
 // The dimension other than `not_this` along which a tensor's elements lie closest; -1 if there is none.
 int fastest_dim(const TensorView& t, int not_this) {
@@ -65,6 +72,37 @@ void copy_view(const TensorView& to, const TensorView& from) {
                });
 }
 
+// An input that lies side by side along `beside` rather than along the scanned dimension, as the output does: blocks of
+// columns are scanned into a buffer, and turned on their way out.
+void scan_turned(const Scan& scan, const Position& origin, const Dim& scanned, const Dim* others, int count, int beside,
+                 int64_t element) {
+  const Dim& columns = others[beside];
+  const int64_t width = std::min(columns.size, turned_columns(scanned.size, element));
+  const int64_t blocks = (columns.size + width - 1) / width;
+  int64_t outer = 1;
+  for (int d = 0; d < count; ++d) outer *= d == beside ? 1 : others[d].size;
+  parallel_for(0, outer * blocks, std::max<int64_t>(1, kGrain / (scanned.size * width)),
+               [&](int64_t begin, int64_t end) {
+                 const std::unique_ptr<char[]> buffer(new char[static_cast<size_t>(scanned.size * width * element)]);
+                 for (int64_t i = begin; i < end; ++i) {
+                   Position at = origin;
+                   int64_t rest = i / blocks;
+                   for (int d = count - 1; d >= 0; --d) {
+                     if (d == beside) continue;
+                     at.move(others[d], rest % others[d].size, 1);
+                     rest /= others[d].size;
+                   }
+                   const int64_t first = i % blocks * width, here = std::min(width, columns.size - first);
+                   at.move(columns, first, 1);
+                   char* to[] = {buffer.get()};
+                   const int64_t row = here * element;
+                   scan.columns(at.in, scanned.in, to, &row, scanned.size, here);
+                   copy_rectangle(element, at.out[0], columns.out[0], scanned.out[0], buffer.get(), element, row, here,
+                                  scanned.size);
+                 }
+               });
+}
+
 }  // namespace
 
 void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorView& self, int64_t dim) {
@@ -98,6 +136,10 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
   const bool near = std::abs(scanned.in) <= 4 * element && scanned.out[0] == out_element[0];
   if (nout == 1 && column < 0 && !near && rows > 1 && self.data != outputs[0]->data &&
       self.dtype == outputs[0]->dtype && self.numel >= kGrain / 8) {
+    // Rows of integers have no vectors, columns have, and both give the same.
+    if (is_integral(self.dtype) && scanned.out[0] == element && turned_columns(scanned.size, element) > 0)
+      for (int d = 0; d < count; ++d)
+        if (others[d].in == element) return scan_turned(scan, origin, scanned, others, count, d, element);
     copy_view(*outputs[0], self);
     return run_scan(scan, outputs, *outputs[0], dim);
   }

@@ -24,9 +24,28 @@ HWY_INLINE V reciprocal(D d, V x) {
   return hn::Div(hn::Set(d, hn::TFromD<D>(1)), x);
 }
 
+// AVX-512 refines an estimate of 14 bits by FMA, in a third of the divider's time: y (1 + e / 2 + 3 e^2 / 8), where
+// e = 1 - x y^2. The last e is computed with what rounding takes from x y, which makes the result exact within 0.51
+// ulp.
 template <class D, class V>
 HWY_INLINE V rsqrt(D d, V x) {
-  return hn::Div(hn::Set(d, hn::TFromD<D>(1)), hn::Sqrt(x));
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T(1));
+#if MICA_SIMD_AVX512
+  const V half = hn::Set(d, T(0.5)), second = hn::Set(d, T(0.375)), estimate = native_inverse_root_estimate(x);
+  V y = estimate;
+  if constexpr (sizeof(T) == 8) {
+    const V e = hn::NegMulAdd(hn::Mul(x, y), y, one);
+    y = hn::MulAdd(hn::Mul(y, e), hn::MulAdd(e, second, half), y);
+  }
+  const Pair<V> xy = two_product(x, y);
+  const V e = hn::NegMulAdd(xy.lo, y, hn::NegMulAdd(xy.hi, y, one));
+  const V factor = sizeof(T) == 8 ? half : hn::MulAdd(e, second, half);
+  y = hn::MulAdd(hn::Mul(y, e), factor, y);
+  return hn::IfThenElse(hn::IsNaN(e), estimate, y);  // of zeros, infinity, negative numbers and NaN
+#else
+  return hn::Div(one, hn::Sqrt(x));
+#endif
 }
 
 template <class D, class V>

@@ -104,25 +104,28 @@ def circulars(ctype, short):
     parts(ctype, "kPi", mp.pi, 2)
     parts(ctype, "kHalfPi", mp.pi / 2, 3)
     parts(ctype, "kQuarterPi", mp.pi / 4, 2)
+    if short:
+        print("  // pi / 2 in parts; small multiples of the first two are exact")
+        parts(ctype, "kQuarterTurn", mp.pi / 2, 3, 23, 12)
     quarter = (mp.pi / 4 * mpf("1.0001")) ** 2
     print(
         "  // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;"
     )
     print("  // asin(x) = x + x^3 P(u) up to 1;  atan(x) = x + x^3 P(u) up to tan(pi / 8)")
-    if not short:
-        show(ctype, "kSin", *fit(ctype, *odd_tail(mp.sin), 0, quarter, 6))
-        show(
+    show(ctype, "kSin", *fit(ctype, *odd_tail(mp.sin), 0, quarter, 3 if short else 6))
+    show(
+        ctype,
+        "kCos",
+        *fit(
             ctype,
-            "kCos",
-            *fit(
-                ctype,
-                lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
-                lambda u: u**2 / mp.cos(mp.sqrt(u)),
-                0,
-                quarter,
-                6,
-            ),
-        )
+            lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
+            lambda u: u**2 / mp.cos(mp.sqrt(u)),
+            0,
+            quarter,
+            3 if short else 6,
+        ),
+    )
+    if not short:
         show(ctype, "kTan", *fit(ctype, *odd_tail(mp.tan), 0, quarter, 14))
     show(ctype, "kAsin", *fit(ctype, *odd_tail(mp.asin), 0, mpf("0.25"), 5 if short else 12))
     show(ctype, "kAtan", *fit(ctype, *odd_tail(mp.atan), 0, (mp.sqrt(2) - 1) ** 2, 5 if short else 11))

@@ -127,11 +127,11 @@ def scalar(ctype, name, value):
     print(f"  static constexpr {ctype} {name} = {literal(ctype, value)};")
 
 
-def parts(ctype, name, value, count, first_bits=None):
-    """value as an unevaluated sum of count constants; first_bits shortens the first so that small multiples are exact."""
+def parts(ctype, name, value, count, *bits):
+    """value as an unevaluated sum of count constants; bits shorten the first ones so that small multiples are exact."""
     for i in range(count):
-        if i == 0 and first_bits is not None:
-            scale = mpf(2) ** (first_bits - 1 - int(mp.floor(mp.log(value, 2))))
+        if i < len(bits):
+            scale = mpf(2) ** (bits[i] - 1 - int(mp.floor(mp.log(value, 2))))
             c = mp.nint(value * scale) / scale
         else:
             c = round_to(ctype, value)

@@ -41,8 +41,16 @@ struct Polynomials<float> {
   static constexpr float kHalfPiLo = -1.7151245e-15f;
   static constexpr float kQuarterPiHi = 7.853982e-01f;
   static constexpr float kQuarterPiLo = -2.1855694e-08f;
+  // pi / 2 in parts; small multiples of the first two are exact
+  static constexpr float kQuarterTurnHi = 1.5707963e+00f;
+  static constexpr float kQuarterTurnMid = 7.5495336e-08f;
+  static constexpr float kQuarterTurnLo = 2.563344e-12f;
   // with u = x^2: sin(x) = x + x^3 P(u), cos(x) = 1 - u / 2 + u^2 P(u), tan(x) = x + x^3 P(u), up to pi / 4;
   // asin(x) = x + x^3 P(u) up to 1;  atan(x) = x + x^3 P(u) up to tan(pi / 8)
+  static constexpr float kSin[] = {  // 2^-27.9
+      -1.6666655e-01f, 8.332189e-03f, -1.9518286e-04f};
+  static constexpr float kCos[] = {  // 2^-33.0
+      4.1666646e-02f, -1.3887311e-03f, 2.4432564e-05f};
   static constexpr float kAsin[] = {  // 2^-27.6
       1.6666752e-01f, 7.495334e-02f, 4.546455e-02f, 2.4211599e-02f, 4.2108715e-02f};
   static constexpr float kAtan[] = {  // 2^-30.4

@@ -17,11 +17,105 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Up to here the reductions below keep every bit; larger arguments (and infinities, NaNs) go through the C library.
 inline constexpr double kTrigVectorLimit = 1099511627776.0;  // 2^40
 
+// Up to here floats are reduced as floats, and larger ones as doubles.
+inline constexpr float kFloatTurnsLimit = 2048.0f;
+
 template <class D, class V, class F>
 HWY_INLINE V with_huge_arguments(D d, V x, V result, F scalar) {
   const auto huge = hn::Not(hn::Lt(hn::Abs(x), hn::Set(d, hn::TFromD<D>(kTrigVectorLimit))));
   if (any_lane(d, huge)) result = hn::IfThenElse(huge, per_lane(d, hn::IfThenElseZero(huge, x), scalar), result);
   return result;
+}
+
+// x = n * pi/2 + (hi + lo) with |hi| <= pi/4; quadrant holds n in its low bits.
+template <class D, class V>
+struct QuarterTurns {
+  Pair<V> rest;
+  hn::VFromD<hn::RebindToUnsigned<D>> quadrant;
+};
+
+template <DoubleLanes D, class V>
+HWY_INLINE QuarterTurns<D, V> reduce_to_quarter(D d, V x) {
+  using P = Polynomials<double>;
+  const hn::RebindToUnsigned<D> du;
+  const V magic = hn::Set(d, FloatFormat<double>::kRoundingMagic);
+  const V shifted = hn::MulAdd(x, hn::Set(d, P::kTwoOverPi), magic);
+  const V n = hn::Sub(shifted, magic);
+  const V coarse = hn::NegMulAdd(n, hn::Set(d, P::kHalfPiHi), x);  // exact
+  const Pair<V> fine = two_product(n, hn::Set(d, P::kHalfPiMid));
+  Pair<V> rest = two_sum(coarse, hn::Neg(fine.hi));
+  rest.lo = hn::NegMulAdd(n, hn::Set(d, P::kHalfPiLo), hn::Sub(rest.lo, fine.lo));
+  return {fast_two_sum(rest.hi, rest.lo), hn::BitCast(du, shifted)};
+}
+
+// The same for floats up to kFloatTurnsLimit: multiples of the first two parts of pi/2 are exact, coarse has no more
+// bits than x, and what rounding takes from hi is in lo.
+template <FloatLanes D, class V>
+HWY_INLINE QuarterTurns<D, V> reduce_to_quarter(D d, V x) {
+  using P = Polynomials<float>;
+  const V magic = hn::Set(d, FloatFormat<float>::kRoundingMagic), mid = hn::Set(d, P::kQuarterTurnMid);
+  const V shifted = hn::MulAdd(x, hn::Set(d, P::kTwoOverPi), magic);
+  const V n = hn::Sub(shifted, magic);
+  const V coarse = hn::NegMulAdd(n, hn::Set(d, P::kQuarterTurnHi), x);
+  const V hi = hn::NegMulAdd(n, mid, coarse);
+  const V lo = hn::NegMulAdd(n, hn::Set(d, P::kQuarterTurnLo), hn::NegMulAdd(n, mid, hn::Sub(coarse, hi)));
+  return {{hi, lo}, hn::BitCast(hn::RebindToUnsigned<D>(), shifted)};
+}
+
+// The lanes with an odd number of quarter turns.
+template <class D, class V>
+HWY_INLINE auto is_odd(D d, V quadrant) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::RebindMask(d, hn::TestBit(quadrant, hn::Set(du, hn::TFromD<decltype(du)>(1))));
+}
+
+// sin(hi + lo) and cos(hi + lo), each as a leading part and the small rest.
+template <class V>
+struct SineAndCosine {
+  Pair<V> sine, cosine;
+};
+
+template <class D, class V>
+HWY_INLINE SineAndCosine<V> sine_and_cosine(D d, Pair<V> r) {
+  using T = hn::TFromD<D>;
+  using P = Polynomials<T>;
+  const V one = hn::Set(d, T(1)), half = hn::Set(d, T(0.5));
+  const V u = hn::Mul(r.hi, r.hi);
+  const V leading = hn::NegMulAdd(u, half, one);
+  const V cubic = hn::MulAdd(hn::Mul(u, polynomial(d, u, P::kSin)), r.hi, hn::Mul(r.lo, leading));
+  const V lost = hn::NegMulAdd(u, half, hn::Sub(one, leading));
+  const V quartic = hn::MulAdd(hn::Mul(u, u), polynomial(d, u, P::kCos), hn::NegMulAdd(r.hi, r.lo, lost));
+  return {{r.hi, cubic}, {leading, quartic}};
+}
+
+template <class D, class V>
+HWY_INLINE V sin_of_turns(D d, V x, hn::TFromD<hn::RebindToUnsigned<D>> quarter_turns) {
+  const hn::RebindToUnsigned<D> du;
+  const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
+  const auto quadrant = hn::Add(turns.quadrant, hn::Set(du, quarter_turns));
+  // The second bit of the quadrant, at the place of the sign.
+  const auto sign = hn::And(hn::ShiftLeft<sizeof(hn::TFromD<D>) * 8 - 2>(quadrant), hn::BitCast(du, hn::SignBit(d)));
+  const auto [sine, cosine] = sine_and_cosine(d, turns.rest);
+  const V value = hn::IfThenElse(is_odd(d, quadrant), hn::Add(cosine.hi, cosine.lo), hn::Add(sine.hi, sine.lo));
+  return hn::Xor(value, hn::BitCast(d, sign));
+}
+
+// The lanes of `result` that are too far from zero for it, by `far`.
+template <class D, class V, class F>
+HWY_INLINE V with_far_arguments(D d, V x, V result, F far) {
+  const hn::TFromD<D> limit = sizeof(limit) == 4 ? kFloatTurnsLimit : kStepLimit;
+  const auto is_far = hn::Not(hn::Lt(hn::Abs(x), hn::Set(d, limit)));
+  if (any_lane(d, is_far)) result = hn::IfThenElse(is_far, far(d, x), result);
+  return result;
+}
+
+template <DoubleLanes D, class V>
+HWY_NOINLINE V sin_of_far(D d, V x) {
+  return with_huge_arguments(d, x, sin_of_turns(d, x, 0), [](double v) { return std::sin(v); });
+}
+template <DoubleLanes D, class V>
+HWY_NOINLINE V cos_of_far(D d, V x) {
+  return with_huge_arguments(d, x, sin_of_turns(d, x, 1), [](double v) { return std::cos(v); });
 }
 
 // x - n * pi, as exact as a float result needs: the first fused step has no rounding error.
@@ -39,8 +133,8 @@ HWY_INLINE V alternating_sin(D d, V r, V shifted) {
   return hn::Xor(sine, hn::BitCast(d, hn::ShiftLeft<63>(hn::BitCast(du, shifted))));
 }
 
-template <FloatLanes D>
-HWY_INLINE hn::VFromD<D> sin(D d, hn::VFromD<D> x) {
+template <FloatLanes D, class V>
+HWY_NOINLINE V sin_of_far(D d, V x) {
   const auto result = through_double(d, x, [](auto dd, auto v) {
     const auto magic = hn::Set(dd, FloatFormat<double>::kRoundingMagic);
     const auto shifted = hn::MulAdd(v, hn::Set(dd, 0.5 * Polynomials<double>::kTwoOverPi), magic);
@@ -50,8 +144,8 @@ HWY_INLINE hn::VFromD<D> sin(D d, hn::VFromD<D> x) {
 }
 
 // cos(x) = -(-1)^n sin(x - (n + 1/2) pi): the sign is that of n + 1.
-template <FloatLanes D>
-HWY_INLINE hn::VFromD<D> cos(D d, hn::VFromD<D> x) {
+template <FloatLanes D, class V>
+HWY_NOINLINE V cos_of_far(D d, V x) {
   const auto result = through_double(d, x, [](auto dd, auto v) {
     const auto half = hn::Set(dd, 0.5);
     const auto magic = hn::Set(dd, FloatFormat<double>::kRoundingMagic);
@@ -61,69 +155,21 @@ HWY_INLINE hn::VFromD<D> cos(D d, hn::VFromD<D> x) {
   return with_huge_arguments(d, x, result, [](float v) { return std::cos(v); });
 }
 
-// x = n * pi/2 + (hi + lo) with |hi| <= pi/4; quadrant holds n in its low bits.
+// The sum of a small and a smaller part has lost the sign of a zero.
 template <class D, class V>
-struct QuarterTurns {
-  Pair<V> rest;
-  hn::VFromD<hn::RebindToUnsigned<D>> quadrant;
-};
-
-template <class D, class V>
-HWY_INLINE QuarterTurns<D, V> reduce_to_quarter(D d, V x) {
-  using P = Polynomials<double>;
-  const hn::RebindToUnsigned<D> du;
-  const V magic = hn::Set(d, FloatFormat<double>::kRoundingMagic);
-  const V shifted = hn::MulAdd(x, hn::Set(d, P::kTwoOverPi), magic);
-  const V n = hn::Sub(shifted, magic);
-  const V coarse = hn::NegMulAdd(n, hn::Set(d, P::kHalfPiHi), x);  // exact
-  const Pair<V> fine = two_product(n, hn::Set(d, P::kHalfPiMid));
-  Pair<V> rest = two_sum(coarse, hn::Neg(fine.hi));
-  rest.lo = hn::NegMulAdd(n, hn::Set(d, P::kHalfPiLo), hn::Sub(rest.lo, fine.lo));
-  return {fast_two_sum(rest.hi, rest.lo), hn::BitCast(du, shifted)};
+HWY_INLINE V zero_as_it_is(D d, V x, V result) {
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, result);
 }
 
-// sin(hi + lo) or, in the lanes of use_cosine, cos(hi + lo).
-template <class D, class V, class M>
-HWY_INLINE V sin_or_cos(D d, Pair<V> r, M use_cosine) {
-  using P = Polynomials<double>;
-  const V one = hn::Set(d, 1.0);
-  const V half = hn::Set(d, 0.5);
-  const V u = hn::Mul(r.hi, r.hi);
-  const V half_u = hn::Mul(u, half);
-  const V cubic = hn::MulAdd(hn::Mul(u, polynomial(d, u, P::kSin)), r.hi, hn::NegMulAdd(r.lo, half_u, r.lo));
-  const V sine = hn::Add(r.hi, cubic);
-  const V leading = hn::Sub(one, half_u);
-  const V lost = hn::Sub(hn::Sub(one, leading), half_u);
-  const V quartic = hn::MulAdd(hn::Mul(u, u), polynomial(d, u, P::kCos), hn::NegMulAdd(r.hi, r.lo, lost));
-  return hn::IfThenElse(use_cosine, hn::Add(leading, quartic), sine);
+template <FloatLanes D>
+HWY_INLINE hn::VFromD<D> sin(D d, hn::VFromD<D> x) {
+  const auto result = zero_as_it_is(d, x, sin_of_turns(d, x, 0));
+  return with_far_arguments(d, x, result, [](auto dd, auto v) HWY_ATTR { return sin_of_far(dd, v); });
 }
 
-template <class D, class V>
-HWY_INLINE V sin_of_turns(D d, V x, uint64_t quarter_turns) {
-  const hn::RebindToUnsigned<D> du;
-  const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
-  const auto quadrant = hn::Add(turns.quadrant, hn::Set(du, quarter_turns));
-  const auto odd = hn::MaskFromVec(
-      hn::BitCast(d, hn::Neg(hn::BitCast(hn::RebindToSigned<D>(), hn::And(quadrant, hn::Set(du, uint64_t(1)))))));
-  const auto sign = hn::ShiftLeft<63>(hn::ShiftRight<1>(quadrant));
-  return hn::Xor(sin_or_cos(d, turns.rest, odd), hn::BitCast(d, sign));
-}
-
-// The lanes of `result` that are too far from zero for the tables, by `far`.
-template <class D, class V, class F>
-HWY_INLINE V with_far_arguments(D d, V x, V result, F far) {
-  const auto is_far = hn::Not(hn::Lt(hn::Abs(x), hn::Set(d, kStepLimit)));
-  if (any_lane(d, is_far)) result = hn::IfThenElse(is_far, far(d, x), result);
-  return result;
-}
-
-template <class D, class V>
-HWY_NOINLINE V sin_of_far(D d, V x) {
-  return with_huge_arguments(d, x, sin_of_turns(d, x, 0), [](double v) { return std::sin(v); });
-}
-template <class D, class V>
-HWY_NOINLINE V cos_of_far(D d, V x) {
-  return with_huge_arguments(d, x, sin_of_turns(d, x, 1), [](double v) { return std::cos(v); });
+template <FloatLanes D>
+HWY_INLINE hn::VFromD<D> cos(D d, hn::VFromD<D> x) {
+  return with_far_arguments(d, x, sin_of_turns(d, x, 1), [](auto dd, auto v) HWY_ATTR { return cos_of_far(dd, v); });
 }
 
 template <DoubleLanes D>
@@ -136,8 +182,8 @@ HWY_INLINE hn::VFromD<D> cos(D d, hn::VFromD<D> x) {
   return with_far_arguments(d, x, cos_by_table(d, x), [](auto dd, auto v) HWY_ATTR { return cos_of_far(dd, v); });
 }
 
-template <FloatLanes D>
-HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
+template <FloatLanes D, class V>
+HWY_NOINLINE V tan_of_far(D d, V x) {
   const auto result = through_double(d, x, [](auto dd, auto v) {
     using P = Polynomials<double>;
     const hn::RebindToUnsigned<decltype(dd)> du;
@@ -152,9 +198,42 @@ HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
   return with_huge_arguments(d, x, result, [](float v) { return std::tan(v); });
 }
 
-template <class D, class V>
+// (n.hi + n.lo) / (v.hi + v.lo), where the lower parts are small but not below rounding: one step of division by an
+// estimate. With AVX-512 that has 14 bits, twice as many after the step.
+template <FloatLanes D, class V>
+HWY_INLINE V quotient_of_sums(D d, Pair<V> n, Pair<V> v) {
+  const V below = hn::Add(v.hi, v.lo);
+#if MICA_SIMD_AVX512
+  (void)d;
+  const V inverse = native_reciprocal_estimate(below);
+#else
+  const V inverse = hn::Div(hn::Set(d, 1.0f), below);
+#endif
+  const V q = hn::Mul(hn::Add(n.hi, n.lo), inverse);
+  const V remainder = hn::NegMulAdd(q, v.lo, hn::Add(hn::NegMulAdd(q, v.hi, n.hi), n.lo));
+  return hn::MulAdd(remainder, inverse, q);
+}
+
+// sin / cos, or -cos / sin of an odd number of quarter turns.
+template <FloatLanes D>
+HWY_INLINE hn::VFromD<D> tan(D d, hn::VFromD<D> x) {
+  using V = hn::VFromD<D>;
+  const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
+  const auto [sine, cosine] = sine_and_cosine(d, turns.rest);
+  // What rounding takes from the square is worth two steps: without them the result is 1.03 ulp off in the worst case.
+  const Pair<V> square = two_product(turns.rest.hi, turns.rest.hi);
+  const V quartic = hn::NegMulAdd(square.lo, hn::Set(d, 0.5f), cosine.lo);
+  const V cubic = hn::MulAdd(hn::Mul(turns.rest.hi, square.lo), hn::Set(d, -0.16666667f), sine.lo);
+  const auto odd = is_odd(d, turns.quadrant);
+  const Pair<V> above{hn::IfThenElse(odd, cosine.hi, sine.hi), hn::IfThenElse(odd, quartic, cubic)};
+  const Pair<V> below{hn::IfThenElse(odd, sine.hi, cosine.hi), hn::IfThenElse(odd, cubic, quartic)};
+  const V tangent = hn::Xor(quotient_of_sums(d, above, below), hn::IfThenElseZero(odd, hn::SignBit(d)));
+  const V result = zero_as_it_is(d, x, tangent);
+  return with_far_arguments(d, x, result, [](auto dd, auto v) HWY_ATTR { return tan_of_far(dd, v); });
+}
+
+template <DoubleLanes D, class V>
 HWY_NOINLINE V tan_of_far(D d, V x) {
-  const hn::RebindToUnsigned<D> du;
   const QuarterTurns<D, V> turns = reduce_to_quarter(d, x);
   const V r = turns.rest.hi;
   const Pair<V> u = two_product(r, r);
@@ -168,8 +247,7 @@ HWY_NOINLINE V tan_of_far(D d, V x) {
   // One step of division by t.hi + t.lo: the remainder -1 - q * t.
   const V remainder = hn::NegMulAdd(q, t.lo, hn::NegMulAdd(q, t.hi, hn::Set(d, -1.0)));
   const V cotangent = hn::NegMulAdd(remainder, q, q);
-  const auto odd = hn::Ne(hn::And(turns.quadrant, hn::Set(du, uint64_t(1))), hn::Zero(du));
-  const V result = hn::IfThenElse(hn::RebindMask(d, odd), cotangent, hn::Add(t.hi, t.lo));
+  const V result = hn::IfThenElse(is_odd(d, turns.quadrant), cotangent, hn::Add(t.hi, t.lo));
   return with_huge_arguments(d, x, result, [](double v) { return std::tan(v); });
 }
 
