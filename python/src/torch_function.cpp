@@ -147,10 +147,12 @@ static bool answers_for_values(PyObject* o) {
          !has_plain_values(o);
 }
 
+static bool is_asked_about_values(PyObject* o) {
+  return ((thread_modes & mode_bit::kFunctionMode) && !all_disabled) || answers_for_values(o);
+}
+
 PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more, Py_ssize_t count) {
-  const bool moded = (thread_modes & mode_bit::kFunctionMode) && !all_disabled;
-  const bool answers = answers_for_values(self);
-  if (!moded && !answers) return nullptr;
+  if (!is_asked_about_values(self)) return nullptr;
   Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
   if (!function) return nullptr;
   std::vector<PyObject*> args = {self};
@@ -159,8 +161,7 @@ PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more, P
 }
 
 static PyObject* asked_about_values(PyObject*, PyObject* o) {
-  const bool moded = (thread_modes & mode_bit::kFunctionMode) && !all_disabled;
-  return PyBool_FromLong(is_tensor(o) && (moded || answers_for_values(o)));
+  return PyBool_FromLong(is_tensor(o) && is_asked_about_values(o));
 }
 
 // A class that answers for its tensors is a reason for their methods to ask.

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "backends/cpu/simd/register_tile-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::convolution {
 namespace HWY_NAMESPACE {
@@ -14,16 +16,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sums, a row of the panel and one broadcast must fit the register file.
-#if HWY_TARGET <= HWY_AVX3
-constexpr int kRows = 14, kVectors = 2;
-#elif HWY_TARGET == HWY_AVX2
-constexpr int kRows = 6, kVectors = 2;
-#elif HWY_ARCH_ARM_A64
-constexpr int kRows = 8, kVectors = 3;
-#else
-constexpr int kRows = 4, kVectors = 2;
-#endif
+using cpu::HWY_NAMESPACE::kTileRows;
+using cpu::HWY_NAMESPACE::kTileVectors;
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
@@ -70,7 +64,7 @@ void tile(const DirectTile& t) {
         for (int v = 0; v < N; ++v) sums[i][v] = hn::MulAdd(a, row[v], sums[i][v]);
       }
       ++a0;
-      panel += kVectors * lanes;
+      panel += kTileVectors * lanes;
       if (M > 4) ++a4;
       if (M > 8) ++a8;
       if (M > 12) ++a12;
@@ -95,26 +89,26 @@ void tile(const DirectTile& t) {
 using Fn = void (*)(const DirectTile&);
 template <int N>
 struct Tiles {
-  Fn fn[kRows];
+  Fn fn[kTileRows];
   template <int... I>
   constexpr explicit Tiles(std::integer_sequence<int, I...>) : fn{tile<I + 1, N>...} {}
 };
 template <int N>
-constexpr Tiles<N> kTiles{std::make_integer_sequence<int, kRows>{}};
+constexpr Tiles<N> kTiles{std::make_integer_sequence<int, kTileRows>{}};
 
 void run(const DirectTile& t) {
   const int lanes = static_cast<int>(hn::Lanes(D()));
   const int vectors = (t.cols + lanes - 1) / lanes;
 #if HWY_MEM_OPS_MIGHT_FAULT
   if (t.cols % lanes != 0) {  // masked stores touch the whole vector: go through a block that may be
-    float block[kRows * kVectors * hn::MaxLanes(D())];
+    float block[kTileRows * kTileVectors * hn::MaxLanes(D())];
     DirectTile whole = t;
     whole.target = block;
-    whole.target_stride = kVectors * lanes;
+    whole.target_stride = kTileVectors * lanes;
     whole.cols = vectors * lanes;
     run(whole);
     for (int i = 0; i < t.rows; ++i)
-      for (int j = 0; j < t.cols; ++j) t.target[i * t.target_stride + j] = block[i * kVectors * lanes + j];
+      for (int j = 0; j < t.cols; ++j) t.target[i * t.target_stride + j] = block[i * kTileVectors * lanes + j];
     return;
   }
 #endif
@@ -130,7 +124,7 @@ void run(const DirectTile& t) {
   }
 }
 
-DirectKernel describe() { return {kRows, kVectors * static_cast<int>(hn::Lanes(D())), run}; }
+DirectKernel describe() { return {kTileRows, kTileVectors * static_cast<int>(hn::Lanes(D())), run}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

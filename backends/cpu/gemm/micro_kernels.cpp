@@ -120,14 +120,14 @@ void tile(const MicroTile& t) {
 
 template <class T>
 struct Tiles {
-  static constexpr int kRows = hwy::IsFloat<T>() ? kFloatRows : kIntegerRows;
+  static constexpr int kRows = hwy::IsFloat<T>() ? kTileRows : kIntegerRows;
   using Fn = void (*)(const MicroTile&);
   Fn whole[kRows];
   Fn edge[kRows];
 
   template <int... I>
   constexpr explicit Tiles(std::integer_sequence<int, I...>)
-      : whole{tile<T, I + 1, kVectors, false>...}, edge{tile<T, I + 1, 1, true>...} {}
+      : whole{tile<T, I + 1, kTileVectors, false>...}, edge{tile<T, I + 1, 1, true>...} {}
 };
 
 template <class T>
@@ -202,11 +202,11 @@ void run(const MicroTile& t) {
   const int lanes = static_cast<int>(hn::Lanes(d));
 #if MICA_GEMM_TALL_TILE
   if constexpr (hwy::IsFloat<T>()) {
-    if (t.cols == kVectors * lanes && t.rows == kTallRows && t.a_k_stride == 1)
+    if (t.cols == kTileVectors * lanes && t.rows == kTallRows && t.a_k_stride == 1)
       return t.k > kSumDepth ? deep_tall_tile<T>(t) : tall_tile<T>(t, nullptr);
   }
 #endif
-  if (t.cols == kVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
+  if (t.cols == kTileVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
   if (t.cols <= lanes) return run_edge<T>(t);
   MicroTile part = t;
   Epilogue epilogue;
@@ -239,7 +239,7 @@ int64_t near_row_bytes() { return cache_fact(_SC_LEVEL1_DCACHE_ASSOC, 8) >= 12 ?
 template <class T>
 MicroKernel describe() {
   return {.rows = Tiles<T>::kRows,
-          .cols = kVectors * static_cast<int>(hn::Lanes(hn::ScalableTag<T>())),
+          .cols = kTileVectors * static_cast<int>(hn::Lanes(hn::ScalableTag<T>())),
           .run = run<T>,
           .in_place_rows = Tiles<T>::kRows,
           .packs_rows_adjacent = false,

@@ -25,7 +25,7 @@ namespace {
 #if MICA_GEMM_TALL_TILE
 
 constexpr int kTallRows = 14;
-static_assert(kFloatRows == kTallRows && kVectors == 2);
+static_assert(kTileRows == kTallRows && kTileVectors == 2);
 
 // Where a run of depths is read and what is fetched beside it. Steps and distances in bytes; A's depths are adjacent.
 struct TallRun {

@@ -8,6 +8,7 @@
 #endif
 
 #include "backends/cpu/gemm/kernels.h"
+#include "backends/cpu/simd/register_tile-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,17 +18,9 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The tile of sums, its vectors of B and one broadcast of A must fit the
-// register file.
-#if HWY_TARGET <= HWY_AVX3
-constexpr int kFloatRows = 14, kVectors = 2;
-#elif HWY_TARGET == HWY_AVX2
-constexpr int kFloatRows = 6, kVectors = 2;
-#elif HWY_ARCH_ARM_A64
-constexpr int kFloatRows = 8, kVectors = 3;
-#else
-constexpr int kFloatRows = 4, kVectors = 2;
-#endif
+using cpu::HWY_NAMESPACE::kTileRows;
+using cpu::HWY_NAMESPACE::kTileVectors;
+
 constexpr int64_t kSumDepth = 256;      // products that are summed one after the other
 constexpr int64_t kPrefetchAhead = 32;  // depths of B fetched ahead of use
 constexpr int64_t kSpreadRows = 1024;   // bytes; rows of B farther apart meet in few sets of the cache

@@ -30,13 +30,6 @@ void count_less(const KeyAt& boundary_key, int64_t n, const K* queries, int64_t*
   for (int q = 0; q < kInStep; ++q) counts[q] += boundary_key(counts[q]) < queries[q];
 }
 
-// Keys that were computed before. Elements of one size share the search in them.
-template <class K>
-struct KeyArray {
-  const K* data;
-  K operator()(int64_t i) const { return data[i]; }
-};
-
 // Where positions are written: one of the two has data.
 struct Positions {
   Row<int32_t> narrow;
@@ -87,7 +80,7 @@ struct RowSearch {
     // With many queries it pays to compute every boundary's key once.
     keys.reserve(n);
     for (int64_t i = 0; i < n; ++i) keys[i] = boundary_key(i);
-    run(KeyArray<K>{keys.data()}, begin, end);
+    run([data = keys.data()](int64_t i) { return data[i]; }, begin, end);
   }
 };
 
