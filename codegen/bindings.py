@@ -208,20 +208,21 @@ def family_source(family: str, groups: list[Group]) -> str:
     lines += ["", "namespace mica::python {", ""]
     for g in groups:
         lines += entry(g)
-    lines.append("static Entry entries[] = {")
+    entries, return_types = f"entries_of_{family}", f"return_types_of_{family}"
+    lines.append(f"static Entry {entries}[] = {{")
     for g in groups:
         lines += rows(g)
     lines.append("};")
     types = [line.split()[3].split("{")[0] for g in groups for line in named_type_lines(g)]
     if types:
-        lines.append("static ReturnType* const return_types[] = {" + ", ".join("&" + t for t in types) + "};")
-        pair = "return_types, std::size(return_types)"
+        lines.append(f"static ReturnType* const {return_types}[] = {{" + ", ".join("&" + t for t in types) + "};")
+        pair = f"{return_types}, std::size({return_types})"
     else:
         pair = "nullptr, 0"
     lines += [
         "",
         f"extern const Family kFamily_{family};",
-        f"const Family kFamily_{family}{{entries, std::size(entries), {pair}}};",
+        f"const Family kFamily_{family}{{{entries}, std::size({entries}), {pair}}};",
         "",
         "}  // namespace mica::python",
         "",

@@ -102,7 +102,8 @@ def family_source(family: str, ops: list[Op]) -> str:
                     lines.append(w.rare_out())
                 public.append(w.out())
     if fields:
-        lines += ["constexpr SavedFields kSavedFields[] = {", *fields, "};"]
-        lines.append("const SavedFieldsTable saved_fields_table(kSavedFields, std::size(kSavedFields));")
+        name = f"saved_fields_of_{family}"
+        lines += [f"constexpr SavedFields {name}[] = {{", *fields, "};"]
+        lines.append(f"const SavedFieldsTable {name}_table({name}, std::size({name}));")
     lines += ["", "}  // namespace", "", *public, "}  // namespace mica", ""]
     return "\n".join(lines)

@@ -1,6 +1,8 @@
 // The functions behind the page: each takes a question and returns the engine's answer.
 #pragma once
 
+#include <mutex>
+
 #include "describe.h"
 
 namespace mica::lab {
@@ -20,5 +22,7 @@ Json graph(const Json& question);         // what autograd keeps of one
 Json sparse(const Json& question);        // dense, COO and CSR: bytes and measured time
 Json quantize(const Json& question);      // numbers in a few bits, and what that loses
 Json run(const Json& question);           // what a running program shows of itself
+
+inline std::mutex measuring;  // held while something is measured: measurements disturb each other
 
 }  // namespace mica::lab

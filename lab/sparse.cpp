@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
-#include <mutex>
 
 #include "instruments.h"
 #include "mica/layers.h"
@@ -13,7 +12,6 @@ namespace mica::lab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-std::mutex measuring;
 
 template <class Work>
 double least_seconds(Work work) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 
 #include "instruments.h"
 #include "mica/backend.h"
@@ -37,9 +36,6 @@ constexpr Machine kMachines[] = {{"A100", "PCIe 4.0 x16", 25e9, 0.5, 312e12, 19.
                                  {"H100", "PCIe 5.0 x16", 50e9, 0.5, 989e12, 67e12},
                                  {"RTX 4090", "PCIe 4.0 x16", 25e9, 0.5, 165e12, 82.6e12},
                                  {"T4", "PCIe 3.0 x16", 12e9, 0.5, 65e12, 8.1e12}};
-
-// Measurements disturb each other: one at a time.
-std::mutex measuring;
 
 // Where the product takes as long as the transfer, from one size at which both were measured: one grows with the square
 // of the rows, the other with the cube.

@@ -106,4 +106,7 @@ PyCFunction as_cfunction(F* f) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
 
+// How methods that take keywords are called.
+inline constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
+
 }  // namespace mica::python

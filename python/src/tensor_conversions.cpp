@@ -140,9 +140,7 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
 // ---- to Python
 
 static PyObject* item(PyObject* self, PyObject*) try {
-  if (may_be_asked(self)) [[unlikely]] {
-    if (PyObject* answer = ask_about(self, "item"); answer || PyErr_Occurred()) return answer;
-  }
+  if (PyObject * answer; is_answered(self, "item", answer)) return answer;
   return to_python(unwrap(self).item());
 } catch (...) {
   return raise_current_exception();
@@ -187,9 +185,7 @@ static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
 }
 
 static PyObject* tolist(PyObject* self, PyObject*) try {
-  if (may_be_asked(self)) [[unlikely]] {
-    if (PyObject* answer = ask_about(self, "tolist"); answer || PyErr_Occurred()) return answer;
-  }
+  if (PyObject * answer; is_answered(self, "tolist", answer)) return answer;
   Tensor x = unwrap(self);
   MICA_CHECK_KIND(!x.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
   require_strided(x, "elements");
@@ -203,7 +199,6 @@ static PyObject* tolist(PyObject* self, PyObject*) try {
   return raise_current_exception();
 }
 
-constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
 #define MICA_TO(name, dtype) \
   { name, as_cfunction(to_dtype<DType::dtype>), kFast, "The tensor as this dtype; itself if it is." }
 

@@ -172,16 +172,12 @@ static PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) try 
 // ---- protocols
 
 static PyObject* reversed(PyObject* self, PyObject*) {
-  if (may_be_asked(self)) [[unlikely]] {
-    if (PyObject* answer = ask_about(self, "__reversed__"); answer || PyErr_Occurred()) return answer;
-  }
+  if (PyObject * answer; is_answered(self, "__reversed__", answer)) return answer;
   return unwrap(self).dim() == 0 ? Py_NewRef(self) : PyObject_CallMethod(self, "flip", "i", 0);
 }
 
 static PyObject* format(PyObject* self, PyObject* spec) {
-  if (may_be_asked(self)) [[unlikely]] {
-    if (PyObject* answer = ask_about(self, "__format__", &spec, 1); answer || PyErr_Occurred()) return answer;
-  }
+  if (PyObject * answer; is_answered(self, "__format__", answer, &spec, 1)) return answer;
   if (unwrap(self).dim() == 0 && is_exact_tensor(self)) {
     Owned number(PyObject_CallMethod(self, "item", nullptr));
     return number ? PyObject_Format(number.get(), spec) : nullptr;
@@ -190,9 +186,7 @@ static PyObject* format(PyObject* self, PyObject* spec) {
 }
 
 static PyObject* to_complex(PyObject* self, PyObject*) try {
-  if (may_be_asked(self)) [[unlikely]] {
-    if (PyObject* answer = ask_about(self, "__complex__"); answer || PyErr_Occurred()) return answer;
-  }
+  if (PyObject * answer; is_answered(self, "__complex__", answer)) return answer;
   MICA_CHECK_KIND(unwrap(self).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
   warn_of_number(unwrap(self));
   complex128 z = unwrap(self).item().to_complex();
@@ -200,8 +194,6 @@ static PyObject* to_complex(PyObject* self, PyObject*) try {
 } catch (...) {
   return raise_current_exception();
 }
-
-constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef tensor_methods[] = {
     {"size", as_cfunction(size), kFast, "The sizes, or the size of one dimension."},
@@ -263,8 +255,7 @@ static constexpr Asked kAsked[] = {
 
 template <size_t i>
 static PyObject* asking(PyObject* self, PyObject* nothing) {
-  if (!may_be_asked(self)) return kAsked[i].plain(self, nothing);
-  if (PyObject* answer = ask_about(self, kAsked[i].method); answer || PyErr_Occurred()) return answer;
+  if (PyObject * answer; is_answered(self, kAsked[i].method, answer)) return answer;
   return kAsked[i].plain(self, nothing);
 }
 static PyObject* asking_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -203,16 +203,10 @@ static Scalar only_element(PyObject* self) {
   return unwrap(self).item();
 }
 
-// A mode that is active, or the tensor's class, answers instead.
-#define MICA_ASK(method)                                                                       \
-  if (may_be_asked(self)) [[unlikely]] {                                                       \
-    if (PyObject* answer = ask_about(self, method); answer || PyErr_Occurred()) return answer; \
-  }
-
 static int truth(PyObject* self) try {
-  if (may_be_asked(self)) [[unlikely]] {
-    Owned answer(ask_about(self, "__bool__"));
-    if (answer || PyErr_Occurred()) return answer ? PyObject_IsTrue(answer.get()) : -1;
+  if (PyObject * given; is_answered(self, "__bool__", given)) {
+    const Owned answer(given);
+    return answer ? PyObject_IsTrue(answer.get()) : -1;
   }
   const Tensor& x = unwrap(self);
   MICA_CHECK(x.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
@@ -223,7 +217,7 @@ static int truth(PyObject* self) try {
 }
 
 static PyObject* to_int(PyObject* self) try {
-  MICA_ASK("__int__")
+  if (PyObject * answer; is_answered(self, "__int__", answer)) return answer;
   Scalar s = only_element(self);
   if (s.is_floating()) return PyLong_FromDouble(s.to_double());
   if (s.is_bool()) return PyLong_FromLong(s.to_bool());
@@ -234,7 +228,7 @@ static PyObject* to_int(PyObject* self) try {
 }
 
 static PyObject* to_float(PyObject* self) try {
-  MICA_ASK("__float__")
+  if (PyObject * answer; is_answered(self, "__float__", answer)) return answer;
   warn_of_number(unwrap(self));
   return PyFloat_FromDouble(only_element(self).to_double());
 } catch (...) {
@@ -242,7 +236,7 @@ static PyObject* to_float(PyObject* self) try {
 }
 
 static PyObject* to_index(PyObject* self) try {
-  MICA_ASK("__index__")
+  if (PyObject * answer; is_answered(self, "__index__", answer)) return answer;
   const Tensor& x = unwrap(self);
   MICA_CHECK_KIND(x.numel() == 1 && (is_integral(x.dtype()) || x.dtype() == DType::Bool), Type,
                   "only integer tensors of a single element can be converted to an index");

@@ -43,6 +43,15 @@ bool has_plain_values(PyObject* o);
 // `_values_are_plain`, is not asked: its answer would be the tensor's.
 PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more = nullptr, Py_ssize_t count = 0);
 
+// Whether a mode or the tensor's class has answered, be it with an error: then `answer` is what the method returns.
+inline bool is_answered(PyObject* self, const char* method, PyObject*& answer, PyObject* const* more = nullptr,
+                        Py_ssize_t count = 0) {
+  if (!may_be_asked(self)) [[likely]]
+    return false;
+  answer = ask_about(self, method, more, count);
+  return answer || PyErr_Occurred();
+}
+
 // Tensor's methods that only hand out what it knows ask from now on (tensor_methods.cpp).
 void let_methods_ask();
 

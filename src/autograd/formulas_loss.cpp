@@ -3,6 +3,7 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 #include "mica/autograd.h"
 #include "mica/layer_backend.h"
@@ -16,10 +17,6 @@ namespace {
 
 using shapes::AlikePair;
 using shapes::ClassRows;
-
-bool has_work(const Tensor& t) { return t.numel() > 0 && !t.is_meta(); }
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 double mean_factor(const Tensor& self, const Tensor& target, int64_t reduction) {
   if (reduction != kMean) return 1;

@@ -3,6 +3,7 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
@@ -11,10 +12,6 @@
 namespace mica::formulas {
 
 namespace {
-
-bool has_work(const Tensor& t) { return t.numel() > 0 && !t.is_meta(); }
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 Tensor widened(const Tensor& t) {
   return t.defined() && (t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16) ? t.to(DType::Float32) : t;

@@ -3,6 +3,7 @@
 #include "autograd/formulas_recurrent.h"
 
 #include "composite/unrolled_recurrent.h"
+#include "core/kernel_arguments.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "mica/rounded_products.h"
@@ -12,8 +13,6 @@ namespace mica::formulas {
 namespace {
 
 enum : int64_t { kLstm = 2, kGru = 3 };
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 Tensor dense(const Tensor& t, DType dtype) { return t.defined() ? t.to(dtype).contiguous() : t; }
 

@@ -2,15 +2,12 @@
 // derivative is itself differentiated.
 #include "autograd/formulas.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/backend.h"
 
 namespace mica::formulas {
 
 namespace {
-
-bool has_work(const Tensor& t) { return t.numel() > 0 && !t.is_meta(); }
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 DimVector trailing_dims(const Tensor& t, size_t count) {
   DimVector dims;

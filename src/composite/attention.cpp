@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/generated/layers/attention.h"
 #include "mica/generated/layers/attention_implementations.h"
@@ -19,8 +20,6 @@ Tensor additive(const Tensor& mask, DType dtype) {
   if (mask.dtype() != DType::Bool) return mask;
   return mica::zeros(mask.sizes(), mask.options().dtype(dtype)).masked_fill_(mask.logical_not(), minus_infinity());
 }
-
-bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
 // Softmax in which a row of minus infinities gives zeros.
 Tensor safe_softmax(const Tensor& scores) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/kernel_arguments.h"
 #include "mica/backend.h"
 #include "mica/custom_function.h"
 #include "mica/ops.h"
@@ -57,8 +58,6 @@ std::optional<RecurrentStack> described(const RecurrentLayers& layers, const Ten
   return RecurrentStack{layers.mode,       data.size(1),      units, state,         layers.layers,
                         layers.directions, layers.has_biases, dtype, data.device(), batch_sizes.vec()};
 }
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 Tensor aligned(const Tensor& t) {
   if (!t.defined()) return t;

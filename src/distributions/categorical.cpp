@@ -1,13 +1,10 @@
 // Distributions of categories and of how often they come up.
-#include <limits>
 
 #include "distributions/shared.h"
 #include "mica/distributions/discrete.h"
 #include "mica/values.h"
 
 namespace mica::distributions {
-
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 static OddsOptions of_probs_alone(const Tensor& probs, const Options& options) {
   return {Argument(probs), std::nullopt, options.validate_args};

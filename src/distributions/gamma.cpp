@@ -1,14 +1,11 @@
 // Exponential, gamma, Dirichlet and beta distributions, and the ratios of such numbers.
 #include <cmath>
-#include <limits>
 
 #include "distributions/shared.h"
 #include "mica/distributions/continuous.h"
 #include "mica/generated/layers/sampling.h"
 
 namespace mica::distributions {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 
 // ---- exponential -------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 // Divergences between families.
 #include <cmath>
-#include <limits>
 
 #include "distributions/kl_entries.h"
 #include "distributions/shared.h"
@@ -9,8 +8,6 @@
 namespace mica::distributions {
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Where p has mass that q has none for: infinite, of the shape of one of p's parameters.
 template <class P, class... Qs, class F>

@@ -1,6 +1,5 @@
 // Divergences within a family.
 #include <cmath>
-#include <limits>
 
 #include "core/geometry.h"
 #include "distributions/kl_entries.h"
@@ -13,8 +12,6 @@
 namespace mica::distributions {
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor of_bernoulli(const Bernoulli& p, const Bernoulli& q) {
   const Tensor mine = p.probs(), theirs = q.probs();

@@ -1,6 +1,5 @@
 // Normal, Cauchy, Laplace, uniform, generalized Pareto and von Mises distributions.
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include "distributions/shared.h"
@@ -8,8 +7,6 @@
 #include "mica/grad_mode.h"
 
 namespace mica::distributions {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 
 // ---- normal ------------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,15 @@
 // What the sources of the distributions share: shapes, limits of dtypes, sums over events.
 #pragma once
 
+#include <limits>
+
 #include <string>
 
 #include "mica/distributions/distribution.h"
 
 namespace mica::distributions {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 constexpr double kEuler = 0.57721566490153286060;
 constexpr double kPi = 3.14159265358979323846;

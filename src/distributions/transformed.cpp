@@ -2,13 +2,10 @@
 #include "mica/distributions/transformed.h"
 
 #include <cmath>
-#include <limits>
 
 #include "distributions/shared.h"
 
 namespace mica::distributions {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 
 // ---- Gumbel ------------------------------------------------------------------------------------------------------
 

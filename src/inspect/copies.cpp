@@ -9,6 +9,7 @@
 
 #include "core/geometry.h"
 #include "core/out.h"
+#include "inspect/clock.h"
 #include "inspect/observe.h"
 #include "mica/error.h"
 #include "mica/inspect.h"
@@ -138,11 +139,6 @@ Place place(uint32_t number) {
 
 // ---- operations
 
-static int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 static void add_total(Timing& timing, const OperationTotal& one) {
   OperationTotal& total = timing.totals[{one.operation, one.place}];
   total.operation = one.operation;
@@ -153,7 +149,7 @@ static void add_total(Timing& timing, const OperationTotal& one) {
 
 static void note_time(Timing& timing) {
   OperationTotal one{std::string(bare(name_of(watched.operations.front()))), current_place ? current_place() : 0, 1,
-                     now() - timing.started};
+                     nanoseconds_now() - timing.started};
   if (one.place == kPlaceLater) {
     places_pending = true;
     timing.pending.push_back(std::move(one));
@@ -175,11 +171,11 @@ void settle_operations(uint32_t place) {
 
 void enter_operation(const char* name) {
   watched.operations.push_back({name, {}});
-  if (watched.timing && watched.operations.size() == 1) watched.timing->started = now();
+  if (watched.timing && watched.operations.size() == 1) watched.timing->started = nanoseconds_now();
 }
 void enter_node(const std::string& name) {
   watched.operations.push_back({nullptr, name});
-  if (watched.timing && watched.operations.size() == 1) watched.timing->started = now();
+  if (watched.timing && watched.operations.size() == 1) watched.timing->started = nanoseconds_now();
 }
 void leave_operation() {
   if (watched.operations.empty()) return;

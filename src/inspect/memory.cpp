@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "inspect/clock.h"
 #include "inspect/observe.h"
 #include "mica/allocator.h"
 #include "mica/backend.h"
@@ -18,11 +19,6 @@ std::atomic<uint32_t> noted_blocks{0};
 constinit thread_local bool places_pending = false;
 
 namespace {
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 struct Known {
   Block block;
@@ -68,7 +64,7 @@ void note_allocation(const void* storage, const void* data, size_t bytes, Device
   b.operation = outermost_operation();
   b.in_backward = inside_backward();
   if (b.in_backward) b.operation = "";  // a node's name does not outlive it
-  b.born_ns = now();
+  b.born_ns = nanoseconds_now();
   const uint32_t place = current_place ? current_place() : 0;
   Ledger& l = ledger();
   std::lock_guard lock(l.mutex);
@@ -92,7 +88,7 @@ void note_free(const void* storage) {
   if (found == l.live.end()) return;
   if (recording_memory.load(std::memory_order_relaxed)) {
     found->second.block.died = l.events++;
-    found->second.block.died_ns = now();
+    found->second.block.died_ns = nanoseconds_now();
     l.dead.push_back(found->second);
   }
   l.live.erase(found);
@@ -124,7 +120,7 @@ void start_memory() {
     MICA_CHECK(!recording_memory.load(), "memory is being recorded already: recordings do not nest");
     l.dead.clear();
     l.events = 0;
-    l.started_ns = now();
+    l.started_ns = nanoseconds_now();
     for (auto& [storage, known] : l.live) {
       known.block.before = true;
       known.block.born = 0;
@@ -140,7 +136,7 @@ MemoryRecord memory_so_far() {
   MemoryRecord record;
   record.events = l.events;
   record.started_ns = l.started_ns;
-  record.ended_ns = now();
+  record.ended_ns = nanoseconds_now();
   record.blocks.reserve(l.dead.size() + l.live.size());
   for (const Known& k : l.dead) record.blocks.push_back(k.block);
   for (const auto& [storage, known] : l.live) record.blocks.push_back(known.block);

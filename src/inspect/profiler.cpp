@@ -1,3 +1,4 @@
+#include "inspect/clock.h"
 #include "mica/profiler.h"
 
 #include <unistd.h>
@@ -36,10 +37,6 @@ void update_modes() {
 }
 bool observed() { return thread_modes & mode_bit::kObserve; }
 
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 int64_t allocated() { return cpu_allocator_stats().allocated_bytes; }
 
 }  // namespace
@@ -73,13 +70,13 @@ static void begin_event(std::string name, Kind kind, int64_t sequence) {
   e.thread = static_cast<uint64_t>(syscall(SYS_gettid));
   if (current->options.stacks && describe_stack && kind != Kind::Node) e.stack = describe_stack();
   if (current->options.memory) e.bytes = -allocated();
-  e.start_ns = now();
+  e.start_ns = inspect::nanoseconds_now();
 }
 
 static void end_event() {
   if (!current || current->innermost < 0) return;
   Event& e = current->events[static_cast<size_t>(current->innermost)];
-  e.end_ns = now();
+  e.end_ns = inspect::nanoseconds_now();
   if (current->options.memory) e.bytes += allocated();
   current->innermost = e.parent;
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "core/exported_storage.h"
 #include "core/geometry.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -16,7 +17,7 @@ namespace mica {
 namespace {
 
 constexpr uint64_t kLongestHeader = 100'000'000;  // as the format's own library has it
-constexpr size_t kAlignment = 8;                  // where the bytes of tensors begin
+constexpr size_t kHeaderAlignment = 8;            // where the bytes of tensors begin
 
 struct DtypeName {
   DType dtype;
@@ -78,14 +79,6 @@ Entry read_entry(const std::string& name, const io::Json& json, uint64_t room) {
   entry.begin = static_cast<uint64_t>(begin);
   entry.end = static_cast<uint64_t>(end);
   return entry;
-}
-
-// Some bytes of a storage, which keeps the whole alive.
-Storage part_of(const Storage& whole, uint64_t begin, uint64_t nbytes) {
-  Storage held = whole;
-  char* const data = static_cast<char*>(whole->data()) + begin;
-  auto release = [](void* context, void*, size_t) { static_cast<StorageImpl*>(context)->release(); };
-  return StorageImpl::wrap(data, nbytes, kCPU, release, held.leak());
 }
 
 TensorFile read_mapped(const Storage& mapped, uint64_t size, Device device) {
@@ -161,7 +154,7 @@ void save_safetensors(const NamedTensors& tensors, const std::string& path, cons
     at += tensor.nbytes();
   }
   header += '}';
-  while (header.size() % kAlignment) header += ' ';
+  while (header.size() % kHeaderAlignment) header += ' ';
   io::AtomicFile file(path);
   const uint64_t length = header.size();
   file.write(&length, 8);

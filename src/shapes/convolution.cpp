@@ -1,3 +1,4 @@
+#include "core/kernel_arguments.h"
 #include "shapes/convolution.h"
 
 #include "core/error_advice.h"
@@ -33,8 +34,6 @@ std::string times(IntArrayRef list) {
   for (size_t i = 0; i < list.size(); ++i) text += mica::cat(i ? " x " : "", list[i]);
   return text + ")";
 }
-
-bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
 // torch's kernels and what they take, under the names its errors have.
 void check_dtype(const Tensor& input, const ConvolutionArguments& args) {

@@ -1,5 +1,6 @@
 // Losses that end in one kernel: differences of pairs, negative log-likelihoods, cross entropy.
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 #include "mica/autocast.h"
 #include "mica/generated/layers/loss_implementations.h"
@@ -12,8 +13,6 @@
 namespace mica::shapes {
 
 namespace {
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 void pair_loss(Out& out, PairLoss kind, const Tensor& self, const Tensor& target, double parameter, int64_t reduction) {
   const AlikePair pair(self, target);

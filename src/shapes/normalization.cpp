@@ -1,3 +1,4 @@
+#include "core/kernel_arguments.h"
 #include "shapes/normalization.h"
 
 #include "core/geometry.h"
@@ -10,11 +11,7 @@ namespace mica::shapes {
 
 namespace {
 
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
-
 Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
-
-bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
 // Parameters have the input's dtype, or float32 beside 16-bit floats, all of them alike.
 void check_parameter_dtypes(const Tensor& input, std::initializer_list<const Tensor*> parameters) {

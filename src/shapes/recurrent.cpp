@@ -1,4 +1,5 @@
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/grad_mode.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/layer_backend.h"
@@ -11,10 +12,6 @@ namespace mica::shapes {
 namespace {
 
 enum : int64_t { kLstm = 2, kGru = 3 };
-
-bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 Tensor dense(const Tensor& t, DType dtype) { return t.defined() ? t.to(dtype).contiguous() : t; }
 

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -61,10 +62,6 @@ void check_parameter(const char* what, const Tensor& parameter, IntArrayRef norm
              " to be of same shape as normalized_shape, but got ", what, " of shape ", parameter.sizes(),
              " and normalized_shape = ", normalized_shape);
 }
-
-bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
-
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
 
 Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
 

@@ -12,8 +12,6 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kBandBytes = 1 << 18;
-constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kChannelsLast = 8;  // from here on runs of channels pay for turning the band round
 
 struct Direct {

@@ -13,9 +13,6 @@ namespace mica::cpu::convolution {
 
 namespace {
 
-constexpr int64_t kBandBytes = 1 << 18;
-constexpr int64_t kTasksPerThread = 4;
-
 // What one phase of a dimension meets: targets at first, first + stride, ... get, from source + shift on, taps
 // last, last - stride, ..., of which there are `taps`.
 struct Phase {

@@ -14,10 +14,8 @@ namespace {
 using gemm_impl::MicroKernel;
 using gemm_impl::MicroTile;
 
-constexpr int64_t kBandBytes = 1 << 18;
 constexpr int64_t kMostSums = 1 << 20;  // floats that a thread keeps
 constexpr int64_t kLeastWidth = 20;     // products over shorter rows would mostly load and store sums
-constexpr int64_t kTasksPerThread = 4;
 
 struct WeightGradient {
   const Correlation& c;

@@ -55,6 +55,11 @@ Problem make_problem(const TensorView& input, const TensorView& output, const Te
                      const TensorView& bias, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                      int64_t groups);
 
+// Rows of a band are copied so many bytes at a time, which stay in the second cache.
+inline constexpr int64_t kBandBytes = 1 << 18;
+// More tasks than threads, so that the last one to end is not far behind.
+inline constexpr int64_t kTasksPerThread = 4;
+
 // Memory for the length of a scope, from the tensors' cache: no page is asked of the system in a steady state.
 class Scratch {
  public:

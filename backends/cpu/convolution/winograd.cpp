@@ -17,8 +17,7 @@ using gemm_impl::MicroTile;
 
 constexpr int64_t kBlockBytes = 1 << 20;  // of coefficients, in the second cache
 constexpr int64_t kLeastTiles = 112;      // or the filters' coefficients are read for too few
-constexpr int64_t kTasksPerThread = 4;
-constexpr int64_t kFilterWork = 1000;  // what a filter's coefficients of one channel cost, in multiply-adds
+constexpr int64_t kFilterWork = 1000;     // what a filter's coefficients of one channel cost, in multiply-adds
 
 // How tiles are taken: some rows of tiles at a time, counted through all images.
 struct Tiling {

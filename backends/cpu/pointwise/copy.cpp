@@ -67,13 +67,13 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 // From here on a copy by many threads leaves the caches alone, which saves reading the lines that it overwrites. A few
 // threads wait for single lines rather than for the memory's width: of 64 MB, 13.7 ms so and 11.8 ms through the
 // caches.
-constexpr size_t kStreamBytes = size_t{16} << 20;
+constexpr size_t kStreamedCopyBytes = size_t{16} << 20;
 constexpr int kFewThreads = 4;
 // From here on the source is not expected in the caches.
 constexpr size_t kFarBytes = size_t{4} << 20;
 
 void copy_flat(char* to, const char* from, int64_t bytes) {
-  const bool stream = static_cast<size_t>(bytes) >= kStreamBytes && get_num_threads() > kFewThreads;
+  const bool stream = static_cast<size_t>(bytes) >= kStreamedCopyBytes && get_num_threads() > kFewThreads;
   const Source source = static_cast<size_t>(bytes) >= kFarBytes ? Source::Far : Source::Cached;
   parallel_for(0, bytes, kMemoryGrain * 8, [&](int64_t begin, int64_t end) {
     const size_t count = static_cast<size_t>(end - begin);

@@ -20,7 +20,7 @@ constexpr int kSplitBits = 11;
 constexpr int kMaxOpenBuckets = 512;
 // What one core sorts faster in a single pass per digit than by splitting first.
 constexpr int64_t kInCacheMax = 32768;
-constexpr int64_t kInsertionMax = 32;
+constexpr int64_t kFewKeys = 32;
 
 template <class Word>
 void insertion_sort(Word* words, int64_t n) {
@@ -45,7 +45,7 @@ struct Digit {
 // From the lowest digit up, one pass each; digits that all words share are skipped.
 template <class Word>
 Word* sort_in_cache(Word* words, Word* spare, int64_t n, BitRange range) {
-  if (n <= kInsertionMax) {
+  if (n <= kFewKeys) {
     insertion_sort(words, n);
     return words;
   }

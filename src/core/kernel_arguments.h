@@ -1,0 +1,16 @@
+// What shape rules and gradient formulas ask before they call a kernel.
+#pragma once
+
+#include "mica/tensor.h"
+
+namespace mica {
+
+// An optional tensor, as a kernel takes it.
+inline TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view_of() : TensorView(); }
+
+inline bool has_work(const Tensor& t) { return t.numel() > 0 && !t.is_meta(); }
+
+// The floats that kernels sum in float32.
+inline bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
+
+}  // namespace mica
