@@ -87,6 +87,7 @@ if(MICA_SANITIZE_THREADS)
   add_compile_options("$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,mica_kernels>>:${MICA_THREAD_FLAGS}>")
   add_link_options(-fsanitize=thread)
   target_link_options(mica_link_flags INTERFACE -Wl,-z,undefs)
+  # The preset sets MICA_MERGE=OFF, so that these files are compiled by their names.
   set_source_files_properties(
     backends/cpu/fft/dense_plan.cpp backends/cpu/fft/long_transform.cpp backends/cpu/fft/plan.cpp
     backends/cpu/gemm/gemm.cpp backends/cpu/gemm/packed.cpp backends/cpu/gemm/workspace.cpp
