@@ -140,7 +140,7 @@ static PyObject* type(PyObject* self, PyObject* args, PyObject* kwargs) try {
 // ---- to Python
 
 static PyObject* item(PyObject* self, PyObject*) try {
-  if (PyObject * answer; is_answered(self, "item", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "item", answer)) return answer;
   return to_python(unwrap(self).item());
 } catch (...) {
   return raise_current_exception();
@@ -185,7 +185,7 @@ static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
 }
 
 static PyObject* tolist(PyObject* self, PyObject*) try {
-  if (PyObject * answer; is_answered(self, "tolist", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "tolist", answer)) return answer;
   Tensor x = unwrap(self);
   MICA_CHECK_KIND(!x.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
   require_strided(x, "elements");

@@ -172,12 +172,12 @@ static PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) try 
 // ---- protocols
 
 static PyObject* reversed(PyObject* self, PyObject*) {
-  if (PyObject * answer; is_answered(self, "__reversed__", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "__reversed__", answer)) return answer;
   return unwrap(self).dim() == 0 ? Py_NewRef(self) : PyObject_CallMethod(self, "flip", "i", 0);
 }
 
 static PyObject* format(PyObject* self, PyObject* spec) {
-  if (PyObject * answer; is_answered(self, "__format__", answer, &spec, 1)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "__format__", answer, &spec, 1)) return answer;
   if (unwrap(self).dim() == 0 && is_exact_tensor(self)) {
     Owned number(PyObject_CallMethod(self, "item", nullptr));
     return number ? PyObject_Format(number.get(), spec) : nullptr;
@@ -186,7 +186,7 @@ static PyObject* format(PyObject* self, PyObject* spec) {
 }
 
 static PyObject* to_complex(PyObject* self, PyObject*) try {
-  if (PyObject * answer; is_answered(self, "__complex__", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "__complex__", answer)) return answer;
   MICA_CHECK_KIND(unwrap(self).numel() == 1, Value, "only one element tensors can be converted to Python scalars");
   warn_of_number(unwrap(self));
   complex128 z = unwrap(self).item().to_complex();
@@ -255,7 +255,7 @@ static constexpr Asked kAsked[] = {
 
 template <size_t i>
 static PyObject* asking(PyObject* self, PyObject* nothing) {
-  if (PyObject * answer; is_answered(self, kAsked[i].method, answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, kAsked[i].method, answer)) return answer;
   return kAsked[i].plain(self, nothing);
 }
 static PyObject* asking_size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

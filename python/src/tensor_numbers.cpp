@@ -204,7 +204,7 @@ static Scalar only_element(PyObject* self) {
 }
 
 static int truth(PyObject* self) try {
-  if (PyObject * given; is_answered(self, "__bool__", given)) {
+  if (PyObject* given = nullptr; is_answered(self, "__bool__", given)) {
     const Owned answer(given);
     return answer ? PyObject_IsTrue(answer.get()) : -1;
   }
@@ -217,7 +217,7 @@ static int truth(PyObject* self) try {
 }
 
 static PyObject* to_int(PyObject* self) try {
-  if (PyObject * answer; is_answered(self, "__int__", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "__int__", answer)) return answer;
   Scalar s = only_element(self);
   if (s.is_floating()) return PyLong_FromDouble(s.to_double());
   if (s.is_bool()) return PyLong_FromLong(s.to_bool());
@@ -228,7 +228,7 @@ static PyObject* to_int(PyObject* self) try {
 }
 
 static PyObject* to_float(PyObject* self) try {
-  if (PyObject * answer; is_answered(self, "__float__", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "__float__", answer)) return answer;
   warn_of_number(unwrap(self));
   return PyFloat_FromDouble(only_element(self).to_double());
 } catch (...) {
@@ -236,7 +236,7 @@ static PyObject* to_float(PyObject* self) try {
 }
 
 static PyObject* to_index(PyObject* self) try {
-  if (PyObject * answer; is_answered(self, "__index__", answer)) return answer;
+  if (PyObject* answer = nullptr; is_answered(self, "__index__", answer)) return answer;
   const Tensor& x = unwrap(self);
   MICA_CHECK_KIND(x.numel() == 1 && (is_integral(x.dtype()) || x.dtype() == DType::Bool), Type,
                   "only integer tensors of a single element can be converted to an index");
