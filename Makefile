@@ -24,7 +24,7 @@ site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
 # after the other.
 build: build/build.ninja
-	@test -f build/lib/libmica.so || echo "Building Mica: 10 to 25 minutes on two cores the first time, by the machine."
+	@test -f build/lib/libmica.so || echo "Building Mica: 10 to 15 minutes on two cores the first time, by the machine."
 	@flock build cmake --build build --parallel $(JOBS) --target mica_extension -- $(NINJA_ARGS)
 
 # The same with the C++ tests and examples.
