@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/kernel_arguments.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
 
@@ -97,7 +98,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
   const Tensor mask = attn_mask.defined() ? attn_mask.expand({q.size(0), q.size(1), q.size(2), k.size(2)}) : attn_mask;
   MICA_LAYER_KERNEL(query.device(), attention_backward)
   (grad_query.view_of(), grad_key.view_of(), grad_value.view_of(), g.view_of(), o.view_of(), logsumexp.view_of(),
-   q.view_of(), k.view_of(), v.view_of(), mask.defined() ? mask.view_of() : TensorView(), is_causal, factor);
+   q.view_of(), k.view_of(), v.view_of(), view_or_none(mask), is_causal, factor);
   return {grad_query, grad_key, grad_value};
 }
 

@@ -1,5 +1,6 @@
 // The derivative of grid_sampler's derivative: the sampler written as operations, which are differentiated twice.
 #include "autograd/formulas_upsampling.h"
+#include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 
@@ -133,7 +134,7 @@ std::tuple<Tensor, Tensor, Tensor> grid_sampler_double_backward(const TensorVec&
     return create_graph && t.requires_grad() ? t.view_as(t) : t.detach().requires_grad_(true);
   };
   const Tensor x = own(input), q = own(grid), g = own(grad_output);
-  const bool narrow = input.dtype() == DType::Float16 || input.dtype() == DType::BFloat16;
+  const bool narrow = is_narrow(input.dtype());
   const DType dtype = narrow ? DType::Float32 : input.dtype();
   const Tensor sampled =
       sample_by_operations(x.to(dtype), q.to(dtype), interpolation_mode, padding_mode, align_corners);

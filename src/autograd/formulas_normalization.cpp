@@ -13,10 +13,6 @@ namespace mica::formulas {
 
 namespace {
 
-Tensor widened(const Tensor& t) {
-  return t.defined() && (t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16) ? t.to(DType::Float32) : t;
-}
-
 // One number per channel, made to stand beside an input.
 Tensor per_channel(const Tensor& t, const Tensor& input) {
   DimVector shape(static_cast<size_t>(input.dim()), 1);

@@ -15,10 +15,6 @@ DimVector trailing_dims(const Tensor& t, size_t count) {
   return dims;
 }
 
-Tensor widened(const Tensor& t) {
-  return t.dtype() == DType::Float16 || t.dtype() == DType::BFloat16 ? t.to(DType::Float32) : t;
-}
-
 }  // namespace
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype) {

@@ -3,6 +3,7 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -124,7 +125,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   }
   MICA_CHECK(count >= 0 && count <= 9.2e18, "invalid size, possible overflow?");
   Tensor t = empty_contiguous({static_cast<int64_t>(count)}, dtype, options.device());
-  if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
+  if (has_work(t)) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
   return made_with(t, options);
 }
 
@@ -231,7 +232,7 @@ Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, const T
   MICA_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
              "upper bound and lower bound inconsistent with step sign");
   const Tensor t = empty_contiguous({static_cast<int64_t>((to - from) / by + 1)}, options.dtype(), options.device());
-  if (t.numel() > 0 && !t.is_meta()) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
+  if (has_work(t)) MICA_KERNEL(t.device(), arange)(t.view_of(), start, step);
   return made_with(t, options);
 }
 

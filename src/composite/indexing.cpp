@@ -1,4 +1,5 @@
 // Operations of the index family that are made of others. What changes some places of a tensor changes a copy here.
+#include "core/kernel_arguments.h"
 #include "mica/generated/implementations.h"
 #include "mica/grad_mode.h"
 #include "shapes/indexing.h"
@@ -123,7 +124,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
                                                       ? "Can not infer total number of classes from empty tensor."
                                                       : "Class values must be smaller than num_classes.");
   int64_t classes = num_classes;
-  if (self.numel() > 0 && !self.is_meta()) {
+  if (has_work(self)) {
     const Tensor plain = plain_index(self, self.device());
     const int64_t lowest = plain.min().item().to_int(), highest = plain.max().item().to_int();
     MICA_CHECK(lowest >= 0, "Class values must be non-negative. Got ", lowest);

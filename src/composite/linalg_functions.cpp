@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "linalg/matrices.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linalg.h"
@@ -200,8 +201,7 @@ Tensor linalg_matrix_exp(const Tensor& self) {
   const int64_t n = self.size(-1);
   if (self.numel() == 0 || self.is_meta()) return empty(self.sizes(), self.options());
   if (n == 1) return exp(self);
-  const DType working =
-      self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16 ? DType::Float32 : self.dtype();
+  const DType working = is_narrow(self.dtype()) ? DType::Float32 : self.dtype();
   const Tensor a = self.to(working).contiguous();
   const Tensor norms = a.abs().sum(-2).amax(-1);
   const bool single = working == DType::Float32 || working == DType::Complex64;

@@ -1,6 +1,7 @@
 // Maps to orthogonal matrices, and what inverts them.
 #include <cmath>
 
+#include "core/kernel_arguments.h"
 #include "linalg/householder.h"
 #include "mica/generated/layers/linear_layers_implementations.h"
 #include "mica/grad_mode.h"
@@ -75,7 +76,7 @@ Tensor _householder_columns(const Tensor& self, const Tensor& tau) {
 Tensor _exponential_of_matrix(const Tensor& self) {
   check_square("matrix_exp", self);
   int squarings = 0;
-  if (self.numel() > 0 && !self.is_meta()) {
+  if (has_work(self)) {
     NoGradGuard no_grad;
     const double norm = self.abs().sum(-2).max().to(DType::Float64).item().to_double();
     if (norm > 0.5 && std::isfinite(norm)) squarings = static_cast<int>(std::ceil(std::log2(norm / 0.5)));

@@ -1,6 +1,7 @@
 // Factories of random tensors and sampling from given distributions.
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/autograd.h"
@@ -115,7 +116,7 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, co
   NoGradGuard below;
   const Tensor weights = (self.dim() == 1 ? self.unsqueeze(0) : self).contiguous();
   const Tensor out = mica::empty({weights.size(0), num_samples}, TensorOptions(DType::Int64).device(self.device()));
-  if (out.numel() > 0 && !out.is_meta()) MICA_KERNEL(self.device(), random_multinomial)
+  if (has_work(out)) MICA_KERNEL(self.device(), random_multinomial)
   (out.view_of(), weights.view_of(), replacement, chosen(generator, out));
   return self.dim() == 1 ? out.squeeze(0) : out;
 }

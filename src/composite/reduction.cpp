@@ -1,5 +1,6 @@
 #include "core/entry.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
@@ -188,7 +189,7 @@ Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& ma
   DimVector others;
   for (int64_t d = 0; d < self.dim(); ++d)
     if (d != kept) others.push_back(d);
-  const bool narrow = self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16;
+  const bool narrow = is_narrow(self.dtype());
   const Tensor norms =
       mica::norm(self, p, others.ref(), true, narrow ? ::std::optional<DType>(DType::Float32) : ::std::nullopt);
   // The small term keeps the scaled norm below the limit in spite of rounding.

@@ -4,6 +4,7 @@
 
 #include "autograd/formulas.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/generated/layers/fft.h"
 #include "mica/generated/layers/fft_implementations.h"
 #include "mica/ops.h"
@@ -165,7 +166,7 @@ Tensor make_window(const char* name, int64_t length, bool periodic, const Tensor
   if (length == 0) return empty({0}, own);
   if (length == 1) return ones({1}, own);
   const int64_t whole = periodic ? length + 1 : length;
-  const DType working = dtype == DType::Float16 || dtype == DType::BFloat16 ? DType::Float32 : dtype;
+  const DType working = is_narrow(dtype) ? DType::Float32 : dtype;
   const Tensor places = arange(Scalar(whole), own.dtype(working));
   const Tensor window = weights(places, static_cast<double>(whole - 1));
   return (periodic ? window.narrow(0, 0, length) : window).to(dtype);

@@ -13,4 +13,7 @@ inline bool has_work(const Tensor& t) { return t.numel() > 0 && !t.is_meta(); }
 // The floats that kernels sum in float32.
 inline bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
 
+// Such a tensor as float32; any other, or none, as it is.
+inline Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t.dtype()) ? t.to(DType::Float32) : t; }
+
 }  // namespace mica

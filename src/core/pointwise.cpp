@@ -1,3 +1,4 @@
+#include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 
 #include <algorithm>
@@ -314,7 +315,7 @@ void PointwisePlan::prepare() {
     if (k >= nout && !input) {
       if (const Scalar* number = operands_[k - nout].number) {
         write_scalar(*number, common_, values_[k]);
-        if (common_ == DType::Float16 || common_ == DType::BFloat16) {
+        if (is_narrow(common_)) {
           // Their products and quotients are computed with the number itself: it stands behind its element.
           const float exact = number->is_complex() ? 0.0f : static_cast<float>(number->to_double());
           std::memcpy(values_[k] + 8, &exact, sizeof(exact));

@@ -1,4 +1,5 @@
 // Writing at given places. Everything is checked before the first element is written.
+#include "core/kernel_arguments.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
 #include "shapes/indexing.h"
@@ -7,12 +8,10 @@ namespace mica::inplace {
 
 namespace {
 
-bool is_16_bit(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
-
 // Sums of many 16-bit floats are carried in float and rounded once.
 template <class Body>
 void summing(const Tensor& self, const Tensor& source, const Body& body) {
-  if (!is_16_bit(self.dtype())) return body(self, source);
+  if (!is_narrow(self.dtype())) return body(self, source);
   const Tensor wide = self.to(DType::Float32);
   body(wide, source.to(DType::Float32));
   self.copy_(wide);

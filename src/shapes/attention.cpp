@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/generated/layers/attention_implementations.h"
 #include "mica/layer_backend.h"
 #include "mica/ops.h"
@@ -46,8 +47,8 @@ void _scaled_dot_product_flash_attention_for_cpu(Out& output, Out& logsumexp, co
   const Tensor q = rows(query), k = rows(key), v = rows(value);
   const Tensor mask = attn_mask.defined() ? attn_mask.expand({batch, heads, length, key.size(2)}) : attn_mask;
   MICA_LAYER_KERNEL(query.device(), attention_forward)
-  (out.view_of(), lse.view_of(), q.view_of(), k.view_of(), v.view_of(), mask.defined() ? mask.view_of() : TensorView(),
-   is_causal, scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3)))));
+  (out.view_of(), lse.view_of(), q.view_of(), k.view_of(), v.view_of(), view_or_none(mask), is_causal,
+   scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(3)))));
 }
 
 }  // namespace mica::shapes

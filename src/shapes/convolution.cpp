@@ -188,7 +188,7 @@ void convolution(Out& out, const Tensor& input, const Tensor& weight, const Tens
   if (!out.needs_kernel()) return;
   const Tensor x = input.contiguous(format), w = dense_weight(weight),
                b = bias.defined() ? bias.contiguous() : Tensor();
-  const TensorView bias_view = b.defined() ? b.view_of() : TensorView();
+  const TensorView bias_view = view_or_none(b);
   if (transposed) {
     MICA_LAYER_KERNEL(input.device(), convolution_input_gradient)
     (result.view_of(), x.view_of(), w.view_of(), bias_view, args.stride, args.padding, args.dilation, groups);

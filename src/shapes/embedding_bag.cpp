@@ -1,3 +1,4 @@
+#include "core/kernel_arguments.h"
 #include "shapes/embedding_bag.h"
 
 #include "core/geometry.h"
@@ -109,9 +110,8 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
   const Tensor table = weight.contiguous(),
                factors = per_sample_weights.defined() ? per_sample_weights.contiguous() : Tensor();
   MICA_LAYER_KERNEL(weight.device(), embedding_bag)
-  (result.view_of(), counts.view_of(), from.defined() ? from.view_of() : TensorView(), table.view_of(),
-   bags.indices.view_of(), bags.begins.view_of(), factors.defined() ? factors.view_of() : TensorView(), mode,
-   padding_idx);
+  (result.view_of(), counts.view_of(), view_or_none(from), table.view_of(), bags.indices.view_of(),
+   bags.begins.view_of(), view_or_none(factors), mode, padding_idx);
   if (mode == kSumMode) return;
   sizes.copy_(counts);
   places.copy_(mode == kMaxMode ? from : counts);

@@ -1,5 +1,6 @@
 // Sliding blocks of images: im2col (unfold) and col2im (fold).
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "core/out.h"
 #include "mica/generated/layers/convolution.h"
 #include "mica/generated/layers/convolution_implementations.h"
@@ -115,7 +116,7 @@ void col2im(Out& out, const Tensor& self, IntArrayRef output_size, IntArrayRef k
   DimVector sizes;
   if (n == 3) sizes.push_back(self.size(0));
   for (int64_t s : {self.size(n - 2) / taps, output_size[0], output_size[1]}) sizes.push_back(s);
-  if (self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16) {  // overlaps are summed in float
+  if (is_narrow(self.dtype())) {  // overlaps are summed in float
     out.take(
         mica::col2im(self.to(DType::Float32), output_size, kernel_size, dilation, padding, stride).to(self.dtype()));
     return;

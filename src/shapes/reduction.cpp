@@ -1,3 +1,4 @@
+#include "core/kernel_arguments.h"
 #include "shapes/reduced_dims.h"
 
 #include <cmath>
@@ -35,7 +36,7 @@ DType sum_dtype(const Out& out, const Tensor& self, std::optional<DType> dtype) 
 Tensor summand(const Tensor& self, DType result) {
   if (self.dtype() == result) return self;
   if (is_number_without_fraction(self.dtype()) && is_integral(result)) return self;
-  if (result == DType::Float32 && (self.dtype() == DType::Float16 || self.dtype() == DType::BFloat16)) return self;
+  if (result == DType::Float32 && is_narrow(self.dtype())) return self;
   return self.to(result);
 }
 

@@ -1,6 +1,7 @@
 // Products of 8-bit floats with scales. Where the device has a kernel that takes the call, it runs; everything else is
 // a product in float32.
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "core/out.h"
 #include "mica/generated/layers/scaled_products_implementations.h"
 #include "mica/layer_backend.h"
@@ -195,7 +196,7 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
   const Tensor left = has_contiguous_rows(call.a) ? call.a : call.a.contiguous();
   const Tensor right = has_contiguous_rows(call.b.t()) ? call.b : call.b.t().contiguous().t();
   const Tensor dense_bias = call.bias.defined() ? call.bias.reshape({columns}).contiguous() : call.bias;
-  const TensorView bias = dense_bias.defined() ? dense_bias.view_of() : TensorView();
+  const TensorView bias = view_or_none(dense_bias);
   if (call.a.size(1) > 0 && MICA_LAYER_TAKES(device, scaled_matmul, &out.view_of(), &left.view_of(), &right.view_of(),
                                              &call.scale_a.view_of(), &call.scale_b.view_of(), &bias)) {
     MICA_LAYER_KERNEL(device, scaled_matmul)

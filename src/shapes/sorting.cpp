@@ -1,4 +1,5 @@
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -128,7 +129,7 @@ void searchsorted(Out& out, const Tensor& sorted_sequence, const Tensor& self, b
     MICA_CHECK(sorter.dtype() == DType::Int64,
                "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype ",
                info(sorter.dtype()).legacy);
-    if (sorter.numel() > 0 && !sorter.is_meta())
+    if (has_work(sorter))
       MICA_CHECK(sorter.min().item<int64_t>() >= 0 && sorter.max().item<int64_t>() < sorted_sequence.size(-1),
                  "torch.searchsorted(): sorter index out of range");
   }

@@ -16,7 +16,6 @@ namespace {
 constexpr int64_t kBytesPerTask = 1 << 16;
 constexpr int64_t kShortPiece = 64;  // bytes
 constexpr int64_t kInterleavedBytes = 16384;
-constexpr int64_t kFarBytes = 4 << 20;  // from here on inputs are not expected in the caches
 
 // Elements [begin, begin + n) of a tensor, counted in its order, side by side.
 void gather_run(const TensorView& t, int64_t size, int64_t begin, int64_t n, char* to) {

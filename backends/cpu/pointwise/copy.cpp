@@ -69,12 +69,10 @@ void convert(const PointwiseLoop& loop, DType to, DType from) {
 // caches.
 constexpr size_t kStreamedCopyBytes = size_t{16} << 20;
 constexpr int kFewThreads = 4;
-// From here on the source is not expected in the caches.
-constexpr size_t kFarBytes = size_t{4} << 20;
 
 void copy_flat(char* to, const char* from, int64_t bytes) {
   const bool stream = static_cast<size_t>(bytes) >= kStreamedCopyBytes && get_num_threads() > kFewThreads;
-  const Source source = static_cast<size_t>(bytes) >= kFarBytes ? Source::Far : Source::Cached;
+  const Source source = bytes >= kFarBytes ? Source::Far : Source::Cached;
   parallel_for(0, bytes, kMemoryGrain * 8, [&](int64_t begin, int64_t end) {
     const size_t count = static_cast<size_t>(end - begin);
     if (!stream) return copy_bytes(to + begin, from + begin, count, source);

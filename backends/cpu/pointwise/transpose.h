@@ -20,6 +20,8 @@ GatherFunction gather_function(int64_t size);
 
 // Whether a source is in the caches, or in memory: then its lines are asked for before they are needed.
 enum class Source { Cached, Far };
+// From this many bytes on a source is not expected in the caches.
+inline constexpr int64_t kFarBytes = 4 << 20;
 
 // memcpy.
 void copy_bytes(char* to, const char* from, size_t bytes, Source source);

@@ -4,6 +4,7 @@
 
 #include "core/entry.h"
 #include "core/geometry.h"
+#include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/generated/layers/quantized.h"
 #include "mica/generated/layers/quantized_implementations.h"
@@ -102,7 +103,7 @@ Tensor quantized(const Tensor& self, std::shared_ptr<const Quantizer> q, DType i
   const Range r = range_of(integers);
   const bool channels = q->axis >= 0;
   const Tensor scales = channels ? q->scales : one(q->scale), zeros = channels ? q->zero_points : one(q->zero_point);
-  if (to.numel() > 0 && !to.is_meta()) MICA_LAYER_KERNEL(to.device(), quantize)
+  if (has_work(to)) MICA_LAYER_KERNEL(to.device(), quantize)
   (to.view_of(), from.view_of(), scales.view_of(), zeros.view_of(), inner_size(self, q->axis), r.low, r.high);
   return attach(to, std::move(q));
 }
@@ -197,7 +198,7 @@ Tensor dequantize(const Tensor& self) {
   const Tensor to = empty(self.sizes(), TensorOptions(DType::Float32).device(self.device()));
   const bool channels = q.axis >= 0;
   const Tensor scales = channels ? q.scales : one(q.scale), zeros = channels ? q.zero_points : one(q.zero_point);
-  if (to.numel() > 0 && !to.is_meta()) MICA_LAYER_KERNEL(to.device(), dequantize)
+  if (has_work(to)) MICA_LAYER_KERNEL(to.device(), dequantize)
   (to.view_of(), from.view_of(), scales.view_of(), zeros.view_of(), inner_size(self, q.axis));
   return to;
 }
@@ -245,7 +246,7 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
   MICA_CHECK(self.dtype() == DType::Int8 && mat2.dtype() == DType::Int8, "Expected self and mat2 to be of type int8 ",
              "but got ", self.dtype(), " and ", mat2.dtype());
   const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).device(self.device()));
-  if (out.numel() > 0 && !out.is_meta()) MICA_LAYER_KERNEL(out.device(), int8_mm)
+  if (has_work(out)) MICA_LAYER_KERNEL(out.device(), int8_mm)
   (out.view_of(), self.contiguous().view_of(), mat2.t().contiguous().view_of());
   return out;
 }

@@ -1,4 +1,5 @@
 // The rules that the parts of a sparse tensor keep, and torch's words for those who break them.
+#include "core/kernel_arguments.h"
 #include "layouts/sparse/parts.h"
 
 namespace mica::layouts::sparse {
@@ -10,8 +11,7 @@ int64_t read(const Tensor& zero_dim) { return zero_dim.item<int64_t>(); }
 // The first position of a flat list of indices that lies outside [0, size), or -1.
 int64_t first_outside(const Tensor& list, int64_t size) {
   int64_t position = -1;
-  if (list.numel() > 0 && !list.is_meta())
-    MICA_KERNEL(list.device(), first_outside)(list.view_of(), 0, size, &position);
+  if (has_work(list)) MICA_KERNEL(list.device(), first_outside)(list.view_of(), 0, size, &position);
   return position;
 }
 
