@@ -14,7 +14,10 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_CXX_FLAGS_INIT "-idirafter ${MICA_SYSROOT}/usr/include")
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-${MICA_TARGET}-static -cpu max -L ${MICA_SYSROOT})
+# Programs find their LAPACK where scripts/cross_python has Python find it.
+set(CMAKE_CROSSCOMPILING_EMULATOR
+    qemu-${MICA_TARGET}-static -cpu max -L ${MICA_SYSROOT} -E
+    LD_LIBRARY_PATH=/usr/lib/${MICA_TARGET}-linux-gnu/openblas-pthread)
 
 file(GLOB MICA_PYTHON_HEADERS ${MICA_SYSROOT}/usr/include/python3.*)
 string(REGEX MATCH "python3\\.([0-9]+)$" MICA_PYTHON_HEADERS_NAME "${MICA_PYTHON_HEADERS}")
