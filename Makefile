@@ -129,13 +129,15 @@ sweep: build $(TORCH_PYTHON)
 	PYTHONPATH=$(CURDIR)/build/python $(TORCH_PYTHON) -W ignore bench/sweep.py $(SWEEP_ARGS)
 
 # Python itself is not instrumented: the run-time library is preloaded, and what the interpreter never frees is no leak.
+# A request for more memory than there is fails as it does without the sanitizer.
+asan_options = ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192
 sanitize: $(VENV)/.installed
 	@test -f build-sanitize/build.ninja || \
 	  cmake --preset sanitize -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
 	cmake --build build-sanitize --parallel $(JOBS) -- --quiet
 	UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir build-sanitize --output-on-failure
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build-sanitize/python \
+	  $(asan_options) UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build-sanitize/python \
 	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 # What several threads touch at once, from C++ and from Python. The interpreter is not instrumented: what it does by itself
@@ -148,7 +150,7 @@ sanitize-threads: $(VENV)/.installed
 	@test -f build-sanitize-threads/build.ninja || cmake --preset sanitize-threads \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
 	cmake --build build-sanitize-threads --parallel $(JOBS) --target mica_tests mica_extension -- $(NINJA_ARGS)
-	$(thread_options) build-sanitize-threads/tests/mica_tests --gtest_brief=1 --gtest_filter='$(THREAD_TESTS)'
+	$(thread_options) GTEST_FILTER='$(THREAD_TESTS)' ctest --test-dir build-sanitize-threads --output-on-failure -R '^cpp$$'
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" $(thread_options) PYTHONPATH=build-sanitize-threads/python \
 	  $(VENV)/bin/python -m pytest $(THREAD_PYTHON_TESTS) -m "not torch and not cuda" $(PYTEST_ARGS)
 

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/complex.cuh"
 #include "backends/shared/element_types.h"
+#include "backends/shared/read_element.h"
 #include "mica/pointwise_loop.h"
 #include "mica/scalar.h"
 #include "mica/tensor_view.h"
@@ -112,7 +113,7 @@ __device__ auto widen(const T& v) {
   } else if constexpr (is_float8_v<T>) {
     return v.value();
   } else {
-    return v;
+    return read_element(v);
   }
 }
 
@@ -120,7 +121,7 @@ __device__ auto widen(const T& v) {
 template <class To, class From>
 __device__ To convert(const From& from) {
   if constexpr (std::is_same_v<To, From>) {
-    return from;
+    return read_element(from);
   } else {
     const auto v = widen(from);
     using V = std::remove_const_t<decltype(v)>;

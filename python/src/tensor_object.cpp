@@ -88,10 +88,13 @@ static void give_to_impl(TensorObject* self) {
 
 // Called by a dying impl that owns its object, from any thread.
 static void release_object(TensorImpl* impl) {
-  if (!Py_IsInitialized()) return;  // at exit: the object's memory goes with the interpreter
+  auto* self = static_cast<TensorObject*>(std::exchange(impl->python_object, nullptr));
+  if (!Py_IsInitialized()) {
+    // At exit: the object's memory goes with the interpreter, whose last collections still look at the object.
+    new (&self->tensor) Tensor();
+    return;
+  }
   Locked locked;
-  auto* self = static_cast<TensorObject*>(impl->python_object);
-  impl->python_object = nullptr;
   new (&self->tensor) Tensor();  // what stood there did not count
   if (Py_REFCNT(self) > 1) {
     // A weak reference has brought the object back to a program: it goes on with an impl of its own.

@@ -5,6 +5,7 @@
 
 #include "core/geometry.h"
 #include "core/host_data.h"
+#include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
@@ -20,7 +21,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inv
                                              bool consecutive) {
   NoGradGuard below;
   const TensorOptions longs = TensorOptions(DType::Int64).device(self.device());
-  const Tensor flat = self.contiguous().view({-1});
+  const Tensor flat = ordered_by_bytes(self.contiguous()).view({-1});
   const Tensor values = mica::empty(flat.numel(), self.options());
   const Tensor inverse = return_inverse ? mica::empty(flat.numel(), longs) : Tensor();
   const Tensor counts = return_counts ? mica::empty(flat.numel(), longs) : Tensor();

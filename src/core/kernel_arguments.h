@@ -16,4 +16,8 @@ inline bool is_narrow(DType t) { return t == DType::Float16 || t == DType::BFloa
 // Such a tensor as float32; any other, or none, as it is.
 inline Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t.dtype()) ? t.to(DType::Float32) : t; }
 
+// For kernels that order elements by their bytes: a bool may be stored as any byte, and here all that are true get the
+// same one. Any other tensor as it is.
+inline Tensor ordered_by_bytes(const Tensor& t) { return t.dtype() == DType::Bool ? t.ne(Scalar(0)) : t; }
+
 }  // namespace mica

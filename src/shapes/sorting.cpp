@@ -22,7 +22,7 @@ void sort(Out& values, Out& indices, const Tensor& self, int64_t dim, bool desce
   const Tensor& v = values.set(self.sizes(), self.dtype(), self.device());
   const Tensor& i = indices.set(self.sizes(), DType::Int64, self.device());
   if (!values.needs_kernel()) return;
-  MICA_KERNEL(self.device(), sort)(v.view_of(), i.view_of(), self.view_of(), d, descending);
+  MICA_KERNEL(self.device(), sort)(v.view_of(), i.view_of(), ordered_by_bytes(self).view_of(), d, descending);
 }
 void sort_stable(Out& values, Out& indices, const Tensor& self, std::optional<bool>, int64_t dim, bool descending) {
   shapes::sort(values, indices, self, dim, descending);
@@ -33,7 +33,7 @@ void argsort(Out& out, const Tensor& self, int64_t dim, bool descending) {
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor& i = out.set(self.sizes(), DType::Int64, self.device());
   if (!out.needs_kernel()) return;
-  MICA_KERNEL(self.device(), sort)(kUnwanted, i.view_of(), self.view_of(), d, descending);
+  MICA_KERNEL(self.device(), sort)(kUnwanted, i.view_of(), ordered_by_bytes(self).view_of(), d, descending);
 }
 void argsort_stable(Out& out, const Tensor& self, bool, int64_t dim, bool descending) {
   shapes::argsort(out, self, dim, descending);
@@ -49,7 +49,7 @@ void topk(Out& values, Out& indices, const Tensor& self, int64_t k, int64_t dim,
   const Tensor& v = values.set(sizes, self.dtype(), self.device());
   const Tensor& i = indices.set(sizes, DType::Int64, self.device());
   if (!values.needs_kernel() || k == 0) return;
-  MICA_KERNEL(self.device(), topk)(v.view_of(), i.view_of(), self.view_of(), k, d, largest, sorted);
+  MICA_KERNEL(self.device(), topk)(v.view_of(), i.view_of(), ordered_by_bytes(self).view_of(), k, d, largest, sorted);
 }
 
 namespace {
@@ -84,23 +84,23 @@ void kthvalue(Out& values, Out& indices, const Tensor& self, int64_t k, int64_t 
   MICA_CHECK(k >= 1 && k <= n, "kthvalue(): selected number k out of range for dimension ", wrap_dim(dim, self.dim()));
   select_along("kthvalue", values, indices, self, dim, keepdim,
                [&](const TensorView& v, const TensorView& i, int64_t d) {
-                 MICA_KERNEL(self.device(), kthvalue)(v, i, self.view_of(), k, d);
+                 MICA_KERNEL(self.device(), kthvalue)(v, i, ordered_by_bytes(self).view_of(), k, d);
                });
 }
 void median(Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim) {
   select_along("median", values, indices, self, dim, keepdim, [&](const TensorView& v, const TensorView& i, int64_t d) {
-    MICA_KERNEL(self.device(), median)(v, i, self.view_of(), d, false);
+    MICA_KERNEL(self.device(), median)(v, i, ordered_by_bytes(self).view_of(), d, false);
   });
 }
 void nanmedian(Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim) {
   select_along("nanmedian", values, indices, self, dim, keepdim,
                [&](const TensorView& v, const TensorView& i, int64_t d) {
-                 MICA_KERNEL(self.device(), median)(v, i, self.view_of(), d, true);
+                 MICA_KERNEL(self.device(), median)(v, i, ordered_by_bytes(self).view_of(), d, true);
                });
 }
 void mode(Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim) {
   select_along("mode", values, indices, self, dim, keepdim, [&](const TensorView& v, const TensorView& i, int64_t d) {
-    MICA_KERNEL(self.device(), mode)(v, i, self.view_of(), d);
+    MICA_KERNEL(self.device(), mode)(v, i, ordered_by_bytes(self).view_of(), d);
   });
 }
 
@@ -139,7 +139,8 @@ void searchsorted(Out& out, const Tensor& sorted_sequence, const Tensor& self, b
   if (!out.needs_kernel()) return;
   const DType common = promote_types(sorted_sequence.dtype(), self.dtype());
   const Tensor dense = positions.is_contiguous() ? positions : mica::empty(positions.sizes(), positions.options());
-  const Tensor edges = sorted_sequence.to(common).contiguous(), queries = self.to(common).contiguous();
+  const Tensor edges = ordered_by_bytes(sorted_sequence.to(common)).contiguous(),
+               queries = ordered_by_bytes(self.to(common)).contiguous();
   const Tensor order = sorter.defined() ? sorter.contiguous() : Tensor();
   MICA_KERNEL(self.device(), searchsorted)
   (dense.view_of(), edges.view_of(), queries.view_of(), order.defined() ? order.view_of() : kUnwanted, from_right);

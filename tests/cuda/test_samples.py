@@ -2,7 +2,7 @@
 
 import mica
 import pytest
-from sample_runner import Evaluator, load_samples, tensors_of
+from sample_runner import Evaluator, load_samples, outcome, tensors_of
 
 pytestmark = [
     pytest.mark.cuda,
@@ -122,3 +122,14 @@ def test_narrow_floats(sample, dtype):
         # Integers picked by narrow floats may differ where those are rounded otherwise.
         if a.is_floating_point() or a.is_complex():
             assert_alike(a, b, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if not is_random(s)], ids=ids)
+def test_any_byte_but_zero_is_true(sample):
+    plain, odd = (outcome(OnDevice(mica, mode, dtype="bool"), sample.text) for mode in ("plain", "bytes"))
+    assert type(plain) is type(odd)
+    if isinstance(plain, str):
+        assert plain == odd
+        return
+    for a, b in zip(plain, odd, strict=True):
+        assert_alike(a, b.cpu(), TOLERANCE["float32"])

@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "codegen"))
 import model  # noqa: E402
 
-MODES = ("plain", "noncontiguous", "meta", "rounded")  # rounded: to the dtype, and computed with in float64
+# rounded: to the dtype, and computed with in float64; bytes: bools that are stored as other bytes than 0 and 1
+MODES = ("plain", "noncontiguous", "meta", "rounded", "bytes")
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ class Evaluator:
             t = self.module.tensor(nested(values, tuple(shape)), dtype=dtype)
         if self.mode == "rounded" and t.is_floating_point():
             t = t.double()
+        if self.mode == "bytes" and dtype == self.module.bool:
+            bytes = (self.module.arange(t.numel()) * 37 % 254 + 2).to(self.module.uint8).view(t.shape)
+            t = (bytes * t).view(self.module.bool)
         self.inputs.append(t)
         if self.mode == "meta":
             return self.module.empty(shape, dtype=dtype, device="meta")
@@ -90,6 +94,8 @@ class Evaluator:
         return t
 
     def floating(self, shape, low, high):
+        if self.dtype == self.module.bool:
+            return self.B(*shape)
         t = self.make(shape, lambda: low + (high - low) * self.numbers.unit(), self.dtype)
         if self.requires_grad and (t.is_floating_point() or t.is_complex()):
             t = t.detach().requires_grad_()
@@ -177,3 +183,11 @@ def tensors_of(result) -> list:
     if isinstance(result, list | tuple):
         return [t for r in result for t in tensors_of(r)]
     return [result] if hasattr(result, "dim") else []
+
+
+def outcome(evaluator: Evaluator, text: str) -> list | str:
+    """The tensors that a call gives, or what its error says."""
+    try:
+        return tensors_of(evaluator.run(text))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        return str(error)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mica
 import pytest
-from sample_runner import Evaluator, load_samples, tensors_of
+from sample_runner import Evaluator, load_samples, outcome, tensors_of
 
 SAMPLES = load_samples()
 RECORDED = json.loads((Path(__file__).parents[1] / "recorded" / "samples.json").read_text())
@@ -56,6 +56,17 @@ def test_strided_inputs_give_the_same(sample):
     plain = tensors_of(Evaluator(mica).run(sample.text))
     strided = tensors_of(Evaluator(mica, mode="noncontiguous").run(sample.text))
     for a, b in zip(plain, strided, strict=True):
+        assert_same(a, b)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=ids)
+def test_any_byte_but_zero_is_true(sample):
+    plain, odd = (outcome(Evaluator(mica, mode, dtype="bool"), sample.text) for mode in ("plain", "bytes"))
+    assert type(plain) is type(odd)
+    if isinstance(plain, str):
+        assert plain == odd
+        return
+    for a, b in zip(plain, odd, strict=True):
         assert_same(a, b)
 
 

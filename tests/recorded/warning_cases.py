@@ -351,7 +351,9 @@ CASES = {
     ),
     "swa update_bn": "torch.optim.swa_utils.AveragedModel(torch.nn.Linear(2, 2))",
     # data
-    "DataLoader with many workers": "torch.utils.data.DataLoader([1, 2], num_workers=9999)",
+    "DataLoader with many workers": (  # on a machine of two processors
+        "import os\nos.sched_getaffinity = lambda process: {0, 1}\ntorch.utils.data.DataLoader([1, 2], num_workers=9999)"
+    ),
     "DataLoader with few workers": "torch.utils.data.DataLoader([1, 2], num_workers=1)",
     "DataLoader with pin_memory": "list(torch.utils.data.DataLoader([1, 2], pin_memory=True))",
     "DataLoader of an iterable that lies about its length": (

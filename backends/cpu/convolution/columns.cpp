@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/index/element_bytes.h"
+#include "backends/shared/read_element.h"
 
 namespace mica::cpu::convolution {
 
@@ -109,9 +110,10 @@ void scatter_rows(const Problem& p, T* images, int64_t begin, int64_t end, const
             const T* from = row + at;
             T* to = plane + offset + shift + x * step;
             if (step == 1) {
-              for (int64_t i = low; i < high; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+              for (int64_t i = low; i < high; ++i) to[i] = static_cast<T>(read_element(to[i]) + read_element(from[i]));
             } else {
-              for (int64_t i = low; i < high; ++i) to[i * step] = static_cast<T>(to[i * step] + from[i]);
+              for (int64_t i = low; i < high; ++i)
+                to[i * step] = static_cast<T>(read_element(to[i * step]) + read_element(from[i]));
             }
           });
         }
@@ -177,7 +179,7 @@ void scatter_blocks(const Problem& p, T* images, const Columns& columns) {
         p, columns.first + i,
         [&](int64_t block, int64_t at, int64_t n) {
           T* to = images + at;
-          for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(to[j] + from[block + j]);
+          for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(read_element(to[j]) + read_element(from[block + j]));
         },
         [](int64_t, int64_t) {});
   }

@@ -1,9 +1,9 @@
 // Whether an element counts as one that is not zero: for nonzero, and for conversions to sparse layouts.
 #pragma once
 
-#include <cstdint>
 #include <type_traits>
 
+#include "backends/shared/read_element.h"
 #include "mica/dtype.h"
 
 namespace mica::cpu {
@@ -11,7 +11,7 @@ namespace mica::cpu {
 template <class T>
 bool differs_from_zero(const T& v) {
   if constexpr (std::is_same_v<T, bool>) {
-    return reinterpret_cast<const uint8_t&>(v) != 0;  // a bool is whatever byte it is stored as
+    return read_element(v);
   } else if constexpr (std::is_same_v<T, ComplexHalf>) {
     return static_cast<complex64>(v) != complex64(0);
   } else if constexpr (std::is_class_v<T> && sizeof(T) <= 2) {

@@ -5,6 +5,7 @@
 #include "backends/cpu/index/rows.h"
 #include "backends/cpu/pointwise/transpose.h"
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 
 namespace mica::cpu {
 
@@ -84,11 +85,12 @@ void add_rows(const RowBlock& b, const void* context) {
       auto* to = reinterpret_cast<T*>(place);
       auto* from = reinterpret_cast<const T*>(row);
 #pragma GCC ivdep
-      for (int64_t i = 0; i < b.run; ++i) to[i] = scaled_sum(to[i], from[i], alpha, kScale);
+      for (int64_t i = 0; i < b.run; ++i) to[i] = scaled_sum(read_element(to[i]), read_element(from[i]), alpha, kScale);
     } else {
       for (int64_t i = 0; i < b.run; ++i) {
         auto& to = *reinterpret_cast<T*>(place + i * b.run_table);
-        to = scaled_sum(to, *reinterpret_cast<const T*>(row + i * b.run_rows), alpha, kScale);
+        to = scaled_sum(read_element(to), read_element(*reinterpret_cast<const T*>(row + i * b.run_rows)), alpha,
+                        kScale);
       }
     }
   }

@@ -4,6 +4,7 @@
 #include "backends/cpu/index/element_bytes.h"
 #include "backends/cpu/index/element_nest.h"
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 #include "mica/error.h"
 #include "mica/parallel.h"
 
@@ -74,7 +75,7 @@ void scatter_run(const ElementRun& r) {
   auto* table = reinterpret_cast<T*>(r.table);
   for (int64_t j = 0; j < r.count; ++j) {
     T& to = table[r.index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
-    to = combine(to, source[j * r.dense_stride]);
+    to = combine(read_element(to), read_element(source[j * r.dense_stride]));
   }
 }
 
@@ -96,7 +97,7 @@ void scatter_some(const ElementRun& r, int64_t low, uint64_t span) {
     for (int64_t k = 0; k < count; ++k) {
       const int64_t j = chosen[k];
       T& to = table[r.index[j * r.index_stride] * r.dim_stride + j * r.table_stride];
-      to = combine(to, source[j * r.dense_stride]);
+      to = combine(read_element(to), read_element(source[j * r.dense_stride]));
     }
   }
 }

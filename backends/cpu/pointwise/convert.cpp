@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 
 namespace mica::cpu {
 
@@ -22,7 +23,7 @@ auto widen(const T& v) {
   } else if constexpr (std::is_class_v<T> && !is_std_complex<T>::value) {
     return static_cast<float>(v);
   } else {
-    return v;
+    return read_element(v);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "backends/cpu/pointwise/run_loop.h"
+#include "backends/shared/read_element.h"
 #include "mica/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,18 +33,23 @@ struct Compute<ComplexHalf> {
 template <class T>
 using compute_t = typename Compute<T>::type;
 
+template <class T>
+HWY_INLINE compute_t<T> read_computed(const T& at) {
+  return static_cast<compute_t<T>>(read_element(at));
+}
+
 // out[i] = f(a[i]): a row, in a function of its own, so that the loop over rows costs a single one nothing and nothing
 // is stored between them.
 template <class Out, class A, class F>
 HWY_ATTR HWY_NOINLINE void unary_row(Out* o, const A* a, bool moves, int64_t n, const F* context) {
   const F f = *context;
   if (!moves) {
-    const Out value = static_cast<Out>(f(static_cast<compute_t<A>>(*a)));
+    const Out value = static_cast<Out>(f(read_computed(*a)));
     for (int64_t i = 0; i < n; ++i) o[i] = value;
     return;
   }
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<compute_t<A>>(a[i])));
+  for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(read_computed(a[i])));
 }
 
 template <class Out, class A, class F>
@@ -67,16 +73,16 @@ HWY_ATTR HWY_NOINLINE void binary_row(Out* o, const A* a, const A* b, const int6
   using C = compute_t<A>;
   if (strides[1] != 0 && strides[2] != 0) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i])));
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(read_computed(a[i]), read_computed(b[i])));
   } else if (strides[1] != 0) {
-    const C right = static_cast<C>(*b);
+    const C right = read_computed(*b);
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), right));
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(read_computed(a[i]), right));
   } else {
-    const C left = static_cast<C>(*a);
+    const C left = read_computed(*a);
     const int64_t step = strides[2] != 0;
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(left, static_cast<C>(b[i * step])));
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(left, read_computed(b[i * step])));
   }
 }
 
@@ -106,23 +112,23 @@ HWY_ATTR void ternary_loop(char* const* data, const int64_t* strides, int64_t n,
   auto* c = reinterpret_cast<const A*>(data[3]);
   const bool sa = strides[1] != 0, sb = strides[2] != 0, sc = strides[3] != 0;
   if (sa && !sb && !sc) {
-    const C second = static_cast<C>(*b), third = static_cast<C>(*c);
+    const C second = read_computed(*b), third = read_computed(*c);
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(static_cast<C>(a[i]), second, third));
+    for (int64_t i = 0; i < n; ++i) o[i] = static_cast<Out>(f(read_computed(a[i]), second, third));
     return;
   }
   // An input of one value is read from a run of it.
   constexpr int64_t kRun = 256;
   const int64_t chunk = sa && sb && sc ? n : kRun;
   alignas(64) A runs[3][kRun];
-  if (!sa) std::fill_n(runs[0], std::min(n, kRun), *a), a = runs[0];
-  if (!sb) std::fill_n(runs[1], std::min(n, kRun), *b), b = runs[1];
-  if (!sc) std::fill_n(runs[2], std::min(n, kRun), *c), c = runs[2];
+  if (!sa) std::fill_n(runs[0], std::min(n, kRun), read_element(*a)), a = runs[0];
+  if (!sb) std::fill_n(runs[1], std::min(n, kRun), read_element(*b)), b = runs[1];
+  if (!sc) std::fill_n(runs[2], std::min(n, kRun), read_element(*c)), c = runs[2];
   for (int64_t from = 0; from < n; from += chunk) {
     const int64_t count = std::min(chunk, n - from);
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i)
-      o[i] = static_cast<Out>(f(static_cast<C>(a[i]), static_cast<C>(b[i]), static_cast<C>(c[i])));
+      o[i] = static_cast<Out>(f(read_computed(a[i]), read_computed(b[i]), read_computed(c[i])));
     o += count;
     if (sa) a += count;
     if (sb) b += count;

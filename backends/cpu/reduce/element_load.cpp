@@ -9,6 +9,7 @@
 #include "backends/cpu/reduce/element_load.h"
 #include "backends/cpu/simd/convert-inl.h"
 #include "backends/cpu/simd/strided-inl.h"
+#include "backends/shared/read_element.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
@@ -17,14 +18,14 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 struct AsNumber {
   template <class To, class From>
-  static HWY_INLINE To convert(From x) {
-    return static_cast<To>(x);
+  static HWY_INLINE To convert(const From& x) {
+    return static_cast<To>(read_element(x));
   }
 };
 
 struct AsFlag {
   template <class To, class From>
-  static HWY_INLINE To convert(From x) {
+  static HWY_INLINE To convert(const From& x) {
     if constexpr (std::is_same_v<From, ComplexHalf>) {
       return static_cast<To>((x.re.bits & 0x7fff) || (x.im.bits & 0x7fff));
     } else if constexpr (std::is_same_v<From, complex64> || std::is_same_v<From, complex128>) {
@@ -32,7 +33,7 @@ struct AsFlag {
     } else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) {
       return static_cast<To>((x.bits & 0x7fff) != 0);
     } else if constexpr (std::is_arithmetic_v<From>) {
-      return static_cast<To>(x != From(0));
+      return static_cast<To>(read_element(x) != From(0));
     } else {
       return static_cast<To>(static_cast<float>(x) != 0);
     }
@@ -119,8 +120,9 @@ LoadFunction number_load(DType dtype) {
 }
 #undef MICA_LOAD_NUMBER
 
-// Of integers only.
+// Of integers and bool only.
 LoadFunction stored_load(DType dtype) {
+  if (dtype == DType::Bool) return load_elements<AsFlag, bool, uint8_t>;
   switch (element_size(dtype)) {
     case 1:
       return load_elements<AsNumber, uint8_t, uint8_t>;
@@ -180,8 +182,9 @@ struct LoadTable {
       const int64_t bytes = element_size(t), loaded = number_bytes(t);
       number[i] = {bytes, loaded, bytes == loaded, HWY_DYNAMIC_DISPATCH(number_load)(t)};
       stored[i] = number[i];
-      if (is_integral(t) || t == DType::Bool) stored[i] = {bytes, bytes, true, HWY_DYNAMIC_DISPATCH(stored_load)(t)};
-      flag[i] = {bytes, 1, t == DType::Bool, HWY_DYNAMIC_DISPATCH(flag_load)(t)};
+      if (is_integral(t) || t == DType::Bool)
+        stored[i] = {bytes, bytes, t != DType::Bool, HWY_DYNAMIC_DISPATCH(stored_load)(t)};
+      flag[i] = {bytes, 1, false, HWY_DYNAMIC_DISPATCH(flag_load)(t)};
       magnitude[i] = number[i];
       if (is_complex(t)) magnitude[i] = {bytes, 8, false, HWY_DYNAMIC_DISPATCH(magnitude_load)(t)};
     }

@@ -11,14 +11,14 @@ namespace mica::cpu {
 struct ElementLoad {
   int64_t bytes;         // of an element in memory
   int64_t loaded_bytes;  // of an element as computed
-  bool direct;           // both are the same type: contiguous elements need no load
+  bool direct;           // both are the same: contiguous elements need no load
   void (*load)(const char* from, int64_t stride, int64_t n, void* to);  // stride in bytes
 };
 
 // float16 and bfloat16 as float, integers and bool as int64, the others as they are. Throws torch's error for other
 // dtypes.
 const ElementLoad& load_number(const char* op, DType dtype);
-// Integers and bool as they are; floats as load_number gives them.
+// Integers as they are, bool as a byte of 0 or 1; floats as load_number gives them.
 const ElementLoad& load_as_stored(const char* op, DType dtype);
 // Whether each element is different from zero, as a byte of 0 or 1. Any dtype.
 const ElementLoad& load_flag(DType dtype);

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/scan/run_scan.h"
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 
 namespace mica::cpu {
 
@@ -43,7 +44,7 @@ void extreme_row(const char* x, int64_t stride, char* const* out, const int64_t*
   C best{};
   int64_t place = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const C v = static_cast<C>(*reinterpret_cast<const T*>(x + i * stride));
+    const C v = static_cast<C>(read_element(*reinterpret_cast<const T*>(x + i * stride)));
     if (i == 0 || takes_over<E>(v, best)) {
       best = v;
       place = i;
@@ -64,7 +65,7 @@ void extreme_columns(const char* x, int64_t row_stride, char* const* out, const 
     T* values = reinterpret_cast<T*>(out[0] + r * out_row_strides[0]);
     auto* places = reinterpret_cast<int64_t*>(out[1] + r * out_row_strides[1]);
     for (int64_t j = 0; j < columns; ++j) {
-      const C v = static_cast<C>(from[j]);
+      const C v = static_cast<C>(read_element(from[j]));
       const bool taken = r == 0 || takes_over<E>(v, best[j]);
       best[j] = taken ? v : best[j];
       place[j] = taken ? r : place[j];

@@ -5,6 +5,7 @@
 #include "backends/cpu/index/chunks.h"
 #include "backends/cpu/index/differs_from_zero.h"
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -50,7 +51,8 @@ void add_at_keys_kernel(const TensorView& out, const TensorView& keys, const Ten
         T* row = to + k * width;
         const T* add = from + i * width;
         for (int64_t j = 0; j < width; ++j)
-          row[j] = static_cast<T>(static_cast<C>(static_cast<C>(row[j]) + factor * static_cast<C>(add[j])));
+          row[j] = static_cast<T>(
+              static_cast<C>(static_cast<C>(read_element(row[j])) + factor * static_cast<C>(read_element(add[j]))));
       }
     });
   });
@@ -67,7 +69,7 @@ void scatter_rows_kernel(const TensorView& out, const TensorView& compressed, co
       for (int64_t r = begin; r < end; ++r) {
         T* to = out.ptr<T>() + r * columns;
         std::memset(static_cast<void*>(to), 0, static_cast<size_t>(columns) * sizeof(T));
-        for (int64_t i = begins[r]; i < begins[r + 1]; ++i) to[column[i]] = from[i];
+        for (int64_t i = begins[r]; i < begins[r + 1]; ++i) to[column[i]] = read_element(from[i]);
       }
     });
   });
@@ -99,7 +101,7 @@ int64_t pack_run(const T* from, int64_t begin, int64_t end, int64_t first, bool 
     count = 0;
   };
   const auto take = [&](int64_t i) {
-    kept[count] = from[i];
+    kept[count] = read_element(from[i]);
     kept_places[count] = i - first;
     count += differs_from_zero(from[i]);
   };

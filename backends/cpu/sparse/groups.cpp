@@ -5,6 +5,7 @@
 #include "backends/cpu/scratch.h"
 #include "backends/cpu/sort/radix_sort.h"
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {
@@ -110,9 +111,9 @@ void sum_groups_kernel(const TensorView& out, const TensorView& values, const Te
         for (int64_t g = begin; g < end; ++g) {
           const int64_t first = start[g], last = start[g + 1];
           for (int64_t j = 0; j < width; ++j) {
-            C sum = static_cast<C>(from[position[first] * width + j]);
+            C sum = static_cast<C>(read_element(from[position[first] * width + j]));
             for (int64_t i = first + 1; i < last; ++i)
-              sum = static_cast<C>(sum + static_cast<C>(from[position[i] * width + j]));
+              sum = static_cast<C>(sum + static_cast<C>(read_element(from[position[i] * width + j])));
             to[g * width + j] = static_cast<T>(sum);
           }
         }

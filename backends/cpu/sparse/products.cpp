@@ -9,6 +9,7 @@
 
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/visit_dtype.h"
+#include "backends/shared/read_element.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -55,9 +56,10 @@ void row_product(T* out, const int64_t* plain, const T* values, int64_t nnz, con
   }
   for (; j < width; ++j) {
     using C = Wide<T>;
-    C sum = accumulate ? static_cast<C>(out[j]) : C(0);
+    C sum = accumulate ? static_cast<C>(read_element(out[j])) : C(0);
     for (int64_t i = 0; i < nnz; ++i)
-      sum = static_cast<C>(sum + static_cast<C>(values[i]) * static_cast<C>(dense[plain[i] * dense_step + j]));
+      sum = static_cast<C>(sum + static_cast<C>(read_element(values[i])) *
+                                     static_cast<C>(read_element(dense[plain[i] * dense_step + j])));
     out[j] = static_cast<T>(sum);
   }
 }
@@ -111,7 +113,8 @@ T inner_product(const T* a, const T* b, int64_t n) {
     }
     sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
   }
-  for (; j < n; ++j) sum = static_cast<C>(sum + static_cast<C>(a[j]) * static_cast<C>(b[j]));
+  for (; j < n; ++j)
+    sum = static_cast<C>(sum + static_cast<C>(read_element(a[j])) * static_cast<C>(read_element(b[j])));
   return static_cast<T>(sum);
 }
 
