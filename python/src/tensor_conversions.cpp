@@ -148,9 +148,7 @@ static PyObject* item(PyObject* self, PyObject*) try {
 
 template <class T>
 static PyObject* number_object(const T& value) {
-  if constexpr (std::is_same_v<T, bool>)
-    return PyBool_FromLong(value);
-  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
     return PyLong_FromLongLong(value);
   else if constexpr (std::is_integral_v<T>)
     return PyLong_FromUnsignedLongLong(value);
@@ -161,6 +159,7 @@ static PyObject* number_object(const T& value) {
 }
 
 static PyObject* element_object(DType dtype, const char* p) {
+  if (dtype == DType::Bool) return PyBool_FromLong(*p != 0);  // whatever byte it is
   switch (dtype) {
 #define MICA_ELEMENT(T, Name)                                 \
   case DType::Name: {                                         \
@@ -178,7 +177,7 @@ static PyObject* element_object(DType dtype, const char* p) {
 
 static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
   if (dim == v.ndim) return element_object(v.dtype, p);
-  const int64_t n = v.sizes[dim], step = v.strides[dim] * mica::element_size(v.dtype);
+  const int64_t n = v.sizes[dim], step = n > 1 ? v.strides[dim] * mica::element_size(v.dtype) : 0;
   Owned list(checked(PyList_New(n)));
   for (int64_t i = 0; i < n; ++i, p += step) PyList_SET_ITEM(list.get(), i, checked(nested_list(v, dim + 1, p)));
   return list.release();

@@ -264,8 +264,8 @@ Tensor lp_pool(const Tensor& input, const Scalar& norm_type, IntArrayRef kernel_
                Average average) {
   const double p = norm_type.to<double>();
   if (std::isinf(p)) return p > 0 ? max(mica::abs(input)) : mica::neg(max(mica::neg(mica::abs(input))));
-  int64_t count = 1;
-  for (size_t i = 0; i < n; ++i) count *= kernel_size[kernel_size.size() == 1 ? 0 : i];
+  double count = 1;  // of a window far larger than the input too
+  for (size_t i = 0; i < n; ++i) count *= static_cast<double>(kernel_size[kernel_size.size() == 1 ? 0 : i]);
   const Tensor means = average(mica::pow(input, norm_type));
   return mica::pow(mica::mul(mica::sign(means) * mica::relu(mica::abs(means)), count), 1.0 / p);
 }

@@ -68,10 +68,14 @@ Tensor repeat(const Tensor& self, IntArrayRef repeats) {
   DimVector interleaved, expanded, sizes;
   for (size_t i = 0; i < repeats.size(); ++i) {
     const int64_t own = static_cast<int64_t>(i) < added ? 1 : self.size(static_cast<int64_t>(i) - added);
-    MICA_CHECK(repeats[i] >= 0, "Trying to create tensor with negative dimension ", repeats[i] * own, ": ", repeats);
+    int64_t size;
+    const bool overflows = __builtin_mul_overflow(repeats[i], own, &size);
+    MICA_CHECK(repeats[i] >= 0, "Trying to create tensor with negative dimension ", size, ": ", repeats);
+    MICA_CHECK(!overflows, "numel: integer multiplication overflow: ", own, " elements, repeated ", repeats[i],
+               " times");
     interleaved.push_back(1), interleaved.push_back(own);
     expanded.push_back(repeats[i]), expanded.push_back(own);
-    sizes.push_back(repeats[i] * own);
+    sizes.push_back(size);
   }
   return self.reshape(interleaved).expand(expanded).clone(MemoryFormat::Contiguous).view(sizes);
 }

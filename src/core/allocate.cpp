@@ -58,7 +58,7 @@ namespace {
 [[gnu::cold]] void pass_on_rare_facts(TensorImpl* view, const TensorImpl* from) {
   view->set_own_version(from->own_version());
   const auto& quantizer = from->rare->quantizer;
-  if (!quantizer || view->view.dtype != from->view.dtype) return;
+  if (!quantizer) return;
   const int64_t axis = quantizer->axis;
   MICA_CHECK_KIND(axis < 0 || (axis < view->view.ndim && view->view.ndim == from->view.ndim &&
                                view->view.sizes[axis] == from->view.sizes[axis] &&
@@ -70,10 +70,11 @@ namespace {
 }
 
 Tensor finish_view(TensorImpl* view, const TensorImpl* from) {
+  Tensor result = Tensor::adopt(view);
   view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
   if (from->rare) [[unlikely]]
     pass_on_rare_facts(view, from);
-  return Tensor::adopt(view);
+  return result;
 }
 
 }  // namespace
@@ -88,6 +89,14 @@ Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offse
   const TensorImpl* from = self.impl();
   return finish_view(TensorImpl::create_contiguous(from->storage, from->view.dtype, from->view.device, sizes, offset),
                      from);
+}
+
+Tensor make_view_as(const Tensor& self, DType dtype, IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
+  const TensorImpl* from = self.impl();
+  TensorImpl* view = TensorImpl::create(from->storage, dtype, from->view.device, sizes, strides, offset);
+  view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
+  view->set_own_version(from->own_version());
+  return Tensor::adopt(view);
 }
 
 Tensor alias_of(const Tensor& self) { return make_view(self, self.sizes(), self.strides(), self.storage_offset()); }

@@ -12,6 +12,8 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device);  // keeps 
 // A tensor that shares `self`'s storage, and its lazy bits. Sizes and strides are taken as they are.
 Tensor make_view(const Tensor& self, IntArrayRef sizes, IntArrayRef strides, int64_t offset);
 Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offset);
+// The same bytes as elements of another dtype; what was quantized is no longer.
+Tensor make_view_as(const Tensor& self, DType dtype, IntArrayRef sizes, IntArrayRef strides, int64_t offset);
 Tensor alias_of(const Tensor& self);  // the same geometry, no history
 
 // A tensor over memory that somebody else owns, whose element at index zero is `first`; strides of either sign. The

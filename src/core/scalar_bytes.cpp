@@ -23,6 +23,7 @@ void write_scalar(const Scalar& value, DType dtype, void* to) {
 }
 
 Scalar read_scalar(DType dtype, const void* from) {
+  if (dtype == DType::Bool) return Scalar(*static_cast<const unsigned char*>(from) != 0);  // whatever byte it is
   switch (dtype) {
 #define MICA_CASE(T, Name)                                      \
   case DType::Name: {                                           \

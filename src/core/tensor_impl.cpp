@@ -20,7 +20,12 @@ TensorImpl* TensorImpl::create(Storage storage, DType dtype, Device device, IntA
   new (&t->storage) Storage(std::move(storage));  // over an empty one: nothing to let go of
   t->view.dtype = dtype;
   t->view.device = device;
-  t->set_geometry(sizes, strides, offset);
+  try {
+    t->set_geometry(sizes, strides, offset);
+  } catch (...) {
+    t->release();
+    throw;
+  }
   return t;
 }
 
@@ -56,22 +61,22 @@ TensorImpl* TensorImpl::create_contiguous(Storage storage, DType dtype, Device d
 
 void TensorImpl::set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t new_offset) {
   const int ndim = static_cast<int>(sizes.size());
+  bool overflows = false;
   if (ndim <= kInlineDims) [[likely]] {
     const int64_t *size = sizes.data(), *stride = strides.data();
-    int64_t count = 1, expected = 1;
+    int64_t count = 1;
     bool row_major = true;
     // Element by element: `sizes` and `strides` may be this tensor's own.
     for (int i = ndim - 1; i >= 0; --i) {
       const int64_t n = size[i], step = stride[i];
       inline_dims_[i] = n;
       inline_dims_[kInlineDims + i] = step;
-      row_major &= step == expected || n == 1;
-      count *= n;
-      expected *= n;
+      row_major &= step == count || n == 1;
+      overflows |= __builtin_mul_overflow(count, n, &count);
     }
     view.sizes = inline_dims_;
     view.strides = inline_dims_ + kInlineDims;
-    view.numel = count;
+    view.numel = overflows ? 0 : count;
     contiguous = row_major || count == 0;
   } else {
     set_large_geometry(sizes, strides);
@@ -79,6 +84,8 @@ void TensorImpl::set_geometry(IntArrayRef sizes, IntArrayRef strides, int64_t ne
   view.ndim = ndim;
   offset = new_offset;
   refresh_data_pointer();
+  if (overflows) [[unlikely]]
+    count_elements(sizes);  // says so
 }
 
 // Sizes and strides share one block on the heap.

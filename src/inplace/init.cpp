@@ -25,9 +25,13 @@ Fans calculate_fans(const Tensor& weight) {
   MICA_CHECK_KIND(weight.dim() >= 2, Value,
                   "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, but got one of ",
                   weight.dim());
-  int64_t field = 1;
-  for (int64_t d = 2; d < weight.dim(); ++d) field *= weight.size(d);
-  return {weight.size(1) * field, weight.size(0) * field};
+  int64_t field = 1, in = 0, out = 0;
+  bool overflows = false;  // where there are no elements, a product of sizes may be any number
+  for (int64_t d = 2; d < weight.dim(); ++d) overflows |= __builtin_mul_overflow(field, weight.size(d), &field);
+  overflows |= __builtin_mul_overflow(weight.size(1), field, &in);
+  overflows |= __builtin_mul_overflow(weight.size(0), field, &out);
+  MICA_CHECK(!overflows, "numel: integer multiplication overflow for the fans of a tensor of shape ", weight.sizes());
+  return {in, out};
 }
 
 namespace inplace {
@@ -47,7 +51,7 @@ int64_t fan_of(const Tensor& weight, std::string_view mode) {
 
 double xavier_std(const Tensor& weight, double gain) {
   const Fans fans = calculate_fans(weight);
-  return gain * std::sqrt(2.0 / static_cast<double>(fans.in + fans.out));
+  return gain * std::sqrt(2.0 / (static_cast<double>(fans.in) + static_cast<double>(fans.out)));
 }
 
 bool is_without_elements(const Tensor& weight) {

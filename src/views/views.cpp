@@ -229,10 +229,7 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
       offset /= ratio;
     }
   }
-  Tensor result = make_view(self, sizes, strides, self.storage_offset());
-  result.impl()->view.dtype = dtype;
-  result.impl()->set_geometry(sizes, strides, offset);
-  return result;
+  return make_view_as(self, dtype, sizes, strides, offset);
 }
 
 Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
@@ -322,10 +319,7 @@ Tensor view_as_real(const Tensor& self) {
   for (int64_t s : self.strides()) strides.push_back(2 * s);
   sizes.push_back(2);
   strides.push_back(1);
-  Tensor result = make_view(self, self.sizes(), self.strides(), self.storage_offset());
-  result.impl()->view.dtype = to_real(self.dtype());
-  result.impl()->set_geometry(sizes, strides, 2 * self.storage_offset());
-  return result;
+  return make_view_as(self, to_real(self.dtype()), sizes, strides, 2 * self.storage_offset());
 }
 
 Tensor view_as_complex(const Tensor& self) {
@@ -343,10 +337,7 @@ Tensor view_as_complex(const Tensor& self) {
     s /= 2;
   }
   MICA_CHECK(self.storage_offset() % 2 == 0, "Tensor must have a storage_offset divisible by 2");
-  Tensor result = make_view(self, self.sizes(), self.strides(), self.storage_offset());
-  result.impl()->view.dtype = to_complex(self.dtype());
-  result.impl()->set_geometry(sizes, strides, self.storage_offset() / 2);
-  return result;
+  return make_view_as(self, to_complex(self.dtype()), sizes, strides, self.storage_offset() / 2);
 }
 
 Tensor lazy_conj(const Tensor& self) {

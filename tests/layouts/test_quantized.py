@@ -89,6 +89,20 @@ def test_views_and_copies_keep_the_quantizer():
     assert torch.cat([q, q]).shape == (8,)
 
 
+def test_a_view_as_another_dtype_is_of_plain_integers():
+    """As in torch, and over the same memory; a quantizer of other elements would read beyond them."""
+    channels = torch.quantize_per_channel(
+        torch.ones(2, 4), torch.tensor([0.5, 0.1]), torch.tensor([0, 3]), 0, torch.qint8
+    )
+    for q in (example().view(2, 2), channels):
+        for dtype in (torch.uint8, torch.int8, torch.bool, torch.int16):
+            y = q.view(dtype)
+            assert y.dtype == dtype and not y.is_quantized and y.data_ptr() == q.data_ptr() and repr(y)
+    assert channels.view(torch.int8).tolist() == [[2] * 4, [13] * 4]
+    with pytest.raises(NotImplementedError, match="views of a tensor that is quantized per channel"):
+        channels.view(8)
+
+
 def test_operations_that_quantized_tensors_do_not_have():
     q = example()
     with pytest.raises(NotImplementedError, match="'QuantizedCPU' backend"):

@@ -104,6 +104,9 @@ def test_a_resized_storage_is_seen_by_its_views():
             "stack expects each tensor to be equal size",
         ),
         (lambda: mica.zeros(3).expand(2), RuntimeError, "must match the existing size"),
+        (lambda: mica.zeros(3, 1).expand(3, 0x5555555555555557), RuntimeError, "overflow"),  # would count five elements
+        (lambda: mica.zeros(2**20, 1, device="meta").expand(2**20, 2**44), RuntimeError, "overflow"),
+        (lambda: mica.zeros(2, 3).repeat(1, 2**62), RuntimeError, "overflow"),
         (lambda: mica.zeros(3).as_strided((5,), (2,)), RuntimeError, "out of bounds"),
         (lambda: mica.zeros(3).as_strided((2,), (2**62,)), RuntimeError, "out of bounds"),
         (lambda: mica.zeros(3).as_strided((2,), (-1,)), RuntimeError, "out of bounds"),

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/allocate.h"
 #include "core/entry.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
@@ -80,11 +81,7 @@ std::shared_ptr<const Quantizer> per_tensor(double scale, int64_t zero_point) {
 }
 
 // The integers as a plain tensor over the same memory.
-Tensor bare(const Tensor& t) {
-  const TensorImpl* impl = t.impl();
-  return Tensor::adopt(
-      TensorImpl::create(impl->storage, impl->view.dtype, impl->view.device, t.sizes(), t.strides(), impl->offset));
-}
+Tensor bare(const Tensor& t) { return make_view_as(t, t.dtype(), t.sizes(), t.strides(), t.storage_offset()); }
 
 // How many elements follow each other in one channel of a contiguous tensor.
 int64_t inner_size(const Tensor& t, int64_t axis) {
