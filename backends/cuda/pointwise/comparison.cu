@@ -58,11 +58,9 @@ void bitwise(const char* op, const PointwiseLoop& loop, bool of_both, bool of_on
   });
 }
 
-// A bool has one bit.
 template <class T>
 struct Flip {
-  T bits;
-  __device__ T operator()(T a) const { return static_cast<T>(a ^ bits); }
+  __device__ T operator()(T a) const { return static_cast<T>(~a); }
 };
 
 }  // namespace
@@ -71,9 +69,8 @@ void bitwise_and(const PointwiseLoop& loop) { bitwise("bitwise_and", loop, true,
 void bitwise_or(const PointwiseLoop& loop) { bitwise("bitwise_or", loop, true, true); }
 void bitwise_xor(const PointwiseLoop& loop) { bitwise("bitwise_xor", loop, false, true); }
 void bitwise_not(const PointwiseLoop& loop) {
-  visit_width("bitwise_not", loop.dtype, [&]<class T>(Tag<T>) {
-    run_pointwise<T, T>(loop, Flip<T>{loop.dtype == DType::Bool ? T(1) : static_cast<T>(~T(0))});
-  });
+  if (loop.dtype == DType::Bool) return logical_not(loop);  // a bool has one bit
+  visit_width("bitwise_not", loop.dtype, [&]<class T>(Tag<T>) { run_pointwise<T, T>(loop, Flip<T>{}); });
 }
 
 }  // namespace mica::cuda

@@ -51,14 +51,18 @@ struct CountNonzero : Sum<int64_t, int64_t> {
   __device__ int64_t load(I v, int64_t) const { return truth(v); }
 };
 
-// Calls f(In, Out). Bools are bytes of 0 and 1.
+struct ProductOfTruths : CountNonzero<uint8_t> {
+  __device__ int64_t identity() const { return 1; }
+  __device__ int64_t combine(int64_t a, int64_t b) const { return a & b; }
+};
+
+// Calls f(In, Out).
 template <class F>
 void visit_sum(const char* op, const TensorView& out, const TensorView& self, const F& f) {
   const DType from = self.dtype;
   if (is_floating(from) || is_complex(from))
     return visit_floating_complex(op, from, [&]<class T>(Tag<T>) { f(Tag<T>{}, Tag<T>{}); });
   if (out.dtype == DType::Int64) {
-    if (from == DType::Bool) return f(Tag<uint8_t>{}, Tag<int64_t>{});
     if (from == DType::UInt64) return f(Tag<int64_t>{}, Tag<int64_t>{});
     return visit_integral_bool(op, from, [&]<class T>(Tag<T>) {
       if constexpr (!std::is_same_v<T, bool> && !std::is_same_v<T, uint64_t>) f(Tag<T>{}, Tag<int64_t>{});
@@ -77,6 +81,7 @@ bool are_bools(const TensorView& out, const TensorView& self) {
 
 void reduce_sum(const TensorView& out, const TensorView& self, uint64_t dims) {
   if (are_bools(out, self)) return reduce_any(out, self, dims);
+  if (self.dtype == DType::Bool && out.dtype == DType::Int64) return reduce_count_nonzero(out, self, dims);
   visit_sum("sum", out, self, [&]<class I, class O>(Tag<I>, Tag<O>) {
     run_reduction(out, {}, self, dims, Sum<I, O>{{"sum", out}});
   });
@@ -94,6 +99,8 @@ void reduce_mean(const TensorView& out, const TensorView& self, uint64_t dims) {
 }
 void reduce_prod(const TensorView& out, const TensorView& self, uint64_t dims) {
   if (are_bools(out, self)) return reduce_all(out, self, dims);
+  if (self.dtype == DType::Bool && out.dtype == DType::Int64)
+    return run_reduction(out, {}, self, dims, ProductOfTruths{{{{"prod", out}}, Truth<uint8_t>{0xff}}});
   visit_sum("prod", out, self, [&]<class I, class O>(Tag<I>, Tag<O>) {
     run_reduction(out, {}, self, dims, Product<I, O>{{{"prod", out}}});
   });
