@@ -117,9 +117,12 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
              "upper bound and lower bound inconsistent with step sign");
   double count;
   if (dtype == DType::Int64 || (integral && is_integral(dtype))) {  // bounds and step of int64 lose their fractions
-    const int64_t a = start.cast<int64_t>(), b = end.cast<int64_t>(), s = step.cast<int64_t>(), sign = s > 0 ? 1 : -1;
+    const int64_t s = step.cast<int64_t>();
     MICA_CHECK_KIND(s != 0, Value, "step must be nonzero; ", step, " is 0 as int64");
-    count = static_cast<double>((b - a + s - sign) / s);
+    const auto a = static_cast<uint64_t>(start.cast<int64_t>()), b = static_cast<uint64_t>(end.cast<int64_t>());
+    const uint64_t distance = s > 0 ? b - a : a - b,
+                   by_each = s > 0 ? static_cast<uint64_t>(s) : -static_cast<uint64_t>(s);
+    count = static_cast<double>(distance / by_each + (distance % by_each != 0));
   } else {
     count = std::ceil((to - from) / by);
   }

@@ -221,13 +221,18 @@ Unpooling prepare_unpooling(const Tensor& input, IntArrayRef kernel_size, Option
   Unpooling u;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t kernel = at(kernel_size, i), step = stride ? at(*stride, i) : kernel, pad = at(padding, i);
-    const int64_t usual = (input.size(i - n) - 1) * step + kernel - 2 * pad;
+    int64_t usual, both_pads, low, high;
+    const bool overflows =
+        __builtin_mul_overflow(input.size(i - n) - 1, step, &usual) || __builtin_add_overflow(usual, kernel, &usual) ||
+        __builtin_mul_overflow(pad, 2, &both_pads) || __builtin_sub_overflow(usual, both_pads, &usual) ||
+        __builtin_sub_overflow(usual, step, &low) || __builtin_add_overflow(usual, step, &high);
+    MICA_CHECK_KIND(!overflows, Value, "max_unpooling: kernel_size ", kernel, ", stride ", step, " and padding ", pad,
+                    " ask for more elements than there can be");
     u.stride.push_back(step);
     u.padding.push_back(pad);
     u.sizes.push_back(output_size ? wanted[static_cast<size_t>(i)] : usual);
-    MICA_CHECK_KIND(!output_size || (usual - step < u.sizes[i] && u.sizes[i] < usual + step), Value,
-                    "invalid output_size \"", wanted, "\" (dim ", i, " must be between ", usual - step, " and ",
-                    usual + step, ")");
+    MICA_CHECK_KIND(!output_size || (low < u.sizes[i] && u.sizes[i] < high), Value, "invalid output_size \"", wanted,
+                    "\" (dim ", i, " must be between ", low, " and ", high, ")");
   }
   for (int64_t i = 0; i < n; ++i)
     MICA_CHECK_KIND(u.sizes[i] >= 0, Value,

@@ -36,11 +36,15 @@ Tensor pixel_shuffle(const Tensor& self, int64_t upscale_factor) {
   const int64_t r = upscale_factor;
   MICA_CHECK(r > 0, "pixel_shuffle expects a positive upscale_factor, but got ", r);
   const int64_t c = self.size(-3), h = self.size(-2), w = self.size(-1);
-  MICA_CHECK(r < (int64_t{1} << 31) && c % (r * r) == 0,
+  int64_t area;
+  MICA_CHECK_KIND(!__builtin_mul_overflow(r, r, &area), Value,
+                  "upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor=", r);
+  MICA_CHECK(c % area == 0,
              "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
              "but input.size(-3)=",
-             c, " is not divisible by ", r * r);
-  return regrouped(self, {c / (r * r), r, r, h, w}, {0, 3, 1, 4, 2}, {c / (r * r), h * r, w * r});
+             c, " is not divisible by ", area);
+  return regrouped(self, {c / area, r, r, h, w}, {0, 3, 1, 4, 2},
+                   {c / area, count_elements({h, r}), count_elements({w, r})});
 }
 
 Tensor pixel_unshuffle(const Tensor& self, int64_t downscale_factor) {
@@ -53,7 +57,7 @@ Tensor pixel_unshuffle(const Tensor& self, int64_t downscale_factor) {
              " is not divisible by ", r);
   MICA_CHECK(w % r == 0, "pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)=", w,
              " is not divisible by ", r);
-  return regrouped(self, {c, h / r, r, w / r, r}, {0, 2, 4, 1, 3}, {c * r * r, h / r, w / r});
+  return regrouped(self, {c, h / r, r, w / r, r}, {0, 2, 4, 1, 3}, {count_elements({c, r, r}), h / r, w / r});
 }
 
 Tensor channel_shuffle(const Tensor& self, int64_t groups) {

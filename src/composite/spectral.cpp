@@ -99,7 +99,7 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   MICA_CHECK(self.dim() == 2 || self.dim() == 3,
              "istft: expected a tensor with 3 or 4 dimensions when viewed as real, but got ", self.dim() + 1);
   Tensor x = self.dim() == 2 ? self.unsqueeze(0) : self;
-  const int64_t bins = x.size(1), frames = x.size(2), total = n_fft + hop * (frames - 1);
+  const int64_t bins = x.size(1), frames = x.size(2);
   const bool onesided = onesided_given.value_or(bins != n_fft);
   MICA_CHECK(
       !onesided || n_fft / 2 + 1 == bins,
@@ -116,6 +116,7 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   MICA_CHECK(!return_complex || !onesided, "Cannot have onesided input if return_complex is true");
   MICA_CHECK(return_complex || !window.defined() || !window.is_complex(),
              "Complex windows are incompatible with return_complex=False");
+  const int64_t total = n_fft + hop * (frames - 1);
   const TensorOptions plain = self.options().dtype(to_real(self.dtype()));
   const Tensor weights = whole_window(window, width, n_fft, plain);
   x = x.transpose(1, 2);
@@ -132,7 +133,10 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   Tensor envelope =
       formulas::unfold_backward((weights * weights).expand({1, frames, n_fft}), IntArrayRef(one), 1, n_fft, hop);
   const int64_t start = center ? n_fft / 2 : 0;
-  const int64_t end = length ? start + *length : center ? total - n_fft / 2 : total;
+  int64_t wanted = 0;
+  MICA_CHECK(!length || !__builtin_add_overflow(start, *length, &wanted), "istft: a length of ", *length,
+             " is more than there can be");
+  const int64_t end = length ? wanted : center ? total - n_fft / 2 : total;
   const int64_t stop = std::min(end, total);
   y = y.narrow(1, start, stop - start);
   envelope = envelope.narrow(1, start, stop - start);

@@ -1,6 +1,7 @@
 // Resampling as torch.nn.functional has it.
 #include <cmath>
 
+#include "core/geometry.h"
 #include "mica/generated/layers/pooling.h"
 #include "mica/generated/layers/upsampling.h"
 #include "mica/generated/layers/upsampling_implementations.h"
@@ -155,8 +156,7 @@ Tensor affine_grid_generator(const Tensor& theta, IntArrayRef size, bool align_c
   const size_t n = size.size() - 2;
   DimVector shape{size[0]};
   for (size_t i = 0; i < n; ++i) shape.push_back(size[2 + i]);
-  int64_t points = 1;
-  for (size_t i = 0; i < n; ++i) points *= size[2 + i];
+  const int64_t points = count_elements(size.slice(2, n));
   shape.push_back(static_cast<int64_t>(n) + 1);
   const Tensor base = mica::empty(shape, theta.options());
   for (size_t i = 0; i < n; ++i) {  // x is the last dimension of the image and the first coordinate

@@ -118,8 +118,8 @@ void _group_norm_statistics(Out& out, Out& mean, Out& rstd, const Tensor& input,
     MICA_CHECK(!t.defined() || (t.dim() == 1 && t.numel() == C), "Expected ", name,
                " to be a vector of size equal to the number of channels in input, but got ", name, " of shape ",
                t.defined() ? t.sizes() : IntArrayRef(), " and input of shape ", input.sizes());
-  MICA_CHECK(input.numel() == N * C * HxW, "native_group_norm: N * C * HxW = ", N * C * HxW,
-             " is not the number of elements of an input of ", input.sizes());
+  MICA_CHECK(input.numel() == count_elements({N, C, HxW}), "native_group_norm: N * C * HxW is ", N, " * ", C, " * ",
+             HxW, ", which is not the number of elements of an input of ", input.sizes());
   check_one_device("group_norm", {&input, &weight, &bias});
   if (!is_floating(input.dtype())) unsupported_dtype("GroupNormKernelImpl", input.dtype());
   check_parameter_dtypes(input, {&weight, &bias});

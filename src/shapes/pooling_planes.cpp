@@ -84,10 +84,10 @@ void run_fractional(Out& out, Out& indices, const char* op, const Tensor& self, 
   for (int64_t i = 0; i < n; ++i) {
     const char* axis = kNames[3 - n + i];
     const int64_t in = self.sizes()[ndim - n + i];
-    MICA_CHECK(target[i] + kernel[i] - 1 <= in, where, ": pool ", axis, " ", kernel[i], " too large relative to input ",
-               axis, " ", in);
     MICA_CHECK(kernel[i] >= 0 && target[i] >= 0, where, ": kernel_size and output_size must not be negative, but got ",
                kernel.ref(), " and ", target.ref());
+    MICA_CHECK(target[i] - 1 <= in - kernel[i], where, ": pool ", axis, " ", kernel[i], " too large relative to input ",
+               axis, " ", in);
   }
   const int64_t batch = ndim == n + 2 ? self.sizes()[0] : 1, channels = self.sizes()[ndim - n - 1];
   check_one_device(op, {&self, &samples});

@@ -67,7 +67,7 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   } else {
     from = start ? clamp(*start, -1, n - 1) : n - 1;
     const int64_t to = end ? clamp(*end, -1, n - 1) : -1;
-    count = from > to ? (from - to - 1) / -step + 1 : 0;
+    count = from > to ? 1 - (from - to - 1) / step : 0;  // -step need not exist
     if (count == 0) from = 0;
   }
   DimVector sizes(self.sizes()), strides(self.strides());
@@ -92,7 +92,9 @@ Tensor expand(const Tensor& self, IntArrayRef size, bool) {
       MICA_CHECK(size[i] >= 0, "The expanded size of the tensor (", size[i],
                  ") isn't allowed in a leading, non-existing dimension ", i);
       // A new dimension of size one has the stride that unsqueeze gives it.
-      strides[i] = size[i] == 1 && self.dim() > 0 ? sizes[i + 1] * strides[i + 1] : 0;
+      strides[i] = 0;
+      if (size[i] == 1 && self.dim() > 0 && __builtin_mul_overflow(sizes[i + 1], strides[i + 1], &strides[i]))
+        strides[i] = 1;  // without elements
       continue;
     }
     const int64_t own = self.sizes()[at];
@@ -257,7 +259,8 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
       std::max<int64_t>(offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
   int64_t start = self.storage_offset();
   if (length > 0) start += offset >= 0 ? offset * strides[b] : -offset * strides[a];
-  const int64_t stride = strides[a] + strides[b];
+  int64_t stride;
+  if (__builtin_add_overflow(strides[a], strides[b], &stride)) stride = 1;  // at most one element: none is ever taken
   sizes.erase(std::max(a, b));
   strides.erase(std::max(a, b));
   sizes.erase(std::min(a, b));

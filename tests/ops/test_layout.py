@@ -107,6 +107,13 @@ def test_a_resized_storage_is_seen_by_its_views():
         (lambda: mica.zeros(3, 1).expand(3, 0x5555555555555557), RuntimeError, "overflow"),  # would count five elements
         (lambda: mica.zeros(2**20, 1, device="meta").expand(2**20, 2**44), RuntimeError, "overflow"),
         (lambda: mica.zeros(2, 3).repeat(1, 2**62), RuntimeError, "overflow"),
+        (lambda: mica.nn.functional.pixel_shuffle(mica.zeros(1, 8, 3, 4), 2**40), ValueError, "too large"),
+        (
+            lambda: mica.nn.MaxUnpool1d(2**62)(mica.zeros(1, 1, 4), mica.zeros(1, 1, 4).long()),
+            ValueError,
+            "more elements",
+        ),
+        (lambda: mica.istft(mica.ones(5, 6) * 1j, 8, 4, window=mica.ones(8), length=2**63 - 1), RuntimeError, "length"),
         (lambda: mica.zeros(3).as_strided((5,), (2,)), RuntimeError, "out of bounds"),
         (lambda: mica.zeros(3).as_strided((2,), (2**62,)), RuntimeError, "out of bounds"),
         (lambda: mica.zeros(3).as_strided((2,), (-1,)), RuntimeError, "out of bounds"),
