@@ -1,4 +1,5 @@
 #include "core/geometry.h"
+#include "core/out.h"
 #include "mica/autograd.h"
 #include "mica/generated/layers/normalization.h"
 #include "mica/generated/layers/normalization_implementations.h"
@@ -111,6 +112,8 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
   // Every channel of every sample is a group of its own. Results are contiguous, whatever the input's layout.
   if (use_input_stats && !running_mean.defined())
     return mica::group_norm(input.contiguous(), std::max<int64_t>(channels, 1), weight, bias, eps);
+  if (use_input_stats)  // before the first of them is written to
+    for (const Tensor& t : {running_mean, running_var}) check_no_internal_overlap("instance_norm", t);
   // Otherwise a batch of one in which the samples' channels stand side by side; its running statistics are averaged.
   DimVector sizes(input.sizes());
   sizes[0] = 1;

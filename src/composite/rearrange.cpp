@@ -138,9 +138,9 @@ Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int6
   const int64_t d = dim ? wrap_dim(*dim, input.dim()) : 0;
   DimVector expanded(input.sizes());
   expanded.insert(d + 1, repeats);
-  MICA_CHECK(!output_size || *output_size == input.size(d) * repeats,
-             "repeat_interleave: Invalid output_size, expected ", input.size(d) * repeats, " but got ",
-             output_size.value_or(0));
+  const int64_t repeated = count_elements({input.size(d), repeats});
+  MICA_CHECK(!output_size || *output_size == repeated, "repeat_interleave: Invalid output_size, expected ", repeated,
+             " but got ", output_size.value_or(0));
   return input.unsqueeze(d + 1).expand(expanded).clone(MemoryFormat::Contiguous).flatten(d, d + 1);
 }
 
@@ -154,10 +154,12 @@ Tensor unflatten(const Tensor& self, int64_t dim, IntArrayRef sizes) {
   const int64_t d = wrap_dim(dim, self.dim(), false);
   MICA_CHECK(!sizes.empty(), "unflatten: sizes must be non-empty");
   int64_t known = 1, unknown = 0;
-  for (int64_t s : sizes) s == -1 ? unknown += 1 : known *= s;
+  bool overflows = false;
+  for (int64_t s : sizes) s == -1 ? unknown += 1 : overflows |= __builtin_mul_overflow(known, s, &known);
   const int64_t n = self.size(d);
-  MICA_CHECK(unknown <= 1 && (unknown ? known != 0 && n % known == 0 : known == n), "unflatten: Provided sizes ", sizes,
-             " don't multiply up to the size of dim ", d, " (", n, ") in the input tensor");
+  MICA_CHECK(!overflows && unknown <= 1 && (unknown ? known != 0 && n % known == 0 : known == n),
+             "unflatten: Provided sizes ", sizes, " don't multiply up to the size of dim ", d, " (", n,
+             ") in the input tensor");
   DimVector shape(self.sizes().slice(0, d));
   for (int64_t s : sizes) shape.push_back(s == -1 ? n / known : s);
   for (int64_t i = d + 1; i < self.dim(); ++i) shape.push_back(self.size(i));

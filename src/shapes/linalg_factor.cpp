@@ -90,7 +90,7 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
       int64_t* const mine = order + i * m;
       for (int64_t row = 0; row < m; ++row) mine[row] = row;
       for (int64_t row = 0; row < k; ++row) {
-        const int64_t other = pivots[i * k + row] - 1;
+        const int64_t other = int64_t{pivots[i * k + row]} - 1;
         MICA_CHECK(other >= 0 && other < m, "torch.lu_unpack: pivots must be between 1 and the number of rows, but ",
                    other + 1, " is not in [1, ", m, "]");
         std::swap(mine[row], mine[other]);

@@ -251,3 +251,10 @@ def test_parameters_elsewhere_are_refused_on_meta_too():
                 with pytest.raises(RuntimeError, match="found at least two devices, meta and cpu"):
                     call()
     assert F.nll_loss(mica.empty(2, 3, device="meta"), mica.tensor([0, 2])).is_meta  # indices are not read
+
+
+def test_a_refused_update_of_running_statistics_changes_neither():
+    mean, var = mica.zeros(3), mica.ones(1).expand(3)
+    with pytest.raises(RuntimeError, match="more than one element"):
+        F.instance_norm(mica.randn(2, 3, 4), mean, var, use_input_stats=True)
+    assert mica.equal(mean, mica.zeros(3))

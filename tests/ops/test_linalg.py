@@ -393,3 +393,12 @@ def test_exponentials_of_matrices_of_any_norm_are_no_views(sizes, scale):
     y.sum().backward()
     assert x.grad.isfinite().all()
     assert gradcheck(linalg.matrix_exp, (x,))
+
+
+@pytest.mark.parametrize("pivots", [[-1, 2, 3], [1, 2, -3], [1, -2, 3], [-1, -1, -1], [0, 2, 3], [1, 2, 4], [1, 2, -4]])
+def test_pivots_that_no_ldl_factor_gives_are_refused(pivots):
+    """LAPACK would exchange rows beyond the matrix."""
+    b = mica.ones(3, 2)
+    with pytest.raises(RuntimeError, match="pivots must be those of ldl_factor"):
+        linalg.ldl_solve(mica.eye(3), mica.tensor(pivots, dtype=mica.int32), b)
+    assert mica.equal(linalg.ldl_solve(mica.eye(3), mica.tensor([1, 2, 3], dtype=mica.int32), b), b)

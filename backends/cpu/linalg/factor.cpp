@@ -210,14 +210,25 @@ void ldl_factor(const TensorView& a, const TensorView& pivots, const TensorView&
   });
 }
 
+// LAPACK trusts them: positive ones are rows, and two negative ones side by side stand for a block of two rows.
+void check_ldl_pivots(const int32_t* pivots, int64_t n) {
+  bool within_block = false;
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t row = std::abs(static_cast<int64_t>(pivots[k]));
+    MICA_CHECK(row != 0 && row <= n && (pivots[k] < 0 || !within_block),
+               "torch.linalg.ldl_solve: pivots must be those of ldl_factor, but ", pivots[k], " is among them, at ", k);
+    within_block = pivots[k] < 0 && !within_block;
+  }
+  MICA_CHECK(!within_block, "torch.linalg.ldl_solve: pivots must be those of ldl_factor, but the last negative one, ",
+             pivots[n - 1], ", stands alone");
+}
+
 void ldl_solve(const TensorView& ld, const TensorView& pivots, const TensorView& b, bool hermitian) {
   visit_matrix("ldl_solve_kernel_cpu", b.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<T> factors(ld), solutions(b);
     const Vectors<int32_t> rows(pivots);
-    for (int64_t i = 0; i < factors.count * rows.length; ++i)
-      MICA_CHECK(rows.data[i] != 0 && std::abs(rows.data[i]) <= factors.rows,
-                 "torch.linalg.ldl_solve: pivots must be those of ldl_factor, but ", rows.data[i], " is among them");
+    for (int64_t i = 0; i < factors.count; ++i) check_ldl_pivots(rows[i], factors.rows);
     over_matrices(factors.count, factors.rows, solutions.columns, [&](int64_t begin, int64_t end) {
       const char triangle = 'L';
       const Integer n = factors.n(), lead = factors.lead(), columns = solutions.n();
