@@ -64,7 +64,7 @@ namespace formulas {
 Tensor cross_map_lrn2d_backward(const Tensor& grad, const Tensor& self, const Tensor& result, const Tensor& scale,
                                 int64_t size, double alpha, double beta) {
   if (!grad.defined()) return {};
-  const int64_t behind = (size + 1) / 2;
+  const int64_t behind = size / 2 + size % 2;
   const Tensor ratio = grad * result / scale;
   const Tensor sums =
       sum_of_channels(ratio, [&](int64_t c, int64_t j) { return j >= c - behind && j < c - behind + size; });

@@ -118,7 +118,8 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
              "Complex windows are incompatible with return_complex=False");
   const int64_t total = n_fft + hop * (frames - 1);
   const TensorOptions plain = self.options().dtype(to_real(self.dtype()));
-  const Tensor weights = whole_window(window, width, n_fft, plain);
+  Tensor weights = whole_window(window, width, n_fft, plain);
+  if (weights.dtype() == DType::Bool) weights = weights.to(plain);  // its squares are summed
   x = x.transpose(1, 2);
   const int64_t along = 2, mode = normalized ? 1 : 2;
   Tensor pieces;

@@ -33,6 +33,8 @@ def test_same_as_torch(sample, dtype):
         return  # among equal elements torch names any index; tests/ops/test_sorting.py holds ours
     if sample.op == "grid_sample" and dtype in ("bfloat16", "float16"):
         return  # torch works out the points in 16 bits, Mica in 32; tests/nn/test_upsampling.py holds ours
+    if "matrix_exp" in sample.op and dtype in ("bfloat16", "float16"):
+        return  # torch's own overflow; test_samples.py holds ours to float64
     theirs, ours = outcome(torch, sample.text, dtype), outcome(mica, sample.text, dtype)
     if isinstance(theirs, Exception):
         return  # torch refuses; Mica may take more
