@@ -17,10 +17,24 @@ Tensor msort(const Tensor& self) { return std::get<0>(mica::sort(self, 0)); }
 
 namespace {
 
+// Of bools: what there is, is known by how many are true.
+std::tuple<Tensor, Tensor, Tensor> unique_bools(const Tensor& self, bool return_inverse, bool return_counts,
+                                                const TensorOptions& longs) {
+  const int64_t truths = self.count_nonzero().item<int64_t>(), others = self.numel() - truths;
+  const Tensor both = mica::arange(0, 2, 1, longs), counts = both * (truths - others) + others;
+  const int64_t first = others == 0, number = (others != 0) + (truths != 0);
+  const Tensor none = mica::empty(0, longs);
+  return {both.narrow(0, first, number).to(DType::Bool),
+          return_inverse ? (number == 2 ? self.to(DType::Int64) : mica::zeros(self.sizes(), longs)) : none,
+          return_counts ? counts.narrow(0, first, number).clone() : none};
+}
+
 std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inverse, bool return_counts,
                                              bool consecutive) {
   NoGradGuard below;
   const TensorOptions longs = TensorOptions(DType::Int64).device(self.device());
+  if (self.dtype() == DType::Bool && !consecutive && self.numel() > 0)
+    return unique_bools(self, return_inverse, return_counts, longs);
   const Tensor flat = ordered_by_bytes(self.contiguous()).view({-1});
   const Tensor values = mica::empty(flat.numel(), self.options());
   const Tensor inverse = return_inverse ? mica::empty(flat.numel(), longs) : Tensor();

@@ -116,3 +116,12 @@ def test_what_orders_nothing_is_refused_in_kind():
             getattr(mica.tensor([1j, 2]), name)(0)
     with pytest.raises(NotImplementedError, match="bincount_cpu"):
         mica.bincount(mica.tensor([1.0]))
+
+
+@pytest.mark.parametrize("values", [[True, False, True], [True, True], [False], [[False, True], [True, True]], []])
+def test_unique_of_bools_is_that_of_bytes(values):
+    bools = mica.tensor(values, dtype=mica.bool)
+    found = mica.unique(bools, return_inverse=True, return_counts=True)
+    expected = mica.unique(bools.to(mica.uint8), return_inverse=True, return_counts=True)
+    assert found[0].dtype == mica.bool and [t.tolist() for t in found] == [t.tolist() for t in expected]
+    assert mica.unique(bools).tolist() == expected[0].tolist()

@@ -1,5 +1,6 @@
 #include "backends/cpu/pointwise/convert.h"
 
+#include <algorithm>
 #include <complex>
 #include <type_traits>
 
@@ -15,15 +16,18 @@ struct is_std_complex : std::false_type {};
 template <class T>
 struct is_std_complex<std::complex<T>> : std::true_type {};
 
-// A value on its way between two element types: 8-bit floats travel as float, complex32 as complex64.
+// A value on its way between two element types: 8-bit floats travel as float, complex32 as complex64, bools as bytes.
 template <class T>
 auto widen(const T& v) {
   if constexpr (std::is_same_v<T, ComplexHalf>) {
     return static_cast<complex64>(v);
   } else if constexpr (std::is_class_v<T> && !is_std_complex<T>::value) {
     return static_cast<float>(v);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    // What read_element says, in a form that g++ has vectors for.
+    return std::min(reinterpret_cast<const uint8_t&>(v), uint8_t{1});
   } else {
-    return read_element(v);
+    return v;
   }
 }
 
@@ -34,7 +38,7 @@ To convert(const From& from) {
   const auto v = widen(from);
   using V = std::remove_const_t<decltype(v)>;
   if constexpr (std::is_same_v<To, From>) {
-    return from;
+    return read_element(from);
   } else if constexpr (std::is_same_v<To, ComplexHalf>) {
     return ComplexHalf(convert<complex64>(v));
   } else if constexpr (is_std_complex<To>::value) {
