@@ -100,7 +100,7 @@ test-packages: build $(TORCH_PYTHON) $(PACKAGES_VENV)/.installed
 test-cuda: $(VENV)/.installed
 	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python -DMICA_CUDA=ON -B build-cuda
 	cmake --build build-cuda --parallel $(JOBS) -- --quiet
-	PYTHONPATH=build-cuda/python $(VENV)/bin/python -m pytest tests -m cuda $(PYTEST_ARGS)
+	PYTHONPATH=$(CURDIR)/build-cuda/python $(VENV)/bin/python -m pytest tests -m cuda $(PYTEST_ARGS)
 
 # The tests of the architecture that is not this machine's, cross-compiled and run by qemu: all in C++, and of the Python
 # tests those of what differs between architectures. CROSS_TESTS="tests" runs more; it takes hours. A plugin of pytest's
@@ -139,7 +139,7 @@ sanitize: $(VENV)/.installed
 	cmake --build build-sanitize --parallel $(JOBS) -- --quiet
 	UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir build-sanitize --output-on-failure
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
-	  $(asan_options) UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build-sanitize/python \
+	  $(asan_options) UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(CURDIR)/build-sanitize/python \
 	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 # What several threads touch at once, from C++ and from Python. The interpreter is not instrumented: what it does by itself
@@ -153,7 +153,7 @@ sanitize-threads: $(VENV)/.installed
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING
 	cmake --build build-sanitize-threads --parallel $(JOBS) --target mica_tests mica_extension -- $(NINJA_ARGS)
 	$(thread_options) GTEST_FILTER='$(THREAD_TESTS)' ctest --test-dir build-sanitize-threads --output-on-failure -R '^cpp$$'
-	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" $(thread_options) PYTHONPATH=build-sanitize-threads/python \
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" $(thread_options) PYTHONPATH=$(CURDIR)/build-sanitize-threads/python \
 	  $(VENV)/bin/python -m pytest $(THREAD_PYTHON_TESTS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 # Each fuzzer for a while, from the small corpus in the tree; what it finds stays in build-fuzz/findings.

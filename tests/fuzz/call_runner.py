@@ -22,7 +22,8 @@ from pathlib import Path
 
 from sample_runner import Evaluator, tensors_of
 
-SECONDS = 20.0  # without an answer to one case
+SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+SECONDS = 60.0 if SANITIZED else 20.0  # without an answer to one case
 MEMORY = 2 << 30  # that a process may map beyond what it has at its start
 
 STATEFUL = ("Lazy", "spectral_norm", "functional_call")  # change before they compute, in torch as here
@@ -132,7 +133,7 @@ def evaluate(library, text, dtype="float64", requires_grad=True):
 def child(cases, work, pipe):
     """Works through the cases and writes a line per case."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    if "asan" not in os.environ.get("LD_PRELOAD", ""):
+    if not SANITIZED:
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with os.fdopen(pipe, "w") as out:
@@ -157,7 +158,7 @@ def run_all(cases, work, batch=200, seconds=SECONDS):
             try:
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, 1)
-                if "asan" not in os.environ.get("LD_PRELOAD", ""):
+                if not SANITIZED:
                     os.dup2(null, 2)
                 child(waiting[:batch], work, writing)
                 status = 0
