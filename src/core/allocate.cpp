@@ -54,11 +54,12 @@ Tensor empty_dense_like(const Tensor& t, DType dtype, Device device) {
 
 namespace {
 
-// A view counts versions with its base and is quantized as its base is. All else is up to the operation that makes it.
-[[gnu::cold]] void pass_on_rare_facts(TensorImpl* view, const TensorImpl* from) {
+// A view counts versions with its base and is quantized as its base is, unless it is of other elements. All else is up
+// to the operation that makes it.
+[[gnu::cold]] void pass_on_rare_facts(TensorImpl* view, const TensorImpl* from, bool quantized) {
   view->set_own_version(from->own_version());
   const auto& quantizer = from->rare->quantizer;
-  if (!quantizer) return;
+  if (!quantizer || !quantized) return;
   const int64_t axis = quantizer->axis;
   MICA_CHECK_KIND(axis < 0 || (axis < view->view.ndim && view->view.ndim == from->view.ndim &&
                                view->view.sizes[axis] == from->view.sizes[axis] &&
@@ -69,11 +70,11 @@ namespace {
   view->bits |= tensor_bit::kQuantized;
 }
 
-Tensor finish_view(TensorImpl* view, const TensorImpl* from) {
+Tensor finish_view(TensorImpl* view, const TensorImpl* from, bool quantized = true) {
   Tensor result = Tensor::adopt(view);
   view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
   if (from->rare) [[unlikely]]
-    pass_on_rare_facts(view, from);
+    pass_on_rare_facts(view, from, quantized);
   return result;
 }
 
@@ -93,10 +94,7 @@ Tensor make_contiguous_view(const Tensor& self, IntArrayRef sizes, int64_t offse
 
 Tensor make_view_as(const Tensor& self, DType dtype, IntArrayRef sizes, IntArrayRef strides, int64_t offset) {
   const TensorImpl* from = self.impl();
-  TensorImpl* view = TensorImpl::create(from->storage, dtype, from->view.device, sizes, strides, offset);
-  view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
-  view->set_own_version(from->own_version());
-  return Tensor::adopt(view);
+  return finish_view(TensorImpl::create(from->storage, dtype, from->view.device, sizes, strides, offset), from, false);
 }
 
 Tensor alias_of(const Tensor& self) { return make_view(self, self.sizes(), self.strides(), self.storage_offset()); }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/geometry.h"
 #include "linalg/householder.h"
 #include "mica/generated/layers/init_implementations.h"
 #include "mica/ops.h"
@@ -25,13 +26,8 @@ Fans calculate_fans(const Tensor& weight) {
   MICA_CHECK_KIND(weight.dim() >= 2, Value,
                   "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, but got one of ",
                   weight.dim());
-  int64_t field = 1, in = 0, out = 0;
-  bool overflows = false;  // where there are no elements, a product of sizes may be any number
-  for (int64_t d = 2; d < weight.dim(); ++d) overflows |= __builtin_mul_overflow(field, weight.size(d), &field);
-  overflows |= __builtin_mul_overflow(weight.size(1), field, &in);
-  overflows |= __builtin_mul_overflow(weight.size(0), field, &out);
-  MICA_CHECK(!overflows, "numel: integer multiplication overflow for the fans of a tensor of shape ", weight.sizes());
-  return {in, out};
+  const int64_t field = count_elements(weight.sizes().slice(2, static_cast<size_t>(weight.dim()) - 2));
+  return {count_elements({weight.size(1), field}), count_elements({weight.size(0), field})};
 }
 
 namespace inplace {

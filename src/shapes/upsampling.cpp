@@ -29,7 +29,7 @@ void check_sizes(const Tensor& self, IntArrayRef output_size) {
 }
 
 // The kernels know two dtypes; shorter floats are computed in as torch does, and rounded once.
-Tensor sampled(const Tensor& t) { return (is_narrow(t.dtype()) ? t.to(DType::Float32) : t).contiguous(); }
+Tensor sampled(const Tensor& t) { return widened(t).contiguous(); }
 
 void check_grid_sampler(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, int64_t ndim) {
   MICA_CHECK(mode >= 0 && mode <= 2 && padding >= 0 && padding <= 2,

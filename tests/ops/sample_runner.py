@@ -83,8 +83,8 @@ class Evaluator:
         if self.mode == "rounded" and t.is_floating_point():
             t = t.double()
         if self.mode == "bytes" and dtype == self.module.bool:
-            bytes = (self.module.arange(t.numel()) * 37 % 254 + 2).to(self.module.uint8).view(t.shape)
-            t = (bytes * t).view(self.module.bool)
+            stored = (self.module.arange(t.numel()) * 37 % 254 + 2).to(self.module.uint8).view(t.shape)
+            t = (stored * t).view(self.module.bool)
         self.inputs.append(t)
         if self.mode == "meta":
             return self.module.empty(shape, dtype=dtype, device="meta")

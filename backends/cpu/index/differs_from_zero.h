@@ -10,14 +10,12 @@ namespace mica::cpu {
 
 template <class T>
 bool differs_from_zero(const T& v) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return read_element(v);
-  } else if constexpr (std::is_same_v<T, ComplexHalf>) {
+  if constexpr (std::is_same_v<T, ComplexHalf>) {
     return static_cast<complex64>(v) != complex64(0);
   } else if constexpr (std::is_class_v<T> && sizeof(T) <= 2) {
     return static_cast<float>(v) != 0.0f;
   } else {
-    return v != T(0);
+    return read_element(v) != T(0);
   }
 }
 
