@@ -202,8 +202,7 @@ void run(const MicroTile& t) {
   const int lanes = static_cast<int>(hn::Lanes(d));
 #if MICA_GEMM_TALL_TILE
   if constexpr (hwy::IsFloat<T>()) {
-    if (t.cols == kTileVectors * lanes && t.rows == kTallRows && t.a_k_stride == 1)
-      return t.k > kSumDepth ? deep_tall_tile<T>(t) : tall_tile<T>(t, nullptr);
+    if (is_tall<T>(t)) return t.k > kSumDepth ? deep_tall_tile<T>(t) : tall_tile<T>(t, nullptr);
   }
 #endif
   if (t.cols == kTileVectors * lanes) return kTiles<T>.whole[t.rows - 1](t);
