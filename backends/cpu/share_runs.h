@@ -27,12 +27,13 @@ class UnitShare {
       if (word_.compare_exchange_weak(seen, pack(end, last), std::memory_order_relaxed)) return true;
     }
   }
-  bool take_back(int64_t least, int64_t most, int64_t& begin, int64_t& end) {
+  // Nothing is taken from fewer than `spare` units.
+  bool take_back(int64_t least, int64_t most, int64_t spare, int64_t& begin, int64_t& end) {
     uint64_t seen = word_.load(std::memory_order_relaxed);
     for (;;) {
       const int64_t start = first(seen);
       end = static_cast<int64_t>(seen & kMask);
-      if (start >= end) return false;
+      if (end - start < spare) return false;
       begin = std::max(start, end - std::clamp((end - start) / 4, least, most));
       if (word_.compare_exchange_weak(seen, pack(start, begin), std::memory_order_relaxed)) return true;
     }
@@ -49,12 +50,15 @@ class UnitShare {
 };
 
 // Calls run(begin, end) for runs that cover [0, count) once, of at least `least` units (but the last of a share) and at
-// most `most`. `count` is below 2^32.
-template <class F>
-void share_runs(int threads, int64_t count, int64_t least, int64_t most, const F& run) {
+// most `most`. `count` is below 2^32. Each thread has a `run` of its own, which start() returns, so that it can keep
+// something from one run to the next. Where that makes the work of another's share dear, `spare` is the number of units
+// from which on it is worth taking.
+template <class Start>
+void share_runs_with(int threads, int64_t count, int64_t least, int64_t most, int64_t spare, const Start& start) {
   constexpr int kShares = 32;
   threads = static_cast<int>(std::min<int64_t>(threads, count / least));
   if (threads <= 1) {
+    auto&& run = start();
     for (int64_t begin = 0; begin < count; begin += most) run(begin, std::min(begin + most, count));
     return;
   }
@@ -62,13 +66,19 @@ void share_runs(int threads, int64_t count, int64_t least, int64_t most, const F
   UnitShare share[kShares];
   for (int i = 0; i < shares; ++i) share[i].set(count * i / shares, count * (i + 1) / shares);
   parallel_for(0, threads, 1, [&](int64_t thread, int64_t) {
+    auto&& run = start();
     const int own = static_cast<int>(thread) % shares;
     int64_t begin, end;
     while (share[own].take_front(least, most, begin, end)) run(begin, end);
     for (int i = 1; i < shares; ++i) {
-      while (share[(own + i) % shares].take_back(least, most, begin, end)) run(begin, end);
+      while (share[(own + i) % shares].take_back(least, most, spare, begin, end)) run(begin, end);
     }
   });
+}
+
+template <class F>
+void share_runs(int threads, int64_t count, int64_t least, int64_t most, const F& run) {
+  share_runs_with(threads, count, least, most, 1, [&]() -> const F& { return run; });
 }
 
 }  // namespace mica::cpu

@@ -262,6 +262,21 @@ TEST(Gemm, ThreadCountsAgree) {
   set_num_threads(before);
 }
 
+// Too few columns for all threads: each packs its rows of A and its block of B, with several depths each.
+TYPED_TEST(GemmTest, ThreadsShareRowsOfBlocks) {
+  const int before = get_num_threads();
+  for (const int threads : {3, 16}) {
+    set_num_threads(threads);
+    for (const Layout a : {Layout::Rows, Layout::Columns}) {
+      for (const Layout b : {Layout::Rows, Layout::Columns}) {
+        ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 117, .n = 150, .k = 60, .a = a, .b = b, .bias = a == b}));
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(check<TypeParam>({.m = 33, .n = 70, .k = 4300, .b = Layout::Columns, .beta = 1}));
+  }
+  set_num_threads(before);
+}
+
 // Sums are set aside every 256 depths, and rows of B are fetched ahead until 16 or 32 before the last.
 TEST(Gemm, DepthsAroundTheEndsOfSums) {
   for (const int64_t k : {1, 15, 16, 17, 31, 32, 33, 255, 256, 257, 271, 272, 273, 287, 288, 289, 511, 513, 544}) {

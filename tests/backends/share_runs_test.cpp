@@ -24,6 +24,34 @@ TEST(ShareRuns, CoverEveryUnitOnce) {
   }
 }
 
+// What a thread keeps is its own, however the units are shared.
+TEST(ShareRuns, EachThreadKeepsItsState) {
+  const int before = get_num_threads();
+  set_num_threads(3);
+  for (const int64_t spare : {1, 3, 1000}) {
+    std::atomic<int> starts{0}, ends{0};
+    std::atomic<int64_t> units{0};
+    struct Worker {
+      std::atomic<int>& ends;
+      std::atomic<int64_t>& units;
+      int64_t done = 0;
+      void operator()(int64_t begin, int64_t end) { done += end - begin; }
+      ~Worker() {
+        units += done;
+        ++ends;
+      }
+    };
+    share_runs_with(3, 100, 1, 7, spare, [&] {
+      ++starts;
+      return Worker{ends, units};
+    });
+    EXPECT_EQ(units, 100);
+    EXPECT_EQ(starts, 3);
+    EXPECT_EQ(ends, 3);
+  }
+  set_num_threads(before);
+}
+
 TEST(ShareRuns, GoOnWithoutAThreadThatIsHeldUp) {
   const int before = get_num_threads();
   set_num_threads(2);

@@ -1,8 +1,11 @@
-// The general product. B is copied into panels that suit the micro-kernel: by all threads together before blocks of C
-// are handed out, or block by block by the thread that has it, so that the copies stay in its cache. The thread that
-// has one keeps a panel of A in its first cache while B's panels pass from the second. A's panels are copied with B's
-// when several blocks need them, otherwise just before use. An operand whose strides suit the micro-kernel already is
-// used in place.
+// The general product. A and B are copied into panels that suit the micro-kernel. A thread keeps a panel of A in its
+// first cache while panels of B pass from the second. An operand whose strides suit the micro-kernel already is used in
+// place.
+//
+// Threads share C in one of two ways. Where it has columns enough, each takes some, packs that part of B, and reads
+// panels of A that all threads have packed before. Otherwise each takes some rows of a block of columns and packs for
+// itself what it needs of A and B: several threads pack the same then, but lines that many cores have read are dear to
+// write again, and no thread waits for another's copies.
 #include <algorithm>
 #include <cstring>
 
@@ -18,9 +21,11 @@ constexpr int64_t kMaxDepthBytes = 8192;
 constexpr int64_t kMaxExtent = 4096;
 constexpr int64_t kBlockRowPanels = 16;
 constexpr int64_t kSumsBytes = 1 << 18;
-constexpr int64_t kUnitsPerThread = 16;  // so that the last one to end is not far behind
-constexpr int64_t kNarrowBlock = 2;      // panels of B
-constexpr int64_t kPackGroup = 8;        // panels packed one after the other, at most
+constexpr int64_t kUnitsPerThread = 16;   // so that the last one to end is not far behind
+constexpr int64_t kUnitsPerPacker = 4;    // the same where wide blocks spare copies of A
+constexpr int64_t kUnitsWorthABlock = 3;  // what a thread must find to pack another block of B for it
+constexpr int64_t kNarrowBlock = 2;       // panels of B
+constexpr int64_t kPackGroup = 8;         // panels packed one after the other, at most
 constexpr int64_t kGroupBytes = 1 << 17;
 constexpr int64_t kLeastBlock = 4;  // panels of B that a thread packs for itself
 constexpr int64_t kShortRowBytes = 512;
@@ -50,11 +55,13 @@ class PackedProduct {
     const bool few_rows = divide_up(p.m, panel_rows_) <= kBlockRowPanels ||
                           (a_in_place_ && p.m * p.k * s.element_size <= s.kernel.block_bytes / 2);
     b_local_ = !b_in_place_ && few_rows && (threads == 1 || divide_up(p.n, panel_cols_) >= 4 * threads);
-    b_by_block_ = !b_in_place_ && !b_local_ && s.kernel.packs_blocks && direct_c_ &&
-                  (threads == 1 || divide_up(p.n, panel_cols_) >= 2 * kLeastBlock * threads);
+    const bool enough_columns = threads == 1 || divide_up(p.n, panel_cols_) >= 2 * kLeastBlock * threads;
+    whole_columns_ = b_local_ || (!b_in_place_ && s.kernel.packs_blocks && direct_c_ && enough_columns);
+    b_by_block_ = !b_in_place_ && !b_local_ && (whole_columns_ || threads > 1);
+    const bool packs_own = threads > 1 && !whole_columns_;
     max_depth_ = a_in_place_ && b_in_place_ ? p.k : kMaxDepthBytes / s.packed_size;
-    max_rows_ = std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
-    max_cols_ = b_by_block_ ? p.n : std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
+    max_rows_ = packs_own && direct_c_ ? p.m : std::max<int64_t>(1, kMaxExtent / s.parts / panel_rows_) * panel_rows_;
+    max_cols_ = b_by_block_ && direct_c_ ? p.n : std::max<int64_t>(1, kMaxExtent / s.parts / panel_cols_) * panel_cols_;
   }
 
   void run() {
@@ -78,7 +85,7 @@ class PackedProduct {
     b_panel_bytes_ = b_panel;
     span_ = {0, rows, 0, cols, 0, depth};
     blocks_ = blocks;
-    a_shared_ = !a_in_place_ && (b_local_ || (b_by_block_ && threads_ > 1) || cut_blocks().cols < col_panels);
+    a_shared_ = !a_in_place_ && (b_local_ || (threads_ > 1 ? whole_columns_ : cut_blocks().cols < col_panels));
     a_group_ = p_.a.row_stride == 1 && a_row_stride_ == 1 && !a_in_place_
                    ? std::clamp<int64_t>(kGroupBytes / a_panel_bytes_, 1, kPackGroup)
                    : 1;
@@ -180,14 +187,15 @@ class PackedProduct {
       if (b_local_) block.cols = equal_part(col_panels, std::max<int64_t>(1, kSumsBytes / (row_panels * tile_bytes)));
       block.rows = equal_part(row_panels, std::max<int64_t>(1, kSumsBytes / (block.cols * tile_bytes)));
     }
-    if (b_local_ || b_by_block_) {
+    if (whole_columns_) {
       block.rows = row_panels;
     } else if (threads_ > 1) {
       // Threads side by side read parts of B of their own, threads below one another parts of A.
       const int64_t wide = threads_across(col_panels);
       if (wide > 1)
         block.cols = std::min(block.cols, divide_up(col_panels, round_up(divide_up(col_panels, block.cols), wide)));
-      while (block.cols > kNarrowBlock && row_panels * divide_up(col_panels, block.cols) < kUnitsPerThread * threads_)
+      const int64_t units = (a_in_place_ ? kUnitsPerThread : kUnitsPerPacker) * threads_;
+      while (block.cols > kNarrowBlock && row_panels * divide_up(col_panels, block.cols) < units)
         block.cols = divide_up(block.cols, 2);
     }
     return block;
@@ -205,36 +213,53 @@ class PackedProduct {
     return best;
   }
 
-  // A unit of work is a panel of A with a block's columns of B, or with b_local_ one panel of B with all of A.
+  // What a thread has packed for itself: a group of panels of A, and panels of B behind them.
+  struct OwnPanels {
+    WorkBuffer buffer;
+    int64_t b_block = -1;  // first panel of the block that is packed, with all its depths
+  };
+  OwnPanels own_panels(int64_t cols) const {
+    const int64_t b_panels = b_local_ ? 1 : !b_by_block_ ? 0 : whole_columns_ ? cols : cols * blocks_;
+    return {.buffer = WorkBuffer(Slot::Panel, static_cast<size_t>(own_a_bytes() + b_panels * b_panel_bytes_))};
+  }
+  int64_t own_a_bytes() const { return a_shared_ ? 0 : a_group_ * a_panel_bytes_; }
+
+  // A unit of work is a panel of A with a block's columns of B, or with whole_columns_ one panel of B with all of A.
   void multiply() {
     const int64_t row_panels = divide_up(span_.rows, panel_rows_), col_panels = divide_up(span_.cols, panel_cols_);
     const BlockShape block = cut_blocks();
-    if (b_local_ || b_by_block_) {
-      share_runs(threads_, col_panels, b_local_ ? 1 : std::min(kLeastBlock, block.cols), block.cols,
-                 [&](int64_t begin, int64_t end) { multiply_block(0, row_panels, begin, end); });
+    if (whole_columns_) {
+      share_runs_with(threads_, col_panels, b_local_ ? 1 : std::min(kLeastBlock, block.cols), block.cols, 1, [&] {
+        return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
+          multiply_block(own, 0, row_panels, begin, end);
+        };
+      });
       return;
     }
     const int64_t wide = divide_up(col_panels, block.cols);
-    share_runs(threads_, wide * row_panels, 1, block.rows, [&](int64_t begin, int64_t end) {
-      while (begin < end) {
-        const int64_t i = begin % row_panels, j = begin / row_panels * block.cols;
-        const int64_t rows = std::min(end - begin, row_panels - i);
-        multiply_block(i, i + rows, j, std::min(col_panels, j + block.cols));
-        begin += rows;
-      }
+    const int64_t spare = b_by_block_ ? kUnitsWorthABlock : 1;
+    share_runs_with(threads_, wide * row_panels, 1, block.rows, spare, [&] {
+      return [&, own = own_panels(block.cols)](int64_t begin, int64_t end) mutable {
+        while (begin < end) {
+          const int64_t i = begin % row_panels, j = begin / row_panels * block.cols;
+          const int64_t rows = std::min(end - begin, row_panels - i);
+          multiply_block(own, i, i + rows, j, std::min(col_panels, j + block.cols));
+          begin += rows;
+        }
+      };
     });
   }
 
-  void multiply_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+  void multiply_block(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
     const int64_t row = i0 * panel_rows_, col = j0 * panel_cols_;
     const int64_t rows = std::min(i1 * panel_rows_, span_.rows) - row,
                   cols = std::min(j1 * panel_cols_, span_.cols) - col;
     if (s_.format && s_.format->enter) s_.format->enter();
     if (direct_c_) {
-      multiply_tiles(i0, i1, j0, j1, p_.c_at(s_, span_.row + row, span_.col + col), p_.c_row_stride, span_.k == 0);
+      multiply_tiles(own, i0, i1, j0, j1, p_.c_at(s_, span_.row + row, span_.col + col), p_.c_row_stride, span_.k == 0);
     } else if (shared_stride_ > 0) {
       char* sums = shared_sums_ + (row * shared_stride_ + col) * s_.parts * s_.sum_size;
-      multiply_tiles(i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
+      multiply_tiles(own, i0, i1, j0, j1, sums, shared_stride_, span_.k == 0);
       if (span_.k + span_.depth == p_.k) finish(sums, shared_stride_, row, rows, col, cols);
     } else {
       // Sums that are whole after one depth block leave panel by panel, still in the nearest cache.
@@ -243,7 +268,7 @@ class PackedProduct {
       const WorkBuffer sums(Slot::Sums, static_cast<size_t>(step * panel_rows_ * s_.parts * stride * s_.sum_size));
       for (int64_t i = i0; i < i1; i += step) {
         const int64_t first = i * panel_rows_;
-        multiply_tiles(i, i + step, j0, j1, sums.data(), stride, true);
+        multiply_tiles(own, i, i + step, j0, j1, sums.data(), stride, true);
         finish(sums.data(), stride, first, std::min(step * panel_rows_, span_.rows - first), col, cols);
       }
     }
@@ -251,12 +276,16 @@ class PackedProduct {
   }
 
   // c is the block's first element: of C itself with direct_c_, otherwise of a block of plain sums.
-  void multiply_tiles(int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride, bool first) const {
-    const int64_t own_a_bytes = a_shared_ ? 0 : a_group_ * a_panel_bytes_;
-    const int64_t own_b_bytes = b_local_ ? b_panel_bytes_ : b_by_block_ ? (j1 - j0) * b_panel_bytes_ : 0;
-    const WorkBuffer own(Slot::Panel, static_cast<size_t>(own_a_bytes + own_b_bytes));
-    char* const own_a = own.data();
-    char* const own_b = own_a + own_a_bytes;
+  void multiply_tiles(OwnPanels& own, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char* c, int64_t c_stride,
+                      bool first) const {
+    char* const own_a = own.buffer.data();
+    char* own_b = own_a + own_a_bytes();
+    const int64_t block_bytes = (j1 - j0) * b_panel_bytes_;
+    const bool keeps_b = b_by_block_ && !whole_columns_;  // from run to run
+    if (keeps_b && own.b_block != j0) {
+      for (int64_t q = 0; q < blocks_; ++q) pack_b(j0, j1, q, own_b + q * block_bytes);
+      own.b_block = j0;
+    }
     Epilogue epilogue;
     MicroTile t;
     t.a_row_stride = a_in_place_ ? p_.a.row_stride : a_row_stride_;
@@ -271,7 +300,7 @@ class PackedProduct {
     const bool a_follows = !b_local_ && (a_shared_ || (a_in_place_ && blocks_ == 1 && p_.a.row_stride == p_.k));
     for (int64_t q = 0; q < blocks_; ++q) {
       t.k = depth_of(q);
-      if (b_by_block_) pack_b(j0, j1, q, own_b);
+      if (b_by_block_ && !keeps_b) pack_b(j0, j1, q, own_b);
       const bool opens = first && q == 0;
       t.store = opens ? (plain ? Store::Overwrite : Store::General) : scales ? Store::General : Store::Accumulate;
       const char* next_a = nullptr;
@@ -325,6 +354,7 @@ class PackedProduct {
           for (int64_t j = j0; j < j1; ++j) take_b(j), run_tile(i, j);
         }
       }
+      if (keeps_b) own_b += block_bytes;
     }
   }
 
@@ -346,6 +376,7 @@ class PackedProduct {
   bool direct_c_, a_in_place_, b_in_place_;
   bool b_local_;           // each panel packed by the thread that uses it
   bool b_by_block_;        // each block of panels is
+  bool whole_columns_;     // threads share columns; else rows of blocks of columns
   bool a_shared_ = false;  // packed by all threads before the blocks are handed out
   int64_t panel_rows_, panel_cols_, unit_;
   int64_t max_depth_, max_rows_, max_cols_;
