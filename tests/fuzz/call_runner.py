@@ -140,7 +140,11 @@ def child(cases, work, pipe):
         for index, case in cases:
             out.write(json.dumps({"index": index, "begins": True}) + "\n")
             out.flush()
-            out.write(json.dumps({"index": index, **work(case)}) + "\n")
+            try:
+                outcome = work(case)
+            except BaseException as e:
+                outcome = {"finding": "beside the call: " + "".join(traceback.format_exception(e))[-1500:]}
+            out.write(json.dumps({"index": index, **outcome}) + "\n")
             out.flush()
     gc.collect()
 
@@ -219,7 +223,8 @@ def findings_apart(cases):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    return [*found, done.stderr[-4000:]] if found else []  # where a sanitizer says what it found
 
 
 if __name__ == "__main__":

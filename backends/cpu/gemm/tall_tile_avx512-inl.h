@@ -41,8 +41,11 @@ struct TallRun {
   int64_t ones;                    // depths after them
   const void* soon;                // fetched into the second cache, a step further with every four depths
   int64_t soon_step;
+  const void* c;  // fetched, a row with each of `c_fours`, which come before all others: at once they would hold up B
+  int64_t c_step;
+  int64_t c_fours;
 };
-static_assert(offsetof(TallRun, soon_step) == 80);
+static_assert(offsetof(TallRun, c_fours) == 104);
 
 // clang-format off
 #define MICA_TALL_BROADCAST_PS "vbroadcastss"
@@ -107,15 +110,18 @@ static_assert(offsetof(TallRun, soon_step) == 80);
   MICA_TALL_ROW(T, A, 13, depth, "26", "27", "31")                                                  \
   "add %%rdi, %%rsi\n"
 // `soon` in rax, its step in rcx.
-#define MICA_TALL_FOUR(T, A)                                                                        \
+#define MICA_TALL_FOUR(T, A, FETCH_C)                                                               \
   MICA_TALL_DEPTH(T, A, "0")                                                                        \
   "prefetcht1 (%%rax)\n"                                                                            \
   MICA_TALL_DEPTH(T, A, "1")                                                                        \
   "add %%rcx, %%rax\n"                                                                              \
   MICA_TALL_DEPTH(T, A, "2")                                                                        \
+  FETCH_C                                                                                           \
   MICA_TALL_DEPTH(T, A, "3")                                                                        \
   MICA_TALL_STEP_##A(MICA_TALL_SIZE_##T, "4")                                                       \
   "sub $1, %%r14\n"
+// Rows of C from r15.
+#define MICA_TALL_FETCH_C "prefetcht0 (%%r15)\n" "prefetcht0 64(%%r15)\n" "add 96(%[run]), %%r15\n"
 #define MICA_TALL_ZERO(i) "vpxord %[s" i "], %[s" i "], %[s" i "]\n"
 #define MICA_TALL_ZEROS(a, b, c, d) MICA_TALL_ZERO(a) MICA_TALL_ZERO(b) MICA_TALL_ZERO(c) MICA_TALL_ZERO(d)
 #define MICA_TALL_SUM(i) [s##i] "=&v"(sums[i / 2][i % 2].raw)
@@ -125,7 +131,8 @@ static_assert(offsetof(TallRun, soon_step) == 80);
       "mov 8(%[run]), %%r12\n"                                                                                       \
       "mov 16(%[run]), %%rsi\n"                                                                                      \
       "mov 24(%[run]), %%rdi\n"                                                                                      \
-      "mov 32(%[run]), %%r14\n"                                                                                      \
+      "mov 88(%[run]), %%r15\n"                                                                                      \
+      "mov 104(%[run]), %%r14\n"                                                                                     \
       "mov 40(%[run]), %%rdx\n"                                                                                      \
       "mov 72(%[run]), %%rax\n"                                                                                      \
       "mov 80(%[run]), %%rcx\n"                                                                                      \
@@ -133,16 +140,24 @@ static_assert(offsetof(TallRun, soon_step) == 80);
       "lea (%%r8, %%r12, 4), %%r9\n"                                                                                 \
       "lea (%%r9, %%r12, 4), %%r10\n"                                                                                \
       "lea (%%r10, %%r12, 4), %%r11\n"                                                                               \
-      "xor %%r15d, %%r15d\n" /* whether these are the last fours */                                                  \
       MICA_TALL_ZEROS("0", "1", "2", "3") MICA_TALL_ZEROS("4", "5", "6", "7")                                        \
       MICA_TALL_ZEROS("8", "9", "10", "11") MICA_TALL_ZEROS("12", "13", "14", "15")                                  \
       MICA_TALL_ZEROS("16", "17", "18", "19") MICA_TALL_ZEROS("20", "21", "22", "23")                                \
       MICA_TALL_ZEROS("24", "25", "26", "27")                                                                        \
       "test %%r14, %%r14\n"                                                                                          \
+      "jz 6f\n"                                                                                                      \
+      ".p2align 5\n"                                                                                                 \
+      "0:\n"                                                                                                         \
+      MICA_TALL_FOUR(T, A, MICA_TALL_FETCH_C)                                                                        \
+      "jnz 0b\n"                                                                                                     \
+      "6:\n"                                                                                                         \
+      "xor %%r15d, %%r15d\n" /* whether these are the last fours */                                                  \
+      "mov 32(%[run]), %%r14\n"                                                                                      \
+      "test %%r14, %%r14\n"                                                                                          \
       "jz 2f\n"                                                                                                      \
       ".p2align 5\n"                                                                                                 \
       "1:\n"                                                                                                         \
-      MICA_TALL_FOUR(T, A)                                                                                           \
+      MICA_TALL_FOUR(T, A, "")                                                                                       \
       "jnz 1b\n"                                                                                                     \
       "2:\n"                                                                                                         \
       "test %%r15d, %%r15d\n"                                                                                        \
@@ -220,6 +235,7 @@ HWY_INLINE void add_tall_run(const TallRun& run, bool rows_adjacent, Vec (&sums)
 #undef MICA_TALL_TIMES
 #undef MICA_TALL_DEPTH
 #undef MICA_TALL_FOUR
+#undef MICA_TALL_FETCH_C
 #undef MICA_TALL_ZERO
 #undef MICA_TALL_ZEROS
 #undef MICA_TALL_SUM
@@ -237,19 +253,22 @@ template <class T>
 HWY_NOINLINE void tall_tile(const MicroTile& t, const T* before) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kSize = sizeof(T), kLanes = static_cast<int64_t>(hn::MaxLanes(d));
-  fetch_c<T, kTallRows, 2>(t);
   const int64_t depths = depths_ahead<T>(t);
   TallRun run;
   run.a = t.a;
   run.a_row_step = t.a_row_stride * kSize;
   run.b = t.b;
   run.b_step = t.b_k_stride * kSize;
-  run.fours = (t.k - depths) / 4;
-  run.last_fours = t.k / 4 - run.fours;
+  const int64_t fours = (t.k - depths) / 4;
+  run.c = t.c;
+  run.c_step = t.c_row_stride * kSize;
+  run.c_fours = t.c_near ? 0 : HWY_MIN(fours, kTallRows);
+  run.fours = fours - run.c_fours;
+  run.last_fours = t.k / 4 - fours;
   run.ones = t.k % 4;
   run.ahead = depths * run.b_step;
   // The first of the last depths fetches the first row of the next tile.
-  run.last_ahead = (next_rows<T, 2>(t) - static_cast<const T*>(t.b)) * kSize - 4 * run.fours * run.b_step;
+  run.last_ahead = (next_rows<T, 2>(t) - static_cast<const T*>(t.b)) * kSize - 4 * fours * run.b_step;
   run.soon = t.soon ? t.soon : t.a;
   run.soon_step = 4 * t.soon_step;
   hn::Vec<decltype(d)> sums[kTallRows][2];
