@@ -13,6 +13,7 @@ from mica.utils.data._utils.iterator import (
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
+from mica.utils.data._utils.pipes import is_pipe, is_stream, wrapped
 from mica.utils.data._utils.worker import get_worker_info
 from mica.utils.data.dataset import Dataset, IterableDataset  # noqa: F401 - programs import Dataset from here
 from mica.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -82,7 +83,7 @@ class DataLoader(Generic[_T_co]):
         if worker_method not in ("multiprocessing", "thread"):
             raise ValueError(f"worker_method should be 'multiprocessing' or 'thread', but got {worker_method!r}")
 
-        self.dataset = dataset
+        self.dataset = wrapped(dataset, shuffle) if is_pipe(dataset) else dataset
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor
         self.pin_memory = pin_memory
@@ -97,7 +98,11 @@ class DataLoader(Generic[_T_co]):
 
         self._dataset_kind = _DatasetKind.Iterable if isinstance(dataset, IterableDataset) else _DatasetKind.Map
         if self._dataset_kind == _DatasetKind.Iterable:
-            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+            given = {
+                "shuffle": None if is_stream(dataset) else shuffle or None,
+                "sampler": sampler,
+                "batch_sampler": batch_sampler,
+            }
             for name, value in given.items():
                 if value is not None:
                     raise ValueError(

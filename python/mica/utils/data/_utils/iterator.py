@@ -1,5 +1,6 @@
 """Iterators over a DataLoader: in this process, or with workers."""
 
+import copy
 import functools
 import itertools
 import warnings
@@ -7,7 +8,7 @@ import weakref
 
 from mica import _C
 from mica._utils import ExceptionWrapper
-from mica.utils.data._utils import crew, fetch, worker
+from mica.utils.data._utils import crew, fetch, pipes, worker
 from mica.utils.data._utils.pin_memory import pin_memory
 from mica.utils.data.sampler import random_seed
 
@@ -29,6 +30,8 @@ def _make_fetcher(kind, auto_collation, collate_fn, drop_last, dataset):
 class _BaseDataLoaderIter:
     def __init__(self, loader):
         self._dataset = loader.dataset
+        self._shared_seed = None
+        self._seed_stream(loader)
         self._dataset_kind = loader._dataset_kind
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._index_sampler = loader._index_sampler
@@ -51,10 +54,16 @@ class _BaseDataLoaderIter:
     def __iter__(self):
         return self
 
+    def _seed_stream(self, loader):
+        if pipes.is_stream(self._dataset):
+            self._shared_seed = pipes.shared_seed(loader.generator)
+            pipes.seed_stream(self._dataset, self._shared_seed)
+
     def _reset(self, loader):
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._seed_stream(loader)
 
     def _next_index(self):
         return next(self._sampler_iter)
@@ -91,6 +100,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if self._timeout != 0:
             raise AssertionError("timeout is not supported without workers: nobody could end what takes too long")
+        if pipes.is_pipe(self._dataset):
+            pipes.shard(self._dataset, pipes.process_place())
         self._dataset_fetcher = self._make_fetcher(self._dataset)
 
     def _next_data(self):
@@ -108,22 +119,34 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._persistent_workers = loader.persistent_workers
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 with workers")
-        jobs = [
-            worker.Job(
-                self._make_fetcher, self._dataset, self._base_seed, loader.worker_init_fn, number, self._num_workers
-            )
-            for number in range(self._num_workers)
-        ]
+        jobs = [self._job(loader, number) for number in range(self._num_workers)]
         if loader.worker_method == "thread":
             self._crew = crew.ThreadCrew(jobs)
         else:
             self._crew = crew.ProcessCrew(_context(loader), jobs)
             self._workers = [each.process for each in self._crew.workers]
         self._shutdown_workers = weakref.finalize(self, self._crew.stop)
-        self._start(loader)
-
-    def _start(self, loader):
         super()._reset(loader)
+        self._start()
+
+    def _job(self, loader, number):
+        dataset, place = self._dataset, None
+        if pipes.is_pipe(dataset):
+            place = pipes.process_place()
+            if loader.worker_method == "thread":  # a stream has one iterator at a time
+                dataset = copy.deepcopy(dataset)
+        return worker.Job(
+            self._make_fetcher,
+            dataset,
+            self._base_seed,
+            loader.worker_init_fn,
+            number,
+            self._num_workers,
+            self._shared_seed,
+            place,
+        )
+
+    def _start(self):
         self._sent = 0  # tasks
         self._wanted = 0  # the number of the task whose result comes next
         self._worker_of = {}  # of each task that has not been returned
@@ -136,14 +159,15 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _reset(self, loader):
         """Start over with the same workers."""
-        resume = worker._ResumeIteration()
+        super()._reset(loader)
+        resume = worker._ResumeIteration(self._shared_seed)
         for number in range(self._num_workers):
             self._crew.send(number, resume)
         waiting = self._num_workers
         while waiting:  # what comes before is of the iteration that was left
             _, data = self._receive()
             waiting -= isinstance(data, worker._ResumeIteration)
-        self._start(loader)
+        self._start()
 
     def _assign(self):
         """Give the next indices to the worker whose turn it is."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from mica import _C
 from mica._utils import ExceptionWrapper
+from mica.utils.data._utils import pipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Job:
     init_fn: Any
     worker_id: int
     num_workers: int
+    shared_seed: int | None = None  # of a stream's shufflers
+    process_place: tuple | None = None  # of a pipe: (processes, number of this one)
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ class _IterableDatasetStopIteration:
 
 @dataclass(frozen=True)
 class _ResumeIteration:
-    """In place of a task: start over. And in place of a batch, as the answer."""
+    """In place of a task: start over, a stream with this seed. And in place of a batch, as the answer."""
+
+    seed: int | None = None
 
 
 def _generate_state(base_seed, worker_id):
@@ -108,6 +113,11 @@ def _thread_rng(job):
     return _RNG(random.Random(seed), _C.Generator().manual_seed(seed), numpy_generator)
 
 
+def _prepare_pipe(job, seed):
+    if seed is not None:
+        pipes.seed_stream(job.dataset, seed)
+
+
 def run(job, receive, send, *, in_thread):
     """Fetch what is asked for until there is nothing more to receive."""
     where = f"in DataLoader worker {'thread' if in_thread else 'process'} {job.worker_id}"
@@ -124,6 +134,9 @@ def run(job, receive, send, *, in_thread):
     )
     failure = None
     try:
+        _prepare_pipe(job, job.shared_seed)
+        if job.process_place is not None:
+            pipes.shard(job.dataset, job.process_place, job.worker_id, job.num_workers)
         if job.init_fn is not None:
             job.init_fn(job.worker_id)
         fetcher = job.make_fetcher(job.dataset)
@@ -134,6 +147,7 @@ def run(job, receive, send, *, in_thread):
         if isinstance(task, _ResumeIteration):
             ended = False
             try:
+                _prepare_pipe(job, task.seed)
                 fetcher = job.make_fetcher(job.dataset)
             except Exception:
                 failure = ExceptionWrapper(where=where)

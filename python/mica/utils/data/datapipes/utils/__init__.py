@@ -1,0 +1,1 @@
+"""What pipes share: streams of files, decoders, snapshots."""
