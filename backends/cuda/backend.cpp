@@ -67,6 +67,7 @@ void set_flag_by_name(const char* name, bool value) {
   if (which == "cudnn_recurrent") set_flag(Flag::CudnnRecurrent, value);
   if (which == "cudnn_recurrent_always") set_flag(Flag::CudnnRecurrentAlways, value);
   if (which == "deterministic") set_flag(Flag::Deterministic, value);
+  if (which == "cudnn_benchmark") set_flag(Flag::CudnnBenchmark, value);
   if (which == "cudnn_deterministic") set_flag(Flag::CudnnDeterministic, value);
 }
 bool reads_narrow_operands(const char* op) {

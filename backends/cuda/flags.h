@@ -9,6 +9,7 @@ enum class Flag : int {
   CudnnAttention,
   Deterministic,
   CudnnDeterministic,
+  CudnnBenchmark,  // compare all engines of a convolution, however long it takes
   CudnnRecurrent,
   CudnnRecurrentAlways,  // also where the own kernels are known to be as fast
   Count

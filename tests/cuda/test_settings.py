@@ -1,5 +1,9 @@
 """Settings that decide how CUDA computes: how exact float32 is, and whether convolutions repeat their results."""
 
+import os
+import subprocess
+import sys
+
 import mica
 import pytest
 
@@ -58,3 +62,54 @@ def test_convolutions_repeat_their_results_where_asked(by, dtype):
     tolerance = {mica.float32: 5e-3, mica.float16: 2e-2, mica.float64: 1e-10}[dtype]  # TF32 is allowed in float32
     for a, b in zip(first, expected, strict=True):
         assert (a - b).abs().max() <= tolerance * b.abs().max()
+
+
+CONVOLUTION = """
+import os
+import subprocess
+import sys
+
+import mica
+mica.manual_seed(0)
+x, w = mica.randn(4, 16, 20, 20, device="cuda"), mica.randn(24, 16, 3, 3, device="cuda")
+y = mica.nn.functional.conv2d(x, w)
+assert all(mica.equal(y, mica.nn.functional.conv2d(x, w)) for _ in range(20))  # the choice is kept
+expected = mica.nn.functional.conv2d(x.double(), w.double())
+assert (y.double() - expected).abs().max() < 5e-3 * expected.abs().max()
+"""
+
+
+def run_convolution(folder, settings=""):
+    subprocess.run(
+        [sys.executable, "-c", settings + CONVOLUTION], check=True, env=os.environ | {"MICA_CACHE_DIR": str(folder)}
+    )
+
+
+def lines_of(folder):
+    (file,) = folder.glob("convolutions-*.txt")
+    return [line.split() for line in file.read_text().splitlines()]
+
+
+def test_the_engine_of_a_convolution_is_remembered(tmp_path):
+    folder = tmp_path / "new" / "cache"
+    benchmark = "import mica; mica.backends.cudnn.benchmark = True\n"
+    run_convolution(folder, benchmark)
+    lines = lines_of(folder)
+    assert len(lines) == 2 and all(int(compared) > 1 for _, _, compared in lines)  # float32 and float64
+    run_convolution(folder, benchmark)
+    assert lines_of(folder) == lines  # nothing is compared again
+
+
+@pytest.mark.parametrize(
+    "content", ["nonsense\n", "{name} 1000000 1\n", "{name} -5 -5\n", "{name} 0 10\nhalf a li", ""]
+)
+def test_a_damaged_memory_of_engines_changes_no_result(tmp_path, content):
+    benchmark = "import mica; mica.backends.cudnn.benchmark = True\n"
+    run_convolution(tmp_path, benchmark)
+    (file,) = tmp_path.glob("convolutions-*.txt")
+    file.write_text("".join(content.format(name=name) for name, _, _ in lines_of(tmp_path)))
+    run_convolution(tmp_path, benchmark)
+
+
+def test_a_convolution_works_where_nothing_can_be_remembered(tmp_path):
+    run_convolution("/proc/nowhere")

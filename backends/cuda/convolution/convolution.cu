@@ -232,6 +232,7 @@ void run(ConvolutionTask task, const TensorView& image, const TensorView& filter
   key.channels_last = channels_innermost(image) || channels_innermost(result);
   key.tf32 = flag(Flag::ConvolutionTf32);
   key.repeatable = flag(Flag::Deterministic) || flag(Flag::CudnnDeterministic);
+  key.benchmark = flag(Flag::CudnnBenchmark);
   key.image = shape_of(image, dims);
   key.result = shape_of(result, dims);
   for (int d = 0; d < dims; ++d) key.filter[d] = shape_of(filter, dims).sizes[d];

@@ -1,15 +1,18 @@
-// Plans of convolutions: descriptions, the engines that cuDNN's heuristic names, and which of them is fastest.
+// Plans of convolutions: descriptions, the engines that cuDNN's heuristic names, and which of them is taken.
 #include "backends/cuda/convolution/plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "backends/cuda/allocator.h"
+#include "backends/cuda/convolution/choices.h"
 #include "backends/cuda/cudnn/description.h"
 #include "backends/cuda/runtime.h"
 
@@ -108,8 +111,8 @@ Description convolution_graph(const ConvolutionKey& k, int type, cudnn::Handle h
   return cudnn::operation_graph(handle, operations);
 }
 
-// What cuDNN says of an engine's numbers: its notes as bits.
-unsigned notes_of(const Description& config) {
+// What cuDNN says of an engine, of its numbers or of its behaviour: its notes as bits.
+unsigned notes_of(const Description& config, int attribute, int type) {
   Description engine(cudnn::kEngineKind);
   cudnn::Descriptor handle = engine.get();
   int64_t count = 0;
@@ -117,15 +120,20 @@ unsigned notes_of(const Description& config) {
     return 0;
   int notes[16] = {};
   count = 0;
-  if (cudnn::api().get(handle, cudnn::kEngineNumericalNotes, cudnn::kTypeNumericalNote, 16, &count, notes)) return 0;
+  if (cudnn::api().get(handle, attribute, type, 16, &count, notes)) return 0;
   unsigned bits = 0;
   for (int64_t i = 0; i < count; ++i) bits |= 1u << notes[i];
   return bits;
 }
 
+// Whether cuDNN compiles this engine's kernels as a plan of it is made.
+bool is_compiled(const Description& config) {
+  return notes_of(config, cudnn::kEngineBehaviourNotes, cudnn::kTypeBehaviourNote) & 1u << cudnn::kNoteCompiled;
+}
+
 // Whether an engine may compute this convolution. Rounding of float32 inputs to TF32 has to be allowed.
 bool is_allowed(const ConvolutionKey& k, const Description& config) {
-  const unsigned notes = notes_of(config);
+  const unsigned notes = notes_of(config, cudnn::kEngineNumericalNotes, cudnn::kTypeNumericalNote);
   if (k.repeatable && (notes & (1u << cudnn::kNoteNotRepeatable))) return false;
   const bool rounds = notes & (1u << cudnn::kNoteTensorCore | 1u << cudnn::kNoteDownConvertInputs);
   return k.tf32 || !rounds || static_cast<DType>(k.dtype) != DType::Float32;
@@ -142,55 +150,119 @@ bool is_capturing(cudaStream_t stream) {
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
+// The time that comparing engines may take: a little as a program starts, then a small part of the time it runs. A
+// first run loads an engine's kernels, some milliseconds, and a network meets hundreds of convolutions in its first
+// step.
+class Budget {
+ public:
+  static bool is_left() { return seconds_spent() < allowance(); }
+  bool is_left_now() const { return seconds_spent() + (now() - from_) < allowance(); }
+  Budget() : from_(now()) { start(); }
+  Budget(const Budget&) = delete;
+  ~Budget() { seconds_spent() += now() - from_; }
+
+ private:
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  static double allowance() { return 0.1 + 0.05 * (now() - start()); }
+  static double start() {
+    static const double first = now();
+    return first;
+  }
+  static double& seconds_spent() {
+    static double seconds = 0;
+    return seconds;
+  }
+  double from_;
+};
+
+// The engines that may compute a convolution, the most promising first. Those whose kernels are compiled as a plan is
+// made, for tenths of a second each, count only where the program asked for the fastest (cudnn.benchmark), or where
+// there is no other.
+std::vector<Description> allowed_engines(const ConvolutionKey& k, const Description& graph) {
+  std::vector<Description> found, compiled;
+  for (int mode : {cudnn::kHeuristicA, cudnn::kHeuristicFallback}) {
+    for (Description& config : cudnn::engines(graph, mode)) {
+      if (!is_allowed(k, config)) continue;
+      (!k.benchmark && is_compiled(config) ? compiled : found).push_back(std::move(config));
+    }
+    if (!found.empty()) return found;
+  }
+  return compiled;
+}
+
+// Milliseconds that a plan takes: of some runs the shortest, since something else may disturb one.
+float time_of(const Plan& plan, cudnn::Handle handle, void* image, void* filter, void* result, int device,
+              float shortest) {
+  const cudaStream_t stream = current_stream(device);
+  cudaEvent_t from, to;
+  MICA_CUDA(cudaEventCreate(&from));
+  MICA_CUDA(cudaEventCreate(&to));
+  const Workspace workspace(std::max<size_t>(plan.workspace, 16), device);
+  float ms = INFINITY;
+  for (int turn = 0; turn < 4; ++turn) {
+    MICA_CUDA(cudaEventRecord(from, stream));
+    run_plan(plan, handle, image, filter, result, workspace.data());
+    MICA_CUDA(cudaEventRecord(to, stream));
+    MICA_CUDA(cudaEventSynchronize(to));
+    float taken = 0;
+    MICA_CUDA(cudaEventElapsedTime(&taken, from, to));
+    if (turn == 0) continue;  // it loaded the kernel
+    ms = std::min(ms, taken);
+    if (taken > 4 * shortest) break;
+  }
+  cudaEventDestroy(from);
+  cudaEventDestroy(to);
+  return ms;
+}
+
+// The plan of an engine whose workspace is not too large; none where the engine does not take the convolution.
+Plan plan_of(const Description& config, cudnn::Handle handle) {
+  const Plan plan = cudnn::try_plan(handle, config);
+  if (!plan.plan || plan.workspace <= kMostWorkspace) return plan;
+  cudnn::api().destroy_descriptor(plan.plan);
+  return {};
+}
+
+// The plan that a convolution keeps for as long as the program runs, so that its results stay the same: what earlier
+// runs found, or the heuristic's first. Others are compared with it while the budget lasts, and each run of a program
+// goes on where the last one stopped.
 Plan make_plan(const ConvolutionKey& k, cudnn::Handle handle, void* image, void* filter, void* result) {
   const int type = cudnn_type(static_cast<DType>(k.dtype));
   const Description graph = convolution_graph(k, type, handle);
-  std::vector<Plan> candidates;
-  for (int mode : {cudnn::kHeuristicA, cudnn::kHeuristicFallback}) {
-    for (const Description& config : cudnn::engines(graph, mode)) {
-      // The clock would choose now one engine, now another.
-      if (static_cast<int>(candidates.size()) == (k.repeatable ? 1 : kTried)) break;
-      if (!is_allowed(k, config)) continue;
-      const Plan plan = cudnn::try_plan(handle, config);
+  const std::vector<Description> configs = allowed_engines(k, graph);
+  const int count = static_cast<int>(configs.size());
+  // Where results have to repeat, nothing is measured: the clock would choose now one engine, now another.
+  const int most = k.repeatable ? 1 : std::min(count, kTried);
+  const std::optional<EngineChoice> known = k.repeatable ? std::nullopt : remembered_choice(k);
+  EngineChoice choice{0, 0};
+  Plan best;
+  if (known && known->engine >= 0 && known->engine < count) {
+    best = plan_of(configs[static_cast<size_t>(known->engine)], handle);
+    if (best.plan) choice = *known;
+  }
+  int next = choice.compared;
+  for (; !best.plan && next < count; ++next) {
+    best = plan_of(configs[static_cast<size_t>(next)], handle);
+    choice = {next, next + 1};
+  }
+  MICA_CHECK(best.plan, "cuDNN has no engine for this convolution");
+  if (next < most && !is_capturing(current_stream(k.device)) && (k.benchmark || Budget::is_left())) {
+    const Budget spending;
+    float shortest = time_of(best, handle, image, filter, result, k.device, INFINITY);
+    for (; next < most && (k.benchmark || spending.is_left_now()); ++next) {
+      const Plan plan = plan_of(configs[static_cast<size_t>(next)], handle);
+      choice.compared = next + 1;
       if (!plan.plan) continue;
-      if (plan.workspace > kMostWorkspace) {
-        cudnn::api().destroy_descriptor(plan.plan);
-        continue;
-      }
-      candidates.push_back(plan);
+      const float ms = time_of(plan, handle, image, filter, result, k.device, shortest);
+      const bool better = ms < shortest;
+      cudnn::api().destroy_descriptor(better ? best.plan : plan.plan);
+      if (better) shortest = ms, best = plan, choice.engine = next;
     }
-    if (!candidates.empty()) break;
+    remember_choice(k, choice);
   }
-  MICA_CHECK(!candidates.empty(), "cuDNN has no engine for this convolution");
-  const cudaStream_t stream = current_stream(k.device);
-  size_t best = 0;
-  if (candidates.size() > 1 && !is_capturing(stream)) {
-    float shortest = INFINITY;
-    cudaEvent_t from, to;
-    MICA_CUDA(cudaEventCreate(&from));
-    MICA_CUDA(cudaEventCreate(&to));
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const Workspace workspace(std::max<size_t>(candidates[i].workspace, 16), k.device);
-      // The first run loads the kernel; of the others the shortest counts, since something else may disturb one.
-      float ms = INFINITY;
-      for (int turn = 0; turn < 4; ++turn) {
-        MICA_CUDA(cudaEventRecord(from, stream));
-        run_plan(candidates[i], handle, image, filter, result, workspace.data());
-        MICA_CUDA(cudaEventRecord(to, stream));
-        MICA_CUDA(cudaEventSynchronize(to));
-        float taken = 0;
-        MICA_CUDA(cudaEventElapsedTime(&taken, from, to));
-        if (turn > 0) ms = std::min(ms, taken);
-        if (turn > 0 && taken > 4 * shortest) break;
-      }
-      if (ms < shortest) shortest = ms, best = i;
-    }
-    cudaEventDestroy(from);
-    cudaEventDestroy(to);
-  }
-  for (size_t i = 0; i < candidates.size(); ++i)
-    if (i != best) cudnn::api().destroy_descriptor(candidates[i].plan);
-  return candidates[best];
+  return best;
 }
 
 }  // namespace

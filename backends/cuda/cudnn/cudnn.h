@@ -51,6 +51,7 @@ enum Type : int {
   kTypePointwiseMode = 14,
   kTypeDescriptor = 15,
   kTypeReductionOperator = 18,
+  kTypeBehaviourNote = 19,
 };
 
 enum Attribute : int {
@@ -102,6 +103,7 @@ enum Attribute : int {
   kPackPointers = 1001,
   kPackWorkspace = 1003,
   kEngineNumericalNotes = 1303,
+  kEngineBehaviourNotes = 1305,
   kMatmulCompute = 1500,
   kMatmulA = 1520,
   kMatmulB = 1521,
@@ -132,6 +134,8 @@ enum Reduction : int { kSum = 0, kMaximum = 3 };
 enum Heuristic : int { kHeuristicFallback = 2, kHeuristicA = 3 };
 // What an engine may do to the numbers on the way.
 enum Note : int { kNoteTensorCore = 0, kNoteDownConvertInputs = 1, kNoteNotRepeatable = 4 };
+// How an engine behaves: whether its kernels are compiled as a plan is made.
+enum BehaviourNote : int { kNoteCompiled = 0 };
 
 struct Api {
   int (*create)(Handle*);

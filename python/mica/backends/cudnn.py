@@ -1,5 +1,6 @@
 """Settings of cuDNN, which computes convolutions and recurrent layers on GPUs. `allow_tf32` and `fp32_precision` say how exact
-they are; `deterministic` keeps convolutions to engines that repeat their results; without `enabled`, recurrent layers run
+they are; `deterministic` keeps convolutions to engines that repeat their results; `benchmark` compares all engines
+of a convolution when it is first met; without `enabled`, recurrent layers run
 by Mica's own kernels. The others are kept and change nothing."""
 
 import sys
@@ -44,12 +45,16 @@ def is_acceptable(tensor):
     return tensor.is_cuda and tensor.is_floating_point() and is_available()
 
 
+# What the backend asks for by other names.
+_FLAGS = {"deterministic": "cudnn_deterministic", "benchmark": "cudnn_benchmark", "enabled": "cudnn_recurrent"}
+
+
 class _Module(types.ModuleType):
     """The module, which tells the backend what concerns it."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
-        flag = {"deterministic": "cudnn_deterministic", "enabled": "cudnn_recurrent"}.get(name)
+        flag = _FLAGS.get(name)
         if flag and _C._device_count("cuda") > 0:
             _C._set_backend_flag("cuda", flag, bool(value))
 
