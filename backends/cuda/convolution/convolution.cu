@@ -7,6 +7,7 @@
 #include "backends/cuda/convolution/plan.h"
 #include "backends/cuda/copy_elements.h"
 #include "backends/cuda/flags.h"
+#include "backends/cuda/norm/channels.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
@@ -77,8 +78,32 @@ struct AddBias {
     out[at[0]] = convert<T>(convert<compute_t<T>>(out[at[0]]) + convert<compute_t<T>>(bias[at[1]]));
   }
 };
+// The same in vectors, of a plane or of neighbouring channels, which have a bias each.
+template <class T>
+struct AddBiasToRuns {
+  T* out;
+  const T* bias;
+  template <int V>
+  __device__ void run(int64_t i, int64_t channel, bool side_by_side) const {
+    auto piece = *reinterpret_cast<const Vector<T, V>*>(out + i);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const auto b = convert<compute_t<T>>(bias[side_by_side ? channel + j : channel]);
+      piece.item[j] = convert<T>(convert<compute_t<T>>(piece.item[j]) + b);
+    }
+    *reinterpret_cast<Vector<T, V>*>(out + i) = piece;
+  }
+};
 void add_bias(const TensorView& out, const TensorView& bias) {
   if (!bias.defined()) return;
+  const bool last = channels_innermost(out);
+  if ((last || is_contiguous(out)) && !is_complex(out.dtype)) {
+    const int64_t channels = out.sizes[1], batch = out.sizes[0], places = out.numel / (batch * channels);
+    const Shape shape = last ? Shape{batch * places, channels, 1} : Shape{batch, channels, places};
+    return visit_floating("convolution", out.dtype, [&]<class T>(Tag<T>) {
+      apply<T>(shape, AddBiasToRuns<T>{out.ptr<T>(), bias.ptr<const T>()}, aligned16({out.data}), out.device.index());
+    });
+  }
   Places<2> places;
   int order[kMaxDims];
   for (int d = 0; d < out.ndim; ++d) order[d] = out.ndim - 1 - d;

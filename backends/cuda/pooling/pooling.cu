@@ -3,7 +3,7 @@
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/index/atomic.cuh"
 #include "backends/cuda/pooling/image_windows.h"
-#include "backends/cuda/pooling/volume.cuh"
+#include "backends/cuda/pooling/blocks.cuh"
 #include "backends/cuda/reduce/limits.cuh"
 
 namespace mica::cuda {
@@ -53,6 +53,14 @@ Windows windows(const TensorView& in, const TensorView& out, bool channels_last,
   }
   return w;
 }
+
+// Windows that cut the input into blocks: each is as large as its step, and none is cut off.
+std::unique_ptr<Blocks> blocks_of(const Windows& w, int64_t planes) {
+  for (int a = 0; a < 3; ++a)
+    if (w.kernel[a] != w.stride[a] || w.padding[a] || w.out.size[a] * w.kernel[a] != w.in.size[a]) return nullptr;
+  return blocks_of(w.out, w.in, planes);
+}
+double divisor_of(const Windows& w) { return static_cast<double>(w.divisor ? w.divisor : w.kernel[1] * w.kernel[2]); }
 
 __device__ Span adaptive_span(int64_t o, int64_t in, int64_t out) {
   return {o / out * in + o % out * in / out, 1 + ((o + 1) * in - 1) / out};
@@ -315,7 +323,10 @@ void avg_pool(const TensorView& out, const TensorView& self, IntArrayRef kernel,
   Windows w = windows(self, out, channels_last, kernel, stride, padding, {});
   w.count_include_pad = count_include_pad;
   w.divisor = divisor;
+  const auto blocks = blocks_of(w, self.sizes[0] * self.sizes[1]);
   auto run = [&]<class T>(Tag<T>) {
+    if constexpr (!std::is_same_v<T, int64_t>)
+      if (blocks) return sum_blocks(*blocks, self.ptr<const T>(), out.ptr<T>(), divisor_of(w), out.device.index());
     for_each(out.device.index(), out.numel, AvgPool<T>{w, self.ptr<const T>(), out.ptr<T>(), Kind::Regular});
   };
   if (self.dtype == DType::Int64) return run(Tag<int64_t>{});
@@ -329,7 +340,10 @@ void avg_pool_backward(const TensorView& grad_self, const TensorView& grad, IntA
   Windows w = windows(grad_self, grad, channels_last, kernel, stride, padding, {});
   w.count_include_pad = count_include_pad;
   w.divisor = divisor;
+  const auto blocks = blocks_of(w, grad.sizes[0] * grad.sizes[1]);
   visit_floating("avg_pool2d_backward", grad.dtype, [&]<class T>(Tag<T>) {
+    if (blocks)
+      return spread_blocks(*blocks, grad.ptr<const T>(), grad_self.ptr<T>(), divisor_of(w), grad.device.index());
     for_each(grad.device.index(), grad_self.numel,
              AvgPoolBackward<T>{w, grad.ptr<const T>(), grad_self.ptr<T>(), Kind::Regular});
   });

@@ -85,6 +85,18 @@ __device__ Acc join_warps(Acc value, const Op& op) {
   }
 }
 
+// Elements that are reduced rarely have no kernel for vectors of columns. An operation may say so of itself by a member
+// kRare.
+template <class Op>
+constexpr bool reduces_rarely() {
+  using In = typename Op::In;
+  if constexpr (requires { Op::kRare; }) {
+    if (Op::kRare) return true;
+  }
+  return is_complex_v<In> || std::is_same_v<In, int8_t> || std::is_same_v<In, int16_t> ||
+         std::is_same_v<In, uint16_t> || std::is_same_v<In, uint32_t> || std::is_same_v<In, uint64_t>;
+}
+
 // One thread's share of the elements of one output: those at first, first + step, ..., and where the row is dense, in
 // pieces of 16 bytes.
 template <class Op>
@@ -140,6 +152,29 @@ __device__ typename Op::Acc reduce_share(const Op& op, const ReductionShape& sha
     for (int j = 1; j < kSums; ++j) sums[0] = op.combine(sums[0], sums[j]);
     return sums[0];
   }
+  // Dense runs of a row that is not dense as a whole, like the planes of one channel: a piece lies in one of them.
+  const Places<1>& reduced = shape.reduced;
+  bool in_runs = !reduces_rarely<Op>() && reduced.strides[0][0] == 1 && reduced.sizes[0] % kCount == 0 &&
+                 reinterpret_cast<uintptr_t>(row) % alignof(Piece) == 0;
+  for (int d = 1; d < reduced.ndim; ++d) in_runs = in_runs && reduced.strides[d][0] % kCount == 0;
+  if constexpr (!reduces_rarely<Op>()) {
+    if (in_runs && reduced.ndim > 1) {
+      Acc sums[kCount];
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) sums[j] = op.identity();
+#pragma unroll 2
+      for (int64_t i = first; i < reduced.numel / kCount; i += step) {
+        int64_t at[1];
+        reduced.at(i * kCount, at);
+        const Piece piece = *reinterpret_cast<const Piece*>(row + at[0]);
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) sums[j] = op.combine(sums[j], op.load(piece.item[j], i * kCount + j));
+      }
+#pragma unroll
+      for (int j = 1; j < kCount; ++j) sums[0] = op.combine(sums[0], sums[j]);
+      return sums[0];
+    }
+  }
   Acc sum = op.identity();
 #pragma unroll 1
   for (int64_t i = first; i < shape.reduced.numel; i += step) {
@@ -179,18 +214,6 @@ __global__ void __launch_bounds__(kReduceThreads, kReduceBlocks<Op>)
 }
 
 inline constexpr int kColumnRows = 8;
-
-// Elements that are reduced rarely have no kernel for vectors of columns. An operation may say so of itself by a member
-// kRare.
-template <class Op>
-constexpr bool reduces_rarely() {
-  using In = typename Op::In;
-  if constexpr (requires { Op::kRare; }) {
-    if (Op::kRare) return true;
-  }
-  return is_complex_v<In> || std::is_same_v<In, int8_t> || std::is_same_v<In, int16_t> ||
-         std::is_same_v<In, uint16_t> || std::is_same_v<In, uint32_t> || std::is_same_v<In, uint64_t>;
-}
 
 // The columns of a matrix whose rows are dense: each thread adds up kCount neighbouring columns, 32 threads side by
 // side, and eight rows at a time.

@@ -1,7 +1,7 @@
 // upsample and its gradient; borders made of the tensor itself. A thread works out the few inputs of its output; in
 // gradients it adds to them.
 #include "backends/cuda/index/atomic.cuh"
-#include "backends/cuda/pooling/volume.cuh"
+#include "backends/cuda/pooling/blocks.cuh"
 
 namespace mica::cuda {
 
@@ -175,6 +175,20 @@ Plan<C> plan(const TensorView& in, const TensorView& out, std::string_view mode,
   return p;
 }
 
+// Magnification of images by powers of two without a filter, where each input is a block of outputs. Other factors are
+// left out: their inverse is rounded, so that an output may belong to its block's neighbour.
+template <class C>
+std::unique_ptr<Blocks> blocks_of(const Plan<C>& p, int64_t planes) {
+  for (const Axis<C>& a : p.axes) {
+    const bool is_plain = a.filter == Filter::Nearest || a.filter == Filter::NearestExact;
+    if (a.in == 0 || !(a.copied ? a.in == a.out : is_plain && !a.antialias)) return nullptr;
+    const int64_t factor = a.out / a.in;
+    if (!a.copied && ((factor & (factor - 1)) || a.in * factor != a.out || a.scale * static_cast<C>(factor) != C(1)))
+      return nullptr;
+  }
+  return blocks_of(p.in, p.out, planes);
+}
+
 template <class T, class C>
 struct Resample {
   Plan<C> plan;
@@ -259,9 +273,10 @@ void upsample(const TensorView& out, const TensorView& self, std::string_view mo
   if (out.numel == 0) return;
   DeviceGuard guard(out.device.index());
   auto run = [&]<class T, class C>(Tag<T>, Tag<C>) {
-    for_each(out.device.index(), out.numel,
-             Resample<T, C>{plan<C>(self, out, mode, align_corners, antialias, scales, channels_last),
-                            self.ptr<const T>(), out.ptr<T>()});
+    const Plan<C> p = plan<C>(self, out, mode, align_corners, antialias, scales, channels_last);
+    if (const auto blocks = blocks_of(p, self.sizes[0] * self.sizes[1]))
+      return spread_blocks(*blocks, self.ptr<const T>(), out.ptr<T>(), 1, out.device.index());
+    for_each(out.device.index(), out.numel, Resample<T, C>{p, self.ptr<const T>(), out.ptr<T>()});
   };
   if (self.dtype == DType::UInt8) return run(Tag<uint8_t>{}, Tag<float>{});
   visit_floating("upsample", self.dtype, [&]<class T>(Tag<T>) { run(Tag<T>{}, Tag<compute_t<T>>{}); });
@@ -273,11 +288,11 @@ void upsample_backward(const TensorView& grad_self, const TensorView& grad, std:
   DeviceGuard guard(grad.device.index());
   visit_floating("upsample_backward", grad.dtype, [&]<class T>(Tag<T>) {
     using C = compute_t<T>;
+    const Plan<C> p = plan<C>(grad_self, grad, mode, align_corners, antialias, scales, channels_last);
+    if (const auto blocks = blocks_of(p, grad.sizes[0] * grad.sizes[1]))
+      return sum_blocks(*blocks, grad.ptr<const T>(), grad_self.ptr<T>(), 1, grad.device.index());
     const Sums<T> sums(grad_self);
-    for_each(grad.device.index(), grad.numel,
-             Spread<T, C, typename Sums<T>::A>{
-                 plan<C>(grad_self, grad, mode, align_corners, antialias, scales, channels_last), grad.ptr<const T>(),
-                 sums.data()});
+    for_each(grad.device.index(), grad.numel, Spread<T, C, typename Sums<T>::A>{p, grad.ptr<const T>(), sums.data()});
     sums.finish();
   });
 }
