@@ -1,6 +1,7 @@
 """The seam of backends, seen from Python with a backend that the core knows nothing of: tests/backends/stub.
 
-An opened backend stays, and is the accelerator: its tests have a process of their own.
+An opened backend stays, and is the accelerator: its tests have a process of their own. CUDA would be the accelerator
+before it, so that its devices are hidden there.
 """
 
 import os
@@ -16,6 +17,6 @@ def test_stub_backend():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)],
-        capture_output=True, text=True, env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, text=True, env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]

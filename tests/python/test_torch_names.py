@@ -17,7 +17,6 @@ NONE = not mica.cuda.is_available()
         ("backends.mkldnn.is_available()", False),
         ("backends.cudnn.enabled", True),
         ("backends.cudnn.benchmark", False),
-        ("backends.cudnn.version()", None),
         ("backends.cuda.matmul.allow_tf32", False),
         ("backends.cuda.flash_sdp_enabled()", True),
         ("mps.is_available()", False),
@@ -33,6 +32,11 @@ NONE = not mica.cuda.is_available()
 )
 def test_answers(expression, value):
     assert eval(f"mica.{expression}") is value or eval(f"mica.{expression}") == value
+
+
+def test_cudnn_has_a_version_where_it_is_available():
+    version = mica.backends.cudnn.version()
+    assert version >= 90000 if mica.backends.cudnn.is_available() else version is None
 
 
 @pytest.mark.skipif(not NONE, reason="there is a GPU")

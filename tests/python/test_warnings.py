@@ -1,6 +1,7 @@
 """What Mica warns of is what torch warns of, in its words, and as often."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,7 @@ ABOUT_TORCH = (
 
 @pytest.fixture(scope="module")
 def given():
-    """The warnings of every case, each run in a child of one fresh process."""
+    """The warnings of every case, each run in a child of one fresh process that sees no GPU, as torch's did."""
     program = "import runpy, sys; sys.argv[1:] = ['mica']; runpy.run_path(%r, run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program % str(RECORDED / "warning_cases.py")],
@@ -32,6 +33,7 @@ def given():
         text=True,
         timeout=300,
         check=False,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
