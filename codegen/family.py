@@ -39,7 +39,7 @@ def family_source(family: str, ops: list[Op]) -> str:
         "#include <array>",
         "#include <utility>",
         "",
-        '#include "autograd/formulas.h"',
+        '#include "autograd/formulas/formulas.h"',
         '#include "autograd/saved_fields.h"',
         '#include "core/dispatch.h"',
         '#include "core/entry.h"',

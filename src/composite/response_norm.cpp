@@ -1,6 +1,6 @@
 // Normalisation across neighbouring channels.
-#include "autograd/formulas.h"
-#include "autograd/formulas_pooling.h"
+#include "autograd/formulas/formulas.h"
+#include "autograd/formulas/pooling.h"
 #include "core/host_data.h"
 #include "mica/generated/layers/pooling.h"
 #include "mica/generated/layers/rearrange_implementations.h"

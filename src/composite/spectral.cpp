@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/generated/layers/fft.h"

@@ -4,10 +4,10 @@
 #include <array>
 #include <tuple>
 
-#include "autograd/formulas_indexing.h"
-#include "autograd/formulas_pointwise.h"
-#include "autograd/formulas_reduction.h"
-#include "autograd/formulas_sorting.h"
+#include "autograd/formulas/indexing.h"
+#include "autograd/formulas/pointwise.h"
+#include "autograd/formulas/reduction.h"
+#include "autograd/formulas/sorting.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 

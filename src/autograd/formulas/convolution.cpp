@@ -1,6 +1,6 @@
-#include "autograd/formulas_convolution.h"
+#include "autograd/formulas/convolution.h"
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "mica/generated/layers/convolution.h"
 
 namespace mica::formulas {

@@ -2,7 +2,7 @@
 // number with respect to it; <x, y> is the real part of the sum of conj(x) y.
 #include <algorithm>
 
-#include "autograd/formulas_linalg.h"
+#include "autograd/formulas/linalg.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linear_systems.h"
 #include "mica/ops.h"

@@ -1,5 +1,5 @@
 // Normalisations by channel: fused kernels for first derivatives, compositions where the derivative is differentiated.
-#include "autograd/formulas_normalization.h"
+#include "autograd/formulas/normalization.h"
 
 #include "core/allocate.h"
 #include "core/geometry.h"

@@ -1,4 +1,4 @@
-#include "autograd/formulas_sorting.h"
+#include "autograd/formulas/sorting.h"
 
 #include "mica/ops.h"
 

@@ -1,4 +1,4 @@
-#include "autograd/formulas_fft.h"
+#include "autograd/formulas/fft.h"
 
 #include "mica/generated/layers/fft.h"
 #include "mica/ops.h"

@@ -1,6 +1,6 @@
-#include "autograd/formulas_embedding_bag.h"
+#include "autograd/formulas/embedding_bag.h"
 
-#include "autograd/formulas_indexing.h"
+#include "autograd/formulas/indexing.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
 #include "shapes/embedding_bag.h"

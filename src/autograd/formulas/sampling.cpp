@@ -1,4 +1,4 @@
-#include "autograd/formulas_sampling.h"
+#include "autograd/formulas/sampling.h"
 
 #include "mica/generated/layers/sampling.h"
 #include "mica/ops.h"

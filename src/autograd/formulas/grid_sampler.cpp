@@ -1,5 +1,5 @@
 // The derivative of grid_sampler's derivative: the sampler written as operations, which are differentiated twice.
-#include "autograd/formulas_upsampling.h"
+#include "autograd/formulas/upsampling.h"
 #include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"

@@ -2,7 +2,7 @@
 // asked for, it is written in terms of the input instead of the factors that the forward has left.
 #include <limits>
 
-#include "autograd/formulas_linalg.h"
+#include "autograd/formulas/linalg.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linear_systems.h"
 #include "mica/ops.h"

@@ -1,6 +1,6 @@
-#include "autograd/formulas_upsampling.h"
+#include "autograd/formulas/upsampling.h"
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "mica/generated/layers/upsampling.h"
 #include "mica/ops.h"
 #include "shapes/volume.h"

@@ -1,4 +1,4 @@
-#include "autograd/formulas_distance.h"
+#include "autograd/formulas/distance.h"
 
 #include <cmath>
 

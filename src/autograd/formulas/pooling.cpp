@@ -1,6 +1,6 @@
-#include "autograd/formulas_pooling.h"
+#include "autograd/formulas/pooling.h"
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "mica/generated/layers/pooling.h"
 #include "mica/ops.h"
 #include "shapes/volume.h"

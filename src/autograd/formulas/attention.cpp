@@ -1,6 +1,6 @@
 // Attention: a kernel that makes the scores again tile by tile, and plain operations where the derivative is itself
 // differentiated.
-#include "autograd/formulas_attention.h"
+#include "autograd/formulas/attention.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "core/geometry.h"
 
 namespace mica::formulas {

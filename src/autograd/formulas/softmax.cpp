@@ -1,6 +1,6 @@
 // Softmax and the normalisations over trailing dimensions: fused kernels for first derivatives, compositions where the
 // derivative is itself differentiated.
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend.h"

@@ -1,8 +1,8 @@
-#include "autograd/formulas_pointwise.h"
+#include "autograd/formulas/pointwise.h"
 
 #include <cmath>
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 
 namespace mica::formulas {
 

@@ -1,5 +1,5 @@
 // Losses: one kernel for first derivatives, compositions where the derivative is itself differentiated.
-#include "autograd/formulas_loss.h"
+#include "autograd/formulas/loss.h"
 
 #include "core/allocate.h"
 #include "core/geometry.h"

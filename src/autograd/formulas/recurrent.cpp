@@ -1,6 +1,6 @@
 // Recurrent layers: one pass backwards over time by a kernel, and the same layer unrolled into operations where the
 // derivative is itself differentiated.
-#include "autograd/formulas_recurrent.h"
+#include "autograd/formulas/recurrent.h"
 
 #include "composite/unrolled_recurrent.h"
 #include "core/kernel_arguments.h"

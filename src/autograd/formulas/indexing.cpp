@@ -1,6 +1,6 @@
-#include "autograd/formulas_indexing.h"
+#include "autograd/formulas/indexing.h"
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "core/geometry.h"
 #include "mica/generated/layers/sparse.h"
 

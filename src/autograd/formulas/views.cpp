@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "autograd/formulas.h"
+#include "autograd/formulas/formulas.h"
 #include "core/geometry.h"
 
 namespace mica::formulas {
