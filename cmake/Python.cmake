@@ -1,6 +1,6 @@
 # The extension mica._C: hand-written bindings and generated ones, plain CPython, linked to libmica.
 file(GLOB_RECURSE MICA_PYTHON_SOURCES CONFIGURE_DEPENDS python/src/*.cpp)
-mica_merge(extension_sources 6 ${MICA_PYTHON_SOURCES} ${MICA_GENERATED_PYTHON_SOURCES})
+mica_merge(extension_sources 7 ${MICA_PYTHON_SOURCES} ${MICA_GENERATED_PYTHON_SOURCES})
 Python_add_library(mica_extension MODULE WITH_SOABI ${extension_sources})
 target_link_libraries(mica_extension PRIVATE mica mica_extension_flags)
 target_link_options(mica_extension PRIVATE -Wl,--gc-sections -Wl,--as-needed)

@@ -202,7 +202,7 @@ def rows(group: Group) -> list[str]:
 
 def family_source(family: str, groups: list[Group]) -> str:
     is_layer = groups[0].is_layer
-    lines = [BANNER.format(folder="layers/" if is_layer else "", family=family), '#include "entry.h"']
+    lines = [BANNER.format(folder="layers/" if is_layer else "", family=family), '#include "operations/entry.h"']
     if is_layer:
         lines.append(f'#include "mica/generated/layers/{family}.h"')
     lines += ["", "namespace mica::python {", ""]
@@ -236,7 +236,7 @@ def named_type_lines(group: Group) -> list[str]:
 
 
 def registry_source(families: list[str]) -> str:
-    lines = ["// Generated from ops/*.toml: the families of entries.\n", '#include "entry.h"', "",
+    lines = ["// Generated from ops/*.toml: the families of entries.\n", '#include "operations/entry.h"', "",
              "namespace mica::python {", ""]  # fmt: skip
     lines += [f"extern const Family kFamily_{f};" for f in families]
     lines += ["", "const Family* const kFamilies[] = {"]

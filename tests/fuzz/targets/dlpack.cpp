@@ -1,8 +1,8 @@
 // DLPack structures whose numbers may be anything. Only those that stay within the memory that is there are read.
 #include <array>
 
-#include "dlpack_import.h"
 #include "fuzz_input.h"
+#include "interop/dlpack_import.h"
 #include "mica/ops.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

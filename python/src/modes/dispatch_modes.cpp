@@ -1,0 +1,221 @@
+#include "modes/dispatch_modes.h"
+
+#include "mica/dispatch.h"
+#include "operations/entry.h"
+#include "types/generator_object.h"
+#include "types/storage_object.h"
+
+namespace mica::python {
+
+// The modes of this thread, the innermost last, each with a reference. A mode is not among them while it answers.
+static thread_local std::vector<PyObject*> modes;
+static PyObject* answer_function = nullptr;  // answer(mode, name, values), of mica.utils._dispatch_calls
+static PyObject* extension = nullptr;
+
+// ---- arguments as Python objects
+
+template <class List, class Make>
+static PyObject* list_of(const List& values, Make make) {
+  Owned list(PyList_New(static_cast<Py_ssize_t>(values.size())));
+  if (!list) return nullptr;
+  for (size_t i = 0; i < values.size(); ++i) {
+    PyObject* item = make(values[i]);
+    if (!item) return nullptr;
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), item);
+  }
+  return list.release();
+}
+
+static PyObject* format_object(MemoryFormat format) {
+  static const char* const names[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+  return PyObject_GetAttrString(extension, names[static_cast<int>(format)]);
+}
+
+static PyObject* generator_object(const Generator& generator, Device device) {
+  auto* o = reinterpret_cast<GeneratorObject*>(generator_type->tp_alloc(generator_type, 0));
+  if (!o) return nullptr;
+  new (&o->generator) Generator(generator);
+  o->device = device;
+  return reinterpret_cast<PyObject*>(o);
+}
+
+// A generator does not say where it is: it is where the call's tensors are.
+static Device place_of(const dispatch::Argument* arguments, size_t size) {
+  using Kind = dispatch::Argument::Kind;
+  for (size_t i = 0; i < size; ++i) {
+    const dispatch::Argument& a = arguments[i];
+    if (a.is_none()) continue;
+    if (a.kind() == Kind::Tensor && a.as<Tensor>().defined()) return a.as<Tensor>().device();
+    if (a.kind() == Kind::Options) return a.as<TensorOptions>().device();
+  }
+  return kCPU;
+}
+
+static PyObject* object_of(const dispatch::Argument& a, Device place) {
+  using Kind = dispatch::Argument::Kind;
+  if (a.is_none()) Py_RETURN_NONE;
+  switch (a.kind()) {
+    case Kind::Tensor:
+      return wrap(a.as<Tensor>());
+    case Kind::Tensors:
+      return list_of(a.as<TensorList>(), [](const Tensor& t) { return wrap(t); });
+    case Kind::Int:
+      return to_python(a.as<int64_t>());
+    case Kind::Double:
+      return to_python(a.as<double>());
+    case Kind::Bool:
+      return to_python(a.as<bool>());
+    case Kind::Text: {
+      const auto& text = a.as<std::string_view>();
+      return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    }
+    case Kind::Scalar:
+      return to_python(a.as<Scalar>());
+    case Kind::DType:
+      return dtype_object(a.as<DType>());
+    case Kind::MemoryFormat:
+      return format_object(a.as<MemoryFormat>());
+    case Kind::Layout:
+      return layout_object(a.as<Layout>());
+    case Kind::Device:
+      return device_object(a.as<Device>());
+    case Kind::Generator:
+      return generator_object(a.as<Generator>(), place);
+    case Kind::Storage:
+      return storage_object(a.as<Storage>());
+    case Kind::Ints:
+      return list_of(a.as<IntArrayRef>(), [](int64_t i) { return to_python(i); });
+    case Kind::Doubles:
+      return list_of(a.as<ArrayRef<double>>(), [](double d) { return to_python(d); });
+    case Kind::Bools:
+      return list_of(a.as<ArrayRef<bool>>(), [](bool b) { return to_python(b); });
+    case Kind::Scalars:
+      return list_of(a.as<ArrayRef<Scalar>>(), [](const Scalar& s) { return to_python(s); });
+    case Kind::Options:
+      break;  // four arguments: see values_of
+  }
+  Py_RETURN_NONE;
+}
+
+static bool append(PyObject* list, PyObject* new_reference) {
+  Owned item(new_reference);
+  return item && PyList_Append(list, item.get()) == 0;
+}
+
+static bool append_options(PyObject* list, const TensorOptions& options) {
+  const auto& [dtype, device, layout] = std::tie(options.dtype_opt(), options.device_opt(), options.layout_opt());
+  return append(list, dtype ? dtype_object(*dtype) : Py_NewRef(Py_None)) &&
+         append(list, layout ? layout_object(*layout) : Py_NewRef(Py_None)) &&
+         append(list, device ? device_object(*device) : Py_NewRef(Py_None)) &&
+         append(list, options.pinned_memory() ? Py_NewRef(Py_True) : Py_NewRef(Py_None));
+}
+
+static Owned values_of(const dispatch::Argument* arguments, size_t size) {
+  Owned list(checked(PyList_New(0)));
+  const Device place = place_of(arguments, size);
+  for (size_t i = 0; i < size; ++i) {
+    const dispatch::Argument& a = arguments[i];
+    const bool is_options = !a.is_none() && a.kind() == dispatch::Argument::Kind::Options;
+    const bool done =
+        is_options ? append_options(list.get(), a.as<TensorOptions>()) : append(list.get(), object_of(a, place));
+    if (!done) throw PythonError();
+  }
+  return list;
+}
+
+// ---- answers
+
+static Tensor tensor_of_answer(PyObject* o, const char* name) {
+  if (o == Py_None) return Tensor();
+  if (is_tensor(o)) return unwrap(o);
+  PyErr_Format(PyExc_TypeError, "Unable to cast %s to Tensor: a mode's __torch_dispatch__ answered for aten::%s",
+               Py_TYPE(o)->tp_name, name);
+  throw PythonError();
+}
+
+static std::vector<Tensor> tensors_of_answer(PyObject* answer, const char* name, int count) {
+  if (count == 0) return {};
+  if (count == 1) return {tensor_of_answer(answer, name)};
+  Owned items(checked(PySequence_Fast(answer, "a mode's __torch_dispatch__ must answer with a sequence of tensors")));
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(items.get());
+  if (count != dispatch::kAnyNumber && size != count) {
+    PyErr_Format(PyExc_RuntimeError, "aten::%s has %d results, but a mode's __torch_dispatch__ answered with %zd", name,
+                 count, size);
+    throw PythonError();
+  }
+  std::vector<Tensor> tensors;
+  tensors.reserve(static_cast<size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i)
+    tensors.push_back(tensor_of_answer(PySequence_Fast_GET_ITEM(items.get(), i), name));
+  return tensors;
+}
+
+// Takes the innermost mode off for a scope: what it calls goes to the next one.
+class Taken {
+ public:
+  Taken() : mode_(modes.back()) {
+    modes.pop_back();
+    dispatch::set_active(!modes.empty());
+  }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  ~Taken() {
+    modes.push_back(mode_);
+    dispatch::set_active(true);
+  }
+  PyObject* mode() const { return mode_; }
+
+ private:
+  PyObject* mode_;
+};
+
+static std::vector<Tensor> handle(const char* name, const dispatch::Argument* arguments, size_t size, int count) {
+  Locked lock;
+  const Taken taken;
+  const Owned values = values_of(arguments, size);
+  if (!answer_function) {
+    Owned module(checked(PyImport_ImportModule("mica.utils._dispatch_calls")));
+    answer_function = checked(PyObject_GetAttrString(module.get(), "answer"));
+  }
+  Owned answer(checked(PyObject_CallFunction(answer_function, "OsO", taken.mode(), name, values.get())));
+  return tensors_of_answer(answer.get(), name, count);
+}
+
+// ---- what the package's modes build upon
+
+static PyObject* push_mode(PyObject*, PyObject* mode) {
+  modes.push_back(Py_NewRef(mode));
+  dispatch::set_active(true);
+  Py_RETURN_NONE;
+}
+
+static PyObject* pop_mode(PyObject*, PyObject*) {
+  if (modes.empty()) return PyErr_Format(PyExc_RuntimeError, "no TorchDispatchMode is active");
+  PyObject* mode = modes.back();
+  modes.pop_back();
+  dispatch::set_active(!modes.empty());
+  return mode;
+}
+
+static PyObject* mode_at(PyObject*, PyObject* index) {
+  const Py_ssize_t i = PyLong_AsSsize_t(index);
+  if (i == -1 && PyErr_Occurred()) return nullptr;
+  if (i < 0 || i >= static_cast<Py_ssize_t>(modes.size()))
+    return PyErr_Format(PyExc_IndexError, "no TorchDispatchMode at %zd", i);
+  return Py_NewRef(modes[static_cast<size_t>(i)]);
+}
+
+static PyObject* num_modes(PyObject*, PyObject*) { return PyLong_FromSize_t(modes.size()); }
+
+bool add_dispatch_modes(PyObject* module) {
+  static PyMethodDef functions[] = {{"_push_on_torch_dispatch_stack", push_mode, METH_O, nullptr},
+                                    {"_pop_torch_dispatch_stack", pop_mode, METH_NOARGS, nullptr},
+                                    {"_get_dispatch_stack_at", mode_at, METH_O, nullptr},
+                                    {"_len_torch_dispatch_stack", num_modes, METH_NOARGS, nullptr},
+                                    {}};
+  extension = module;
+  dispatch::handler = handle;
+  return PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mica::python

@@ -1,0 +1,157 @@
+// Registration of the generated entries, and the objects that they return.
+#include "operations/entry.h"
+
+#include "mica/values.h"
+#include "operations/function_object.h"
+
+#include <structmember.h>
+
+#include <cstring>
+#include <string>
+
+namespace mica::python {
+
+// ---- results
+
+PyObject* to_python(const Scalar& s) {
+  if (s.is_bool()) return PyBool_FromLong(s.to_bool());
+  if (s.is_floating()) return PyFloat_FromDouble(s.to_double());
+  if (s.is_complex()) {
+    complex128 z = s.to_complex();
+    return PyComplex_FromDoubles(z.real(), z.imag());
+  }
+  if (s.dtype() == DType::UInt64) return PyLong_FromUnsignedLongLong(s.to<uint64_t>());
+  return PyLong_FromLongLong(s.to_int());
+}
+
+PyObject* to_python(const std::string& s) {
+  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+}
+
+PyObject* to_python(std::vector<Tensor> list) { return tuple_of(list.data(), list.size(), nullptr); }
+
+PyObject* tuple_of(Tensor* tensors, size_t count, ReturnType* type) {
+  Owned tuple;
+  if (type) {
+    PyTypeObject* named = type->get();
+    if (!named) return nullptr;
+    tuple = Owned(PyStructSequence_New(named));
+  } else {
+    tuple = Owned(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  }
+  if (!tuple) return nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* item = wrap(std::move(tensors[i]));
+    if (!item) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
+  }
+  return tuple.release();
+}
+
+PyObject* new_result(const TensorOptions& options, Tensor result) {
+  return wrap(made_with(std::move(result), options));
+}
+
+void fill_out(const Tensor& out, const TensorOptions& options, FunctionRef<void()> fill) {
+  MICA_CHECK(!options.has_dtype() || options.dtype() == out.dtype(), "dtype ", info(options.dtype()).legacy,
+             " does not match dtype of out parameter (", info(out.dtype()).legacy, ")");
+  MICA_CHECK(!options.has_layout() || options.layout() == out.layout(),
+             "the layout does not match layout of out parameter (Strided)");
+  MICA_CHECK(!options.has_device() || options.device().type() == out.device().type(), "device type ",
+             device_type_name(options.device().type()), " does not match device type of out parameter (",
+             device_type_name(out.device().type()), ")");
+  fill();
+  if (options.requires_grad()) out.requires_grad_(true);
+}
+
+int64_t count_of(IntArrayRef sizes) {
+  int64_t count = 1;
+  for (int64_t extent : sizes)
+    if (__builtin_mul_overflow(count, extent, &count)) return 0;
+  return count;
+}
+
+// "torch.return_types.sort(\nvalues=tensor(...),\nindices=tensor(...))"
+static PyObject* named_tuple_repr(PyObject* self) {
+  std::string text = cat(Py_TYPE(self)->tp_name, "(\n");
+  PyMemberDef* members = Py_TYPE(self)->tp_members;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
+    Owned item(PyObject_Repr(PyTuple_GET_ITEM(self, i)));
+    const char* value = item ? PyUnicode_AsUTF8(item.get()) : nullptr;
+    if (!value) return nullptr;
+    text += cat(i ? ",\n" : "", members[i].name, "=", value);
+  }
+  return to_python(text + ")");
+}
+
+PyTypeObject* ReturnType::get() {
+  if (type) return type;
+  std::string full_name = cat("torch.return_types.", name);
+  PyStructSequence_Field described[kMaxFields + 1] = {};
+  int count = 0;
+  for (; fields[count]; ++count) described[count].name = fields[count];
+  // The name must outlive the type, and the type lives for ever.
+  PyStructSequence_Desc description = {strdup(full_name.c_str()), nullptr, described, count};
+  PyTypeObject* made = PyStructSequence_NewType(&description);
+  if (!made) return nullptr;
+  made->tp_repr = named_tuple_repr;
+  return type = made;
+}
+
+static PyObject* return_type(PyObject*, PyObject* wanted) {
+  const char* name = PyUnicode_AsUTF8(wanted);
+  if (!name) return nullptr;
+  for (size_t f = 0; f < kNumFamilies; ++f)
+    for (size_t i = 0; i < kFamilies[f]->num_return_types; ++i)
+      if (!std::strcmp(kFamilies[f]->return_types[i]->name, name))
+        return Py_XNewRef(reinterpret_cast<PyObject*>(kFamilies[f]->return_types[i]->get()));
+  return PyErr_Format(PyExc_AttributeError, "module 'torch.return_types' has no attribute '%s'", name);
+}
+
+// ---- registration
+
+// "nn.functional" -> the namespace object mica._C._nn_functional, made on demand.
+static PyObject* namespace_of(PyObject* module, const char* space) {
+  if (!*space) return module;
+  std::string attribute = "_";
+  for (const char* c = space; *c; ++c) attribute += *c == '.' ? '_' : *c;
+  PyObject* dict = PyModule_GetDict(module);
+  if (PyObject* known = PyDict_GetItemString(dict, attribute.c_str())) return known;
+  Owned made(PyModule_New(cat("mica.", space).c_str()));
+  if (!made || PyDict_SetItemString(dict, attribute.c_str(), made.get()) < 0) return nullptr;
+  return PyDict_GetItemString(dict, attribute.c_str());
+}
+
+static bool add_entry(PyObject* module, Entry& entry) {
+  if (entry.forms & kFunction) {
+    PyObject* space = namespace_of(module, entry.space);
+    if (!space) return false;
+    Owned module_name(PyUnicode_FromFormat(*entry.space ? "mica.%s" : "mica", entry.space));
+    // What torch writes in Python can be handled like a function of Python.
+    const bool like_python = !std::strcmp(entry.space, "nn.functional") || !std::strcmp(entry.space, "nn.init");
+    // No self: that is how an entry tells a function call from a method call.
+    Owned function(like_python ? new_function(entry, module_name.get())
+                               : PyCFunction_NewEx(&entry.definition, nullptr, module_name.get()));
+    if (!function || PyDict_SetItemString(PyModule_GetDict(space), entry.definition.ml_name, function.get()) < 0)
+      return false;
+  }
+  if (entry.forms & kMethod) {
+    Owned method(PyDescr_NewMethod(tensor_type, &entry.definition));
+    // A method written by hand stands.
+    if (!method || !PyDict_SetDefault(tensor_type->tp_dict, PyDescr_NAME(method.get()), method.get())) return false;
+  }
+  return true;
+}
+
+bool add_entries(PyObject* module) {
+  if (!add_function_type(module)) return false;
+  for (size_t f = 0; f < kNumFamilies; ++f)
+    for (size_t i = 0; i < kFamilies[f]->num_entries; ++i)
+      if (!add_entry(module, kFamilies[f]->entries[i])) return false;
+  PyType_Modified(tensor_type);
+  static PyMethodDef by_name = {"_return_type", return_type, METH_O, "The named tuple type that an operation returns."};
+  Owned function(PyCFunction_NewEx(&by_name, nullptr, nullptr));
+  return function && PyModule_AddObjectRef(module, "_return_type", function.get()) == 0;
+}
+
+}  // namespace mica::python

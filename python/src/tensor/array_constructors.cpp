@@ -1,0 +1,193 @@
+// Tensors that share memory where they can: torch.as_tensor, asarray, frombuffer, from_file.
+#include "interop/foreign_memory.h"
+#include "mica/mapped_memory.h"
+#include "mica/warning.h"
+#include "operations/entry.h"
+#include "tensor/tensor_new.h"
+
+namespace mica::python {
+
+static std::optional<DType> optional_dtype(PyObject* o, const char* function) {
+  if (o == Py_None) return std::nullopt;
+  if (!is_dtype_like(o))
+    fail(ErrorKind::Type, cat(function, "(): argument 'dtype' must be torch.dtype, not ", Py_TYPE(o)->tp_name));
+  return dtype_from_object(o);
+}
+
+static std::optional<Device> optional_device(PyObject* o) {
+  return o == Py_None ? std::nullopt : std::optional(device_from_object(o));
+}
+
+static Tensor converted(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device, bool copy) {
+  TensorOptions options;
+  options = options.dtype(dtype);
+  options = options.device(device);
+  return mica::to(x, options, false, copy, std::nullopt);
+}
+
+// A tensor over the memory of an object that can share it; undefined for one that cannot.
+static Tensor shared_tensor(PyObject* o) {
+  if (is_tensor(o)) return unwrap(o);
+  if (is_numpy_array(o)) return tensor_from_numpy(o);
+  if (is_numpy_scalar(o)) return Tensor();
+  if (PyCapsule_CheckExact(o) || has_dlpack(o)) return tensor_from_dlpack(o, std::nullopt, std::nullopt);
+  return Tensor();
+}
+
+static PyObject* as_tensor(PyObject*, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"data", "dtype", "device", nullptr};
+  PyObject *data, *dtype_object = Py_None, *device_object = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", const_cast<char**>(names), &data, &dtype_object,
+                                   &device_object))
+    return nullptr;
+  const auto dtype = optional_dtype(dtype_object, "as_tensor");
+  const auto device = optional_device(device_object);
+  Tensor shared = shared_tensor(data);
+  if (!shared.defined()) return wrap(tensor_from_data(data, dtype, device.value_or(default_device())));
+  return wrap(converted(shared, dtype, device, false));
+} catch (...) {
+  return raise_current_exception();
+}
+
+// ---- buffers
+
+static void release_buffer(void* context, void*, size_t) {
+  if (!Py_IsInitialized()) return;
+  Locked locked;
+  auto* view = static_cast<Py_buffer*>(context);
+  PyBuffer_Release(view);
+  delete view;
+}
+
+// The buffer stays locked for as long as the tensor lives, so that a bytearray cannot move under it.
+static Tensor tensor_over_buffer(PyObject* object, DType dtype, int64_t count, int64_t offset) {
+  MICA_CHECK_KIND(PyObject_CheckBuffer(object), Value, "object does not implement Python buffer protocol.");
+  auto view = std::make_unique<Py_buffer>();
+  bool writable = true;
+  if (PyObject_GetBuffer(object, view.get(), PyBUF_WRITABLE) < 0) {
+    PyErr_Clear();
+    writable = false;
+    if (PyObject_GetBuffer(object, view.get(), PyBUF_SIMPLE) < 0) throw PythonError();
+  }
+  std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> held(view.release(),
+                                                        [](Py_buffer* v) { release_buffer(v, nullptr, 0); });
+  const int64_t width = element_size(dtype), bytes = held->len;
+  MICA_CHECK_KIND(bytes > 0 && count != 0, Value, "both buffer length (", bytes, ") and count (", count,
+                  ") must not be 0");
+  MICA_CHECK_KIND(offset >= 0 && offset < bytes, Value, "offset (", offset,
+                  " bytes) must be non-negative and no greater than buffer length (", bytes, " bytes) minus 1");
+  MICA_CHECK_KIND(count > 0 || (bytes - offset) % width == 0, Value, "buffer length (", bytes - offset,
+                  " bytes) after offset (", offset, " bytes) must be a multiple of element size (", width, ")");
+  if (count < 0) count = (bytes - offset) / width;
+  MICA_CHECK_KIND(count <= (bytes - offset) / width, Value, "requested buffer length (", count, " * ", width,
+                  " bytes) after offset (", offset, " bytes) must not be greater than actual buffer length (", bytes,
+                  " bytes)");
+  if (!writable)
+    MICA_WARN_ONCE(
+        "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write "
+        "to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to "
+        "protect its data or make it writable before converting it to a tensor. This type of warning will be "
+        "suppressed for the rest of this program.");
+  char* first = static_cast<char*>(held->buf) + offset;
+  return tensor_over(first, dtype, kCPU, {count}, {1}, release_buffer, held.release());
+}
+
+static PyObject* frombuffer(PyObject*, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"buffer", "dtype", "count", "offset", "requires_grad", nullptr};
+  PyObject *buffer, *dtype = nullptr;
+  Py_ssize_t count = -1, offset = 0;
+  int requires_grad = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Onnp:frombuffer", const_cast<char**>(names), &buffer, &dtype,
+                                   &count, &offset, &requires_grad))
+    return nullptr;
+  if (!dtype || !is_dtype_like(dtype))
+    return PyErr_Format(PyExc_TypeError, "frombuffer() missing 1 required positional arguments: \"dtype\"");
+  Tensor t = tensor_over_buffer(buffer, dtype_from_object(dtype), count, offset);
+  if (requires_grad) t.requires_grad_(true);
+  return wrap(std::move(t));
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* from_file(PyObject*, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"filename", "shared",     "size",          "dtype", "layout",
+                                "device",   "pin_memory", "requires_grad", nullptr};
+  PyObject *path, *shared = Py_None, *size = Py_None, *dtype = Py_None, *ignored = Py_None;
+  int requires_grad = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO$OOOOp:from_file", const_cast<char**>(names),
+                                   PyUnicode_FSConverter, &path, &shared, &size, &dtype, &ignored, &ignored, &ignored,
+                                   &requires_grad))
+    return nullptr;
+  Owned encoded(path);
+  const DType type = optional_dtype(dtype, "from_file").value_or(default_dtype());
+  const int64_t count = size == Py_None ? 0 : int_from_object(size);
+  MICA_CHECK(count >= 0, "from_file: size must not be negative, got ", count);
+  Storage storage = map_file(PyBytes_AS_STRING(path), static_cast<size_t>(count * element_size(type)),
+                             shared != Py_None && PyObject_IsTrue(shared));
+  Tensor t = Tensor::adopt(TensorImpl::create(std::move(storage), type, kCPU, {count}, {1}, 0));
+  if (requires_grad) t.requires_grad_(true);
+  return wrap(std::move(t));
+} catch (...) {
+  return raise_current_exception();
+}
+
+// ---- asarray
+
+static Tensor array_like(PyObject* o, std::optional<DType> dtype, std::optional<Device> device,
+                         std::optional<bool> copy) {
+  Tensor x = shared_tensor(o);
+  if (!x.defined() && PyObject_CheckBuffer(o) && !is_numpy_scalar(o))
+    x = tensor_over_buffer(o, dtype.value_or(default_dtype()), -1, 0);
+  if (!x.defined()) {
+    MICA_CHECK_KIND(copy != false, Value, "can't alias arbitrary sequence into a tensor.");
+    return tensor_from_data(o, dtype, device.value_or(default_device()));
+  }
+  const bool other_dtype = dtype && *dtype != x.dtype(), other_device = device && *device != x.device();
+  if (copy == false) {
+    MICA_CHECK_KIND(!other_device, Value, "can't alias tensor with device '", x.device(), "' into device '", *device,
+                    "'.");
+    MICA_CHECK_KIND(!other_dtype, Value, "can't alias tensor with dtype '", info(x.dtype()).legacy, "' into dtype '",
+                    info(*dtype).legacy, "'.");
+  }
+  if (copy == true && !other_dtype && !other_device) return mica::clone(x);
+  return converted(x, dtype, device, copy == true);
+}
+
+static PyObject* asarray(PyObject*, PyObject* args, PyObject* kwargs) try {
+  static const char* names[] = {"obj", "dtype", "device", "copy", "requires_grad", nullptr};
+  PyObject *o, *dtype = Py_None, *device = Py_None, *copy = Py_None, *requires_grad = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOO:asarray", const_cast<char**>(names), &o, &dtype, &device,
+                                   &copy, &requires_grad))
+    return nullptr;
+  std::optional<bool> copy_flag;
+  if (copy != Py_None) copy_flag = PyObject_IsTrue(copy) != 0;
+  Tensor x = array_like(o, optional_dtype(dtype, "asarray"), optional_device(device), copy_flag);
+  if (requires_grad == Py_None && x.requires_grad())
+    MICA_WARN_ONCE(
+        "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
+        "requires_grad=False explicitly to get the old behavior and silence this warning.");
+  const bool wanted = requires_grad != Py_None && PyObject_IsTrue(requires_grad);
+  if (requires_grad == Py_None || wanted == x.requires_grad()) return wrap(std::move(x));
+  if (!wanted || is_tensor(o)) x = mica::detach(x);
+  if (wanted) x.requires_grad_(true);
+  return wrap(std::move(x));
+} catch (...) {
+  return raise_current_exception();
+}
+
+bool add_array_constructors(PyObject* module) {
+  static PyMethodDef functions[] = {
+      {"as_tensor", as_cfunction(as_tensor), METH_VARARGS | METH_KEYWORDS,
+       "A tensor of the data, sharing its memory where it can."},
+      {"asarray", as_cfunction(asarray), METH_VARARGS | METH_KEYWORDS,
+       "A tensor of an array, a buffer, a sequence or a number; copy says whether it may, must or must not share "
+       "memory."},
+      {"frombuffer", as_cfunction(frombuffer), METH_VARARGS | METH_KEYWORDS,
+       "A one-dimensional tensor over an object's buffer."},
+      {"from_file", as_cfunction(from_file), METH_VARARGS | METH_KEYWORDS,
+       "A one-dimensional tensor over a file's bytes."},
+      {}};
+  return PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mica::python

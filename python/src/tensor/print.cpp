@@ -1,0 +1,72 @@
+// repr() of a tensor, and the options of printing.
+#include "mica/print.h"
+#include "modes/torch_function.h"
+#include "operations/entry.h"
+
+namespace mica::python {
+
+// "tensor" for Tensor itself, the name of the class for subclasses. A class that prints like a plain tensor (Parameter)
+// says so in an attribute of its own, which its subclasses do not inherit.
+static std::string printed_name(PyTypeObject* type) {
+  if (type == tensor_type) return "tensor";
+  PyObject* own = PyDict_GetItemString(type->tp_dict, "_repr_name");
+  Owned name(own ? Py_NewRef(own) : PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__name__"));
+  const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  if (!text) throw PythonError();
+  return text;
+}
+
+PyObject* tensor_repr(PyObject* self) try {
+  if (!is_exact_tensor(self) && overrides_torch_function(self)) {
+    PyObject* repr = PyDict_GetItemString(tensor_type->tp_dict, "__repr__");
+    return call_torch_function(repr, &self, 1, &self, 1);
+  }
+  return to_python(print(unwrap(self), printed_name(Py_TYPE(self))));
+} catch (...) {
+  return raise_current_exception();
+}
+
+static PyObject* get_print_options(PyObject*, PyObject*) {
+  const PrintOptions options = print_options();
+  Owned sci_mode(options.sci_mode ? PyBool_FromLong(*options.sci_mode) : Py_NewRef(Py_None));
+  Owned threshold(options.threshold == PrintOptions::kUnlimited ? PyFloat_FromDouble(Py_HUGE_VAL)
+                                                                : PyLong_FromLongLong(options.threshold));
+  if (!threshold) return nullptr;
+  return Py_BuildValue("{s:L,s:O,s:L,s:L,s:O}", "precision", static_cast<long long>(options.precision), "threshold",
+                       threshold.get(), "edgeitems", static_cast<long long>(options.edgeitems), "linewidth",
+                       static_cast<long long>(options.linewidth), "sci_mode", sci_mode.get());
+}
+
+// A whole number, also one given as a float; an infinite one stands for no limit.
+static int64_t option_from_object(PyObject* o) {
+  if (!PyFloat_Check(o)) return int_from_object(o);
+  const double value = PyFloat_AS_DOUBLE(o);
+  return value < 9e18 ? static_cast<int64_t>(value) : PrintOptions::kUnlimited;
+}
+
+static PyObject* set_print_options(PyObject*, PyObject* args) try {
+  PyObject *precision, *threshold, *edgeitems, *linewidth, *sci_mode;
+  if (!PyArg_UnpackTuple(args, "_set_print_options", 5, 5, &precision, &threshold, &edgeitems, &linewidth, &sci_mode))
+    return nullptr;
+  PrintOptions options;
+  options.precision = option_from_object(precision);
+  options.threshold = option_from_object(threshold);
+  options.edgeitems = option_from_object(edgeitems);
+  options.linewidth = option_from_object(linewidth);
+  if (sci_mode != Py_None) options.sci_mode = PyObject_IsTrue(sci_mode) != 0;
+  mica::set_print_options(options);
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
+bool add_printing(PyObject* module) {
+  static PyMethodDef functions[] = {
+      {"_get_print_options", get_print_options, METH_NOARGS, "The options of printing, as a dict."},
+      {"_set_print_options", set_print_options, METH_VARARGS,
+       "_set_print_options(precision, threshold, edgeitems, linewidth, sci_mode)"},
+      {}};
+  return PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace mica::python

@@ -1,0 +1,211 @@
+// The life of a tensor's Python object.
+//
+// Usually the object owns the impl. When the last Python reference goes while C++ still holds the impl (a graph that
+// saved it, a gradient, a list), an object that Python could miss - of a subclass, with attributes or with weak
+// references - is kept: ownership turns round, and the impl owns the object until it comes back to Python or dies. A
+// plain object is let go and made anew on demand.
+#include "tensor/tensor_object.h"
+
+#include "graph/hooks.h"
+
+namespace mica::python {
+
+static constexpr int kMaxFree = 128;
+static PyObject* free_objects[kMaxFree];  // of the base type, which they hold on to; their own count is zero
+static int num_free = 0;
+
+static TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
+
+// A new object of the base type for a tensor that has none. Not tracked by the collector until it has attributes: a
+// tensor alone is part of no cycle.
+static PyObject* new_object(Tensor&& tensor) {
+  PyObject* o;
+  if (num_free > 0) [[likely]] {
+    o = free_objects[--num_free];
+    _Py_NewReference(o);
+  } else {
+    o = reinterpret_cast<PyObject*>(PyObject_GC_New(TensorObject, tensor_type));
+    if (!o) return nullptr;
+  }
+  TensorObject* self = as_tensor_object(o);
+  self->dict = nullptr;
+  self->weakrefs = nullptr;
+  self->tracked = false;
+  tensor->python_object = o;
+  new (&self->tensor) Tensor(std::move(tensor));
+  return o;
+}
+
+static void forget_finalized(PyObject* o);
+
+PyObject* wrap(Tensor tensor) {
+  TensorImpl* impl = tensor.impl();
+  if (!impl) [[unlikely]]
+    Py_RETURN_NONE;
+  if (impl->python_object) {
+    auto* o = static_cast<PyObject*>(impl->python_object);
+    if (!impl->python_owned) return Py_NewRef(o);
+    impl->python_owned = false;
+    impl->retain();
+    forget_finalized(o);
+    return o;  // the reference that the impl held
+  }
+  return new_object(std::move(tensor));
+}
+
+PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
+  TensorImpl* impl = tensor.impl();
+  if (impl->python_object) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "creating a new Tensor subclass %s but the raw Tensor object is already associated "
+                 "to a python object of type %s",
+                 subclass->tp_name, Py_TYPE(static_cast<PyObject*>(impl->python_object))->tp_name);
+    return nullptr;
+  }
+  if (subclass == tensor_type) return new_object(std::move(tensor));
+  PyObject* o = subclass->tp_alloc(subclass, 0);
+  if (!o) return nullptr;
+  impl->python_object = o;
+  as_tensor_object(o)->tracked = true;  // and stays so should a program give the object the base type
+  new (&as_tensor_object(o)->tensor) Tensor(std::move(tensor));
+  return o;
+}
+
+// The object is about to lose its last Python reference. True if the impl is to own it from now on.
+static bool should_outlive_python(TensorObject* self) {
+  TensorImpl* impl = self->tensor.impl();
+  if (!impl || impl->python_owned || impl->use_count() == 1) return false;
+  return self->dict || self->weakrefs || Py_TYPE(self) != tensor_type || PyObject_GC_IsTracked(&self->ob_base);
+}
+
+// Hands the object to its impl; the caller has provided the reference that the impl now owns. Another thread may drop
+// the last C++ reference meanwhile: release() then ends in release_object below.
+static void give_to_impl(TensorObject* self) {
+  TensorImpl* impl = self->tensor.impl();
+  impl->python_owned = true;
+  impl->release();
+}
+
+// Called by a dying impl that owns its object, from any thread.
+static void release_object(TensorImpl* impl) {
+  auto* self = static_cast<TensorObject*>(std::exchange(impl->python_object, nullptr));
+  if (!Py_IsInitialized()) {
+    // At exit: the object's memory goes with the interpreter, whose last collections still look at the object.
+    new (&self->tensor) Tensor();
+    return;
+  }
+  Locked locked;
+  new (&self->tensor) Tensor();  // what stood there did not count
+  if (Py_REFCNT(self) > 1) {
+    // A weak reference has brought the object back to a program: it goes on with an impl of its own.
+    const TensorView& v = impl->view;
+    TensorImpl* heir = TensorImpl::create(impl->storage, v.dtype, v.device, v.shape(),
+                                          IntArrayRef(v.strides, static_cast<size_t>(v.ndim)), impl->offset);
+    heir->autograd = std::exchange(impl->autograd, nullptr);
+    heir->base = std::move(impl->base);
+    heir->creation = impl->creation;
+    heir->view_version = impl->view_version;
+    heir->requires_grad_leaf = impl->requires_grad_leaf;
+    heir->has_grad_fn = impl->has_grad_fn;
+    heir->bits = impl->bits;
+    heir->layout = impl->layout;
+    heir->share_rare_facts(*impl);
+    heir->python_object = self;
+    self->tensor = Tensor::adopt(heir);
+  }
+  Py_DECREF(self);
+}
+
+void install_release_hook() { TensorImpl::release_python_object = release_object; }
+
+// An object of the base type that nobody can miss.
+static void dealloc_plain(PyObject* o) {
+  TensorObject* self = as_tensor_object(o);
+  self->tensor->python_object = nullptr;
+  self->tensor.~Tensor();
+  if (num_free < kMaxFree) [[likely]] {
+    free_objects[num_free++] = o;
+  } else {
+    PyObject_GC_Del(o);
+    Py_DECREF(tensor_type);
+  }
+}
+
+void tensor_dealloc(PyObject* o) {
+  TensorObject* self = as_tensor_object(o);
+  if (Py_TYPE(o) == tensor_type && !self->tracked && !self->dict && !self->weakrefs && self->tensor.defined())
+      [[likely]]
+    return dealloc_plain(o);
+  if (should_outlive_python(self)) {
+    Py_SET_REFCNT(o, 1);
+    give_to_impl(self);
+    return;
+  }
+  PyTypeObject* type = Py_TYPE(o);
+  // Not told from the dict, which the collector may have cleared.
+  if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
+  if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  Py_CLEAR(self->dict);
+  if (TensorImpl* impl = self->tensor.impl()) impl->python_object = nullptr;
+  self->tensor.~Tensor();
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+
+// For subclasses, which Python takes apart before it calls tensor_dealloc: the object is saved whole.
+void tensor_finalize(PyObject* o) {
+  TensorObject* self = as_tensor_object(o);
+  if (!should_outlive_python(self)) return;
+  Py_INCREF(o);
+  give_to_impl(self);
+}
+
+// An object is finalised once in its life; one that has come back to Python begins a new life. The mark is the lowest
+// bit of the second word of the collector's header.
+static void forget_finalized(PyObject* o) {
+#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+  if (as_tensor_object(o)->tracked || Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};
+#else
+  (void)o;
+#endif
+}
+
+// Whether what the tensor keeps alive is kept alive by its object alone.
+static bool is_sole_owner(const TensorImpl* impl) { return impl && !impl->python_owned && impl->use_count() == 1; }
+
+int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(o));
+  Py_VISIT(as_tensor_object(o)->dict);
+  const TensorImpl* impl = as_tensor_object(o)->tensor.impl();
+  return is_sole_owner(impl) ? visit_hooks(impl, visit, arg) : 0;
+}
+
+int tensor_clear(PyObject* o) {
+  Py_CLEAR(as_tensor_object(o)->dict);
+  const TensorImpl* impl = as_tensor_object(o)->tensor.impl();
+  if (is_sole_owner(impl)) clear_hooks(impl);
+  return 0;
+}
+
+void track(PyObject* o) {
+  as_tensor_object(o)->tracked = true;
+  if (!PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+}
+
+static void track_if_it_has_attributes(PyObject* o) {
+  if (as_tensor_object(o)->dict) track(o);
+}
+
+int tensor_setattr(PyObject* o, PyObject* name, PyObject* value) {
+  int status = PyObject_GenericSetAttr(o, name, value);
+  track_if_it_has_attributes(o);
+  return status;
+}
+
+PyObject* tensor_get_dict(PyObject* o, void*) {
+  PyObject* dict = PyObject_GenericGetDict(o, nullptr);
+  track_if_it_has_attributes(o);
+  return dict;
+}
+
+}  // namespace mica::python
