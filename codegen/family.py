@@ -29,7 +29,7 @@ def family_source(family: str, ops: list[Op]) -> str:
     own = [f'#include "{header}"' for header in ops[0].includes]
     if is_layer:
         own += [
-            '#include "mica/layer_backend.h"',
+            '#include "mica/backend/layer_backend.h"',
             f'#include "mica/generated/layers/{family}.h"',
             f'#include "mica/generated/layers/{family}_implementations.h"',
         ]

@@ -4,7 +4,7 @@
 
 #include "backends/cpu/register.h"
 #include "backends/shared/element_types.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cpu {
 

@@ -1,7 +1,7 @@
 // Copies of elements from one place of a device's memory to another, whatever their strides.
 #pragma once
 
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 namespace mica::cuda {
 

@@ -10,11 +10,11 @@
 #include "backends/cuda/complex.cuh"
 #include "backends/shared/element_types.h"
 #include "backends/shared/read_element.h"
-#include "mica/pointwise_loop.h"
-#include "mica/scalar.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/pointwise_loop.h"
+#include "mica/backend/tensor_view.h"
+#include "mica/core/scalar.h"
 
-// These two are in mica/kernel_types.h, of which files of kernels need no more than this and the headers above.
+// These two are in mica/backend/kernel_types.h, of which files of kernels need no more than this and the headers above.
 namespace mica {
 using TensorViewList = ArrayRef<const TensorView*>;
 [[noreturn]] void unsupported_dtype(const char* op, DType dtype);

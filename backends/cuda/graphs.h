@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "mica/cuda_extension.h"
+#include "mica/backend/cuda_extension.h"
 
 namespace mica::cuda {
 

@@ -1,9 +1,9 @@
 // Kernels that other kernels call.
 #pragma once
 
-#include "mica/pointwise_loop.h"
-#include "mica/scalar.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/pointwise_loop.h"
+#include "mica/backend/tensor_view.h"
+#include "mica/core/scalar.h"
 
 namespace mica::cuda {
 

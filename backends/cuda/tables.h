@@ -1,6 +1,6 @@
 #pragma once
 
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 
 namespace mica::cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 
 namespace mica {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "mica/tensor.h"
 
 namespace mica::autocast {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "mica/grad_mode.h"
-#include "mica/inline_list.h"
+#include "mica/core/grad_mode.h"
+#include "mica/core/inline_list.h"
 #include "mica/tensor.h"
 
 namespace mica {

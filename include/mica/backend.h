@@ -8,13 +8,13 @@
 #include <optional>
 #include <string_view>
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 #include "mica/generated/kernel_table.h"  // struct KernelTable, kKernelTableHash
 
 namespace mica {
 
-struct LayerKernelTable;  // mica/layer_backend.h
+struct LayerKernelTable;  // mica/backend/layer_backend.h
 
 // Work of one device that runs in the order it was queued. A null handle is the device's default stream.
 struct Stream {

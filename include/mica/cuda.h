@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mica/backend.h"
-#include "mica/cuda_extension.h"
+#include "mica/backend/cuda_extension.h"
 #include "mica/error.h"
 #include "mica/ops.h"
 #include "mica/values.h"

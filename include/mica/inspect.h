@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mica/options.h"
+#include "mica/core/options.h"
 #include "mica/tensor.h"
 
 namespace mica::inspect {

@@ -3,11 +3,11 @@
 
 #include <utility>
 
+#include "mica/core/linalg_error.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/fft.h"
 #include "mica/generated/layers/linalg.h"
 #include "mica/generated/layers/linear_systems.h"
-#include "mica/linalg_error.h"
 
 namespace mica {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "mica/storage.h"
+#include "mica/core/storage.h"
 
 namespace mica {
 

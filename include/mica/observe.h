@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 #include "mica/device.h"
 #include "mica/dtype.h"
 #include "mica/tensor.h"

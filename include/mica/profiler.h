@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "mica/tensor.h"
 
 namespace mica::profiler {

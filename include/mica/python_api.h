@@ -6,10 +6,10 @@
 
 #include <exception>
 
+#include "mica/core/options.h"
+#include "mica/core/scalar.h"
 #include "mica/error.h"
 #include "mica/generator.h"
-#include "mica/options.h"
-#include "mica/scalar.h"
 #include "mica/tensor.h"
 
 namespace mica::python {

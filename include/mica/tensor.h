@@ -6,13 +6,13 @@
 #include <tuple>
 #include <vector>
 
-#include "mica/accessor.h"
-#include "mica/array_ref.h"
+#include "mica/core/accessor.h"
+#include "mica/core/array_ref.h"
+#include "mica/core/options.h"
+#include "mica/core/scalar.h"
+#include "mica/core/tensor_impl.h"
 #include "mica/error.h"
 #include "mica/generator.h"
-#include "mica/options.h"
-#include "mica/scalar.h"
-#include "mica/tensor_impl.h"
 
 namespace mica {
 
@@ -105,7 +105,7 @@ class Tensor {
   T* mutable_data_ptr() const {
     return data_ptr<T>();
   }
-  // x.accessor<float, 2>()[i][j]: elements of a tensor in memory that the program can read (mica/accessor.h).
+  // x.accessor<float, 2>()[i][j]: elements of a tensor in memory that the program can read (mica/core/accessor.h).
   template <class T, size_t N>
   TensorAccessor<T, N> accessor() const& {
     return {accessible<T, N>(), sizes().data(), strides().data()};

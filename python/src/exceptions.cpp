@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "mica/backend/linalg_library.h"
+#include "mica/core/linalg_error.h"
 #include "mica/error.h"
-#include "mica/linalg_error.h"
-#include "mica/linalg_library.h"
 #include "mica/warning.h"
 
 namespace mica::python {

@@ -3,7 +3,7 @@
 #include <array>
 #include <unordered_map>
 
-#include "mica/device_names.h"
+#include "core/device_names.h"
 #include "mica/ops.h"
 
 namespace mica::autocast {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mica/autograd.h"
-#include "mica/scalar.h"
+#include "mica/core/scalar.h"
 
 namespace mica {
 

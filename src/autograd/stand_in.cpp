@@ -2,7 +2,7 @@
 // reach the tensor itself, and no node is added to the graph.
 #include "autograd/metadata.h"
 #include "core/entry.h"
-#include "mica/rare_facts.h"
+#include "core/rare_facts.h"
 
 namespace mica {
 

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <optional>
 
-#include "mica/device_names.h"
+#include "core/device_names.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/error.h"
-#include "mica/layer_backend.h"
 
 namespace mica {
 

@@ -6,9 +6,9 @@
 #include "core/pointwise.h"
 #include "mica/autograd.h"
 #include "mica/backend.h"
-#include "mica/dropout_backend.h"
+#include "mica/backend/dropout_backend.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/generated/implementations.h"
-#include "mica/kernel_types.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 

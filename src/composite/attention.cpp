@@ -3,9 +3,9 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/autograd.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/attention.h"
 #include "mica/generated/layers/attention_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 

@@ -1,7 +1,7 @@
 #include "mica/generated/layers/convolution.h"
 
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/convolution_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 #include "shapes/convolution.h"

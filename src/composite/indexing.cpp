@@ -1,7 +1,7 @@
 // Operations of the index family that are made of others. What changes some places of a tensor changes a copy here.
 #include "core/kernel_arguments.h"
+#include "mica/core/grad_mode.h"
 #include "mica/generated/implementations.h"
-#include "mica/grad_mode.h"
 #include "shapes/indexing.h"
 
 namespace mica::composite {

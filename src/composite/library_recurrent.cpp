@@ -5,9 +5,9 @@
 
 #include "core/kernel_arguments.h"
 #include "mica/backend.h"
+#include "mica/backend/recurrent_library.h"
 #include "mica/custom_function.h"
 #include "mica/ops.h"
-#include "mica/recurrent_library.h"
 
 namespace mica {
 

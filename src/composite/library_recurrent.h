@@ -1,4 +1,4 @@
-// Stacked recurrent layers by a library of the backend (mica/recurrent_library.h).
+// Stacked recurrent layers by a library of the backend (mica/backend/recurrent_library.h).
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
+#include "mica/core/grad_mode.h"
 #include "mica/generated/layers/linear_layers_implementations.h"
-#include "mica/grad_mode.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 

@@ -3,8 +3,8 @@
 
 #include "core/kernel_arguments.h"
 #include "linalg/householder.h"
+#include "mica/core/grad_mode.h"
 #include "mica/generated/layers/linear_layers_implementations.h"
-#include "mica/grad_mode.h"
 #include "mica/ops.h"
 
 namespace mica::composite {

@@ -6,9 +6,9 @@
 #include "composite/unrolled_recurrent.h"
 #include "core/host_data.h"
 #include "mica/autocast.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/recurrent.h"
 #include "mica/generated/layers/recurrent_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::composite {

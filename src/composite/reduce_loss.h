@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "mica/backend/pair_loss.h"
 #include "mica/ops.h"
-#include "mica/pair_loss.h"
 
 namespace mica::composite {
 

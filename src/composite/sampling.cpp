@@ -1,9 +1,9 @@
 // Samples that carry a gradient to their distribution's parameters.
 #include "core/geometry.h"
 #include "mica/autograd.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/sampling.h"
 #include "mica/generated/layers/sampling_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::composite {

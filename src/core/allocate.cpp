@@ -1,9 +1,9 @@
 #include "core/allocate.h"
 
 #include "core/geometry.h"
+#include "core/rare_facts.h"
 #include "mica/autograd.h"
 #include "mica/backend.h"
-#include "mica/rare_facts.h"
 
 namespace mica {
 

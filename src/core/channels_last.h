@@ -1,7 +1,7 @@
 // Which memory format a tensor asks its results to have.
 #pragma once
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 
 namespace mica {
 

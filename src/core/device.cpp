@@ -3,7 +3,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "mica/device_names.h"
+#include "core/device_names.h"
 #include "mica/error.h"
 
 namespace mica {

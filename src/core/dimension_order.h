@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 
 namespace mica {
 

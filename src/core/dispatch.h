@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "mica/dispatch.h"
+#include "mica/core/dispatch.h"
 
 namespace mica::dispatch::lowered {
 

@@ -3,10 +3,10 @@
 #include <cctype>
 
 #include "core/out.h"
+#include "core/rare_facts.h"
 #include "core/sequence.h"
 #include "mica/names.h"
 #include "mica/ops.h"
-#include "mica/rare_facts.h"
 #include "mica/warning.h"
 
 namespace mica {

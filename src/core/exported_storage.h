@@ -1,7 +1,7 @@
 // Storages whose memory somebody else has the address of: an array of another library, a storage over a part of it.
 #pragma once
 
-#include "mica/storage.h"
+#include "mica/core/storage.h"
 
 namespace mica {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "mica/array_ref.h"
-#include "mica/options.h"
+#include "mica/core/array_ref.h"
+#include "mica/core/options.h"
 
 namespace mica {
 

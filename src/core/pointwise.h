@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 #include "mica/tensor.h"
 
 namespace mica {

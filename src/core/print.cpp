@@ -7,10 +7,10 @@
 
 #include "core/entry.h"
 #include "core/print_numbers.h"
+#include "core/rare_facts.h"
 #include "core/scalar_bytes.h"
 #include "mica/autograd.h"
 #include "mica/ops.h"
-#include "mica/rare_facts.h"
 
 namespace mica {
 

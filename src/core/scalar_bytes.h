@@ -1,7 +1,7 @@
 // Numbers to and from the bytes of one element.
 #pragma once
 
-#include "mica/scalar.h"
+#include "mica/core/scalar.h"
 
 namespace mica {
 

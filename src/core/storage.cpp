@@ -1,4 +1,4 @@
-#include "mica/storage.h"
+#include "mica/core/storage.h"
 
 #include <cstring>
 #include <mutex>

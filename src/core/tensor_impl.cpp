@@ -1,12 +1,12 @@
-#include "mica/tensor_impl.h"
+#include "mica/core/tensor_impl.h"
 
 #include <new>
 
 #include "core/geometry.h"
+#include "core/rare_facts.h"
 #include "mica/allocator.h"
 #include "mica/autograd.h"
 #include "mica/error.h"
-#include "mica/rare_facts.h"
 
 namespace mica {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "mica/storage.h"
+#include "mica/core/storage.h"
 
 namespace mica::data {
 

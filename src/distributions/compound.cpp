@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "distributions/shared.h"
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 
 namespace mica::distributions {
 

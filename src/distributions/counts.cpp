@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "distributions/shared.h"
+#include "mica/core/grad_mode.h"
 #include "mica/distributions/continuous.h"
 #include "mica/distributions/discrete.h"
 #include "mica/generated/layers/loss.h"
-#include "mica/grad_mode.h"
 
 namespace mica::distributions {
 

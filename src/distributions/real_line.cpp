@@ -3,8 +3,8 @@
 #include <span>
 
 #include "distributions/shared.h"
+#include "mica/core/grad_mode.h"
 #include "mica/distributions/continuous.h"
-#include "mica/grad_mode.h"
 
 namespace mica::distributions {
 

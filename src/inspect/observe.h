@@ -4,7 +4,7 @@
 #include <atomic>
 #include <string>
 
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "mica/observe.h"
 
 namespace mica::inspect {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/rare_facts.h"
 #include "mica/ops.h"
-#include "mica/rare_facts.h"
 
 namespace mica::inspect {
 

@@ -12,9 +12,9 @@
 #include "inspect/observe.h"
 #include "mica/allocator.h"
 #include "mica/autograd.h"
-#include "mica/dispatch.h"
+#include "mica/core/dispatch.h"
+#include "mica/core/grad_mode.h"
 #include "mica/error.h"
-#include "mica/grad_mode.h"
 
 namespace mica::profiler {
 

@@ -5,7 +5,7 @@
 #include "io/pickle_values.h"
 #include "mica/ops.h"
 
-#include "mica/rare_facts.h"
+#include "core/rare_facts.h"
 
 namespace mica::io {
 

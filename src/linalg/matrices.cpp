@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "core/geometry.h"
-#include "mica/kernel_types.h"
-#include "mica/linalg_error.h"
+#include "mica/backend/kernel_types.h"
+#include "mica/core/linalg_error.h"
 #include "mica/ops.h"
 
 namespace mica::linalg_rules {

@@ -3,8 +3,8 @@
 
 #include <initializer_list>
 
-#include "mica/inline_list.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
+#include "mica/core/inline_list.h"
 #include "mica/optim/fused_step.h"
 #include "mica/tensor.h"
 

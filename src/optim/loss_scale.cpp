@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "mica/autograd.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::optim {

@@ -2,8 +2,8 @@
 
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/attention_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::shapes {

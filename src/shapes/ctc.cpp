@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/loss_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 

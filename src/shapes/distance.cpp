@@ -1,5 +1,5 @@
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/distance_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::shapes {

@@ -3,8 +3,8 @@
 
 #include "core/geometry.h"
 #include "core/host_data.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/embedding_bag_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 #include "shapes/indexing.h"

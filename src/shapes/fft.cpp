@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "core/geometry.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/fft_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
 

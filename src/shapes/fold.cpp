@@ -2,10 +2,10 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "core/out.h"
+#include "mica/backend/kernel_types.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/convolution.h"
 #include "mica/generated/layers/convolution_implementations.h"
-#include "mica/kernel_types.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 

@@ -1,8 +1,8 @@
 #include "core/geometry.h"
 #include "core/pointwise.h"
 #include "mica/backend.h"
+#include "mica/core/inline_list.h"
 #include "mica/generated/implementations.h"
-#include "mica/inline_list.h"
 #include "mica/ops.h"
 
 namespace mica::shapes {

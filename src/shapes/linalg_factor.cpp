@@ -2,8 +2,8 @@
 // what a failed call has written must not show.
 #include "core/geometry.h"
 #include "linalg/matrices.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/decompositions_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 

@@ -4,9 +4,9 @@
 
 #include "core/geometry.h"
 #include "linalg/matrices.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linear_systems_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
 #include "shapes/argument_checks.h"

@@ -1,7 +1,7 @@
 // Rules of decompositions that are found by iteration: eigenvalues and singular values.
 #include "linalg/matrices.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/decompositions_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::shapes {

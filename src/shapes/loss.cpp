@@ -3,10 +3,10 @@
 #include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 #include "mica/autocast.h"
+#include "mica/backend/layer_backend.h"
+#include "mica/backend/pair_loss.h"
 #include "mica/generated/layers/loss_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
-#include "mica/pair_loss.h"
 #include "shapes/argument_checks.h"
 #include "shapes/loss.h"
 

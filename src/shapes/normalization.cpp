@@ -2,8 +2,8 @@
 #include "shapes/normalization.h"
 
 #include "core/geometry.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/normalization_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 

@@ -1,6 +1,6 @@
 // Borders made of the tensor itself.
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/upsampling_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/volume.h"
 

@@ -1,6 +1,6 @@
 // Pooling over windows of one size: max_pool and avg_pool in one to three dimensions.
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/pooling_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 #include "shapes/volume.h"

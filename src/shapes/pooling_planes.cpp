@@ -1,6 +1,6 @@
 // Pooling over windows of varying size, and moves between a plane and the places in it that indices name.
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/pooling_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 #include "shapes/volume.h"

@@ -1,10 +1,10 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "mica/generated/layers/recurrent_implementations.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
-#include "mica/rounded_products.h"
+#include "mica/backend/rounded_products.h"
 #include "shapes/argument_checks.h"
 
 namespace mica::shapes {

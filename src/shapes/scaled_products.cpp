@@ -3,8 +3,8 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "core/out.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/scaled_products_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
 

@@ -1,7 +1,7 @@
 // Resampling at another resolution, and at given points.
 #include "core/kernel_arguments.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/upsampling_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/volume.h"
 

@@ -1,4 +1,4 @@
-#include "mica/scalar.h"
+#include "mica/core/scalar.h"
 
 #include <gtest/gtest.h>
 

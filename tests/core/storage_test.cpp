@@ -1,5 +1,5 @@
 // Storages whose memory others look at: it stays where it is, or outlives a move.
-#include "mica/storage.h"
+#include "mica/core/storage.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include "backends/cpu/gemm/kernels.h"
+#include "mica/backend/tensor_view.h"
 #include "mica/parallel.h"
-#include "mica/tensor_view.h"
 
 namespace mica::cpu {
 

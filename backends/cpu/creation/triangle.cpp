@@ -2,7 +2,7 @@
 
 #include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

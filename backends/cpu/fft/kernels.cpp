@@ -6,8 +6,8 @@
 #include "backends/cpu/fft/lanes.h"
 #include "backends/cpu/fft/long_transform.h"
 #include "backends/cpu/register.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/error.h"
-#include "mica/kernel_types.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu::fft {

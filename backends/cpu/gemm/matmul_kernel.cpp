@@ -1,7 +1,7 @@
 // The kernel slot `matmul` in terms of gemm.
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/register.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cpu {
 

@@ -6,7 +6,7 @@
 #include "backends/cpu/pointwise/packing.h"
 #include "backends/cpu/pointwise/transpose.h"
 #include "backends/cpu/register.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

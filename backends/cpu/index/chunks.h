@@ -1,7 +1,7 @@
 // A tensor's elements in row-major order, cut into the chunks of a table of offsets: see the slot nonzero_offsets.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

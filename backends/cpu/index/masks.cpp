@@ -10,7 +10,7 @@
 #include "backends/cpu/index/chunks.h"
 #include "backends/cpu/index/element_bytes.h"
 #include "backends/cpu/simd_register.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,7 +5,7 @@
 #include "backends/cpu/index/chunks.h"
 #include "backends/cpu/index/differs_from_zero.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 
 namespace mica::cpu {
 

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "mica/backend/linalg_library.h"
 #include "mica/error.h"
-#include "mica/linalg_library.h"
 #include "mica/parallel.h"
 
 namespace mica {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cpu::lapack {
 

@@ -13,7 +13,7 @@
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/softmax/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/pair_loss.h"
+#include "mica/backend/pair_loss.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

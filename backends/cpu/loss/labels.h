@@ -1,8 +1,8 @@
 // The class labels of a loss: int64 or uint8, one for every row.
 #pragma once
 
+#include "mica/backend/tensor_view.h"
 #include "mica/error.h"
-#include "mica/tensor_view.h"
 
 namespace mica::cpu {
 

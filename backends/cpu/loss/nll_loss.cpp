@@ -4,7 +4,7 @@
 
 #include "backends/cpu/loss/labels.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/pair_loss.h"
+#include "mica/backend/pair_loss.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

@@ -12,8 +12,8 @@
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/softmax/row_io-inl.h"
 #include "backends/cpu/visit_dtype.h"
+#include "mica/backend/pair_loss.h"
 #include "mica/error.h"
-#include "mica/pair_loss.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

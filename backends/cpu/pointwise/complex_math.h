@@ -1,7 +1,7 @@
 // The mathematical functions of complex numbers, one number at a time.
 #pragma once
 
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 
 namespace mica::cpu {
 

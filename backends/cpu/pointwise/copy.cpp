@@ -10,8 +10,8 @@
 #include "backends/cpu/pointwise/transpose.h"
 #include "backends/cpu/register.h"
 #include "core/scalar_bytes.h"
+#include "mica/core/scalar.h"
 #include "mica/parallel.h"
-#include "mica/scalar.h"
 
 namespace mica::cpu {
 

@@ -1,7 +1,7 @@
 // Integer divisors are looked at before anything is written, so that a division by zero leaves its output as it was.
 #pragma once
 
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 
 namespace mica::cpu {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "backends/cpu/pointwise/run_loop.h"
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 
 namespace mica::cpu {
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 
 namespace mica::cpu {
 

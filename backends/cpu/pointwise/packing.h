@@ -1,7 +1,7 @@
 // Operands that are not contiguous in a loop's order, brought into a buffer and back.
 #pragma once
 
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 
 namespace mica::cpu {
 

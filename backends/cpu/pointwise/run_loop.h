@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "mica/pointwise_loop.h"
+#include "mica/backend/pointwise_loop.h"
 
 namespace mica::cpu {
 

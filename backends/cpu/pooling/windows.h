@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cpu {
 

@@ -4,7 +4,7 @@
 #include "backends/cpu/quantized/dot_products.h"
 #include "backends/cpu/quantized/int8_tiles.h"
 #include "backends/cpu/register.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

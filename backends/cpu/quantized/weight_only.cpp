@@ -10,7 +10,7 @@
 #include "backends/cpu/quantized/dot_products.h"
 #include "backends/cpu/scratch.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

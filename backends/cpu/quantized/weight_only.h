@@ -2,7 +2,7 @@
 // is its own, as torch's `..._for_cpu` says by name, so that these are functions and no slots of the table.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 // Not in mica::cpu, which has the name of a function of tensors.
 namespace mica::cpu_products {

@@ -2,7 +2,7 @@
 #include "backends/shared/implicit_gradients.h"
 
 #include "backends/cpu/register.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/parallel.h"
 
 namespace mica::cpu {

@@ -1,7 +1,7 @@
 // The random kernel slots in terms of random.h. Every tensor is dense, in memory order.
 #include "backends/cpu/random/random.h"
 #include "backends/cpu/register.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 #include "mica/warning.h"
 
 namespace mica::cpu {

@@ -14,7 +14,7 @@
 #include "backends/shared/time_steps.h"
 #include "backends/cpu/simd_register.h"
 #include "mica/parallel.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backends/cpu/reduce/element_load.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 namespace mica::cpu {
 

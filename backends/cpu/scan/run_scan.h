@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 namespace mica::cpu {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "mica/backend/tensor_view.h"
 #include "mica/parallel.h"
-#include "mica/tensor_view.h"
 
 namespace mica::cpu {
 

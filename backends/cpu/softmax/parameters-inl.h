@@ -9,7 +9,7 @@
 
 #include "backends/cpu/softmax/row_io-inl.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {

@@ -1,8 +1,8 @@
 // The sorting kernel slots in terms of sort.h.
 #include "backends/cpu/register.h"
 #include "backends/cpu/sort/sort.h"
-#include "mica/array_ref.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
+#include "mica/core/array_ref.h"
 
 namespace mica::cpu {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "backends/cuda/attention/tiles.cuh"
+#include "mica/backend/kernel_types.h"
 #include "mica/error.h"
-#include "mica/kernel_types.h"
 
 namespace mica::cuda::attention {
 

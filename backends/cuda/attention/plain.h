@@ -2,7 +2,7 @@
 // 128 numbers.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda::attention::plain {
 

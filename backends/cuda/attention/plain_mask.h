@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backends/cuda/attention/plain.cuh"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda::attention::plain {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/cuda/attention/graph.h"
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda::attention {
 

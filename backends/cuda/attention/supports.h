@@ -1,6 +1,6 @@
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda {
 

@@ -1,7 +1,7 @@
 // What cuDNN needs to know of a convolution, and the plan that is kept for it.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda {
 

@@ -1,7 +1,7 @@
 // Kernels of linear algebra that others call.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/runtime.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 
 namespace mica::cuda::linalg {
 

@@ -4,7 +4,7 @@
 #include "backends/cuda/block.cuh"
 #include "backends/cuda/context.h"
 #include "backends/cuda/places.cuh"
-#include "mica/pair_loss.h"
+#include "mica/backend/pair_loss.h"
 
 namespace mica::cuda {
 

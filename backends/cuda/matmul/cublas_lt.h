@@ -1,7 +1,7 @@
 // Matrix products through cuBLASLt.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda {
 

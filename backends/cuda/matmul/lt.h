@@ -8,8 +8,8 @@
 #include <optional>
 #include <type_traits>
 
+#include "mica/backend/tensor_view.h"
 #include "mica/error.h"
-#include "mica/tensor_view.h"
 
 namespace mica::cuda::lt {
 

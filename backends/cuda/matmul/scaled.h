@@ -1,7 +1,7 @@
 // Products of 8-bit floats with scales, by cuBLASLt.
 #pragma once
 
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 namespace mica::cuda {
 

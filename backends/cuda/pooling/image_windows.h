@@ -1,7 +1,7 @@
 // Maxima of small square windows of images, the ones that nearly every network has.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica::cuda {
 

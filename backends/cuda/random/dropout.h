@@ -1,6 +1,6 @@
 #pragma once
 
-#include "mica/dropout_backend.h"
+#include "mica/backend/dropout_backend.h"
 
 namespace mica::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "mica/recurrent_library.h"
+#include "mica/backend/recurrent_library.h"
 
 namespace mica::cuda::recurrent {
 

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 
 namespace mica::nn {
 

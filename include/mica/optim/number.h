@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "mica/ops.h"
 
 namespace mica::optim {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mica/scalar.h"
+#include "mica/core/scalar.h"
 #include "tensor/tensor_object.h"
 #include "types/generator_object.h"
 #include "types/objects.h"

@@ -3,7 +3,7 @@
 #include "devices/backend_module.h"
 #include "exceptions.h"
 #include "mica/backend.h"
-#include "mica/cuda_extension.h"
+#include "mica/backend/cuda_extension.h"
 #include "mica/ops.h"
 #include "mica/values.h"
 #include "tensor/tensor_object.h"

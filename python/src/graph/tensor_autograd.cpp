@@ -2,7 +2,7 @@
 #include "operations/entry.h"
 #include "modes/torch_function.h"
 #include "graph/hooks.h"
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "mica/warning.h"
 #include "graph/node_object.h"
 #include "graph/tensor_autograd.h"

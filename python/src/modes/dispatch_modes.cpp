@@ -1,6 +1,6 @@
 #include "modes/dispatch_modes.h"
 
-#include "mica/dispatch.h"
+#include "mica/core/dispatch.h"
 #include "operations/entry.h"
 #include "types/generator_object.h"
 #include "types/storage_object.h"

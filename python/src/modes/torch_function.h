@@ -1,7 +1,7 @@
 // __torch_function__: arguments that are not plain tensors may take a call over.
 #pragma once
 
-#include "mica/grad_mode.h"
+#include "mica/core/grad_mode.h"
 #include "tensor/tensor_object.h"
 
 namespace mica::python {

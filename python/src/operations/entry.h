@@ -5,7 +5,7 @@
 
 #include "arguments/parser.h"
 #include "mica/autograd.h"
-#include "mica/dispatch.h"
+#include "mica/core/dispatch.h"
 #include "mica/ops.h"
 #include "mica/parallel.h"
 

@@ -1,10 +1,10 @@
 // The small value types of the package: dtype, device, layout, memory_format, Size, Generator.
 #pragma once
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
+#include "mica/core/options.h"
 #include "mica/device.h"
 #include "mica/dtype.h"
-#include "mica/options.h"
 #include "object.h"
 
 namespace mica::python {

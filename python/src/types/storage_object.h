@@ -1,7 +1,7 @@
 // UntypedStorage objects, for the files that make or read storages.
 #pragma once
 
-#include "mica/storage.h"
+#include "mica/core/storage.h"
 #include "mica/tensor.h"
 #include "object.h"
 

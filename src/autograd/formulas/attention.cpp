@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/kernel_arguments.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::formulas {

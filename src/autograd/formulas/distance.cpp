@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "mica/autograd.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::formulas {

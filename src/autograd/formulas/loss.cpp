@@ -6,7 +6,7 @@
 #include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 #include "mica/autograd.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/ctc.h"
 #include "shapes/loss.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <tuple>
 
-#include "mica/pair_loss.h"
+#include "mica/backend/pair_loss.h"
 #include "mica/tensor.h"
 
 namespace mica::formulas {

@@ -5,7 +5,7 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "mica/autograd.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
 #include "shapes/normalization.h"
 

@@ -4,9 +4,9 @@
 
 #include "composite/unrolled_recurrent.h"
 #include "core/kernel_arguments.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
+#include "mica/backend/rounded_products.h"
 #include "mica/ops.h"
-#include "mica/rounded_products.h"
 
 namespace mica::formulas {
 

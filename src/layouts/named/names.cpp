@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/entry.h"
+#include "core/rare_facts.h"
 #include "mica/ops.h"
-#include "mica/rare_facts.h"
 
 namespace mica {
 namespace names {

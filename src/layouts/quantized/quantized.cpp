@@ -6,13 +6,13 @@
 #include "core/entry.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/rare_facts.h"
 #include "mica/autograd.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/quantized.h"
 #include "mica/generated/layers/quantized_implementations.h"
 #include "mica/generated/layouts/quantized.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
-#include "mica/rare_facts.h"
 
 namespace mica {
 

@@ -2,8 +2,8 @@
 #include "mica/weight_only.h"
 
 #include "backends/cpu/quantized/weight_only.h"
+#include "mica/core/grad_mode.h"
 #include "mica/generated/layers/quantized_implementations.h"
-#include "mica/grad_mode.h"
 #include "mica/ops.h"
 
 namespace mica {

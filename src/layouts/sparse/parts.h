@@ -2,11 +2,11 @@
 // with_values are operations and do.
 #pragma once
 
+#include "core/rare_facts.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/sparse.h"
 #include "mica/generated/layers/sparse_implementations.h"
-#include "mica/layer_backend.h"
 #include "mica/ops.h"
-#include "mica/rare_facts.h"
 
 namespace mica::layouts::sparse {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica {
 

@@ -2,7 +2,7 @@
 // otherwise than bernoulli_ does.
 #pragma once
 
-#include "mica/kernel_types.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica {
 

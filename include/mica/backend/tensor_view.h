@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "mica/array_ref.h"
+#include "mica/core/array_ref.h"
 #include "mica/device.h"
 #include "mica/dtype.h"
 

@@ -4,15 +4,15 @@
 #include <atomic>
 #include <memory>
 
-#include "mica/array_ref.h"
-#include "mica/options.h"
-#include "mica/storage.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
+#include "mica/core/array_ref.h"
+#include "mica/core/options.h"
+#include "mica/core/storage.h"
 
 namespace mica {
 
 struct AutogradMeta;  // include/mica/autograd.h
-struct RareFacts;     // include/mica/rare_facts.h
+struct RareFacts;     // src/core/rare_facts.h
 
 // Facts that change how an operation treats a tensor. All that is rare shares one word, so that the entry of an
 // operation asks about all of it with a single test.

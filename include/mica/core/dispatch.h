@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "mica/core/grad_mode.h"
+#include "mica/core/options.h"
 #include "mica/generator.h"
-#include "mica/grad_mode.h"
-#include "mica/options.h"
 #include "mica/tensor.h"
 
 namespace mica::dispatch {

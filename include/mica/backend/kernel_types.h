@@ -1,11 +1,11 @@
 // The plain-data types that kernels take.
 #pragma once
 
-#include "mica/array_ref.h"
+#include "mica/backend/pointwise_loop.h"
+#include "mica/backend/tensor_view.h"
+#include "mica/core/array_ref.h"
+#include "mica/core/scalar.h"
 #include "mica/generator.h"
-#include "mica/pointwise_loop.h"
-#include "mica/scalar.h"
-#include "mica/tensor_view.h"
 
 namespace mica {
 
