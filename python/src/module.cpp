@@ -15,7 +15,7 @@
 #include "types/storage_object.h"
 #include "graph/tensor_autograd.h"
 #include "tensor/tensor_new.h"
-#include "modes/torch_function.h"
+#include "arguments/torch_function.h"
 #include "operations/weight_only_functions.h"
 
 namespace mica::python {

@@ -5,9 +5,9 @@
 
 #include <utility>
 
+#include "arguments/torch_function.h"
 #include "mica/autograd.h"
 #include "mica/warning.h"
-#include "modes/torch_function.h"
 
 namespace mica::python {
 

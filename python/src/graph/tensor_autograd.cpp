@@ -1,6 +1,6 @@
 // Tensor's methods that have to do with gradients, and the functions behind torch.autograd.
 #include "operations/entry.h"
-#include "modes/torch_function.h"
+#include "arguments/torch_function.h"
 #include "graph/hooks.h"
 #include "mica/core/grad_mode.h"
 #include "mica/warning.h"

@@ -2,10 +2,10 @@
 // neither NumPy's headers nor its import are needed before a program asks for an array.
 #include <cstring>
 
+#include "arguments/torch_function.h"
 #include "core/exported_storage.h"
 #include "interop/foreign_memory.h"
 #include "mica/warning.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 
 namespace mica::python {

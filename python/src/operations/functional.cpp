@@ -1,7 +1,7 @@
 // Operations whose arguments the package takes apart in Python (mica/functional.py), and those with an argument that
 // decides what comes back.
+#include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 
 namespace mica::python {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "arguments/torch_function.h"
 #include "mica/warning.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 #include "tensor/tensor_new.h"
 

@@ -1,6 +1,6 @@
 // repr() of a tensor, and the options of printing.
+#include "arguments/torch_function.h"
 #include "mica/print.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 
 namespace mica::python {

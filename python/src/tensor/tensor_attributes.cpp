@@ -1,7 +1,7 @@
 // Tensor's attributes.
+#include "arguments/torch_function.h"
 #include "graph/node_object.h"
 #include "mica/warning.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 #include "tensor/names.h"
 

@@ -1,7 +1,7 @@
 // Conversions: between dtypes and devices, and to Python numbers and lists.
 #include <cstring>
 
-#include "modes/torch_function.h"
+#include "arguments/torch_function.h"
 #include "operations/entry.h"
 
 namespace mica::python {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "arguments/torch_function.h"
 #include "graph/tensor_autograd.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 
 namespace mica::python {

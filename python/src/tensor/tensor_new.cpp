@@ -2,11 +2,11 @@
 
 #include <cstring>
 
+#include "arguments/torch_function.h"
 #include "graph/tensor_autograd.h"
 #include "interop/foreign_memory.h"
 #include "mica/values.h"
 #include "mica/warning.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 #include "tensor/names.h"
 

@@ -2,9 +2,9 @@
 // is asked first; anything else is not ours (NotImplemented), so that Python can ask the other operand.
 #include <algorithm>
 
+#include "arguments/torch_function.h"
 #include "graph/tensor_autograd.h"
 #include "interop/foreign_memory.h"
-#include "modes/torch_function.h"
 #include "operations/entry.h"
 #include "tensor/tensor_new.h"
 

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "modes/torch_function.h"
+#include "arguments/torch_function.h"
 #include "operations/entry.h"
 
 #include <structmember.h>

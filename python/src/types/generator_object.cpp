@@ -36,7 +36,7 @@ static PyObject* make(PyTypeObject* type, Generator generator, Device device = k
   reinterpret_cast<GeneratorObject*>(o)->device = device;
   return o;
 }
-static Device device_of(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o)->device; }
+static Device device_of_generator(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o)->device; }
 
 static PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"device", nullptr};
@@ -111,7 +111,7 @@ static PyObject* set_offset(PyObject* self, PyObject* offset) try {
   return raise_current_exception();
 }
 static PyObject* clone_state(PyObject* self, PyObject*) try {
-  return make(Py_TYPE(self), generator_of(self).clone(), device_of(self));
+  return make(Py_TYPE(self), generator_of(self).clone(), device_of_generator(self));
 } catch (...) {
   return raise_current_exception();
 }
@@ -137,7 +137,7 @@ static PyObject* graphsafe_set_state(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_NotImplementedError, "graphsafe_set_state is not supported in this Generator");
   return nullptr;
 }
-static PyObject* get_device(PyObject* self, void*) { return device_object(device_of(self)); }
+static PyObject* get_generator_device(PyObject* self, void*) { return device_object(device_of_generator(self)); }
 
 // The generator that calls on a device draw from when they name none.
 static PyObject* default_generator_of(PyObject*, PyObject* device) try {
@@ -163,7 +163,7 @@ bool add_generator(PyObject* module) {
       {"graphsafe_set_state", graphsafe_set_state, METH_O, "Refused: a state shared with a captured graph."},
       {"__reduce__", reduce, METH_NOARGS, nullptr},
       {}};
-  static PyGetSetDef attributes[] = {{"device", get_device, nullptr, nullptr, nullptr}, {}};
+  static PyGetSetDef attributes[] = {{"device", get_generator_device, nullptr, nullptr, nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(generator_new)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(generator_dealloc)},
                                 {Py_tp_methods, methods},

@@ -5,7 +5,7 @@
 #include "core/exported_storage.h"
 #include "core/geometry.h"
 #include "operations/entry.h"
-#include "modes/torch_function.h"
+#include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
 #include "mica/mapped_memory.h"
 #include "types/storage_object.h"
@@ -110,7 +110,7 @@ static bool is_of_backend(Device device) { return !device.is_cpu() && !device.is
 static PyObject* is_shared(PyObject* self, PyObject*) {
   return PyBool_FromLong(in_shared_memory(*storage_of(self)) || is_of_backend(storage_of(self)->device()));
 }
-static PyObject* get_device(PyObject* self, void*) { return device_object(storage_of(self)->device()); }
+static PyObject* get_storage_device(PyObject* self, void*) { return device_object(storage_of(self)->device()); }
 static PyObject* get_cdata(PyObject* self, void*) { return PyLong_FromVoidPtr(storage_of(self).get()); }
 
 static PyObject* resize(PyObject* self, PyObject* size) try {
@@ -258,7 +258,7 @@ bool add_storage(PyObject* module) {
       {"__bytes__", as_bytes, METH_NOARGS, nullptr},
       {"_use_count", use_count, METH_NOARGS, nullptr},
       {}};
-  static PyGetSetDef attributes[] = {{"device", get_device, nullptr, nullptr, nullptr},
+  static PyGetSetDef attributes[] = {{"device", get_storage_device, nullptr, nullptr, nullptr},
                                      {"_cdata", get_cdata, nullptr, nullptr, nullptr},
                                      {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                                      {}};

@@ -1,4 +1,4 @@
-#include "modes/torch_function.h"
+#include "arguments/torch_function.h"
 
 #include <algorithm>
 #include <vector>
