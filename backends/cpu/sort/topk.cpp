@@ -32,9 +32,9 @@ void best_of_range(const TopkTask<T>& task, Row<const T> in, int64_t begin, int6
                    std::vector<Candidate>& buffer) {
   const int64_t k = task.k;
   // A threshold from k of the first `capacity` elements lets about k in capacity of the next pass: the larger, the
-  // fewer times the buffer fills.
-  const int64_t capacity = std::min(end - begin, 4 * k + 1024);
-  buffer.resize(static_cast<size_t>(capacity));
+  // fewer times the buffer fills, and the longer each selection from it takes.
+  const int64_t capacity = std::min(end - begin, 4 * k + 64);
+  buffer.resize(static_cast<size_t>(capacity + kFilterBlockMax));
   int64_t at = begin, count = 0;
   for (; count < capacity; ++at, ++count)
     buffer[count] = {static_cast<OrderKey<T>>(order_key(in[at]) ^ task.flip()), at};
@@ -81,32 +81,26 @@ void topk_by_filter(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row
   }
 }
 
-// For few of few: the best so far are kept in order, and most elements fall at the first comparison.
-constexpr int64_t kInsertionKMax = 16;
-constexpr int64_t kInsertionRowMax = 1024;
-
+// The best so far are kept in order, and most elements fall at the first comparison.
 template <class T>
 void topk_by_insertion(const TopkTask<T>& task, Row<const T> in, Row<T> values, Row<int64_t> indices) {
-  OrderKey<T> best_keys[kInsertionKMax];
-  int64_t best[kInsertionKMax];
-  int64_t count = 0;
-  for (int64_t i = 0; i < task.n; ++i) {
-    const OrderKey<T> key = static_cast<OrderKey<T>>(order_key(in[i]) ^ task.flip());
-    if (count == task.k) {
-      if (key >= best_keys[count - 1]) continue;
-      --count;
+  Candidate best[kFewMax];
+  const int64_t k = task.k;
+  if (in.stride == 1) {
+    best_few(task.dtype, in.data, task.n, k, task.largest, best);
+  } else {
+    const auto candidate = [&](int64_t i) {
+      return Candidate{static_cast<OrderKey<T>>(order_key(in[i]) ^ task.flip()), i};
+    };
+    for (int64_t i = 0; i < k; ++i) insert_candidate(best, i, candidate(i));
+    for (int64_t i = k; i < task.n; ++i) {
+      const Candidate next = candidate(i);
+      if (next.key < best[k - 1].key) insert_candidate(best, k - 1, next);
     }
-    int64_t hole = count++;
-    for (; hole > 0 && key < best_keys[hole - 1]; --hole) {
-      best_keys[hole] = best_keys[hole - 1];
-      best[hole] = best[hole - 1];
-    }
-    best_keys[hole] = key;
-    best[hole] = i;
   }
-  for (int64_t i = 0; i < task.k; ++i) {
-    if (values.data) values[i] = in[best[i]];
-    if (indices.data) indices[i] = best[i];
+  for (int64_t i = 0; i < k; ++i) {
+    if (values.data) values[i] = in[best[i].index];
+    if (indices.data) indices[i] = best[i].index;
   }
 }
 
@@ -176,7 +170,7 @@ void topk(DType dtype, const RowShape& shape, int64_t k, Rows<const void> in, Ro
         const Row<const T> in_row{static_cast<const T*>(in.data) + at.offset(0), in.stride};
         const Row<T> values_row{values.data ? static_cast<T*>(values.data) + at.offset(1) : nullptr, values.stride};
         const Row<int64_t> indices_row{indices.data ? indices.data + at.offset(2) : nullptr, indices.stride};
-        if (k <= kInsertionKMax && n <= kInsertionRowMax) {
+        if (k <= kFewMax && parts == 1) {
           topk_by_insertion(task, in_row, values_row, indices_row);
         } else if (n <= kShortRowMax) {
           topk_of_short_row(task, in_row, values_row, indices_row);

@@ -32,69 +32,128 @@ HWY_INLINE hn::VFromD<D> signed_order_key(D d, const T* HWY_RESTRICT elements) {
   }
 }
 
+// Which elements of a contiguous row have a rank key below a limit.
 template <class T>
-FilterResult filter_row(const void* row, int64_t begin, int64_t end, bool largest, uint64_t threshold,
-                        Candidate* HWY_RESTRICT buffer, int64_t count, int64_t capacity) {
+class BelowLimit {
   using K = OrderKey<T>;
   using I = std::make_signed_t<K>;
-  const hn::ScalableTag<I> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kUnroll = 4;
-  const K flip = static_cast<K>(largest ? ~K(0) : 0);
-  const T* HWY_RESTRICT elements = static_cast<const T*>(row);
-  const auto limit = hn::Set(d, static_cast<I>(static_cast<K>(threshold) ^ kSignBit<T>));
-  const auto flip_all = hn::Set(d, static_cast<I>(flip));
-  const auto rank_key = [&](int64_t i) HWY_ATTR { return hn::Xor(signed_order_key(d, elements + i), flip_all); };
-  const auto append = [&](int64_t i) { buffer[count++] = {static_cast<K>(order_key(elements[i]) ^ flip), i}; };
+  using D = hn::ScalableTag<I>;
 
-  int64_t i = begin;
-  const int64_t block = kUnroll * lanes;
-  // Whether some of a block come before the limit. Floats are compared as they are while the limit is a number: NaN
-  // comes before all numbers among the largest, behind them among the smallest.
-  T bound{};
-  bool compares = false;
-  if constexpr (std::is_floating_point_v<T>) {
-    bound = value_of_key<T>(static_cast<K>(static_cast<K>(threshold) ^ flip));
-    compares = bound == bound;
-  }
-  const auto any_before = [&](int64_t at) HWY_ATTR {
+ public:
+  static constexpr int64_t kUnroll = 4;
+  static_assert(kUnroll * static_cast<int64_t>(hn::MaxLanes(D())) <= kFilterBlockMax);
+
+  HWY_INLINE BelowLimit(const T* elements, bool largest)
+      : elements_(elements), largest_(largest), flip_(static_cast<K>(largest ? ~K(0) : 0)) {}
+
+  HWY_INLINE void set(K limit) {
+    limit_ = hn::Set(D(), static_cast<I>(limit ^ kSignBit<T>));
     if constexpr (std::is_floating_point_v<T>) {
-      if (compares) {
+      bound_ = value_of_key<T>(static_cast<K>(limit ^ flip_));
+      compares_ = bound_ == bound_;
+    }
+  }
+  HWY_INLINE K key(int64_t i) const { return static_cast<K>(order_key(elements_[i]) ^ flip_); }
+  static HWY_INLINE int64_t lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
+
+  // Whether some of the kUnroll vectors at i are below. Floats are compared as they are while the limit is a number:
+  // NaN comes before all numbers among the largest, behind them among the smallest.
+  HWY_INLINE bool any(int64_t i) const {
+    const D d;
+    const int64_t n = lanes();
+    if constexpr (std::is_floating_point_v<T>) {
+      if (compares_) {
         const hn::ScalableTag<T> df;
-        const auto b = hn::Set(df, bound);
+        const auto b = hn::Set(df, bound_);
         const auto behind = [&](int64_t k) HWY_ATTR {
-          const auto x = hn::LoadU(df, elements + k);
-          return largest ? hn::Le(x, b) : hn::Not(hn::Lt(x, b));
+          const auto x = hn::LoadU(df, elements_ + k);
+          return largest_ ? hn::Le(x, b) : hn::Not(hn::Lt(x, b));
         };
-        return !hn::AllTrue(df, hn::And(hn::And(behind(at), behind(at + lanes)),
-                                        hn::And(behind(at + 2 * lanes), behind(at + 3 * lanes))));
+        return !hn::AllTrue(df,
+                            hn::And(hn::And(behind(i), behind(i + n)), hn::And(behind(i + 2 * n), behind(i + 3 * n))));
       }
     }
-    const auto best = hn::Min(hn::Min(rank_key(at), rank_key(at + lanes)),
-                              hn::Min(rank_key(at + 2 * lanes), rank_key(at + 3 * lanes)));
-    return !hn::AllFalse(d, hn::Lt(best, limit));
-  };
-  for (; i + block <= end && count + block <= capacity; i += block) {
-    if (HWY_LIKELY(!any_before(i))) continue;
+    const auto best = hn::Min(hn::Min(keys(i), keys(i + n)), hn::Min(keys(i + 2 * n), keys(i + 3 * n)));
+    return !hn::AllFalse(d, hn::Lt(best, limit_));
+  }
+  // The lanes of the vector at i that are below, a bit each.
+  HWY_INLINE uint64_t mask(int64_t i) const {
+    uint8_t bytes[HWY_MAX_BYTES / 8 + 8] = {};
+    hn::StoreMaskBits(D(), hn::Lt(keys(i), limit_), bytes);
+    uint64_t mask;
+    std::memcpy(&mask, bytes, sizeof(mask));
+    return mask;
+  }
+
+ private:
+  HWY_INLINE hn::VFromD<D> keys(int64_t i) const {
+    return hn::Xor(signed_order_key(D(), elements_ + i), hn::Set(D(), static_cast<I>(flip_)));
+  }
+
+  const T* HWY_RESTRICT elements_;
+  bool largest_;
+  K flip_;
+  hn::VFromD<D> limit_{};
+  T bound_{};
+  bool compares_ = false;
+};
+
+template <class T>
+HWY_ATTR FilterResult filter_row(const T* row, int64_t begin, int64_t end, bool largest, uint64_t threshold,
+                                 Candidate* HWY_RESTRICT buffer, int64_t count, int64_t capacity) {
+  BelowLimit<T> below(row, largest);
+  below.set(static_cast<OrderKey<T>>(threshold));
+  const int64_t lanes = below.lanes(), block = BelowLimit<T>::kUnroll * lanes;
+  int64_t i = begin;
+  for (; i + block <= end && count < capacity; i += block) {
+    if (HWY_LIKELY(!below.any(i))) continue;
     for (int64_t at = i; at < i + block; at += lanes) {
-      uint8_t mask_bytes[HWY_MAX_BYTES / 8 + 8] = {};
-      hn::StoreMaskBits(d, hn::Lt(rank_key(at), limit), mask_bytes);
-      uint64_t mask;
-      std::memcpy(&mask, mask_bytes, sizeof(mask));
-      for (; mask != 0; mask &= mask - 1) append(at + __builtin_ctzll(mask));
+      for (uint64_t mask = below.mask(at); mask != 0; mask &= mask - 1) {
+        const int64_t found = at + __builtin_ctzll(mask);
+        buffer[count++] = {below.key(found), found};
+      }
     }
   }
   for (; i < end && count < capacity; ++i) {
-    if (static_cast<K>(order_key(elements[i]) ^ flip) < threshold) append(i);
+    if (below.key(i) < threshold) buffer[count++] = {below.key(i), i};
   }
   return {i, count};
+}
+
+template <class T>
+HWY_ATTR void best_few_of(const T* row, int64_t n, int64_t k, bool largest, Candidate* HWY_RESTRICT best) {
+  BelowLimit<T> below(row, largest);
+  int64_t count = 0, i = 0;
+  for (; i < k; ++i) insert_candidate(best, count++, {below.key(i), i});
+  below.set(static_cast<OrderKey<T>>(best[k - 1].key));
+  const int64_t lanes = below.lanes(), block = BelowLimit<T>::kUnroll * lanes;
+  for (; i + block <= n; i += block) {
+    if (HWY_LIKELY(!below.any(i))) continue;
+    for (int64_t at = i; at < i + block; at += lanes) {
+      for (uint64_t mask = below.mask(at); mask != 0; mask &= mask - 1) {
+        const int64_t found = at + __builtin_ctzll(mask);
+        const Candidate candidate{below.key(found), found};
+        // The limit has moved since the mask was made.
+        if (candidate.key < best[k - 1].key) insert_candidate(best, k - 1, candidate);
+      }
+    }
+    below.set(static_cast<OrderKey<T>>(best[k - 1].key));
+  }
+  for (; i < n; ++i) {
+    const Candidate candidate{below.key(i), i};
+    if (candidate.key < best[k - 1].key) insert_candidate(best, k - 1, candidate);
+  }
 }
 
 FilterResult filter_any_row(DType dtype, const void* row, int64_t begin, int64_t end, bool largest, uint64_t threshold,
                             Candidate* buffer, int64_t count, int64_t capacity) {
   return visit_ordered("topk", dtype, [&]<class T>() {
-    return filter_row<T>(row, begin, end, largest, threshold, buffer, count, capacity);
+    return filter_row(static_cast<const T*>(row), begin, end, largest, threshold, buffer, count, capacity);
   });
+}
+
+void best_few_of_any(DType dtype, const void* row, int64_t n, int64_t k, bool largest, Candidate* best) {
+  visit_ordered("topk", dtype, [&]<class T>() { best_few_of(static_cast<const T*>(row), n, k, largest, best); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -104,10 +163,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mica::cpu {
 HWY_EXPORT(filter_any_row);
+HWY_EXPORT(best_few_of_any);
 
 FilterResult filter_candidates(DType dtype, const void* row, int64_t begin, int64_t end, bool largest,
                                uint64_t threshold, Candidate* buffer, int64_t count, int64_t capacity) {
   return HWY_DYNAMIC_DISPATCH(filter_any_row)(dtype, row, begin, end, largest, threshold, buffer, count, capacity);
+}
+
+void best_few(DType dtype, const void* row, int64_t n, int64_t k, bool largest, Candidate* best) {
+  HWY_DYNAMIC_DISPATCH(best_few_of_any)(dtype, row, n, k, largest, best);
 }
 }  // namespace mica::cpu
 #endif

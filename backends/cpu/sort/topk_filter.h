@@ -19,9 +19,25 @@ struct FilterResult {
   int64_t count;  // candidates in the buffer
 };
 
-// Appends to `buffer`, which holds `count` and has room for `capacity` candidates, the elements of [begin, end) whose
-// rank key is below `threshold`; stops early rather than overflow.
+// As many elements are looked at together at most.
+inline constexpr int64_t kFilterBlockMax = 256;
+
+// Appends to `buffer`, which holds `count`, the elements of [begin, end) whose rank key is below `threshold`, until it
+// holds `capacity` or more; it has room for capacity + kFilterBlockMax candidates.
 FilterResult filter_candidates(DType dtype, const void* row, int64_t begin, int64_t end, bool largest,
                                uint64_t threshold, Candidate* buffer, int64_t count, int64_t capacity);
+
+// Up to so many candidates are kept in order while a row is scanned.
+inline constexpr int64_t kFewMax = 16;
+
+// The k best elements of a contiguous row of n, in order; k is at most n and kFewMax.
+void best_few(DType dtype, const void* row, int64_t n, int64_t k, bool largest, Candidate* best);
+
+// Puts a candidate that comes later than all others into the ordered best[0, count), which becomes one longer.
+inline void insert_candidate(Candidate* best, int64_t count, Candidate candidate) {
+  int64_t hole = count;
+  for (; hole > 0 && candidate.key < best[hole - 1].key; --hole) best[hole] = best[hole - 1];
+  best[hole] = candidate;
+}
 
 }  // namespace mica::cpu
