@@ -40,22 +40,54 @@ void pow_constant(const PointwiseLoop& loop, double exponent) {
   run_floating<2>("pow", loop, PowLanes{}, kHeavyGrain);
 }
 
-// By squaring, wrapping around; a negative exponent leaves only 1 and -1.
-template <class T>
-struct IntegerPow {
-  T operator()(T base, T exponent) const {
-    if constexpr (std::is_signed_v<T>) {
-      if (exponent < 0) return base == 1 ? T(1) : base == -1 ? static_cast<T>(exponent % 2 ? -1 : 1) : T(0);
+// By squaring, wrapping around, for unsigned lanes of 16 bits and more: as many rounds as the largest exponent has
+// bits.
+template <class D, class V>
+HWY_INLINE V pow_by_squaring(D d, V base, V exponent) {
+  const V one = hn::Set(d, hn::TFromD<D>(1));
+  V result = one;
+  for (;;) {
+    result = hn::IfThenElse(hn::Eq(hn::And(exponent, one), one), hn::Mul(result, base), result);
+    exponent = hn::ShiftRight<1>(exponent);
+    if (hn::AllTrue(d, hn::Eq(exponent, hn::Zero(d)))) return result;
+    base = hn::Mul(base, base);
+  }
+}
+// Bytes are computed in two halves: a product's low byte depends on the factors' low bytes alone.
+template <class D, class V>
+HWY_INLINE V byte_pow(D d, V base, V exponent) {
+  const hn::Repartition<uint16_t, D> pairs;
+  const auto low_byte = hn::Set(pairs, uint16_t{0xff});
+  const auto b = hn::BitCast(pairs, base), e = hn::BitCast(pairs, exponent);
+  const auto even = pow_by_squaring(pairs, b, hn::And(e, low_byte));
+  const auto odd = pow_by_squaring(pairs, hn::ShiftRight<8>(b), hn::ShiftRight<8>(e));
+  return hn::BitCast(d, hn::Or(hn::And(even, low_byte), hn::ShiftLeft<8>(odd)));
+}
+
+struct IntegerPowLanes {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V base, V exponent) const {
+    using T = hn::TFromD<D>;
+    const hn::RebindToUnsigned<D> du;
+    V positive = exponent;
+    if constexpr (std::is_signed_v<T>) positive = hn::IfThenZeroElse(hn::Lt(exponent, hn::Zero(d)), exponent);
+    V result;
+    if constexpr (sizeof(T) == 1) {
+      result = hn::BitCast(d, byte_pow(du, hn::BitCast(du, base), hn::BitCast(du, positive)));
+    } else {
+      result = hn::BitCast(d, pow_by_squaring(du, hn::BitCast(du, base), hn::BitCast(du, positive)));
     }
-    T result = 1;
-    for (auto left = static_cast<std::make_unsigned_t<T>>(exponent); left; left >>= 1) {
-      if (left & 1) result = wrapping_mul(result, base);
-      base = wrapping_mul(base, base);
+    if constexpr (std::is_signed_v<T>) {
+      // A negative exponent leaves only 1 and -1.
+      const V one = hn::Set(d, T(1)), sign = hn::IfThenElse(hn::Eq(hn::And(exponent, one), one), base, one);
+      const auto is_unit = hn::Or(hn::Eq(base, one), hn::Eq(base, hn::Set(d, T(-1))));
+      result = hn::IfThenElse(hn::Lt(exponent, hn::Zero(d)), hn::IfThenElseZero(is_unit, sign), result);
     }
     return result;
   }
 };
-// The exponents that programs have: without the loop over the exponent's bits, the compiler has a vector of bases.
+
+// Exponents that programs have, without the rounds.
 template <class T>
 struct IntegerSquare {
   T operator()(T base, T) const { return wrapping_mul(base, base); }
@@ -69,7 +101,7 @@ void integer_pow(const PointwiseLoop& loop) {
   const T exponent = is_constant(loop, 2) ? *reinterpret_cast<const T*>(loop.data[2]) : T(0);
   if (exponent == 2) return run_binary<T>(loop, IntegerSquare<T>{});
   if (exponent == 3) return run_binary<T>(loop, IntegerCube<T>{});
-  run_binary<T>(loop, IntegerPow<T>{}, kHeavyGrain);
+  run_lanes<T, 2>(loop, IntegerPowLanes{}, kHeavyGrain);
 }
 
 template <class C>
