@@ -59,37 +59,36 @@ class RowSelector {
   RowSelector(int64_t n, bool wants_index) : n_(n), wants_index_(wants_index) {}
 
   RowSelection<T> kthvalue(Row<const T> in, int64_t rank) {
-    return select(in, rank, [&](K, int64_t) {
-      KeyedIndex<K>* items = keyed_indices(in);
+    read_keys(in);
+    return select(in, rank, [&](int64_t) {
+      KeyedIndex<K>* items = keyed_indices();
       quickselect(items, n_, rank);
       return items[rank].index;
     });
   }
 
   RowSelection<T> median(Row<const T> in, NanPolicy policy) {
+    read_keys(in);
     int64_t numbers = n_;
     if constexpr (kHasNan<T>) {
-      for (int64_t i = 0; i < n_; ++i) {
-        if (order_key(in[i]) != kNanKey<T>) continue;
-        if (policy == NanPolicy::Propagate) return {in[i], i};
-        --numbers;
+      numbers -= count_keys(kNanKey<T>).equal;
+      if (numbers < n_ && policy == NanPolicy::Propagate) {
+        const int64_t first = find_key(kNanKey<T>, 0);
+        return {in[first], first};
       }
     }
     const int64_t rank = numbers == 0 ? 0 : (numbers - 1) / 2;
-    return select(in, rank, [&](K key, int64_t first) {
-      int64_t equals_before = rank;
-      for (int64_t i = 0; i < n_; ++i) equals_before -= order_key(in[i]) < key;
-      int64_t index = first;
-      for (; equals_before > 0; --equals_before) {
-        do ++index;
-        while (order_key(in[index]) != key);
-      }
+    return select(in, rank, [&](int64_t smaller) {
+      const K key = selected_;
+      int64_t index = find_key(key, 0);
+      for (int64_t equals_before = rank - smaller; equals_before > 0; --equals_before) index = find_key(key, index + 1);
       return index;
     });
   }
 
   RowSelection<T> mode(Row<const T> in) {
-    KeyedIndex<K>* items = keyed_indices(in);
+    read_keys(in);
+    KeyedIndex<K>* items = keyed_indices();
     std::sort(items, items + n_, [](const auto& a, const auto& b) { return a.key < b.key; });
     int64_t best_length = 0, best_last = 0;
     for (int64_t begin = 0; begin < n_;) {
@@ -106,32 +105,79 @@ class RowSelector {
   }
 
  private:
-  KeyedIndex<K>* keyed_indices(Row<const T> in) {
+  // Contiguous rows have a loop of their own, which the compiler vectorises.
+  void read_keys(Row<const T> in) {
+    keys_.reserve(n_);
+    K* keys = keys_.data();
+    if (in.stride == 1) {
+      // 16-bit floats are read as the words that they hold, since copies of a class do not become vectors.
+      using Word = std::conditional_t<std::is_class_v<T>, uint16_t, T>;
+      const auto* words = reinterpret_cast<const Word*>(in.data);
+      for (int64_t i = 0; i < n_; ++i) keys[i] = order_key(std::bit_cast<T>(words[i]));
+    } else {
+      for (int64_t i = 0; i < n_; ++i) keys[i] = order_key(in[i]);
+    }
+  }
+
+  KeyedIndex<K>* keyed_indices() {
     items_.reserve(n_);
-    for (int64_t i = 0; i < n_; ++i) items_[i] = {order_key(in[i]), i};
+    for (int64_t i = 0; i < n_; ++i) items_[i] = {keys_[i], i};
     return items_.data();
+  }
+
+  struct KeyCount {
+    int64_t smaller, equal;
+  };
+  // In blocks that are counted in the keys' own type, so that a vector has as many counters as keys.
+  KeyCount count_keys(K key) {
+    constexpr int64_t kBlock = 128;
+    const K* keys = keys_.data();
+    KeyCount total{0, 0};
+    for (int64_t begin = 0; begin < n_; begin += kBlock) {
+      const int64_t end = std::min(begin + kBlock, n_);
+      K smaller = 0, equal = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        smaller = static_cast<K>(smaller + (keys[i] < key));
+        equal = static_cast<K>(equal + (keys[i] == key));
+      }
+      total.smaller += smaller;
+      total.equal += equal;
+    }
+    return total;
+  }
+
+  // The first place from `begin` on of a key that is there.
+  int64_t find_key(K key, int64_t begin) {
+    constexpr int64_t kBlock = 32;
+    const K* keys = keys_.data();
+    for (; begin + kBlock <= n_; begin += kBlock) {
+      K found = 0;
+      for (int64_t i = begin; i < begin + kBlock; ++i) found = static_cast<K>(found | (keys[i] == key));
+      if (found) break;
+    }
+    while (keys[begin] != key) ++begin;
+    return begin;
   }
 
   template <class TiedIndex>
   RowSelection<T> select(Row<const T> in, int64_t rank, TiedIndex&& tied_index) {
-    keys_.reserve(n_);
-    for (int64_t i = 0; i < n_; ++i) keys_[i] = order_key(in[i]);
-    const K key = select_key(keys_.data(), n_, rank);
-    int64_t first = 0;
-    while (order_key(in[first]) != key) ++first;
-    if (!wants_index_) return {in[first], first};
-    for (int64_t i = first + 1; i < n_; ++i) {
-      if (order_key(in[i]) == key) {
-        const int64_t index = tied_index(key, first);
-        return {in[index], index};
-      }
+    work_.reserve(n_);
+    std::copy_n(keys_.data(), n_, work_.data());
+    selected_ = select_key(work_.data(), n_, rank);
+    int64_t index;
+    if (wants_index_) {
+      const KeyCount count = count_keys(selected_);
+      index = count.equal > 1 ? tied_index(count.smaller) : find_key(selected_, 0);
+    } else {
+      index = find_key(selected_, 0);
     }
-    return {in[first], first};
+    return {in[index], index};
   }
 
   int64_t n_;
   bool wants_index_;
-  ScratchArray<K> keys_;
+  K selected_{};
+  ScratchArray<K> keys_, work_;  // of all elements; of those that selection has not ruled out
   ScratchArray<KeyedIndex<K>> items_;
 };
 
