@@ -176,3 +176,73 @@ def test_outputs_larger_than_the_caches():
     narrow = torch.cat((x, x, x))
     assert torch.equal(narrow.bfloat16()[n : 2 * n], x.bfloat16())
     assert torch.equal((narrow + narrow > narrow)[-n:], x + x > x)
+
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("least", [0, -3])
+def test_integer_powers_wrap_around(dtype, least):
+    if least < 0 and dtype == torch.uint8:
+        pytest.skip("uint8 has no negative exponents")
+    bits = torch.iinfo(dtype).bits
+
+    def power(base, exponent):
+        if exponent < 0:
+            return {1: 1, -1: 1 - 2 * (exponent % 2)}.get(base, 0)
+        wrapped = base**exponent % 2**bits
+        return wrapped - 2**bits if dtype != torch.uint8 and wrapped >= 2 ** (bits - 1) else wrapped
+
+    first = 0 if dtype == torch.uint8 else -128
+    base = torch.arange(first, first + 256, dtype=torch.int64).clamp(max=torch.iinfo(dtype).max).to(dtype).repeat(3)
+    exponent = (torch.arange(768) * 29 % 113 + least).to(dtype)
+    expected = [power(b, e) for b, e in zip(base.tolist(), exponent.tolist(), strict=True)]
+    assert torch.pow(base, exponent).tolist() == expected
+    wide = torch.stack([base, base], 1)[:, 0], torch.stack([exponent, exponent], 1)[:, 1]
+    assert torch.pow(*wide).tolist() == expected
+    for constant in (0, 1, 2, 3, 4, 7, 100):
+        assert (base**constant).tolist() == [power(b, constant) for b in base.tolist()]
+        assert torch.pow(constant, exponent.abs()).tolist() == [power(constant, abs(e)) for e in exponent.tolist()]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES[:-1], torch.float16, torch.int8], ids=str)
+@pytest.mark.parametrize("n", [9, 300, 1999])
+def test_places_among_equal_elements(dtype, n):
+    rows = torch.stack([torch.arange(n), torch.arange(n).flip(0), torch.arange(n) * 37 % 101]) % 120
+    for x in (rows.to(dtype), rows.t().contiguous().to(dtype).t()):
+        for row, values in zip(x, x.tolist(), strict=True):
+            for largest in (True, False):
+                order = sorted(range(n), key=lambda i: (-values[i] if largest else values[i], i))
+                for k in (1, 5, 9, min(n, 16), min(n, 17)):
+                    top = row.topk(k, 0, largest)
+                    assert top.indices.tolist() == order[:k]
+                    assert top.values.tolist() == [values[i] for i in order[:k]]
+            order = sorted(range(n), key=lambda i: (values[i], i))
+            middle = row.median(0)
+            assert middle.indices.item() == order[(n - 1) // 2]
+            assert middle.values.item() == row.median().item() == values[middle.indices.item()]
+            kth = row.kthvalue(n // 3 + 1)
+            assert kth.values.item() == values[kth.indices.item()] == values[order[n // 3]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_medians_beside_nan(dtype):
+    x = (torch.arange(700) * 37 % 101).to(dtype)
+    x[[5, 600]] = float("nan")
+    assert x.median(0).indices.item() == 5
+    assert x.median().isnan()
+    numbers = sorted(v for v in x.tolist() if v == v)
+    assert x.nanmedian().item() == x.nanmedian(0).values.item() == numbers[(len(numbers) - 1) // 2]
+    assert torch.full((40,), float("nan"), dtype=dtype).nanmedian(0).indices.item() == 0
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
+def test_gather_of_every_width(dtype):
+    x = filled(torch.int64, 30, 77).to(dtype)
+    index = torch.arange(30 * 131).reshape(30, 131) * 53 % 77
+    expected = [[row[i] for i in places] for row, places in zip(x.tolist(), index.tolist(), strict=True)]
+    assert x.gather(1, index).tolist() == expected
+    assert x.t().gather(0, index.t()).t().tolist() == expected
+    with pytest.raises(RuntimeError, match="index 77 is out of bounds for dimension 1 with size 77"):
+        x.gather(1, index + (index == 76))

@@ -28,28 +28,16 @@ HWY_ATTR bool all_inside(const int64_t* index, int64_t n, int64_t size) {
   return inside;
 }
 
-// dense[j] = table[index[j]] for checked indices.
-HWY_ATTR void gather_row(uint32_t* dense, const uint32_t* table, const int64_t* index, int64_t n) {
-  const hn::ScalableTag<uint32_t> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::ScalableTag<int64_t> d64;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+// dense[j] = table[index[j]] for checked indices. Without gather instructions: an element is two loads and a store
+// either way, and what some processors do against leaks makes those instructions several times slower.
+template <class T>
+HWY_INLINE void gather_row(T* HWY_RESTRICT dense, const T* HWY_RESTRICT table, const int64_t* HWY_RESTRICT index,
+                           int64_t n) {
   int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) {
-    // The low halves of the indices: a row of 2^31 elements or more goes another way.
-    const auto low = hn::BitCast(di, hn::LoadU(d64, index + j));
-    const auto high = hn::BitCast(di, hn::LoadU(d64, index + j + lanes / 2));
-    hn::StoreU(hn::GatherIndex(d, table, hn::ConcatEven(di, high, low)), d, dense + j);
+  for (; j + 4 <= n; j += 4) {
+    const T x0 = table[index[j]], x1 = table[index[j + 1]], x2 = table[index[j + 2]], x3 = table[index[j + 3]];
+    dense[j] = x0, dense[j + 1] = x1, dense[j + 2] = x2, dense[j + 3] = x3;
   }
-  for (; j < n; ++j) dense[j] = table[index[j]];
-}
-
-HWY_ATTR void gather_row(uint64_t* dense, const uint64_t* table, const int64_t* index, int64_t n) {
-  const hn::ScalableTag<uint64_t> d;
-  const hn::ScalableTag<int64_t> d64;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) hn::StoreU(hn::GatherIndex(d, table, hn::LoadU(d64, index + j)), d, dense + j);
   for (; j < n; ++j) dense[j] = table[index[j]];
 }
 
@@ -75,12 +63,9 @@ HWY_ATTR void gather_run(const ElementRun& r, int64_t dim, int64_t size) {
         MICA_CHECK(i >= 0 && i < size, "index ", i, " is out of bounds for dimension ", dim, " with size ", size);
       }
     }
-    if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
-      if (r.index_stride == 1 && r.dense_stride == 1 && r.table_stride == 0 && r.dim_stride == 1 &&
-          size < (int64_t{1} << 31)) {
-        gather_row(to, table, index, n);
-        continue;
-      }
+    if (r.index_stride == 1 && r.dense_stride == 1 && r.table_stride == 0 && r.dim_stride == 1) {
+      gather_row(to, table, index, n);
+      continue;
     }
     const T* from = table + begin * r.table_stride;
     for (int64_t j = 0; j < n; ++j)
