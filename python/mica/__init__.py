@@ -3,8 +3,7 @@
 Little is imported with the package; the rest comes when a program asks for it.
 """
 
-import importlib as _importlib
-from math import e, inf, nan, pi  # noqa: F401
+import sys as _sys
 
 from mica import _C, _tensor, random, storage  # noqa: F401 - _tensor gives Tensor its methods
 from mica._as_torch.legacy_types import TYPES as _tensor_types
@@ -111,6 +110,7 @@ _LAZY = {
     "set_printoptions": "mica._tensor_str",
     "get_printoptions": "mica._tensor_str",
 }
+_LAZY |= dict.fromkeys(["e", "inf", "nan", "pi"], "math")
 _LAZY |= dict.fromkeys(
     [
         "_addmm_activation", "_batch_norm_with_update", "_chunk_cat", "_dyn_quant_matmul_4bit",
@@ -147,15 +147,20 @@ _SUBMODULES = {
 }  # fmt: skip
 
 
+def _module(name):
+    __import__(name)
+    return _sys.modules[name]
+
+
 def __getattr__(name):
     if name in _LAZY:
-        value = getattr(_importlib.import_module(_LAZY[name]), name)
+        value = getattr(_module(_LAZY[name]), name)
     elif name in _SUBMODULES:
-        value = _importlib.import_module(f"mica.{name}")
+        value = _module(f"mica.{name}")
     elif name == "_grouped_mm":
-        value = _importlib.import_module("mica.nn.functional").grouped_mm
+        value = _module("mica.nn.functional").grouped_mm
     elif name.startswith("_foreach_"):
-        value = getattr(_importlib.import_module("mica._functions.foreach"), name)
+        value = getattr(_module("mica._functions.foreach"), name)
     else:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     globals()[name] = value

@@ -1,10 +1,8 @@
 """Tensor's methods that are said in Python: copies and pickles, storages, element-by-element functions."""
 
-import functools
-import warnings
-
 from mica import _C
 from mica._C import Tensor
+from mica._functions.wrapping import wraps
 from mica._methods import old_names
 from mica._methods.untyped_storage import deepcopy_storage
 from mica._utils import _get_state, _rebuild_from_type_v2, _reduce_tensor, _set_state
@@ -25,7 +23,7 @@ def _method(function):
 def _asking_method(function):
     """Make the function a method of Tensor that a class with a __torch_function__, or a mode, may answer instead."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def method(self, *args, **kwargs):
         if _C._asked_about_values(self):
             return _C._handle_torch_function(method, (self,), self, *args, **kwargs)
@@ -220,6 +218,8 @@ def __setstate__(self, state):
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of the data, always a copy, of this tensor's dtype and device unless told otherwise."""
     if isinstance(data, Tensor):
+        import warnings
+
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",

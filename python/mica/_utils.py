@@ -1,7 +1,5 @@
 """How pickled and deep-copied tensors are put together again. The names are torch's, for they stand in pickles."""
 
-from collections import OrderedDict
-
 from mica import _C
 
 _WITHOUT_STORAGE_CLASS = {
@@ -14,6 +12,13 @@ _WITHOUT_STORAGE_CLASS = {
     _C.uint32,
     _C.uint64,
 }
+
+
+def _no_hooks():
+    """What stands in torch's pickles where a tensor of old had its hooks."""
+    from collections import OrderedDict
+
+    return OrderedDict()
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
@@ -131,7 +136,7 @@ def _reduce_quantized_tensor(tensor):
         tensor.stride(),
         parameters,
         False,
-        OrderedDict(),
+        _no_hooks(),
     )
 
 
@@ -169,7 +174,7 @@ def _reduce_tensor(tensor):
         tuple(tensor.size()),
         tensor.stride(),
         tensor.requires_grad,
-        OrderedDict(),
+        _no_hooks(),
     )
     if tensor.dtype in _WITHOUT_STORAGE_CLASS:
         return _rebuild_tensor_v3, (tensor.untyped_storage(), *geometry, tensor.dtype)

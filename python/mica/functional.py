@@ -1,9 +1,8 @@
 """Functions whose arguments only Python can take apart: several tensors in a row, optional results, subscript lists."""
 
-import functools
-
 from mica import _C
 from mica._functions.once import warn_once
+from mica._functions.wrapping import wraps as _wraps
 
 __all__ = [
     "atleast_1d",
@@ -32,7 +31,7 @@ __all__ = [
 def _overridable(function):
     """The function, after asking arguments that have a __torch_function__ of their own."""
 
-    @functools.wraps(function)
+    @_wraps(function)
     def overridable(*args, **kwargs):
         candidates = args
         if args and isinstance(args[0], (list, tuple)):

@@ -1,7 +1,5 @@
 """The default random stream: seeding it, saving and restoring its state."""
 
-import contextlib
-
 from mica._C import _seed_devices, default_generator
 
 __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state", "thread_safe_generator"]
@@ -34,9 +32,14 @@ def set_rng_state(new_state):
     default_generator.set_state(new_state)
 
 
-@contextlib.contextmanager
 def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
     """Draw random numbers in the block without moving the default stream; that of the CPU is the only one so far."""
+    import contextlib
+
+    return contextlib.contextmanager(_forked)(enabled)
+
+
+def _forked(enabled):
     state = get_rng_state() if enabled else None
     try:
         yield

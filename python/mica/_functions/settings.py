@@ -1,7 +1,5 @@
 """Switches that torch's programs flip: determinism, matmul precision, threads, the default tensor type."""
 
-import warnings
-
 from mica import _C
 from mica._functions.once import warn_once
 
@@ -73,6 +71,8 @@ def get_deterministic_debug_mode():
 def set_float32_matmul_precision(precision):
     """Allow matrix products of float32 to be computed with fewer bits: on CUDA "high" and "medium" round the inputs to TF32."""
     if precision not in ("highest", "high", "medium"):
+        import warnings
+
         warnings.warn(
             f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call "
             "has no effect.",

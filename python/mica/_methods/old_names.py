@@ -1,7 +1,5 @@
 """Tensor's methods that torch keeps for old programs, or for devices and functions that are elsewhere."""
 
-import warnings
-
 from mica import _C
 from mica._C import Tensor
 
@@ -13,12 +11,16 @@ def new(self, *args, **kwargs):
 
 def resize(self, *sizes):
     """The tensor seen with other sizes of as many elements."""
+    import warnings
+
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
     return self.reshape(*sizes)
 
 
 def resize_as(self, tensor):
     """The tensor seen with the sizes of another one of as many elements."""
+    import warnings
+
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
     return self.reshape(tensor.shape)
 
