@@ -22,14 +22,6 @@ bool lower_one_wanted() {
   return false;
 }
 
-#if HWY_ARCH_X86
-// Runs as the library is loaded, before the kernels register themselves (101 is the first priority that programs have).
-// A target is a bit, and better ones are lower.
-[[gnu::constructor(101)]] void limit_targets() {
-  if (!may_use_avx512()) hwy::DisableTargets(HWY_AVX2 - 1);
-}
-#endif
-
 }  // namespace
 
 bool may_use_avx512() {
@@ -38,3 +30,30 @@ bool may_use_avx512() {
 }
 
 }  // namespace mica::cpu
+
+// What libhwy has of its dispatch, for the kernels: that library measures the processor's clock as it is loaded, and
+// asks which instructions there are for every kernel, 5 ms of an import in a virtual machine. The linker then leaves it
+// out.
+namespace hwy {
+
+ChosenTarget& GetChosenTarget() {
+  static ChosenTarget chosen;
+  return chosen;
+}
+
+// A target is a bit. Kernels are compiled for what every machine has that loads the library, and on x86-64 for AVX-512.
+int64_t SupportedTargets() {
+  static const int64_t targets = [] {
+    int64_t found = HWY_STATIC_TARGET;
+#if HWY_ARCH_X86
+    __builtin_cpu_init();
+    if (mica::cpu::may_use_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd"))
+      found |= HWY_AVX3;
+#endif
+    return found;
+  }();
+  return targets;
+}
+
+}  // namespace hwy

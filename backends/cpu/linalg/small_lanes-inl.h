@@ -6,12 +6,12 @@
 #define MICA_SMALL_LANES_INL_H_
 #endif
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/cpu/scratch.h"
 #include "backends/cpu/transpose_tile-inl.h"
 #include "mica/parallel.h"
 
@@ -28,15 +28,13 @@ class LaneMatrices {
   using V = hn::Vec<D>;
 
   explicit LaneMatrices(int64_t n)
-      : given_(n),
-        lanes_(static_cast<int64_t>(hn::Lanes(D()))),
-        data_(hwy::AllocateAligned<T>(static_cast<size_t>((n + 1) * n * lanes_))) {}
+      : given_(n), lanes_(static_cast<int64_t>(hn::Lanes(D()))), data_((n + 1) * n * lanes_) {}
 
   int64_t n() const { return kSize ? kSize : given_; }
   int64_t lanes() const { return lanes_; }
-  HWY_INLINE V get(int64_t i, int64_t j) const { return hn::Load(D(), data_.get() + (j * n() + i) * lanes_); }
-  HWY_INLINE void set(int64_t i, int64_t j, V v) { hn::Store(v, D(), data_.get() + (j * n() + i) * lanes_); }
-  T& at(int64_t i, int64_t j, int64_t lane) { return data_[static_cast<size_t>((j * n() + i) * lanes_ + lane)]; }
+  HWY_INLINE V get(int64_t i, int64_t j) const { return hn::Load(D(), data_.data() + (j * n() + i) * lanes_); }
+  HWY_INLINE void set(int64_t i, int64_t j, V v) { hn::Store(v, D(), data_.data() + (j * n() + i) * lanes_); }
+  T& at(int64_t i, int64_t j, int64_t lane) { return data_[(j * n() + i) * lanes_ + lane]; }
   // A column more, for what an algorithm keeps of each: vectors cannot be elements of an array.
   HWY_INLINE V kept(int64_t i) const { return get(i, n()); }
   HWY_INLINE void keep(int64_t i, V v) { set(i, n(), v); }
@@ -90,11 +88,11 @@ class LaneMatrices {
 
   // Where element e of the matrices in memory is, in all lanes.
   T* place(int64_t e, bool transposed) const {
-    return data_.get() + (transposed ? e % n() * n() + e / n() : e) * lanes_;
+    return data_.data() + (transposed ? e % n() * n() + e / n() : e) * lanes_;
   }
 
   int64_t given_, lanes_;
-  hwy::AlignedFreeUniquePtr<T[]> data_;
+  Scratch<T> data_;
 };
 
 // f(first matrix, how many) for groups of as many matrices as there are lanes; `scratch` is made once per thread.
