@@ -1,4 +1,4 @@
-"""Writes python/mica/_as_torch/torch_names.txt: the modules of the torch that runs this, with the names that each defines.
+"""Writes tests/recorded/torch_names.txt: the modules of the torch that runs this, with the names that each defines.
 And python/mica/_operators/aten_names.txt: its operators on tensors, by their schemas.
 
 usage: PYTHON-WITH-TORCH scripts/record_torch_names.py
@@ -13,8 +13,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "python" / "mica" / "_as_torch" / "torch_names.txt"
-OPERATORS = TARGET.parent.parent / "_operators" / "aten_names.txt"
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "tests" / "recorded" / "torch_names.txt"
+OPERATORS = ROOT / "python" / "mica" / "_operators" / "aten_names.txt"
 # What no package outside torch names, or what is vendored, generated or a program of its own.
 LEFT_OUT = (
     "_lazy", "_numpy", "_strobelight", "_vendor", "bin", "csrc", "distributed._tools", "distributed.benchmarks",

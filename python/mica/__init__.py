@@ -27,6 +27,8 @@ _LAZY = {
     "explain": "mica.inspect",
     "GradScaler": "mica.amp",
     "Tag": "mica._functions.tags",
+    "StorageBase": "mica._functions.kinship",
+    "_has_compatible_shallow_copy_type": "mica._functions.kinship",
     "autocast": "mica.amp",
     "is_autocast_cpu_enabled": "mica.amp.autocast_mode",
     "set_autocast_cpu_enabled": "mica.amp.autocast_mode",
@@ -137,7 +139,7 @@ _LAZY |= dict.fromkeys(
     "mica._operators.root_names",
 )  # fmt: skip
 _SUBMODULES = {
-    "_VF", "__config__", "__future__", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_ops",
+    "_VF", "__config__", "__future__", "_custom_ops", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_library", "_ops", "_prims_common",
     "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu",
     "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx", "hub", "inspect", "jit", "lab",
     "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",

@@ -66,5 +66,14 @@ def printoptions(**kwargs):
         set_printoptions(**before)
 
 
+def _tensor_str(self, indent):
+    """The elements of a tensor as it prints them, each line but the first `indent` columns to the right."""
+    if not self.numel():
+        return "[]"
+    text = repr(self.detach().to(_C.device("cpu")))
+    elements = text[len("tensor(") : text.rindex("]") + 1] if self.dim() else text[len("tensor(") : -1].split(", ")[0]
+    return elements.replace("\n" + " " * len("tensor("), "\n" + " " * indent)
+
+
 def _str(tensor):
     return repr(tensor)

@@ -273,6 +273,18 @@ def _get_available_device_type():
     return None if device is None else device.type
 
 
+def _get_device_module(device_type):
+    """The module of a device by its type, as torch.cuda is."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"mica.{device_type}")
+    except ModuleNotFoundError:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        ) from None
+
+
 def _to(self, device, non_blocking=False):
     return self.to(device, non_blocking=non_blocking)
 

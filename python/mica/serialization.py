@@ -51,6 +51,16 @@ _UNSAFE = (
     "comes from."
 )
 
+# ---- names
+
+
+def normalize_storage_type(storage_type):
+    """The class of CPU storages that has the name of a class of storages."""
+    import mica
+
+    return getattr(mica, storage_type.__name__)
+
+
 # ---- settings
 
 

@@ -211,17 +211,12 @@ def __getattr__(name):
         from mica.futures import Future
 
         return Future
-    if name in ("ScriptModule", "ScriptFunction", "ScriptObject", "ScriptClass"):
-        from mica import jit
+    if name in ("ScriptModule", "ScriptFunction"):
+        return getattr(importlib.import_module("mica.jit"), name)
+    if name == "Tag":
+        from mica._functions.tags import Tag
 
-        return getattr(jit, name, None) or type(name, (), {"__module__": "torch._C"})
-    if name in ("Graph", "Value", "Node", "Block", "Type", "TensorType", "ListType", "TupleType", "IntType",
-                "FloatType", "StringType", "OptionalType", "JitType", "PyTorchFileReader", "PyTorchFileWriter"):  # fmt: skip
-        from mica._as_torch.absent import placeholder
-
-        made = placeholder("_C", name, "class")
-        globals()[name] = made
-        return made
+        return Tag
     raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
 
 
@@ -229,6 +224,6 @@ def lookup(name):
     """The value of a name that the engine does not have."""
     if not name.startswith("__") and name in globals():
         return globals()[name]
-    if name in ("_nn", "_functorch", "_distributed_c10d", "_distributed_rpc"):
+    if name in ("_cpu", "_nn", "_functorch", "_distributed_c10d", "_distributed_rpc"):
         return importlib.import_module(f"mica._C.{name}")
     return __getattr__(name)

@@ -268,6 +268,8 @@ def __getattr__(name):
         return importlib.import_module(f"mica.cuda.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)
+    if name == "_initialized":
+        return is_initialized()
     if name == "OutOfMemoryError":
         return _C.OutOfMemoryError
     if name.endswith("Tensor"):

@@ -8,6 +8,7 @@ from mica._generated import modules as options
 
 from .. import functional as F
 from .. import init as initial
+from ..init import constant_, xavier_normal_, xavier_uniform_  # noqa: F401 - packages patch them here too
 from ..parameter import Parameter
 from .module import Module
 

@@ -7,6 +7,7 @@ import mica
 
 from .. import functional as F
 from .. import init
+from ..init import xavier_uniform_  # noqa: F401 - packages patch it here too
 from ._transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer, _get_activation_fn  # noqa: F401
 from .container import ModuleList
 from .module import Module

@@ -3,7 +3,8 @@
 import multiprocessing.context
 import os
 import warnings
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from mica.utils.data._utils.collate import default_collate, default_convert
 from mica.utils.data._utils.iterator import (
@@ -21,6 +22,9 @@ from mica.utils.data.sampler import BatchSampler, RandomSampler, Sampler, Sequen
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 _T_co = TypeVar("_T_co", covariant=True)
+_T = TypeVar("_T")
+_collate_fn_t = Callable[[list[_T]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 

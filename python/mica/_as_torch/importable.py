@@ -1,0 +1,40 @@
+"""The names that torch has, Mica lacks, and packages import at their top all the same: each may be imported, none used.
+
+The list is short, and complete: a name of torch's that is neither in Mica nor here does not exist, for `import`, `hasattr`
+and use alike. A name belongs here if a package imports it where it cannot do without, and never uses it in a program
+that runs on Mica. Each row gives the module, its names, and who imports them for what.
+"""
+
+LISTED = [
+    # Sharding over processes: Mica computes in one.
+    ("distributed.fsdp", "CPUOffloadPolicy FSDPModule FullyShardedDataParallel MixedPrecisionPolicy",
+     "accelerate, opacus, transformers and trl ask whether a model is sharded (isinstance)"),
+    ("distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", "accelerate and trl ask the same"),
+    ("distributed.fsdp", "FullStateDictConfig LocalStateDictConfig StateDictType", "mmengine has a strategy for sharding"),
+    ("distributed.fsdp.api",
+     "FullStateDictConfig LocalOptimStateDictConfig LocalStateDictConfig OptimStateDictConfig "
+     "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType",
+     "mmengine has a strategy for sharding"),
+    ("distributed.fsdp.fully_sharded_data_parallel",
+     "BackwardPrefetch CPUOffload FullOptimStateDictConfig LocalOptimStateDictConfig MixedPrecision OptimStateDictConfig "
+     "StateDictConfig", "mmengine has a strategy for sharding"),
+    ("distributed._composable.fsdp", "FSDPModule", "opacus asks the same by the older name"),
+    ("distributed._composable.fsdp.fully_shard", "FSDPModule", "opacus asks the same by the oldest name"),
+    ("distributed._tensor.experimental", "implicit_replication", "opacus has an optimizer for sharded models"),
+    ("distributed.checkpoint.hf_storage", "HuggingFaceStorageReader HuggingFaceStorageWriter",
+     "transformers has checkpoints of sharded models"),
+    ("distributed.tensor._utils", "compute_local_shape_and_global_offset", "transformers loads parts of sharded weights"),
+    ("distributed.tensor.experimental", "local_map register_sharding", "torchao has layers for sharded models"),
+    # Kernels for GPUs that are written in another language.
+    ("_higher_order_ops.inline_asm_elementwise", "inline_asm_elementwise", "torchao has kernels for Blackwell"),
+    ("sparse._triton_ops_meta", "get_meta minimize update", "torchao has kernels in Triton for sparse weights"),
+    # Types of TorchScript's.
+    ("", "TensorType", "open_clip annotates a function with it"),
+    ("_C", "Block Graph JitType ListType Node OptionalType ScriptClass ScriptObject TensorType TupleType Value",
+     "counters of operations annotate functions with them"),
+    ("onnx.symbolic_opset11", "select squeeze unsqueeze", "torchvision says how TorchScript's exporter writes its operators"),
+    # What is being added.
+    ("", "float4_e2m1fn_x2 float8_e8m0fnu quint2x4 quint4x2", "diffusers and torchao have tables by dtype"),
+    ("nn.functional", "scaled_grouped_mm", "torchao has layers of float8 for experts"),
+    ("sparse", "SparseSemiStructuredTensorCUSPARSELT", "torchao has sparse weights of float8"),
+]  # fmt: skip

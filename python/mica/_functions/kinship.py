@@ -1,0 +1,11 @@
+"""Which tensors and storages are of one kind."""
+
+from mica import _C
+
+# What torch's class of storages in C++ is to its Python class: the same objects are instances of both.
+StorageBase = _C.UntypedStorage
+
+
+def _has_compatible_shallow_copy_type(input, from_):
+    """Whether a tensor can take another's elements in place of its own: both have one layout, on one type of device."""
+    return input.layout == from_.layout and input.device.type == from_.device.type

@@ -1,0 +1,39 @@
+"""Small functions of shapes and strides that packages share with torch."""
+
+from mica import _C
+
+__all__ = ["make_channels_last_strides_for", "make_contiguous_strides_for", "suggest_memory_format"]
+
+
+def make_contiguous_strides_for(shape, row_major=True):
+    """The strides of a contiguous tensor of this shape; with row_major=False, of matrices that are stored by columns."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    strides.reverse()
+    if not row_major and len(shape) >= 2:
+        strides[-2:] = [1, max(shape[-2], 1)]
+    return tuple(strides)
+
+
+def make_channels_last_strides_for(shape):
+    """The strides of a tensor of pictures or volumes whose channels lie side by side."""
+    if len(shape) not in (3, 4, 5):
+        raise RuntimeError(f"no channels last format strides exist in {len(shape)} dimensions")
+    order = (0, *range(2, len(shape)), 1) if len(shape) > 3 else (1, 2, 0)
+    strides, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
+
+
+def suggest_memory_format(x):
+    """The memory format in which a strided tensor lies."""
+    if x.layout == _C.strided:
+        if x.dim() == 4 and x.is_contiguous(memory_format=_C.channels_last) and not x.is_contiguous():
+            return _C.channels_last
+        if x.dim() == 5 and x.is_contiguous(memory_format=_C.channels_last_3d) and not x.is_contiguous():
+            return _C.channels_last_3d
+    return _C.contiguous_format
