@@ -1,14 +1,25 @@
-"""The marks that programs put on what TorchScript would compile.
+"""TorchScript's names. No program is made yet: what `script` and `trace` return runs as Python, and says so in its type.
 
-There is no TorchScript here: what is marked runs as the Python it is, as it does in torch when PYTORCH_JIT is 0.
+The marks that programs put on functions are in mica/_jit_internal.py.
 """
 
 import builtins as _builtins
 import contextlib as _contextlib
 from typing import Any as _Any
-from typing import Final
 
 import mica as _mica
+from mica._jit_internal import (  # noqa: F401
+    Final,
+    Future,
+    _overload,
+    _overload_method,
+    export,
+    ignore,
+    is_scripting,
+    is_tracing,
+    unused,
+)
+from mica.jit import _python_programs as _programs
 
 __all__ = [
     "Attribute", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "annotate",
@@ -45,24 +56,32 @@ class TracerWarning(Warning):
         """Does nothing: no library is compiled here, so that none can warn."""
 
 
-def is_scripting():
-    """False: nothing is compiled."""
-    return False
-
-
-def is_tracing():
-    """False: nothing is traced."""
-    return False
-
-
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The object itself: Mica runs it as it is."""
-    return obj
+    """The function or module, as one that runs as Python: its type says so, and it has no graph and no code.
+
+    That no program is made is told once (the logger torch.jit). Classes are returned as they are, as in torch.
+    """
+    if _builtins.isinstance(obj, (_programs.PythonFunction, _programs.PythonModule)):
+        return obj
+    if _builtins.isinstance(obj, type):
+        if issubclass(obj, _mica.nn.Module):
+            raise RuntimeError(
+                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+            )
+        return obj
+    _programs.say_once()
+    if _builtins.isinstance(obj, _mica.nn.Module):
+        return _programs.as_python(obj)
+    if not callable(obj):
+        raise NotImplementedError(f"torch.jit.script of {type(obj)}: there is no TorchScript in Mica yet")
+    return _programs.PythonFunction(obj)
 
 
-def trace(func, example_inputs=None, *args, **kwargs):
-    """The function or module itself."""
-    return func
+def trace(func, example_inputs=None, *options, example_kwarg_inputs=None, **named_options):
+    """The function or module, as one that runs as Python: branches are taken by each call's inputs, not by the example's."""
+    if example_inputs is None and example_kwarg_inputs is None:
+        raise RuntimeError("example_kwarg_inputs should be a dict")
+    return script(func)
 
 
 def _get_trace_graph(f, args=(), kwargs=None, *options, **named_options):
@@ -72,44 +91,61 @@ def _get_trace_graph(f, args=(), kwargs=None, *options, **named_options):
     return get_trace_graph(f, args, kwargs, *options, **named_options)
 
 
-def trace_module(mod, inputs, *args, **kwargs):
-    """The module itself, unchanged."""
-    return mod
+def trace_module(mod, inputs, *options, **named_options):
+    """The module, as one that runs as Python."""
+    if not _builtins.isinstance(inputs, dict):
+        raise AttributeError("expected a dictionary of (method_name, input) pairs")
+    return script(mod)
 
 
 def script_method(fn):
-    """The method itself, unchanged."""
+    """The method itself: a ScriptModule runs as Python."""
     return fn
 
 
 def script_if_tracing(fn):
-    """The function itself, unchanged."""
+    """The function itself: it would be compiled within a trace alone, and nothing is traced."""
     return fn
 
 
 _script_if_tracing = script_if_tracing
 
 
+_strategy, _onednn = [("STATIC", 2), ("DYNAMIC", 10)], False
+
+
 def set_fusion_strategy(strategy):
-    """Nothing is fused: the strategy before, none."""
-    return []
+    """Keep how often a program would be compiled for other sizes; returns what was kept before."""
+    global _strategy
+    before, _strategy = _strategy, list(strategy)
+    return before
 
 
 def enable_onednn_fusion(enabled):
-    """Does nothing: there is no oneDNN to fuse for."""
+    """Keep whether programs would use oneDNN."""
+    global _onednn
+    _onednn = bool(enabled)
 
 
 def onednn_fusion_enabled():
-    return False
+    return _onednn
+
+
+def _check_module(mod, what):
+    if not _builtins.isinstance(mod, _programs.PythonModule):
+        raise RuntimeError(f"{what} expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace")
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """The module itself, unchanged."""
-    return mod
+    """The module from script or trace: it runs as Python, and nothing is there to optimize."""
+    _check_module(mod, "optimize_for_inference")
+    return freeze(mod.eval()) if mod.training else mod
 
 
 def fuser(name):
-    """A with block in which nothing is fused."""
+    """A with block that names who fuses operations: none are, without a program."""
+    if name not in ("fuser0", "fuser1", "fuser2", "fuser3", "none"):
+        raise Exception(f"unrecognized fuser option (name: {name})")
     return _contextlib.nullcontext()
 
 
@@ -117,37 +153,21 @@ def last_executed_optimized_graph():
     raise RuntimeError("There is no TorchScript in Mica, so there is no graph of it")
 
 
-strict_fusion = _contextlib.nullcontext
+class strict_fusion(_contextlib.AbstractContextManager):
+    """A with block in which a program would have to be fused: it is of use within one alone, as in torch."""
 
+    def __init__(self):
+        import warnings
 
-def export(fn):
-    """The method itself, unchanged."""
-    return fn
+        warnings.warn("Only works in script mode", stacklevel=2)
+
+    def __exit__(self, *exception):
+        return None
 
 
 def interface(obj):
-    """The class itself, unchanged."""
+    """The class itself: it says which methods a program would need."""
     return obj
-
-
-def ignore(drop=False, **kwargs):
-    """The function itself, with arguments or without."""
-    return drop if callable(drop) else lambda fn: fn
-
-
-def unused(fn):
-    """The function itself, unchanged."""
-    return fn
-
-
-def _overload(fn):
-    """The function itself, unchanged."""
-    return fn
-
-
-def _overload_method(fn):
-    """The method itself, unchanged."""
-    return fn
 
 
 def annotate(the_type, the_value):
@@ -187,10 +207,6 @@ def fork(func, *args, **kwargs):
     return _Done(func(*args, **kwargs))
 
 
-class Future:
-    """The type of what `fork` returns."""
-
-
 class _Done(Future):
     def __init__(self, result):
         self._result = result
@@ -214,9 +230,8 @@ def optimized_execution(should_optimize):
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """The module itself, as `script` and `trace` hand it out; one that trains is refused, as in torch."""
-    if not _builtins.isinstance(mod, _mica.nn.Module):
-        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace")
+    """The module from script or trace; one that trains is refused, as in torch."""
+    _check_module(mod, "Freezing")
     if mod.training:
         raise RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before "
@@ -226,7 +241,8 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
 
 
 def run_frozen_optimizations(mod, optimize_numerics=True, preserved_methods=None):
-    """Does nothing: the module runs as it is."""
+    """Does nothing: a module that runs as Python has no program to change."""
+    _check_module(mod, "run_frozen_optimizations")
 
 
 def save(m, f, _extra_files=None):
@@ -246,7 +262,11 @@ def __getattr__(name):
     if name == "ScriptModule":
 
         class ScriptModule(_mica.nn.Module):
-            """A module, as long as nothing is compiled."""
+            """A module whose methods would be compiled: it runs as Python, which is told once."""
+
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                _programs.say_once()
 
         return globals().setdefault(name, ScriptModule)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

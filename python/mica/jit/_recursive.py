@@ -1,4 +1,4 @@
-"""How TorchScript compiles modules: nothing is compiled."""
+"""How TorchScript compiles modules: what is asked for is what torch.jit.script returns."""
 
 import types as _types
 
@@ -6,4 +6,6 @@ concrete_type_store = _types.SimpleNamespace(type_store={})
 
 
 def recursive_script(mod, *args, **kwargs):
-    return mod
+    from mica.jit import script
+
+    return script(mod)
