@@ -62,9 +62,9 @@ def test_settings_are_kept():
     import mica._dynamo.config as config
 
     assert config.recompile_limit == 8
-    with config.patch(recompile_limit=3, something_else=True):
-        assert config.recompile_limit == 3 and config.something_else
-    assert config.recompile_limit == 8 and not config.something_else
+    with config.patch(recompile_limit=3, verbose=True):
+        assert config.recompile_limit == 3 and config.verbose
+    assert config.recompile_limit == 8 and not config.verbose
 
     @config.patch("suppress_errors", True)
     def suppressed():

@@ -1,33 +1,90 @@
-"""Settings of a compiler that is not there: kept, given back, and otherwise of no effect."""
+"""Settings of a compiler that is not there: those that torch has, kept and given back. Another name is an error.
 
+settings.txt holds torch's names with the values that they have at first (scripts/record_compiler_settings.py).
+"""
+
+import ast
 import contextlib
 import copy
+import functools
+import os
 import sys
 import types
 
+# Older names of settings.
+_ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit"}
 
-class SettingsModule(types.ModuleType):
-    """A module whose attributes are settings. One that nobody has set is the default that torch has, or False."""
+
+@functools.cache
+def _recorded():
+    found = {}
+    with open(os.path.join(os.path.dirname(__file__), "settings.txt"), encoding="utf-8") as file:
+        for line in file:
+            module, name, value = line.rstrip("\n").split("\t")
+            found.setdefault(module, {})[name] = ast.literal_eval(value)
+    return found
+
+
+class _Group:
+    """Settings that have a name of their own in common, as config.triton has."""
+
+    def __init__(self, module, prefix):
+        object.__setattr__(self, "_place", (module, prefix))
 
     def __getattr__(self, name):
-        if name.startswith("__"):
+        module, prefix = self._place
+        return module._read(f"{prefix}.{name}")
+
+    def __setattr__(self, name, value):
+        module, prefix = self._place
+        module._write({f"{prefix}.{name}": value})
+
+
+class SettingsModule(types.ModuleType):
+    """A module whose attributes are settings."""
+
+    def _key(self, name):
+        name = _ALIASES.get(name, name)
+        if name not in self._values:
+            raise AttributeError(f"{self.__name__.replace('mica.', 'torch.', 1)}.{name} does not exist")
+        return name
+
+    def _read(self, name):
+        if any(each.startswith(f"{name}.") for each in self._values):
+            return _Group(self, name)
+        return self._values[self._key(name)]
+
+    def _write(self, changes):
+        self._values.update({self._key(name): value for name, value in changes.items()})
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if name[:1].isalpha():
-            return False
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return self._read(name)
+
+    def __setattr__(self, name, value):
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            self._write({name: value})
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._values)})
 
     def patch(self, arg1=None, arg2=None, **kwargs):
         """Have other settings in a with block or a decorated function."""
         changes = {arg1: arg2} if isinstance(arg1, str) else dict(arg1 or {})
-        return _Patch(self, {**changes, **kwargs})
+        return _Patch(self, {self._key(name): value for name, value in {**changes, **kwargs}.items()})
 
     def get_config_copy(self):
-        return {name: copy.copy(value) for name, value in vars(self).items() if not name.startswith("_")}
+        return {name: copy.copy(value) for name, value in self._values.items()}
 
     shallow_copy_dict = get_config_copy
 
     def load_config(self, config):
-        vars(self).update(config)
+        import pickle
+
+        self._write(pickle.loads(config) if isinstance(config, bytes) else config)
 
     def save_config(self):
         import pickle
@@ -43,21 +100,15 @@ class _Patch(contextlib.ContextDecorator):
         return _Patch(self._module, self._changes)
 
     def __enter__(self):
-        missing = object()
-        self._before.append({name: vars(self._module).get(name, missing) for name in self._changes})
-        self._missing = missing
-        vars(self._module).update(self._changes)
+        self._before.append({name: self._module._values[name] for name in self._changes})
+        self._module._write(self._changes)
 
     def __exit__(self, *exception):
-        for name, value in self._before.pop().items():
-            if value is self._missing:
-                vars(self._module).pop(name, None)
-            else:
-                vars(self._module)[name] = value
+        self._module._write(self._before.pop())
 
 
-def settings(name, **defaults):
-    """Make the module of this name one of settings."""
+def settings(name, place):
+    """Make the module of this name the one of torch's settings at a place."""
     module = sys.modules[name]
+    vars(module)["_values"] = {key: copy.deepcopy(value) for key, value in _recorded()[place].items()}
     module.__class__ = SettingsModule
-    vars(module).update(defaults)
