@@ -129,3 +129,115 @@ def test_a_launcher_starts_one_process(tmp_path):
         [*command, "--nproc-per-node", "2", str(script)], capture_output=True, text=True, env=environment
     )
     assert "Mica computes in one process" in done.stderr and done.returncode
+
+
+# ---- collectives that return their result, as torch's do in a world of one
+
+
+def test_functional_collectives_copy_and_have_gradients(world):
+    from mica.distributed import _functional_collectives as fc
+
+    x = mica.arange(6.0).reshape(3, 2).requires_grad_()
+    calls = [
+        lambda: fc.broadcast(x, 0, world), lambda: fc.all_reduce(x, "sum", world), lambda: fc.all_reduce(x, "sum", [0]),
+        lambda: fc.all_reduce(x, "sum", world.group_name), lambda: fc.all_gather_tensor(x, -1, world),
+        lambda: fc.all_gather_tensor_autograd(x, 0, world), lambda: fc.reduce_scatter_tensor(x, "sum", 1, world),
+        lambda: fc.reduce_scatter_tensor_autograd(x, "sum", 0, world), lambda: fc.all_to_all_single(x, [3], [3], world),
+        lambda: fc.all_to_all_single_autograd(x, None, None, world), lambda: fc.permute_tensor(x, [0], world),
+        lambda: fc.all_reduce_coalesced([x], "sum", world)[0],
+    ]  # fmt: skip
+    for call in calls:
+        x.grad = None
+        made = call()
+        assert made.equal(x) and made.data_ptr() != x.data_ptr()
+        (made * 2).sum().backward()
+        assert x.grad.eq(2).all()
+    assert fc.wait_tensor(x).equal(x)
+    average = fc.all_reduce(x, "avg", world)
+    assert average.equal(x)
+    with pytest.raises(RuntimeError, match="all_reduce backward only supports 'sum' reduction, got 'avg'"):
+        average.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda fc, x, g: fc.all_reduce(x, "nope", g), RuntimeError, "Unrecognized reduce_op: nope"),
+        (
+            lambda fc, x, g: fc.all_reduce(x, "sum", None),
+            ValueError,
+            "Unsupported group type: <class 'NoneType'>, None",
+        ),
+        (lambda fc, x, g: fc.all_reduce(x, "sum", [0, 1]), ValueError, "no group of a world of one process"),
+        (lambda fc, x, g: fc.all_reduce(x.long(), "avg", g), RuntimeError, "result type Float can't be cast"),
+        (lambda fc, x, g: fc.all_gather_tensor(x, 5, g), IndexError, "Dimension out of range"),
+        (
+            lambda fc, x, g: fc.all_to_all_single(x, [2], [2], g),
+            RuntimeError,
+            "Split sizes doesn't match total dim 0 size",
+        ),
+        (lambda fc, x, g: fc.permute_tensor(x, [1], g), IndexError, "the only process"),
+        (lambda fc, x, g: fc.broadcast(x, 1, g), ValueError, "there is no process 1"),
+    ],
+)
+def test_functional_collectives_check_what_they_are_given(world, call, error, words):
+    from mica.distributed import _functional_collectives as fc
+
+    with pytest.raises(error, match=words):
+        call(fc, mica.arange(6.0).reshape(3, 2), world)
+
+
+def test_a_communication_hook_is_called_with_buckets(world):
+    net = mica.nn.Sequential(mica.nn.Linear(2, 3), mica.nn.Linear(3, 1))
+    parallel = mica.nn.parallel.DistributedDataParallel(net)
+    seen = []
+
+    def hook(state, bucket: dist.GradBucket) -> mica.futures.Future[mica.Tensor]:
+        seen.append((state, bucket.index(), bucket.is_last(), bucket.buffer().shape, len(bucket.gradients())))
+        assert all(g.shape == p.shape for g, p in zip(bucket.gradients(), bucket.parameters(), strict=True))
+        future = mica.futures.Future()
+        future.set_result(bucket.buffer() * 10)
+        return future
+
+    parallel.register_comm_hook("state", hook)
+    # The gradients that torch 2.13 gives: 1 of a pass, times 10; plus 1, times 10; plus 1 without synchronisation.
+    for expected in (10, 110):
+        parallel(mica.ones(1, 2)).sum().backward()
+        assert net[1].bias.grad.item() == expected
+    with parallel.no_sync():
+        parallel(mica.ones(1, 2)).sum().backward()
+    assert net[1].bias.grad.item() == 111 and seen == [("state", 0, True, (13,), 4)] * 2
+    with pytest.raises(RuntimeError, match="can only be called once"):
+        parallel.register_comm_hook(None, hook)
+
+
+def test_large_models_have_several_buckets(world):
+    net = mica.nn.Sequential(*(mica.nn.Linear(300, 300) for _ in range(8)))
+    parallel = mica.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=1)
+    seen = []
+
+    def hook(state, bucket):
+        seen.append((bucket.index(), bucket.is_last()))
+        future = mica.futures.Future()
+        future.set_result(mica.zeros_like(bucket.buffer()))
+        return future
+
+    parallel.register_comm_hook(None, hook)
+    parallel(mica.ones(1, 300)).sum().backward()
+    assert len(seen) > 2 and seen == [(i, i == len(seen) - 1) for i in range(len(seen))]
+    assert all(p.grad.eq(0).all() for p in net.parameters())
+
+
+def test_what_is_no_communication_hook(world):
+    parallel = mica.nn.parallel.DistributedDataParallel(mica.nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="must be callable"):
+        parallel.register_comm_hook(None, 3)
+
+    def wrong(state, bucket: int):
+        pass
+
+    with pytest.raises(ValueError, match=r"bucket annotation should be dist\.GradBucket"):
+        parallel.register_comm_hook(None, wrong)
+    parallel.register_comm_hook(None, lambda state, bucket: 3)
+    with pytest.raises(RuntimeError, match=r"should be a torch\.futures\.Future"):
+        parallel(mica.ones(1, 2)).sum().backward()

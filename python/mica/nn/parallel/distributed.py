@@ -31,8 +31,12 @@ class DistributedDataParallel(Module):
         self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
+        self._communication = None
 
     def forward(self, *inputs, **kwargs):
+        if self._communication is not None:
+            self._communication.begin()
         if self.device_ids:
             from mica.utils._pytree import tree_map_only  # of use to those only who run a module in parallel
 
@@ -55,8 +59,16 @@ class DistributedDataParallel(Module):
         return Join([self], enable, throw_on_early_termination)
 
     def register_comm_hook(self, state, hook):
-        """Keep the hook; it is not called, since one process has nobody to send gradients to."""
-        self._comm_hook = (state, hook)
+        """Call hook(state, bucket) in every backward pass that synchronises: its future's result becomes the gradients."""
+        from mica.distributed.gradient_buckets import Communication, check_hook
+
+        check_hook(hook)
+        if self._communication is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self._communication = Communication(
+            parameters, self.bucket_bytes_cap, state, hook, lambda: self.require_backward_grad_sync
+        )
 
     def _set_static_graph(self):
         self.static_graph = True
