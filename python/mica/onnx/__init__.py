@@ -2,27 +2,16 @@
 
 import enum
 
+from mica.onnx._state import OnnxExporterError, TrainingMode, exporting, symbolics
+
 __all__ = ["ExportTypes", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TensorProtoDataType", "TrainingMode",
            "export", "is_in_onnx_export", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]  # fmt: skip
-
-_exporting = [False]
-_symbolics = {}
-
-
-class OnnxExporterError(RuntimeError):
-    """Raised where a module uses something that ONNX cannot say."""
 
 
 class OperatorExportTypes(enum.IntEnum):
     """How operators without a counterpart are written: they are an error."""
 
     ONNX, ONNX_ATEN, ONNX_ATEN_FALLBACK, ONNX_FALLTHROUGH = range(4)
-
-
-class TrainingMode(enum.IntEnum):
-    """The mode in which a module is exported."""
-
-    EVAL, PRESERVE, TRAINING = range(3)
 
 
 class TensorProtoDataType(enum.IntEnum):
@@ -42,16 +31,28 @@ class ExportTypes:
 
 def is_in_onnx_export():
     """Whether a module is being exported."""
-    return _exporting[0]
+    return exporting[0]
 
 
 def register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version):
-    """Keep how TorchScript's exporter would write an operator; Mica's exporter writes torch's own operators."""
-    _symbolics[symbolic_name, opset_version] = symbolic_fn
+    """Let `export` write the operator "namespace::name" by symbolic_fn(g, *arguments), from a version of the opset on."""
+    _check_name(symbolic_name)
+    symbolics.setdefault(symbolic_name, {})[opset_version] = symbolic_fn
 
 
 def unregister_custom_op_symbolic(symbolic_name, opset_version):
-    _symbolics.pop((symbolic_name, opset_version), None)
+    """Take back what register_custom_op_symbolic was given for a version."""
+    _check_name(symbolic_name)
+    symbolics.get(symbolic_name, {}).pop(opset_version, None)
+
+
+def _check_name(name):
+    namespace, _, operator = name.partition("::")
+    if not (operator.isidentifier() and namespace.isidentifier()):
+        raise OnnxExporterError(
+            f"Failed to register operator {name}. The symbolic name must match the format 'domain::name', and should start "
+            "with a letter and contain only alphanumerical characters"
+        )
 
 
 def export(model, args=(), f=None, **options):

@@ -10,7 +10,7 @@ def multi_head_attention_forward(
     use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
     static_v=None, average_attn_weights=True, is_causal=False,
 ):  # fmt: skip
-    from mica.onnx import OnnxExporterError
+    from mica.onnx._state import OnnxExporterError
 
     if add_zero_attn or [each for each in (bias_k, bias_v, static_k, static_v) if each is not None]:
         raise OnnxExporterError("attention with biases of keys or static keys is not written")

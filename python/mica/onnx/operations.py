@@ -1,8 +1,8 @@
 """How torch's operations are written in ONNX: one function for each, by name."""
 
 import mica
-from mica.onnx import OnnxExporterError
-from mica.onnx.exporter import data_type
+from mica.onnx._state import OnnxExporterError
+from mica.onnx.graph import data_type
 
 _WRITERS = {}
 # What returns no tensor, or only looks at one, is not written.
@@ -322,11 +322,3 @@ def _adaptive_pool(writer, name, args, kwargs, out):
     else:
         made = _uneven_pool(writer, writer.value(x), x.dim() - dims, given, wanted, is_max)
     writer.bind(out[0] if isinstance(out, tuple) else out, made)
-
-
-def load_shapes():
-    """The operations of shapes, reductions and layers register themselves."""
-    from mica.onnx import operations_of_layers, operations_of_shapes  # noqa: F401
-
-
-load_shapes()

@@ -1,8 +1,8 @@
 """How recurrent layers, sums of products, sorting and gathering are written in ONNX."""
 
 import mica
-from mica.onnx import OnnxExporterError
-from mica.onnx.exporter import data_type
+from mica.onnx._state import OnnxExporterError
+from mica.onnx.graph import data_type
 from mica.onnx.operations import _arguments, writes
 
 # torch's order of gates -> ONNX's: LSTM i f g o -> i o f g; GRU r z n -> z r n.

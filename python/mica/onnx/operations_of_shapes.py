@@ -1,8 +1,8 @@
 """How operations on shapes, indices and whole dimensions are written in ONNX."""
 
 import mica
-from mica.onnx import OnnxExporterError
-from mica.onnx.exporter import data_type
+from mica.onnx._state import OnnxExporterError
+from mica.onnx.graph import data_type
 from mica.onnx.operations import _arguments, writes
 
 

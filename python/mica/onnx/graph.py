@@ -1,0 +1,107 @@
+"""The graph of an ONNX file as it grows."""
+
+import mica
+from mica.onnx._state import OnnxExporterError
+
+
+def _onnx():
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError("torch.onnx.export needs the package onnx: pip install onnx") from error
+    return onnx
+
+
+def data_type(dtype):
+    """ONNX's number of a dtype."""
+    proto = _onnx().TensorProto
+    table = {
+        mica.float32: proto.FLOAT, mica.float64: proto.DOUBLE, mica.float16: proto.FLOAT16, mica.bfloat16: proto.BFLOAT16,
+        mica.int64: proto.INT64, mica.int32: proto.INT32, mica.int16: proto.INT16, mica.int8: proto.INT8,
+        mica.uint8: proto.UINT8, mica.bool: proto.BOOL,
+    }  # fmt: skip
+    if dtype not in table:
+        raise OnnxExporterError(f"{dtype} has no counterpart in ONNX here")
+    return table[dtype]
+
+
+class Writer:
+    """The graph as it grows: nodes, weights, and which name stands for which tensor."""
+
+    def __init__(self, names, opset):
+        self.opset = opset
+        self.nodes, self.initializers = [], {}
+        self._names, self._kept = {}, []  # tensors are kept, so that no other gets their identity
+        self._count = 0
+        self._parameters = {id(tensor): name for name, tensor in names.items()}
+        self._given = names
+        self.dynamic = {}  # size -> (input's name, axis): what multiples of a size stand for
+
+    def weights(self):
+        return self._given.values()
+
+    def fresh(self, hint="v"):
+        self._count += 1
+        return f"{hint}_{self._count}"
+
+    def name_tensor(self, tensor, name):
+        self._names[id(tensor)] = name
+        self._kept.append(tensor)
+
+    def known(self, tensor):
+        return id(tensor) in self._names
+
+    def constant(self, array, hint="constant"):
+        """The name of a constant."""
+        name = self.fresh(hint)
+        self.initializers[name] = array
+        return name
+
+    def ints(self, values):
+        import numpy
+
+        return self.constant(numpy.asarray(values, dtype=numpy.int64))
+
+    def value(self, x, like=None):
+        """The name of a value: a tensor that was computed, a weight, or a number as a constant of a tensor's dtype."""
+        import numpy
+
+        if isinstance(x, mica.Tensor):
+            if not self.known(x):
+                name = self._parameters.get(id(x)) or self.fresh("constant")
+                self.initializers[name] = x.detach().cpu().resolve_conj().contiguous().numpy()
+                self.name_tensor(x, name)
+            return self._names[id(x)]
+        dtype = like.dtype if like is not None else mica.tensor(x).dtype
+        if isinstance(x, float) and not dtype.is_floating_point:
+            dtype = mica.float32
+        return self.constant(mica.tensor(x, dtype=dtype).numpy() if dtype != mica.bfloat16 else numpy.float32(x))
+
+    def add(self, op, inputs, outputs=1, **attributes):
+        """A node; its first output's name, or the names of all."""
+        names = [self.fresh(op.lower()) for _ in range(outputs)]
+        self.add_named(op, inputs, names, **attributes)
+        return names[0] if outputs == 1 else names
+
+    def add_named(self, op, inputs, outputs, **attributes):
+        attributes = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(_onnx().helper.make_node(op, list(inputs), list(outputs), **attributes))
+
+    def bind(self, tensor, name):
+        """A tensor is what a name stands for."""
+        self.name_tensor(tensor, name)
+
+    def shape(self, sizes):
+        """The name of a list of sizes, of which those that are declared dynamic are asked of the input."""
+        found = [next((unit for unit in self.dynamic if size and size % unit == 0), None) for size in sizes]
+        if not any(found):
+            return self.ints(sizes)
+        parts = []
+        for size, unit in zip(sizes, found, strict=True):
+            if unit is None:
+                parts.append(self.ints([size]))
+                continue
+            source, axis = self.dynamic[unit]
+            part = self.add("Shape", [source], start=axis, end=axis + 1)
+            parts.append(part if size == unit else self.add("Mul", [part, self.ints([size // unit])]))
+        return self.add("Concat", parts, axis=0)
