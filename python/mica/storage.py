@@ -179,7 +179,7 @@ class TypedStorage:
         return self
 
     def is_pinned(self, device="cuda"):
-        return False
+        return self._untyped_storage.is_pinned(device)
 
     def cpu(self):
         return self._wrap(self._untyped_storage.cpu())

@@ -250,7 +250,15 @@ class Node:
         )
 
     def normalized_arguments(self, root, arg_types=None, kwarg_types=None, normalize_to_only_use_kwargs=False):
-        """None: the arguments stay as they were given."""
+        """The arguments by the parameters of what the node calls, with defaults; None where that cannot be told."""
+        from mica.fx.operator_schemas import normalize_function, normalize_module
+
+        if self.op == "call_function":
+            return normalize_function(
+                self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs
+            )
+        if self.op == "call_module":
+            return normalize_module(root, self.target, self.args, self.kwargs, normalize_to_only_use_kwargs)
         return None
 
     def _rename(self, candidate):
