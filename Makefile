@@ -19,7 +19,7 @@ PRESET ?= $(if $(CI),strict,release)
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 .PHONY: build build-all demo test test-cpp test-python lint format test-torch test-packages test-cuda test-x86_64 \
-        test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel compile-times clean
+        test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel test-wheel nightly compile-times clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
 # after the other.
@@ -172,14 +172,25 @@ fuzz: build
 	    tests/fuzz/corpus/$$name || exit 1; \
 	done
 
+# In a build folder of the same depth as `build`, so that what was compiled there comes out of ccache.
 wheel: $(VENV)/.installed
-	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@rm -f dist/*.whl
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings build-dir=build-wheel .
 	$(PYTHON) scripts/build_mica_torch.py dist
 	@ls -l dist/*.whl
+
+# The wheels in an empty environment: Python, the command, torch's name, and C++ against what is inside.
+test-wheel: wheel
+	$(PYTHON) tests/wheel/check_wheel.py dist
+
+# Everything that takes long, in order, with one page of results: build/nightly/results.md. NIGHTLY_ARGS="--only fuzz" narrows it.
+NIGHTLY_ARGS ?=
+nightly: $(VENV)/.installed
+	$(PYTHON) scripts/nightly.py $(NIGHTLY_ARGS)
 
 # Seconds that the slowest source files take.
 compile-times: build
 	@$(VENV)/bin/python scripts/compile_times.py build
 
 clean:
-	rm -rf build build-cross build-sanitize build-sanitize-threads build-fuzz build-cuda dist
+	rm -rf build build-wheel build-cross build-sanitize build-sanitize-threads build-fuzz build-cuda dist

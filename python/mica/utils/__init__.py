@@ -1,6 +1,7 @@
 """What programs use beside tensors."""
 
 import importlib
+import os
 
 from mica.utils import dlpack, hooks
 
@@ -9,7 +10,10 @@ _SUBMODULES = (
     "module_tracker", "tensorboard", "weak",
 )  # fmt: skip
 
-__all__ = ["dlpack", "hooks", "swap_tensors", *_SUBMODULES]
+__all__ = ["cmake_prefix_path", "dlpack", "hooks", "swap_tensors", *_SUBMODULES]
+
+# What CMAKE_PREFIX_PATH has to name for find_package(mica), where Mica was installed as a wheel.
+cmake_prefix_path = os.path.dirname(os.path.dirname(__file__))
 
 
 def swap_tensors(t1, t2):
