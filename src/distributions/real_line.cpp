@@ -227,7 +227,7 @@ Tensor VonMises::sample(IntArrayRef sample_shape) const {
   const Tensor rho = (tau - (2 * tau).sqrt()) / (2 * kappa);
   const Tensor r = where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho.pow(2)) / (2 * rho));
   Tensor x = zeros(extended_shape(sample_shape), kappa.options());
-  // What is no distribution would never be done with: unvalidated, it gives NaN.
+  // Where the parameters make no distribution, no sample would ever be accepted: the result is NaN there.
   const Tensor hopeless = (~(kappa > 0) | r.isnan()).expand(x.sizes());
   Tensor done = hopeless;
   while (!all_true(done)) {

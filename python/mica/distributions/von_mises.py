@@ -85,7 +85,7 @@ class VonMises(Distribution):
         with mica.no_grad():
             x = mica.zeros(self._extended_shape(sample_shape), dtype=mica.double, device=self.loc.device)
             r = self._proposal_r
-            # What is no distribution would never be done with: unvalidated, it gives NaN.
+            # Where the parameters make no distribution, no sample would ever be accepted: the result is NaN there.
             hopeless = (~(self._concentration > 0) | r.isnan()).expand(x.shape)
             done = hopeless
             while not done.all():
