@@ -67,9 +67,9 @@ def _rebuild_sparse_tensor(layout, data):
 
 def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
     """A nested tensor with views of one buffer as its parts."""
-    from mica.nested._internal.strided import strided_from_geometry
+    import mica  # nested tensors, whose pickles name this function, are above this file
 
-    return strided_from_geometry(buffer, sizes, strides, storage_offsets)
+    return mica.nested._internal.strided.strided_from_geometry(buffer, sizes, strides, storage_offsets)
 
 
 def _rebuild_from_type_v2(func, new_type, args, state):

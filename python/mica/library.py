@@ -5,7 +5,7 @@ import functools
 import re
 
 from mica._library.infer_schema import infer_schema
-from mica._library.operator import _DEVICE_KEYS, forget, operator
+from mica._library.operator import _DEVICE_KEYS, forget, named, operator
 from mica._library.operator import define as _define
 from mica._library.schema import parse_schema
 
@@ -157,21 +157,13 @@ def impl(qualname, types, func=None, *, lib=None):
     return register(func)
 
 
-def _named(op):
-    """The operator that an argument of a registration means: a name, an overload or a CustomOpDef."""
-    if isinstance(op, str):
-        return operator(op)
-    inner = getattr(op, "_operator", None)
-    return inner if inner is not None else operator(op._qualified_op_name)
-
-
 def register_kernel(op, device_types, func=None, /, *, lib=None):
     """Register a function for an operator and types of device."""
 
     def register(function):
         keys = ["CompositeExplicitAutograd"] if device_types is None else _keys(device_types)
         for key in keys:
-            _named(op).kernels[key] = function
+            named(op).kernels[key] = function
         return function
 
     return register if func is None else register(func)
@@ -181,7 +173,7 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=T
     """Register the function that makes results of the right shapes; the operator may be defined later, or by nobody."""
 
     def register(function):
-        _named(op).fake = function
+        named(op).fake = function
         return function
 
     return register if func is None else register(func)
@@ -194,7 +186,7 @@ def impl_abstract(qualname, func=None, *, lib=None, _stacklevel=1):
 
 def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     """Register how gradients of an operator are computed."""
-    target = _named(op)
+    target = named(op)
     if target.defined and target.schema.is_mutable:
         raise RuntimeError(
             f"Cannot register autograd formula for non-functional operator {op} with schema {target.schema}. Please create a functional operator and register an autograd formula for that."
@@ -206,7 +198,7 @@ def register_vmap(op, func=None, /, *, lib=None):
     """Register how vmap runs an operator."""
 
     def register(function):
-        _named(op).vmap = function
+        named(op).vmap = function
         return function
 
     return register if func is None else register(func)
@@ -214,12 +206,12 @@ def register_vmap(op, func=None, /, *, lib=None):
 
 def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
     """Register the dtype that autocast casts an operator's inputs to."""
-    _named(op).autocast[device_type] = cast_inputs
+    named(op).autocast[device_type] = cast_inputs
 
 
 def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
     """Register the rule for an operator under a TorchDispatchMode, or for a class of tensors."""
-    return _named(op).add_dispatch_rule(torch_dispatch_class, func)
+    return named(op).add_dispatch_rule(torch_dispatch_class, func)
 
 
 class _FakeContext:
@@ -240,7 +232,7 @@ def get_kernel(op, dispatch_key):
     """The function registered for an operator and a key."""
     key = dispatch_key if isinstance(dispatch_key, str) else dispatch_key.name
     try:
-        return _named(op).kernels[key]
+        return named(op).kernels[key]
     except KeyError:
         raise RuntimeError(f"no kernel of {op} for {key}") from None
 

@@ -67,13 +67,11 @@ def get_default_nowrap_functions():
 
 
 def _namespaces():
-    import mica
-    from mica import fft, linalg, special
-    from mica.nn import functional, init
+    import mica  # whose public modules these are, all of which are above this one
 
-    return (("torch", mica), ("torch.functional", mica.functional), ("torch.nn.functional", functional),
-            ("torch.nn.init", init), ("torch.Tensor", mica.Tensor), ("torch.linalg", linalg), ("torch.fft", fft),
-            ("torch.special", special))  # fmt: skip
+    return (("torch", mica), ("torch.functional", mica.functional), ("torch.nn.functional", mica.nn.functional),
+            ("torch.nn.init", mica.nn.init), ("torch.Tensor", mica.Tensor), ("torch.linalg", mica.linalg),
+            ("torch.fft", mica.fft), ("torch.special", mica.special))  # fmt: skip
 
 
 def _members(owner):

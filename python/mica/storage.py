@@ -9,7 +9,6 @@ from mica._methods.untyped_storage import (
     checked_index,
     deepcopy_storage,
     iterate,
-    reduce_untyped,
 )
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
@@ -286,23 +285,10 @@ def cuda_storage_class(name):
 # ---- pickles that torch reads
 
 
-def _load_from_bytes(b):
-    """The storage that a plain pickle of torch's holds: as a file of its own."""
-    import io
+def __getattr__(name):
+    # torch's name for what reads the pickle of a storage, which is a file of its own.
+    if name == "_load_from_bytes":
+        from mica._checkpoints import storage_pickles
 
-    from mica.serialization import load
-
-    return load(io.BytesIO(b), weights_only=False)
-
-
-def _reduce_as_torch(self, protocol=2):
-    """What plain pickles hold where torch is Mica: a file of the storage, as torch's pickles do."""
-    import io
-
-    from mica.serialization import save
-
-    if self.device.type == "meta":
-        return reduce_untyped(self, protocol)
-    file = io.BytesIO()
-    save(self, file, _use_new_zipfile_serialization=False)
-    return _load_from_bytes, (file.getvalue(),)
+        return storage_pickles._load_from_bytes
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -164,13 +164,14 @@ def _name_loaded():
 def _pickle_as_torch():
     """Let plain pickles hold torch's names for what is no class and no function."""
     from mica import storage
+    from mica._checkpoints.storage_pickles import reduce_as_torch
 
     for kind in (_C.dtype, _C.layout, _C.memory_format):
         copyreg.pickle(kind, lambda value: str(value).removeprefix("torch."))
     copyreg.pickle(
         _C.device, lambda value: (_C.device, (value.type,) if value.index is None else (value.type, value.index))
     )
-    storage.TypedStorage.__reduce_ex__ = storage._reduce_as_torch
+    storage.TypedStorage.__reduce_ex__ = reduce_as_torch
     copyreg.pickle(_C.Size, lambda value: (_C.Size, (tuple(value),)))
 
 

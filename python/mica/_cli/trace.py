@@ -95,10 +95,10 @@ def _write_page(path, program, parts):
 
 def _run(options):
     """Run the program; its exit status."""
-    from mica import cli
+    from mica._cli.programs import run
 
     try:
-        cli.run([options.program, *options.arguments], options.module)
+        run([options.program, *options.arguments], options.module)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)

@@ -51,7 +51,7 @@ def compile(
             "torch.fx.symbolic_trace does for many modules"
         )
     _say_once()
-    from mica._dynamo.eval_frame import OptimizedModule
+    from mica._dynamo.optimized_module import OptimizedModule
     from mica.nn import Module
 
     if isinstance(model, Module):
@@ -134,7 +134,7 @@ def export(f, *extra_args, **extra_kwargs):
 
 def __getattr__(name):
     if name == "OptimizedModule":
-        from mica._dynamo.eval_frame import OptimizedModule
+        from mica._dynamo.optimized_module import OptimizedModule
 
         return OptimizedModule
     if name in ("config", "eval_frame", "utils", "external_utils", "exc", "decorators", "backends"):

@@ -1,6 +1,7 @@
 """Checks of operators on examples: torch.library.opcheck."""
 
 import mica
+from mica._library.operator import named
 
 
 def _leaves(value):
@@ -45,9 +46,7 @@ def _autograd_registered(op, args, kwargs):
 
 def opcheck(op, args, kwargs, raise_exception):
     """The result of every check by its name: "SUCCESS", or the exception, raised unless told otherwise."""
-    from mica.library import _named
-
-    target, results = _named(op), {}
+    target, results = named(op), {}
     for name, check in (
         ("test_schema", _schema_holds),
         ("test_autograd_registration", _autograd_registered),

@@ -215,3 +215,11 @@ def define(qualified_name, schema):
 def forget(qualified_name):
     with _lock:
         _operators.pop(qualified_name.removesuffix(".default"), None)
+
+
+def named(op):
+    """The operator that an argument of a registration means: a name, an overload or a CustomOpDef."""
+    if isinstance(op, str):
+        return operator(op)
+    inner = getattr(op, "_operator", None)
+    return inner if inner is not None else operator(op._qualified_op_name)

@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 
-from mica.autograd.profiler_util import DeviceType
+from mica.autograd._profile_times import DeviceType
 
 
 def write_trace(events, path, with_memory=False):

@@ -1,6 +1,6 @@
 """What GPUs ran while somebody profiled: kernels, copies and fills, linked with the operations that queued them."""
 
-from mica.autograd.profiler_util import DeviceType, Interval, Kernel, _Times
+from mica.autograd._profile_times import DeviceType, Interval, Kernel, _Times
 
 
 class DeviceEvent(_Times):

@@ -13,9 +13,9 @@ _default_backend = None
 
 def compile(*args, **kwargs):
     """The same as torch.compile: Mica runs the function as it is."""
-    from mica._dynamo import compile
+    import mica  # torch.compile is above this module
 
-    return compile(*args, **kwargs)
+    return mica.compile(*args, **kwargs)
 
 
 def is_compiling():

@@ -6,7 +6,7 @@ import shutil
 import sys
 import zipfile
 
-from mica import hub
+from mica.hub._files import download_url_to_file, get_dir
 
 _HUBCONF = "hubconf.py"
 
@@ -31,8 +31,8 @@ def _parts(repository):
 
 def _check_trust(owner, name, trust_repo):
     """Code from the web runs only if the user has said so."""
-    trusted_file = os.path.join(hub.get_dir(), "trusted_list")
-    os.makedirs(hub.get_dir(), exist_ok=True)
+    trusted_file = os.path.join(get_dir(), "trusted_list")
+    os.makedirs(get_dir(), exist_ok=True)
     known = set()
     if os.path.exists(trusted_file):
         with open(trusted_file) as file:
@@ -55,19 +55,19 @@ def _check_trust(owner, name, trust_repo):
 
 def _fetched(repository, force_reload, trust_repo, verbose):
     owner, name, ref = _parts(repository)
-    target = os.path.join(hub.get_dir(), f"{owner}_{name}_{ref.replace('/', '_')}")
+    target = os.path.join(get_dir(), f"{owner}_{name}_{ref.replace('/', '_')}")
     _check_trust(owner, name, trust_repo)
     if os.path.exists(target) and not force_reload:
         if verbose:
             sys.stderr.write(f"Using cache found in {target}\n")
         return target
     archive = target + ".zip"
-    hub.download_url_to_file(f"https://github.com/{owner}/{name}/zipball/{ref}", archive, progress=False)
+    download_url_to_file(f"https://github.com/{owner}/{name}/zipball/{ref}", archive, progress=False)
     shutil.rmtree(target, ignore_errors=True)
     with zipfile.ZipFile(archive) as opened:
         inner = opened.namelist()[0].split("/")[0]
-        opened.extractall(hub.get_dir())
-    os.replace(os.path.join(hub.get_dir(), inner), target)
+        opened.extractall(get_dir())
+    os.replace(os.path.join(get_dir(), inner), target)
     os.remove(archive)
     return target
 

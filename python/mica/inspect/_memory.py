@@ -5,9 +5,9 @@ import sys
 
 from mica import _C
 from mica.inspect import _places
+from mica.inspect._memory_kinds import KINDS
 from mica.inspect._terminal import readable_bytes, table
 
-KINDS = ("parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "other")
 _PARAMETER, _BUFFER, _GRADIENT, _STATE = 0, 1, 2, 3
 
 

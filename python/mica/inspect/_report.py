@@ -3,7 +3,7 @@
 from html import escape
 
 from mica.inspect import _places
-from mica.inspect._memory import KINDS
+from mica.inspect._memory_kinds import KINDS
 from mica.inspect._terminal import readable_bytes
 
 # Told apart by lightness as well as by hue.

@@ -29,6 +29,7 @@ from mica.masked._ops import (
     sum,
     var,
 )
+from mica.masked.maskedtensor import _functions  # noqa: F401 - it answers for masked tensors
 from mica.masked.maskedtensor.core import MaskedTensor, is_masked_tensor
 from mica.masked.maskedtensor.creation import as_masked_tensor, masked_tensor
 

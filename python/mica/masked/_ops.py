@@ -143,7 +143,7 @@ def _of_sparse_too(function):
             raise ValueError(f"masked {name} expects explicit mask for {kind} tensor input")
         if layout == mica.sparse_csr and not keepdim:
             raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
-        from mica.masked.maskedtensor import _sparse
+        from mica.masked.maskedtensor import _sparse_parts as _sparse
 
         if mask is None:
             marked = _sparse.all_marked(input)

@@ -8,15 +8,10 @@ from mica.amp.autocast_mode import autocast
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad, no_grad
 from mica.autograd.graph import saved_tensors_hooks
-from mica.utils._selective_checkpoint import (
-    CheckpointPolicy,
-    SelectiveCheckpointContext,
-    create_selective_checkpoint_contexts,
-)
 
 __all__ = [
-    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",
-    "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "get_device_states",
+    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",  # noqa: F822
+    "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "get_device_states",  # noqa: F822
     "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
@@ -317,3 +312,12 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
         end = start + size
         input = checkpoint(run(start, end), input, use_reentrant=use_reentrant, **kwargs)
     return run(end, len(functions))(input)
+
+
+def __getattr__(name):
+    # Checkpoints by operators stand on torch.ops, which stands on functions that use checkpoints.
+    if name in ("CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts"):
+        from mica.utils import _selective_checkpoint
+
+        return getattr(_selective_checkpoint, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,8 +3,10 @@
 import warnings
 
 import mica
-from mica import _C, masked
-from mica.masked.maskedtensor.core import MaskedTensor, _with_mask
+from mica import _C
+from mica.masked import _ops
+from mica.masked.maskedtensor import _sparse
+from mica.masked.maskedtensor.core import MaskedTensor, _with_mask, answer_with
 
 _UNARY = frozenset(
     """
@@ -109,7 +111,7 @@ def _reduced(name, args, kwargs):
             return _with_mask(marked.all(), mask.any())
         dim, keepdim = (*args[1:], kwargs.get("dim"))[0], (*args[2:], kwargs.get("keepdim", False))[0]
         return _with_mask(marked.all(dim, keepdim), mask.any(dim, keepdim))
-    function = getattr(masked, name)
+    function = getattr(_ops, name)
     kwargs = dict(kwargs)
     rest = list(args[1:])
     if name == "norm":
@@ -126,7 +128,7 @@ def _reduced(name, args, kwargs):
     if name in _SHAPE_KEPT:
         return _with_mask(result, mask)
     left = mask
-    for d in reversed(masked._canonical_dim(kwargs.get("dim", -1 if name == "median" else None), mask.dim())):
+    for d in reversed(_ops._canonical_dim(kwargs.get("dim", -1 if name == "median" else None), mask.dim())):
         left = left.any(d, keepdim=kwargs.get("keepdim", False))
     return _with_mask(result, left)
 
@@ -173,8 +175,6 @@ def call(func, args, kwargs):
         with _C.DisableTorchFunctionSubclass():
             return func(*args)
     if name not in _OF_THE_OBJECT and _any_sparse(args):
-        from mica.masked.maskedtensor import _sparse
-
         return _sparse.call(name, _kind_of(name), func, args, kwargs, call)
     if name in _BINARY or (name in ("pow", "__pow__") and isinstance(args[1], MaskedTensor)):
         if any(isinstance(a, mica.Tensor) for a in args[2:]):
@@ -196,7 +196,7 @@ def call(func, args, kwargs):
         return _reduced(name, args, kwargs)
     if name in _NORMALIZE:
         dim = args[1] if len(args) > 1 else kwargs["dim"]
-        return _with_mask(getattr(masked, name)(args[0].get_data(), dim, mask=args[0].get_mask()), args[0].get_mask())
+        return _with_mask(getattr(_ops, name)(args[0].get_data(), dim, mask=args[0].get_mask()), args[0].get_mask())
     if name == "where":
         return _where(*args)
     if name in ("ones_like", "zeros_like", "empty_like", "full_like", "rand_like", "randn_like"):
@@ -217,3 +217,6 @@ def call(func, args, kwargs):
         stacklevel=3,
     )
     return NotImplemented
+
+
+answer_with(call)

@@ -4,6 +4,7 @@ import warnings
 
 import mica
 from mica import _C
+from mica.masked.maskedtensor._sparse_parts import aligned, at, check_indices
 
 __all__ = ["MaskedTensor", "is_masked_tensor"]
 
@@ -31,9 +32,7 @@ def _check(data, mask):
     if data.layout not in (mica.strided, mica.sparse_coo, mica.sparse_csr):
         raise TypeError(f"data layout of {data.layout} is not supported.")
     if data.layout != mica.strided:
-        from mica.masked.maskedtensor import _sparse
-
-        _sparse.check(data, mask)
+        check_indices(data, mask)
     if mask.dtype != mica.bool:
         raise TypeError("mask must have dtype bool.")
     if data.dtype not in _DTYPES:
@@ -42,6 +41,14 @@ def _check(data, mask):
         raise ValueError("data.dim() must equal mask.dim()")
     if data.size() != mask.size():
         raise ValueError("data.size() must equal mask.size()")
+
+
+_answers = []  # what torch's functions do with masked tensors: _functions.py, which stands on this file
+
+
+def answer_with(call):
+    """Let a function answer for torch's functions of masked tensors."""
+    _answers[:] = [call]
 
 
 class MaskedTensor(mica.Tensor):
@@ -60,9 +67,7 @@ class MaskedTensor(mica.Tensor):
         if data.requires_grad:
             warnings.warn(_REQUIRES_GRAD, UserWarning, stacklevel=2)
         if data.layout == mask.layout != mica.strided and data.layout in (mica.sparse_coo, mica.sparse_csr):
-            from mica.masked.maskedtensor import _sparse
-
-            data, mask = _sparse.aligned(data, mask)
+            data, mask = aligned(data, mask)
         _check(data, mask)
         made = data.detach().clone().as_subclass(cls)
         made._masked_mask = mask.detach().clone()
@@ -121,28 +126,20 @@ class MaskedTensor(mica.Tensor):
 
     def to_dense(self, dtype=None, *, masked_grad=None):
         """The same with strided data and mask."""
-        from mica.masked.maskedtensor import _sparse
-
-        x = _sparse.to_layout(self, mica.strided)
+        x = to_layout(self, mica.strided)
         return x if dtype is None else x.to(dtype)
 
     def to_sparse_coo(self):
         """The same with data and mask sparse by coordinates: the elements that the mask marks."""
-        from mica.masked.maskedtensor import _sparse
-
-        return _sparse.to_layout(self, mica.sparse_coo)
+        return to_layout(self, mica.sparse_coo)
 
     def to_sparse(self, *, layout=None):
         """As to_sparse_coo, or in a layout."""
-        from mica.masked.maskedtensor import _sparse
-
-        return _sparse.to_layout(self, mica.sparse_coo if layout is None else layout)
+        return to_layout(self, mica.sparse_coo if layout is None else layout)
 
     def to_sparse_csr(self):
         """The same with data and mask sparse by rows."""
-        from mica.masked.maskedtensor import _sparse
-
-        return _sparse.to_layout(self, mica.sparse_csr)
+        return to_layout(self, mica.sparse_csr)
 
     def __repr__(self, *, tensor_contents=None):
         data, mask = self._masked_data.to_dense(), self.get_mask().to_dense()
@@ -159,9 +156,7 @@ class MaskedTensor(mica.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from mica.masked.maskedtensor._functions import call
-
-        return call(func, args, kwargs or {})
+        return _answers[0](func, args, kwargs or {})
 
 
 def _with_mask(data, mask):
@@ -188,3 +183,20 @@ def _rows(data, mask):
         return "[" + ", ".join(n if m else "--".rjust(width) for n, m in zip(numbers, marked, strict=True)) + "]"
     parts = [_rows(d, m) for d, m in zip(data, mask, strict=True)]
     return "[\n" + ",\n".join("\n".join("  " + line for line in part.split("\n")) for part in parts) + "\n]"
+
+
+def to_dense(x):
+    """The same masked tensor with strided data and mask."""
+    return _with_mask(x.get_data().to_dense(), x.get_mask().to_dense())
+
+
+def to_layout(x, layout):
+    """The same masked tensor in a layout."""
+    if x.layout == layout:
+        return x
+    x = x if x.layout == mica.strided else to_dense(x)
+    if layout == mica.strided:
+        return x
+    mask = x.get_mask()
+    mask = mask.to_sparse_csr() if layout == mica.sparse_csr else mask.to_sparse_coo().coalesce()
+    return _with_mask(at(x.get_data(), mask), mask)

@@ -97,6 +97,14 @@ def jagged_from_list(parts, dtype=None, device=None):
     return jagged_view(values, lengths.cumsum(0), None, ragged)
 
 
+_answers = []  # what torch's functions do with nested tensors: ops.py, which stands on this file
+
+
+def answer_with(call):
+    """Let a function answer for torch's functions of nested tensors."""
+    _answers[:] = [call]
+
+
 class NestedTensor(mica.Tensor):
     """Sequences of different lengths as one tensor of shape (batch, ..., j, ...).
 
@@ -107,9 +115,7 @@ class NestedTensor(mica.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from mica.nested._internal.ops import call
-
-        return call(func, args, kwargs or {})
+        return _answers[0](func, args, kwargs or {})
 
     is_nested = True
 

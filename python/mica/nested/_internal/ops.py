@@ -5,7 +5,7 @@ import math
 import mica
 from mica import _C
 from mica.func._batch_rules import POINTWISE
-from mica.nested._internal.nested_tensor import NestedTensor, _length_of, jagged_view
+from mica.nested._internal.nested_tensor import NestedTensor, _length_of, answer_with, jagged_view
 
 Tensor = mica.Tensor
 _POINTWISE = frozenset((*POINTWISE, "masked_fill", "dropout", "gelu", "relu"))
@@ -348,5 +348,4 @@ def call(func, args, kwargs):
     raise NotImplementedError(f"{name} is not implemented for nested tensors of the jagged layout")
 
 
-# The rules of reductions stand on what is above.
-from mica.nested._internal import reductions  # noqa: E402, F401
+answer_with(call)

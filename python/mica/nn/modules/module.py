@@ -164,9 +164,9 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
 
     def compile(self, *args, **kwargs):
         """Have the module compiled as torch.compile would: it runs as it is, which is said once."""
-        from mica import _dynamo
+        import mica  # the compiler is above the layers
 
-        _dynamo.compile(self.forward, *args, **kwargs)
+        mica.compile(self.forward, *args, **kwargs)
 
     # ---- the modes of training
 

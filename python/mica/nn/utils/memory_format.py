@@ -1,5 +1,7 @@
 """The memory format of the weights of convolutions."""
 
+from mica.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
+
 __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"]
 
 
@@ -13,13 +15,9 @@ def _convert(module, classes, memory_format):
 
 def convert_conv2d_weight_memory_format(module, memory_format):
     """Give the weights of all two-dimensional convolutions of the module a memory format."""
-    from mica import nn
-
-    return _convert(module, (nn.Conv2d, nn.ConvTranspose2d), memory_format)
+    return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
 def convert_conv3d_weight_memory_format(module, memory_format):
     """Give the weights of all three-dimensional convolutions of the module a memory format."""
-    from mica import nn
-
-    return _convert(module, (nn.Conv3d, nn.ConvTranspose3d), memory_format)
+    return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

@@ -3,6 +3,7 @@
 from mica import _C
 from mica.autograd.grad_mode import no_grad
 from mica.nn import functional as F
+from mica.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from mica.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = [
@@ -16,9 +17,7 @@ __all__ = [
 
 def default_dim(module):
     """The dimension of a weight's outputs: transposed convolutions have it second."""
-    from mica import nn
-
-    transposed = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    transposed = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
     return 1 if isinstance(module, transposed) else 0
 
 

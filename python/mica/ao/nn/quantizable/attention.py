@@ -68,9 +68,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         for linear, weight, bias in zip(observed._inner(), weights, biases, strict=True):
             linear.weight = Parameter(weight)
             linear.bias = None if bias is None else Parameter(bias)
-        from mica.ao.quantization import prepare
+        import mica  # the flow of quantization is above the modules that it makes
 
-        return prepare(observed.eval(), inplace=True)
+        return mica.ao.quantization.prepare(observed.eval(), inplace=True)
 
     def dequantize(self):
         """The quantized attention as an nn.MultiheadAttention of the rounded weights."""

@@ -245,9 +245,10 @@ class LSTM(Module):
         observed.qconfig = getattr(other, "qconfig", qconfig)
         for i in range(other.num_layers):
             observed.layers[i] = _LSTMLayer.from_float(other, i, qconfig, batch_first=False, split_gates=split_gates)
-        from mica.ao.quantization import prepare, prepare_qat
+        import mica  # the flow of quantization is above the modules that it makes
 
-        return (prepare_qat if other.training else prepare)(observed.train(other.training), inplace=True)
+        flow = mica.ao.quantization
+        return (flow.prepare_qat if other.training else flow.prepare)(observed.train(other.training), inplace=True)
 
     @classmethod
     def from_observed(cls, other):

@@ -8,9 +8,9 @@ __all__ = ["LSTM", "MultiheadAttention"]
 
 
 def _converted(other, cls):
-    from mica.ao.quantization import convert
+    import mica  # the flow of quantization is above the modules that it makes
 
-    made = convert(other, inplace=False, remove_qconfig=True)
+    made = mica.ao.quantization.convert(other, inplace=False, remove_qconfig=True)
     made.__class__ = cls
     return made
 

@@ -1,0 +1,23 @@
+"""Plain pickles of storages as torch writes and reads them: a file within."""
+
+import io
+
+from mica._methods.untyped_storage import reduce_untyped
+from mica.serialization import load, save
+
+
+def _load_from_bytes(b):
+    """The storage that a plain pickle of torch's holds: as a file of its own."""
+    return load(io.BytesIO(b), weights_only=False)
+
+
+def reduce_as_torch(self, protocol=2):
+    """What plain pickles hold where torch is Mica: a file of the storage, as torch's pickles do."""
+    if self.device.type == "meta":
+        return reduce_untyped(self, protocol)
+    file = io.BytesIO()
+    save(self, file, _use_new_zipfile_serialization=False)
+    return _load_from_bytes, (file.getvalue(),)
+
+
+_load_from_bytes.__module__ = "mica.storage"  # the name in pickles

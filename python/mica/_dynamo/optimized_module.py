@@ -1,0 +1,54 @@
+"""What torch.compile makes of a module."""
+
+from mica.nn import Module
+
+
+class OptimizedModule(Module):
+    """A module that runs another one, `_orig_mod`, and has its attributes."""
+
+    def __init__(self, mod, dynamo_ctx=None):
+        super().__init__()
+        self._orig_mod = mod
+        self.training = mod.training
+
+    def __call__(self, *args, **kwargs):
+        return self._orig_mod(*args, **kwargs)
+
+    def forward(self, *args, **kwargs):
+        return self._orig_mod(*args, **kwargs)
+
+    def __getattr__(self, name):
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name, value):
+        if name in ("_orig_mod", "training") or "_modules" not in self.__dict__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name):
+        delattr(self._orig_mod, name)
+
+    def train(self, mode=True):
+        super().train(mode)
+        return self
+
+    def __len__(self):
+        return len(self._orig_mod)
+
+    def __iter__(self):
+        return iter(self._orig_mod)
+
+    def __getitem__(self, index):
+        return self._orig_mod[index]
+
+    def __dir__(self):
+        return sorted(set(super().__dir__()) | set(dir(self._orig_mod)))
+
+    def __reduce__(self):
+        return OptimizedModule, (self._orig_mod,)
+
+
+OptimizedModule.__module__ = "mica._dynamo.eval_frame"  # the name in pickles

@@ -1,0 +1,3 @@
+"""What memory is held for."""
+
+KINDS = ("parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "other")
