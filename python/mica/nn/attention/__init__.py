@@ -57,6 +57,6 @@ def _cur_sdpa_kernel_backends(with_priority=False):
 def __getattr__(name):
     import importlib
 
-    if name in ("bias", "flex_attention"):
+    if name in ("bias", "flex_attention", "varlen"):
         return importlib.import_module(f"mica.nn.attention.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
