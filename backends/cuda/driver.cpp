@@ -36,6 +36,7 @@ const DriverApi& driver() {
     find(a.set_bytes, "cuMemsetD8Async");
     find(a.set_halves, "cuMemsetD16Async");
     find(a.set_words, "cuMemsetD32Async");
+    find(a.address_range, "cuMemGetAddressRange");
     return a;
   }();
   return api;

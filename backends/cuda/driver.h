@@ -20,6 +20,7 @@ struct DriverApi {
   decltype(&cuMemsetD8Async) set_bytes;
   decltype(&cuMemsetD16Async) set_halves;
   decltype(&cuMemsetD32Async) set_words;
+  decltype(&cuMemGetAddressRange) address_range;
 };
 
 const DriverApi& driver();

@@ -8,6 +8,7 @@
 #include "backends/cuda/memory/device_allocator.h"
 #include "backends/cuda/memory/pinned.h"
 #include "backends/cuda/memory/settings.h"
+#include "backends/cuda/memory/shared.h"
 #include "backends/cuda/profiler/recorder.h"
 #include "backends/cuda/recurrent/stacks.h"
 
@@ -31,6 +32,7 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "memory_snapshot") return allocator(index).snapshot();
   if (name == "reset_accumulated_memory_statistics") return allocator(index).reset_accumulated(), "";
   if (name == "pinned_statistics") return pinned_cache().statistics();
+  if (name == "empty_pinned_cache") return pinned_cache().empty(), "";
   if (name == "reset_peak_pinned_statistics") return pinned_cache().reset_peaks(), "";
   if (name == "reset_accumulated_pinned_statistics") return pinned_cache().reset_accumulated(), "";
   if (name == "allocator_settings") return set_allocator_settings(argument), "";
@@ -43,6 +45,9 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "pool_free") return allocator(index).free_pool(std::stoull(argument)), "";
   if (name == "recurrent_algorithm") return recurrent::give_algorithm(std::stoi(argument)), "";
   if (name == "recurrent_library") return recurrent::library_facts();
+  if (name == "export_memory") return export_memory(reinterpret_cast<void*>(std::stoull(argument)));
+  if (name == "import_memory") return std::to_string(reinterpret_cast<uintptr_t>(import_memory(argument)));
+  if (name == "release_memory") return release_memory(argument), "";
   if (name == "profiler_start") return start_recording(), "";
   if (name == "profiler_stop") return stop_recording();
   if (name == "profiler_missing") return why_no_recording();

@@ -22,7 +22,7 @@ def test_queues_share_memory():
     process.start()
     x = mica.arange(10.0)
     queue.put(x)
-    y = answers.get(timeout=20)
+    y = answers.get(timeout=60)
     assert y.tolist() == [2.0 * i for i in range(10)] and x.tolist() == y.tolist()  # the same memory
     assert x.is_shared() and y.is_shared()
     y[0] = 99
@@ -121,3 +121,74 @@ def test_names():
         mp.set_sharing_strategy("telepathy")
     for name in ("Process", "Queue", "Pipe", "Pool", "Event", "Lock", "get_context", "set_start_method", "cpu_count"):
         assert hasattr(mp, name)
+
+
+def echo(queue, answers):
+    while (item := queue.get()) is not None:
+        answers.put(item)
+
+
+def test_sparse_and_nested_tensors():
+    dense = mica.tensor([[0.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 3.0]])
+    sent = [
+        dense.to_sparse(),
+        dense.to_sparse().requires_grad_(),
+        mica.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2)),
+        dense.to_sparse_csr(),
+        dense.to_sparse_csc(),
+        dense.to_sparse_bsr((1, 2)),
+        dense.to_sparse_bsc((2, 2)),
+    ]
+    nested = mica.nested.nested_tensor([mica.arange(6.0).view(2, 3), mica.ones(1, 3)])
+    context = mp.get_context("fork")
+    queue, answers = context.Queue(), context.Queue()
+    process = context.Process(target=echo, args=(queue, answers), daemon=True)
+    process.start()
+    for x in sent:
+        queue.put(x)
+        y = answers.get(timeout=60)
+        assert y.layout is x.layout and y.shape == x.shape and y.requires_grad == x.requires_grad
+        assert mica.equal(y.to_dense(), x.to_dense())
+        if x.layout is mica.sparse_coo:
+            assert y.is_coalesced() == x.is_coalesced()
+    queue.put(nested)
+    y = answers.get(timeout=60)
+    assert y.is_nested and [each.tolist() for each in y.unbind()] == [each.tolist() for each in nested.unbind()]
+    queue.put(None)
+    process.join(20)
+    assert process.exitcode == 0
+
+
+def test_memory_of_a_device_is_kept_until_all_have_let_go(monkeypatch):
+    """The protocol around the backend's handles, with memory of this process in a device's place."""
+    from mica.multiprocessing import _device_sharing
+
+    released = []
+
+    def query(device, what, argument):
+        if what == "export_memory":
+            return f"{int(argument) - 16:x} 16"
+        if what == "import_memory":
+            return str(int(argument, 16))
+        released.append(argument)
+        return ""
+
+    monkeypatch.setattr(_device_sharing._C, "_backend_query", query)
+    x = mica.arange(4.0)
+    storage = x.untyped_storage()
+    ours, theirs = mp.Pipe()
+    ours.send(_device_sharing.share(storage))
+    ours.send(_device_sharing.share(storage))
+    _device_sharing.collect()
+    assert len(_device_sharing._sent) == 2
+    first = _device_sharing.receive(theirs.recv())
+    assert _device_sharing.receive(theirs.recv()) is first  # the same memory is the same storage
+    y = mica._C._view_storage(first, mica.float32, 0, (4,), (1,))
+    y[0] = 7
+    assert x[0].item() == 7
+    _device_sharing.collect()
+    assert len(_device_sharing._sent) == 1
+    del y, first
+    assert len(released) == 1
+    _device_sharing.collect()
+    assert not _device_sharing._sent

@@ -191,7 +191,12 @@ def is_initialized():
 
 
 def ipc_collect():
-    """Nothing to collect: tensors on GPUs are not shared between processes."""
+    """Let go of memory that was sent to other processes and that none of them uses any longer."""
+    import sys
+
+    sharing = sys.modules.get("mica.multiprocessing._device_sharing")
+    if sharing is not None:
+        sharing.collect()
 
 
 class device:

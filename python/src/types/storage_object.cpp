@@ -7,6 +7,7 @@
 #include "operations/entry.h"
 #include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
+#include "mica/backend.h"
 #include "mica/mapped_memory.h"
 #include "types/storage_object.h"
 
@@ -143,6 +144,22 @@ static PyObject* new_shared_fd(PyObject* cls, PyObject* args) try {
   return raise_current_exception();
 }
 
+// UntypedStorage._over(address, nbytes, device, owner): memory that stays the owner's, of which a reference is kept.
+static PyObject* over_address(PyObject* cls, PyObject* args) try {
+  unsigned long long address;
+  Py_ssize_t size;
+  PyObject *device, *owner;
+  if (!PyArg_ParseTuple(args, "KnOO:_over", &address, &size, &device, &owner)) return nullptr;
+  MICA_CHECK(address && size > 0, "memory at ", address, " of ", size, " bytes");
+  const int64_t sizes[] = {size}, strides[] = {1};
+  const Tensor bytes =
+      tensor_over(reinterpret_cast<void*>(address), DType::UInt8, with_index(device_from_object(device)), sizes,
+                  strides, drop_object, Py_NewRef(owner));
+  return storage_object(bytes.impl()->storage, reinterpret_cast<PyTypeObject*>(cls));
+} catch (...) {
+  return raise_current_exception();
+}
+
 static PyObject* from_file(PyObject* cls, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"filename", "shared", "nbytes", nullptr};
   PyObject* path;
@@ -251,6 +268,7 @@ bool add_storage(PyObject* module) {
       {"share_memory_", share_memory, METH_NOARGS, "Moves the bytes to memory that other processes can see."},
       {"_share_fd_cpu_", share_fd, METH_NOARGS, nullptr},
       {"_new_shared_fd_cpu", new_shared_fd, METH_VARARGS | METH_CLASS, nullptr},
+      {"_over", over_address, METH_VARARGS | METH_CLASS, nullptr},
       {"from_file", as_cfunction(from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
        "A storage over a file's bytes."},
       {"_part", part, METH_VARARGS, nullptr},
