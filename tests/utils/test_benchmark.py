@@ -1,5 +1,7 @@
 """Timers and the tables that they are shown in."""
 
+import shutil
+
 import mica
 import pytest
 from mica.utils import benchmark
@@ -83,3 +85,81 @@ def test_tables():
     assert "\033[31m" in str(table)
     with pytest.raises(ValueError, match="Measurement"):
         table.extend_results([1])
+
+
+def test_fuzzers_draw_as_torch_does():
+    """Sizes, orders and numbers of torch 2.13 from the same seed."""
+    parameters = [
+        benchmark.FuzzedParameter("k0", 2, 40, "loguniform"),
+        benchmark.FuzzedParameter("k1", 3, 9, "uniform"),
+        benchmark.FuzzedParameter("s", 1, 2, "uniform"),
+        benchmark.FuzzedParameter("r", 0.0, 1.0, "uniform"),
+    ]
+    tensors = [benchmark.FuzzedTensor("x", ("k0", "k1"), ("s", 1), max_elements=200)]
+    drawn = list(benchmark.Fuzzer(parameters, tensors, seed=4).take(3))
+    assert [tuple(t["x"].shape) for t, _, _ in drawn] == [(10, 4), (3, 8), (20, 9)]
+    assert [t["x"].stride() for t, _, _ in drawn] == [(1, 10), (1, 3), (1, 20)]
+    sums = [t["x"].double().sum().item() for t, _, _ in drawn]
+    assert sums == pytest.approx([21.2321, 10.9012, 87.2604], abs=1e-3)
+    assert drawn[0][2]["r"] == pytest.approx(0.7148159936743647)
+
+
+def test_fuzzers_of_operations_aliases_and_sparse_tensors():
+    from mica.utils.benchmark.op_fuzzers.binary import BinaryOpFuzzer
+    from mica.utils.benchmark.op_fuzzers.unary import UnaryOpFuzzer
+
+    for tensors, properties, params in UnaryOpFuzzer(3).take(1):
+        assert tensors["x"].numel() >= 4096 and properties["x"]["numel"] == tensors["x"].numel() and params["dim"] <= 3
+    for tensors, _, _ in BinaryOpFuzzer(5).take(1):
+        (tensors["x"][..., :1] + tensors["y"][..., :1]).sum()  # they broadcast
+    alias = benchmark.FuzzedParameter("b", distribution={benchmark.ParameterAlias("a"): 0.5, 1: 0.5})
+    fuzzer = benchmark.Fuzzer([benchmark.FuzzedParameter("a", 3, 9, "uniform"), alias], [], seed=0)
+    assert {p["b"] == p["a"] for _, _, p in fuzzer.take(20)} == {True, False}
+    loops = [
+        benchmark.FuzzedParameter(name, distribution={benchmark.ParameterAlias(other): 1.0})
+        for name, other in (("a", "b"), ("b", "a"))
+    ]
+    with pytest.raises(ValueError, match="cycle"):
+        next(benchmark.Fuzzer(loops, [], seed=0).take(1))
+    with pytest.raises(AssertionError, match="not normalized"):
+        benchmark.FuzzedParameter("a", distribution={1: 0.5})
+    sparse = [
+        benchmark.FuzzedParameter("density", 0.2, 0.3, "uniform"),
+        benchmark.FuzzedParameter("coalesced", distribution={True: 1.0}),
+        benchmark.FuzzedParameter("sparse_dim", distribution={2: 1.0}),
+    ]
+    tensor = benchmark.FuzzedSparseTensor("x", (30, 40, 2), sparse_dim="sparse_dim")
+    made, facts, _ = next(benchmark.Fuzzer(sparse, [tensor], seed=1).take(1))
+    assert made["x"].layout is mica.sparse_coo and facts["x"]["is_coalesced"] and facts["x"]["is_hybrid"]
+
+
+def counts(**numbers):
+    from mica.utils.benchmark.callgrind import FunctionCount, FunctionCounts
+
+    return FunctionCounts(tuple(FunctionCount(n, f"a.c:{name}") for name, n in numbers.items()), inclusive=False)
+
+
+def test_counts_of_functions():
+    both = counts(f=5, g=3) - counts(f=2, h=1)
+    assert [tuple(each) for each in both] == [(3, "a.c:g"), (3, "a.c:f"), (-1, "a.c:h")] and both.sum() == 5
+    assert (counts(f=5) * 2).sum() == 10 and counts(f=5, g=1).filter(lambda name: "f" in name).sum() == 5
+    assert counts(f=5, g=1).transform(lambda name: "all")[0].count == 6
+    assert "Total: 6" in repr(counts(f=5, g=1))
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="Valgrind counts instructions, and is not installed")
+def test_instructions_are_counted():
+    """A thousand runs of nothing take fewer instructions than a thousand additions, by more than a little."""
+    timer = Timer("x + y", setup="x = torch.ones(4)", globals={"y": benchmark.CopyIfCallgrind(mica.ones(4))})
+    found = timer.collect_callgrind(number=20)
+    assert 20 * 300 < found.counts() < 20 * 30000
+    assert found.baseline_exclusive_stats.sum() < found.counts() / 4
+    assert any("add" in each.function for each in found.stats(inclusive=True))
+    with pytest.raises(ValueError, match="CopyIfCallgrind"):
+        Timer("y", globals={"y": mica.ones(4)}).collect_callgrind(number=1)
+
+
+def test_the_error_where_there_is_no_valgrind(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(OSError, match="valgrind"):
+        Timer("pass").collect_callgrind(number=1)

@@ -1,8 +1,10 @@
 """Times statements."""
 
+import enum
 import textwrap
 import timeit
 
+from mica.utils.benchmark.callgrind import CopyIfCallgrind, collect
 from mica.utils.benchmark.measurement import Measurement, TaskSpec, set_torch_threads
 
 
@@ -19,6 +21,13 @@ def _default_timer():
     from mica import accelerator
 
     return timer if accelerator.is_available() else timeit.default_timer
+
+
+class Language(enum.Enum):
+    """What a statement is written in."""
+
+    PYTHON = 0
+    CPP = 1
 
 
 class Timer:
@@ -40,7 +49,7 @@ class Timer:
     ):
         if not isinstance(stmt, str):
             raise ValueError("Currently only a `str` stmt is supported.")
-        if str(language).lower() not in ("python", "py", "language.python"):
+        if language is not Language.PYTHON and str(language).lower() not in ("python", "py"):
             raise ValueError(f"Mica times Python statements only, not {language}")
         if global_setup:
             raise ValueError(
@@ -50,6 +59,7 @@ class Timer:
 
         # The statement sees torch as the program does: as what it was given, or as Mica.
         self._globals = {"torch": mica, **(globals or {})}
+        self._given_globals, self._globals = self._globals, CopyIfCallgrind.unwrap_all(self._globals)
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
         self._timer = timeit.Timer(stmt=stmt, setup=setup, timer=timer or _default_timer(), globals=self._globals)
         self._task_spec = TaskSpec(
@@ -115,3 +125,9 @@ class Timer:
             return Measurement(number, times, self._task_spec).meets_confidence(threshold)
 
         return self._measure(number, close_together, min_run_time, max_run_time, callback)
+
+    def collect_callgrind(self, number=100, *, repeats=None, collect_baseline=True, retain_out_file=False):
+        """The instructions of that many runs, counted by Valgrind in another process; a list of them with repeats."""
+        options = {"collect_baseline": collect_baseline, "retain_out_file": retain_out_file}
+        found = [collect(self._task_spec, self._given_globals, number, **options) for _ in range(repeats or 1)]
+        return found[0] if repeats is None else tuple(found)

@@ -1,0 +1,1 @@
+"""Fuzzers of the inputs of whole families of operations."""

@@ -1,0 +1,5 @@
+"""Tables."""
+
+from mica.utils.benchmark.compare import Colorize, Compare
+
+__all__ = ["Colorize", "Compare"]

@@ -1,0 +1,1 @@
+"""Instructions that a statement takes, counted by Valgrind."""
