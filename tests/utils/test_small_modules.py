@@ -51,7 +51,22 @@ def test_saved_tensors_may_change():
 
 
 def test_the_report_of_a_machine():
-    assert "python version" in torch.utils.collect_env.get_pretty_env_info()
+    from mica.utils import collect_env
+
+    info = collect_env.get_env_info()
+    text = collect_env.pretty_str(info)
+    assert info._fields[:3] == ("torch_version", "is_debug_build", "cuda_compiled_version")
+    for line in (
+        "PyTorch version: ",
+        "OS: ",
+        "Python platform: ",
+        "Is CUDA available: ",
+        "Versions of relevant libraries:",
+    ):
+        assert f"\n{line}" in text
+    assert "None" not in text and "[pip] numpy==" in text
+    assert collect_env.run(["no-such-program"])[0] == 127
+    assert collect_env.run_and_parse_first_match(collect_env.run, ["echo", "version 3.4"], r"version (.*)") == "3.4"
 
 
 def test_switch_of_deterministic_memory():
