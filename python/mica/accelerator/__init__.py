@@ -2,11 +2,15 @@
 
 from mica import _C
 
+_MEMORY = [
+    "empty_cache", "empty_host_cache", "get_memory_info", "max_memory_allocated", "max_memory_reserved",
+    "memory_allocated", "memory_reserved", "memory_stats", "reset_accumulated_memory_stats", "reset_peak_memory_stats",
+]  # fmt: skip
+
 __all__ = [
-    "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index",
-    "empty_cache", "get_memory_info", "is_available", "max_memory_allocated", "max_memory_reserved",
-    "memory_allocated", "memory_reserved", "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream",
-    "synchronize",
+    "Graph", "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count",
+    "device_index", "get_device_capability", "is_available", "set_device_idx", "set_device_index", "set_stream",
+    "synchronize", *_MEMORY,
 ]  # fmt: skip
 
 
@@ -104,41 +108,30 @@ def synchronize(device=None, /):
     _C._synchronize(_device(device))
 
 
-def empty_cache():
-    """Give memory that no tensor holds back to the devices."""
-    _C._empty_cache(_present())
+def get_device_capability(device=None, /):
+    """What the device can do: {"supported_dtypes": the dtypes that its tensors can have}."""
+    import mica
+
+    device = _device(device)
+    dtypes = {each for each in vars(mica).values() if isinstance(each, _C.dtype)}
+    return {"supported_dtypes": {each for each in dtypes if _can_hold(each, device)}}
 
 
-def _memory(device, what):
-    return _C._memory_stats(_device(device))[what]
+def _can_hold(dtype, device):
+    try:
+        _C.empty((1,), dtype=dtype, device=device)
+    except (RuntimeError, TypeError):
+        return False
+    return True
 
 
-def memory_allocated(device=None, /):
-    """The bytes that tensors hold on the device."""
-    return _memory(device, "allocated")
+def __getattr__(name):
+    import importlib
 
-
-def max_memory_allocated(device=None, /):
-    """The most bytes that tensors have held on the device since the last reset."""
-    return _memory(device, "peak_allocated")
-
-
-def memory_reserved(device=None, /):
-    """The bytes taken from the device, those that wait for reuse included."""
-    return _memory(device, "reserved")
-
-
-def max_memory_reserved(device=None, /):
-    """The most bytes taken from the device since the last reset."""
-    return _memory(device, "peak_reserved")
-
-
-def reset_peak_memory_stats(device=None, /):
-    """Let the peaks start again from what is held now."""
-    _C._reset_peak_memory_stats(_device(device))
-
-
-def get_memory_info(device=None, /):
-    """The device's free bytes and its bytes in all."""
-    stats = _C._memory_stats(_device(device))
-    return stats["free_memory"], stats["total_memory"]
+    if name in ("graphs", "memory"):
+        return importlib.import_module(f"mica.accelerator.{name}")
+    home = "memory" if name in _MEMORY else "graphs" if name == "Graph" else None
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"mica.accelerator.{home}"), name)
+    return value
