@@ -1,5 +1,6 @@
 """Tensors that processes share."""
 
+import multiprocessing.pool
 import os
 import subprocess
 import sys
@@ -192,3 +193,22 @@ def test_memory_of_a_device_is_kept_until_all_have_let_go(monkeypatch):
     assert len(released) == 1
     _device_sharing.collect()
     assert not _device_sharing._sent
+
+
+def square(x):
+    return x * x
+
+
+def test_pools_and_queues_by_their_modules():
+    from mica.multiprocessing.pool import Pool, clean_worker
+    from mica.multiprocessing.queue import SimpleQueue
+
+    with Pool(1, context=mp.get_context("fork")) as pool:
+        assert pool.map(square, [mica.ones(2), mica.full((2,), 3.0)])[1].tolist() == [9.0, 9.0]
+    worker = Pool.Process(mp.get_context("fork"), target=multiprocessing.pool.worker)
+    assert worker._target is clean_worker
+    queue = SimpleQueue(ctx=mp.get_context("fork"))
+    x = mica.ones(3)
+    queue.put(x)
+    queue.get()[0] = 5
+    assert x[0].item() == 5
