@@ -152,3 +152,74 @@ def test_autograd_profiler():
         work()
     assert "aten::mm" in str(p)
     assert p.self_cpu_time_total > 0
+
+
+def test_what_a_program_writes_along(tmp_path):
+    with profile(custom_trace_id_callback=lambda: "run 7") as p:
+        work()
+    p.add_metadata("batch", "32")
+    p.add_metadata_json("config", '{"depth": 3}')
+    assert p.get_trace_id() == "run 7"
+    path = tmp_path / "trace.json"
+    p.export_chrome_trace(str(path))
+    written = json.loads(path.read_text())
+    assert written["batch"] == "32" and written["config"] == {"depth": 3} and written["trace_id"] == "run 7"
+    assert written["traceEvents"]
+
+
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_events_of_cycles(accumulates):
+    with profile(schedule=schedule(wait=1, warmup=0, active=1), acc_events=accumulates) as p:
+        for _ in range(4):
+            mica.ones(2) + 1
+            p.step()
+    assert sum(event.name == "aten::add" for event in p.events()) == (2 if accumulates else 1)
+
+
+def test_steps_of_several_who_tell():
+    from mica.autograd.profiler import EnforceUnique, KinetoStepTracker
+
+    start = KinetoStepTracker.current_step()
+    KinetoStepTracker.init_step_count("a")
+    assert [KinetoStepTracker.increment_step(name) for name in ("a", "b", "a")] == [start + 1, start + 2, start + 2]
+    assert KinetoStepTracker.erase_step_count("a") and not KinetoStepTracker.erase_step_count("a")
+    KinetoStepTracker.erase_step_count("b")
+    keys = EnforceUnique()
+    keys.see(1, 2)
+    with pytest.raises(RuntimeError, match="duplicate key"):
+        keys.see(1, 2)
+
+
+def test_ranges_for_nvidias_profilers(monkeypatch):
+    from mica.autograd.profiler import emit_itt, emit_nvtx
+    from mica.cuda import nvtx
+
+    monkeypatch.setattr(nvtx, "_load", lambda: False)
+    with pytest.raises(RuntimeError, match="NVTX functions not installed"), emit_nvtx():
+        pass
+    with emit_nvtx(enabled=False):
+        mica.ones(2)
+    pushed, open_ranges = [], []
+    monkeypatch.setattr(nvtx, "_load", lambda: True)
+    monkeypatch.setattr(nvtx, "range_push", lambda name: (pushed.append(name), open_ranges.append(name)))
+    monkeypatch.setattr(nvtx, "range_pop", lambda: open_ranges.pop())
+    x = mica.ones(2, 3)
+    with emit_nvtx(record_shapes=True):
+        x.mul(x)
+        with pytest.raises(RuntimeError):
+            x.matmul(x)
+    assert "aten.mul.Tensor, sizes = [[2, 3], [2, 3]]" in pushed and not open_ranges
+    x.mul(x)
+    assert sum("mul.Tensor" in each for each in pushed) == 1
+    with pytest.raises(RuntimeError, match="ITT functions not installed"), emit_itt():
+        pass
+
+
+def test_ranges_for_intels_profilers_and_execution_traces_are_refused():
+    from mica.profiler import itt
+
+    assert not itt.is_available() and mica.profiler.itt is itt
+    with pytest.raises(RuntimeError, match="ITT functions not installed"):
+        itt.range_push("a")
+    with pytest.raises(NotImplementedError, match="execution traces"):
+        profile(execution_trace_observer=object())

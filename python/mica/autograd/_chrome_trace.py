@@ -7,8 +7,8 @@ import os
 from mica.autograd._profile_times import DeviceType
 
 
-def write_trace(events, path, with_memory=False):
-    """Write a file of events; it is gzipped where its name ends in .gz."""
+def write_trace(events, path, with_memory=False, metadata=None):
+    """Write a file of events, with what a program wants to have in it; it is gzipped where its name ends in .gz."""
     process = os.getpid()
     trace = [{"ph": "M", "name": "process_name", "pid": process, "tid": 0, "ts": 0, "args": {"name": "python"}}]
     category = {"operation": "cpu_op", "node": "cpu_op", "range": "user_annotation"}
@@ -39,7 +39,7 @@ def write_trace(events, path, with_memory=False):
             }
         )
     trace += _forward_to_backward(events, process)
-    text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace})
+    text = json.dumps({**(metadata or {}), "schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace})
     if str(path).endswith(".gz"):
         with gzip.open(path, "wt") as file:
             file.write(text)

@@ -1,6 +1,7 @@
 """A profile of a block of code, and names for parts of it. mica.profiler has schedules and traces on top."""
 
 import functools
+from typing import ClassVar
 
 from mica import _C
 from mica.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg, events_from
@@ -111,9 +112,9 @@ class profile:
         """Microseconds that GPUs worked."""
         return self._events().self_device_time_total
 
-    def export_chrome_trace(self, path):
+    def export_chrome_trace(self, path, metadata=None):
         """Write the events for chrome://tracing and Perfetto."""
-        self._events().export_chrome_trace(path)
+        self._events().export_chrome_trace(path, metadata)
 
     def export_stacks(self, path, metric="self_cpu_time_total"):
         """Write stacks with their time, as flame graph tools read them."""
@@ -127,28 +128,116 @@ class profile:
 
 
 class emit_nvtx:
-    """Would mark operations for NVIDIA's profilers in a with block."""
+    """Mark the operations that run in a with block for NVIDIA's profilers, with their shapes if so told."""
+
+    def __init__(self, enabled=True, record_shapes=False):
+        self.enabled = enabled
+        self.record_shapes = record_shapes
+        self._entered = False
+        self._mode = None
+
+    def __enter__(self):
+        if not self.enabled:
+            return self
+        if self._entered:
+            raise RuntimeError("NVTX annotation context manager is not reentrant")
+        from mica.cuda import nvtx
+
+        if not nvtx._load():
+            raise RuntimeError(
+                "NVTX functions not installed. Are you sure you have a CUDA build? torch.profiler records what runs"
+            )
+        self._entered = True
+        self._mode = _ranges_mode(nvtx, self.record_shapes)
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        if self._mode is not None:
+            self._mode.__exit__(*exception)
+            self._mode = None
+        return False
+
+
+def _ranges_mode(nvtx, with_shapes):
+    """A mode that puts a range around every operation."""
+    from mica.utils._python_dispatch import TorchDispatchMode
+
+    class Ranges(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            name = str(func)
+            if with_shapes:
+                shapes = [list(each.shape) for each in args if isinstance(each, _C.Tensor)]
+                name += f", sizes = {shapes}"
+            nvtx.range_push(name)
+            try:
+                return func(*args, **(kwargs or {}))
+            finally:
+                nvtx.range_pop()
+
+    return Ranges()
+
+
+class emit_itt:
+    """Would mark operations for Intel's profilers in a with block: Mica does not use Intel's library."""
 
     def __init__(self, enabled=True, record_shapes=False):
         self.enabled = enabled
 
     def __enter__(self):
         if self.enabled:
-            raise RuntimeError(
-                "NVTX functions not installed. Are you sure you have a CUDA build? torch.profiler records what runs"
-            )
+            raise RuntimeError("ITT functions not installed. Are you sure you have a ITT build?")
         return self
 
     def __exit__(self, *exception):
         return False
 
 
-class emit_itt(emit_nvtx):
-    """Would mark operations for Intel's profilers in a with block."""
+class KinetoStepTracker:
+    """Counts the steps of a program, of which several may tell: an optimizer, a profiler. The highest count holds."""
+
+    _current_step = 0
+    _step_dict: ClassVar[dict] = {}
+
+    @classmethod
+    def init_step_count(cls, requester):
+        """Let one more tell, who starts at the count of now."""
+        cls._step_dict[requester] = cls._current_step
+
+    @classmethod
+    def erase_step_count(cls, requester):
+        """Forget one who tells; whether it was known."""
+        return cls._step_dict.pop(requester, None) is not None
+
+    @classmethod
+    def increment_step(cls, requester):
+        """One who tells has made a step; the count of all."""
+        if requester not in cls._step_dict:
+            cls.init_step_count(requester)
+        cls._step_dict[requester] += 1
+        cls._current_step = max(cls._current_step, *cls._step_dict.values())
+        return cls._current_step
+
+    @classmethod
+    def current_step(cls):
+        """The count of all."""
+        return cls._current_step
+
+
+class EnforceUnique:
+    """Raises an error when a key is seen twice."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def see(self, *key):
+        if key in self.seen:
+            raise RuntimeError("duplicate key: " + str(key))
+        self.seen.add(key)
 
 
 def __getattr__(name):
-    if name in ("EventList", "FunctionEvent", "FunctionEventAvg", "Kernel", "MemRecordsAcc"):
+    if name in ("EventList", "FunctionEvent", "FunctionEventAvg", "Kernel"):
         from mica.autograd import profiler_util
 
         return getattr(profiler_util, name)

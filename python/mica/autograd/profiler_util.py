@@ -270,11 +270,11 @@ class EventList(list):
         return self.table()
 
     # ---- files
-    def export_chrome_trace(self, path):
+    def export_chrome_trace(self, path, metadata=None):
         """Write the events for chrome://tracing and Perfetto; they read gzipped files too, by the ending .gz."""
         from mica.autograd._chrome_trace import write_trace
 
-        write_trace(self, path, self._profile_memory)
+        write_trace(self, path, self._profile_memory, metadata)
 
     def export_stacks(self, path, metric="self_cpu_time_total"):
         """Write stacks with their time, as flame graph tools read them."""

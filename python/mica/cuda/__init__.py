@@ -246,7 +246,7 @@ _LAZY = {
     **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"), "graphs"),
     **dict.fromkeys(
         (
-            "CUDAPluggableAllocator", "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_enable", "change_current_allocator",
+            "CUDAPluggableAllocator", "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_disabled", "caching_allocator_enable", "change_current_allocator",
             "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats",
             "host_memory_stats_as_nested_dict", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
             "memory_summary", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",

@@ -194,6 +194,16 @@ def caching_allocator_enable(value=True):
     _set_allocator_settings(f"caching:{bool(value)}")
 
 
+@contextlib.contextmanager
+def caching_allocator_disabled():
+    """In a with block, memory that tensors give back goes back to the GPU at once."""
+    caching_allocator_enable(False)
+    try:
+        yield
+    finally:
+        caching_allocator_enable(True)
+
+
 class CUDAPluggableAllocator:
     """Memory from two functions of a library: `void* f(ssize_t size, int device, cudaStream_t stream)` and
     `void g(void* data, ssize_t size, int device, cudaStream_t stream)`."""

@@ -6,8 +6,8 @@ import time
 from enum import Enum
 
 from mica import _C
+from mica.autograd.profiler import KinetoStepTracker, record_function
 from mica.autograd.profiler import profile as _recording
-from mica.autograd.profiler import record_function
 
 __all__ = [
     "ProfilerAction",
@@ -103,6 +103,8 @@ class profile:
         custom_trace_id_callback=None,
         post_processing_timeout_s=None,
     ):
+        if execution_trace_observer is not None:
+            raise NotImplementedError("Mica writes no execution traces: profile() takes no execution_trace_observer")
         self.activities = set(activities) if activities else supported_activities()
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
@@ -124,6 +126,11 @@ class profile:
         self.profiler = None  # the recording that runs, or the last one
         self._running = False
         self._step = None
+        self._acc_events = acc_events
+        self._earlier = []  # events of cycles before, where they are accumulated
+        self._metadata = {}
+        self.custom_trace_id_callback = custom_trace_id_callback
+        self._trace_id = None
 
     # ---- life
     def __enter__(self):
@@ -148,6 +155,7 @@ class profile:
         self._close_step()
         before = self.current_action
         self.step_num += 1
+        KinetoStepTracker.increment_step("ProfilerStep")
         self.current_action = self.schedule(self.step_num)
         self._change(before, self.current_action)
         self._open_step()
@@ -168,6 +176,10 @@ class profile:
         if self._running and (after not in records or before is ProfilerAction.RECORD_AND_SAVE):
             self.profiler.__exit__(None, None, None)
             self._running = False
+            if self._acc_events:
+                events = self.profiler.function_events
+                self._earlier += events
+                self.profiler.function_events = events._like(self._earlier)
             if self.on_trace_ready is not None:
                 self.on_trace_ready(self)
         if after in records and not self._running:
@@ -178,6 +190,8 @@ class profile:
                 with_stack=self.with_stack,
                 with_flops=self.with_flops,
             )
+            if self.custom_trace_id_callback is not None:
+                self._trace_id = self.custom_trace_id_callback()
             self.profiler.__enter__()
             self._running = True
 
@@ -197,11 +211,35 @@ class profile:
 
     def export_chrome_trace(self, path):
         """Write the events for chrome://tracing and Perfetto."""
-        self._finished().export_chrome_trace(path)
+        metadata = dict(self._metadata)
+        if self._trace_id is not None:
+            metadata["trace_id"] = self._trace_id
+        self._finished().export_chrome_trace(path, metadata)
 
     def export_stacks(self, path, metric="self_cpu_time_total"):
         """Write stacks with their time, as flame graph tools read them."""
         self._finished().export_stacks(path, metric)
+
+    # ---- what is written along
+    def add_metadata(self, key, value):
+        """Write a text of one's own into the trace."""
+        self._metadata[key] = str(value)
+
+    def add_metadata_json(self, key, value):
+        """Write a value of one's own, given as JSON, into the trace."""
+        import json
+
+        self._metadata[key] = json.loads(value)
+
+    preset_metadata_json = add_metadata_json
+
+    def set_custom_trace_id_callback(self, callback):
+        """Let a function name each trace as its recording begins."""
+        self.custom_trace_id_callback = callback
+
+    def get_trace_id(self):
+        """The name of the trace that is or was recorded last; None without a function that gives names."""
+        return self._trace_id
 
 
 def kineto_available():
@@ -214,8 +252,12 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module("mica.profiler.profiler")
-    if name in ("record_function", "itt"):
-        from mica.autograd.profiler import record_function
+    if name == "itt":
+        import importlib
 
-        return record_function
+        return importlib.import_module("mica.profiler.itt")
+    if name == "DeviceType":
+        from mica.autograd._profile_times import DeviceType
+
+        return DeviceType
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
