@@ -1,12 +1,28 @@
-"""What is known while a program is compiled: nothing is."""
+"""What is known while a program is compiled, which none is; and which mode of tensors without data is at work."""
+
+import sys
 
 
 def active_fake_mode():
-    """None: no mode of tensors without data is active."""
+    """The innermost FakeTensorMode that is active, or None."""
+    fake = sys.modules.get("mica._subclasses.fake_tensor")  # without it there is no such mode
+    active = [] if fake is None else [mode for mode in fake._active_modes() if isinstance(mode, fake.FakeTensorMode)]
+    return active[-1] if active else None
 
 
 def detect_fake_mode(inputs=None):
-    """None: tensors have their data."""
+    """The mode of the fake tensors among the inputs, or the active one; None if there is neither."""
+    from mica.utils._pytree import tree_leaves
+
+    fake = sys.modules.get("mica._subclasses.fake_tensor")
+    if fake is None:
+        return None
+    modes = [leaf.fake_mode for leaf in tree_leaves(inputs) if isinstance(leaf, fake.FakeTensor)]
+    modes += [mode] if (mode := active_fake_mode()) is not None else []
+    for other in modes[1:]:
+        if other is not modes[0]:
+            raise AssertionError(f"fake mode ({modes[0]}) doesn't match mode ({other})")
+    return modes[0] if modes else None
 
 
 class TracingContext:

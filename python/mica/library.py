@@ -241,7 +241,7 @@ def opcheck(op, args, kwargs=None, *, test_utils=None, raise_exception=True, ato
     """Check an operator on examples: its results against its schema, its fake against its results, its gradients."""
     from mica._library.check import opcheck
 
-    return opcheck(op, args, kwargs or {}, raise_exception)
+    return opcheck(op, args, kwargs or {}, test_utils, raise_exception)
 
 
 def triton_op(name, fn=None, /, *, mutates_args, schema=None):

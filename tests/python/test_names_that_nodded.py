@@ -180,3 +180,97 @@ def test_what_is_registered_for_onnx_is_what_is_written():
     assert symbolic_of(operator, 18) is None
     with pytest.raises(RuntimeError, match="'domain::name'"):
         register_custom_op_symbolic("scale", write, 11)
+
+
+# ---- arguments that were taken and left
+
+
+def test_batched_gradients_are_checked():
+    x = mica.randn(3, dtype=mica.float64, requires_grad=True)
+    assert mica.autograd.gradcheck(lambda v: v.sin() * 2, (x,), check_batched_grad=True)
+    assert mica.autograd.gradgradcheck(lambda v: v.sin() * 2, (x,), check_batched_grad=True, check_fwd_over_rev=True)
+    with pytest.raises(NotImplementedError, match="check_batched_forward_grad"):
+        mica.autograd.gradcheck(lambda v: v.sin(), (x,), check_batched_forward_grad=True)
+
+
+def test_batched_gradients_that_differ_are_found(monkeypatch):
+    x = mica.randn(3, dtype=mica.float64, requires_grad=True)
+    grad = mica.autograd.grad
+
+    def twice_as_much(*args, **options):
+        made = grad(*args, **options)
+        return tuple(g * 2 for g in made) if options.get("is_grads_batched") else made
+
+    monkeypatch.setattr(mica.autograd, "grad", twice_as_much)
+    with pytest.raises(RuntimeError, match="failed while testing batched gradient computation"):
+        mica.autograd.gradcheck(lambda v: v.sin(), (x,), check_batched_grad=True)
+    assert not mica.autograd.gradcheck(lambda v: v.sin(), (x,), check_batched_grad=True, raise_exception=False)
+
+
+def test_opcheck_runs_the_checks_that_are_named():
+    @mica.library.custom_op("nodded::same", mutates_args=())
+    def same(x: mica.Tensor) -> mica.Tensor:
+        return x.clone()
+
+    x = (mica.ones(2),)
+    assert mica.library.opcheck(same, x, test_utils="test_schema") == {"test_schema": "SUCCESS"}
+    with pytest.raises(ValueError, match="expected test_utils to be subset of"):
+        mica.library.opcheck(same, x, test_utils="test_other")
+    with pytest.raises(NotImplementedError, match="needs a compiler"):
+        mica.library.opcheck(same, x, test_utils=["test_aot_dispatch_dynamic"])
+
+
+def test_operations_of_onnx_heed_their_arguments():
+    from mica.onnx import decompositions as written
+
+    x = mica.randn(2, 3, 5)
+    for p in (1, 2, 3, float("inf")):
+        mica.testing.assert_close(written.normalize(x, p, 1), F.normalize(x, p, 1))
+    for order in (0, 1, 2, 3, float("inf"), -float("inf")):
+        mica.testing.assert_close(written.vector_norm(x, order, 1), mica.linalg.vector_norm(x, order, 1))
+    assert (
+        written.vector_norm(x, dtype=mica.float64).dtype
+        == written.softmin(x, 1, dtype=mica.float64).dtype
+        == mica.float64
+    )
+    mean, var, weight = mica.randn(3), mica.rand(3) + 0.5, mica.randn(3)
+    mica.testing.assert_close(
+        written.instance_norm(x, mean, var, weight, None, use_input_stats=False),
+        F.instance_norm(x, mean, var, weight, None, use_input_stats=False),
+    )
+
+
+def test_options_of_exports_and_parallel_modules_that_are_not_there():
+    for option in ("verify", "report", "profile", "export_modules_as_functions"):
+        with pytest.raises(NotImplementedError, match=option):
+            mica.onnx.export(nn.Linear(2, 2), (mica.ones(2),), **{option: True})
+    with pytest.raises(TypeError, match="misspelt"):
+        mica.onnx.export(nn.Linear(2, 2), (mica.ones(2),), misspelt=True)
+    with pytest.raises(TypeError, match="misspelt"):
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2), misspelt=True)
+    with pytest.raises(NotImplementedError, match="mixed_precision"):
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2), mixed_precision="some")
+
+
+def test_the_mode_of_fake_tensors_is_found():
+    from mica._guards import active_fake_mode, detect_fake_mode
+    from mica._subclasses.fake_tensor import FakeTensorMode
+
+    assert active_fake_mode() is None and detect_fake_mode([mica.ones(1)]) is None
+    with FakeTensorMode() as mode:
+        made = mica.ones(2)
+        assert active_fake_mode() is mode and detect_fake_mode() is mode
+    assert active_fake_mode() is None and detect_fake_mode([{"x": made}]) is mode
+    with FakeTensorMode(), pytest.raises(AssertionError, match="doesn't match mode"):
+        detect_fake_mode(made)
+
+
+def test_small_names_do_what_they_say():
+    linalg = mica.backends.cuda.preferred_linalg_library
+    before = linalg()
+    assert before.name == "Default" and linalg("magma").name == "Magma" and linalg().name == "Magma"
+    assert linalg(before) is before
+    with pytest.raises(RuntimeError, match=r"Unknown input value\. Choose from: default, cusolver, magma"):
+        linalg("other")
+    with pytest.warns(FutureWarning, match="mark_shared_storage is deprecated"):
+        mica.autograd.function.FunctionCtx().mark_shared_storage()

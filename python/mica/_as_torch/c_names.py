@@ -63,15 +63,6 @@ def _storage_Use_Count(pointer):
     )
 
 
-def _current_graph_task_id():
-    """The number of the backward pass that this thread runs: always -1, which means none."""
-    return -1
-
-
-def _current_autograd_node():
-    """The node that this thread runs backward: always None."""
-
-
 class _TensorMeta(type):
     """The type of tensor types in torch; here tensors are instances of an ordinary type."""
 

@@ -44,14 +44,33 @@ def _autograd_registered(op, args, kwargs):
         raise RuntimeError(f"{op.qualified_name}: an input requires gradients, and no autograd formula is registered")
 
 
-def opcheck(op, args, kwargs, raise_exception):
+_CHECKS = {
+    "test_schema": _schema_holds,
+    "test_autograd_registration": _autograd_registered,
+    "test_faketensor": _fake_agrees,
+}
+# What torch checks too, and needs torch.compile.
+_OF_COMPILER = ("test_aot_dispatch_static", "test_aot_dispatch_dynamic")
+
+
+def _chosen(test_utils):
+    if test_utils is None:
+        return _CHECKS
+    names = (test_utils,) if isinstance(test_utils, str) else test_utils
+    known = (*_CHECKS, *_OF_COMPILER)
+    if not isinstance(names, (tuple, list)) or not set(names) <= set(known):
+        raise ValueError(
+            f"opcheck(op, ..., test_utils={test_utils}), expected test_utils to be subset of {known} but it was not"
+        )
+    if asked := set(names) & set(_OF_COMPILER):
+        raise NotImplementedError(f"opcheck: {', '.join(sorted(asked))} needs a compiler, which Mica has not yet")
+    return {name: _CHECKS[name] for name in names}
+
+
+def opcheck(op, args, kwargs, test_utils, raise_exception):
     """The result of every check by its name: "SUCCESS", or the exception, raised unless told otherwise."""
     target, results = named(op), {}
-    for name, check in (
-        ("test_schema", _schema_holds),
-        ("test_autograd_registration", _autograd_registered),
-        ("test_faketensor", _fake_agrees),
-    ):
+    for name, check in _chosen(test_utils).items():
         try:
             check(target, args, kwargs)
             results[name] = "SUCCESS"

@@ -16,7 +16,13 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     def mark_shared_storage(self, *pairs):
-        pass
+        """Warn: tensors that share memory are known without it."""
+        warnings.warn(
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that calls "
+            "to `set_()` are not tracked",
+            FutureWarning,
+            stacklevel=2,
+        )
 
 
 class BackwardCFunction(_C._FunctionBase, FunctionCtx):

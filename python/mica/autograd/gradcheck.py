@@ -279,6 +279,26 @@ def _check_inputs(inputs):
             )
 
 
+def _check_batched(outputs, checked):
+    """Gradients of several weights at once (vmap) are those of one after the other."""
+    import mica  # autograd.grad is above this file
+
+    for i, output in enumerate(_differentiable(outputs)):
+        weights = [_C.randn_like(output) for _ in range(2)]
+        options = {"retain_graph": True, "allow_unused": True}
+        single = [mica.autograd.grad(output, checked, weight, **options) for weight in weights]
+        batched = mica.autograd.grad(output, checked, _C.stack(weights), is_grads_batched=True, **options)
+        for j, (got, *expected) in enumerate(zip(batched, *single, strict=True)):
+            if got is None and all(each is None for each in expected):
+                continue
+            expected = [_C.zeros_like(checked[j]) if each is None else each for each in expected]
+            if got is None or not _C.allclose(got, _C.stack(expected)):
+                raise GradcheckError(
+                    f"For output {i} and input {j}:\n\ngradcheck or gradgradcheck failed while testing batched gradient "
+                    f"computation.\n\nGot:\n{got}\n\nExpected:\n{_C.stack(expected)}"
+                )
+
+
 def gradcheck(
     func,
     inputs,
@@ -302,6 +322,8 @@ def gradcheck(
     Every derivative must be within atol + rtol * |difference quotient|. With fast_mode one random direction is tried
     instead of all. A failure raises GradcheckError, or returns False if raise_exception is False.
     """
+    if check_batched_forward_grad:
+        raise NotImplementedError("gradcheck(check_batched_forward_grad=True) is not in Mica yet")
     inputs = _as_tuple(inputs)
     try:
         _check_inputs(inputs)
@@ -319,6 +341,8 @@ def gradcheck(
                 _check_fast(func, inputs, outputs, checked, eps, atol, rtol)
             else:
                 _check_slowly(func, inputs, outputs, checked, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+            if check_batched_grad:
+                _check_batched(outputs, checked)
             if check_undefined_grad and _differentiable(outputs):
                 _check_undefined(func, inputs, checked)
     except GradcheckError:
@@ -379,5 +403,8 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
     )

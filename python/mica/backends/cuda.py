@@ -2,6 +2,7 @@
 change nothing."""
 
 import contextlib
+import enum
 import warnings
 
 from mica import _C
@@ -138,12 +139,28 @@ def is_flash_attention_available():
     return False
 
 
-def preferred_linalg_library(backend=None):
-    """The setting; there is nothing to choose from."""
-    return "default"
+def _preference(kind, *names):
+    """A function that keeps which library is preferred, and says which. What runs does not depend on it."""
+    choices = enum.Enum(kind, [name.capitalize() for name in names], module="torch._C")
+    kept = [choices["Default"]]
+
+    def preferred(backend=None):
+        if isinstance(backend, str):
+            if backend not in names:
+                raise RuntimeError(f"Unknown input value. Choose from: {', '.join(names)}.")
+            kept[0] = choices[backend.capitalize()]
+        elif isinstance(backend, choices):
+            kept[0] = backend
+        elif backend is not None:
+            raise RuntimeError("Unknown input value type.")
+        return kept[0]
+
+    return preferred
 
 
-preferred_blas_library = preferred_rocm_fa_library = preferred_linalg_library
+preferred_linalg_library = _preference("_LinalgBackend", "default", "cusolver", "magma")
+preferred_blas_library = _preference("_BlasBackend", "default", "cublas", "cublaslt", "hipblaslt", "ck")
+preferred_rocm_fa_library = _preference("_ROCmFABackend", "default", "aotriton", "ck")
 
 
 def fp16_bf16_reduction_math_sdp_allowed():

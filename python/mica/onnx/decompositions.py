@@ -60,7 +60,13 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
 ):
-    return group_norm(input, input.shape[1], weight, bias, eps)
+    if use_input_stats:
+        return group_norm(input, input.shape[1], weight, bias, eps)
+    shape = (1, -1) + (1,) * (input.dim() - 2)
+    out = (input - running_mean.reshape(shape)) / mica.sqrt(running_var.reshape(shape) + eps)
+    if weight is not None:
+        out = out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -88,7 +94,7 @@ def square(input):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    return input / mica.clamp(mica.sqrt((input * input).sum(dim, keepdim=True)), min=eps)
+    return input / mica.clamp(norm(input, p, dim, keepdim=True), min=eps)
 
 
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=1):
@@ -106,6 +112,13 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=1):
 
 
 def norm(input, p=2, dim=None, keepdim=False, dtype=None):
+    input = input if dtype is None else input.to(dtype)
+    if p in (mica.inf, -mica.inf):
+        dims = list(range(input.dim())) if dim is None else dim
+        return (input.abs().amax if p > 0 else input.abs().amin)(dims, keepdim=keepdim)
+    if p == 0:
+        counted = (input != 0).to(input.dtype)
+        return counted.sum() if dim is None else counted.sum(dim, keepdim=keepdim)
     if p in (2, "fro", None, 2.0):
         squares = input * input
         return mica.sqrt(squares.sum() if dim is None else squares.sum(dim, keepdim=keepdim))
@@ -116,7 +129,7 @@ def norm(input, p=2, dim=None, keepdim=False, dtype=None):
 
 
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    return norm(x, ord, dim, keepdim)
+    return norm(x, ord, dim, keepdim, dtype)
 
 
 def logsumexp(input, dim, keepdim=False):
@@ -276,7 +289,7 @@ def threshold(input, threshold, value, inplace=False):
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
-    return mica.softmax(-input, dim)
+    return mica.softmax(-(input if dtype is None else input.to(dtype)), dim)
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):

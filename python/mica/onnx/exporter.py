@@ -122,9 +122,19 @@ def _dynamic_axes(given, names, shapes):
 def export(
     model, args=(), f=None, *, kwargs=None, verbose=None, input_names=None, output_names=None, opset_version=None,
     dynamo=None, external_data=True, dynamic_shapes=None, dynamic_axes=None, training=TrainingMode.EVAL,
-    do_constant_folding=True, export_params=True, keep_initializers_as_inputs=False, **options,
+    do_constant_folding=True, export_params=True, keep_initializers_as_inputs=False, custom_opsets=None,
+    operator_export_type=None, fallback=False, optimize=True, verify=False, report=False, profile=False,
+    dump_exported_program=False, artifacts_dir=".", custom_translation_table=None, export_modules_as_functions=False,
+    autograd_inlining=True,
 ):  # fmt: skip
     """Write a module as an ONNX file of opset 17 or later; returns an ONNXProgram."""
+    refused = {
+        "export_params=False": not export_params, "verify": verify, "report": report, "profile": profile,
+        "dump_exported_program": dump_exported_program, "custom_translation_table": custom_translation_table,
+        "export_modules_as_functions": export_modules_as_functions,
+    }  # fmt: skip
+    if asked := [name for name, value in refused.items() if value]:
+        raise NotImplementedError(f"torch.onnx.export: {', '.join(asked)} is not in Mica yet")
     onnx = _onnx()
     opset = _OPSET if opset_version is None else opset_version
     if opset < 17:
@@ -165,9 +175,14 @@ def export(
         )
         for name, (_, tensor) in zip(names, tensors, strict=True)
     ]
+    if keep_initializers_as_inputs:
+        graph_inputs += [
+            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in writer.initializers.items()
+        ]
     weights = [onnx.numpy_helper.from_array(array, name) for name, array in writer.initializers.items()]
     graph = onnx.helper.make_graph(writer.nodes, "main_graph", graph_inputs, graph_outputs, weights)
-    versions = {"": opset, **custom_domains(writer), **options.get("custom_opsets", {})}
+    versions = {"": opset, **custom_domains(writer), **(custom_opsets or {})}
     made = onnx.helper.make_model(
         graph,
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()],

@@ -14,11 +14,16 @@ class DistributedDataParallel(Module):
     def __init__(
         self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True,
         process_group=None, bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False,
-        gradient_as_bucket_view=False, static_graph=False, **options,
+        gradient_as_bucket_view=False, static_graph=False, delay_all_reduce_named_params=None,
+        param_to_hook_all_reduce=None, mixed_precision=None, device_mesh=None, skip_all_reduce_unused_params=False,
     ):  # fmt: skip
         from mica.distributed.process_group import _group
 
         super().__init__()
+        for name, given in (("mixed_precision", mixed_precision),
+                            ("delay_all_reduce_named_params", delay_all_reduce_named_params)):  # fmt: skip
+            if given is not None:
+                raise NotImplementedError(f"DistributedDataParallel({name}=...) is not in Mica yet")
         self.process_group = _group(process_group)
         if not any(p.requires_grad for p in module.parameters()):
             raise RuntimeError(
