@@ -10,6 +10,7 @@ import select
 from multiprocessing.reduction import DupFd
 
 from mica import _C
+from mica.multiprocessing._storage_cache import StorageWeakRef, shared_cache, storage_from_cache
 from mica.storage import UntypedStorage
 
 _sent = {}  # the reading end of a pipe: (the process that sent, the storage that is kept)
@@ -44,8 +45,6 @@ class _Imported:
 
 def receive(shared):
     """The storage that share() has described."""
-    from mica.multiprocessing.reductions import StorageWeakRef, shared_cache, storage_from_cache
-
     kind, index, handle, offset, nbytes, ticket = shared
     ticket = ticket.detach()
     key = (handle, offset, nbytes)
