@@ -77,8 +77,8 @@ Storage StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter dele
 
 void StorageImpl::resize(size_t nbytes) {
   MICA_CHECK(resizable_, "Trying to resize storage that is not resizable: its memory belongs to another library");
-  const auto note = [this] {
-    if (inspect::knows_blocks()) inspect::note_free(this);
+  const auto note = [this, before = nbytes_] {
+    if (inspect::knows_blocks() || inspect::wants_allocation(before)) inspect::note_free(this, before, device_);
     if (inspect::wants_allocation(nbytes_)) inspect::note_allocation(this, data_, nbytes_, device_);
   };
   if (device_.is_meta()) {
@@ -127,6 +127,7 @@ void StorageImpl::move_to(void* data, Deleter deleter, void* context) {
   if (data != data_) {
     if (nbytes_) std::memcpy(data, data_, nbytes_);
     if (resizable_) {
+      if (inspect::wants_allocation(nbytes_)) inspect::count_free(nbytes_, device_);
       let_go();
     } else if (data_ != inline_data()) {
       const std::lock_guard lock(left_behind_mutex);
@@ -150,7 +151,7 @@ void StorageImpl::let_go() {
 
 void StorageImpl::destroy() {
   if (inspect::wants_allocation(nbytes_)) [[unlikely]]
-    inspect::note_free(this);
+    inspect::note_free(this, deleter_ ? 0 : nbytes_, device_);
   let_go();
   if (moved_ && !resizable_) {
     std::vector<LeftBehind> memory;

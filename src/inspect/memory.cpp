@@ -15,8 +15,10 @@
 namespace mica::inspect {
 
 std::atomic<bool> recording_memory{false};
+std::atomic<uint32_t> watching_memory{0};
 std::atomic<uint32_t> noted_blocks{0};
 constinit thread_local bool places_pending = false;
+constinit thread_local int64_t counted_bytes = 0;
 
 namespace {
 
@@ -44,6 +46,9 @@ struct Pending {
 };
 thread_local Pending pending;
 
+// Whether a block is entered in the ledger; a profile that counts bytes alone needs no entry.
+bool keeps_note(size_t bytes) { return bytes >= kAlwaysNoted || recording_memory.load(std::memory_order_relaxed); }
+
 bool stronger(MemoryKind a, MemoryKind b) { return static_cast<int>(a) < static_cast<int>(b); }
 
 }  // namespace
@@ -56,6 +61,8 @@ const char* name(MemoryKind kind) {
 
 void note_allocation(const void* storage, const void* data, size_t bytes, Device device) {
   if (bytes == 0) return;
+  if (device.is_cpu()) counted_bytes += static_cast<int64_t>(bytes);
+  if (!keeps_note(bytes)) return;
   Known known;
   Block& b = known.block;
   b.address = reinterpret_cast<uint64_t>(data);
@@ -81,7 +88,8 @@ void note_allocation(const void* storage, const void* data, size_t bytes, Device
   noted_blocks.store(static_cast<uint32_t>(l.live.size()), std::memory_order_relaxed);
 }
 
-void note_free(const void* storage) {
+void note_free(const void* storage, size_t bytes, Device device) {
+  count_free(bytes, device);
   Ledger& l = ledger();
   std::lock_guard lock(l.mutex);
   const auto found = l.live.find(storage);
@@ -126,6 +134,7 @@ void start_memory() {
       known.block.born = 0;
     }
     recording_memory = true;
+    ++watching_memory;
   }
   announce_operations(1);
 }
@@ -167,6 +176,7 @@ MemoryRecord stop_memory() {
   {
     std::lock_guard lock(l.mutex);
     recording_memory = false;
+    --watching_memory;
     l.dead.clear();
     // What is small is forgotten: nobody looks for it when it is freed.
     std::erase_if(l.live,

@@ -44,12 +44,18 @@ class BecauseOf {
 inline constexpr size_t kAlwaysNoted = size_t{8} << 20;
 
 extern std::atomic<bool> recording_memory;
-extern std::atomic<uint32_t> noted_blocks;  // how many are known: 0 while all memory is small
+extern std::atomic<uint32_t> watching_memory;  // how many look on: the recording, and profiles that count bytes
+extern std::atomic<uint32_t> noted_blocks;     // how many are known: 0 while all memory is small
 void note_allocation(const void* storage, const void* data, size_t bytes, Device device);
-void note_free(const void* storage);
+void note_free(const void* storage, size_t bytes, Device device);  // no bytes: somebody else's memory
+// Bytes of tensors on the CPU that this thread has allocated, less those that it has freed, while a profile counts.
+extern constinit thread_local int64_t counted_bytes __attribute__((tls_model("initial-exec")));
+inline void count_free(size_t bytes, Device device) {
+  if (device.is_cpu()) counted_bytes -= static_cast<int64_t>(bytes);
+}
 // Whether a block of this size is noted as it comes, and looked for as it goes.
 inline bool wants_allocation(size_t bytes) {
-  return bytes >= kAlwaysNoted || recording_memory.load(std::memory_order_relaxed);
+  return bytes >= kAlwaysNoted || watching_memory.load(std::memory_order_relaxed) != 0;
 }
 inline bool knows_blocks() { return noted_blocks.load(std::memory_order_relaxed) != 0; }
 

@@ -10,7 +10,6 @@
 #include <sys/syscall.h>
 
 #include "inspect/observe.h"
-#include "mica/allocator.h"
 #include "mica/autograd.h"
 #include "mica/core/dispatch.h"
 #include "mica/core/grad_mode.h"
@@ -37,7 +36,8 @@ void update_modes() {
 }
 bool observed() { return thread_modes & mode_bit::kObserve; }
 
-int64_t allocated() { return cpu_allocator_stats().allocated_bytes; }
+// Tensors' bytes alone: neither the headers of tensors, nor the scratch memory of kernels.
+int64_t allocated() { return inspect::counted_bytes; }
 
 }  // namespace
 
@@ -47,12 +47,14 @@ void start(const Options& options) {
   MICA_CHECK(!current, "Profiler is already enabled on this thread");
   current = std::make_unique<Recording>();
   current->options = options;
+  if (options.memory) ++inspect::watching_memory;
   update_modes();
 }
 
 std::vector<Event> stop() {
   if (!current) return {};
   while (current->innermost >= 0) end_event();
+  if (current->options.memory) --inspect::watching_memory;
   std::vector<Event> events = std::move(std::exchange(current, nullptr)->events);
   update_modes();
   return events;
