@@ -1,6 +1,7 @@
 """A profile of a block of code, and names for parts of it. mica.profiler has schedules and traces on top."""
 
 import functools
+import warnings
 from typing import ClassVar
 
 from mica import _C
@@ -59,6 +60,11 @@ class profile:
         self.with_stack = with_stack
         if use_device not in (None, "cuda"):
             raise AssertionError(f"Invalid use_device value {use_device!r}: there is a profiler for 'cuda'")
+        if use_device == "cuda" and not _C._device_count("cuda"):
+            warnings.warn("CUDA is not available, disabling CUDA profiling", stacklevel=2)
+            use_device = None
+        if not use_cpu and use_device is None:
+            raise AssertionError("No activities specified for the profiler")
         self.use_device = use_device
         self.function_events = None
         self.entered = False

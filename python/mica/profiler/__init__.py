@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+import warnings
 from enum import Enum
 
 from mica import _C
@@ -109,10 +110,11 @@ class profile:
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
         if use_cuda is not None:
+            warnings.warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2)
             self.activities = self.activities - {ProfilerActivity.CUDA}
-            if use_cuda:
+            if use_cuda and _C._device_count("cuda"):
                 self.activities.add(ProfilerActivity.CUDA)
-        self.use_device = "cuda" if ProfilerActivity.CUDA in self.activities and _C._device_count("cuda") else None
+        self.use_device = "cuda" if ProfilerActivity.CUDA in self.activities else None
         self.schedule = schedule if schedule is not None else (lambda step: ProfilerAction.RECORD)
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
@@ -184,6 +186,7 @@ class profile:
                 self.on_trace_ready(self)
         if after in records and not self._running:
             self.profiler = _recording(
+                use_cpu=ProfilerActivity.CPU in self.activities,
                 use_device=self.use_device,
                 record_shapes=self.record_shapes,
                 profile_memory=self.profile_memory,
