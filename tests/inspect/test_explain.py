@@ -161,3 +161,21 @@ def test_it_costs_an_import_nothing():
         "import sys, mica; assert 'mica.inspect' not in sys.modules; mica.explain; assert 'mica.inspect' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+SCRIPT = """
+import mica
+x = mica.zeros(2, 3)
+mica.explain(x)
+print("--")
+told = mica.explain(x)
+told.to_dict()
+print(mica.explain(x).text(colours=False).splitlines()[0])
+"""
+
+
+def test_a_script_need_not_print_an_explanation():
+    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    first, second = result.stdout.split("--\n")
+    assert first.startswith("float32 (2, 3) on cpu\n") and "strides" in first
+    assert second == "float32 (2, 3) on cpu\n"  # what is read is not printed a second time

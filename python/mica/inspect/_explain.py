@@ -12,7 +12,12 @@ _MOST_NEIGHBOURS = 20
 
 
 class Explanation:
-    """What a tensor is made of. Prints itself; in a notebook it draws itself; `to_dict()` has every number."""
+    """What a tensor is made of. Prints itself; in a notebook it draws itself; `to_dict()` has every number.
+
+    A line of a script that says `mica.explain(x)` and no more prints too: an explanation that goes unread says itself.
+    """
+
+    _read = True  # until it is whole
 
     def __init__(self, tensor):
         if getattr(tensor, "is_nested", False):
@@ -23,13 +28,20 @@ class Explanation:
             self._text = (_C._explain_text(tensor), _C._explain_text(tensor, True))
         self._facts["neighbours"] = _neighbours(tensor)
         self._places = _stored_places(tensor, self._facts)
+        self._read = False
+
+    def __del__(self):
+        if not self._read and not sys.is_finalizing():
+            print(self.text())
 
     def to_dict(self):
         """Every number of the anatomy, as plain Python values."""
+        self._read = True
         return self._facts
 
     def text(self, colours=None):
         """The anatomy as text; with colours if the terminal has them and NO_COLOR does not ask for none."""
+        self._read = True
         text = self._text[_terminal.colours() if colours is None else bool(colours)]
         lines = [f"            {where}  {_tuple(shape)}\n" for where, shape in self._facts["neighbours"]]
         if not lines:
@@ -40,6 +52,7 @@ class Explanation:
 
     def svg(self):
         """The storage as a tape, with what the tensor reaches of it, and the parts of other layouts, as an SVG picture."""
+        self._read = True
         return draw(self._facts, self._places)
 
     def __str__(self):
