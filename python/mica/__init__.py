@@ -155,6 +155,8 @@ def _module(name):
 
 
 def __getattr__(name):
+    if name == "Storage":  # follows the default dtype
+        return storage.storage_class(_C.get_default_dtype())
     if name in _LAZY:
         value = getattr(_module(_LAZY[name]), name)
     elif name in _SUBMODULES:
@@ -170,7 +172,7 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | _SUBMODULES)
+    return sorted({*globals(), *_LAZY, *_SUBMODULES, "Storage"})
 
 
 def _more_of_the_engine(name):
@@ -181,4 +183,4 @@ def _more_of_the_engine(name):
 
 _C.__getattr__ = _more_of_the_engine
 _C.__path__ = [__file__.replace("__init__.py", "_as_torch/c_modules")]
-__all__ = [name for name in (*globals(), *_LAZY) if not name.startswith("_")]
+__all__ = [name for name in (*globals(), *_LAZY, "Storage") if not name.startswith("_")]

@@ -86,7 +86,12 @@ def storage(self):
 @_method
 def _typed_storage(self):
     """The same for Mica's own use, without the warning."""
-    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+    # Made before the untyped storage's object, which dies with it: of two that nobody keeps the second then lies where
+    # the first lay, and programs that compare their id() find them the same, as with torch.
+    typed = TypedStorage.__new__(TypedStorage)
+    typed.dtype = self.dtype
+    typed._untyped_storage = self.untyped_storage()
+    return typed
 
 
 @_method

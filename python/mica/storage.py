@@ -231,6 +231,10 @@ def _rebuild_typed(untyped, dtype):
     return TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
 
 
+class _LegacyStorage(TypedStorage):
+    """The base of FloatStorage and its like, which make a TypedStorage of their dtype when they are called."""
+
+
 class _StorageClass(type):
     """The type of FloatStorage and its like: whatever TypedStorage has the dtype is an instance; of those of torch.cuda
     whatever is on a GPU besides."""
@@ -243,6 +247,7 @@ class _StorageClass(type):
         )
 
     def __call__(cls, *args, **kwargs):
+        kwargs.pop("dtype", None)
         if kwargs.get("wrap_storage") is None:
             kwargs.pop("wrap_storage", None)
             if cls.is_cuda:
@@ -252,9 +257,8 @@ class _StorageClass(type):
 
 def _storage_class(name, dtype, is_cuda=False):
     module = "torch.cuda" if is_cuda else "torch"
-    made = _StorageClass(name, (), {"_fixed_dtype": dtype, "dtype": dtype, "is_cuda": is_cuda, "__module__": module})
-    made.from_file = classmethod(TypedStorage.from_file.__func__)
-    return made
+    members = {"_fixed_dtype": dtype, "dtype": dtype, "is_cuda": is_cuda, "__module__": module}
+    return _StorageClass(name, (_LegacyStorage,), members)
 
 
 _CLASSES = {name + "Storage": _storage_class(name + "Storage", dtype) for name, dtype in _NAMES.items()}

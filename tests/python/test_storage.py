@@ -251,3 +251,38 @@ def test_a_callback_that_asks_for_the_dying_storage():
         assert watch() is None and len(found) == 2 and found[0] is found[1]
         assert found[0].tolist() == x.untyped_storage().tolist()
         found.clear()
+
+
+def test_storage_is_the_class_of_the_default_dtype():
+    points = mica.ones(2, 3)
+    assert mica.Storage is mica.FloatStorage
+    assert isinstance(points.storage(), mica.Storage) and issubclass(mica.Storage, mica.TypedStorage)
+    assert not isinstance(points.double().storage(), mica.Storage)
+    mica.set_default_dtype(mica.float64)
+    try:
+        assert mica.Storage is mica.DoubleStorage
+    finally:
+        mica.set_default_dtype(mica.float32)
+    assert "Storage" in dir(mica)
+
+
+def test_storages_can_be_subclassed():
+    class Own(mica.Storage):
+        pass
+
+    assert isinstance(mica.ones(2).storage(), Own) and Own.dtype is mica.float32
+    assert type(Own(3)) is mica.TypedStorage and len(Own(3)) == 3
+
+
+def test_typed_storages_of_one_storage_have_one_id():
+    points = mica.ones(2, 3)
+    transposed = points.t()
+    for _ in range(3):
+        same = id(points.storage()) == id(transposed.storage())  # an assert would keep the first alive
+        assert same
+
+
+def test_storage_classes_read_files(tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(8))
+    assert len(mica.FloatStorage.from_file(str(path), False, 2)) == 2
