@@ -104,15 +104,26 @@ class _MultiHandle(RemovableHandle):
         for handle in self.handles:
             handle.remove()
 
+    def __getstate__(self):
+        return self.handles
+
+    def __setstate__(self, state):
+        self.handles = state
+
 
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
     """Call fn once per backward pass for the gradients of several tensors.
 
     mode "all": fn(grads), a list, when all have come, or at the end of a pass that did not reach all of them, with None
-    for those. mode "any": fn(grad), with the first that comes.
+    for those. mode "any": fn(grad), with the first that comes; tensors that need no gradient are passed over.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = list(tensors)
+    if mode == "any":
+        tensors = [tensor for tensor in tensors if tensor.requires_grad]
+    elif not all(tensor.requires_grad for tensor in tensors):
+        raise AssertionError("Expected gradient function to be set")
     lock = threading.Lock()
     passes = {}
 
