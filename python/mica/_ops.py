@@ -245,6 +245,8 @@ class _OpNamespace(types.ModuleType):
 
     def _torch_packet(self, op_name):
         """Of an operator that torch brings: of the table, or named only."""
+        if self.name == "quantized":
+            return self._quantized_packet(op_name)
         from mica._operators import aten_names as _aten_names
 
         is_aten = self.name == "aten"
@@ -265,6 +267,16 @@ class _OpNamespace(types.ModuleType):
         call = function or next(iter(overloads.values()))[1]
         return OpOverloadPacket(f"{self.name}::{op_name}", op_name, overloads, call)
 
+    def _quantized_packet(self, op_name):
+        from mica._operators import quantized
+
+        found = quantized.overloads(op_name)
+        if found is None:
+            return None
+        function, schemas = found
+        overloads = {name: (schema, function, ()) for name, schema in schemas.items()}
+        return OpOverloadPacket(f"quantized::{op_name}", op_name, overloads, function)
+
     def __getattr__(self, op_name):
         if op_name.startswith("__") and op_name not in _OPERATOR_METHODS:
             raise AttributeError(op_name)
@@ -282,6 +294,10 @@ class _OpNamespace(types.ModuleType):
 
     def __dir__(self):
         own = _operators.names(self.name)
+        if self.name == "quantized":
+            from mica._operators import quantized
+
+            return sorted({*own, *quantized.names()})
         if self.name != "aten":
             return own
         from mica._operators import aten_names as _aten_names

@@ -54,6 +54,8 @@ def qualified_name(function):
         module = "operator"
     if module == "mica" or module.startswith("mica."):
         module = "torch" + module.removeprefix("mica")
+    if module.startswith("torch._ops."):
+        module = "torch.ops." + module.removeprefix("torch._ops.")
     if module in ("torch", "torch._C") or (hasattr(mica, name) and getattr(mica, name) is function):
         module = "torch"
     return f"{module}.{name}"
