@@ -41,6 +41,11 @@ from mica.ao.quantization.observer import (
 )
 from mica.ao.quantization.qconfig import *  # noqa: F403
 from mica.ao.quantization.qconfig import QConfig
+from mica.ao.quantization.qconfig_mapping import (
+    QConfigMapping,
+    get_default_qat_qconfig_mapping,
+    get_default_qconfig_mapping,
+)
 from mica.ao.quantization.quantize import (
     add_quant_dequant,
     convert,
@@ -78,6 +83,7 @@ __all__ = [
     "PerChannelMinMaxObserver",
     "PlaceholderObserver",
     "QConfig",
+    "QConfigMapping",
     "QuantStub",
     "QuantWrapper",
     "RecordingObserver",
@@ -103,6 +109,8 @@ __all__ = [
     "get_default_custom_config_dict",
     "get_default_dynamic_quant_module_mappings",
     "get_default_qat_module_mappings",
+    "get_default_qat_qconfig_mapping",
+    "get_default_qconfig_mapping",
     "get_default_static_quant_module_mappings",
     "get_observer_state_dict",
     "load_observer_state_dict",

@@ -1,0 +1,1 @@
+"""Quantization of traced models: what joins layers, observes them, and converts them."""

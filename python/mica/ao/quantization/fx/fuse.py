@@ -1,0 +1,65 @@
+"""Joining layers of a graph with the batch normalization and the relu that follow them."""
+
+from mica import nn
+from mica.ao.quantization.fuse_modules import _METHODS, get_fuser_method
+from mica.ao.quantization.fx.operations import RELU
+
+__all__ = ["fuse"]
+
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def _follower(node):
+    """The one node that uses a node's result, or None."""
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _is_relu(node, modules):
+    target = type(modules[node.target]) if node.op == "call_module" else node.target
+    return node.op in ("call_module", "call_function", "call_method") and target in RELU
+
+
+def _chain(node, modules):
+    """The nodes that are joined with this one, it first: with batch normalization, then relu, if they follow."""
+    chain = [node]
+    after = _follower(node)
+    if after is not None and after.op == "call_module" and isinstance(modules[after.target], _NORMS):
+        chain.append(after)
+        after = _follower(after)
+    if after is not None and _is_relu(after, modules):
+        chain.append(after)
+    return chain
+
+
+def _parts(chain, modules):
+    return [modules[node.target] if node.op == "call_module" else nn.ReLU() for node in chain]
+
+
+def _set(model, name, module):
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent) if parent else model, last, module)
+
+
+def fuse(model, is_qat):
+    """Join what can be joined, in a GraphModule."""
+    modules = dict(model.named_modules())
+    for node in list(model.graph.nodes):
+        if node.op != "call_module" or node._erased:
+            continue
+        chain = _chain(node, modules)
+        while len(chain) > 1 and tuple(type(part) for part in _parts(chain, modules)) not in _METHODS:
+            chain.pop()
+        if len(chain) < 2:
+            continue
+        parts = _parts(chain, modules)
+        fused = get_fuser_method([type(part) for part in parts])(is_qat, *parts)
+        _set(model, node.target, fused)
+        modules[node.target] = fused
+        for part in fused.modules():
+            part.training = parts[0].training
+        chain[-1].replace_all_uses_with(node)
+        for joined in reversed(chain[1:]):
+            model.graph.erase_node(joined)
+    model.delete_all_unused_submodules()
+    model.recompile()
+    return model

@@ -1,0 +1,106 @@
+"""The flow by graphs: trace a model and join its layers, put observers in, run it on examples, convert it.
+
+prepared = prepare_fx(model.eval(), get_default_qconfig_mapping("x86"), example_inputs)
+for batch in examples:
+    prepared(batch)
+quantized = convert_fx(prepared)
+"""
+
+import copy
+
+from mica.ao.nn import intrinsic as nni
+from mica.ao.quantization.fx.convert import convert
+from mica.ao.quantization.fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCustomConfig
+from mica.ao.quantization.fx.fuse import fuse
+from mica.ao.quantization.fx.prepare import prepare
+from mica.ao.quantization.qconfig_mapping import QConfigMapping
+from mica.fx import GraphModule, Tracer
+
+__all__ = ["QuantizationTracer", "convert_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]
+
+
+class QuantizationTracer(Tracer):
+    """Traces into the program's own modules; those of nn, joined ones and the ones named stay whole."""
+
+    def __init__(self, skipped_module_names, skipped_module_classes):
+        super().__init__()
+        self.skipped_module_names = list(skipped_module_names)
+        self.skipped_module_classes = list(skipped_module_classes)
+
+    def is_leaf_module(self, m, module_qualified_name):
+        skipped = module_qualified_name in self.skipped_module_names or type(m) in self.skipped_module_classes
+        return skipped or isinstance(m, nni._FusedModule) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _config(given, kind):
+    if given is None:
+        return kind()
+    return kind.from_dict(given) if isinstance(given, dict) else given
+
+
+def _keep(made, model, names):
+    for name in names:
+        setattr(made, name, getattr(model, name))
+    return made
+
+
+def _traced(model, names=(), classes=()):
+    if isinstance(model, GraphModule):
+        return copy.deepcopy(model)
+    model = copy.deepcopy(model)
+    graph = QuantizationTracer(names, classes).trace(model)
+    return GraphModule(model, graph)
+
+
+def _without_backend(backend_config):
+    if backend_config is not None:
+        raise NotImplementedError("backend_config: what can be quantized is what Mica's kernels take; leave it out")
+
+
+def fuse_fx(model, fuse_custom_config=None, backend_config=None):
+    """A traced model with convolutions, linear maps, batch normalizations and relus joined. For models in use."""
+    _without_backend(backend_config)
+    config = _config(fuse_custom_config, FuseCustomConfig)
+    return _keep(fuse(_traced(model), is_qat=False), model, config.preserved_attributes)
+
+
+def _prepare(model, mapping, is_qat, config):
+    config = _config(config, PrepareCustomConfig)
+    mapping = QConfigMapping.from_dict(mapping) if isinstance(mapping, dict) else mapping
+    if not isinstance(mapping, QConfigMapping):
+        raise ValueError(f"a QConfigMapping was expected, got {type(mapping).__name__}")
+    custom = config.float_to_observed_mapping
+    traced = _traced(model, config.non_traceable_module_names, [*config.non_traceable_module_classes, *custom])
+    traced = fuse(traced, is_qat)
+    return _keep(prepare(traced, mapping, is_qat, config), model, config.preserved_attributes)
+
+
+def prepare_fx(
+    model, qconfig_mapping, example_inputs, prepare_custom_config=None, _equalization_config=None, backend_config=None
+):
+    """A traced model with observers where it is to be quantized; then run it on examples."""
+    _without_backend(backend_config)
+    return _prepare(model, qconfig_mapping, False, prepare_custom_config)
+
+
+def prepare_qat_fx(model, qconfig_mapping, example_inputs, prepare_custom_config=None, backend_config=None):
+    """A traced model whose weights and results are rounded as they will be when it is quantized; then train it."""
+    _without_backend(backend_config)
+    return _prepare(model, qconfig_mapping, True, prepare_custom_config)
+
+
+def convert_fx(
+    graph_module,
+    convert_custom_config=None,
+    _remove_qconfig=True,
+    qconfig_mapping=None,
+    backend_config=None,
+    keep_original_weights=False,
+):
+    """The quantized model of a prepared one that has seen examples."""
+    _without_backend(backend_config)
+    if not hasattr(graph_module, "_quantization_plan"):
+        raise AssertionError("incoming model must be produced by prepare_fx")
+    config = _config(convert_custom_config, ConvertCustomConfig)
+    made = convert(copy.deepcopy(graph_module).eval(), config.observed_to_quantized_mapping)
+    return _keep(made, graph_module, config.preserved_attributes)

@@ -1,0 +1,4 @@
+"""Joined layers that quantize their input as it comes, by their older name: see mica.ao.nn.intrinsic.quantized.dynamic."""
+
+from mica.ao.nn.intrinsic.quantized.dynamic import *  # noqa: F403
+from mica.ao.nn.intrinsic.quantized.dynamic import __all__  # noqa: F401
