@@ -8,6 +8,7 @@
 
 #include "mica/backend/linalg_library.h"
 #include "mica/core/linalg_error.h"
+#include "mica/core/missing_device.h"
 #include "mica/error.h"
 #include "mica/warning.h"
 
@@ -109,7 +110,8 @@ bool raise_error(const std::exception& error) {
     raise_linalg_error(error.what());
   } else if (const auto* engine = dynamic_cast<const Error*>(&error)) {
     last_engine_error = error.what();
-    PyErr_SetString(exception_type(engine->kind()), error.what());
+    const bool missing = dynamic_cast<const MissingDevice*>(&error);
+    PyErr_SetString(missing ? PyExc_AssertionError : exception_type(engine->kind()), error.what());
   } else {
     return false;
   }

@@ -1,5 +1,6 @@
 // Which backend serves which device type.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -7,6 +8,7 @@
 
 #include "core/device_names.h"
 #include "mica/backend/layer_backend.h"
+#include "mica/core/missing_device.h"
 #include "mica/error.h"
 
 namespace mica {
@@ -25,13 +27,22 @@ std::string beside_this_library(const char* file) {
   return path.substr(0, path.rfind('/') + 1) + file;
 }
 
-// The CUDA backend is a library of its own beside libmica; it is opened the first time somebody asks for it.
+// The CUDA backend is a library of its own beside libmica; it is opened the first time somebody asks for it. Why it
+// could not be opened is kept without the folder, which is of this machine and says nothing.
 void open_cuda_once() {
   static const bool tried = [] {
+    const std::string path = beside_this_library("libmica_cuda.so");
+    if (access(path.c_str(), F_OK) != 0) {
+      cuda_open_error = "this build has no CUDA backend";
+      return true;
+    }
     try {
-      open_backend(beside_this_library("libmica_cuda.so"));
+      open_backend(path);
     } catch (const Error& e) {
       cuda_open_error = e.what();
+      const std::string folder = path.substr(0, path.rfind('/') + 1);
+      for (size_t at; (at = cuda_open_error.find(folder)) != std::string::npos;)
+        cuda_open_error.erase(at, folder.size());
     }
     return true;
   }();
@@ -49,8 +60,7 @@ const Backend* find(DeviceType type) {
 
 [[noreturn]] void fail_missing(DeviceType type, const Backend* b) {
   if (b) fail(cat("no ", b->name, " device is available: the backend is there, but it finds no device"));
-  if (type == DeviceType::CUDA)
-    fail(cat("Torch not compiled with CUDA enabled: no CUDA backend could be opened (", cuda_open_error, ")"));
+  if (type == DeviceType::CUDA) throw MissingDevice(cat("Torch not compiled with CUDA enabled: ", cuda_open_error));
   fail(cat("Could not run an operation on the device type '", device_type_name(type),
            "': no backend is registered for it; open one with open_backend(path)"));
 }

@@ -21,6 +21,8 @@ class Stream:
     """Work of one GPU that runs in the order it was queued."""
 
     def __new__(cls, device=None, priority=0, **kwargs):
+        if not _C._device_count("cuda"):
+            raise RuntimeError("torch.cuda.Stream requires CUDA support")
         self = super().__new__(cls)
         if "stream_ptr" in kwargs or "stream_id" in kwargs:
             handle = kwargs.get("stream_ptr", kwargs.get("stream_id"))
