@@ -7,7 +7,7 @@
 #include "backends/cpu/pointwise/numbers.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
-#include "backends/cpu/pointwise/visit_others.h"
+#include "backends/cpu/pointwise/visit_words.h"
 #include "mica/core/scalar.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -109,7 +109,7 @@ void add_scaled(const PointwiseLoop& loop, const Scalar& alpha) {
     return run_lanes<BFloat16, 2>(loop, AddScaledShortLanes<BFloat16Bits>{alpha.to<float>()}, kMemoryGrain);
   if (is_floating(loop.dtype))
     return run_floating<2>("add_stub", loop, AddScaledLanes{alpha.to_double()}, kMemoryGrain);
-  visit_integral_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) {
+  visit_words_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) {
     run_binary<T>(loop, AddScaled<compute_t<T>>{alpha.cast<compute_t<T>>()});
   });
 }
@@ -119,7 +119,7 @@ void add_kernel(const PointwiseLoop& loop, Scalar alpha) {
     return alpha.to_bool() ? run_binary<bool>(loop, Or{}) : run_binary<bool>(loop, First{});
   if (!is_one(alpha)) return add_scaled(loop, alpha);
   if (is_floating(loop.dtype)) return run_floating<2>("add_stub", loop, AddLanes{}, kMemoryGrain);
-  visit_integral_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Add<compute_t<T>>{}); });
+  visit_words_complex("add_stub", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Add<compute_t<T>>{}); });
 }
 
 void sub_kernel(const PointwiseLoop& loop, Scalar alpha) {
@@ -130,7 +130,7 @@ void sub_kernel(const PointwiseLoop& loop, Scalar alpha) {
 void rsub_kernel(const PointwiseLoop& loop, Scalar alpha) {
   if (is_floating(loop.dtype))
     return run_floating<2>("sub_stub", loop, SubScaledFromLanes{alpha.to_double()}, kMemoryGrain);
-  visit_integral_complex("sub_stub", loop.dtype, [&]<class T>(Tag<T>) {
+  visit_words_complex("sub_stub", loop.dtype, [&]<class T>(Tag<T>) {
     run_binary<T>(loop, SubScaledFrom<compute_t<T>>{alpha.cast<compute_t<T>>()});
   });
 }
@@ -171,7 +171,7 @@ void mul_kernel(const PointwiseLoop& loop) {
       return run_short(loop, TimesNumberLanes{exact_number(loop, k), k == 2});
   if (is_floating(loop.dtype)) return run_floating<2>("mul_cpu", loop, MulLanes{}, kMemoryGrain);
   if (loop.dtype == DType::Bool) return run_binary<bool>(loop, And{});
-  visit_integral_complex("mul_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Mul<compute_t<T>>{}); });
+  visit_words_complex("mul_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Mul<compute_t<T>>{}); });
 }
 
 void div_kernel(const PointwiseLoop& loop) {
@@ -189,7 +189,7 @@ void neg_kernel(const PointwiseLoop& loop) {
   if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)
     return run_lanes<uint16_t, 1>(loop, NegBitsLanes{}, kMemoryGrain);
   if (is_floating(loop.dtype)) return run_floating<1>("neg_cpu", loop, NegLanes{}, kMemoryGrain);
-  visit_integral_complex("neg_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Neg<compute_t<T>>{}); });
+  visit_words_complex("neg_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, Neg<compute_t<T>>{}); });
 }
 
 void reciprocal_kernel(const PointwiseLoop& loop) {

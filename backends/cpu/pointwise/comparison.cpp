@@ -6,43 +6,63 @@
 
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
-#include "backends/cpu/pointwise/visit_others.h"
+#include "backends/cpu/pointwise/visit_words.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
+// a > b is b < a: two of the six have no loops of their own.
+template <class T, class F>
+HWY_ATTR void exchanged_loop(char* const* data, const int64_t* strides, int64_t n, const int64_t* row_strides,
+                             int64_t rows, const void* context) {
+  char* const exchanged[] = {data[0], data[2], data[1]};
+  const int64_t steps[] = {strides[0], strides[2], strides[1]};
+  const int64_t row_steps[] = {row_strides[0], row_strides[2], row_strides[1]};
+  binary_loop<bool, T, F>(exchanged, steps, n, row_steps, rows, context);
+}
+
 // Comparisons of any element type give bool.
+template <template <class> class F, bool kExchanged>
+void compare_order(const char* name, const PointwiseLoop& loop) {
+  visit_real_bool(name, loop.dtype, [&]<class T>(Tag<T>) {
+    using C = F<compute_t<T>>;
+    const C f;
+    run_dense(loop, kExchanged ? exchanged_loop<T, C> : binary_loop<bool, T, C>, &f);
+  });
+}
+
 template <template <class> class F>
-void compare(const char* name, const PointwiseLoop& loop, bool ordered) {
+void compare_equality(const char* name, const PointwiseLoop& loop) {
   const auto run = [&]<class T>(Tag<T>) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
   };
-  if (!ordered && is_float8(loop.dtype))
+  if (is_float8(loop.dtype))
     return visit_any(name, loop.dtype, [&]<class T>(Tag<T>) {
       if constexpr (std::is_same_v<compute_t<T>, float> && sizeof(T) == 1) run(Tag<T>{});
     });
-  if (ordered || !is_complex(loop.dtype)) return visit_real_bool(name, loop.dtype, run);
-  visit_any_complex(name, loop.dtype, [&]<class T>(Tag<T>) {
-    // Written apart: complex numbers have no order, so that their functors exist for == and != alone.
-    if constexpr (requires(const F<compute_t<T>>& f, compute_t<T> a) { f(a, a); }) run(Tag<T>{});
-  });
+  if (is_floating(loop.dtype)) return visit_floating(name, loop.dtype, run);
+  if (is_complex(loop.dtype)) return visit_any_complex(name, loop.dtype, run);
+  visit_words_bool(name, loop.dtype, run);
 }
 
-#define MICA_COMPARISON(slot, Name, symbol, ordered)                  \
-  template <class T>                                                  \
-  struct Name {                                                       \
-    bool operator()(T a, T b) const requires requires { a symbol b; } \
-    { return a symbol b; }                                            \
-  };                                                                  \
-  void slot##_kernel(const PointwiseLoop& loop) { compare<Name>(#slot "_cpu", loop, ordered); }
-MICA_COMPARISON(eq, Eq, ==, false)
-MICA_COMPARISON(ne, Ne, !=, false)
-MICA_COMPARISON(lt, Lt, <, true)
-MICA_COMPARISON(le, Le, <=, true)
-MICA_COMPARISON(gt, Gt, >, true)
-MICA_COMPARISON(ge, Ge, >=, true)
+#define MICA_COMPARISON(Name, symbol)                      \
+  template <class T>                                       \
+  struct Name {                                            \
+    bool operator()(T a, T b) const { return a symbol b; } \
+  };
+MICA_COMPARISON(Eq, ==)
+MICA_COMPARISON(Ne, !=)
+MICA_COMPARISON(Lt, <)
+MICA_COMPARISON(Le, <=)
 #undef MICA_COMPARISON
+
+void eq_kernel(const PointwiseLoop& loop) { compare_equality<Eq>("eq_cpu", loop); }
+void ne_kernel(const PointwiseLoop& loop) { compare_equality<Ne>("ne_cpu", loop); }
+void lt_kernel(const PointwiseLoop& loop) { compare_order<Lt, false>("lt_cpu", loop); }
+void le_kernel(const PointwiseLoop& loop) { compare_order<Le, false>("le_cpu", loop); }
+void gt_kernel(const PointwiseLoop& loop) { compare_order<Lt, true>("gt_cpu", loop); }
+void ge_kernel(const PointwiseLoop& loop) { compare_order<Le, true>("ge_cpu", loop); }
 
 }  // namespace mica::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -12,20 +12,20 @@
 
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
-#include "backends/cpu/pointwise/visit_others.h"
+#include "backends/cpu/pointwise/visit_words.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 
 // ---- bits
 
-#define MICA_BITWISE(slot, Name, symbol)                                                                     \
-  template <class T>                                                                                         \
-  struct Name {                                                                                              \
-    T operator()(T a, T b) const { return static_cast<T>(a symbol b); }                                      \
-  };                                                                                                         \
-  void slot##_kernel(const PointwiseLoop& loop) {                                                            \
-    visit_integral_bool(#slot "_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Name<T>{}); }); \
+#define MICA_BITWISE(slot, Name, symbol)                                                                  \
+  template <class T>                                                                                      \
+  struct Name {                                                                                           \
+    T operator()(T a, T b) const { return static_cast<T>(a symbol b); }                                   \
+  };                                                                                                      \
+  void slot##_kernel(const PointwiseLoop& loop) {                                                         \
+    visit_words_bool(#slot "_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Name<T>{}); }); \
   }
 MICA_BITWISE(bitwise_and, BitAnd, &)
 MICA_BITWISE(bitwise_or, BitOr, |)
@@ -43,7 +43,7 @@ struct BitNot {
   }
 };
 void bitwise_not_kernel(const PointwiseLoop& loop) {
-  visit_integral_bool("bitwise_not_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, BitNot<T>{}); });
+  visit_words_bool("bitwise_not_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_unary<T>(loop, BitNot<T>{}); });
 }
 
 // A shift by a negative number or by the whole width moves every bit out; what is left of a signed number is its sign.
@@ -63,7 +63,7 @@ struct RightShift {
   }
 };
 void bitwise_left_shift_kernel(const PointwiseLoop& loop) {
-  visit_integral("lshift_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, LeftShift<T>{}); });
+  visit_words("lshift_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, LeftShift<T>{}); });
 }
 void bitwise_right_shift_kernel(const PointwiseLoop& loop) {
   visit_integral("rshift_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, RightShift<T>{}); });
@@ -91,9 +91,14 @@ template <class T>
 struct LogicalNot {
   bool operator()(T a) const { return !holds(a); }
 };
+template <class F>
+void visit_truth(const char* name, DType dtype, const F& f) {
+  if (is_floating(dtype) || is_complex(dtype)) return visit_floating_complex(name, dtype, f);
+  visit_words_bool(name, dtype, f);
+}
 template <template <class> class F>
 void logical(const char* name, const PointwiseLoop& loop) {
-  visit_number_bool(name, loop.dtype, [&]<class T>(Tag<T>) {
+  visit_truth(name, loop.dtype, [&]<class T>(Tag<T>) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
   });
@@ -102,7 +107,7 @@ void logical_and_kernel(const PointwiseLoop& loop) { logical<LogicalAnd>("logica
 void logical_or_kernel(const PointwiseLoop& loop) { logical<LogicalOr>("logical_or_cpu", loop); }
 void logical_xor_kernel(const PointwiseLoop& loop) { logical<LogicalXor>("logical_xor_cpu", loop); }
 void logical_not_kernel(const PointwiseLoop& loop) {
-  visit_number_bool("logical_not_cpu", loop.dtype, [&]<class T>(Tag<T>) {
+  visit_truth("logical_not_cpu", loop.dtype, [&]<class T>(Tag<T>) {
     const LogicalNot<compute_t<T>> f;
     run_dense(loop, unary_loop<bool, T, LogicalNot<compute_t<T>>>, &f);
   });
@@ -187,7 +192,7 @@ void ask(const char* name, const PointwiseLoop& loop, const F& f) {
                     })
         run(Tag<T>{});
     });
-  visit_integral_bool(name, loop.dtype, [&]<class T>(Tag<T>) {
+  visit_words_bool(name, loop.dtype, [&]<class T>(Tag<T>) {
     const Always<kExact> always;
     run_dense(loop, unary_loop<bool, T, Always<kExact>>, &always);
   });
