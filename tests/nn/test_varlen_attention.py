@@ -122,3 +122,17 @@ def test_errors():
 def test_nothing_at_all():
     empty = torch.zeros(0, 2, 4)
     assert varlen_attn(empty, empty, empty, positions([]), positions([]), 0, 0).shape == (0, 2, 4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (2, 0)])
+def test_on_a_gpu(window):
+    tensors = make(dtype=torch.float32)
+    cu_q, cu_k = positions(LENGTHS), positions(KEY_LENGTHS)
+    want = varlen_attn(*tensors, cu_q, cu_k, 5, 5, window_size=window)
+    there = [each.detach().cuda().requires_grad_() for each in tensors]
+    got = varlen_attn(*there, cu_q.cuda(), cu_k.cuda(), 5, 5, window_size=window)
+    torch.testing.assert_close(got.cpu(), want, atol=1e-5, rtol=1e-5)
+    ours = torch.autograd.grad(got.sum(), there)
+    for a, b in zip(ours, torch.autograd.grad(want.sum(), tensors), strict=True):
+        torch.testing.assert_close(a.cpu(), b, atol=1e-4, rtol=1e-4)

@@ -269,7 +269,7 @@ _LAZY = {
 def __getattr__(name):
     import importlib
 
-    if name in ("amp", "comm", "graphs", "memory", "nvtx", "profiler"):
+    if name in ("amp", "comm", "graphs", "memory", "nccl", "nvtx", "profiler"):
         return importlib.import_module(f"mica.cuda.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)
