@@ -5,6 +5,7 @@ import pytest
 from mica.cuda import nccl
 
 pytestmark = [
+    pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
     pytest.mark.skipif(nccl._library() is None, reason="NCCL is not installed"),
 ]

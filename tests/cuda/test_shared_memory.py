@@ -4,7 +4,10 @@ import mica as torch
 import mica.multiprocessing as mp
 import pytest
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA backend or no GPU"),
+]
 
 
 def double(queue, answers):

@@ -124,6 +124,7 @@ def test_nothing_at_all():
     assert varlen_attn(empty, empty, empty, positions([]), positions([]), 0, 0).shape == (0, 2, 4)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (2, 0)])
 def test_on_a_gpu(window):

@@ -147,13 +147,14 @@ def test_counts_of_functions():
     assert "Total: 6" in repr(counts(f=5, g=1))
 
 
+@pytest.mark.no_sanitizer("Valgrind runs no program with a sanitizer in it")
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="Valgrind counts instructions, and is not installed")
 def test_instructions_are_counted():
-    """A thousand runs of nothing take fewer instructions than a thousand additions, by more than a little."""
+    """An addition of small tensors takes hundreds to thousands of instructions, and they are found by name."""
     timer = Timer("x + y", setup="x = torch.ones(4)", globals={"y": benchmark.CopyIfCallgrind(mica.ones(4))})
-    found = timer.collect_callgrind(number=20)
+    found = timer.collect_callgrind(number=20, collect_baseline=False)
     assert 20 * 300 < found.counts() < 20 * 30000
-    assert found.baseline_exclusive_stats.sum() < found.counts() / 4
+    assert found.baseline_exclusive_stats.sum() == 0 and f"Instructions: {found.counts():>12}" in repr(found)
     assert any("add" in each.function for each in found.stats(inclusive=True))
     with pytest.raises(ValueError, match="CopyIfCallgrind"):
         Timer("y", globals={"y": mica.ones(4)}).collect_callgrind(number=1)
