@@ -166,6 +166,24 @@ def test_files(tmp_path):
     assert file.closed
 
 
+def test_names_that_are_no_longer_to_be_used():
+    from mica.utils.data.datapipes.utils import common
+
+    IterDataPipe.register_function("old_name", lambda pipe: pipe)
+    common._iter_deprecated_functional_names["old_name"] = {
+        "old_class_name": "Old",
+        "old_functional_name": "old_name",
+        "deprecation_version": "1",
+        "removal_version": "2",
+        "new_functional_name": "new_name",
+    }
+    try:
+        with pytest.warns(FutureWarning, match=r"`.old_name\(\)` are deprecated since 1(.|\n)*use `.new_name"):
+            numbers().old_name()
+    finally:
+        del IterDataPipe.functions["old_name"], common._iter_deprecated_functional_names["old_name"]
+
+
 def test_decorators():
     @functional_datapipe("twice_each")
     class Twice(IterDataPipe[int]):

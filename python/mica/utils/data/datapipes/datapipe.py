@@ -6,6 +6,11 @@ from typing import ClassVar, TypeVar
 
 from mica.utils.data.datapipes._hook_iterator import _SnapshotState
 from mica.utils.data.datapipes._typing import _DataPipeMeta, _IterDataPipeMeta
+from mica.utils.data.datapipes.utils.common import (
+    _deprecation_warning,
+    _iter_deprecated_functional_names,
+    _map_deprecated_functional_names,
+)
 from mica.utils.data.dataset import Dataset, IterableDataset
 
 __all__ = ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"]
@@ -34,6 +39,7 @@ class _Registered:
 
     # Each kind has a dict of functions and hooks of its own.
     functions: ClassVar[dict]
+    _deprecated_names: ClassVar[dict]
     reduce_ex_hook = None
     getstate_hook = None
     str_hook = None
@@ -43,6 +49,8 @@ class _Registered:
         function = self._base().functions.get(name)
         if function is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}")
+        if name in self._deprecated_names:
+            _deprecation_warning(**self._deprecated_names[name])
         bound = functools.partial(function, self)
         functools.update_wrapper(bound, function, assigned=("__doc__",))
         return bound
@@ -110,6 +118,7 @@ class IterDataPipe(_Registered, IterableDataset[_T_co], metaclass=_IterDataPipeM
     """A stream of samples: a subclass has __iter__, and reset() where it holds state. It has one valid iterator at a time."""
 
     functions: ClassVar[dict] = {}
+    _deprecated_names = _iter_deprecated_functional_names
     _valid_iterator_id = None
     _number_of_samples_yielded = 0
     _snapshot_state = _SnapshotState.NotStarted
@@ -137,6 +146,7 @@ class MapDataPipe(_Registered, Dataset[_T_co], metaclass=_DataPipeMeta):
     """Samples by index: a subclass has __getitem__, and __len__ where it is known."""
 
     functions: ClassVar[dict] = {}
+    _deprecated_names = _map_deprecated_functional_names
 
     @staticmethod
     def _base():

@@ -8,7 +8,9 @@ from mica.utils.data.datapipes.iter._lengths import length_of
 from mica.utils.data.datapipes.iter.splitting import (
     DemultiplexerIterDataPipe,
     ForkerIterDataPipe,
-    _ChildDataPipe,  # noqa: F401 - torch has it here
+    _ChildDataPipe,  # noqa: F401 - torchdata imports these three from here
+    _DemultiplexerIterDataPipe,  # noqa: F401
+    _ForkerIterDataPipe,  # noqa: F401
 )
 
 __all__ = [

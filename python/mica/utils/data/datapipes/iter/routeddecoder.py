@@ -19,7 +19,12 @@ class RoutedDecoderIterDataPipe(IterDataPipe[tuple[str, Any]]):
         super().__init__()
         self.datapipe = datapipe
         self.decoder = Decoder(*(handlers or (basichandlers, imagehandler("torch"))), key_fn=key_fn)
-        _deprecation_warning(type(self).__name__, "routed_decode")
+        _deprecation_warning(
+            type(self).__name__,
+            deprecation_version="1.12",
+            removal_version="1.13",
+            old_functional_name="routed_decode",
+        )
 
     def add_handler(self, *handler):
         """Ask these handlers before the others."""

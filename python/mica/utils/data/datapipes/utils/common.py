@@ -123,13 +123,44 @@ def validate_pathname_binary_tuple(data):
         )
 
 
-def _deprecation_warning(name, function_name):
-    warnings.warn(
-        f"`{name}()` and its functional API `.{function_name}()` are deprecated since 1.12 and will be removed in 1.13."
-        "\nSee https://github.com/pytorch/data/issues/163 for details.",
-        FutureWarning,
-        stacklevel=3,
+# Method names that warn when they are used: torchdata adds its own.
+_iter_deprecated_functional_names = {}
+_map_deprecated_functional_names = {}
+
+
+def _deprecation_warning(
+    old_class_name,
+    *,
+    deprecation_version,
+    removal_version,
+    old_functional_name="",
+    old_argument_name="",
+    new_class_name="",
+    new_functional_name="",
+    new_argument_name="",
+    deprecate_functional_name_only=False,
+):
+    """Warn that a pipe, one of its arguments or only its method's name is no longer to be used, and say what is."""
+    subject = f"`{old_class_name}()`"
+    if old_functional_name and deprecate_functional_name_only:
+        subject += f"'s functional API `.{old_functional_name}()` is"
+    elif old_functional_name:
+        subject += f" and its functional API `.{old_functional_name}()` are"
+    elif old_argument_name:
+        subject = f"The argument `{old_argument_name}` of {subject} is"
+    else:
+        subject += " is"
+    message = (
+        f"{subject} deprecated since {deprecation_version} and will be removed in {removal_version}."
+        "\nSee https://github.com/pytorch/data/issues/163 for details."
     )
+    instead = [f"`{new_class_name}()`"] if new_class_name else []
+    instead += [f"`.{new_functional_name}()`"] if new_functional_name else []
+    if instead:
+        message += f"\nPlease use {' or '.join(instead)} instead."
+    if new_argument_name:
+        message += f"\nPlease use `{old_class_name}({new_argument_name}=)` instead."
+    warnings.warn(message, FutureWarning, stacklevel=3)
 
 
 class StreamWrapper:
