@@ -251,3 +251,13 @@ def test_a_loader_of_a_map_pipe():
 def test_pipes_are_not_imported_with_the_library():
     code = "import mica.utils.data, sys; print([m for m in sys.modules if 'datapipes' in m])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_a_profile_names_pipes():
+    from mica.profiler import profile
+
+    with profile() as recorded:
+        list(numbers(3).map(increment))
+    names = [event.name for event in recorded.events()]
+    assert sum(name.startswith("Mapper(datapipe=IterableWrapper, fn=increment, input_col=None") for name in names) == 4
+    assert sum(name.startswith("IterableWrapper(") for name in names) == 4  # three samples, and the end

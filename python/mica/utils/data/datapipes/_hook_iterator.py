@@ -8,6 +8,8 @@ import functools
 import inspect
 from enum import Enum
 
+from mica import _C
+
 
 class _SnapshotState(Enum):
     """Whether a pipe was put at a place within its samples, which the next iteration starts from without a reset."""
@@ -71,10 +73,6 @@ def _take_forwarded(pipe):
 
 def _named(pipe, function, *args):
     """Call the function as a range of the profiler that is named for the pipe."""
-    from mica import _C
-
-    if not _C._profiler_recording():
-        return function(*args)
     from mica.autograd.profiler import record_function
 
     name = _text(pipe).replace("IterDataPipe", "").replace("MapDataPipe", "")
@@ -105,7 +103,8 @@ class _CountingIterator:
 
     def __next__(self):
         _check_iterator_valid(self.datapipe, self.iterator_id)
-        sample = _named(self.datapipe, next, self.iterator)
+        recorded = _C._profiler_recording()
+        sample = _named(self.datapipe, next, self.iterator) if recorded else next(self.iterator)
         if self._counts:
             self.datapipe._number_of_samples_yielded += 1
         return sample
@@ -124,16 +123,19 @@ def _around_generator(function):
             return
         generator = function(pipe, *args, **kwargs)
         number = _new_iterator_number(pipe)
-        request = None
+        send, request = generator.send, None
+        recorded = _C._profiler_recording()
+        is_child = getattr(pipe, "_is_child_datapipe", False) is True
         try:
             while True:
                 try:
-                    sample = _named(pipe, generator.send, request)
+                    sample = _named(pipe, send, request) if recorded else send(request)
                 except StopIteration:
                     return
                 pipe._number_of_samples_yielded += 1
                 request = yield sample
-                _check_iterator_valid(pipe, number)
+                if is_child or pipe._valid_iterator_id != number:
+                    _check_iterator_valid(pipe, number)
         except Exception as error:
             _say_where(error, pipe)
             raise
@@ -160,7 +162,10 @@ def _around_iter(function, has_next):
 def _around_next(function):
     @functools.wraps(function)
     def take(pipe, *args, **kwargs):
-        sample = _named(pipe, lambda: function(pipe, *args, **kwargs))
+        if _C._profiler_recording():
+            sample = _named(pipe, functools.partial(function, pipe, *args, **kwargs))
+        else:
+            sample = function(pipe, *args, **kwargs)
         pipe._number_of_samples_yielded += 1
         return sample
 
