@@ -54,13 +54,15 @@ class Writer(RareForms, DispatchedForms):
         autocast let the entry run a second time."""
         inputs = ", ".join(self.tensors())
         name = call.removesuffix("_out").removeprefix("functional_")
+        said = self.op.copies if self.op.kind == "inplace" or not call.endswith("_") else ""
+        copies = f", profiler::Copies::{said.capitalize()}" if said else ""
         self.put("if (thread_modes & mode_bit::kProfile) [[unlikely]] {")
         if self.dispatch_way() == "unseen":
             self.put_aside(call, given)
         elif dispatched:
             self.put_branch(dispatched, given)
         self.put(
-            f'  if (profiler::Scope scope("aten::{name}"); scope.entered({inputs}))',
+            f'  if (profiler::Scope scope("aten::{name}"{copies}); scope.entered({inputs}))',
             f"    return scope.finish(mica::{call}({', '.join(given)}));",
             "}",
         )

@@ -24,6 +24,11 @@ PROMOTIONS = (
     "none",  # every input keeps its dtype; the `result_dtype` expression says what comes out
 )
 
+COPIES = (
+    "asked",  # by calling it a program says: copy. Its in-place form is another matter
+    "reshape",  # it shows the elements in another shape, and copies where strides allow no view
+)
+
 
 # -------------------------------------------------------------------------------------------------- layouts
 LAYOUTS = ("sparse", "quantized")
@@ -59,6 +64,7 @@ class Op:
     node_name: str = ""
     output_differentiability: list[bool] | None = None
     namespace: str = ""
+    copies: str = ""  # one of COPIES: what inspect.copies() says of the copies that it makes
     python: bool = True
     python_name: str = ""
     python_schemas: list[str] = field(default_factory=list)
@@ -153,7 +159,7 @@ def camel(name: str) -> str:
 
 KNOWN_KEYS = {
     "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
-    "implementation", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "implementation", "copies", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
     "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 
@@ -180,6 +186,8 @@ def read_entry(family: str, entry: dict) -> Op:
     promotion = entry.get("promotion", "none")
     if promotion not in PROMOTIONS:
         raise TableError(f"{where}: promotion {promotion!r} is not one of {PROMOTIONS}")
+    if entry.get("copies", "asked") not in COPIES:
+        raise TableError(f"{where}: copies {entry['copies']!r} is not one of {COPIES}")
     grad = entry.get("grad", {})
     differentiable = entry.get("differentiable", True)
     if kind in ("pointwise", "native", "view", "inplace") and not grad and differentiable:

@@ -66,11 +66,15 @@ class Range {
 // The Python stack as text; set by the Python extension.
 extern std::string (*describe_stack)();
 
+// What the table says of the copies that an operation makes (`copies` of its entry): by calling it a program asks for
+// them, or they are made where strides allow no view of another shape. Otherwise nothing is known of them.
+enum class Copies : uint8_t { Unsaid, Asked, Reshape };
+
 // Stands at the top of an operation's entry while somebody records: opens an event, lets the entry call itself once
 // more for the work, and closes it.
 class Scope {
  public:
-  explicit Scope(const char* operation) : operation_(operation) {}
+  explicit Scope(const char* operation, Copies copies = Copies::Unsaid) : operation_(operation), copies_(copies) {}
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
   ~Scope() {
@@ -106,6 +110,7 @@ class Scope {
   static void note_result(const Tensor& result);
 
   const char* operation_;
+  Copies copies_;
   bool open_ = false;
 };
 

@@ -29,6 +29,7 @@ std::deque<Place>& places() {
 struct Running {
   const char* name;
   std::string node;  // of a backward node: its name may die with it
+  profiler::Copies copies = profiler::Copies::Unsaid;
 };
 const char* name_of(const Running& r) { return r.name ? r.name : r.node.c_str(); }
 struct Recording {
@@ -54,71 +55,12 @@ std::string_view bare(std::string_view name) {
   return name.substr(0, std::strlen(kAten)) == kAten ? name.substr(std::strlen(kAten)) : name;
 }
 
-// Operations by which a program says: copy. What they call copies on its behalf.
-bool asks_for_copy(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"clone",
-                                                "contiguous",
-                                                "copy_",
-                                                "to",
-                                                "_to_copy",
-                                                "cpu",
-                                                "cuda",
-                                                "float",
-                                                "double",
-                                                "half",
-                                                "int",
-                                                "long",
-                                                "bool",
-                                                "bfloat16",
-                                                "repeat",
-                                                "tile",
-                                                "cat",
-                                                "stack",
-                                                "hstack",
-                                                "vstack",
-                                                "dstack",
-                                                "concat",
-                                                "flip",
-                                                "roll",
-                                                "rot90",
-                                                "index_put_",
-                                                "fill_",
-                                                "detach_copy",
-                                                "repeat_interleave",
-                                                "empty_like",
-                                                "resolve_conj",
-                                                "resolve_neg",
-                                                "tensor",
-                                                "block_diag",
-                                                "type_as",
-                                                "item",
-                                                "_local_scalar_dense",
-                                                "meshgrid",
-                                                "cartesian_prod",
-                                                "tril",
-                                                "triu",
-                                                "pad",
-                                                "constant_pad_nd",
-                                                "scatter",
-                                                "index_fill",
-                                                "masked_fill",
-                                                "index_add",
-                                                "index_copy",
-                                                "where",
-                                                "set_",
-                                                "resize_"};
-  if (name.ends_with("_copy")) return true;
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
 CopyReason reason_of(const Tensor& to, const Tensor& from) {
   if (to.device() != from.device()) return CopyReason::Transfer;
   if (watched.because >= 0) return static_cast<CopyReason>(watched.because);
   if (to.dtype() != from.dtype()) return CopyReason::Cast;
   for (const Running& r : watched.operations)
-    if (const std::string_view n = bare(name_of(r));
-        n == "reshape" || n == "flatten" || n == "view_as" || n == "unflatten")
-      return CopyReason::Reshape;
+    if (r.copies == profiler::Copies::Reshape) return CopyReason::Reshape;
   for (int64_t d = 0; d < from.dim(); ++d)
     if (from.stride(d) == 0 && from.size(d) > 1 && to.stride(d) != 0) return CopyReason::Broadcast;
   if (!from.is_contiguous()) return CopyReason::Contiguous;
@@ -169,8 +111,8 @@ void settle_operations(uint32_t place) {
   watched.timing->pending.clear();
 }
 
-void enter_operation(const char* name) {
-  watched.operations.push_back({name, {}});
+void enter_operation(const char* name, profiler::Copies copies) {
+  watched.operations.push_back({name, {}, copies});
   if (watched.timing && watched.operations.size() == 1) watched.timing->started = nanoseconds_now();
 }
 void enter_node(const std::string& name) {
@@ -204,11 +146,15 @@ std::vector<OperationTotal> stop_operations() {
   return list;
 }
 
-// Ranges that the program names are no operations.
-const char* outermost_operation() {
+// What the program called. Ranges that it names are no operations.
+static const Running* outermost() {
   for (const Running& r : watched.operations)
-    if (*name_of(r)) return name_of(r);
-  return "";
+    if (*name_of(r)) return &r;
+  return nullptr;
+}
+const char* outermost_operation() {
+  const Running* called = outermost();
+  return called ? name_of(*called) : "";
 }
 const char* innermost_operation() { return watched.operations.empty() ? "" : name_of(watched.operations.back()); }
 bool inside_backward() {
@@ -250,11 +196,12 @@ void note_copy(const Tensor& to, const Tensor& from) {
   if (watched.recordings.empty()) return;
   Copy c;
   c.bytes = to.nbytes();
-  const std::string_view outer = bare(outermost_operation());
-  c.operation = std::string(outer);
+  const Running* called = outermost();
+  c.operation = std::string(bare(outermost_operation()));
   c.within = std::string(bare(innermost_operation()));
   c.reason = reason_of(to, from);
-  c.hidden = !(outer.empty() || asks_for_copy(outer) || watched.because == static_cast<int>(CopyReason::Asked));
+  const bool asked = !called || called->copies == profiler::Copies::Asked;
+  c.hidden = !asked && watched.because != static_cast<int>(CopyReason::Asked);
   if (!c.hidden && c.reason != CopyReason::Transfer) c.reason = CopyReason::Asked;
   c.sizes = DimVector(from.sizes());
   c.strides = DimVector(from.strides());

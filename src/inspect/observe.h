@@ -6,12 +6,13 @@
 
 #include "mica/core/grad_mode.h"
 #include "mica/observe.h"
+#include "mica/profiler.h"
 
 namespace mica::inspect {
 
 // ---- operations of this thread, while kObserve is set
 
-void enter_operation(const char* name);
+void enter_operation(const char* name, profiler::Copies copies);
 void enter_node(const std::string& name);
 void leave_operation();
 const char* outermost_operation();  // what the program called; "" outside

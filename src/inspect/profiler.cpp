@@ -88,7 +88,7 @@ void begin(std::string name, Kind kind, int64_t sequence) {
     if (kind == Kind::Node) {
       inspect::enter_node(name);
     } else {
-      inspect::enter_operation("");
+      inspect::enter_operation("", Copies::Unsaid);
     }
   }
   begin_event(std::move(name), kind, sequence);
@@ -102,7 +102,7 @@ void end() {
 bool Scope::enter() {
   if (std::exchange(resumed, nullptr) == operation_) return false;
   if (!current && !observed()) return false;
-  if (observed()) inspect::enter_operation(operation_);
+  if (observed()) inspect::enter_operation(operation_, copies_);
   if (current) begin_event(operation_, Kind::Operation, -1);
   resumed = operation_;
   return open_ = true;
