@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "composite/unrolled_recurrent.h"
 #include "mica/tensor.h"
+#include "recurrent/unrolled_recurrent.h"
 
 namespace mica {
 

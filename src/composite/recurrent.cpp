@@ -3,13 +3,13 @@
 #include <vector>
 
 #include "composite/library_recurrent.h"
-#include "composite/unrolled_recurrent.h"
 #include "core/host_data.h"
 #include "mica/autocast.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/recurrent.h"
 #include "mica/generated/layers/recurrent_implementations.h"
 #include "mica/ops.h"
+#include "recurrent/unrolled_recurrent.h"
 
 namespace mica::composite {
 

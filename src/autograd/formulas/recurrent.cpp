@@ -2,11 +2,11 @@
 // derivative is itself differentiated.
 #include "autograd/formulas/recurrent.h"
 
-#include "composite/unrolled_recurrent.h"
 #include "core/kernel_arguments.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/backend/rounded_products.h"
 #include "mica/ops.h"
+#include "recurrent/unrolled_recurrent.h"
 
 namespace mica::formulas {
 

@@ -1,4 +1,4 @@
-#include "composite/unrolled_recurrent.h"
+#include "recurrent/unrolled_recurrent.h"
 
 #include <algorithm>
 #include <vector>
