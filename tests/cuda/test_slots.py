@@ -12,6 +12,9 @@ import optimizers  # noqa: E402
 
 # Each of these runs as a composition of other operations, or through a slot that does the same on the device.
 ELSEWHERE = {
+    "int4_mm": "weights are packed for the CPU, as torch's names say: _weight_int4pack_mm_for_cpu",
+    "int4_pack": "as int4_mm",
+    "int8_weight_mm": "a product with the weights in the dtype of the activations",
     "linalg_small_qr": "linalg_geqrf and linalg_orgqr take many small matrices at once",
     "unscale_gradients": "unscale_on_device does it without reading anything back",
 }

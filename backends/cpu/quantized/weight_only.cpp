@@ -2,12 +2,11 @@
 // for each group of depths, split into a high and a low byte, so that the products are the machine's dot products of
 // bytes; each step is a 32639th of the greatest number of its group. Rows that hold infinities or NaN, which have no
 // such step, are multiplied as float32 numbers.
-#include "backends/cpu/quantized/weight_only.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/quantized/dot_products.h"
+#include "backends/cpu/register.h"
 #include "backends/cpu/scratch.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/backend/kernel_types.h"
@@ -161,15 +160,10 @@ void int4_products(float* to, const float* a, const uint8_t* weights, const T* s
   });
 }
 
-}  // namespace
-}  // namespace mica::cpu
+// ---- slots
 
-namespace mica::cpu_products {
-
-using namespace cpu;  // NOLINT: this is its other half
-
-void int8_weight_mm(const TensorView& out, const TensorView& self, const TensorView& weights,
-                    const TensorView& scales) {
+void int8_weight_mm_kernel(const TensorView& out, const TensorView& self, const TensorView& weights,
+                           const TensorView& scales) {
   visit_floating("_weight_int8pack_mm", scales.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     int8_products(out.ptr<float>(), self.ptr<const float>(), weights.ptr<const int8_t>(), scales.ptr<const T>(),
@@ -177,7 +171,7 @@ void int8_weight_mm(const TensorView& out, const TensorView& self, const TensorV
   });
 }
 
-void int4_pack(const TensorView& out, const TensorView& self) {
+void int4_pack_kernel(const TensorView& out, const TensorView& self) {
   const int64_t rows = self.sizes[0], depth = self.sizes[1];
   const auto* from = self.ptr<const int32_t>();
   auto* to = out.ptr<uint8_t>();
@@ -195,8 +189,8 @@ void int4_pack(const TensorView& out, const TensorView& self) {
   });
 }
 
-void int4_mm(const TensorView& out, const TensorView& self, const TensorView& weights,
-             const TensorView& scales_and_zeros, int64_t group) {
+void int4_mm_kernel(const TensorView& out, const TensorView& self, const TensorView& weights,
+                    const TensorView& scales_and_zeros, int64_t group) {
   visit_floating("_weight_int4pack_mm_for_cpu", scales_and_zeros.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     int4_products(out.ptr<float>(), self.ptr<const float>(), weights.ptr<const uint8_t>(),
@@ -204,4 +198,9 @@ void int4_mm(const TensorView& out, const TensorView& self, const TensorView& we
   });
 }
 
-}  // namespace mica::cpu_products
+MICA_REGISTER_CPU(int8_weight_mm, int8_weight_mm_kernel);
+MICA_REGISTER_CPU(int4_pack, int4_pack_kernel);
+MICA_REGISTER_CPU(int4_mm, int4_mm_kernel);
+
+}  // namespace
+}  // namespace mica::cpu

@@ -1,7 +1,7 @@
 // Products of real numbers with weights of 8 or 4 bits.
 #include "mica/weight_only.h"
 
-#include "backends/cpu/quantized/weight_only.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/core/grad_mode.h"
 #include "mica/generated/layers/quantized_implementations.h"
 #include "mica/ops.h"
@@ -36,11 +36,12 @@ Tensor _weight_int8pack_mm(const Tensor& self, const Tensor& mat2, const Tensor&
              ": the scales have the dtype of A");
   NoGradGuard below;
   // The kernel has 16 bits of each activation, which is as good as exact for results of 16 bits.
-  if (!self.is_cpu() || self.dtype() == DType::Float32) return self.mm(mat2.to(self.dtype()).t()).mul(scales);
+  const bool has_kernel = !self.is_meta() && MICA_LAYER_TAKES(self.device(), int8_weight_mm);
+  if (!has_kernel || self.dtype() == DType::Float32) return self.mm(mat2.to(self.dtype()).t()).mul(scales);
   const Tensor out = new_matrix(self, self.size(0), mat2.size(0), DType::Float32);
-  if (out.numel() > 0)
-    cpu_products::int8_weight_mm(out.view_of(), self.to(DType::Float32).contiguous().view_of(),
-                                 mat2.contiguous().view_of(), scales.contiguous().view_of());
+  if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int8_weight_mm)
+  (out.view_of(), self.to(DType::Float32).contiguous().view_of(), mat2.contiguous().view_of(),
+   scales.contiguous().view_of());
   return out.to(self.dtype());
 }
 
@@ -55,7 +56,7 @@ Tensor int4_pack(const Tensor& self) {
   MICA_CHECK(self.size(1) % 2 == 0, "_convert_weight_to_int4pack: expect K to be dividable by 2, but it is ",
              self.size(1));
   const Tensor out = new_matrix(self, self.size(0), self.size(1) / 2, DType::UInt8);
-  if (out.numel() > 0) cpu_products::int4_pack(out.view_of(), self.contiguous().view_of());
+  if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int4_pack)(out.view_of(), self.contiguous().view_of());
   return out;
 }
 
@@ -80,9 +81,9 @@ Tensor int4_mm(const Tensor& self, const Tensor& mat2, int64_t qGroupSize, const
              qScaleAndZeros.dtype(), ": qScaleAndZeros has the dtype of A");
   NoGradGuard below;
   const Tensor out = new_matrix(self, self.size(0), mat2.size(0), DType::Float32);
-  if (out.numel() > 0)
-    cpu_products::int4_mm(out.view_of(), self.to(DType::Float32).contiguous().view_of(), mat2.contiguous().view_of(),
-                          qScaleAndZeros.contiguous().view_of(), qGroupSize);
+  if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int4_mm)
+  (out.view_of(), self.to(DType::Float32).contiguous().view_of(), mat2.contiguous().view_of(),
+   qScaleAndZeros.contiguous().view_of(), qGroupSize);
   return out.to(self.dtype());
 }
 
