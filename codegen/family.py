@@ -41,7 +41,7 @@ def family_source(family: str, ops: list[Op]) -> str:
         "",
         '#include "autograd/formulas/formulas.h"',
         '#include "autograd/saved_fields.h"',
-        '#include "core/dispatch.h"',
+        '#include "dispatch/lowered.h"',
         '#include "core/entry.h"',
         '#include "core/out.h"',
         '#include "core/pointwise.h"',

@@ -1,6 +1,6 @@
 // x[...] and x[...] = value, for C++ and Python alike: basic indices become one view, tensors go to index and
 // index_put_.
-#include "core/dispatch.h"
+#include "dispatch/lowered.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/indexing.h"
