@@ -1,7 +1,7 @@
 #include <thread>
 
 #include "autograd/metadata.h"
-#include "inspect/observe.h"
+#include "core/observe.h"
 #include "mica/ops.h"
 
 namespace mica {

@@ -1,5 +1,5 @@
 #include "autograd/metadata.h"
-#include "inspect/observe.h"
+#include "core/observe.h"
 
 namespace mica {
 

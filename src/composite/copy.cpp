@@ -2,7 +2,7 @@
 #include "autograd/metadata.h"
 #include "core/allocate.h"
 #include "core/geometry.h"
-#include "inspect/observe.h"
+#include "core/observe.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"

@@ -6,7 +6,7 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
-#include "inspect/observe.h"
+#include "core/observe.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
 

@@ -7,9 +7,9 @@
 #include "core/allocate.h"
 #include "core/dimension_order.h"
 #include "core/geometry.h"
+#include "core/observe.h"
 #include "core/out.h"
 #include "core/scalar_bytes.h"
-#include "inspect/observe.h"
 #include "mica/backend.h"
 #include "mica/ops.h"
 

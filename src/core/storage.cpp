@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "inspect/observe.h"
+#include "core/observe.h"
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"

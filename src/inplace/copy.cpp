@@ -3,9 +3,9 @@
 
 #include "core/allocate.h"
 #include "core/geometry.h"
+#include "core/observe.h"
 #include "core/out.h"
 #include "core/pointwise.h"
-#include "inspect/observe.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "core/geometry.h"
+#include "core/observe.h"
 #include "core/out.h"
 #include "inspect/clock.h"
-#include "inspect/observe.h"
 #include "mica/error.h"
 #include "mica/inspect.h"
 

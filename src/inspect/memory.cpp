@@ -5,8 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/observe.h"
 #include "inspect/clock.h"
-#include "inspect/observe.h"
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"

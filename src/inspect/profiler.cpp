@@ -9,7 +9,7 @@
 
 #include <sys/syscall.h>
 
-#include "inspect/observe.h"
+#include "core/observe.h"
 #include "mica/autograd.h"
 #include "mica/core/dispatch.h"
 #include "mica/core/grad_mode.h"

@@ -1,4 +1,5 @@
-// The hooks of inspection: what the core calls where operations begin, data is copied and memory comes and goes.
+// The hooks of inspection: what the core calls where operations begin, data is copied and memory comes and goes. They
+// are defined in src/inspect, of which the core knows nothing more.
 #pragma once
 
 #include <atomic>
