@@ -99,28 +99,24 @@ static PyObject* in_place(PyObject* a, PyObject* b) try {
 }
 
 // An operator whose forms are all called alike; the names are those of the functions that __torch_function__ gets,
-// which are torch's; `reflected_call` is the one for a number on the left. Names are looked up when a form is
-// instantiated: one that the operation table lacks raises NotImplementedError.
-#define MICA_OPERATOR(Op, function, own_name, reflected_name, reflected_call)                     \
-  struct Op {                                                                                     \
-    static constexpr const char* name = own_name;                                                 \
-    static constexpr const char* reflected = reflected_name;                                      \
-    static constexpr const char* in_place_name = #function "_";                                   \
-    template <class B>                                                                            \
-    static Tensor call(const Tensor& a, const B& b) {                                             \
-      if constexpr (requires { function(a, b); }) return function(a, b);                          \
-      fail(ErrorKind::NotImplemented, #function "() is not part of this build");                  \
-    }                                                                                             \
-    template <class B>                                                                            \
-    static Tensor call(const Scalar& a, const B& b) {                                             \
-      if constexpr (requires { reflected_call; }) return reflected_call;                          \
-      fail(ErrorKind::NotImplemented, #function "()is not part of this build");                   \
-    }                                                                                             \
-    template <class B>                                                                            \
-    static void change(const Tensor& a, const B& b) {                                             \
-      if constexpr (requires { function##_(a, b); }) return static_cast<void>(function##_(a, b)); \
-      fail(ErrorKind::NotImplemented, #function "_() is not part of this build");                 \
-    }                                                                                             \
+// which are torch's; `reflected_call` is the one for a number on the left.
+#define MICA_OPERATOR(Op, function, own_name, reflected_name, reflected_call) \
+  struct Op {                                                                 \
+    static constexpr const char* name = own_name;                             \
+    static constexpr const char* reflected = reflected_name;                  \
+    static constexpr const char* in_place_name = #function "_";               \
+    template <class B>                                                        \
+    static Tensor call(const Tensor& a, const B& b) {                         \
+      return function(a, b);                                                  \
+    }                                                                         \
+    template <class B>                                                        \
+    static Tensor call(const Scalar& a, const B& b) {                         \
+      return reflected_call;                                                  \
+    }                                                                         \
+    template <class B>                                                        \
+    static void change(const Tensor& a, const B& b) {                         \
+      function##_(a, b);                                                      \
+    }                                                                         \
   };
 
 MICA_OPERATOR(Add, add, "add", "add", add(b, a))
@@ -172,15 +168,8 @@ static PyObject* unary(PyObject* self, const char* name, F&& f) try {
 static PyObject* negative(PyObject* self) {
   return unary(self, "neg", [](const Tensor& x) { return mica::neg(x); });
 }
-struct Absolute {
-  template <class T>
-  static Tensor call(const T& x) {
-    if constexpr (requires { Tensor(abs(x)); }) return abs(x);
-    fail(ErrorKind::NotImplemented, "abs() is not part of this build");
-  }
-};
 static PyObject* absolute(PyObject* self) {
-  return unary(self, "abs", [](const Tensor& x) { return Absolute::call(x); });
+  return unary(self, "abs", [](const Tensor& x) { return mica::abs(x); });
 }
 static PyObject* positive(PyObject* self) {
   return unary(self, "positive", [](const Tensor& x) {
