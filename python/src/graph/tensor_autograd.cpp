@@ -1,11 +1,12 @@
 // Tensor's methods that have to do with gradients, and the functions behind torch.autograd.
-#include "operations/entry.h"
+#include "graph/tensor_autograd.h"
+
 #include "arguments/torch_function.h"
 #include "graph/hooks.h"
+#include "graph/node_object.h"
 #include "mica/core/grad_mode.h"
 #include "mica/warning.h"
-#include "graph/node_object.h"
-#include "graph/tensor_autograd.h"
+#include "operations/by_hand.h"
 
 namespace mica::python {
 
@@ -15,13 +16,6 @@ void warn_of_number(const Tensor& x) {
         "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
         "Consider using tensor.detach() first.");
 }
-
-#define MICA_METHOD(name) \
-  static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_METHOD_END               \
-  catch (...) {                       \
-    return raise_current_exception(); \
-  }
 
 // A backward pass runs without the interpreter lock; Python hooks take it for themselves.
 MICA_METHOD(backward) {
@@ -47,7 +41,7 @@ MICA_METHOD(backward) {
   unlocked.lock();
   Py_RETURN_NONE;
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 MICA_METHOD(requires_grad_) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, bool requires_grad=True"}};
@@ -57,7 +51,7 @@ MICA_METHOD(requires_grad_) {
   a.tensor(0).requires_grad_(a.flag(1));
   return Py_NewRef(self);
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 static PyObject* register_hook(PyObject* self, PyObject* hook) try {
   if (may_be_asked(self)) [[unlikely]] {

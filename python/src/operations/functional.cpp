@@ -2,16 +2,10 @@
 // decides what comes back.
 #include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
-#include "operations/entry.h"
+#include "operations/by_hand.h"
 
 namespace mica::python {
 
-#define MICA_FUNCTION(name) \
-  static PyObject* name([[maybe_unused]] PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_FUNCTION_END             \
-  catch (...) {                       \
-    return raise_current_exception(); \
-  }
 // The self of a module's function is the module: no argument.
 #define MICA_PARSE(name, ...)                               \
   static constexpr SignatureText texts[] = {{__VA_ARGS__}}; \
@@ -25,7 +19,7 @@ MICA_FUNCTION(einsum) {
   const std::vector<Tensor> tensors = a.tensors(1);
   MICA_RETURN(mica::einsum(equation, tensors));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(tensordot) {
   MICA_PARSE("_tensordot", kFunction, "Tensor self, Tensor other, int[] dims_self, int[] dims_other");
@@ -33,7 +27,7 @@ MICA_FUNCTION(tensordot) {
   const DimVector dims_x = a.ints(2), dims_y = a.ints(3);
   MICA_RETURN(mica::tensordot(x, y, dims_x, dims_y));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(meshgrid) {
   MICA_PARSE("_meshgrid", kFunction, "Tensor[] tensors, *, str indexing='ij'");
@@ -41,42 +35,42 @@ MICA_FUNCTION(meshgrid) {
   const std::string_view indexing = a.text(1);
   MICA_RETURN(mica::meshgrid(tensors, indexing));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(block_diag) {
   MICA_PARSE("_block_diag", kFunction, "Tensor[] tensors");
   const std::vector<Tensor> tensors = a.tensors(0);
   MICA_RETURN(mica::block_diag(tensors));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(broadcast_tensors) {
   MICA_PARSE("_broadcast_tensors", kFunction, "Tensor[] tensors");
   const std::vector<Tensor> tensors = a.tensors(0);
   MICA_RETURN(mica::broadcast_tensors(tensors));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(cartesian_prod) {
   MICA_PARSE("_cartesian_prod", kFunction, "Tensor[] tensors");
   const std::vector<Tensor> tensors = a.tensors(0);
   MICA_RETURN(mica::cartesian_prod(tensors));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(chain_matmul) {
   MICA_PARSE("_chain_matmul", kFunction, "Tensor[] matrices");
   const std::vector<Tensor> matrices = a.tensors(0);
   MICA_RETURN(mica::chain_matmul(matrices));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 template <Tensor (*function)(const Tensor&)>
 MICA_FUNCTION(at_least) {
   MICA_PARSE("_atleast", kFunction, "Tensor self");
   MICA_RETURN(function(a.tensor(0)));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 // ---- unique
 
@@ -87,7 +81,7 @@ MICA_FUNCTION(unique) {
   const bool sorted = a.flag(1), inverse = a.flag(2), counts = a.flag(3);
   MICA_RETURN(mica::_unique2(x, sorted, inverse, counts));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(unique_dim) {
   MICA_PARSE("_unique_dim", kFunction,
@@ -97,7 +91,7 @@ MICA_FUNCTION(unique_dim) {
   const bool sorted = a.flag(2), inverse = a.flag(3), counts = a.flag(4);
   MICA_RETURN(mica::unique_dim(x, dim, sorted, inverse, counts));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(unique_consecutive) {
   MICA_PARSE("_unique_consecutive", kFunction,
@@ -107,7 +101,7 @@ MICA_FUNCTION(unique_consecutive) {
   const bool inverse = a.flag(1), counts = a.flag(2);
   MICA_RETURN(mica::unique_consecutive(x, inverse, counts, dim));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 // ---- histogramdd
 
@@ -135,7 +129,7 @@ MICA_FUNCTION(histogramdd) {
   PyStructSequence_SetItem(result.get(), 1, bins.release());
   return result.release();
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 // ---- nonzero, result_type
 
@@ -150,7 +144,7 @@ MICA_FUNCTION(nonzero) {
   const Tensor& out = a.tensor(2);
   MICA_RETURN_ARGUMENT(2, mica::nonzero_out(out, x));
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 MICA_FUNCTION(result_type) {
   static constexpr SignatureText texts[] = {{kFunction, "Tensor tensor, Tensor other"},
@@ -172,7 +166,7 @@ MICA_FUNCTION(result_type) {
       return a.result;
   }
 }
-MICA_FUNCTION_END
+MICA_ENTRY_END
 
 // ---- methods that are functions too
 

@@ -2,16 +2,9 @@
 #include <cstring>
 
 #include "arguments/torch_function.h"
-#include "operations/entry.h"
+#include "operations/by_hand.h"
 
 namespace mica::python {
-
-#define MICA_METHOD(name) \
-  static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_METHOD_END               \
-  catch (...) {                       \
-    return raise_current_exception(); \
-  }
 
 MICA_METHOD(to) {
   static constexpr SignatureText texts[] = {
@@ -51,7 +44,7 @@ MICA_METHOD(to) {
   const auto format = a.optional_memory_format(flags + 2);
   MICA_RETURN(mica::to(x, options, non_blocking, copy, format));
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 // The method that converts to each dtype, in the order of DType.
 static constexpr const char* kDTypeMethods[] = {"byte",   "char",  "short",  "int",     "long", "half",    "float",
@@ -68,7 +61,7 @@ MICA_METHOD(to_dtype) {
   const auto format = a.optional_memory_format(1);
   MICA_RETURN(mica::to(x, TensorOptions(dtype), false, false, format));
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 MICA_METHOD(cuda) {
   static constexpr SignatureText texts[] = {
@@ -83,7 +76,7 @@ MICA_METHOD(cuda) {
   const auto format = a.optional_memory_format(3);
   MICA_RETURN(mica::to(x, TensorOptions(device), non_blocking, false, format));
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 // ---- x.type(): the names of torch's tensor classes, torch.FloatTensor
 

@@ -6,16 +6,9 @@
 
 #include "arguments/torch_function.h"
 #include "graph/tensor_autograd.h"
-#include "operations/entry.h"
+#include "operations/by_hand.h"
 
 namespace mica::python {
-
-#define MICA_METHOD(name) \
-  static PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) try
-#define MICA_METHOD_END               \
-  catch (...) {                       \
-    return raise_current_exception(); \
-  }
 
 static PyObject* int_tuple(IntArrayRef values) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
@@ -31,7 +24,7 @@ MICA_METHOD(parsed_size) {
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
   return a.has(1) ? to_python(a.tensor(0).size(a.integer(1))) : size_object(a.tensor(0).sizes());
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 static PyObject* size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs == 0 && !kwnames && is_exact_tensor(self)) return size_object(unwrap(self).sizes());
@@ -46,7 +39,7 @@ MICA_METHOD(stride) {
   require_strided(a.tensor(0), "strides");
   return a.has(1) ? to_python(a.tensor(0).stride(a.integer(1))) : int_tuple(a.tensor(0).strides());
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 MICA_METHOD(is_contiguous) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, *, MemoryFormat memory_format=contiguous_format"}};
@@ -58,7 +51,7 @@ MICA_METHOD(is_contiguous) {
   MICA_CHECK(format != MemoryFormat::Preserve, "preserve memory format is unsupported by the contiguous operator");
   return to_python(a.tensor(0).is_contiguous(format));
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 static PyObject* dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(unwrap(self).dim()); }
 static PyObject* numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(unwrap(self).numel()); }
@@ -97,7 +90,7 @@ MICA_METHOD(is_same_size) {
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
   return to_python(a.tensor(0).sizes() == a.tensor(1).sizes());
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 MICA_METHOD(is_set_to) {
   static constexpr SignatureText texts[] = {{kMethod, "Tensor self, Tensor tensor"}};
@@ -108,7 +101,7 @@ MICA_METHOD(is_set_to) {
   return to_python(x.storage() == y.storage() && x.storage_offset() == y.storage_offset() && x.sizes() == y.sizes() &&
                    x.strides() == y.strides());
 }
-MICA_METHOD_END
+MICA_ENTRY_END
 
 // The dimensions from the outermost in memory to the innermost.
 static PyObject* dim_order(PyObject* self, PyObject*) try {
