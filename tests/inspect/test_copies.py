@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import mica
 import pytest
 
@@ -47,6 +50,45 @@ def test_what_the_program_spells_out_is_its_own_business():
     with mica.inspect.copies(asked=True) as log:
         spelled_out()
     assert len(log) >= 5 and not any(copy.hidden for copy in log)
+
+
+# Operations whose result is the input with some elements changed: each copies, and says so in its entry of the table.
+CHANGED_COPIES = {
+    "masked_scatter": lambda x, i: x.masked_scatter(x > 0, mica.zeros(36)),
+    "index_add": lambda x, i: x.index_add(0, i, mica.ones(2, 6)),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, mica.ones(2, 6), "prod"),
+    "index_put": lambda x, i: x.index_put((i,), mica.zeros(2, 6)),
+    "put": lambda x, i: x.put(i, mica.ones(2)),
+    "scatter_add": lambda x, i: x.scatter_add(0, mica.zeros(2, 6, dtype=mica.int64), mica.ones(2, 6)),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, mica.zeros(2, 6, dtype=mica.int64), mica.ones(2, 6), "sum"),
+    "select_scatter": lambda x, i: x.select_scatter(mica.ones(6), 0, 1),
+    "slice_scatter": lambda x, i: x.slice_scatter(mica.ones(2, 6), 0, 0, 2),
+    "diagonal_scatter": lambda x, i: x.diagonal_scatter(mica.ones(6)),
+    "as_strided_scatter": lambda x, i: x.as_strided_scatter(mica.ones(2, 2), (2, 2), (1, 2)),
+    "fill": lambda x, i: mica.fill(x, 1.0),
+    "column_stack": lambda x, i: mica.column_stack([x, x.t()]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_COPIES)
+def test_a_changed_copy_is_asked_for(name):
+    x, i = mica.randn(6, 6), mica.tensor([0, 1])
+    with mica.inspect.copies() as log:
+        CHANGED_COPIES[name](x, i)
+    assert len(log) == 0
+    with mica.inspect.copies(asked=True) as log:
+        CHANGED_COPIES[name](x, i)
+    assert name in {copy.operation for copy in log} and {copy.reason for copy in log} == {"asked"}
+
+
+def test_the_table_knows_its_words():
+    sys.path.insert(0, str(Path(__file__).parents[2] / "codegen"))
+    import model
+
+    entry = {"schema": "twice(Tensor self) -> Tensor", "copies": "asked"}
+    assert model.read_entry("arithmetic", entry).copies == "asked"
+    with pytest.raises(model.TableError, match="copies 'sometimes' is not one of"):
+        model.read_entry("arithmetic", {**entry, "copies": "sometimes"})
 
 
 def test_broadcast_written_out():
