@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arguments/default_torch_function.h"
+#include "arguments/mode_stack.h"
 #include "arguments/parser.h"
 #include "mica/autograd.h"
 
@@ -16,11 +17,18 @@ static PyObject* extension_module;  // borrowed: it lives as long as the interpr
 // Per thread: DisableTorchFunctionSubclass silences arguments, DisableTorchFunction modes too.
 static thread_local bool subclasses_disabled = false;
 static thread_local bool all_disabled = false;
-static thread_local std::vector<PyObject*> modes;  // owned, innermost last
 
 static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
 static PyObject* plain_values_name;       // "_values_are_plain", interned
 static thread_local bool dispatch_aside;  // while a call of a class with a __torch_dispatch__ is looked at
+
+namespace {
+struct FunctionMode {
+  static constexpr const char* name = "TorchFunctionMode";
+  static void set_active(bool on) { set_modes(mode_bit::kFunctionMode, on); }
+};
+}  // namespace
+using FunctionModes = ModeStack<FunctionMode>;
 
 bool overrides_torch_dispatch(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
@@ -56,7 +64,9 @@ bool overrides_torch_function(PyObject* o) {
 
 bool attributes_overridden(PyObject* o) { return asks_function(o); }
 
-bool torch_function_wanted(int num_overloaded) { return num_overloaded > 0 || (!modes.empty() && !all_disabled); }
+bool torch_function_wanted(int num_overloaded) {
+  return num_overloaded > 0 || (!FunctionModes::empty() && !all_disabled);
+}
 
 // A class with a __torch_dispatch__ holds no elements of its own: below __torch_function__, its calls go there, as
 // operators of torch.ops.aten.
@@ -67,23 +77,6 @@ static PyObject* dispatch(PyObject* o, PyObject* function, PyObject* types, PyOb
   PyObject* arguments[] = {o, function, types, args, kwargs ? kwargs : Py_None};
   return PyObject_Vectorcall(call.get(), arguments, 5, nullptr);
 }
-
-// While a mode handles a call it is not itself asked again: it stands aside, with those entered after it.
-class ModeAside {
- public:
-  ModeAside() : mode_(modes.back()) {
-    modes.pop_back();
-    if (modes.empty()) set_modes(mode_bit::kFunctionMode, false);
-  }
-  ~ModeAside() {
-    modes.push_back(mode_);
-    set_modes(mode_bit::kFunctionMode, true);
-  }
-  PyObject* mode() const { return mode_; }
-
- private:
-  PyObject* mode_;
-};
 
 // Subclasses are asked before their bases; otherwise from left to right.
 static std::vector<PyObject*> in_order(PyObject** overloaded, int count) {
@@ -103,8 +96,8 @@ static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObj
   for (size_t i = 0; i < order.size(); ++i)
     PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
                      Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(order[i]))));
-  if (!modes.empty() && !all_disabled) {
-    ModeAside aside;
+  if (!FunctionModes::empty() && !all_disabled) {
+    FunctionModes::Aside aside;
     Owned mode = Owned::borrow(aside.mode());
     PyObject* call[] = {mode.get(), function, types.get(), args, kwargs};
     Owned answer(PyObject_VectorcallMethod(torch_function_name, call, kwargs ? 5 : 4, nullptr));
@@ -244,32 +237,15 @@ static PyObject* set_all_disabled(PyObject*, PyObject* value) { return set_flag(
 static PyObject* set_dispatch_aside(PyObject*, PyObject* value) { return set_flag(dispatch_aside, value); }
 static PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!subclasses_disabled && !all_disabled); }
 
-static PyObject* push_mode(PyObject*, PyObject* mode) {
+static PyObject* push_mode(PyObject* module, PyObject* mode) {
   let_methods_ask();
-  modes.push_back(Py_NewRef(mode));
-  set_modes(mode_bit::kFunctionMode, true);
-  Py_RETURN_NONE;
+  return FunctionModes::push(module, mode);
 }
-static PyObject* pop_mode(PyObject*, PyObject*) {
-  if (modes.empty()) return PyErr_Format(PyExc_RuntimeError, "no TorchFunctionMode is active");
-  PyObject* mode = modes.back();
-  modes.pop_back();
-  if (modes.empty()) set_modes(mode_bit::kFunctionMode, false);
-  return mode;
-}
-static PyObject* mode_at(PyObject*, PyObject* index) {
-  Py_ssize_t i = PyLong_AsSsize_t(index);
-  if (i == -1 && PyErr_Occurred()) return nullptr;
-  if (i < 0 || i >= static_cast<Py_ssize_t>(modes.size()))
-    return PyErr_Format(PyExc_IndexError, "no TorchFunctionMode at %zd", i);
-  return Py_NewRef(modes[static_cast<size_t>(i)]);
-}
-static PyObject* num_modes(PyObject*, PyObject*) { return PyLong_FromSize_t(modes.size()); }
 
 static PyObject* has_torch_function(PyObject*, PyObject* objects) {
   Owned list(PySequence_Fast(objects, "has_torch_function expects a sequence"));
   if (!list) return nullptr;
-  if (!modes.empty() && !all_disabled) Py_RETURN_TRUE;
+  if (!FunctionModes::empty() && !all_disabled) Py_RETURN_TRUE;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i)
     if (overrides_torch_function(PySequence_Fast_GET_ITEM(list.get(), i))) Py_RETURN_TRUE;
   Py_RETURN_FALSE;
@@ -330,9 +306,9 @@ bool add_torch_function(PyObject* module) {
       {"_set_torch_function_disabled", set_all_disabled, METH_O, nullptr},
       {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
       {"_push_on_torch_function_stack", push_mode, METH_O, nullptr},
-      {"_pop_torch_function_stack", pop_mode, METH_NOARGS, nullptr},
-      {"_get_function_stack_at", mode_at, METH_O, nullptr},
-      {"_len_torch_function_stack", num_modes, METH_NOARGS, nullptr},
+      {"_pop_torch_function_stack", FunctionModes::pop, METH_NOARGS, nullptr},
+      {"_get_function_stack_at", FunctionModes::at, METH_O, nullptr},
+      {"_len_torch_function_stack", FunctionModes::size, METH_NOARGS, nullptr},
       {"_set_dispatch_aside", set_dispatch_aside, METH_O, nullptr},
       {"_asked_about_values", asked_about_values, METH_O,
        "Whether a mode or the tensor's class answers for methods that hand out a value."},

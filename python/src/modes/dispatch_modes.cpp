@@ -1,5 +1,6 @@
 #include "modes/dispatch_modes.h"
 
+#include "arguments/mode_stack.h"
 #include "mica/core/dispatch.h"
 #include "operations/entry.h"
 #include "types/generator_object.h"
@@ -7,8 +8,13 @@
 
 namespace mica::python {
 
-// The modes of this thread, the innermost last, each with a reference. A mode is not among them while it answers.
-static thread_local std::vector<PyObject*> modes;
+namespace {
+struct DispatchMode {
+  static constexpr const char* name = "TorchDispatchMode";
+  static void set_active(bool on) { dispatch::set_active(on); }
+};
+}  // namespace
+using DispatchModes = ModeStack<DispatchMode>;
 static PyObject* answer_function = nullptr;  // answer(mode, name, values), of mica.utils._dispatch_calls
 static PyObject* extension = nullptr;
 
@@ -150,28 +156,9 @@ static std::vector<Tensor> tensors_of_answer(PyObject* answer, const char* name,
   return tensors;
 }
 
-// Takes the innermost mode off for a scope: what it calls goes to the next one.
-class Taken {
- public:
-  Taken() : mode_(modes.back()) {
-    modes.pop_back();
-    dispatch::set_active(!modes.empty());
-  }
-  Taken(const Taken&) = delete;
-  Taken& operator=(const Taken&) = delete;
-  ~Taken() {
-    modes.push_back(mode_);
-    dispatch::set_active(true);
-  }
-  PyObject* mode() const { return mode_; }
-
- private:
-  PyObject* mode_;
-};
-
 static std::vector<Tensor> handle(const char* name, const dispatch::Argument* arguments, size_t size, int count) {
   Locked lock;
-  const Taken taken;
+  const DispatchModes::Aside taken;
   const Owned values = values_of(arguments, size);
   if (!answer_function) {
     Owned module(checked(PyImport_ImportModule("mica.utils._dispatch_calls")));
@@ -181,37 +168,11 @@ static std::vector<Tensor> handle(const char* name, const dispatch::Argument* ar
   return tensors_of_answer(answer.get(), name, count);
 }
 
-// ---- what the package's modes build upon
-
-static PyObject* push_mode(PyObject*, PyObject* mode) {
-  modes.push_back(Py_NewRef(mode));
-  dispatch::set_active(true);
-  Py_RETURN_NONE;
-}
-
-static PyObject* pop_mode(PyObject*, PyObject*) {
-  if (modes.empty()) return PyErr_Format(PyExc_RuntimeError, "no TorchDispatchMode is active");
-  PyObject* mode = modes.back();
-  modes.pop_back();
-  dispatch::set_active(!modes.empty());
-  return mode;
-}
-
-static PyObject* mode_at(PyObject*, PyObject* index) {
-  const Py_ssize_t i = PyLong_AsSsize_t(index);
-  if (i == -1 && PyErr_Occurred()) return nullptr;
-  if (i < 0 || i >= static_cast<Py_ssize_t>(modes.size()))
-    return PyErr_Format(PyExc_IndexError, "no TorchDispatchMode at %zd", i);
-  return Py_NewRef(modes[static_cast<size_t>(i)]);
-}
-
-static PyObject* num_modes(PyObject*, PyObject*) { return PyLong_FromSize_t(modes.size()); }
-
 bool add_dispatch_modes(PyObject* module) {
-  static PyMethodDef functions[] = {{"_push_on_torch_dispatch_stack", push_mode, METH_O, nullptr},
-                                    {"_pop_torch_dispatch_stack", pop_mode, METH_NOARGS, nullptr},
-                                    {"_get_dispatch_stack_at", mode_at, METH_O, nullptr},
-                                    {"_len_torch_dispatch_stack", num_modes, METH_NOARGS, nullptr},
+  static PyMethodDef functions[] = {{"_push_on_torch_dispatch_stack", DispatchModes::push, METH_O, nullptr},
+                                    {"_pop_torch_dispatch_stack", DispatchModes::pop, METH_NOARGS, nullptr},
+                                    {"_get_dispatch_stack_at", DispatchModes::at, METH_O, nullptr},
+                                    {"_len_torch_dispatch_stack", DispatchModes::size, METH_NOARGS, nullptr},
                                     {}};
   extension = module;
   dispatch::handler = handle;
