@@ -3,11 +3,14 @@
 #include <mutex>
 #include <vector>
 
+#include "mica/fork.h"
+
 namespace mica::cuda {
 
 namespace {
 
 std::mutex mutex;
+HeldOverFork held(mutex, LockOrder::Devices);
 std::vector<const char*>& names() {
   static auto* all = new std::vector<const char*>;
   return *all;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "mica/fork.h"
 #include "mica/warning.h"
 
 namespace mica::cuda {
@@ -107,8 +108,12 @@ class Staging {
 
  private:
   static std::mutex& mutex() {
-    static auto* made = new std::mutex;
-    return *made;
+    struct Lock {
+      std::mutex mutex;
+      HeldOverFork held{mutex, LockOrder::Devices};
+    };
+    static auto* made = new Lock;
+    return made->mutex;
   }
   static std::vector<void*>& left() {
     static auto* made = new std::vector<void*>;

@@ -10,12 +10,14 @@
 #include "mica/backend/layer_backend.h"
 #include "mica/core/missing_device.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica {
 
 namespace {
 
 std::mutex mutex;  // held by whoever changes what follows
+HeldOverFork held(mutex, LockOrder::Registry);
 std::atomic<const Backend*> backends[kMaxDeviceTypes] = {};
 std::optional<uint64_t> seed_of_all;
 std::string cuda_open_error;
@@ -27,14 +29,16 @@ std::string beside_this_library(const char* file) {
   return path.substr(0, path.rfind('/') + 1) + file;
 }
 
+MadeOnce<const bool> tried_cuda;
+
 // The CUDA backend is a library of its own beside libmica; it is opened the first time somebody asks for it. Why it
 // could not be opened is kept without the folder, which is of this machine and says nothing.
 void open_cuda_once() {
-  static const bool tried = [] {
+  tried_cuda.get([] {
     const std::string path = beside_this_library("libmica_cuda.so");
     if (access(path.c_str(), F_OK) != 0) {
       cuda_open_error = "this build has no CUDA backend";
-      return true;
+      return new bool(true);
     }
     try {
       open_backend(path);
@@ -44,9 +48,8 @@ void open_cuda_once() {
       for (size_t at; (at = cuda_open_error.find(folder)) != std::string::npos;)
         cuda_open_error.erase(at, folder.size());
     }
-    return true;
-  }();
-  static_cast<void>(tried);
+    return new bool(true);
+  });
 }
 
 const Backend* find(DeviceType type) {
@@ -84,9 +87,18 @@ void register_backend(const Backend* b) {
              "copy_bytes, synchronize");
   const DeviceType type = register_device_type(b->name);
   MICA_CHECK(type != DeviceType::CPU && type != DeviceType::Meta, "the device type '", b->name, "' is built in");
-  std::lock_guard lock(mutex);
-  if (seed_of_all) seed_devices(*b, *seed_of_all);
-  backends[static_cast<int>(type)].store(b, std::memory_order_release);
+  const auto seed = [] {
+    std::lock_guard lock(mutex);
+    return seed_of_all;
+  };
+  const std::optional<uint64_t> before = seed();
+  if (before) seed_devices(*b, *before);
+  {
+    std::lock_guard lock(mutex);
+    backends[static_cast<int>(type)].store(b, std::memory_order_release);
+  }
+  // Who has seeded all devices meanwhile has not seen this backend.
+  if (const std::optional<uint64_t> after = seed(); after && after != before) seed_devices(*b, *after);
 }
 
 DeviceType open_backend(std::string_view library_path) {
@@ -151,8 +163,10 @@ Generator& default_generator(Device device) {
 
 void manual_seed(uint64_t seed) {
   default_generator().manual_seed(seed);
-  std::lock_guard lock(mutex);
-  seed_of_all = seed;
+  {
+    std::lock_guard lock(mutex);
+    seed_of_all = seed;
+  }
   for (auto& place : backends)
     if (const Backend* b = place.load(std::memory_order_acquire)) seed_devices(*b, seed);
 }

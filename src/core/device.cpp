@@ -5,6 +5,7 @@
 
 #include "core/device_names.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica {
 
@@ -12,6 +13,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
+  HeldOverFork held{mutex, LockOrder::Registry};
   std::string names[kMaxDeviceTypes] = {"cpu", "cuda", "meta"};
   std::atomic<int> count{3};
 };

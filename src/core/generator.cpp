@@ -177,9 +177,10 @@ uint64_t Generator::random64() {
   return impl_->random64();
 }
 
+static MadeOnce<Generator> generator_of_calls;
+
 Generator& default_generator() {
-  static Generator generator(entropy());
-  return generator;
+  return generator_of_calls.get([] { return new Generator(entropy()); });
 }
 
 }  // namespace mica

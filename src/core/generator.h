@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "mica/fork.h"
 #include "mica/generator.h"
 
 namespace mica {
@@ -74,6 +75,9 @@ class CpuGenerator final : public GeneratorImpl {
   // Box-Muller makes normals in pairs: the second of a pair waits here for the next draw.
   std::optional<double> next_normal;
   std::optional<float> next_float_normal;  // part of torch's state, though no CPU kernel of torch draws it
+
+ private:
+  HeldOverFork held_{mutex, LockOrder::Generators};
 };
 
 // The CPU generator behind the handle; an error if it is another device's.

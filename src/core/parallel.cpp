@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica {
 namespace {
@@ -61,13 +62,16 @@ int cgroup_cpus(int limit) {
   return std::max(limit, 1);
 }
 
+// What follows is found at its first use, perhaps by several threads at once: all find the same.
 int usable_cpus() {
-  static const int cpus = [] {
-    int count = static_cast<int>(std::thread::hardware_concurrency());
-    cpu_set_t affinity;
-    if (sched_getaffinity(0, sizeof affinity, &affinity) == 0) count = CPU_COUNT(&affinity);
-    return cgroup_cpus(std::clamp(count, 1, kMaxThreads));
-  }();
+  static constinit std::atomic<int> known{0};
+  int cpus = known.load(std::memory_order_relaxed);
+  if (cpus > 0) return cpus;
+  cpus = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t affinity;
+  if (sched_getaffinity(0, sizeof affinity, &affinity) == 0) cpus = CPU_COUNT(&affinity);
+  cpus = cgroup_cpus(std::clamp(cpus, 1, kMaxThreads));
+  known.store(cpus, std::memory_order_relaxed);
   return cpus;
 }
 
@@ -80,10 +84,7 @@ int initial_threads() {
   return usable_cpus();
 }
 
-std::atomic<int>& wanted_threads() {
-  static std::atomic<int> threads{initial_threads()};
-  return threads;
-}
+constinit std::atomic<int> wanted_threads{0};  // 0: as many as there are at first
 
 // ---- waiting --------------------------------------------------------------------------------------------------
 
@@ -326,12 +327,15 @@ class Pool {
 // The pool is never destroyed: its workers outlive static destruction, asleep on memory that stays.
 std::atomic<Pool*> g_pool{nullptr};
 
+// fork copies only the calling thread: the child forgets the parent's pool and starts its own when it needs one.
+[[maybe_unused]] const bool children_forget_the_pool = [] {
+  in_child_of_fork([] { g_pool.store(nullptr); });
+  return true;
+}();
+
 Pool& pool() {
   Pool* existing = g_pool.load(std::memory_order_acquire);
   if (existing) return *existing;
-  // fork copies only the calling thread: the child forgets the parent's pool and starts its own when it needs one.
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { g_pool.store(nullptr); });
-  static_cast<void>(registered);
   auto created = std::make_unique<Pool>();
   if (g_pool.compare_exchange_strong(existing, created.get(), std::memory_order_acq_rel)) return *created.release();
   return *existing;
@@ -347,11 +351,18 @@ Chunks cut(int64_t begin, int64_t end, int64_t grain, int threads) {
 
 }  // namespace
 
-int get_num_threads() { return wanted_threads().load(std::memory_order_relaxed); }
+int get_num_threads() {
+  int threads = wanted_threads.load(std::memory_order_relaxed);
+  if (threads > 0) [[likely]]
+    return threads;
+  int unset = 0;
+  threads = initial_threads();
+  return wanted_threads.compare_exchange_strong(unset, threads) ? threads : unset;
+}
 
 void set_num_threads(int n) {
   MICA_CHECK(n > 0, "set_num_threads expects a positive integer, got ", n);
-  wanted_threads().store(std::min(n, kMaxThreads), std::memory_order_relaxed);
+  wanted_threads.store(std::min(n, kMaxThreads), std::memory_order_relaxed);
 }
 
 bool in_parallel_region() { return t_in_region; }

@@ -10,6 +10,7 @@
 #include "core/rare_facts.h"
 #include "core/scalar_bytes.h"
 #include "mica/autograd.h"
+#include "mica/fork.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -17,6 +18,7 @@ namespace mica {
 namespace {
 
 std::mutex options_mutex;
+HeldOverFork options_held(options_mutex, LockOrder::Settings);
 PrintOptions current_options;
 
 // The elements that are printed: all of them, or the edges of every dimension that is longer than two edges.

@@ -9,6 +9,7 @@
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica {
 
@@ -116,6 +117,7 @@ struct LeftBehind {
   void* context;
 };
 std::mutex left_behind_mutex;
+HeldOverFork left_behind_held(left_behind_mutex, LockOrder::Storages);
 std::unordered_multimap<const StorageImpl*, LeftBehind>& left_behind() {
   static auto* memory = new std::unordered_multimap<const StorageImpl*, LeftBehind>;  // outlives every storage
   return *memory;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica::data {
 
@@ -71,6 +72,7 @@ struct Segment {
 
 struct SegmentPool::State {
   std::mutex mutex;
+  HeldOverFork over_fork{mutex, LockOrder::Segments};
   std::unordered_map<uint32_t, Segment> segments;
   std::vector<uint32_t> dropped;
   std::vector<uint32_t> just_announced;
@@ -181,6 +183,7 @@ std::vector<uint32_t> SegmentPool::take_dropped() {
 
 struct SegmentViews::State {
   std::mutex mutex;
+  HeldOverFork over_fork{mutex, LockOrder::Segments};
   std::unordered_map<uint32_t, std::shared_ptr<Mapping>> mappings;
   std::vector<uint32_t> returned;
 };

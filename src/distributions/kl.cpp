@@ -3,12 +3,12 @@
 
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 #include <tuple>
 #include <typeindex>
 #include <vector>
 
 #include "distributions/kl_entries.h"
+#include "mica/fork.h"
 #include "mica/warning.h"
 
 namespace mica::distributions {
@@ -18,37 +18,41 @@ namespace {
 using Divergence = std::function<Tensor(const Distribution&, const Distribution&)>;
 
 struct Table {
-  std::shared_mutex mutex;
+  std::mutex mutex;
+  HeldOverFork held{mutex, LockOrder::Distributions};
   std::vector<std::shared_ptr<const DivergenceEntry>> entries;
   std::map<std::pair<std::type_index, std::type_index>, std::shared_ptr<const DivergenceEntry>> found;
 
   void add(DivergenceEntry entry) {
-    std::unique_lock lock(mutex);
-    found.clear();  // a better match may have come
     auto kept = std::make_shared<const DivergenceEntry>(std::move(entry));
+    decltype(found) forgotten;  // functions of the program die after the lock is released, as does an entry replaced
+    std::lock_guard lock(mutex);
+    forgotten.swap(found);  // a better match may have come
     for (auto& other : entries) {
       if (*other->type_p != *kept->type_p || *other->type_q != *kept->type_q) continue;
-      other = std::move(kept);
+      other.swap(kept);
       return;
     }
     entries.push_back(std::move(kept));
   }
 };
 
+MadeOnce<Table> filled_table;
+
 Table& table() {
   // Filled at the first use, and never destroyed: a thread may be at it when the process ends.
-  static Table& filled = *[] {
+  return filled_table.get([] {
     auto* made = new Table;
     const Register add = [made](DivergenceEntry entry) { made->add(std::move(entry)); };
     add_divergences_within_families(add);
     add_divergences_between_families(add);
     return made;
-  }();
-  return filled;
+  });
 }
 
 // The most special pair, by the class of p, then by that of q; and the other way round.
-std::shared_ptr<const DivergenceEntry> dispatch(const Table& t, const Distribution& p, const Distribution& q) {
+std::shared_ptr<const DivergenceEntry> dispatch(const Table& t, const Distribution& p, const Distribution& q,
+                                                bool& is_ambiguous) {
   std::shared_ptr<const DivergenceEntry> left, right;
   for (const auto& entry : t.entries) {
     if (!entry->matches_p(p) || !entry->matches_q(q)) continue;
@@ -56,8 +60,7 @@ std::shared_ptr<const DivergenceEntry> dispatch(const Table& t, const Distributi
     if (!left || place > std::tuple(left->depth_p, left->depth_q)) left = entry;
     if (!right || turned > std::tuple(right->depth_q, right->depth_p)) right = entry;
   }
-  if (left != right)
-    warn(mica::cat("Ambiguous kl_divergence(", p.name(), ", ", q.name(), "). Please register_kl for both of them."));
+  is_ambiguous = left != right;
   return left;
 }
 
@@ -69,16 +72,17 @@ Tensor kl_divergence(const Distribution& p, const Distribution& q) {
   Table& t = table();
   const std::pair types(std::type_index(typeid(p)), std::type_index(typeid(q)));
   std::shared_ptr<const DivergenceEntry> entry;
+  bool is_ambiguous = false;
   {
-    std::shared_lock lock(t.mutex);
-    const auto known = t.found.find(types);
-    if (known != t.found.end()) entry = known->second;
+    std::lock_guard lock(t.mutex);
+    if (const auto known = t.found.find(types); known != t.found.end()) {
+      entry = known->second;
+    } else if ((entry = dispatch(t, p, q, is_ambiguous))) {
+      t.found.emplace(types, entry);
+    }
   }
-  if (!entry) {
-    std::unique_lock lock(t.mutex);
-    entry = dispatch(t, p, q);
-    if (entry) t.found.emplace(types, entry);
-  }
+  if (is_ambiguous)
+    warn(mica::cat("Ambiguous kl_divergence(", p.name(), ", ", q.name(), "). Please register_kl for both of them."));
   MICA_CHECK_KIND(entry, NotImplemented, "No KL(p || q) is implemented for p type ", p.name(), " and q type ",
                   q.name());
   return entry->divergence(p, q);

@@ -34,6 +34,12 @@ Transform Transform::with_cache(int64_t cache_size) const {
 
 Transform::Rule::Rule(int64_t cache_size) : cache_size_(cache_size) { check_cache_size(cache_size); }
 
+void Transform::Rule::remember(Tensor x, Tensor y) const {
+  std::lock_guard lock(mutex_);  // the pair before dies with the parameters, after the lock is released
+  std::swap(cached_x_, x);
+  std::swap(cached_y_, y);
+}
+
 Tensor Transform::Rule::call(const Tensor& x) const {
   if (!cache_size_) return forward(x);
   {
@@ -41,9 +47,7 @@ Tensor Transform::Rule::call(const Tensor& x) const {
     if (cached_x_.defined() && x.is_same(cached_x_)) return cached_y_;
   }
   const Tensor y = forward(x);
-  std::lock_guard lock(mutex_);
-  cached_x_ = x;
-  cached_y_ = y;
+  remember(x, y);
   return y;
 }
 
@@ -54,9 +58,7 @@ Tensor Transform::Rule::call_inverse(const Tensor& y) const {
     if (cached_y_.defined() && y.is_same(cached_y_)) return cached_x_;
   }
   const Tensor x = inverse(y);
-  std::lock_guard lock(mutex_);
-  cached_x_ = x;
-  cached_y_ = y;
+  remember(x, y);
   return x;
 }
 

@@ -12,6 +12,7 @@
 #include "core/out.h"
 #include "inspect/clock.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 #include "mica/inspect.h"
 
 namespace mica::inspect {
@@ -21,6 +22,7 @@ uint32_t (*current_place)() = nullptr;
 namespace {
 
 std::mutex places_lock;
+HeldOverFork places_held(places_lock, LockOrder::Places);
 std::deque<Place>& places() {
   static auto* list = new std::deque<Place>(1);
   return *list;

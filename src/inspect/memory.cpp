@@ -10,6 +10,7 @@
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 #include "mica/inspect.h"
 
 namespace mica::inspect {
@@ -28,6 +29,7 @@ struct Known {
 };
 struct Ledger {
   std::mutex mutex;
+  HeldOverFork held{mutex, LockOrder::Blocks};
   std::unordered_map<const void*, Known> live;
   std::vector<Known> dead;  // of the recording that runs
   uint64_t serials = 0;
@@ -38,6 +40,7 @@ Ledger& ledger() {
   static auto* one = new Ledger;
   return *one;
 }
+[[maybe_unused]] Ledger& made_at_load = ledger();  // a fork must not come while it is made
 
 // Blocks of this thread whose place is not known yet, since the interpreter could not be asked.
 struct Pending {

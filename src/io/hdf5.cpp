@@ -238,15 +238,25 @@ Tensor Hdf5File::read(const std::string& dataset) const {
 }
 
 Tensor Hdf5File::read(const std::string& dataset, IntArrayRef start, IntArrayRef count) const {
+  for (const int64_t n : count) MICA_CHECK(n >= 0, "HDF5: a block of ", dataset, " cannot have ", n, " elements");
+  const DType dtype = this->dtype(dataset);
+  {
+    // Before there is memory for it: a block outside of the dataset may be of any size.
+    std::lock_guard lock(io::hdf5_lock());
+    const Object set(lib().dataset_open(handle_->file, dataset.c_str(), 0), lib().dataset_close,
+                     handle_->path + " has no dataset " + dataset);
+    const Object space(lib().dataset_space(set), lib().space_close, "no shape");
+    select_block(space, start, count, dataset);
+  }
+  const Tensor tensor = empty(count, TensorOptions(dtype).device(kCPU));  // an operation: not under the lock
+  if (tensor.numel() == 0) return tensor;
   std::lock_guard lock(io::hdf5_lock());
   const Object set(lib().dataset_open(handle_->file, dataset.c_str(), 0), lib().dataset_close,
                    handle_->path + " has no dataset " + dataset);
   const Object type(lib().dataset_type(set), lib().type_close, "no type");
   const Object space(lib().dataset_space(set), lib().space_close, "no shape");
-  const DType dtype = tensor_dtype(type, dataset);
   select_block(space, start, count, dataset);
-  const Tensor tensor = empty(count, TensorOptions(dtype).device(kCPU));
-  if (tensor.numel() == 0) return tensor;
+  MICA_CHECK(tensor_dtype(type, dataset) == dtype, "HDF5: ", dataset, " has changed while it was read");
   // A file's own type where its bytes are as ours; else the library converts.
   const FileType ours(dtype);
   const bool same = lib().type_order(type) == kLittleEndian || dtype == DType::Bool || tensor.is_complex();

@@ -6,10 +6,14 @@
 #include <string>
 
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica::io {
 
 namespace {
+
+std::mutex library_lock;
+HeldOverFork library_held(library_lock, LockOrder::Files);
 
 template <class Function>
 void find(void* handle, const char* name, Function*& to, std::string& missing) {
@@ -89,9 +93,6 @@ const Hdf5Library& hdf5_library() {
   return *library;
 }
 
-std::mutex& hdf5_lock() {
-  static auto* const lock = new std::mutex;
-  return *lock;
-}
+std::mutex& hdf5_lock() { return library_lock; }
 
 }  // namespace mica::io

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "mica/custom_function.h"
+#include "mica/fork.h"
 #include "mica/warning.h"
 #include "nn/module_hooks.h"
 
@@ -16,12 +17,14 @@ namespace {
 
 struct HooksOfAll {
   std::mutex mutex;
+  HeldOverFork held{mutex, LockOrder::Hooks};
   ModuleHooks hooks{nullptr};
 };
 HooksOfAll& hooks_of_all() {
   static HooksOfAll all;
   return all;
 }
+[[maybe_unused]] HooksOfAll& made_at_load = hooks_of_all();  // a fork must not come while it is made
 
 template <class Callable>
 HookHandle add(Hooks<Callable>& hooks, Callable call, bool prepend = false, bool always_call = false) {
@@ -37,7 +40,9 @@ HookHandle add(Hooks<Callable>& hooks, Callable call, bool prepend = false, bool
 template <class Callable>
 HookHandle add_for_all(Hooks<Callable> ModuleHooks::*kind, Callable call, bool always_call = false) {
   HooksOfAll& all = hooks_of_all();
+  Hooks<Callable> before;  // functions of the program that were removed die after the lock is released
   const std::lock_guard lock(all.mutex);
+  before = all.hooks.*kind;
   HookHandle handle = add(all.hooks.*kind, std::move(call), false, always_call);
   all_modules_are_hooked = true;
   return handle;
@@ -53,10 +58,11 @@ struct CallHooks {
   explicit CallHooks(const Module& module) {
     if (all_modules_are_hooked) {
       HooksOfAll& all = hooks_of_all();
+      ModuleHooks removed(nullptr);  // functions of the program die after the lock is released
       const std::lock_guard lock(all.mutex);
       take(all.hooks);
       if (empty()) {
-        all.hooks = ModuleHooks(nullptr);
+        std::swap(all.hooks, removed);
         all_modules_are_hooked = false;
       }
     }

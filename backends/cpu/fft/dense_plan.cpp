@@ -125,13 +125,18 @@ bool suits_dense(int64_t length) {
   return lanes_of<T>() >= kFewLanes && (outgrows_cache<T>(length) || !is_smooth(length));
 }
 
+// Made as the library is loaded, and never destroyed: a thread may be at them when the process ends.
+template <class T>
+Cache<int64_t, DensePlan<T>>& dense_plans = *new Cache<int64_t, DensePlan<T>>;
+template <class T>
+Cache<int64_t, Nested<T>>& nested_plans = *new Cache<int64_t, Nested<T>>;
+
 }  // namespace
 
 template <class T>
 std::shared_ptr<const DensePlan<T>> dense_plan_of(int64_t length) {
-  static auto* const cache = new Cache<int64_t, DensePlan<T>>;
   if (!suits_dense<T>(length)) return nullptr;
-  return cache->get(length, [&](int64_t& size) {
+  return dense_plans<T>.get(length, [&](int64_t& size) {
     auto plan = std::make_shared<DensePlan<T>>();
     plan->length = length;
     if (!is_smooth(length)) plan->factor = convolution_for<T>(length, has_rader(length) ? 0 : padded_length<T>(length));
@@ -144,9 +149,8 @@ std::shared_ptr<const DensePlan<T>> dense_plan_of(int64_t length) {
 
 template <class T>
 std::shared_ptr<const Nested<T>> nested_of(int64_t length) {
-  static auto* const cache = new Cache<int64_t, Nested<T>>;
   if (lanes_of<T>() < kFewLanes || !outgrows_cache<T>(length) || !is_smooth(length)) return nullptr;
-  return cache->get(length, [&](int64_t& size) {
+  return nested_plans<T>.get(length, [&](int64_t& size) {
     auto nested = std::make_shared<Nested<T>>();
     int64_t rows = 1;
     for (int64_t d = 2; d * d <= length; ++d)

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <map>
-#include <mutex>
 #include <type_traits>
 
 #include "backends/cpu/fft/pairs.h"
+#include "backends/cpu/fft/plan_cache.h"
 #include "backends/cpu/scratch.h"
 #include "mica/parallel.h"
 
@@ -248,21 +247,21 @@ void run_long(const Batch<T>& batch) {
 }
 
 template <class T>
+static Cache<int64_t, std::vector<T>>& half_root_tables = *new Cache<int64_t, std::vector<T>>;
+
+template <class T>
 std::shared_ptr<const std::vector<T>> half_roots(int64_t n) {
-  static auto* const mutex = new std::mutex;
-  static auto* const kept = new std::map<int64_t, std::shared_ptr<const std::vector<T>>>;
-  std::lock_guard lock(*mutex);
-  if (const auto found = kept->find(n); found != kept->end()) return found->second;
-  auto table = std::make_shared<std::vector<T>>();
-  table->reserve(static_cast<size_t>(n + 2));
-  for (int64_t k = 0; k <= n / 2; ++k) {
-    const Root w = root_of_unity(k, n);
-    table->push_back(static_cast<T>(w.re));
-    table->push_back(static_cast<T>(w.im));
-  }
-  if (kept->size() >= 32) kept->clear();
-  (*kept)[n] = table;
-  return table;
+  return half_root_tables<T>.get(n, [n](int64_t& size) {
+    auto table = std::make_shared<std::vector<T>>();
+    table->reserve(static_cast<size_t>(n + 2));
+    for (int64_t k = 0; k <= n / 2; ++k) {
+      const Root w = root_of_unity(k, n);
+      table->push_back(static_cast<T>(w.re));
+      table->push_back(static_cast<T>(w.im));
+    }
+    size = n / 2;
+    return table;
+  });
 }
 
 template void run_long(const Batch<float>&);

@@ -114,16 +114,21 @@ int64_t good_length(int64_t least) {
   return best;
 }
 
+// Made as the library is loaded, and never destroyed: a thread may be at them when the process ends.
+template <class T>
+static Cache<int64_t, Plan<T>>& plans = *new Cache<int64_t, Plan<T>>;
+template <class T>
+static Cache<std::pair<int64_t, int64_t>, std::vector<T>>& cut_root_tables =
+    *new Cache<std::pair<int64_t, int64_t>, std::vector<T>>;
+
 template <class T>
 std::shared_ptr<const Plan<T>> plan_of(int64_t length) {
-  static auto* const cache = new Cache<int64_t, Plan<T>>;
-  return cache->get(length, [&](int64_t& size) { return make_plan<T>(length, size); });
+  return plans<T>.get(length, [&](int64_t& size) { return make_plan<T>(length, size); });
 }
 
 template <class T>
 std::shared_ptr<const std::vector<T>> cut_roots(int64_t rows, int64_t columns) {
-  static auto* const cache = new Cache<std::pair<int64_t, int64_t>, std::vector<T>>;
-  return cache->get({rows, columns}, [&](int64_t& size) {
+  return cut_root_tables<T>.get({rows, columns}, [&](int64_t& size) {
     auto table = std::make_shared<std::vector<T>>(static_cast<size_t>(2 * rows * columns));
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c) {

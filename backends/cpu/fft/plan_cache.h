@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 
+#include "mica/fork.h"
+
 namespace mica::cpu::fft {
 
 constexpr size_t kKeptPlans = 64;                    // the least recently used goes
@@ -44,6 +46,7 @@ class Cache {
     int64_t size;
   };
   std::mutex mutex_;
+  HeldOverFork held_{mutex_, LockOrder::Plans};
   std::list<Entry> kept_;
   int64_t total_ = 0;
 };

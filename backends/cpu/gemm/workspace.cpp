@@ -11,6 +11,7 @@
 
 #include "backends/cpu/gemm/gemm.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 
 namespace mica::cpu {
 namespace gemm_impl {
@@ -46,6 +47,7 @@ struct Buffer {
 
 class ThreadBuffers;
 std::mutex registry_mutex;
+HeldOverFork registry_held(registry_mutex, LockOrder::Workspaces);
 ThreadBuffers* registry = nullptr;
 
 class ThreadBuffers {

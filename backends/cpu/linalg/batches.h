@@ -43,6 +43,7 @@ template <class F>
 void over_matrices(int64_t count, int64_t rows, int64_t columns, const F& f) {
   const double work =
       static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(std::max(rows, columns));
+  const lapack::Calls calls;
   if (count == 1) {
     const lapack::Threads threads(work >= kSharedWork);
     return f(int64_t{0}, int64_t{1});

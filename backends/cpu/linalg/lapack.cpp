@@ -88,30 +88,37 @@ struct Library {
     return false;
   }
 
-  Library() {
+  explicit Library(const std::string& installed) {
     const char* chosen = std::getenv("MICA_LAPACK");
     if (chosen && *chosen) {
       open(chosen);
     } else {
-      if (path_finder) open(path_finder());
+      open(installed);
       for (const char* path : {"libopenblas.so.0", "libopenblas.so", "liblapack.so.3"})
         if (!handle) open(path);
     }
     if (!handle) return;
     set_num_threads = reinterpret_cast<void (*)(int)>(symbol("openblas_set_num_threads"));
     if (set_num_threads) set_num_threads(1);
+    take_locks_before_known_fork_handlers();  // OpenBLAS has some, which must not run beside a call
   }
 };
 
+MadeOnce<Library> opened_library;  // never closed: its threads may outlive static objects
+
 Library& library() {
-  static Library* const opened = new Library;  // never closed: its threads may outlive static objects
-  return *opened;
+  if (Library* known = opened_library.known()) return *known;
+  const std::string installed = path_finder ? path_finder() : "";  // it may run Python: before any lock is taken
+  return opened_library.get([&] { return new Library(installed); });
 }
+
+ForkGate gate(LockOrder::Lapack);
 
 // One large matrix at a time is shared among threads, OpenBLAS's own: the jobs that it makes of one wait for each
 // other, which a pool that may run them one after the other cannot allow. Their number is a setting of the whole
 // library.
 std::mutex sharing;
+HeldOverFork sharing_held(sharing, LockOrder::LapackThreads);
 
 }  // namespace
 
@@ -127,6 +134,9 @@ void* find(Routine routine, int type) {
   place.store(found, std::memory_order_release);
   return found;
 }
+
+// The library is opened before the gate is passed, since that may run Python.
+Calls::Calls() : pass_((library(), gate)) {}
 
 Threads::Threads(bool many) : many_(many && get_num_threads() > 1 && !in_parallel_region()) {
   Library& opened = library();

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "mica/backend/kernel_types.h"
+#include "mica/fork.h"
 
 namespace mica::cpu::lapack {
 
@@ -83,6 +84,16 @@ template <class T, class... Arguments>
 void call(Routine routine, Arguments*... arguments) {
   reinterpret_cast<void (*)(Arguments * ...)>(find(routine, type_of<T>))(arguments...);
 }
+
+// Every call of the library is made while one of these lives, in the thread that shares the work out: a fork waits
+// until there is none.
+class Calls {
+ public:
+  Calls();
+
+ private:
+  ForkGate::Pass pass_;
+};
 
 // Lets the library use as many threads as the pool has for one large matrix while this lives; else it runs on the
 // caller's.

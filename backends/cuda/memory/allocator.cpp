@@ -28,6 +28,7 @@ struct Foreign {
   void* (*take)(ssize_t size, int device, cudaStream_t stream);
   void (*give_back)(void* data, ssize_t size, int device, cudaStream_t stream);
   std::mutex mutex;
+  HeldOverFork over_fork{mutex, LockOrder::Devices};
   std::unordered_map<void*, std::pair<ssize_t, cudaStream_t>> held;
 
   void* allocate(size_t nbytes, int index) {

@@ -14,6 +14,7 @@
 
 #include "backends/cuda/memory/address_range.h"
 #include "backends/cuda/runtime.h"
+#include "mica/fork.h"
 
 namespace mica::cuda {
 
@@ -132,6 +133,7 @@ class DeviceAllocator {
 
   const int index_;
   std::mutex mutex_;
+  HeldOverFork held_{mutex_, LockOrder::DeviceMemory};
   std::vector<std::unique_ptr<Segment>> segments_;
   std::set<Block*, BySize> small_, large_;
   std::unordered_map<void*, Block*> known_;  // blocks that are in use, wait, or are in quick lists

@@ -26,6 +26,7 @@ class PinnedCache {
     cudaEvent_t event;
   };
   std::mutex mutex_;
+  HeldOverFork held_{mutex_, LockOrder::DeviceMemory};
   std::map<size_t, std::vector<Held>> free_;
   Count allocations_, segments_, allocated_, reserved_;
   int64_t made_ = 0, freed_ = 0, made_us_ = 0, freed_us_ = 0;

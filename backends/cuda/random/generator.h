@@ -1,6 +1,7 @@
 // The generator of a CUDA device: Philox, a function of a seed and of how far the stream has come.
 #pragma once
 
+#include "mica/fork.h"
 #include "mica/generator.h"
 
 namespace mica::cuda {
@@ -48,6 +49,7 @@ class PhiloxGenerator final : public GeneratorImpl {
   uint64_t seed_;
   uint64_t offset_ = 0, before_ = 0;
   const uint64_t* captured_ = nullptr;
+  HeldOverFork held_{mutex, LockOrder::Generators};
 };
 
 // The generator behind the handle; an error if it is another device's.

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "mica/distributions/constraints.h"
+#include "mica/fork.h"
 
 namespace mica::distributions {
 
@@ -103,6 +104,7 @@ class Distribution {
  private:
   struct Computed {
     std::mutex mutex;
+    HeldOverFork held{mutex, LockOrder::Distributions};
     Tensor value;
   };
   struct Parameter {

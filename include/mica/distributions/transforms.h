@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "mica/distributions/constraints.h"
+#include "mica/fork.h"
 
 namespace mica::distributions {
 
@@ -82,7 +83,9 @@ class Transform::Rule : public std::enable_shared_from_this<Transform::Rule> {
 
  private:
   mutable std::mutex mutex_;  // of the cache
+  HeldOverFork held_{mutex_, LockOrder::Distributions};
   mutable Tensor cached_x_, cached_y_;
+  void remember(Tensor x, Tensor y) const;
 };
 
 // ---- of single numbers -------------------------------------------------------------------------------------------

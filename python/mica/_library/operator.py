@@ -1,5 +1,6 @@
 """Operators that programs define: what is registered for each, and which of it a call runs."""
 
+import os
 import threading
 
 import mica
@@ -8,6 +9,7 @@ import mica
 # packages register for operators of libraries that are not there.
 _operators = {}
 _lock = threading.RLock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 _DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
 _AUTOGRAD_KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "AutogradOther")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import os
 import threading
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
@@ -29,6 +30,11 @@ class _SerializeNodeDef(NamedTuple):
 
 
 _NODE_REGISTRY_LOCK = threading.RLock()
+os.register_at_fork(
+    before=_NODE_REGISTRY_LOCK.acquire,
+    after_in_parent=_NODE_REGISTRY_LOCK.release,
+    after_in_child=_NODE_REGISTRY_LOCK.release,
+)
 SUPPORTED_NODES: dict[type, NodeDef] = {}
 SUPPORTED_SERIALIZED_TYPES: dict[type, _SerializeNodeDef] = {}
 SERIALIZED_TYPE_TO_PYTHON_TYPE: dict[str, type] = {}
