@@ -1,26 +1,13 @@
-#include <thread>
-
+#include "autograd/accumulation.h"
 #include "autograd/metadata.h"
 #include "core/observe.h"
 #include "mica/ops.h"
 
 namespace mica {
 
+LockSet gradient_locks(LockOrder::Gradients);
+
 namespace {
-
-// Guards only the pointer from a leaf to its accumulator: held for a few instructions.
-class AccumulatorLock {
- public:
-  explicit AccumulatorLock(AutogradMeta& meta) : flag_(meta.accumulator_lock) {
-    while (flag_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  }
-  AccumulatorLock(const AccumulatorLock&) = delete;
-  AccumulatorLock& operator=(const AccumulatorLock&) = delete;
-  ~AccumulatorLock() { flag_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag& flag_;
-};
 
 // A leaf's gradient has the leaf's strides if those are dense, and is row-major otherwise.
 bool has_layout_for(const Tensor& gradient, const Tensor& leaf) {
@@ -76,7 +63,7 @@ AccumulateGrad::AccumulateGrad(const Tensor& leaf) : variable(leaf) {
 
 AccumulateGrad::~AccumulateGrad() {
   AutogradMeta& meta = *variable.impl()->autograd;
-  AccumulatorLock lock(meta);
+  std::lock_guard lock(gradient_locks.of(&meta));
   if (meta.accumulator == this) meta.accumulator = nullptr;
 }
 
@@ -87,25 +74,15 @@ Ref<Node> accumulator_of(const Tensor& leaf, bool create) {
     meta = &autograd_meta(leaf);
   }
   {
-    AccumulatorLock lock(*meta);
+    std::lock_guard lock(gradient_locks.of(meta));
     if (meta->accumulator && meta->accumulator->retain_unless_dead()) return Ref<Node>::adopt(meta->accumulator);
   }
   if (!create) return nullptr;
   auto made = Ref<Node>::adopt(new AccumulateGrad(leaf));
-  AccumulatorLock lock(*meta);
+  std::lock_guard lock(gradient_locks.of(meta));
   if (meta->accumulator && meta->accumulator->retain_unless_dead()) return Ref<Node>::adopt(meta->accumulator);
   meta->accumulator = made.get();
   return made;
-}
-
-std::mutex& accumulation_mutex(const TensorImpl* t) {
-  static std::mutex mutexes[64];
-  return mutexes[(reinterpret_cast<uintptr_t>(t) >> 6) % 64];
-}
-
-std::mutex& gradient_mutex(const AutogradMeta& meta) {
-  static std::mutex mutexes[64];
-  return mutexes[(reinterpret_cast<uintptr_t>(&meta) >> 6) % 64];
 }
 
 namespace {
@@ -115,30 +92,36 @@ bool becomes_dense(const Tensor& grad, const Tensor& addend) {
   return (grad.impl()->bits & tensor_bit::kSparse) && addend.layout() == Layout::Strided;
 }
 
-// Other threads may read, set or clear the leaf's gradient meanwhile: what was seen of it is looked at again before it
-// is replaced.
+Tensor current_gradient(const AutogradMeta& meta) {
+  std::lock_guard lock(gradient_locks.of(&meta));
+  return meta.grad;
+}
+
+// Puts `next` in the place of `before`, unless the program has changed the gradient since. What was there dies with the
+// caller's variable, after the lock is released.
+bool replace_gradient(AutogradMeta& meta, const Tensor& before, Tensor& next) {
+  std::lock_guard lock(gradient_locks.of(&meta));
+  if (!meta.grad.is_same(before)) return false;
+  std::swap(meta.grad, next);
+  return true;
+}
+
+// No other thread adds to this leaf meanwhile, but a program may read, set or clear the gradient.
 void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, bool keeps_copy) {
   Tensor first;  // what a leaf without a gradient gets: the incoming gradient itself, or a copy
   for (;;) {
-    const Tensor& addend = first.defined() ? first : gradient;
-    Tensor before;
-    {
-      std::lock_guard lock(gradient_mutex(meta));
-      if (meta.grad.defined()) {
-        if (!grad_enabled() && !becomes_dense(meta.grad, addend)) return static_cast<void>(meta.grad.add_(addend));
-        before = meta.grad;
-      } else if (first.defined()) {
-        return std::swap(meta.grad, first);
-      }
-    }
-    if (!before.defined()) {
-      if (!grad_enabled()) first = steal(gradient, leaf, keeps_copy ? 2 : 1);
-      if (!first.defined()) first = clone_with_layout_for(gradient, leaf);
+    const Tensor before = current_gradient(meta);
+    if (before.defined()) {
+      const Tensor& addend = first.defined() ? first : gradient;
+      const bool dense = becomes_dense(before, addend);
+      if (!grad_enabled() && !dense) return static_cast<void>(before.add_(addend));
+      Tensor sum = dense ? add(addend, before) : add(before, addend);
+      if (replace_gradient(meta, before, sum)) return;
       continue;
     }
-    Tensor sum = becomes_dense(before, addend) ? add(addend, before) : add(before, addend);
-    std::lock_guard lock(gradient_mutex(meta));
-    if (meta.grad.is_same(before)) return std::swap(meta.grad, sum);
+    if (!first.defined() && !grad_enabled()) first = steal(gradient, leaf, keeps_copy ? 2 : 1);
+    if (!first.defined()) first = clone_with_layout_for(gradient, leaf);
+    if (replace_gradient(meta, before, first)) return;
   }
 }
 
@@ -147,10 +130,12 @@ void add_to_gradient(AutogradMeta& meta, const Tensor& leaf, Tensor& gradient, b
 void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
   if (!grads[0].defined() || !variable.requires_grad()) return;
   AutogradMeta& meta = *variable.impl()->autograd;
-  add_to_gradient(meta, variable, grads[0], hooks && !hooks->post_hooks.empty());
+  accumulate(meta, grads[0], [&](Tensor& gradient) {
+    add_to_gradient(meta, variable, gradient, &gradient == &grads[0] && hooks && !hooks->post_hooks.empty());
+  });
   if (inspect::recording_memory.load(std::memory_order_relaxed)) [[unlikely]] {
     inspect::mark_memory(variable, inspect::MemoryKind::Parameter);
-    inspect::mark_memory(meta.grad, inspect::MemoryKind::Gradient);
+    inspect::mark_memory(current_gradient(meta), inspect::MemoryKind::Gradient);
   }
   if (meta.extras) {
     const auto& list = meta.extras->post_accumulate_hooks;

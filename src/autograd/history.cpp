@@ -9,12 +9,14 @@
 
 namespace mica {
 
+LockSet view_locks(LockOrder::Views);
+
 void* AutogradMeta::operator new(size_t size) { return cpu_allocate(size); }
 void AutogradMeta::operator delete(void* p, size_t size) { cpu_free(p, size); }
 
 AutogradMeta::~AutogradMeta() {
   if (!extras || !extras->retained) return;
-  std::lock_guard lock(extras->retained->mutex);
+  std::lock_guard lock(retained_locks.of(extras->retained.get()));
   extras->retained->owner = nullptr;
 }
 
@@ -236,26 +238,36 @@ Node* Tensor::grad_fn() const {
   const std::atomic_ref written_for(impl_->view_version);
   if (impl_->version() == written_for.load(std::memory_order_acquire)) return known();
   if (!impl_->has_grad_fn && !view_requires_grad(impl_.get())) return nullptr;
-  Ref<Node> function;  // the one replaced, in the end: it dies after the lock is released
-  std::lock_guard lock(accumulation_mutex(impl_.get()));
-  AutogradMeta* meta = &autograd_meta(*this);
-  const uint32_t version = impl_->version();
-  if (version == written_for.load(std::memory_order_relaxed)) return meta->grad_fn.get();
-  check_rewritable(*this, true);
-  // The base was changed since: what flows into the view now comes from the changed base.
-  EnableGradGuard record;
-  ModeGuard plain(mode_bit::kInference | mode_bit::kSavedTensorHooks, false);
-  const Tensor base = this->base();
-  const Tensor again = meta->extras && meta->extras->replay ? meta->extras->replay(base)
-                                                            : base.as_strided(sizes(), strides(), storage_offset());
-  function = Ref<Node>(again.grad_fn());
-  if (function) move_retained_grad(*meta, meta->grad_fn.get(), function.get(), 0);
-  std::swap(meta->grad_fn, function);
-  meta->output_nr = 0;
-  // Others read the flag without a lock; where it is right already, it is left alone.
-  if (const bool has = static_cast<bool>(meta->grad_fn); has != impl_->has_grad_fn) impl_->has_grad_fn = has;
-  written_for.store(version, std::memory_order_release);
-  return meta->grad_fn.get();
+  AutogradMeta* meta;
+  {
+    std::lock_guard lock(view_locks.of(impl_.get()));
+    meta = &autograd_meta(*this);
+  }
+  for (;;) {
+    const uint32_t version = impl_->version();
+    if (version == written_for.load(std::memory_order_acquire)) return meta->grad_fn.get();
+    check_rewritable(*this, true);
+    // The base was changed since: what flows into the view now comes from the changed base. Operations run, so no lock
+    // is held; of several threads that do this at once, the first one's node stays.
+    Ref<Node> function;  // in the end the one replaced: it dies after the lock is released
+    {
+      EnableGradGuard record;
+      ModeGuard plain(mode_bit::kInference | mode_bit::kSavedTensorHooks, false);
+      const Tensor base = this->base();
+      const Tensor again = meta->extras && meta->extras->replay ? meta->extras->replay(base)
+                                                                : base.as_strided(sizes(), strides(), storage_offset());
+      function = Ref<Node>(again.grad_fn());
+    }
+    std::lock_guard lock(view_locks.of(impl_.get()));
+    if (impl_->version() != version || version == written_for.load(std::memory_order_relaxed)) continue;
+    if (function) move_retained_grad(*meta, meta->grad_fn.get(), function.get(), 0);
+    std::swap(meta->grad_fn, function);
+    meta->output_nr = 0;
+    // Others read the flag without a lock; where it is right already, it is left alone.
+    if (const bool has = static_cast<bool>(meta->grad_fn); has != impl_->has_grad_fn) impl_->has_grad_fn = has;
+    written_for.store(version, std::memory_order_release);
+    return meta->grad_fn.get();
+  }
 }
 
 void check_inplace_slow(const Tensor& self, bool requires_grad) {

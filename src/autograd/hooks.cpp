@@ -52,19 +52,24 @@ void call_gradient_hooks(const HookList<GradHook>& list, TensorVec& grads) {
 
 }  // namespace
 
+LockSet retained_locks(LockOrder::RetainedGrads);
+
 void RetainedGrad::deliver(const Tensor& gradient) {
-  Tensor before;
-  {
-    std::lock_guard lock(mutex);
+  for (;;) {
+    Tensor before;
+    {
+      std::lock_guard lock(retained_locks.of(this));
+      if (!owner) return;
+      std::lock_guard reading(gradient_locks.of(owner));
+      before = owner->grad;
+    }
+    Tensor sum = before.defined() ? add(before, gradient) : clone(gradient);
+    std::lock_guard lock(retained_locks.of(this));
     if (!owner) return;
-    std::lock_guard reading(gradient_mutex(*owner));
-    before = owner->grad;
+    std::lock_guard writing(gradient_locks.of(owner));
+    // Another thread may have delivered one meanwhile: then the sum is made again.
+    if (owner->grad.is_same(before)) return std::swap(owner->grad, sum);
   }
-  Tensor sum = before.defined() ? add(before, gradient) : clone(gradient);
-  std::lock_guard lock(mutex);
-  if (!owner) return;
-  std::lock_guard writing(gradient_mutex(*owner));
-  std::swap(owner->grad, sum);
 }
 
 void run_tensor_hooks(Node& node, TensorVec& grads) {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "mica/autograd.h"
+#include "mica/fork.h"
 
 namespace mica {
 
@@ -18,7 +19,6 @@ inline constexpr const char* kGraphFreed =
 // Shared between a non-leaf that retains its gradient and the node that computes it. Whichever dies first, the other
 // goes on.
 struct RetainedGrad {
-  std::mutex mutex;
   AutogradMeta* owner = nullptr;  // null when the tensor has died
   uint32_t input_nr = 0;
   void deliver(const Tensor& gradient);
@@ -58,12 +58,11 @@ struct SavedHookStack {
 };
 SavedHookStack& saved_hook_stack();
 
-// One of a fixed set of locks, chosen by the tensor. Nothing that may call user code runs under it.
-std::mutex& accumulation_mutex(const TensorImpl* t);
-
-// One of another fixed set, which guards AutogradMeta::grad: a program may read or clear a gradient while a backward
-// pass adds to it. Nothing that may need Python's lock runs under it, the death of a tensor included.
-std::mutex& gradient_mutex(const AutogradMeta& meta);
+// Nothing runs under these locks but reads and writes of a few fields: no operation, no hook, no mode, and not the
+// death of a tensor or node, which may need Python's lock.
+extern LockSet gradient_locks;  // by AutogradMeta: its gradient and its accumulator
+extern LockSet retained_locks;  // by RetainedGrad: its owner
+extern LockSet view_locks;      // by TensorImpl: the history of a view
 
 // A tensor of the same memory, geometry and version count, without history.
 Tensor bare_alias(const Tensor& t);

@@ -23,7 +23,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 Tensor Tensor::grad() const {
   const AutogradMeta* meta = impl_->autograd;
   if (!meta) return {};
-  std::lock_guard lock(gradient_mutex(*meta));
+  std::lock_guard lock(gradient_locks.of(meta));
   return meta->grad;
 }
 
@@ -31,7 +31,7 @@ void Tensor::set_grad(const Tensor& g) const {
   Tensor replaced = g;  // in the end the gradient before: it dies after the lock is released
   if (!g.defined()) {
     if (!impl_->autograd) return;
-    std::lock_guard lock(gradient_mutex(*impl_->autograd));
+    std::lock_guard lock(gradient_locks.of(impl_->autograd));
     std::swap(impl_->autograd->grad, replaced);
     return;
   }
@@ -47,7 +47,7 @@ void Tensor::set_grad(const Tensor& g) const {
   MICA_CHECK(g.sizes() == sizes(), "attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '",
              sizes(), "'. Please ensure that the gradient and the tensor are the same size");
   AutogradMeta& meta = autograd_meta(*this);
-  std::lock_guard lock(gradient_mutex(meta));
+  std::lock_guard lock(gradient_locks.of(&meta));
   std::swap(meta.grad, replaced);
 }
 
