@@ -1,16 +1,22 @@
 #include "mica/allocator.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "large_blocks.h"
 #include "mica/error.h"
+#include "mica/fork.h"
 #include "size_classes.h"
 #include "system_memory.h"
 
@@ -111,26 +117,10 @@ struct Heap {
 constinit thread_local bool t_thread_ended = false;
 
 Heap& heap() {
-  static Heap* const instance = [] {
-    static Heap* created = new Heap;
-    // A child of fork must not inherit a lock held by a thread that it does not have.
-    pthread_atfork(
-        [] {
-          created->spans.mutex().lock();
-          created->large.mutex().lock();
-        },
-        [] {
-          created->large.mutex().unlock();
-          created->spans.mutex().unlock();
-        },
-        [] {
-          created->large.mutex().unlock();
-          created->spans.mutex().unlock();
-        });
-    return created;
-  }();
+  static Heap* const instance = new Heap;
   return *instance;
 }
+[[maybe_unused]] Heap& made_at_load = heap();  // a fork must not come while it is made
 
 void return_blocks(ThreadCache& cache) {
   for (int c = 0; c < kClasses; ++c) heap().spans.take_back(c, cache.lists[c], cache.lists[c].count);
@@ -178,6 +168,60 @@ void count(bool now, F f) {
   Tally& tally = cache ? cache->tally : single;
   const bool due = f(tally);
   if (!cache || now || due) settle(tally);
+}
+
+// ---- memory that stays unused ---------------------------------------------------------------------------------
+
+// A thread of its own returns what is cached and nobody wants. It lives while something is cached, and is there so that
+// a program that does nothing more for a while holds no memory for it.
+constinit std::atomic<bool> g_watching{false};
+
+[[maybe_unused]] const bool children_start_their_own_watch = [] {
+  in_child_of_fork([] { g_watching.store(false); });
+  return true;
+}();
+
+// Returns when to look again; nothing where nothing is cached that would be worth it.
+std::optional<LargeBlocks::Time> return_unused_memory() {
+  Heap& h = heap();
+  const auto now = std::chrono::steady_clock::now();
+  std::optional<LargeBlocks::Time> next = h.large.return_unused(now);
+  bool has_spans = false;
+  for (int c = 0; c < kClasses; ++c) {  // one class at a time, so that nobody waits for all of them
+    std::lock_guard lock(h.spans.mutex());
+    if (!h.spans.may_have_unused(c)) continue;
+    h.spans.return_unused(c);
+    has_spans = true;
+  }
+  if (has_spans && (!next || now + LargeBlocks::kLeastPatience < *next)) next = now + LargeBlocks::kLeastPatience;
+  return next;
+}
+
+void watch() {
+  for (;;) {
+    while (const auto next = return_unused_memory())
+      std::this_thread::sleep_until(*next + std::chrono::milliseconds(50));
+    g_watching.store(false);
+    // What was freed between the last look and the store has found a watch: it looks once more.
+    if (!return_unused_memory() || g_watching.exchange(true)) return;
+  }
+}
+
+void watch_unused_memory() {
+  if (g_watching.load(std::memory_order_relaxed) || g_watching.exchange(true)) return;
+  // Signals belong to the threads of the program.
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  try {
+    std::thread thread(watch);
+    pthread_setname_np(thread.native_handle(), "mica-memory");
+    thread.detach();
+  } catch (const std::system_error&) {
+    g_watching.store(false);
+    return_unused_memory();  // the system grants no thread: then whoever frees looks
+  }
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
 // ---- allocation off the fast path -----------------------------------------------------------------------------
@@ -241,9 +285,11 @@ void* allocate_from_class(size_t nbytes, bool& fresh) {
     if (!cache || list.count > kListLimit[c]) {
       std::lock_guard lock(heap().spans.mutex());
       heap().spans.take_back(c, list, cache ? list.count / 2 : 1);
+      if (heap().spans.may_have_unused(c)) watch_unused_memory();
     }
   } else {
     heap().large.free(memory);
+    watch_unused_memory();
   }
   count(nbytes > kClassLimit, [&](Tally& tally) { return tally.shrink(nbytes); });
 }

@@ -21,6 +21,12 @@ constexpr size_t kGranule = size_t{64} << 10;
 constexpr size_t kHugePageGranuleFrom = size_t{16} << 20;  // from here on a whole huge page is a small rounding
 // What may stay cached beyond the difference between the most that was ever in use and what is now.
 constexpr size_t kSpareBytes = size_t{256} << 20;
+// For how many times the patience a block that was given back is remembered.
+constexpr int kRegretted = 8;
+constexpr size_t kMostReturned = 256;
+// So much is mapped before the system is asked what it has left, and so much is left to it and to others.
+constexpr size_t kUncheckedBytes = size_t{32} << 20;
+constexpr size_t kMarginBytes = size_t{256} << 20;
 
 Header* header_of(void* memory) { return static_cast<Header*>(memory) - 1; }
 
@@ -58,6 +64,59 @@ std::vector<LargeBlocks::Block> LargeBlocks::evict_beyond_limit() {
   return evicted;
 }
 
+std::vector<LargeBlocks::Block> LargeBlocks::evict_before(Time freed) {
+  std::vector<Block> evicted;
+  std::erase_if(cached_, [&](const Block& block) {
+    if (block.freed_time > freed) return false;
+    evicted.push_back(block);
+    cached_bytes_ -= block.mapped;
+    return true;
+  });
+  return evicted;
+}
+
+// Memory that was given back a short while ago is wanted again: a program whose steps take so long keeps its blocks for
+// longer from now on.
+void LargeBlocks::regret(size_t wanted, Time now) {
+  const auto found = std::find_if(returned_.begin(), returned_.end(), [&](const Returned& r) {
+    return r.mapped >= wanted && r.mapped - wanted <= wanted / 4 && now - r.time < kRegretted * patience_;
+  });
+  if (found == returned_.end()) return;
+  returned_.erase(found);
+  if (now - last_regret_ < patience_) return;  // of the same step
+  last_regret_ = now;
+  patience_ = std::min(2 * patience_, kMostPatience);
+}
+
+std::optional<LargeBlocks::Time> LargeBlocks::return_unused(Time now) {
+  std::vector<Block> evicted;
+  std::optional<Time> next;
+  {
+    std::lock_guard lock(mutex_);
+    evicted = evict_before(now - patience_);
+    std::erase_if(returned_, [&](const Returned& r) { return now - r.time >= kRegretted * patience_; });
+    for (const Block& block : evicted)
+      if (returned_.size() < kMostReturned) returned_.push_back({block.mapped, now});
+    if (now - last_regret_ > 2 * kRegretted * patience_ && patience_ > kLeastPatience) {
+      patience_ /= 2;
+      last_regret_ = now;
+    }
+    for (const Block& block : cached_)
+      if (!next || block.freed_time + patience_ < *next) next = block.freed_time + patience_;
+  }
+  unmap(evicted);
+  return next;
+}
+
+// Whether `mapped` bytes more would come near to what the system, or the control group, has left.
+bool LargeBlocks::needs_room(size_t mapped) {
+  const size_t unchecked = mapped_unchecked_.fetch_add(mapped, std::memory_order_relaxed) + mapped;
+  if (unchecked < kUncheckedBytes) return false;
+  mapped_unchecked_.store(0, std::memory_order_relaxed);
+  const size_t available = available_memory();
+  return available < mapped || available - mapped < std::min(total_memory() / 16, kMarginBytes);
+}
+
 size_t LargeBlocks::unmap(const std::vector<Block>& blocks) {
   size_t nbytes = 0;
   for (const Block& block : blocks) {
@@ -68,17 +127,22 @@ size_t LargeBlocks::unmap(const std::vector<Block>& blocks) {
 }
 
 LargeBlocks::Allocation LargeBlocks::allocate(size_t nbytes) {
-  Block block{nullptr, mapping_for(nbytes), 0};
-  bool reused;
+  Block block{nullptr, mapping_for(nbytes), 0, {}};
+  bool reused, has_cached;
   std::vector<Block> evicted;
   {
     std::lock_guard lock(mutex_);
     reused = take_best_fit(block.mapped, block);
     used_bytes_ += block.mapped;
-    if (!reused) evicted = evict_beyond_limit();
+    if (!reused) {
+      evicted = evict_beyond_limit();
+      if (!returned_.empty()) regret(block.mapped, std::chrono::steady_clock::now());
+    }
+    has_cached = !cached_.empty();
   }
   unmap(evicted);
   if (!reused) {
+    if (has_cached && needs_room(block.mapped)) trim();
     block.pages = map_pages(block.mapped);
     if (!block.pages && trim() > 0) block.pages = map_pages(block.mapped);
     if (!block.pages) {
@@ -97,10 +161,11 @@ void LargeBlocks::free(void* memory) {
   MICA_CHECK(header->state == kInUse, "cpu_free: this block is ",
              header->state == kCached ? "already free" : "not from cpu_allocate, or its header was overwritten");
   header->state = kCached;
+  const Time now = std::chrono::steady_clock::now();
   std::vector<Block> evicted;
   {
     std::lock_guard lock(mutex_);
-    const Block block{header, header->mapped, ++frees_};
+    const Block block{header, header->mapped, ++frees_, now};
     const auto after_equals = std::upper_bound(cached_.begin(), cached_.end(), block,
                                                [](const Block& a, const Block& b) { return a.mapped < b.mapped; });
     cached_.insert(after_equals, block);

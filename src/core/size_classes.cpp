@@ -1,6 +1,7 @@
 #include "size_classes.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace mica::detail {
 namespace {
@@ -16,6 +17,7 @@ bool SpanHeap::refill(int c, uint32_t wanted, FreeList& list, bool& fresh) {
   fresh = blocks.free.count == 0;
   if (!fresh) {
     for (uint32_t n = std::min(wanted, blocks.free.count); n > 0; --n) list.push(blocks.free.pop());
+    blocks.least_free = std::min(blocks.least_free, blocks.free.count);
     return true;
   }
   if (blocks.fresh == blocks.fresh_end && !add_span(c)) return false;
@@ -29,6 +31,7 @@ bool SpanHeap::refill(int c, uint32_t wanted, FreeList& list, bool& fresh) {
 
 void SpanHeap::take_back(int c, FreeList& list, uint32_t count) {
   for (; count > 0; --count) classes_[c].free.push(list.pop());
+  classes_[c].looks_left = 2;
 }
 
 // Every span of a class doubles its memory, up to the size of a huge page.
@@ -47,11 +50,20 @@ bool SpanHeap::add_span(int c) {
 
 size_t SpanHeap::trim() {
   size_t nbytes = 0;
-  for (int c = 0; c < kClasses; ++c) nbytes += trim(c);
+  for (int c = 0; c < kClasses; ++c) nbytes += trim(c, std::numeric_limits<size_t>::max());
   return nbytes;
 }
 
-size_t SpanHeap::trim(int c) {
+size_t SpanHeap::return_unused(int c) {
+  Class& blocks = classes_[c];
+  const size_t unused = blocks.least_free * class_size(c);
+  const size_t nbytes = unused >= kWorthReturning ? trim(c, unused) : 0;
+  blocks.least_free = blocks.free.count;
+  --blocks.looks_left;
+  return nbytes;
+}
+
+size_t SpanHeap::trim(int c, size_t most_bytes) {
   Class& blocks = classes_[c];
   if (blocks.spans.empty()) return 0;
   std::sort(blocks.spans.begin(), blocks.spans.end(), [](Span a, Span b) { return a.pages < b.pages; });
@@ -67,22 +79,27 @@ size_t SpanHeap::trim(int c) {
   if (blocks.fresh != blocks.fresh_end) {
     unused[span_of(blocks.fresh)] += static_cast<size_t>(blocks.fresh_end - blocks.fresh) / size;
   }
-  const auto is_empty = [&](size_t span) { return unused[span] == blocks.spans[span].nbytes / size; };
+  std::vector<bool> goes(blocks.spans.size());
+  size_t nbytes = 0;
+  for (size_t i = 0; i < blocks.spans.size(); ++i) {
+    const bool is_empty = unused[i] == blocks.spans[i].nbytes / size;
+    goes[i] = is_empty && blocks.spans[i].nbytes <= most_bytes - nbytes;
+    if (goes[i]) nbytes += blocks.spans[i].nbytes;
+  }
+  if (nbytes == 0) return 0;
 
   FreeList kept;
   while (blocks.free.count > 0) {
     void* block = blocks.free.pop();
-    if (!is_empty(span_of(block))) kept.push(block);
+    if (!goes[span_of(block)]) kept.push(block);
   }
   blocks.free = kept;
-  if (blocks.fresh != blocks.fresh_end && is_empty(span_of(blocks.fresh))) blocks.fresh = blocks.fresh_end = nullptr;
+  if (blocks.fresh != blocks.fresh_end && goes[span_of(blocks.fresh)]) blocks.fresh = blocks.fresh_end = nullptr;
 
-  size_t nbytes = 0;
   std::vector<Span> live;
   for (size_t i = 0; i < blocks.spans.size(); ++i) {
-    if (is_empty(i)) {
+    if (goes[i]) {
       unmap_pages(blocks.spans[i].pages, blocks.spans[i].nbytes);
-      nbytes += blocks.spans[i].nbytes;
     } else {
       live.push_back(blocks.spans[i]);
     }

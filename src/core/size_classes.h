@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "mica/fork.h"
 #include "system_memory.h"
 
 namespace mica::detail {
@@ -54,7 +55,7 @@ struct FreeList {
   }
 };
 
-// The blocks that no thread holds. All members are called under the mutex.
+// The blocks that no thread holds. All other members are called under the mutex.
 class SpanHeap {
  public:
   std::mutex& mutex() { return mutex_; }
@@ -67,22 +68,33 @@ class SpanHeap {
   // Unmaps the spans that have no block in use and returns their bytes.
   size_t trim();
 
+  // The same for a class, for no more bytes than have been free ever since the last call of this.
+  size_t return_unused(int c);
+  // Whether a class has so much free memory that some may be worth returning, and changed since it was looked at last.
+  bool may_have_unused(int c) const {
+    return classes_[c].looks_left > 0 && classes_[c].free.count * class_size(c) >= kWorthReturning;
+  }
+
  private:
+  static constexpr size_t kWorthReturning = size_t{1} << 20;
   struct Span {
     char* pages;
     size_t nbytes;
   };
   struct Class {
     FreeList free;
-    char* fresh = nullptr;  // what is not yet cut of the newest span
+    uint32_t least_free = 0;  // since the last call of return_unused
+    int looks_left = 0;       // one sees what is free, the next what has been free since
+    char* fresh = nullptr;    // what is not yet cut of the newest span
     char* fresh_end = nullptr;
     std::vector<Span> spans;
   };
 
   bool add_span(int c);
-  size_t trim(int c);
+  size_t trim(int c, size_t most_bytes);
 
   std::mutex mutex_;
+  HeldOverFork held_{mutex_, LockOrder::MemorySpans};
   Class classes_[kClasses];
 };
 

@@ -3,8 +3,13 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <limits>
+#include <string>
+
+#include "memory_limits.h"
 
 namespace mica::detail {
 namespace {
@@ -46,12 +51,32 @@ void unmap_pages(void* pages, size_t nbytes) {
 }
 
 size_t total_memory() {
-  static const size_t total = [] {
-    struct sysinfo system;
-    if (sysinfo(&system) != 0) return std::numeric_limits<size_t>::max() / 2;
-    return (static_cast<size_t>(system.totalram) + system.totalswap) * system.mem_unit;
-  }();
+  static constinit std::atomic<size_t> known{0};  // several threads may find it at once: all find the same
+  size_t total = known.load(std::memory_order_relaxed);
+  if (total > 0) return total;
+  struct sysinfo system;
+  total = std::numeric_limits<size_t>::max() / 2;
+  if (sysinfo(&system) == 0) total = (static_cast<size_t>(system.totalram) + system.totalswap) * system.mem_unit;
+  for (const MemoryGroup& group : memory_groups()) total = std::min(total, group.limit + group.swap_limit);
+  known.store(total, std::memory_order_relaxed);
   return total;
+}
+
+size_t available_memory() {
+  size_t available = std::numeric_limits<size_t>::max();
+  std::ifstream file("/proc/meminfo");
+  for (std::string key, rest; file >> key; std::getline(file, rest)) {
+    size_t kilobytes;
+    if (key == "MemAvailable:" && file >> kilobytes) {
+      available = kilobytes << 10;
+      break;
+    }
+  }
+  for (const MemoryGroup& group : memory_groups()) {
+    const size_t used = group.used();
+    available = std::min(available, group.limit - std::min(used, group.limit));
+  }
+  return available;
 }
 
 MappedBytes mapped_bytes() { return {g_mapped.load(), g_peak.load()}; }

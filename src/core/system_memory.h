@@ -14,8 +14,11 @@ constexpr size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1)
 void* map_pages(size_t nbytes);
 void unmap_pages(void* pages, size_t nbytes);
 
-// RAM and swap together: no single request can be larger.
+// RAM and swap together, or what the process's control group is granted of them: no single request can be larger.
 size_t total_memory();
+
+// What can be had before the system, or the control group, has none left. Reads some files: tens of microseconds.
+size_t available_memory();
 
 struct MappedBytes {
   int64_t now, peak;

@@ -4,7 +4,7 @@ from mica._functions import streams as _streams
 from mica.cpu import amp
 
 __all__ = ["Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count",
-           "get_capabilities", "is_available", "is_initialized", "set_device", "stream", "synchronize"]  # fmt: skip
+           "empty_cache", "get_capabilities", "is_available", "is_initialized", "set_device", "stream", "synchronize"]  # fmt: skip
 
 
 def is_available():
@@ -33,6 +33,14 @@ def set_device(device):
 
 def synchronize(device=None):
     """Do nothing: work on the CPU is done when its call returns."""
+
+
+def empty_cache():
+    """Give the memory that tensors have given up, and that is kept for the next ones, back to the system now. Without it,
+    memory goes back when nobody has wanted it for a second."""
+    from mica import _C
+
+    _C._empty_cpu_cache()
 
 
 def get_capabilities():

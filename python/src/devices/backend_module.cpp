@@ -1,6 +1,7 @@
 #include "devices/backend_module.h"
 
 #include "exceptions.h"
+#include "mica/allocator.h"
 #include "mica/backend.h"
 #include "types/objects.h"
 
@@ -104,6 +105,15 @@ static PyObject* empty_cache(PyObject*, PyObject* o) try {
   return raise_current_exception();
 }
 
+static PyObject* empty_cpu_cache(PyObject*, PyObject*) try {
+  Unlocked unlocked(true);
+  cpu_trim();
+  unlocked.lock();
+  Py_RETURN_NONE;
+} catch (...) {
+  return raise_current_exception();
+}
+
 static PyObject* device_name(PyObject*, PyObject* o) try {
   Device d;
   if (!indexed_device(o, d)) return nullptr;
@@ -131,6 +141,7 @@ static PyMethodDef functions[] = {
     {"_memory_stats", memory_stats, METH_O, nullptr},
     {"_reset_peak_memory_stats", reset_peak_memory_stats, METH_O, nullptr},
     {"_empty_cache", empty_cache, METH_O, nullptr},
+    {"_empty_cpu_cache", empty_cpu_cache, METH_NOARGS, nullptr},
     {"_device_name", device_name, METH_O, nullptr},
     {"_seed_devices", seed_devices, METH_O, "Seeds the default generator of every device."},
     {}};
