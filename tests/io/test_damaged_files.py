@@ -5,6 +5,8 @@ import io
 import pickle
 import random
 import struct
+import subprocess
+import sys
 import zipfile
 
 import mica
@@ -127,3 +129,41 @@ def test_a_compressed_record_that_says_it_is_empty():
     struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, 0)
     with pytest.raises(RuntimeError, match=r"data\.pkl: it does not match its size"):
         load(bytes(data))
+
+
+@pytest.mark.no_sanitizer("it measures memory")
+def test_a_compressed_pickle_is_bounded_before_it_grows(tmp_path):
+    """A file of 600 KB must not take hundreds of megabytes before it is refused."""
+    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as target:
+        target.writestr("archive/data.pkl", b"\x80\x02" + b"N0" * (150 << 20) + b"N.")
+        target.writestr("archive/version", "3")
+    program = f"""
+import resource
+import mica
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for load in (mica.load, lambda path: mica.load(path, weights_only=False), mica.serialization.get_unsafe_globals_in_checkpoint):
+    try:
+        load({str(tmp_path / "bomb.pt")!r})
+    except RuntimeError as error:
+        assert "data.pkl" in str(error) and "would grow to 314572804" in str(error), error
+    else:
+        raise AssertionError("it was read")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 50
+
+
+def test_a_compressed_storage_may_have_what_is_asked_of_it():
+    whole, packed = io.BytesIO(saved({"zeros": mica.zeros(1 << 20)})), io.BytesIO()
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    assert mica.equal(load(packed.getvalue())["zeros"], mica.zeros(1 << 20))
+    longer = io.BytesIO()
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(longer, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name) * (50 if name.endswith("data/0") else 1))
+    with pytest.raises(RuntimeError, match=r"data/0: it is compressed, and its \d+ bytes would grow to 209715200"):
+        load(longer.getvalue())

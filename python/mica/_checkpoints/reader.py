@@ -52,12 +52,27 @@ def _storage_reference(pid, fields):
 # ---- archives
 
 
-def record_bytes(archive, name):
-    """A record's bytes, unpacked if somebody has compressed the archive."""
-    _, size, crc, compressed = archive._record_info(name)
-    data = archive._raw_record(name)
+# A few bytes can say that they unpack to a thousand times as many. Pickles of large models are a few megabytes, and
+# shrink to about a tenth.
+_MOST_UNPACKED = 64 << 20
+_MOST_GROWTH = 100
+
+
+def record_bytes(archive, name, most=None):
+    """A record's bytes, unpacked if somebody has compressed the archive. A compressed one may grow to `most` bytes, by
+    default to what a pickle can sensibly have."""
+    packed, size, crc, compressed = archive._record_info(name)
     if not compressed:
-        return data
+        return archive._raw_record(name)
+    if most is None:
+        most = max(_MOST_UNPACKED, _MOST_GROWTH * packed)
+    if size > most:
+        raise RuntimeError(
+            f"PytorchStreamReader failed reading file {name}: it is compressed, and its {packed} bytes would grow to {size}, "
+            f"which is more than the {most} that such a record may have: {archive._file} is damaged, or made to exhaust "
+            "memory. Save it again uncompressed if you trust it"
+        )
+    data = archive._raw_record(name)
     try:
         # One byte more than declared is enough to tell that a record is longer; zero would mean no limit.
         data = zlib.decompressobj(-15).decompress(data, size + 1)
@@ -104,7 +119,7 @@ class _ArchiveStorages:
         if self._skip_data:
             storage = UntypedStorage(nbytes)
         elif compressed:
-            storage = _storage_of(record_bytes(self._archive, name))
+            storage = _storage_of(record_bytes(self._archive, name, most=nbytes))
         elif self._mapped is not None and self._archive.get_record_offset(name) % dtype.itemsize == 0:
             begin = self._archive.get_record_offset(name)
             storage = self._mapped._part(begin, begin + nbytes)
