@@ -169,6 +169,11 @@ PyMODINIT_FUNC PyInit__C() {
   try {
     Owned module(PyModule_Create(&definition));
     if (!module || execute(module.get()) < 0) return nullptr;
+#ifdef Py_GIL_DISABLED
+    // Objects of tensors, caches of strings and lists of free objects rely on the interpreter's lock: an interpreter
+    // without one takes it back as long as this module is loaded.
+    if (PyUnstable_Module_SetGIL(module.get(), Py_MOD_GIL_USED) < 0) return nullptr;
+#endif
     return module.release();
   } catch (...) {
     return raise_current_exception();

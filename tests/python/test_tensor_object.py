@@ -170,3 +170,91 @@ def test_a_plain_tensor_that_becomes_a_parameter_and_lives_on_in_a_graph():
         g.note = [g]  # a cycle
         del g, x
     churn()
+
+
+died = []
+
+
+class WithSlots(torch.Tensor):
+    __slots__ = ("held",)
+
+    def __del__(self):
+        died.append(1)
+
+
+def test_objects_keep_what_they_have_through_many_lives():
+    """Python finalises an object once; each time that only a graph holds the tensor, its object is saved all the same."""
+
+    class Held:
+        pass
+
+    x = grad_holder()
+    g = x.grad
+    g.__class__ = Sub
+    held = Held()
+    reference = weakref.ref(held)
+    g.note, g.list = held, [1, 2]
+    del held
+    for _ in range(4):
+        gc.collect()
+        del g
+        gc.collect()
+        g = x.grad
+        assert type(g) is Sub and g.note is reference() and g.list == [1, 2]
+    x.grad = None
+    del g
+    gc.collect()
+    assert reference() is None
+
+
+def test_cycles_of_an_object_in_its_second_life():
+    x = grad_holder()
+    g = x.grad
+    g.__class__ = Sub
+    for _ in range(3):
+        g.cycle = [g]
+        g.value = 7
+        del g
+        gc.collect()
+        g = x.grad
+        assert type(g) is Sub and g.value == 7
+        del g.cycle
+    reference = weakref.ref(g)
+    g.cycle = [g]
+    x.grad = None
+    del g
+    gc.collect()
+    assert reference() is None
+
+
+def test_slots_and_finalizers_of_a_class_whose_objects_come_back():
+    class Held:
+        pass
+
+    x = torch.ones(2, requires_grad=True)
+    g = torch.ones(2).as_subclass(WithSlots)
+    g.held = Held()
+    reference = weakref.ref(g.held)
+    x.grad = g
+    died.clear()
+    for _ in range(3):
+        del g
+        gc.collect()
+        g = x.grad
+        assert type(g) is WithSlots and g.held is reference()
+    x.grad = None
+    del g
+    gc.collect()
+    assert reference() is None and len(died) == 1
+
+    # A class below one whose objects have come back.
+    class Below(WithSlots):
+        pass
+
+    y = torch.ones(2).as_subclass(Below)
+    y.held, y.more = Held(), 3
+    reference = weakref.ref(y.held)
+    del y
+    gc.collect()
+    assert reference() is None
+    churn()

@@ -6,6 +6,8 @@
 // plain object is let go and made anew on demand.
 #include "tensor/tensor_object.h"
 
+#include <structmember.h>
+
 #include "graph/hooks.h"
 
 namespace mica::python {
@@ -36,7 +38,7 @@ static PyObject* new_object(Tensor&& tensor) {
   return o;
 }
 
-static void forget_finalized(PyObject* o);
+static void keep_slots(PyTypeObject* subclass);
 
 PyObject* wrap(Tensor tensor) {
   TensorImpl* impl = tensor.impl();
@@ -47,7 +49,6 @@ PyObject* wrap(Tensor tensor) {
     if (!impl->python_owned) return Py_NewRef(o);
     impl->python_owned = false;
     impl->retain();
-    forget_finalized(o);
     return o;  // the reference that the impl held
   }
   return new_object(std::move(tensor));
@@ -63,6 +64,7 @@ PyObject* wrap_as(PyTypeObject* subclass, Tensor tensor) {
     return nullptr;
   }
   if (subclass == tensor_type) return new_object(std::move(tensor));
+  if (subclass->tp_basicsize != tensor_type->tp_basicsize) keep_slots(subclass);
   PyObject* o = subclass->tp_alloc(subclass, 0);
   if (!o) return nullptr;
   impl->python_object = o;
@@ -138,6 +140,8 @@ void tensor_dealloc(PyObject* o) {
     return dealloc_plain(o);
   if (should_outlive_python(self)) {
     Py_SET_REFCNT(o, 1);
+    // Python has stopped to track an object of a subclass that it finalised in an earlier life.
+    if ((self->tracked || Py_TYPE(o) != tensor_type) && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
     give_to_impl(self);
     return;
   }
@@ -152,7 +156,7 @@ void tensor_dealloc(PyObject* o) {
   Py_DECREF(type);
 }
 
-// For subclasses, which Python takes apart before it calls tensor_dealloc: the object is saved whole.
+// For subclasses, and for what the collector has found: the object is saved before anything is taken from it.
 void tensor_finalize(PyObject* o) {
   TensorObject* self = as_tensor_object(o);
   if (!should_outlive_python(self)) return;
@@ -160,27 +164,59 @@ void tensor_finalize(PyObject* o) {
   give_to_impl(self);
 }
 
-// An object is finalised once in its life; one that has come back to Python begins a new life. The mark is the lowest
-// bit of the second word of the collector's header.
-static void forget_finalized(PyObject* o) {
-#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-  if (as_tensor_object(o)->tracked || Py_TYPE(o) != tensor_type) reinterpret_cast<uintptr_t*>(o)[-1] &= ~uintptr_t{1};
-#else
-  (void)o;
-#endif
+// What a class of Python has added to the object, as its __slots__ say.
+static void clear_slots(PyObject* o) {
+  for (PyTypeObject* type = Py_TYPE(o); type && type != tensor_type; type = type->tp_base) {
+    for (PyMemberDef* member = type->tp_members; member && member->name; ++member) {
+      if (member->type != T_OBJECT_EX || (member->flags & READONLY)) continue;
+      PyObject*& value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(o) + member->offset);
+      Py_CLEAR(value);
+    }
+  }
 }
+
+// In the place of the interpreter's own function, in classes with __slots__: that one clears them before it calls
+// tensor_dealloc, and only a finaliser, which Python calls once in the life of an object, comes before.
+static void subclass_dealloc(PyObject* o) {
+  TensorObject* self = as_tensor_object(o);
+  PyTypeObject* type = Py_TYPE(o);
+  const auto is_saved = [&] {
+    if (!should_outlive_python(self)) return false;
+    Py_SET_REFCNT(o, 1);
+    give_to_impl(self);
+    return true;
+  };
+  if (type->tp_dealloc != subclass_dealloc) return tensor_dealloc(o);  // called for a class below, which is done
+  if (is_saved()) return;
+  if (type->tp_finalize && type->tp_finalize != tensor_finalize) {  // the program's __del__
+    if (PyObject_CallFinalizerFromDealloc(o) < 0) return;
+    if (is_saved()) return;
+  }
+  PyObject_GC_UnTrack(o);
+  if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  clear_slots(o);
+  tensor_dealloc(o);
+}
+
+static void keep_slots(PyTypeObject* subclass) { subclass->tp_dealloc = subclass_dealloc; }
 
 // Whether what the tensor keeps alive is kept alive by its object alone.
 static bool is_sole_owner(const TensorImpl* impl) { return impl && !impl->python_owned && impl->use_count() == 1; }
 
 int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(o));
+  // C++ holds the tensor too, and may hand it to Python again: what the object has is needed, whatever cycle it is in.
+  if (should_outlive_python(as_tensor_object(o))) return 0;
   Py_VISIT(as_tensor_object(o)->dict);
   const TensorImpl* impl = as_tensor_object(o)->tensor.impl();
   return is_sole_owner(impl) ? visit_hooks(impl, visit, arg) : 0;
 }
 
 int tensor_clear(PyObject* o) {
+  if (should_outlive_python(as_tensor_object(o))) {  // in a later life: the collector does not finalise it again
+    tensor_finalize(o);
+    return 0;
+  }
   Py_CLEAR(as_tensor_object(o)->dict);
   const TensorImpl* impl = as_tensor_object(o)->tensor.impl();
   if (is_sole_owner(impl)) clear_hooks(impl);

@@ -1,8 +1,10 @@
 #include "training/optim.h"
 
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "mica/fork.h"
 #include "mica/optim/loss_scale.h"
 #include "mica/optim/steps.h"
 #include "training/optim_rules.h"
@@ -11,12 +13,21 @@ namespace mica::python {
 
 // ---- options
 
-// Names of options are literals: each is made a Python string once.
+// Names of options are literals: each is made a Python string once. The lock is there for interpreters without a lock
+// of their own; nothing of Python's runs under it.
+static std::mutex names_mutex;
+static HeldOverFork names_held(names_mutex, LockOrder::Settings);
+
 static PyObject* interned(const char* name) {
-  static std::unordered_map<const void*, PyObject*> known;
-  PyObject*& key = known[name];
-  if (!key) key = checked(PyUnicode_InternFromString(name));
-  return key;
+  static constinit std::unordered_map<const void*, PyObject*>* known = nullptr;
+  {
+    std::lock_guard lock(names_mutex);
+    if (!known) known = new std::unordered_map<const void*, PyObject*>;
+    if (const auto found = known->find(name); found != known->end()) return found->second;
+  }
+  PyObject* made = checked(PyUnicode_InternFromString(name));  // interned: all threads get the same
+  std::lock_guard lock(names_mutex);
+  return known->emplace(name, made).first->second;
 }
 
 PyObject* OptionDict::find(const char* name) const {
