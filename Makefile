@@ -132,14 +132,14 @@ sweep: build $(TORCH_PYTHON)
 # A request for more memory than there is fails as it does without the sanitizer. On two cores the instrumented kernels
 # take more than an hour to compile; SANITIZE_ARGS=-DMICA_SANITIZE_KERNELS=OFF leaves them as they are.
 SANITIZE_ARGS ?=
-asan_options = ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192
+asan_options = ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192:exitcode=86
 sanitize: $(VENV)/.installed
 	@test -f build-sanitize/build.ninja || \
 	  cmake --preset sanitize -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python $(SANITIZE_ARGS) --log-level=WARNING
 	cmake --build build-sanitize --parallel $(JOBS) -- --quiet
-	UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir build-sanitize --output-on-failure
+	UBSAN_OPTIONS=print_stacktrace=1:exitcode=86 ctest --test-dir build-sanitize --output-on-failure
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
-	  $(asan_options) UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(CURDIR)/build-sanitize/python \
+	  $(asan_options) UBSAN_OPTIONS=print_stacktrace=1:exitcode=86 PYTHONPATH=$(CURDIR)/build-sanitize/python \
 	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
 
 # What several threads touch at once, from C++ and from Python. The interpreter is not instrumented: what it does by itself

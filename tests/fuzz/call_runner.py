@@ -26,6 +26,10 @@ SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 SECONDS = 60.0 if SANITIZED else 20.0  # without an answer to one case
 MEMORY = 2 << 30  # that a process may map beyond what it has at its start
 
+# How a sanitizer ends a process (make sanitize says so to it): of what it found, or for want of memory, since its
+# operator new cannot throw. Python's own ends are others.
+SANITIZERS_EXIT = 86
+
 STATEFUL = ("Lazy", "spectral_norm", "functional_call")  # change before they compute, in torch as here
 
 
@@ -164,12 +168,16 @@ def run_all(cases, work, batch=200, seconds=SECONDS):
                 os.dup2(null, 1)
                 if not SANITIZED:
                     os.dup2(null, 2)
-                child(waiting[:batch], work, writing)
+                child(waiting[:batch], work, os.dup(writing))
                 status = 0
+            except BaseException as e:
+                # What goes wrong beside the cases (no memory for an outcome's text, say) is said, never only a status.
+                text = f"{type(e).__name__}: {e}"[:500]
+                os.write(writing, b"\n" + json.dumps({"runner": text}).encode() + b"\n")
             finally:
                 os._exit(status)
         os.close(writing)
-        begun, done, rest, hung = None, 0, b"", False
+        begun, done, rest, hung, runner = None, 0, b"", False, None
         deadline = time.monotonic() + seconds
         while True:
             ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
@@ -182,8 +190,15 @@ def run_all(cases, work, batch=200, seconds=SECONDS):
                 break
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                outcome = json.loads(line)
-                if "begins" in outcome:
+                if not line:
+                    continue
+                try:
+                    outcome = json.loads(line)
+                except ValueError:
+                    continue  # the line that the runner could not end
+                if "runner" in outcome:
+                    runner = outcome["runner"]
+                elif "begins" in outcome:
                     begun = outcome["index"]
                 else:
                     begun, done = None, done + 1
@@ -192,7 +207,12 @@ def run_all(cases, work, batch=200, seconds=SECONDS):
         os.close(reading)
         _, status = os.waitpid(pid, 0)
         if begun is not None:
-            how = "no answer" if hung else f"died of {os.waitstatus_to_exitcode(status)}"
+            code = os.waitstatus_to_exitcode(status)
+            how = "no answer" if hung else f"died of {code}"
+            if code == SANITIZERS_EXIT:
+                how = "a sanitizer ended the process: its report is below"
+            if runner is not None:
+                how = f"the runner failed: {runner}"
             yield cases[begun], {"finding": how}
             done += 1
         elif done == 0:

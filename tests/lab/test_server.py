@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import mica
 import pytest
+from cpu_work import unit
 
 
 def talk(lab, method, path, headers=None, body=None):
@@ -147,18 +148,19 @@ def test_answers_are_quick(ask):
             ask(name, **question)
             times.append(time.process_time() - started)
         best[name] = min(times)
-    assert max(best.values()) < 0.05, best
+    work = unit()
+    assert max(best.values()) < 6 * work, (best, work)
 
 
 @pytest.mark.no_sanitizer("it measures time")
 def test_the_command_costs_little_to_start():
-    """Time of the processor, which a busy machine does not change: 80 ms on a Neoverse-N1."""
+    """80 ms of the processor's time on a Neoverse-N1, whose unit of work is about 15."""
     command = [sys.executable, "-c", "from mica.cli import main; main()", "lab", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         process.stdout.readline()
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         process.terminate()
-    assert (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 0.3
+    assert (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 30 * unit()
 
 
 def test_the_page_is_light():
