@@ -3,7 +3,7 @@
 #include <mutex>
 #include <vector>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::cuda {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/warning.h"
 
 namespace mica::cuda {

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "mica/autograd.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica {
 

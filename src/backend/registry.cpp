@@ -10,7 +10,7 @@
 #include "mica/backend/layer_backend.h"
 #include "mica/core/missing_device.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica {
 

@@ -16,7 +16,7 @@
 
 #include "large_blocks.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "size_classes.h"
 #include "system_memory.h"
 

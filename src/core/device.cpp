@@ -5,7 +5,7 @@
 
 #include "core/device_names.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica {
 

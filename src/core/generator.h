@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/generator.h"
 
 namespace mica {

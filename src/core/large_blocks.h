@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::detail {
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/rare_facts.h"
 #include "core/scalar_bytes.h"
 #include "mica/autograd.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/ops.h"
 
 namespace mica {

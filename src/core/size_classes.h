@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "system_memory.h"
 
 namespace mica::detail {

@@ -9,7 +9,7 @@
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::data {
 

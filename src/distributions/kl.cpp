@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "distributions/kl_entries.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/warning.h"
 
 namespace mica::distributions {

@@ -12,7 +12,7 @@
 #include "core/out.h"
 #include "inspect/clock.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/inspect.h"
 
 namespace mica::inspect {

@@ -10,7 +10,7 @@
 #include "mica/allocator.h"
 #include "mica/backend.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/inspect.h"
 
 namespace mica::inspect {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::io {
 

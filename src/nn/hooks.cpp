@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "mica/custom_function.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/warning.h"
 #include "nn/module_hooks.h"
 

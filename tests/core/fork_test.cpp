@@ -1,4 +1,4 @@
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

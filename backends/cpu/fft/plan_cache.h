@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::cpu::fft {
 

@@ -11,7 +11,7 @@
 
 #include "backends/cpu/gemm/gemm.h"
 #include "mica/error.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::cpu {
 namespace gemm_impl {

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "mica/backend/kernel_types.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::cpu::lapack {
 

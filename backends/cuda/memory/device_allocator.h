@@ -14,7 +14,7 @@
 
 #include "backends/cuda/memory/address_range.h"
 #include "backends/cuda/runtime.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::cuda {
 

@@ -1,7 +1,7 @@
 // The generator of a CUDA device: Philox, a function of a seed and of how far the stream has come.
 #pragma once
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/generator.h"
 
 namespace mica::cuda {

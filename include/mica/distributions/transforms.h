@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "mica/distributions/constraints.h"
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 
 namespace mica::distributions {
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mica/fork.h"
+#include "mica/core/fork.h"
 #include "mica/optim/loss_scale.h"
 #include "mica/optim/steps.h"
 #include "training/optim_rules.h"
