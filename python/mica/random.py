@@ -33,19 +33,64 @@ def set_rng_state(new_state):
 
 
 def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
-    """Draw random numbers in the block without moving the default stream; that of the CPU is the only one so far."""
+    """Draw random numbers in the block without moving the default streams of the CPU and of the devices.
+
+    `devices` are numbers or names of devices of `device_type`; all that there are if it is None.
+    """
     import contextlib
 
-    return contextlib.contextmanager(_forked)(enabled)
+    return contextlib.contextmanager(_forked)(devices, enabled, device_type, _caller, _devices_kw)
 
 
-def _forked(enabled):
-    state = get_rng_state() if enabled else None
+def _forked(devices, enabled, device_type, caller, keyword):
+    import mica  # the modules of devices are above this one
+
+    device_type = mica.device(device_type).type
+    if device_type == "meta" or not enabled:
+        yield
+        return
+    module = getattr(mica, str(device_type), None)
+    if module is None or not hasattr(module, "get_rng_state"):
+        if device_type == "cpu":
+            module = None
+        else:
+            raise RuntimeError(
+                f"torch has no module of `{device_type}`, you should register a module by "
+                "`torch._register_device_module`."
+            )
+    if devices is None:
+        count = module.device_count() if module is not None else 0
+        if count > 1:
+            _warn_of_many(device_type, count, caller, keyword)
+        devices = range(count)
+    devices = list(devices)
+    states = [module.get_rng_state(device) for device in devices]
+    state = get_rng_state()
     try:
         yield
     finally:
-        if enabled:
-            set_rng_state(state)
+        set_rng_state(state)
+        for device, kept in zip(devices, states, strict=True):
+            module.set_rng_state(kept, device)
+
+
+_warned_of_many = False
+
+
+def _warn_of_many(device_type, count, caller, keyword):
+    """Say once that the states of all devices are kept, which takes time where there are many."""
+    import warnings
+
+    global _warned_of_many
+    if not _warned_of_many:
+        _warned_of_many = True
+        warnings.warn(
+            f"{device_type.upper()} reports that you have {count} available devices, and you have used {caller} without "
+            f"explicitly specifying which devices are being used. For safety, we initialize *every* {device_type.upper()} "
+            f"device by default, which can be quite slow if you have a lot of {device_type.upper()}s. If you know that you "
+            f"are only making use of a few {device_type.upper()} devices, pass them by the keyword argument `{keyword}`.",
+            stacklevel=6,
+        )
 
 
 def thread_safe_generator():

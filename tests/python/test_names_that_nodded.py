@@ -274,3 +274,30 @@ def test_small_names_do_what_they_say():
         linalg("other")
     with pytest.warns(FutureWarning, match="mark_shared_storage is deprecated"):
         mica.autograd.function.FunctionCtx().mark_shared_storage()
+
+
+def test_forked_streams_of_devices_are_put_back(monkeypatch):
+    states = {0: "a", 1: "b"}
+    monkeypatch.setattr(mica.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(mica.cuda, "get_rng_state", lambda device=0: states[device])
+    monkeypatch.setattr(mica.cuda, "set_rng_state", lambda state, device=0: states.update({device: state}))
+    monkeypatch.setattr("mica.random._warned_of_many", False)
+    before = mica.get_rng_state()
+    with pytest.warns(UserWarning, match="CUDA reports that you have 2 available devices"), mica.random.fork_rng():
+        states.update({0: "moved", 1: "moved"})
+        mica.rand(1)
+    assert states == {0: "a", 1: "b"} and before.equal(mica.get_rng_state())
+    with mica.random.fork_rng(devices=[1]):
+        states.update({0: "moved", 1: "moved"})
+    assert states == {0: "moved", 1: "b"}
+    with mica.random.fork_rng(enabled=False):
+        states[1] = "moved"
+    assert states[1] == "moved"
+    with pytest.raises(RuntimeError, match="at start of device string: nope"), mica.random.fork_rng(device_type="nope"):
+        pass
+
+
+def test_packages_take_urlparse_from_hub():
+    from mica.hub import HASH_REGEX, urlparse
+
+    assert HASH_REGEX.search("weights-0123.pt").group(1) == "0123" and urlparse("http://a/b").path == "/b"

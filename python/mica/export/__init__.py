@@ -187,7 +187,7 @@ def register_dataclass(cls, *, serialized_type_name=None):
     register_dataclass(cls)
 
 
-def save(ep, f, *, extra_files=None, opset_version=None, **options):
+def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
     """Write a program to a file that `torch.export.load` of Mica reads."""
     from mica.export._files import save
 

@@ -1,5 +1,7 @@
 """Files of weights and models from the web, or models from a folder, kept in a folder."""
 
+from urllib.parse import urlparse  # noqa: F401 - packages take it from here
+
 from mica.hub import _repositories
 from mica.hub._files import (  # noqa: F401
     HASH_REGEX,

@@ -6,6 +6,7 @@ expansions follow.
 """
 
 import inspect
+import os
 
 import mica
 from mica.onnx import operations_of_layers, operations_of_shapes  # noqa: F401 - they register how they are written
@@ -85,8 +86,17 @@ class ONNXProgram:
     def model(self):
         return self.model_proto
 
-    def save(self, destination, **options):
-        _onnx().save(self.model_proto, destination)
+    def save(self, destination, *, include_initializers=True, keep_initializers_as_inputs=False, external_data=None):
+        """Write the file; with external_data the weights go to a file of their own beside it."""
+        if not include_initializers or keep_initializers_as_inputs:
+            raise NotImplementedError(
+                "ONNXProgram.save: only files with their weights, which are no inputs, are written"
+            )
+        if external_data:
+            location = os.path.basename(str(destination)) + ".data"
+            _onnx().save_model(self.model_proto, destination, save_as_external_data=True, location=location)
+        else:
+            _onnx().save(self.model_proto, destination)
 
     def __call__(self, *args, **kwargs):
         import onnxruntime
