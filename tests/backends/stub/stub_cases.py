@@ -130,3 +130,18 @@ def test_data_parallel_moves_results_to_output_device():
     assert called.device == mica.device("cpu") and called.tolist() == expected
     with pytest.raises(RuntimeError, match="A module can be on one GPU so far"):
         mica.nn.DataParallel(linear)
+
+
+def test_memory_and_graphs_of_the_accelerator():
+    held = mica.zeros(1000, device="stub")
+    stats = mica.accelerator.memory_stats()
+    assert stats["allocated_bytes.all.current"] == mica.accelerator.memory_allocated() >= 4000
+    assert list(stats) == sorted(stats)
+    assert mica.float32 in mica.accelerator.get_device_capability()["supported_dtypes"]
+    assert len(mica.accelerator.get_memory_info()) == 2
+    mica.accelerator.empty_host_cache()
+    with pytest.raises(RuntimeError, match="records no graphs"):
+        mica.accelerator.Graph()
+    with pytest.raises(RuntimeError, match="counts nothing over time"):
+        mica.accelerator.reset_accumulated_memory_stats()
+    del held
