@@ -3,7 +3,7 @@
 import inspect
 
 import mica
-from mica.export.dynamic_shapes import Constraint, Dim, dims, named_sizes
+from mica.export.dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims, named_sizes
 from mica.export.exported_program import (
     ExportedProgram,
     ModuleCallEntry,
@@ -21,8 +21,8 @@ from mica.export.graph_signature import (
     TensorArgument,
 )
 
-__all__ = ["Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry",
-           "ModuleCallSignature", "default_decompositions", "dims", "draft_export", "export", "load",
+__all__ = ["AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry",
+           "ModuleCallSignature", "ShapesCollection", "default_decompositions", "dims", "draft_export", "export", "load",
            "register_dataclass", "save"]  # fmt: skip
 
 _PRIMES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197, 199, 211)
@@ -41,6 +41,12 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     kwargs = dict(kwargs or {})
     parameters = list(inspect.signature(mod.forward).parameters)
+    if isinstance(dynamic_shapes, AdditionalInputs):
+        program = export(mod, args, kwargs, dynamic_shapes=dynamic_shapes.labels(mod, args, kwargs))
+        dynamic_shapes.verify(program)
+        return program
+    if isinstance(dynamic_shapes, ShapesCollection):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, args, kwargs, parameters)
     if not named:
         return _exported(mod, args, kwargs, {}, parameters)

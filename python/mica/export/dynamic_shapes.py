@@ -1,6 +1,6 @@
 """Sizes that may differ from call to call."""
 
-__all__ = ["Constraint", "Dim", "dims"]
+__all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims"]
 
 
 class _Hint:
@@ -44,6 +44,102 @@ class Constraint:
 def dims(*names, min=None, max=None):
     """Several sizes of the same range."""
     return tuple(Dim(name, min=min, max=max) for name in names)
+
+
+class ShapesCollection:
+    """The sizes of tensors, said of the tensors themselves; `export` takes it as dynamic_shapes."""
+
+    def __init__(self):
+        self._shapes = {}  # id of the tensor -> (the tensor, which stays alive, its sizes)
+
+    def __setitem__(self, t, shape):
+        if id(t) in self._shapes and self._shapes[id(t)][1] != shape:
+            raise AssertionError(
+                f"Shapes assigned to input is a mismatch: expected {self._shapes[id(t)][1]} but got {shape}"
+            )
+        self._shapes[id(t)] = (t, shape)
+
+    def __getitem__(self, t):
+        if id(t) not in self._shapes:
+            self[t] = {}
+        return self._shapes[id(t)][1]
+
+    def __len__(self):
+        return len(self._shapes)
+
+    def dynamic_shapes(self, m, args, kwargs=None):
+        """The sizes in the form of the arguments."""
+        from mica.utils._pytree import tree_map
+
+        used = set()
+
+        def of(leaf):
+            if id(leaf) not in self._shapes:
+                return None
+            used.add(id(leaf))
+            return self._shapes[id(leaf)][1]
+
+        found = tree_map(of, _by_name(m, args, kwargs))
+        unused = [shape for key, (_, shape) in self._shapes.items() if key not in used]
+        if unused:
+            raise ValueError(f"Some tensors of the collection were not found in the inputs; their sizes are {unused}")
+        return found
+
+
+class AdditionalInputs:
+    """Further examples of a module's inputs: what differs between them is dynamic; `export` takes it as dynamic_shapes."""
+
+    def __init__(self):
+        self._examples = []
+
+    def add(self, args, kwargs=None):
+        """One more example."""
+        if not isinstance(args, tuple):
+            raise AssertionError(f"Representative args {args} must be a tuple")
+        self._examples.append((args, kwargs))
+
+    def dynamic_shapes(self, m, args, kwargs=None):
+        """Dim.DYNAMIC for each size that differs, None for the others, in the form of the arguments."""
+        return self._sizes(m, args, kwargs, lambda sizes: Dim.DYNAMIC)
+
+    def labels(self, m, args, kwargs=None):
+        """The same with names: sizes that are equal in every example have one."""
+        names = {}
+        return self._sizes(m, args, kwargs, lambda sizes: names.setdefault(sizes, f"n{len(names)}"))
+
+    def _sizes(self, m, args, kwargs, name):
+        from mica import _C
+        from mica.utils._pytree import tree_flatten, tree_unflatten
+
+        leaves, form = tree_flatten(_by_name(m, args, kwargs))
+        others = [tree_flatten(_by_name(m, *example)) for example in self._examples]
+        if any(other_form != form for _, other_form in others):
+            raise ValueError("The examples of AdditionalInputs do not have the structure of the arguments of export")
+        found = []
+        for values in zip(leaves, *(other for other, _ in others), strict=True):
+            if not isinstance(values[0], _C.TensorBase):
+                if any(value != values[0] for value in values):
+                    raise ValueError(f"An input that is no tensor differs between the examples: {values[0]!r}")
+                found.append(None)
+                continue
+            if len({value.dim() for value in values}) > 1:
+                raise ValueError("The tensors of the examples do not have the same number of dimensions")
+            sizes = zip(*(value.shape for value in values), strict=True)
+            found.append(tuple(name(each) if len(set(each)) > 1 else None for each in sizes))
+        return tree_unflatten(found, form)
+
+    def verify(self, ep):
+        """Run an exported program on every example."""
+        for args, kwargs in self._examples:
+            ep.module()(*args, **(kwargs or {}))
+
+
+def _by_name(m, args, kwargs):
+    """The arguments of a call, by the names of forward's parameters."""
+    import inspect
+
+    bound = inspect.signature(getattr(m, "forward", m)).bind(*args, **(kwargs or {}))
+    return dict(bound.arguments)
 
 
 def named_sizes(shapes, args, kwargs, parameters):
