@@ -301,7 +301,14 @@ std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins, std::opti
 
 // ---- membership --------------------------------------------------------------------------------------------------
 
+static void check_membership_dtype(DType dtype) {
+  MICA_CHECK(dtype != DType::Bool && !is_complex(dtype),
+             "Unsupported input type encountered for isin(): ", info(dtype).legacy);
+}
+
 Tensor isin(const Tensor& elements, const Tensor& test_elements, bool, bool invert) {
+  check_membership_dtype(elements.dtype());
+  check_membership_dtype(test_elements.dtype());
   NoGradGuard below;
   const DType common = mica::result_type(elements, test_elements);
   const Tensor all = elements.to(common), sorted = std::get<0>(mica::sort(test_elements.to(common).reshape({-1})));
@@ -312,6 +319,7 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool, bool inve
   return invert ? mica::ne(found, all) : mica::eq(found, all);
 }
 Tensor isin(const Tensor& elements, const Scalar& test_element, bool, bool invert) {
+  check_membership_dtype(elements.dtype());
   return invert ? mica::ne(elements, test_element) : mica::eq(elements, test_element);
 }
 Tensor isin(const Scalar& element, const Tensor& test_elements, bool assume_unique, bool invert) {

@@ -234,6 +234,8 @@ Tensor PointwisePlan::fresh(int output) {
 }
 
 void PointwisePlan::in_place(const Tensor& self) {
+  MICA_CHECK(op_.promotion != Promotion::Real || !self.is_complex(), "In-place ", op_.name,
+             " is not supported for complex tensors.");
   resolve();
   MICA_CHECK(shape() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
              shape(), ": ", op_.name, "_ cannot change the shape of self");
