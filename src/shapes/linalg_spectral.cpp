@@ -1,4 +1,6 @@
 // Rules of decompositions that are found by iteration: eigenvalues and singular values.
+#include <limits>
+
 #include "linalg/matrices.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/decompositions_implementations.h"
@@ -54,6 +56,17 @@ static bool reads_upper(std::string_view uplo) {
   return uplo[0] == 'U' || uplo[0] == 'u';
 }
 
+// A matrix that holds NaN or infinity has no eigenvalues: its results are NaN, and nothing failed.
+static void answer_without_eigenvalues(const Tensor& A, bool upper, const Tensor& codes, const Tensor& values,
+                                       const Tensor& vectors) {
+  const Tensor broken = mica::logical_not(mica::isfinite(upper ? mica::triu(A) : mica::tril(A)));
+  const Tensor unanswered = mica::logical_and(mica::any(mica::any(broken, -1), -1), mica::ne(codes, Scalar(0)));
+  const Scalar nan(std::numeric_limits<double>::quiet_NaN());
+  values.masked_fill_(unanswered.unsqueeze(-1), nan);
+  vectors.masked_fill_(unanswered.unsqueeze(-1).unsqueeze(-1), nan);
+  codes.masked_fill_(unanswered, Scalar(0));
+}
+
 void _linalg_eigh(Out& eigenvalues, Out& eigenvectors, const Tensor& A, std::string_view UPLO, bool compute_v) {
   check_square(A, "linalg.eigh");
   const bool upper = reads_upper(UPLO);
@@ -64,6 +77,13 @@ void _linalg_eigh(Out& eigenvalues, Out& eigenvectors, const Tensor& A, std::str
   if (!A.is_meta() && A.numel() > 0) {
     const Tensor codes = empty_info(A);
     MICA_LAYER_KERNEL(A.device(), linalg_eigh)(vectors.view_of(), values.view_of(), codes.view_of(), upper, compute_v);
+    if (mica::any(codes).item<bool>()) [[unlikely]] {
+      // What stands in the other triangle must not count: NaN there is no failure.
+      vectors.copy_(upper ? mica::triu(A) : mica::tril(A));
+      MICA_LAYER_KERNEL(A.device(), linalg_eigh)
+      (vectors.view_of(), values.view_of(), codes.view_of(), upper, compute_v);
+      answer_without_eigenvalues(A, upper, codes, values, vectors);
+    }
     check_info(codes, "linalg.eigh");
   }
   give(eigenvalues, values);

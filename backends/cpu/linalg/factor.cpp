@@ -1,4 +1,7 @@
 // Cholesky, LU and LDL decompositions, inverses, and what is solved with them.
+#include <cmath>
+#include <complex>
+
 #include "backends/cpu/linalg/batches.h"
 #include "backends/cpu/linalg/shared_lu.h"
 #include "backends/cpu/linalg/small_matrices.h"
@@ -26,6 +29,15 @@ void clear_triangle(T* a, int64_t n, bool upper_one) {
   }
 }
 
+// The order of the first minor whose factor is NaN, which is not positive; 0 where there is none. Libraries compare
+// with zero alone, and go on.
+template <class T>
+int32_t first_nan(const T* factor, int64_t n) {
+  for (int64_t k = 0; k < n; ++k)
+    if (std::isnan(std::real(factor[k * n + k]))) return static_cast<int32_t>(k + 1);
+  return 0;
+}
+
 void cholesky(const TensorView& a, const TensorView& info, bool upper) {
   visit_matrix("cholesky_cpu", a.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -37,6 +49,7 @@ void cholesky(const TensorView& a, const TensorView& info, bool upper) {
       // One thread does better with the library's, which leaves out more of the other triangle.
       if (get_num_threads() > 1 && worth_sharing(matrices.count, matrices.rows, matrices.columns)) {
         *infos = shared_cholesky(matrices.data, matrices.rows, upper);
+        if (*infos == 0) *infos = first_nan(matrices.data, matrices.rows);
         return clear_triangle(matrices.data, matrices.rows, !upper);
       }
     }
@@ -45,6 +58,7 @@ void cholesky(const TensorView& a, const TensorView& info, bool upper) {
       const Integer n = matrices.n(), lead = matrices.lead();
       for (int64_t i = begin; i < end; ++i) {
         lapack::call<T>(Routine::potrf, &triangle, &n, matrices[i], &lead, infos + i);
+        if (infos[i] == 0) infos[i] = first_nan(matrices[i], n);
         clear_triangle(matrices[i], n, !upper);
       }
     });

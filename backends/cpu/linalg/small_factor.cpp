@@ -26,7 +26,8 @@ void small_cholesky(T* a, int64_t given, int64_t count, int32_t* info, bool uppe
         for (int64_t k = 0; k < n; ++k) {
           V pivot = m.get(k, k);
           for (int64_t j = 0; j < k; ++j) pivot = hn::NegMulAdd(m.get(k, j), m.get(k, j), pivot);
-          const auto bad = hn::And(hn::Le(pivot, hn::Zero(d)), hn::Eq(failed, hn::Zero(d)));
+          const auto bad =
+              hn::AndNot(hn::Gt(pivot, hn::Zero(d)), hn::Eq(failed, hn::Zero(d)));  // NaN is not positive either
           failed = hn::IfThenElse(bad, hn::Set(d, static_cast<T>(k + 1)), failed);
           const V root = hn::Sqrt(pivot);
           m.set(k, k, root);
