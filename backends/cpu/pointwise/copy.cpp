@@ -146,7 +146,20 @@ void copy_within(const PointwiseLoop& loop) {
   run_loop(loop, copy_row_loop, &size);
 }
 
+// A bool is 0 or 1 wherever it is copied to, whatever byte a view of other numbers has put in its place.
+void copy_bools(PointwiseLoop loop) {
+  const InnerLoop to_bool = conversion_loop(DType::Bool, DType::UInt8);
+  loop.dtypes[1] = DType::UInt8;
+  if (const Crossing c = find_crossing(loop, 1); c.out >= 0 && c.in >= 0 && c.out != c.in) {
+    copy_transposed(loop, 1, c);
+    loop.data[1] = loop.data[0];
+    for (int d = 0; d < loop.ndim; ++d) loop.strides[d][1] = loop.strides[d][0];
+  }
+  run_dense(loop, to_bool);
+}
+
 void copy_kernel(const PointwiseLoop& loop) {
+  if (loop.dtypes[0] == DType::Bool && loop.dtypes[1] == DType::Bool) return copy_bools(loop);
   if (loop.dtypes[0] == loop.dtypes[1]) return copy_within(loop);
   convert(loop, loop.dtypes[0], loop.dtypes[1]);
 }

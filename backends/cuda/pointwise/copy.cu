@@ -173,8 +173,10 @@ void run_transpose(const PointwiseLoop& loop) {
 void copy(const PointwiseLoop& loop) {
   if (loop.numel == 0) return;
   DeviceGuard guard(loop.device.index());
-  if (loop.dtypes[0] != loop.dtypes[1]) {
+  const bool bools = loop.dtypes[0] == DType::Bool && loop.dtypes[1] == DType::Bool;
+  if (loop.dtypes[0] != loop.dtypes[1] || bools) {
     PointwiseLoop piece = loop;
+    if (bools) piece.dtypes[1] = DType::UInt8;  // a copy of a bool is 0 or 1, whatever byte is in its place
     return visit_any("copy_", loop.dtypes[0], [&]<class To>(Tag<To>) { run_converted<To>(piece); });
   }
   const int64_t size = element_size(loop.dtypes[0]);

@@ -1,0 +1,93 @@
+"""What torch refuses is refused; matrices without eigenvalues; bytes of bools that are neither 0 nor 1."""
+
+import mica as torch
+import pytest
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_abs_of_complex_numbers_is_not_done_in_place(dtype):
+    x = torch.tensor([3 + 4j], dtype=dtype)
+    for call in (x.abs_, x.absolute_, lambda: torch._foreach_abs_([x]), x[:0].abs_):
+        with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors."):
+            call()
+    assert x.tolist() == [3 + 4j]  # a refusal changes nothing
+    assert torch.abs(x, out=x).tolist() == [5 + 0j]
+    assert torch.tensor([-2.0]).abs_().tolist() == [2.0]
+
+
+def test_bools_are_not_ordered_by_topk_nor_members():
+    flags = torch.tensor([True, False, True])
+    for k in (0, 2):
+        with pytest.raises(RuntimeError, match="topk does not support bool dtypes on CPU"):
+            flags.topk(k)
+    with pytest.raises(RuntimeError, match="selected index k out of range"):
+        flags.topk(4)
+    for call in (
+        lambda: torch.isin(flags, flags),
+        lambda: torch.isin(flags, True),
+        lambda: torch.isin(True, flags),
+        lambda: torch.isin(torch.arange(3), flags),
+    ):
+        with pytest.raises(RuntimeError, match=r"Unsupported input type encountered for isin\(\): Bool"):
+            call()
+    with pytest.raises(RuntimeError, match=r"Unsupported input type encountered for isin\(\): ComplexFloat"):
+        torch.isin(torch.ones(2, dtype=torch.complex64), 1)
+    assert torch.isin(torch.arange(3), torch.tensor([1])).tolist() == [False, True, False]
+
+
+def test_topk_of_a_number():
+    for k in (0, 1):
+        values, indices = torch.tensor(2.5).topk(k)
+        assert values.item() == 2.5 and indices.item() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("size", [1, 2, 3, 40])
+def test_a_matrix_with_nan_has_nan_for_eigenvalues(dtype, size):
+    good = torch.eye(size, dtype=dtype)
+    bad = good.clone()
+    bad[0, 0] = NAN
+    values, vectors = torch.linalg.eigh(torch.stack([bad, good]))
+    assert values[0].isnan().all() and values[1].tolist() == [1.0] * size
+    assert vectors[0].isnan().all() and not vectors[1].isnan().any()
+    assert torch.linalg.eigvalsh(bad).isnan().all()
+
+
+def test_the_other_triangle_is_not_read():
+    matrix = torch.eye(3)
+    matrix[0, 2] = NAN
+    assert torch.linalg.eigh(matrix)[0].tolist() == [1.0] * 3
+    assert torch.linalg.eigh(matrix, UPLO="U")[0].isnan().all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 40])
+def test_a_matrix_with_nan_is_not_positive_definite(size):
+    matrix = torch.eye(size)
+    matrix[size - 1, size - 1] = NAN
+    assert torch.linalg.cholesky_ex(matrix).info.item() == size
+    with pytest.raises(torch.linalg.LinAlgError, match=f"leading minor of order {size} is not positive-definite"):
+        torch.linalg.cholesky(matrix)
+
+
+def _bytes(flags):
+    return flags.view(torch.uint8).flatten().tolist()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 70, 3), (4, 64)])
+def test_copies_of_bools_are_0_or_1(shape):
+    torch.manual_seed(0)
+    numbers = torch.randint(0, 256, shape, dtype=torch.uint8)
+    numbers[0] = 0
+    odd, right = numbers.view(torch.bool), (numbers != 0).byte()
+    assert _bytes(odd) == numbers.flatten().tolist()  # a view is a view
+    for made, wanted in (
+        (odd.clone(), right),
+        (torch.zeros_like(odd).copy_(odd), right),
+        (odd.transpose(0, 1).contiguous(), right.transpose(0, 1)),
+        (odd.repeat(2, *[1] * (len(shape) - 1)), right.repeat(2, *[1] * (len(shape) - 1))),
+        (odd[..., ::2].clone(), right[..., ::2]),
+        (torch.zeros_like(odd).transpose(0, 1).copy_(odd.transpose(0, 1)).transpose(0, 1).contiguous(), right),
+    ):
+        assert _bytes(made) == wanted.flatten().tolist()
