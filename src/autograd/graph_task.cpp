@@ -256,6 +256,10 @@ void GraphTask::call(Node& fn) {
       fn.apply(grads_, out_);
       if (post) {
         grads_.clear();
+        // Hooks see gradients of the inputs' own shapes and dtypes.
+        for (size_t i = 0; i < std::min(out_.size(), fn.next_edges.size()); ++i)
+          if (const Edge& edge = fn.next_edges[i]; edge.function && out_[i].defined())
+            validate_gradient(fn.name(), i, out_[i], edge.function->inputs[edge.input_nr]);
         run_post_hooks(fn, out_, came);
       }
     }

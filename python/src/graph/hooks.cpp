@@ -98,14 +98,17 @@ struct PreHook {
 
 struct PostHook {
   HookFunction cell;
-  bool number;  // has_number() of its node
+  bool number;     // has_number() of its node
+  size_t outputs;  // of its node that a gradient can come to: torch counts no others
   void operator()(TensorVec& grad_inputs, const TensorVec& grad_outputs) const {
     Locked locked;
     Owned function = Owned::borrow(cell->callable);
     if (!function) return;
     TensorVec shown = grad_inputs;
     if (number) shown.emplace_back();
-    Owned ins(checked(to_python(shown))), outs(checked(to_python(grad_outputs)));
+    TensorVec came = grad_outputs;
+    came.resize(std::min(outputs, came.size()));
+    Owned ins(checked(to_python(shown))), outs(checked(to_python(came)));
     PyObject* call[] = {ins.get(), outs.get()};
     Owned result(checked(PyObject_Vectorcall(function.get(), call, 2, nullptr)));
     replace(shown, result.get(), name_of(function.get()));
@@ -178,7 +181,13 @@ PyObject* add_node_prehook(Node& node, PyObject* function) {
 }
 PyObject* add_node_posthook(Node& node, PyObject* function) {
   const auto cell = std::make_shared<HookCell>(function);
-  return new_handle(autograd::register_posthook(node, PostHook{cell, has_number(node)}), cell);
+  size_t outputs = node.inputs.size();
+  const auto takes_gradients = [&](size_t i) {
+    const DType dtype = node.inputs[i].dtype;
+    return dtype != DType::Undefined && (is_floating(dtype) || is_complex(dtype));
+  };
+  while (outputs > 1 && !takes_gradients(outputs - 1)) --outputs;
+  return new_handle(autograd::register_posthook(node, PostHook{cell, has_number(node), outputs}), cell);
 }
 
 int visit_hooks(const TensorImpl* tensor, visitproc visit, void* arg) {
