@@ -252,7 +252,8 @@ void set_print_options(const PrintOptions& options) {
   current_options = options;
 }
 
-std::string print(const Tensor& t, std::string_view name, std::optional<std::string_view> contents) {
+std::string print(const Tensor& t, std::string_view name, std::optional<std::string_view> contents,
+                  std::optional<std::string> last) {
   if (!t.defined()) return "None";
   ModeGuard plain(mode_bit::kNoGrad, true);
   set_modes(mode_bit::kProfile, false);  // what printing computes is nobody's operation
@@ -272,7 +273,9 @@ std::string print(const Tensor& t, std::string_view name, std::optional<std::str
   const size_t line_break = text.rfind('\n');
   size_t line = line_break == std::string::npos ? text.size() + 2 : text.size() - line_break + 1;
   bool new_line = t.is_sparse();  // torch begins one after the parts of a COO tensor
-  for (const std::string& suffix : suffixes_of(t, options)) {
+  std::vector<std::string> suffixes = suffixes_of(t, options);
+  if (last) suffixes.push_back(std::move(*last));
+  for (const std::string& suffix : suffixes) {
     if (std::exchange(new_line, false) || static_cast<int64_t>(line + suffix.size() + 2) > options.linewidth) {
       text += ",\n" + std::string(static_cast<size_t>(indent), ' ') + suffix;
       line = static_cast<size_t>(indent) + suffix.size();

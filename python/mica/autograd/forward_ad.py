@@ -77,6 +77,7 @@ def enter_dual_level():
     _open += 1
     if _open == 1:
         _record_within_no_grad(True)
+        _C._set_dual_parts(_printed_parts)
     return len(_state.levels) - 1
 
 
@@ -93,6 +94,7 @@ def exit_dual_level(*, level=None):
     _open -= 1
     if _open == 0:
         _record_within_no_grad(False)
+        _C._set_dual_parts(None)
 
 
 class dual_level:
@@ -177,6 +179,14 @@ def unpack_dual(tensor, *, level=None):
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(tensor if attached else tensor.detach(), tangent)
+
+
+def _printed_parts(tensor):
+    """What is printed of a dual tensor: its value, and its tangent behind it; None for another tensor."""
+    if not _state.levels:
+        return None
+    primal, tangent = unpack_dual(tensor)
+    return None if tangent is None else (primal, f"tangent={tangent.detach()}")
 
 
 def _is_fwd_grad_enabled():

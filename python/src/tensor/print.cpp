@@ -16,10 +16,36 @@ static std::string printed_name(PyTypeObject* type) {
   return text;
 }
 
+// While a level of forward derivatives is open: a function that answers with the value and the tangent's text of a dual
+// tensor, or None. Null otherwise.
+static PyObject* dual_parts = nullptr;
+
+static PyObject* set_dual_parts(PyObject*, PyObject* function) {
+  PyObject* before = dual_parts;
+  dual_parts = function == Py_None ? nullptr : Py_NewRef(function);
+  Py_XDECREF(before);
+  Py_RETURN_NONE;
+}
+
+// The text of a dual tensor; null, without an exception, where the tensor is none.
+static PyObject* dual_repr(PyObject* self) {
+  Owned function = Owned::borrow(dual_parts);
+  Owned parts(checked(PyObject_CallOneArg(function.get(), self)));
+  if (parts.get() == Py_None) return nullptr;
+  PyObject *value, *tangent;
+  if (!PyArg_ParseTuple(parts.get(), "OU", &value, &tangent)) throw PythonError();
+  const char* text = PyUnicode_AsUTF8(tangent);
+  if (!text) throw PythonError();
+  return to_python(print(unwrap(value), printed_name(Py_TYPE(self)), std::nullopt, text));
+}
+
 PyObject* tensor_repr(PyObject* self) try {
   if (!is_exact_tensor(self) && overrides_torch_function(self)) {
     PyObject* repr = PyDict_GetItemString(tensor_type->tp_dict, "__repr__");
     return call_torch_function(repr, &self, 1, &self, 1);
+  }
+  if (dual_parts && unwrap(self).requires_grad()) [[unlikely]] {
+    if (PyObject* text = dual_repr(self)) return text;
   }
   return to_python(print(unwrap(self), printed_name(Py_TYPE(self))));
 } catch (...) {
@@ -65,6 +91,7 @@ bool add_printing(PyObject* module) {
       {"_get_print_options", get_print_options, METH_NOARGS, "The options of printing, as a dict."},
       {"_set_print_options", set_print_options, METH_VARARGS,
        "_set_print_options(precision, threshold, edgeitems, linewidth, sci_mode)"},
+      {"_set_dual_parts", set_dual_parts, METH_O, "Who knows the parts of dual tensors; None: there are none."},
       {}};
   return PyModule_AddFunctions(module, functions) == 0;
 }
