@@ -201,8 +201,9 @@ class Tensor:
 
 DTYPES = """
     uint8 int8 int16 int32 int64 uint16 uint32 uint64 bool float16 float32 float64 bfloat16 complex32 complex64
-    complex128 float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz float double half long int short cfloat
-    cdouble chalf bit uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2 int3 int4 int5 int6 int7
+    complex128 float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz float8_e8m0fnu float4_e2m1fn_x2 float
+    double half long int short cfloat cdouble chalf bit uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2 int3 int4
+    int5 int6 int7 bits8 bits16 bits1x8 bits2x4 bits4x2 quint8 qint8 qint32 quint4x2 quint2x4
 """
 CONVERSIONS = "float double half bfloat16 cfloat cdouble chalf bool byte char short int long"
 BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"

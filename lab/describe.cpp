@@ -20,10 +20,9 @@ Json number(const Scalar& value) {
       return value.to<int64_t>();
     case Category::Floating:
       return number(value.to<double>());
-    case Category::Complex:
+    default:
       return to_string(value);
   }
-  return nullptr;
 }
 
 Json integers(IntArrayRef list) {

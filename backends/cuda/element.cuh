@@ -73,6 +73,20 @@ using float8_e4m3fn = Float8<3, 7, 0x7e, 0x7e, false, 0x7f>;
 using float8_e5m2fnuz = Float8<2, 16, 0x7f, 0x80, true, 0x80>;
 using float8_e4m3fnuz = Float8<3, 8, 0x7f, 0x80, true, 0x80>;
 
+// A power of two from 2^-127 on, by the float's exponent; 255 is NaN. It rounds as float_to_float8_e8m0fnu does.
+struct float8_e8m0fnu {
+  uint8_t bits;
+  __device__ static float8_e8m0fnu from(float value) {
+    const uint32_t all = __float_as_uint(value), exponent = all >> 23 & 0xffu, fraction = all & 0x7fffffu;
+    const bool up = exponent == 255 ? false : exponent > 0 ? fraction >= 0x400000u : fraction > 0x400000u;
+    return {static_cast<uint8_t>(exponent + up)};
+  }
+  __device__ float value() const {
+    if (bits == 0) return __uint_as_float(0x00400000u);
+    return __uint_as_float(bits == 255 ? 0x7f800001u : static_cast<uint32_t>(bits) << 23);
+  }
+};
+
 struct complexh {
   half re, im;
 };
@@ -100,6 +114,8 @@ template <class T>
 inline constexpr bool is_float8_v = false;
 template <int M, int B, uint8_t L, uint8_t O, bool U, uint8_t N>
 inline constexpr bool is_float8_v<Float8<M, B, L, O, U, N>> = true;
+template <>
+inline constexpr bool is_float8_v<float8_e8m0fnu> = true;
 
 // A value on its way between element types: small floats as float, complex32 as complex64.
 template <class T>
@@ -174,8 +190,8 @@ __device__ T larger_or_nan(T a, T b) {
 // Whether an element is another than zero, by the bits of `mask`.
 template <class T>
 struct Truth {
-  T mask;
-  __device__ bool operator()(T bits) const { return (bits & mask) != 0; }
+  T mask, always = 0;  // `always` is 1 where no element is zero
+  __device__ bool operator()(T bits) const { return ((bits & mask) | always) != 0; }
 };
 template <>
 struct Truth<ulonglong2> {  // complex128
@@ -190,10 +206,11 @@ struct Truth<ulonglong2> {  // complex128
   X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64) X(uint16_t, UInt16) X(uint32_t, UInt32) X(uint64_t, UInt64)
 #define MICA_CUDA_FLOATING(X) X(half, Float16) X(bfloat16, BFloat16) X(float, Float32) X(double, Float64)
 #define MICA_CUDA_COMPLEX(X) X(complexf, Complex64) X(complexd, Complex128)
-#define MICA_CUDA_STORAGE(X)      \
-  X(float8_e5m2, Float8_e5m2)     \
-  X(float8_e4m3fn, Float8_e4m3fn) \
-  X(float8_e5m2fnuz, Float8_e5m2fnuz) X(float8_e4m3fnuz, Float8_e4m3fnuz) X(complexh, Complex32)
+#define MICA_CUDA_STORAGE(X)          \
+  X(float8_e5m2, Float8_e5m2)         \
+  X(float8_e4m3fn, Float8_e4m3fn)     \
+  X(float8_e5m2fnuz, Float8_e5m2fnuz) \
+  X(float8_e4m3fnuz, Float8_e4m3fnuz) X(float8_e8m0fnu, Float8_e8m0fnu) X(complexh, Complex32)
 
 #define MICA_CUDA_CASE(T, Name) \
   case DType::Name:             \
@@ -224,7 +241,7 @@ MICA_CUDA_VISIT(visit_any,
 // Integers whose sign makes no difference, and bools: by their size.
 template <class F>
 void visit_width(const char* op, DType dtype, const F& f) {
-  if (is_floating(dtype) || is_complex(dtype)) unsupported_dtype(op, dtype);
+  if (is_floating(dtype) || is_complex(dtype) || is_storage_only(dtype)) unsupported_dtype(op, dtype);
   switch (element_size(dtype)) {
     case 1:
       return f(Tag<uint8_t>{});
@@ -247,7 +264,10 @@ void visit_wrapping_number(const char* op, DType dtype, const F& f) {
 // zero). The sign of a floating zero is none of them.
 template <class F>
 void visit_truth(DType dtype, const F& f) {
+  if (is_storage_only(dtype)) unsupported_dtype("copy_", dtype);
   switch (dtype) {
+    case DType::Float8_e8m0fnu:  // which has no zero
+      return f(Tag<uint8_t>{}, Truth<uint8_t>{0, 1});
     case DType::Float8_e5m2:
     case DType::Float8_e4m3fn:
       return f(Tag<uint8_t>{}, Truth<uint8_t>{0x7f});

@@ -26,9 +26,33 @@ enum class DType : uint8_t {
   Float8_e4m3fn,
   Float8_e5m2fnuz,
   Float8_e4m3fnuz,
+  Float8_e8m0fnu,
   UInt16,
   UInt32,
   UInt64,
+  // Elements that are stored, moved and seen as other bytes, but not computed with (is_storage_only).
+  Float4_e2m1fn_x2,
+  UInt1,
+  UInt2,
+  UInt3,
+  UInt4,
+  UInt5,
+  UInt6,
+  UInt7,
+  Int1,
+  Int2,
+  Int3,
+  Int4,
+  Int5,
+  Int6,
+  Int7,
+  Bits1x8,
+  Bits2x4,
+  Bits4x2,
+  Bits8,
+  Bits16,
+  QUInt4x2,
+  QUInt2x4,
   Undefined,
   // torch's older names of the same types
   Byte = UInt8,
@@ -62,6 +86,31 @@ MICA_DTYPE_CONSTANT(Float64)
 MICA_DTYPE_CONSTANT(BFloat16)
 MICA_DTYPE_CONSTANT(Float8_e5m2)
 MICA_DTYPE_CONSTANT(Float8_e4m3fn)
+MICA_DTYPE_CONSTANT(Float8_e5m2fnuz)
+MICA_DTYPE_CONSTANT(Float8_e4m3fnuz)
+MICA_DTYPE_CONSTANT(Float8_e8m0fnu)
+MICA_DTYPE_CONSTANT(Float4_e2m1fn_x2)
+MICA_DTYPE_CONSTANT(UInt1)
+MICA_DTYPE_CONSTANT(UInt2)
+MICA_DTYPE_CONSTANT(UInt3)
+MICA_DTYPE_CONSTANT(UInt4)
+MICA_DTYPE_CONSTANT(UInt5)
+MICA_DTYPE_CONSTANT(UInt6)
+MICA_DTYPE_CONSTANT(UInt7)
+MICA_DTYPE_CONSTANT(Int1)
+MICA_DTYPE_CONSTANT(Int2)
+MICA_DTYPE_CONSTANT(Int3)
+MICA_DTYPE_CONSTANT(Int4)
+MICA_DTYPE_CONSTANT(Int5)
+MICA_DTYPE_CONSTANT(Int6)
+MICA_DTYPE_CONSTANT(Int7)
+MICA_DTYPE_CONSTANT(Bits1x8)
+MICA_DTYPE_CONSTANT(Bits2x4)
+MICA_DTYPE_CONSTANT(Bits4x2)
+MICA_DTYPE_CONSTANT(Bits8)
+MICA_DTYPE_CONSTANT(Bits16)
+MICA_DTYPE_CONSTANT(QUInt4x2)
+MICA_DTYPE_CONSTANT(QUInt2x4)
 MICA_DTYPE_CONSTANT(Complex64)
 MICA_DTYPE_CONSTANT(Complex128)
 MICA_DTYPE_CONSTANT(Bool)
@@ -78,8 +127,9 @@ MICA_DTYPE_CONSTANT(ComplexDouble)
 #undef MICA_DTYPE_CONSTANT
 inline constexpr int kNumDTypes = static_cast<int>(DType::Undefined);
 
-// The ladder of type promotion: a higher category wins whatever its size.
-enum class Category : uint8_t { Bool, Integral, Floating, Complex };
+// The ladder of type promotion: a higher category wins whatever its size. Opaque elements are no numbers to the engine:
+// bits, and integers of less than a byte.
+enum class Category : uint8_t { Bool, Integral, Floating, Complex, Opaque };
 
 // ---- element representations that C++ lacks -------------------------------------------------------------------
 
@@ -124,7 +174,8 @@ struct BFloat16 {
   }
 };
 
-// The four 8-bit floats are storage types: they convert through float and have no arithmetic of their own.
+// The five 8-bit floats are storage types: they convert through float and have no arithmetic of their own. e8m0fnu
+// holds the powers of two from 2^-127 to 2^127 and one NaN: it is the scale of a block of smaller floats (MX formats).
 float float8_e5m2_to_float(uint8_t bits);
 uint8_t float_to_float8_e5m2(float value);
 float float8_e4m3fn_to_float(uint8_t bits);
@@ -133,6 +184,8 @@ float float8_e5m2fnuz_to_float(uint8_t bits);
 uint8_t float_to_float8_e5m2fnuz(float value);
 float float8_e4m3fnuz_to_float(uint8_t bits);
 uint8_t float_to_float8_e4m3fnuz(float value);
+float float8_e8m0fnu_to_float(uint8_t bits);
+uint8_t float_to_float8_e8m0fnu(float value);
 
 #define MICA_FLOAT8(Name, lower)                              \
   struct Name {                                               \
@@ -150,7 +203,24 @@ MICA_FLOAT8(Float8_e5m2, float8_e5m2)
 MICA_FLOAT8(Float8_e4m3fn, float8_e4m3fn)
 MICA_FLOAT8(Float8_e5m2fnuz, float8_e5m2fnuz)
 MICA_FLOAT8(Float8_e4m3fnuz, float8_e4m3fnuz)
+MICA_FLOAT8(Float8_e8m0fnu, float8_e8m0fnu)
 #undef MICA_FLOAT8
+
+// The number of a 4-bit float: a sign, two bits of exponent, one of mantissa. `code` is below 16.
+float float4_e2m1fn_to_float(uint8_t code);
+uint8_t float_to_float4_e2m1fn(float value);  // to the nearest, ties to even; beyond 6 it is 6, and NaN is 6 too
+
+// Two 4-bit floats in a byte, the first in its lower half. A tensor of them has a size for each byte.
+struct Float4_e2m1fn_x2 {
+  uint8_t bits = 0;
+  static Float4_e2m1fn_x2 pack(float first, float second) {
+    Float4_e2m1fn_x2 f;
+    f.bits = static_cast<uint8_t>(float_to_float4_e2m1fn(first) | float_to_float4_e2m1fn(second) << 4);
+    return f;
+  }
+  float first() const { return float4_e2m1fn_to_float(bits & 15); }
+  float second() const { return float4_e2m1fn_to_float(bits >> 4); }
+};
 
 // complex32: storage only, computed on as complex64.
 struct ComplexHalf {
@@ -163,15 +233,17 @@ struct ComplexHalf {
 using complex64 = std::complex<float>;
 using complex128 = std::complex<double>;
 
-// Every dtype with its C++ type: MICA_FORALL_DTYPES(X) expands X(CppType, EnumName).
+// Every dtype that is computed with or converted, with its C++ type: MICA_FORALL_DTYPES(X) expands X(CppType,
+// EnumName).
 #define MICA_FORALL_INTEGRAL(X) X(uint8_t, UInt8) X(int8_t, Int8) X(int16_t, Int16) X(int32_t, Int32) X(int64_t, Int64)
 #define MICA_FORALL_UNSIGNED(X) X(uint16_t, UInt16) X(uint32_t, UInt32) X(uint64_t, UInt64)
 #define MICA_FORALL_FLOATING(X) \
   X(::mica::Half, Float16) X(float, Float32) X(double, Float64) X(::mica::BFloat16, BFloat16)
-#define MICA_FORALL_FLOAT8(X)             \
-  X(::mica::Float8_e5m2, Float8_e5m2)     \
-  X(::mica::Float8_e4m3fn, Float8_e4m3fn) \
-  X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz)
+#define MICA_FORALL_FLOAT8(X)                 \
+  X(::mica::Float8_e5m2, Float8_e5m2)         \
+  X(::mica::Float8_e4m3fn, Float8_e4m3fn)     \
+  X(::mica::Float8_e5m2fnuz, Float8_e5m2fnuz) \
+  X(::mica::Float8_e4m3fnuz, Float8_e4m3fnuz) X(::mica::Float8_e8m0fnu, Float8_e8m0fnu)
 #define MICA_FORALL_COMPLEX(X) X(::mica::complex64, Complex64) X(::mica::complex128, Complex128)
 #define MICA_FORALL_DTYPES(X) \
   MICA_FORALL_INTEGRAL(X)     \
@@ -196,8 +268,13 @@ inline Category category(DType t) { return info(t).category; }
 inline bool is_floating(DType t) { return category(t) == Category::Floating; }
 inline bool is_complex(DType t) { return category(t) == Category::Complex; }
 inline bool is_integral(DType t) { return category(t) == Category::Integral; }  // bool is not
-inline bool is_float8(DType t) { return t >= DType::Float8_e5m2 && t <= DType::Float8_e4m3fnuz; }
+inline bool is_float8(DType t) { return t >= DType::Float8_e5m2 && t <= DType::Float8_e8m0fnu; }
 inline bool is_unsigned_wide(DType t) { return t >= DType::UInt16 && t <= DType::UInt64; }
+inline bool is_storage_only(DType t) { return t >= DType::Float4_e2m1fn_x2 && t < DType::Undefined; }
+inline bool is_bits(DType t) { return t >= DType::Bits1x8 && t <= DType::Bits16; }
+// Quantized integers of 4 and of 2 bits, several in a byte. The other quantized tensors have the dtype of their
+// integers.
+inline bool is_packed_quantized(DType t) { return t == DType::QUInt4x2 || t == DType::QUInt2x4; }
 
 // torch's promote_types. Throws for pairs that torch refuses (float8 with others, wide unsigned with signed...).
 DType promote_types(DType a, DType b);

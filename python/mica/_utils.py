@@ -8,6 +8,14 @@ _WITHOUT_STORAGE_CLASS = {
     _C.float8_e4m3fnuz,
     _C.float8_e5m2,
     _C.float8_e5m2fnuz,
+    _C.float8_e8m0fnu,
+    _C.float4_e2m1fn_x2,
+    _C.bits8,
+    _C.bits16,
+    _C.bits1x8,
+    _C.bits2x4,
+    _C.bits4x2,
+    *(getattr(_C, f"{sign}int{bits}") for sign in ("u", "") for bits in range(1, 8)),
     _C.uint16,
     _C.uint32,
     _C.uint64,
@@ -103,17 +111,29 @@ def _set_state(obj, state):
 def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
     """A quantized tensor: integers in a storage, and what numbers they stand for."""
     untyped = getattr(storage, "_untyped_storage", storage)
+    if storage.dtype in (_C.quint4x2, _C.quint2x4):
+        return _rebuild_packed(untyped, storage.dtype, size, quantizer_params)
     dtype = {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}.get(storage.dtype, storage.dtype)
     integers = _C._view_storage(untyped, dtype, storage_offset, size, stride)
     scheme, first, *rest = quantizer_params
     if str(scheme) in ("torch.per_tensor_affine", "torch.per_tensor_symmetric"):
         return _C._make_per_tensor_quantized_tensor(integers, first, rest[0])
-    if str(scheme) in ("torch.per_channel_affine", "torch.per_channel_symmetric"):
+    if str(scheme).startswith("torch.per_channel_"):
         scales, zero_points, axis = first, *rest
         if isinstance(scales, (list, tuple)):
             scales, zero_points = _C.tensor(scales, dtype=_C.float64), _C.tensor(zero_points, dtype=_C.int64)
         return _C._make_per_channel_quantized_tensor(integers, scales, zero_points, axis)
     raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
+
+
+def _rebuild_packed(untyped, dtype, size, quantizer_params):
+    """Of 4-bit and 2-bit integers, whose storage holds fewer bytes than the tensor has elements."""
+    count = untyped.nbytes()
+    data = _C._view_storage(untyped, _C.uint8, 0, (count,), (1,))
+    _, scale, zero_point, *axis = quantizer_params
+    if not axis:
+        scale, zero_point = _C.tensor(scale, dtype=_C.float64), _C.tensor(zero_point)
+    return _C._make_packed_quantized_tensor(data, size, scale, zero_point, axis[0] if axis else -1, dtype)
 
 
 def _reduce_quantized_tensor(tensor):

@@ -70,8 +70,18 @@ namespace {
   view->bits |= tensor_bit::kQuantized;
 }
 
+// Several elements of such a tensor share a byte, so that strides and offsets say nothing about where they are.
+[[gnu::cold]] void check_packed_view(const TensorImpl* view, const TensorImpl* from) {
+  const TensorView &a = view->view, &b = from->view;
+  bool same = a.dtype == b.dtype && a.ndim == b.ndim && view->offset == from->offset;
+  for (int d = 0; same && d < a.ndim; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
+  MICA_CHECK_KIND(same, NotImplemented, "views of a tensor of ", b.dtype, " are not there: dequantize() it first");
+}
+
 Tensor finish_view(TensorImpl* view, const TensorImpl* from, bool quantized = true) {
   Tensor result = Tensor::adopt(view);
+  if (is_packed_quantized(from->view.dtype)) [[unlikely]]
+    check_packed_view(view, from);
   view->bits = from->bits & (tensor_bit::kLazyBits | tensor_bit::kInference);
   if (from->rare) [[unlikely]]
     pass_on_rare_facts(view, from, quantized);

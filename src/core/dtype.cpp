@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -35,9 +36,32 @@ constexpr DTypeInfo kDTypeInfo[kNumDTypes + 1] = {
     {"float8_e4m3fn", "Float8_e4m3fn", 1, Category::Floating, true},
     {"float8_e5m2fnuz", "Float8_e5m2fnuz", 1, Category::Floating, true},
     {"float8_e4m3fnuz", "Float8_e4m3fnuz", 1, Category::Floating, true},
+    {"float8_e8m0fnu", "Float8_e8m0fnu", 1, Category::Floating, false},
     {"uint16", "UInt16", 2, Category::Integral, false},
     {"uint32", "UInt32", 4, Category::Integral, false},
     {"uint64", "UInt64", 8, Category::Integral, false},
+    {"float4_e2m1fn_x2", "Float4_e2m1fn_x2", 1, Category::Floating, true},
+    {"uint1", "UInt1", 1, Category::Opaque, false},
+    {"uint2", "UInt2", 1, Category::Opaque, false},
+    {"uint3", "UInt3", 1, Category::Opaque, false},
+    {"uint4", "UInt4", 1, Category::Opaque, false},
+    {"uint5", "UInt5", 1, Category::Opaque, false},
+    {"uint6", "UInt6", 1, Category::Opaque, false},
+    {"uint7", "UInt7", 1, Category::Opaque, false},
+    {"int1", "Int1", 1, Category::Opaque, true},
+    {"int2", "Int2", 1, Category::Opaque, true},
+    {"int3", "Int3", 1, Category::Opaque, true},
+    {"int4", "Int4", 1, Category::Opaque, true},
+    {"int5", "Int5", 1, Category::Opaque, true},
+    {"int6", "Int6", 1, Category::Opaque, true},
+    {"int7", "Int7", 1, Category::Opaque, true},
+    {"bits1x8", "Bits1x8", 1, Category::Opaque, false},
+    {"bits2x4", "Bits2x4", 1, Category::Opaque, false},
+    {"bits4x2", "Bits4x2", 1, Category::Opaque, false},
+    {"bits8", "Bits8", 1, Category::Opaque, false},
+    {"bits16", "Bits16", 2, Category::Opaque, false},
+    {"quint4x2", "QUInt4x2", 1, Category::Opaque, false},
+    {"quint2x4", "QUInt2x4", 1, Category::Opaque, false},
     {"undefined", "Undefined", 0, Category::Bool, false},
 };
 
@@ -79,16 +103,18 @@ constexpr DType real_of(DType t) {
 // ---- promotion ------------------------------------------------------------------------------------------------
 
 constexpr bool is_small_float(DType t) { return facts(t).category == Category::Floating && facts(t).size == 1; }
-constexpr bool is_wide_unsigned(DType t) {
-  return facts(t).category == Category::Integral && !facts(t).is_signed && facts(t).size > 1;
+// The unsigned integers that meet floats only: those wider than a byte, and those narrower.
+constexpr bool is_bare_unsigned(DType t) {
+  return (t >= DType::UInt16 && t <= DType::UInt64) || (t >= DType::UInt1 && t <= DType::UInt7);
 }
 
 // Undefined for the pairs that have no promotion.
 constexpr DType promote_by_rule(DType a, DType b) {
   if (a == b) return a;
   if (is_small_float(a) || is_small_float(b)) return DType::Undefined;
-  if (is_wide_unsigned(b)) std::swap(a, b);
-  if (is_wide_unsigned(a)) return facts(b).category == Category::Floating ? b : DType::Undefined;
+  if (is_bare_unsigned(b)) std::swap(a, b);
+  if (is_bare_unsigned(a)) return facts(b).category == Category::Floating ? b : DType::Undefined;
+  if (facts(a).category == Category::Opaque || facts(b).category == Category::Opaque) return DType::Undefined;
   if (facts(a).category > facts(b).category) std::swap(a, b);
 
   if (facts(a).category == Category::Floating && facts(b).category == Category::Complex) {
@@ -110,7 +136,11 @@ constexpr PromotionTable kPromotion = [] {
 }();
 
 [[noreturn, gnu::cold]] void fail_promotion(DType a, DType b) {
-  const char* family = is_float8(a) || is_float8(b) ? "Float8 Types" : "uint16, uint32, uint64 types";
+  const auto either = [&](auto holds) { return holds(a) || holds(b); };
+  const bool known = either(is_float8) || either(is_bare_unsigned);
+  if (!known || either(is_bits))
+    fail(cat("Promotion from ", info(a).legacy, " and ", info(b).legacy, " is unsupported."));
+  const char* family = either(is_float8) ? "Float8 Types" : "uint16, uint32, uint64 types";
   fail(cat("Promotion for ", family, " is not supported, attempted to promote ", info(a).legacy, " and ",
            info(b).legacy, ". Convert one of the two first: .to(", b, ") or .to(", a, ")."));
 }
@@ -127,7 +157,10 @@ DType promote_types(DType a, DType b) {
   return promoted;
 }
 
-bool can_cast(DType from, DType to) { return category(from) <= category(to); }
+bool can_cast(DType from, DType to) {
+  if (category(from) != Category::Opaque && category(to) != Category::Opaque) return category(from) <= category(to);
+  return !is_complex(from) && to != DType::Bool;
+}
 
 DType to_complex(DType floating) {
   const DType t = complex_of(floating);
@@ -143,8 +176,9 @@ DType default_dtype() { return g_default_dtype.load(std::memory_order_relaxed); 
 void set_default_dtype(DType floating) {
   MICA_CHECK_KIND(is_floating(floating), Type, "only floating-point types are supported as the default type, got ",
                   floating);
-  MICA_CHECK_KIND(!is_float8(floating), Type, "couldn't find storage object ", info(floating).legacy,
-                  "Storage: 8-bit floats store values but have no arithmetic, so none can be the default dtype.");
+  MICA_CHECK_KIND(
+      !is_small_float(floating), Type, "couldn't find storage object ", info(floating).legacy,
+      "Storage: floats of a byte and less store values but have no arithmetic, so none can be the default dtype.");
   g_default_dtype.store(floating, std::memory_order_relaxed);
 }
 
@@ -271,6 +305,42 @@ float float8_e5m2_to_float(uint8_t bits) { return kE5M2Values[bits]; }
 float float8_e4m3fn_to_float(uint8_t bits) { return kE4M3FNValues[bits]; }
 float float8_e5m2fnuz_to_float(uint8_t bits) { return kE5M2FNUZValues[bits]; }
 float float8_e4m3fnuz_to_float(uint8_t bits) { return kE4M3FNUZValues[bits]; }
+
+// 2^-127 is subnormal as a float, and NaN is the signalling one that torch has.
+float float8_e8m0fnu_to_float(uint8_t bits) {
+  return std::bit_cast<float>(bits == 0 ? 0x00400000u : bits == 255 ? 0x7f800001u : static_cast<uint32_t>(bits) << 23);
+}
+
+// The nearest power of two by the magnitude alone; halfway between two it is the greater one, except below 2^-126.
+// Infinity is NaN, and zero is 2^-127, the smallest there is.
+uint8_t float_to_float8_e8m0fnu(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t exponent = bits >> 23 & 0xffu, half = 0x400000u, fraction = bits & 0x7fffffu;
+  if (exponent == 255) return 255;
+  const bool up = exponent > 0 ? fraction >= half : fraction > half;
+  return static_cast<uint8_t>(exponent + up);
+}
+
+constexpr float kFloat4Values[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+
+float float4_e2m1fn_to_float(uint8_t code) {
+  const float magnitude = kFloat4Values[code & 7];
+  return code & 8 ? -magnitude : magnitude;
+}
+
+uint8_t float_to_float4_e2m1fn(float value) {
+  const float magnitude = std::fabs(value);
+  uint8_t code = 7;
+  if (magnitude <= 5.0f) {  // 5 lies halfway between 4, whose code is even, and 6
+    code = 0;
+    while (code < 6) {
+      const float middle = (kFloat4Values[code] + kFloat4Values[code + 1]) / 2;
+      if (magnitude < middle || (magnitude == middle && code % 2 == 0)) break;
+      ++code;
+    }
+  }
+  return static_cast<uint8_t>(code | (std::signbit(value) ? 8 : 0));
+}
 
 uint8_t float_to_float8_e5m2(float value) { return narrow<kE5M2>(value); }
 uint8_t float_to_float8_e4m3fn(float value) { return narrow<kE4M3FN>(value); }

@@ -34,7 +34,9 @@ int64_t place_of(int64_t i, int64_t edge, int64_t size) { return i < edge ? i : 
 void read_items(const TensorView& view, const Shown& shown, int64_t edge, int64_t d, const char* from, bool conjugate,
                 bool negate, std::vector<Scalar>& items) {
   if (d == view.ndim) {
-    Scalar value = read_scalar(view.dtype, from);
+    // Pairs of 4-bit floats show as the byte that they are, as in torch.
+    const bool pair = view.dtype == DType::Float4_e2m1fn_x2;
+    Scalar value = pair ? Scalar(static_cast<float>(static_cast<uint8_t>(*from))) : read_scalar(view.dtype, from);
     if (conjugate) value = value.conj();
     items.push_back(negate ? -value : value);
     return;
@@ -193,8 +195,9 @@ std::vector<std::string> quantized_suffixes(const Tensor& t) {
   std::vector<std::string> list;
   if (!t.is_cpu()) list.push_back("device='" + t.device().str() + "'");
   list.push_back("size=" + tuple_text(t.sizes()));
-  list.push_back(cat("dtype=torch.q", t.dtype()));
-  list.push_back(cat("quantization_scheme=torch.per_", q.axis < 0 ? "tensor" : "channel", "_affine"));
+  list.push_back(cat(is_packed_quantized(t.dtype()) ? "dtype=torch." : "dtype=torch.q", t.dtype()));
+  list.push_back(cat("quantization_scheme=torch.per_", q.axis < 0 ? "tensor" : "channel", "_affine",
+                     q.float_zero_points ? "_float_qparams" : ""));
   if (q.axis < 0) {
     list.push_back(cat("scale=", Scalar(q.scale)));
     list.push_back(cat("zero_point=", q.zero_point));

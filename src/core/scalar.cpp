@@ -50,6 +50,8 @@ template <>
 struct Holds<Float8_e5m2fnuz> : HoldsUpTo<57344.0, false> {};
 template <>
 struct Holds<Float8_e4m3fnuz> : HoldsUpTo<240.0, false> {};
+template <>
+struct Holds<Float8_e8m0fnu> : HoldsUpTo<0x1p127, false> {};
 
 template <class T>
 struct RealOf {
@@ -98,6 +100,7 @@ bool overflows(double v) {
     return !(v >= static_cast<double>(std::numeric_limits<To>::lowest()) && v <= Holds<To>::largest);
   } else {
     if (Holds<To>::infinity && std::isinf(v)) return false;
+    if (std::is_same_v<To, Float8_e8m0fnu> && v < 0x1p-127) return true;  // it has neither zero nor negative numbers
     return std::fabs(v) > Holds<To>::largest;
   }
 }
@@ -160,8 +163,8 @@ To convert(From v) {
 
 // ---- messages -------------------------------------------------------------------------------------------------
 
-// The C++ type names of torch's message, in the order of the enumeration.
-constexpr const char* kTypeNames[kNumDTypes] = {
+// The C++ type names of torch's message, in the order of the enumeration, of the dtypes that numbers convert to.
+constexpr const char* kTypeNames[static_cast<int>(DType::UInt64) + 1] = {
     "uint8_t",
     "int8_t",
     "int16_t",
@@ -179,6 +182,7 @@ constexpr const char* kTypeNames[kNumDTypes] = {
     "c10::Float8_e4m3fn",
     "c10::Float8_e5m2fnuz",
     "c10::Float8_e4m3fnuz",
+    "c10::Float8_e8m0fnu",
     "uint16_t",
     "uint32_t",
     "uint64_t",

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "mica/error.h"
+#include "mica/backend/kernel_types.h"
 
 namespace mica {
 
@@ -16,10 +17,13 @@ void write_scalar(const Scalar& value, DType dtype, void* to) {
   }
     MICA_FORALL_DTYPES(MICA_CASE)
 #undef MICA_CASE
-    case DType::Undefined:
+    default:
       break;
   }
-  fail("a number cannot become an element of an undefined dtype");
+  MICA_CHECK(dtype != DType::Undefined, "a number cannot become an element of an undefined dtype");
+  // Of elements that are only stored, all bits are zero or nobody knows what a number would be.
+  if (!value.is_integral() || value.cast<int64_t>() != 0) unsupported_dtype("fill_cpu", dtype);
+  std::memset(to, 0, static_cast<size_t>(element_size(dtype)));
 }
 
 Scalar read_scalar(DType dtype, const void* from) {
@@ -33,10 +37,11 @@ Scalar read_scalar(DType dtype, const void* from) {
   }
     MICA_FORALL_DTYPES(MICA_CASE)
 #undef MICA_CASE
-    case DType::Undefined:
+    default:
       break;
   }
-  fail("an element of an undefined dtype cannot be read");
+  MICA_CHECK(dtype != DType::Undefined, "an element of an undefined dtype cannot be read");
+  unsupported_dtype("_local_scalar_dense_cpu", dtype);
 }
 
 }  // namespace mica

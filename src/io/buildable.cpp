@@ -38,23 +38,9 @@ constexpr Entry kEntries[] = {
     {"torch._utils._rebuild_tensor_v3", Builder::RebuildTensorV3},
 };
 
-// Dtypes that can be named and are no element types of the engine (of less than a byte, and quantized ones), ways of
-// quantizing, and the storages of quantized tensors.
-constexpr std::string_view kPlaceholders[] = {"uint1",
-                                              "uint2",
-                                              "uint3",
-                                              "uint4",
-                                              "uint5",
-                                              "uint6",
-                                              "uint7",
-                                              "int1",
-                                              "int2",
-                                              "int3",
-                                              "int4",
-                                              "int5",
-                                              "int6",
-                                              "int7",
-                                              "qint8",
+// Dtypes of quantized tensors that are no element types of the engine, ways of quantizing, and the storages of
+// quantized tensors.
+constexpr std::string_view kPlaceholders[] = {"qint8",
                                               "quint8",
                                               "qint32",
                                               "per_tensor_affine",

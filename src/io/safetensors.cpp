@@ -24,14 +24,24 @@ struct DtypeName {
   const char* name;
 };
 constexpr DtypeName kDtypes[] = {
-    {DType::Float64, "F64"},         {DType::Float32, "F32"},
-    {DType::Float16, "F16"},         {DType::BFloat16, "BF16"},
-    {DType::Int64, "I64"},           {DType::Int32, "I32"},
-    {DType::Int16, "I16"},           {DType::Int8, "I8"},
-    {DType::UInt64, "U64"},          {DType::UInt32, "U32"},
-    {DType::UInt16, "U16"},          {DType::UInt8, "U8"},
-    {DType::Bool, "BOOL"},           {DType::Float8_e4m3fn, "F8_E4M3"},
-    {DType::Float8_e5m2, "F8_E5M2"}, {DType::Complex64, "C64"},
+    {DType::Float64, "F64"},
+    {DType::Float32, "F32"},
+    {DType::Float16, "F16"},
+    {DType::BFloat16, "BF16"},
+    {DType::Int64, "I64"},
+    {DType::Int32, "I32"},
+    {DType::Int16, "I16"},
+    {DType::Int8, "I8"},
+    {DType::UInt64, "U64"},
+    {DType::UInt32, "U32"},
+    {DType::UInt16, "U16"},
+    {DType::UInt8, "U8"},
+    {DType::Bool, "BOOL"},
+    {DType::Float8_e4m3fn, "F8_E4M3"},
+    {DType::Float8_e5m2, "F8_E5M2"},
+    {DType::Complex64, "C64"},
+    {DType::Float8_e8m0fnu, "F8_E8M0"},
+    {DType::Float4_e2m1fn_x2, "F4"},
 };
 
 DType dtype_of(const std::string& name) {
@@ -72,6 +82,10 @@ Entry read_entry(const std::string& name, const io::Json& json, uint64_t room) {
   const int64_t begin = places.items[0].number, end = places.items[1].number;
   MICA_CHECK(0 <= begin && begin <= end && static_cast<uint64_t>(end) <= room, "the bytes of ", name, ", ", begin,
              " to ", end, ", lie outside of the file");
+  if (entry.dtype == DType::Float4_e2m1fn_x2) {  // the file counts 4-bit numbers, a tensor counts bytes
+    MICA_CHECK(!entry.sizes.empty() && entry.sizes.back() % 2 == 0, "the 4-bit numbers of ", name, " fill no bytes");
+    entry.sizes.back() /= 2;
+  }
   const int64_t elements = count_elements(entry.sizes);
   int64_t nbytes = 0;
   MICA_CHECK(!__builtin_mul_overflow(elements, element_size(entry.dtype), &nbytes) && nbytes == end - begin, name,
@@ -149,7 +163,12 @@ void save_safetensors(const NamedTensors& tensors, const std::string& path, cons
   for (const auto& [name, tensor] : ordered) {
     separate();
     header += io::quoted_json(name) + ":{\"dtype\":\"" + name_of(tensor.dtype()) + "\",\"shape\":[";
-    for (int64_t d = 0; d < tensor.dim(); ++d) header += (d ? "," : "") + std::to_string(tensor.size(d));
+    MICA_CHECK(tensor.dtype() != DType::Float4_e2m1fn_x2 || tensor.dim() > 0,
+               "safetensors has no dtype for a pair of 4-bit numbers without dimensions");
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      const bool pairs = tensor.dtype() == DType::Float4_e2m1fn_x2 && d + 1 == tensor.dim();
+      header += (d ? "," : "") + std::to_string(tensor.size(d) * (pairs ? 2 : 1));
+    }
     header += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + tensor.nbytes()) + "]}";
     at += tensor.nbytes();
   }

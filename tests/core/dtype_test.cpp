@@ -234,5 +234,59 @@ TEST(ErrorText, MixesItsParts) {
   EXPECT_EQ(cat("dtype ", DType::BFloat16, " of ", 3, " at ", uint64_t{7}, ' ', true), "dtype bfloat16 of 3 at 7 True");
 }
 
+// ---- scales of blocks, and 4-bit floats -----------------------------------------------------------------------
+
+TEST(DType, ScalesOfBlocksArePowersOfTwo) {
+  for (int code = 0; code < 255; ++code) {
+    const float value = Float8_e8m0fnu::from_bits(static_cast<uint8_t>(code));
+    EXPECT_EQ(value, std::ldexp(1.0f, code - 127)) << code;
+    EXPECT_EQ(Float8_e8m0fnu(value).bits, code);
+    EXPECT_EQ(Float8_e8m0fnu(-value).bits, code);  // the sign is dropped
+  }
+  EXPECT_TRUE(std::isnan(static_cast<float>(Float8_e8m0fnu::from_bits(255))));
+  EXPECT_EQ(Float8_e8m0fnu(std::numeric_limits<float>::infinity()).bits, 255);
+  EXPECT_EQ(Float8_e8m0fnu(0.0f).bits, 0);
+  EXPECT_EQ(Float8_e8m0fnu(std::nextafter(1.5f, 0.0f)).bits, 127);
+  EXPECT_EQ(Float8_e8m0fnu(1.5f).bits, 128);
+  EXPECT_EQ(Float8_e8m0fnu(0x1.8p127f).bits, 255);
+}
+
+TEST(DType, FourBitFloatsRoundToTheNearest) {
+  const float values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (uint8_t code = 0; code < 16; ++code) {
+    const float value = float4_e2m1fn_to_float(code);
+    EXPECT_EQ(value, code < 8 ? values[code] : -values[code - 8]);
+    EXPECT_EQ(std::signbit(value), code >= 8);
+    EXPECT_EQ(float_to_float4_e2m1fn(value), code);
+  }
+  // Halfway between two values it is the one with an even code.
+  const float halves[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+  const uint8_t even[] = {0, 2, 2, 4, 4, 6, 6};
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_EQ(float_to_float4_e2m1fn(halves[i]), even[i]) << halves[i];
+    EXPECT_EQ(float_to_float4_e2m1fn(std::nextafter(halves[i], 0.0f)), i) << halves[i];
+    EXPECT_EQ(float_to_float4_e2m1fn(std::nextafter(halves[i], 9.0f)), i + 1) << halves[i];
+  }
+  for (const float large : {7.0f, 1e30f, std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(float_to_float4_e2m1fn(-large), 15);
+  const Float4_e2m1fn_x2 pair = Float4_e2m1fn_x2::pack(-1.5f, 6);
+  EXPECT_EQ(pair.bits, 0x7b);
+  EXPECT_EQ(pair.first(), -1.5f);
+  EXPECT_EQ(pair.second(), 6.0f);
+}
+
+TEST(DType, StorageOnlyDtypes) {
+  EXPECT_FALSE(is_storage_only(DType::Float8_e8m0fnu));
+  EXPECT_TRUE(is_float8(DType::Float8_e8m0fnu));
+  EXPECT_FALSE(is_float8(DType::UInt16));
+  for (const DType t : all_dtypes()) {
+    if (!is_storage_only(t)) continue;
+    EXPECT_EQ(element_size(t), t == DType::Bits16 ? 2 : 1) << name(t);
+    EXPECT_FALSE(is_integral(t)) << name(t);
+    EXPECT_EQ(promote_types(t, t), t);
+  }
+  EXPECT_EQ(promotion(DType::Bits8, DType::Float32), "Promotion from Bits8 and Float is unsupported.");
+}
+
 }  // namespace
 }  // namespace mica

@@ -82,7 +82,10 @@ TEST_F(Checkpoint, KeepsTensorsTheirViewsAndSharing) {
 
 TEST_F(Checkpoint, KeepsEveryDtypeAndRequiresGrad) {
   for (int i = 0; i < kNumDTypes; ++i) {
-    const Tensor x = ones({3}).to(static_cast<DType>(i));
+    const auto dtype = static_cast<DType>(i);
+    if (is_packed_quantized(dtype)) continue;  // no tensor is of it without a quantizer
+    const Tensor bytes = arange(3 * element_size(dtype), TensorOptions(DType::UInt8));
+    const Tensor x = is_storage_only(dtype) ? bytes.view(dtype) : ones({3}).to(dtype);
     const Tensor y = saved_and_loaded(x).as_tensor();
     EXPECT_EQ(y.dtype(), x.dtype());
     EXPECT_EQ(std::memcmp(y.data_ptr(), x.data_ptr(), static_cast<size_t>(x.nbytes())), 0);

@@ -21,12 +21,12 @@ from mica._checkpoints.names import find_class, name_in_file  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-# Integers below a byte have names, but no tensors; quantized tensors are made by other calls, and files of them tested
-# in tests/io.
+# No number casts to integers below a byte, bits and pairs; quantized tensors are made by other calls. Files of them are
+# tested in tests/core and tests/io.
 DTYPES = sorted(
     name
     for name in {str(value).removeprefix("torch.") for value in vars(mica).values() if isinstance(value, mica.dtype)}
-    if not re.fullmatch("u?int[1-7]|qu?int.*", name)
+    if not re.fullmatch("u?int[1-7]|qu?int.*|bits.*|float4_e2m1fn_x2", name)
 )
 WITHOUT_STORAGE_CLASS = {"complex32", "uint16", "uint32", "uint64"} | {name for name in DTYPES if "float8" in name}
 

@@ -16,7 +16,8 @@ GemmScalar factor(const Scalar& s) {
 GemmOperand operand(const TensorView& v) { return {v.data, v.strides[1], v.strides[2], v.strides[0]}; }
 
 void matmul_kernel(const MatmulCall& call) {
-  if (call.out.dtype == DType::Bool || is_float8(call.out.dtype) || call.out.dtype == DType::Complex32)
+  if (call.out.dtype == DType::Bool || is_float8(call.out.dtype) || call.out.dtype == DType::Complex32 ||
+      is_storage_only(call.out.dtype))
     unsupported_dtype("addmm_impl_cpu_", call.out.dtype);
   GemmCall g;
   g.dtype = call.out.dtype;

@@ -34,7 +34,8 @@ Scheme make_scheme(DType dtype) {
 }
 
 bool is_supported(DType dtype) {
-  return dtype < DType::Undefined && dtype != DType::Bool && dtype != DType::Complex32 && !is_float8(dtype);
+  return dtype < DType::Undefined && dtype != DType::Bool && dtype != DType::Complex32 && !is_float8(dtype) &&
+         !is_storage_only(dtype);
 }
 
 struct SchemeTable {

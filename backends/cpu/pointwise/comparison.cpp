@@ -37,6 +37,7 @@ void compare_equality(const char* name, const PointwiseLoop& loop) {
     const F<compute_t<T>> f;
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
   };
+  if (loop.dtype == DType::Float4_e2m1fn_x2) return run(Tag<uint8_t>{});  // pairs by their bytes, as in torch
   if (is_float8(loop.dtype))
     return visit_any(name, loop.dtype, [&]<class T>(Tag<T>) {
       if constexpr (std::is_same_v<compute_t<T>, float> && sizeof(T) == 1) run(Tag<T>{});

@@ -197,7 +197,11 @@ void ask(const char* name, const PointwiseLoop& loop, const F& f) {
     run_dense(loop, unary_loop<bool, T, Always<kExact>>, &always);
   });
 }
-void isnan_kernel(const PointwiseLoop& loop) { ask<false>("isnan_cpu", loop, IsNan{}); }
+void isnan_kernel(const PointwiseLoop& loop) {
+  if (loop.dtype != DType::Float4_e2m1fn_x2) return ask<false>("isnan_cpu", loop, IsNan{});
+  const Always<false> never;  // 4-bit floats have no NaN
+  run_dense(loop, unary_loop<bool, uint8_t, Always<false>>, &never);
+}
 void isinf_kernel(const PointwiseLoop& loop) { ask<false>("isinf_cpu", loop, IsInf{}); }
 void isfinite_kernel(const PointwiseLoop& loop) { ask<true>("isfinite_cpu", loop, IsFinite{}); }
 

@@ -210,7 +210,11 @@ const ElementLoad& load_as_stored(const char* op, DType dtype) {
   return load;
 }
 
-const ElementLoad& load_flag(DType dtype) { return loads().flag[static_cast<int>(dtype)]; }
+const ElementLoad& load_flag(DType dtype) {
+  const ElementLoad& load = loads().flag[static_cast<int>(dtype)];
+  if (!load.load) unsupported_dtype("copy_", dtype);  // torch casts to bool first
+  return load;
+}
 
 const ElementLoad& load_magnitude(const char* op, DType dtype) {
   const ElementLoad& load = loads().magnitude[static_cast<int>(dtype)];

@@ -30,6 +30,8 @@ void compare(const char* op, const PointwiseLoop& loop, uint32_t holds) {
 void compare_equal(const char* op, const PointwiseLoop& loop, uint32_t holds) {
   if (loop.dtype == DType::Complex64) return run_pointwise<bool, complexf, complexf>(loop, Compare<complexf>{holds});
   if (loop.dtype == DType::Complex128) return run_pointwise<bool, complexd, complexd>(loop, Compare<complexd>{holds});
+  if (loop.dtype == DType::Float4_e2m1fn_x2)  // pairs by their bytes
+    return run_pointwise<bool, uint8_t, uint8_t>(loop, Compare<uint8_t>{holds});
   compare(op, loop, holds);
 }
 

@@ -205,8 +205,11 @@ void write_number(const Scalar& value, DType dtype, void* to) {
     MICA_FORALL_DTYPES(MICA_WRITE)
 #undef MICA_WRITE
     default:
-      unsupported_dtype("fill_", dtype);
+      break;
   }
+  // Of elements that are only stored, all bits are zero or nobody knows what a number would be.
+  if (!value.is_integral() || value.cast<int64_t>() != 0) unsupported_dtype("fill_", dtype);
+  std::memset(to, 0, static_cast<size_t>(element_size(dtype)));
 }
 
 // A few bytes are set by the driver without a kernel, for a third of what a launch costs. False where the elements are

@@ -42,6 +42,7 @@ class Scalar {
   Scalar(Float8_e4m3fn value) : Scalar(static_cast<float>(value)) {}
   Scalar(Float8_e5m2fnuz value) : Scalar(static_cast<float>(value)) {}
   Scalar(Float8_e4m3fnuz value) : Scalar(static_cast<float>(value)) {}
+  Scalar(Float8_e8m0fnu value) : Scalar(static_cast<float>(value)) {}
   Scalar(ComplexHalf value) : Scalar(static_cast<complex64>(value)) {}
 
   constexpr bool is_bool() const { return tag_ == Tag::Bool; }

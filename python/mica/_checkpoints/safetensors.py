@@ -12,6 +12,8 @@ _DTYPES = {
     "BF16": _C.bfloat16,
     "F8_E4M3": _C.float8_e4m3fn,
     "F8_E5M2": _C.float8_e5m2,
+    "F8_E8M0": _C.float8_e8m0fnu,
+    "F4": _C.float4_e2m1fn_x2,
     "I64": _C.int64,
     "I32": _C.int32,
     "I16": _C.int16,
@@ -41,7 +43,11 @@ def load_safetensors(path, device):
             part = mapped._part(begin + first, begin + last)
             if (begin + first) % dtype.itemsize:
                 part = part.clone()
-            sizes = entry["shape"]
+            sizes = list(entry["shape"])
+            if dtype == _C.float4_e2m1fn_x2:  # the file counts 4-bit numbers, a tensor counts bytes
+                if not sizes or sizes[-1] % 2:
+                    raise ValueError(f"the 4-bit numbers of {name} fill no bytes")
+                sizes[-1] //= 2
             strides = [1] * len(sizes)
             for d in range(len(sizes) - 2, -1, -1):
                 strides[d] = strides[d + 1] * max(sizes[d + 1], 1)

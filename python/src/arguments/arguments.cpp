@@ -110,7 +110,7 @@ bool is_dtype_like(PyObject* o) {
 DType dtype_from_object(PyObject* o) {
   if (is_dtype(o)) {
     const DType dtype = dtype_of_object(o);
-    if (dtype == DType::Undefined) [[unlikely]]
+    if (dtype == DType::Undefined || is_packed_quantized(dtype)) [[unlikely]]
       refuse_placeholder(o);
     return dtype;
   }

@@ -21,18 +21,26 @@ DLDataType data_type_of(DType dtype) {
       return {kDLFloat8_e5m2, bits, 1};
     case DType::Float8_e5m2fnuz:
       return {kDLFloat8_e5m2fnuz, bits, 1};
+    case DType::Float8_e8m0fnu:
+      return {kDLFloat8_e8m0fnu, bits, 1};
+    case DType::Float4_e2m1fn_x2:
+      return {kDLFloat4_e2m1fn, 4, 2};
     default:
       break;
   }
+  MICA_CHECK_KIND(!is_bits(dtype), Buffer, "Bit types are not supported by dlpack");
+  MICA_CHECK_KIND(!is_packed_quantized(dtype), Buffer, "QUInt/QInt types are not supported by dlpack");
   if (is_complex(dtype)) return {kDLComplex, bits, 1};
   if (is_floating(dtype)) return {kDLFloat, bits, 1};
   return {info(dtype).is_signed ? kDLInt : kDLUInt, bits, 1};
 }
 
 DType dtype_of(DLDataType type) {
+  if (type.code == kDLFloat4_e2m1fn && type.bits == 4 && type.lanes == 2) return DType::Float4_e2m1fn_x2;
   MICA_CHECK_KIND(type.lanes == 1, Buffer, "ATen does not support lanes != 1: the elements come in vectors of ",
                   type.lanes);
   for (int i = 0; i < kNumDTypes; ++i) {
+    if (is_storage_only(static_cast<DType>(i))) break;  // integers below a byte come back as bytes
     const DLDataType known = data_type_of(static_cast<DType>(i));
     if (known.code == type.code && known.bits == type.bits) return static_cast<DType>(i);
   }

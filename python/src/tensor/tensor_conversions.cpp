@@ -162,10 +162,9 @@ static PyObject* element_object(DType dtype, const char* p) {
   }
     MICA_FORALL_DTYPES(MICA_ELEMENT)
 #undef MICA_ELEMENT
-    case DType::Undefined:
-      break;
+    default:
+      fail("load_scalar: invalid type");
   }
-  Py_RETURN_NONE;
 }
 
 static PyObject* nested_list(const TensorView& v, int dim, const char* p) {

@@ -70,18 +70,24 @@ static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t d
   return so_far;
 }
 
+// Scales that hold powers of two only take the nearest one; other dtypes refuse what they cannot hold.
+template <class T>
+static T stored(const Scalar& s) {
+  return std::is_same_v<T, Float8_e8m0fnu> ? s.cast<T>() : s.to<T>();
+}
+
 static void store(char* p, DType dtype, const Scalar& s) {
   switch (dtype) {
 #define MICA_STORE(T, Name)                                         \
   case DType::Name: {                                               \
-    T value = s.to<T>();                                            \
+    T value = stored<T>(s);                                         \
     std::memcpy(p, static_cast<const void*>(&value), sizeof value); \
     return;                                                         \
   }
     MICA_FORALL_DTYPES(MICA_STORE)
 #undef MICA_STORE
-    case DType::Undefined:
-      break;
+    default:
+      fail("store_scalar: invalid type");
   }
 }
 

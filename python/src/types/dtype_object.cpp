@@ -29,43 +29,41 @@ static const char* name_of(PyObject* self) {
   return placeholder ? placeholder : name(dtype_of(self));
 }
 
-// Integers below a byte: names that programs mention, of which torch has hardly more either.
-static constexpr const char* kPlaceholders[] = {"uint1", "uint2", "uint3",  "uint4", "uint5", "uint6",
-                                                "uint7", "int1",  "int2",   "int3",  "int4",  "int5",
-                                                "int6",  "int7",  "quint8", "qint8", "qint32"};
-// The last three are dtypes of quantized tensors, which to the engine are integers with a quantizer.
-static constexpr size_t kFirstQuantized = std::size(kPlaceholders) - 3;
+// Dtypes of quantized tensors, which to the engine are integers with a quantizer.
+static constexpr const char* kPlaceholders[] = {"quint8", "qint8", "qint32"};
 static constexpr DType kQuantizedIntegers[] = {DType::UInt8, DType::Int8, DType::Int32};
 static PyObject* placeholder_objects[std::size(kPlaceholders)];
 
 DType quantized_dtype_of_object(PyObject* o) {
   for (size_t i = 0; i < std::size(kQuantizedIntegers); ++i)
-    if (o == placeholder_objects[kFirstQuantized + i]) return kQuantizedIntegers[i];
-  return DType::Undefined;
+    if (o == placeholder_objects[i]) return kQuantizedIntegers[i];
+  const DType dtype = is_dtype(o) ? dtype_of(o) : DType::Undefined;
+  return is_packed_quantized(dtype) ? dtype : DType::Undefined;
 }
 
 PyObject* quantized_dtype_object(DType integers) {
   for (size_t i = 0; i < std::size(kQuantizedIntegers); ++i)
-    if (integers == kQuantizedIntegers[i]) return Py_NewRef(placeholder_objects[kFirstQuantized + i]);
+    if (integers == kQuantizedIntegers[i]) return Py_NewRef(placeholder_objects[i]);
   return dtype_object(integers);
 }
 
 void refuse_placeholder(PyObject* dtype) {
-  MICA_CHECK_KIND(quantized_dtype_of_object(dtype) == DType::Undefined, NotImplemented, "torch.", placeholder_of(dtype),
-                  " is the dtype of quantized tensors only: quantize_per_tensor and ",
-                  "quantize_per_channel make them");
-  fail(ErrorKind::NotImplemented, cat("torch.", placeholder_of(dtype),
-                                      " is a name without a type behind it: there are no tensors of integers below a "
-                                      "byte. Keep them in torch.uint8 or torch.int8."));
+  fail(ErrorKind::NotImplemented, cat("torch.", name_of(dtype),
+                                      " is the dtype of quantized tensors only: quantize_per_tensor and "
+                                      "quantize_per_channel make them"));
 }
 
 static PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", name_of(self)); }
 static PyObject* get_is_floating_point(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_of(self))); }
 static PyObject* get_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_of(self))); }
 static PyObject* get_is_signed(PyObject* self, void*) {
-  const char* placeholder = placeholder_of(self);
-  return PyBool_FromLong(placeholder ? *placeholder == 'i' || !std::strncmp(placeholder, "qi", 2)
-                                     : info(dtype_of(self)).is_signed);
+  const bool quantized = quantized_dtype_of_object(self) != DType::Undefined;
+  if (quantized || is_bits(dtype_of(self))) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    quantized ? "isSignedType not supported for quantized types" : "Bits types are undefined");
+    return nullptr;
+  }
+  return PyBool_FromLong(info(dtype_of(self)).is_signed);
 }
 static PyObject* get_itemsize(PyObject* self, void*) {
   const DType integers = quantized_dtype_of_object(self);
@@ -138,7 +136,7 @@ bool add_dtypes(PyObject* module) {
     placeholder_objects[i] = reinterpret_cast<PyObject*>(o);
     if (PyModule_AddObjectRef(module, kPlaceholders[i], placeholder_objects[i]) < 0) return false;
   }
-  if (PyModule_AddObjectRef(module, "bit", placeholder_objects[0]) < 0) return false;
+  if (PyModule_AddObjectRef(module, "bit", dtype_objects[static_cast<int>(DType::UInt1)]) < 0) return false;
   static constexpr struct {
     const char* name;
     DType dtype;

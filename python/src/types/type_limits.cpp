@@ -11,12 +11,14 @@ namespace mica::python {
 struct FloatLimits {
   DType dtype;
   double eps, max, smallest_normal, resolution;
+  double min() const { return dtype == DType::Float8_e8m0fnu ? smallest_normal : -max; }
 };
 static constexpr FloatLimits kFloatLimits[] = {
     {DType::Float64, DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15},  {DType::Float32, FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6},
     {DType::Float16, 0x1p-10, 65504.0, 0x1p-14, 1e-3},       {DType::BFloat16, 0x1p-7, 0x1.fep127, 0x1p-126, 1e-2},
     {DType::Float8_e5m2, 0x1p-2, 57344.0, 0x1p-14, 1.0},     {DType::Float8_e4m3fn, 0x1p-3, 448.0, 0x1p-6, 1.0},
     {DType::Float8_e5m2fnuz, 0x1p-3, 57344.0, 0x1p-15, 1.0}, {DType::Float8_e4m3fnuz, 0x1p-3, 240.0, 0x1p-7, 1.0},
+    {DType::Float8_e8m0fnu, 1.0, 0x1p127, 0x1p-127, 1.0},
 };
 
 struct FloatInfoObject {
@@ -45,6 +47,10 @@ static PyObject* finfo_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   Owned given(parse_dtype(args, kwargs, "finfo"));
   if (!given) return nullptr;
   DType dtype = to_real(dtype_of_object(given.get()));
+  if (dtype == DType::Float4_e2m1fn_x2) {
+    PyErr_SetString(PyExc_NotImplementedError, "\"epsilon\" not implemented for 'Float4_e2m1fn_x2'");
+    return nullptr;
+  }
   for (const FloatLimits& limits : kFloatLimits) {
     if (limits.dtype != dtype) continue;
     auto* o = PyObject_New(FloatInfoObject, finfo_type);
@@ -76,7 +82,7 @@ static PyObject* iinfo_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
 
 static PyObject* finfo_get_eps(PyObject* self, void*) { return PyFloat_FromDouble(limits_of(self).eps); }
 static PyObject* finfo_get_max(PyObject* self, void*) { return PyFloat_FromDouble(limits_of(self).max); }
-static PyObject* finfo_get_min(PyObject* self, void*) { return PyFloat_FromDouble(-limits_of(self).max); }
+static PyObject* finfo_get_min(PyObject* self, void*) { return PyFloat_FromDouble(limits_of(self).min()); }
 static PyObject* finfo_get_tiny(PyObject* self, void*) { return PyFloat_FromDouble(limits_of(self).smallest_normal); }
 static PyObject* finfo_get_resolution(PyObject* self, void*) { return PyFloat_FromDouble(limits_of(self).resolution); }
 static PyObject* finfo_get_bits(PyObject* self, void*) {
@@ -92,7 +98,7 @@ static PyObject* finfo_repr(PyObject* self) {
   char text[256];
   std::snprintf(text, sizeof text,
                 "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)", l.resolution,
-                -l.max, l.max, l.eps, l.smallest_normal, l.smallest_normal, name(l.dtype));
+                l.min(), l.max, l.eps, l.smallest_normal, l.smallest_normal, name(l.dtype));
   return PyUnicode_FromString(text);
 }
 
