@@ -82,6 +82,8 @@ _LAZY = {
     "_int_mm": "mica._C",
     "_scaled_mm": "mica._C",
     "_scaled_mm_v2": "mica._C",
+    "_scaled_grouped_mm": "mica.nn.functional_scaled_grouped",
+    "_scaled_grouped_mm_v2": "mica.nn.functional_scaled_grouped",
     "_weight_int8pack_mm": "mica._C",
     "_weight_int4pack_mm_for_cpu": "mica._C",
     "_convert_weight_to_int4pack_for_cpu": "mica._C",

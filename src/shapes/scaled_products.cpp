@@ -1,5 +1,5 @@
-// Products of 8-bit floats with scales. Where the device has a kernel that takes the call, it runs; everything else is
-// a product in float32.
+// Products of 8-bit and 4-bit floats with scales. Where the device has a kernel that takes the call, it runs;
+// everything else is a product in float32.
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "core/out.h"
@@ -7,6 +7,7 @@
 #include "mica/generated/layers/scaled_products_implementations.h"
 #include "mica/ops.h"
 #include "shapes/argument_checks.h"
+#include "shapes/scaled_blocks.h"
 
 namespace mica::shapes {
 
@@ -32,6 +33,9 @@ DimVector scale_sizes(Recipe recipe, int64_t outer, int64_t inner) {
   }
 }
 
+// Of 16 or 32 numbers of a row; 0 for recipes of other kinds.
+int64_t small_block(Recipe recipe) { return recipe == Recipe::Blocks1x16 ? 16 : recipe == Recipe::Blocks1x32 ? 32 : 0; }
+
 bool is_float_matrix(const Tensor& scale, IntArrayRef sizes) {
   return scale.dtype() == DType::Float32 && scale.dim() == 2 && scale.sizes() == sizes;
 }
@@ -41,13 +45,26 @@ struct Operand {
   const Tensor &matrix, &scale;  // as the caller gave them
   int64_t outer, inner;
   bool transposed;
+  Swizzle swizzle = Swizzle::Tiles32x4x4;  // of the scales of small blocks
+  Tensor whole = {};                       // NVFP4 may have a scale of the whole matrix besides; else undefined
 
   DimVector sizes_of(Recipe recipe) const {
     DimVector sizes = scale_sizes(recipe, outer, inner);
     if (transposed && sizes.size() == 2) std::swap(sizes[0], sizes[1]);
     return sizes;
   }
+  // Of a format whose small blocks have such scales: MXFP8 and MXFP4 have powers of two, NVFP4 has 8-bit floats.
+  bool is_small_blocks(Recipe recipe) const {
+    const DType dtype = matrix.dtype();
+    const bool pairs = dtype == DType::Float4_e2m1fn_x2;
+    if (recipe == Recipe::Blocks1x16) return pairs && scale.dtype() == DType::Float8_e4m3fn;
+    return (pairs || dtype == DType::Float8_e4m3fn || dtype == DType::Float8_e5m2) &&
+           scale.dtype() == DType::Float8_e8m0fnu;
+  }
   bool is(Recipe recipe) const {
+    if (const int64_t block = small_block(recipe))
+      return is_small_blocks(recipe) && scale.is_contiguous() &&
+             scale.numel() == count_block_scales(outer, inner, block, swizzle);
     if (!is_float8(matrix.dtype()) || scale.dtype() != DType::Float32) return false;
     if (recipe == Recipe::TensorWise) return scale.numel() == 1;
     if (recipe == Recipe::RowWise && !scale.is_contiguous()) return false;
@@ -56,6 +73,10 @@ struct Operand {
   // In float32, multiplied by its scale.
   Tensor scaled(Recipe recipe) const {
     if (recipe == Recipe::TensorWise) return matrix.to(DType::Float32).mul(scale.reshape({}));
+    if (const int64_t block = small_block(recipe)) {
+      const Tensor decoded = decode_blocks(transposed ? matrix.t() : matrix, scale, block, swizzle);
+      return transposed ? decoded.t() : decoded;
+    }
     Tensor factor = scale;
     const int64_t row = transposed ? 1 : 0;
     if (recipe == Recipe::Blocks128x128) factor = factor.repeat_interleave(kBlock, row).narrow(row, 0, outer);
@@ -89,6 +110,15 @@ ErrorKind value_kind(const Tensor& a) { return a.device().is_cuda() ? ErrorKind:
           "- For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n"
           "- For RowWise scaling, a and b should be float8, scales should be float, scale_a should be (",
           a.outer, ", 1) and scale_b should be (1, ", b.outer, "), and both should be contiguous.\n");
+  if (is_float8(a.scale.dtype()) || is_float8(b.scale.dtype())) {
+    text +=
+        cat("- For MXFP8 scaling (BlockWise 1x32), a and b should be float8, scales should be float8_e8m0fnu and "
+            "contiguous, with ",
+            count_block_scales(a.outer, a.inner, 32, Swizzle::Tiles32x4x4), " and ",
+            count_block_scales(b.outer, b.inner, 32, Swizzle::Tiles32x4x4), " elements.\n",
+            "- For MXFP4 and NVFP4 scaling, a and b should be float4 (packed 2x), scales should be float8_e8m0fnu for "
+            "blocks of 32 or float8_e4m3fn for blocks of 16.\n");
+  }
   if (!a.matrix.device().is_cpu()) {
     text +=
         cat("- For BlockWise 1x128 scaling, a and b should be float8, scales should be float, scale_a should be (",
@@ -107,7 +137,7 @@ ErrorKind value_kind(const Tensor& a) { return a.device().is_cuda() ? ErrorKind:
 
 // Blocks meet blocks of their own kind or the other, but not two of 128 x 128; the CPU has none, as in torch.
 bool may_meet(Recipe a, Recipe b, Device device) {
-  if (a == Recipe::TensorWise || a == Recipe::RowWise) return a == b;
+  if (a == Recipe::TensorWise || a == Recipe::RowWise || small_block(a)) return a == b;
   const auto is_block = [](Recipe r) { return r == Recipe::Blocks1x128 || r == Recipe::Blocks128x128; };
   return is_block(a) && is_block(b) && !(a == Recipe::Blocks128x128 && b == Recipe::Blocks128x128) && !device.is_cpu();
 }
@@ -117,7 +147,8 @@ std::pair<Recipe, Recipe> recipes_of(const Operand& a, const Operand& b) {
   using enum Recipe;
   for (auto [first, second] :
        {std::pair(TensorWise, TensorWise), std::pair(RowWise, RowWise), std::pair(Blocks128x128, Blocks1x128),
-        std::pair(Blocks1x128, Blocks128x128), std::pair(Blocks1x128, Blocks1x128)})
+        std::pair(Blocks1x128, Blocks128x128), std::pair(Blocks1x128, Blocks1x128), std::pair(Blocks1x32, Blocks1x32),
+        std::pair(Blocks1x16, Blocks1x16)})
     if (may_meet(first, second, a.matrix.device()) && a.is(first) && b.is(second)) return {first, second};
   fail_scaling(a, b, value_kind(a.matrix));
 }
@@ -170,6 +201,8 @@ struct Call {
 // result; on CUDA it does nothing with it.
 Tensor composed(const Call& call, const Operand& a, const Operand& b, std::pair<Recipe, Recipe> recipes, DType out) {
   Tensor product = mm(a.scaled(recipes.first), b.scaled(recipes.second));
+  for (const Operand* x : {&a, &b})
+    if (x->whole.defined()) product.mul_(x->whole.reshape({}));
   if (call.bias.defined()) product.add_(call.bias.to(DType::Float32));
   if (call.scale_result.defined() && call.out_dtype && is_float8(out) && call.a.device().is_cpu())
     product.mul_(call.scale_result.reshape({}).reciprocal());
@@ -187,7 +220,9 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
       kind, "scale_result must be a float scalar");
   const DType dtype = output.given_dtype().value_or(call.out_dtype.value_or(call.a.dtype()));
   require(!call.out_dtype || *call.out_dtype == dtype, value_kind(call.a), "out_dtype must match output matrix type");
-  if (device.is_cuda() || device.is_meta()) check_device_rules(call.a, call.b);
+  const bool small = small_block(recipes.first) != 0;
+  require(!is_storage_only(dtype), kind, "scaled_mm: a result cannot be of ", dtype, ": give the dtype of the output");
+  if ((device.is_cuda() || device.is_meta()) && !small) check_device_rules(call.a, call.b);
   if (device.is_cuda() && call.bias.defined()) check_bias_on_device(call.bias, dtype);
   check_one_device("_scaled_mm", {&call.a, &call.b, &call.scale_a, &call.scale_b, &call.bias, &call.scale_result});
 
@@ -197,8 +232,9 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
   const Tensor right = has_contiguous_rows(call.b.t()) ? call.b : call.b.t().contiguous().t();
   const Tensor dense_bias = call.bias.defined() ? call.bias.reshape({columns}).contiguous() : call.bias;
   const TensorView bias = view_or_none(dense_bias);
-  if (call.a.size(1) > 0 && MICA_LAYER_TAKES(device, scaled_matmul, &out.view_of(), &left.view_of(), &right.view_of(),
-                                             &call.scale_a.view_of(), &call.scale_b.view_of(), &bias)) {
+  if (!small && call.a.size(1) > 0 &&
+      MICA_LAYER_TAKES(device, scaled_matmul, &out.view_of(), &left.view_of(), &right.view_of(),
+                       &call.scale_a.view_of(), &call.scale_b.view_of(), &bias)) {
     MICA_LAYER_KERNEL(device, scaled_matmul)
     (out.view_of(), left.view_of(), right.view_of(), call.scale_a.view_of(), call.scale_b.view_of(), bias,
      call.use_fast_accum);
@@ -207,8 +243,30 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
   out.copy_(composed(call, a, b, recipes, dtype));
 }
 
-Operand first(const Tensor& a, const Tensor& scale) { return {a, scale, a.size(0), a.size(1), false}; }
-Operand second(const Tensor& b, const Tensor& scale) { return {b, scale, b.size(1), b.size(0), true}; }
+// How many numbers an element of the matrix holds.
+int64_t numbers_in(const Tensor& matrix) { return matrix.dtype() == DType::Float4_e2m1fn_x2 ? 2 : 1; }
+
+Operand first(const Tensor& a, const Tensor& scale) { return {a, scale, a.size(0), a.size(1) * numbers_in(a), false}; }
+Operand second(const Tensor& b, const Tensor& scale) { return {b, scale, b.size(1), b.size(0) * numbers_in(b), true}; }
+
+// MXFP8, MXFP4 and NVFP4 as the caller described them. A second scale, of the whole matrix, goes with blocks of 16.
+void describe_small_blocks(Operand& x, Recipe recipe, TensorList scales, IntArrayRef recipes, IntArrayRef swizzles,
+                           const char* name) {
+  constexpr ErrorKind kind = ErrorKind::Value;
+  const int64_t swizzle = swizzles.empty() ? 0 : swizzles[0];
+  require(swizzle == 0 || swizzle == 1, kind, name, ": there is no order of scales ", swizzle);
+  x.swizzle = static_cast<Swizzle>(swizzle);
+  if (scales.size() == 2) {
+    require(recipe == Recipe::Blocks1x16 && recipes[1] == 0, kind, name,
+            ": a second scale is that of the whole matrix (TensorWise), beside those of blocks of 16");
+    require(scales[1].dtype() == DType::Float32 && scales[1].numel() == 1, kind, name, "[1] must have 1 Float element");
+    x.whole = scales[1];
+  }
+  const int64_t wanted = count_block_scales(x.outer, x.inner, small_block(recipe), x.swizzle);
+  require(x.scale.numel() == wanted, kind, "For Blockwise scaling ", name, " should have ", wanted,
+          " elements, got: ", x.scale.numel());
+  require(x.scale.is_contiguous(), kind, "For Blockwise scaling ", name, " should be contiguous");
+}
 
 }  // namespace
 
@@ -240,13 +298,18 @@ void _scaled_mm_v2(Out& out, const Tensor& self, const Tensor& mat2, TensorList 
       !scale_a.empty() && !scale_b.empty() && recipe_a.size() == scale_a.size() && recipe_b.size() == scale_b.size(),
       kind, "_scaled_mm_v2: expected a recipe for each scale, but got ", scale_a.size(), " scales with ",
       recipe_a.size(), " recipes and ", scale_b.size(), " scales with ", recipe_b.size(), " recipes");
-  const Operand a = first(self, scale_a[0]), b = second(mat2, scale_b[0]);
+  Operand a = first(self, scale_a[0]), b = second(mat2, scale_b[0]);
   const auto recipe = std::pair(static_cast<Recipe>(recipe_a[0]), static_cast<Recipe>(recipe_b[0]));
   const Device device = self.device();
-  for (Recipe r : {recipe.first, recipe.second})
-    MICA_CHECK_KIND(device.is_cpu() || (r != Recipe::Blocks1x16 && r != Recipe::Blocks1x32), NotImplemented,
-                    "scaled_mm: scales of blocks of 16 and of 32 numbers (BlockWise1x16, BlockWise1x32) need a GPU of "
-                    "compute capability 10.0; scale whole tensors, rows, or blocks of 128 instead");
+  if (small_block(recipe.first) && recipe.first == recipe.second) {
+    if (!a.is_small_blocks(recipe.first) || !b.is_small_blocks(recipe.second) || scale_a.size() > 2 ||
+        scale_b.size() > 2)
+      fail_scaling(a, b, kind);
+    describe_small_blocks(a, recipe.first, scale_a, recipe_a, swizzle_a, "scale_a");
+    describe_small_blocks(b, recipe.second, scale_b, recipe_b, swizzle_b, "scale_b");
+    multiply(out, {self, mat2, a.scale, b.scale, bias, Tensor(), out_dtype, use_fast_accum}, a, b, recipe, kind);
+    return;
+  }
   for (IntArrayRef swizzle : {swizzle_a, swizzle_b})
     for (int64_t s : swizzle)
       require(device.is_cpu() || s == 0, kind, "scaled_mm: scales of these recipes are not swizzled, but got ", s);

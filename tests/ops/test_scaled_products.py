@@ -120,10 +120,3 @@ def test_functional():
     for words, positional, named in refused:
         with pytest.raises(ValueError, match=words):
             F.scaled_mm(*positional, **named)
-
-
-def test_small_blocks_are_refused_by_name_where_torch_has_them():
-    a, b = pair(device="meta")
-    scale = mica.ones(32, 1, device="meta")
-    with pytest.raises(NotImplementedError, match="BlockWise1x32"):
-        F.scaled_mm(a, b, scale, F.ScalingType.BlockWise1x32, scale, F.ScalingType.BlockWise1x32)

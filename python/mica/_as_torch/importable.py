@@ -34,7 +34,5 @@ LISTED = [
      "counters of operations annotate functions with them"),
     ("onnx.symbolic_opset11", "select squeeze unsqueeze", "torchvision says how TorchScript's exporter writes its operators"),
     # What is being added.
-    ("", "float4_e2m1fn_x2 float8_e8m0fnu quint2x4 quint4x2", "diffusers and torchao have tables by dtype"),
-    ("nn.functional", "scaled_grouped_mm", "torchao has layers of float8 for experts"),
     ("sparse", "SparseSemiStructuredTensorCUSPARSELT", "torchao has sparse weights of float8"),
 ]  # fmt: skip

@@ -36,6 +36,7 @@ from mica.nn.functional_grouped import *  # noqa: E402, F403
 from mica.nn.functional_loss import *  # noqa: E402, F403
 from mica.nn.functional_pooling import *  # noqa: E402, F403 - after what it replaces
 from mica.nn.functional_scaled import *  # noqa: E402, F403
+from mica.nn.functional_scaled_grouped import *  # noqa: E402, F403
 
 __all__ = [name for name, value in globals().items() if callable(value) and not name.startswith("_")]
 

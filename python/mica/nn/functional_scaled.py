@@ -1,4 +1,4 @@
-"""Products of matrices of 8-bit floats with scales."""
+"""Products of matrices of 8-bit and 4-bit floats with scales."""
 
 import enum
 
@@ -49,12 +49,13 @@ def scaled_mm(
     contraction_dim=(),
     use_fast_accum=False,
 ):
-    """The product of two matrices of 8-bit floats, each multiplied by its scales.
+    """The product of two matrices of 8-bit or 4-bit floats, each multiplied by its scales.
 
     Args:
-        scale_a, scale_b: the scales, float32.
-        scale_recipe_a, scale_recipe_b: what a scale belongs to. TensorWise and RowWise run everywhere, blocks of 128 on CUDA.
-        swizzle_a, swizzle_b: the order of the scales in memory; these recipes have one.
+        scale_a, scale_b: the scales. Those of tensors, rows and blocks of 128 are float32. MXFP8 and MXFP4 have blocks of 32
+            numbers and float8_e8m0fnu; NVFP4 has blocks of 16 and float8_e4m3fn, and may have a float32 of the matrix besides.
+        scale_recipe_a, scale_recipe_b: what a scale belongs to. Blocks of 128 run on CUDA alone, the others everywhere.
+        swizzle_a, swizzle_b: the order of the scales of blocks of 16 and 32 in memory: row by row, or in tiles.
         bias: a vector that is added to each row.
         output_dtype: the dtype of the result; None is that of the first matrix.
         contraction_dim: the dimensions that are summed over.
