@@ -1,4 +1,5 @@
 // One curve in many formats, and the bits of one number.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -9,17 +10,29 @@ namespace mica::lab {
 namespace {
 
 struct Format {
-  DType dtype;
+  const char* name;
+  DType dtype;             // of an element; pairs of 4-bit floats are shown one by one
   int exponent, mantissa;  // bits; an integer has none of either
+  int64_t block = 0;       // how many numbers share a scale; 0: none do
 };
-constexpr Format kFormats[] = {{DType::Float64, 11, 52}, {DType::Float32, 8, 23},      {DType::Float16, 5, 10},
-                               {DType::BFloat16, 8, 7},  {DType::Float8_e4m3fn, 4, 3}, {DType::Float8_e5m2, 5, 2},
-                               {DType::Int8, 0, 0}};
-const Format& format(DType t) {
+constexpr Format kFormats[] = {{"float64", DType::Float64, 11, 52},
+                               {"float32", DType::Float32, 8, 23},
+                               {"float16", DType::Float16, 5, 10},
+                               {"bfloat16", DType::BFloat16, 8, 7},
+                               {"float8_e4m3fn", DType::Float8_e4m3fn, 4, 3},
+                               {"float8_e5m2", DType::Float8_e5m2, 5, 2},
+                               {"mxfp8", DType::Float8_e4m3fn, 4, 3, 32},
+                               {"mxfp4", DType::Float4_e2m1fn_x2, 2, 1, 32},
+                               {"nvfp4", DType::Float4_e2m1fn_x2, 2, 1, 16},
+                               {"int8", DType::Int8, 0, 0}};
+const Format& format(const std::string& wanted) {
   for (const Format& f : kFormats)
-    if (f.dtype == t) return f;
-  fail(ErrorKind::Value, cat("precision shows floating-point formats and int8, not ", t));
+    if (wanted == f.name) return f;
+  fail(ErrorKind::Value, cat("precision shows floating-point formats and int8, not ", wanted));
 }
+
+bool is_four_bits(const Format& f) { return f.dtype == DType::Float4_e2m1fn_x2; }
+int width_of(const Format& f) { return is_four_bits(f) ? 4 : static_cast<int>(element_size(f.dtype)) * 8; }
 
 struct Curve {
   const char* name;
@@ -34,10 +47,44 @@ const Curve kCurves[] = {
     {"small steps", [](const Tensor& t) { return t.mul(0.02).add(1); }},
 };
 
+// The elements of a format, read back as float64.
+Tensor held_in(const Tensor& exact, const Format& f) {
+  if (!is_four_bits(f)) return exact.to(f.dtype).to(DType::Float64);
+  const Tensor held = exact.clone();
+  double* v = held.data_ptr<double>();
+  for (int64_t i = 0; i < held.numel(); ++i)
+    v[i] = float4_e2m1fn_to_float(float_to_float4_e2m1fn(static_cast<float>(v[i])));
+  return held;
+}
+
+// The scale of every number. MX takes the power of two that brings the largest of a block to the largest exponent of an
+// element; NVFP4 takes the 8-bit float that brings it to the largest element, and one float32 for all blocks before.
+Tensor block_scales(const Tensor& exact, const Format& f, double most) {
+  const Tensor scales = mica::ones_like(exact);
+  const double* v = exact.data_ptr<double>();
+  double* s = scales.data_ptr<double>();
+  const double whole = most > 0 ? most / (6 * 448) : 1;
+  for (int64_t begin = 0; begin < exact.numel(); begin += f.block) {
+    const int64_t end = std::min(begin + f.block, exact.numel());
+    double largest = 0;
+    for (int64_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(v[i]));
+    double scale = 1;
+    if (f.block == 16) {
+      scale = whole * float8_e4m3fn_to_float(float_to_float8_e4m3fn(static_cast<float>(largest / 6 / whole)));
+    } else if (largest > 0) {
+      const int exponent = std::ilogb(largest) - (is_four_bits(f) ? 2 : 8);
+      scale = float8_e8m0fnu_to_float(float_to_float8_e8m0fnu(static_cast<float>(std::ldexp(1.0, exponent))));
+    }
+    for (int64_t i = begin; i < end; ++i) s[i] = scale;
+  }
+  return scales;
+}
+
 // The value as a format holds it, read back as float64. An integer is quantized with one scale for the whole curve.
-Tensor through(const Tensor& exact, DType t, double scale) {
-  if (t != DType::Int8) return exact.to(t).to(DType::Float64);
-  return exact.div(scale).round().clamp(Scalar(-128), Scalar(127)).to(t).to(DType::Float64).mul(scale);
+Tensor through(const Tensor& exact, const Format& f, double scale, const Tensor& scales) {
+  if (f.block) return held_in(mica::where(scales.eq(0), mica::zeros_like(exact), exact.div(scales)), f).mul(scales);
+  if (f.dtype != DType::Int8) return held_in(exact, f);
+  return held_in(exact.div(scale).round().clamp(Scalar(-128), Scalar(127)), f).mul(scale);
 }
 
 uint64_t bits_of(const Tensor& one) {
@@ -45,8 +92,9 @@ uint64_t bits_of(const Tensor& one) {
   std::memcpy(&bits, one.data_ptr(), static_cast<size_t>(one.element_size()));
   return bits;
 }
-double value_of(uint64_t bits, DType t) {
-  const Tensor one = mica::zeros({1}, TensorOptions(t));
+double value_of(uint64_t bits, const Format& f) {
+  if (is_four_bits(f)) return float4_e2m1fn_to_float(static_cast<uint8_t>(bits));
+  const Tensor one = mica::zeros({1}, TensorOptions(f.dtype));
   std::memcpy(one.data_ptr(), &bits, static_cast<size_t>(one.element_size()));
   return one.to(DType::Float64).item<double>();
 }
@@ -73,11 +121,11 @@ Json precision(const Json& question) {
   const double scale = most > 0 ? most / 127 : 1;
   Json rows = Json::array();
   for (const Json& entry : question.at("dtypes")) {
-    const DType dtype = dtype_named(entry.get<std::string>());
-    const Format& f = format(dtype);
-    const Tensor held = through(exact, dtype, scale);
+    const Format& f = format(entry.get<std::string>());
+    const Tensor scales = f.block ? block_scales(exact, f, most) : Tensor();
+    const Tensor held = through(exact, f, scale, scales);
     const Tensor error = held.sub(exact).abs();
-    Json shown = Json::array(), differences = Json::array();
+    Json shown = Json::array(), differences = Json::array(), factors = Json::array();
     const double* v = held.data_ptr<double>();
     const double* d = error.data_ptr<double>();
     int64_t clipped = 0, levels = 1;
@@ -85,6 +133,7 @@ Json precision(const Json& question) {
     for (int64_t i = 0; i < points; ++i) {
       shown.push_back(number(v[i]));
       differences.push_back(number(d[i]));
+      if (f.block) factors.push_back(number(scales.data_ptr<double>()[i]));
       if (!std::isfinite(v[i])) {
         ++clipped;
       } else {
@@ -92,8 +141,8 @@ Json precision(const Json& question) {
       }
       levels += i && v[i] != v[i - 1];
     }
-    rows.push_back({{"dtype", name(dtype)},
-                    {"bits", element_size(dtype) * 8},
+    rows.push_back({{"dtype", f.name},
+                    {"bits", width_of(f)},
                     {"exponent", f.exponent},
                     {"mantissa", f.mantissa},
                     {"values", shown},
@@ -101,7 +150,9 @@ Json precision(const Json& question) {
                     {"clipped", clipped},
                     {"steps", levels},
                     {"worst", number(worst)},
-                    {"scale", dtype == DType::Int8 ? number(scale) : Json(nullptr)}});
+                    {"scale", f.dtype == DType::Int8 ? number(scale) : Json(nullptr)},
+                    {"block", f.block},
+                    {"scales", f.block ? factors : Json(nullptr)}});
   }
   Json truth = Json::array(), at = Json::array();
   for (int64_t i = 0; i < points; ++i) {
@@ -114,13 +165,12 @@ Json precision(const Json& question) {
 // The bits of a number in a format: of a value, or of bits given as a string of 0 and 1.
 Json bits(const Json& question) {
   NoGradGuard below;
-  const DType dtype = dtype_named(question.at("dtype").get<std::string>());
-  const Format& f = format(dtype);
-  const int width = static_cast<int>(element_size(dtype)) * 8;
+  const Format& f = format(question.at("dtype").get<std::string>());
+  const int width = width_of(f);
   uint64_t raw = 0;
   if (question.contains("bits")) {
     const std::string given = question.at("bits").get<std::string>();
-    MICA_CHECK(static_cast<int>(given.size()) == width, dtype, " has ", width, " bits, not ", given.size());
+    MICA_CHECK(static_cast<int>(given.size()) == width, f.name, " has ", width, " bits, not ", given.size());
     for (const char c : given) {
       MICA_CHECK(c == '0' || c == '1', "bits are 0 and 1, not '", c, "'");
       raw = raw << 1 | static_cast<uint64_t>(c == '1');
@@ -129,19 +179,20 @@ Json bits(const Json& question) {
     const Json& v = question.at("value");
     const double value = v.is_string() ? (v == "nan" ? NAN : v == "-inf" ? -INFINITY : INFINITY) : v.get<double>();
     const Tensor exact = mica::full({1}, value, TensorOptions(DType::Float64));
-    const bool integer = dtype == DType::Int8;
-    raw = bits_of((integer ? exact.round().clamp(Scalar(-128), Scalar(127)) : exact).to(dtype));
+    const bool integer = f.dtype == DType::Int8;
+    raw = is_four_bits(f) ? float_to_float4_e2m1fn(static_cast<float>(value))
+                          : bits_of((integer ? exact.round().clamp(Scalar(-128), Scalar(127)) : exact).to(f.dtype));
   }
   std::string text;
   for (int i = width - 1; i >= 0; --i) text += raw >> i & 1 ? '1' : '0';
   const uint64_t mask = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
-  Json answer = {{"dtype", name(dtype)}, {"bits", text},           {"value", number(value_of(raw, dtype))},
-                 {"width", width},       {"exponent", f.exponent}, {"mantissa", f.mantissa}};
+  Json answer = {{"dtype", f.name}, {"bits", text},           {"value", number(value_of(raw, f))},
+                 {"width", width},  {"exponent", f.exponent}, {"mantissa", f.mantissa}};
   // The neighbours of a number are one unit of its bits away; of a negative one the other way round.
   const bool negative = raw >> (width - 1) & 1;
-  const bool grows = !negative || dtype == DType::Int8;
-  answer["above"] = number(value_of((raw + (grows ? 1 : -1)) & mask, dtype));
-  answer["below"] = number(value_of((raw - (grows ? 1 : -1)) & mask, dtype));
+  const bool grows = !negative || f.dtype == DType::Int8;
+  answer["above"] = number(value_of((raw + (grows ? 1 : -1)) & mask, f));
+  answer["below"] = number(value_of((raw - (grows ? 1 : -1)) & mask, f));
   return answer;
 }
 

@@ -213,6 +213,45 @@ def test_precision_casts_are_the_engine_s(ask):
     assert "no curve" in ask("precision", curve="square", amplitude=1, dtypes=[])["error"]
 
 
+def test_formats_of_blocks(ask):
+    fours = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
+    names = ["mxfp8", "mxfp4", "nvfp4"]
+    answer = ask("precision", curve="exponential", amplitude=70000, dtypes=names, points=65)
+    rows = dict(zip(names, answer["rows"], strict=True))
+    assert [(r["dtype"], r["bits"], r["block"]) for r in rows.values()] == [
+        ("mxfp8", 8, 32),
+        ("mxfp4", 4, 32),
+        ("nvfp4", 4, 16),
+    ]
+    for name, row in rows.items():
+        assert row["clipped"] == 0
+        for start in range(0, 65, row["block"]):
+            part = slice(start, start + row["block"])
+            (scale,) = set(row["scales"][part])
+            largest = max(answer["exact"][part])
+            if name == "nvfp4":  # the largest number of a block comes near the largest element
+                assert largest / 6 == pytest.approx(scale, rel=2**-4)
+            else:
+                assert (
+                    math.frexp(scale)[0] == 0.5
+                    and largest / scale < 2 ** (9 if name == "mxfp8" else 3) <= 2 * largest / scale
+                )
+            for exact, shown in zip(answer["exact"][part], row["values"][part], strict=True):
+                if name == "mxfp8":
+                    assert shown == mica.tensor(exact / scale, dtype=mica.float64).to(mica.float8_e4m3fn).item() * scale
+                else:
+                    assert min(abs(v * scale - min(exact, 6 * scale)) for v in fours) == pytest.approx(
+                        abs(shown - min(exact, 6 * scale)), abs=1e-9 * scale
+                    )
+
+
+def test_bits_of_four(ask):
+    answer = ask("bits", dtype="mxfp4", value=-2.7)
+    assert (answer["bits"], answer["value"], answer["below"], answer["above"]) == ("1101", -3.0, -4.0, -2.0)
+    assert ask("bits", dtype="nvfp4", bits="0111")["value"] == 6.0
+    assert "4 bits, not" in ask("bits", dtype="nvfp4", bits="1")["error"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_bits(ask, dtype):
     kind = getattr(mica, dtype)

@@ -7,12 +7,13 @@ import { figure } from "../save.js";
 export const lede = [
   "A format is a handful of bits split between how far numbers reach and how finely they lie.",
   "float16 ends at 65504 and then says infinity; bfloat16 goes as far as float32 and takes steps of nearly one per cent on the way.",
+  "The small formats of today's accelerators (mxfp8, mxfp4, nvfp4) give every block of 16 or 32 numbers a scale of its own.",
   "Turn the amplitude up until a curve breaks, then look at the bits of the number under the pointer and flip them.",
 ];
 export const source = ["src/core/dtype.cpp", "src/inplace/copy.cpp", "lab/precision.cpp"];
 
-const FORMATS = ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"];
-const COLOURS = { float32: ["var(--ink)", "none"], float16: ["var(--own)", "none"], bfloat16: ["var(--share)", "none"], float8_e4m3fn: ["var(--result)", "6 3"], float8_e5m2: ["var(--blue)", "2 3"], int8: ["var(--limit)", "8 3 2 3"] };
+const FORMATS = ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "mxfp8", "mxfp4", "nvfp4", "int8"];
+const COLOURS = { float32: ["var(--ink)", "none"], float16: ["var(--own)", "none"], bfloat16: ["var(--share)", "none"], float8_e4m3fn: ["var(--result)", "6 3"], float8_e5m2: ["var(--blue)", "2 3"], mxfp8: ["var(--result)", "10 2"], mxfp4: ["var(--limit)", "1 2"], nvfp4: ["var(--own)", "4 2 1 2"], int8: ["var(--limit)", "8 3 2 3"] };
 const HIGH = 300, LEFT = 64, BOTTOM = 28;
 
 export function mount(root, state, remember) {
@@ -92,18 +93,21 @@ export function mount(root, state, remember) {
     event.preventDefault();
     point(now.at + step);
   });
-  function drawBits(b) {
+  // `scale` is that of the block, in a format that has blocks.
+  function drawBits(b, scale = null) {
     const kind = (i) => (b.dtype === "int8" ? "share" : i === 0 ? "limit" : i <= b.exponent ? "own" : "share");
     const cells = [...b.bits].map((bit, i) => h("button", { type: "button", "data-bit": i, "aria-label": `bit ${i}, ${bit}`, css: { border: "0", background: bit === "1" ? `var(--${kind(i)})` : `var(--${kind(i)}-wash)`, color: bit === "1" ? "var(--on)" : "var(--ink)", width: "24px", height: "32px", borderRadius: "4px", font: "14px var(--mono)", cursor: "pointer", marginLeft: i === 1 || i === b.exponent + 1 ? "8px" : "0" },
-      onclick: () => guarded(error, async () => drawBits(await ask("bits", { dtype: b.dtype, bits: b.bits.slice(0, i) + (bit === "1" ? "0" : "1") + b.bits.slice(i + 1) }))) }, bit));
+      onclick: () => guarded(error, async () => drawBits(await ask("bits", { dtype: b.dtype, bits: b.bits.slice(0, i) + (bit === "1" ? "0" : "1") + b.bits.slice(i + 1) }), scale)) }, bit));
     replace(bits, h("h2", {}, `${b.dtype}: `, b.dtype === "int8" ? "eight bits of two's complement" : `1 bit of sign, ${b.exponent} of exponent, ${b.mantissa} of mantissa`), h("div", { css: { display: "flex", flexWrap: "wrap", gap: "3px" } }, cells),
-      h("p", { class: "readout", css: { marginTop: "12px" } }, h("em", { id: "bits-value" }, typeof b.value === "number" ? String(b.value) : b.value), `   next below ${short(b.below, 8)}, next above ${short(b.above, 8)}`));
+      h("p", { class: "readout", css: { marginTop: "12px" } }, h("em", { id: "bits-value" }, typeof b.value === "number" ? String(b.value) : b.value), `   next below ${short(b.below, 8)}, next above ${short(b.above, 8)}`),
+      scale ? h("p", { id: "bits-scale" }, `times ${short(scale.value, 8)}, the scale of its block of ${scale.block} numbers`) : null);
   }
   function showBits() {
     const row = answer.rows.find((r) => r.dtype === now.format) ?? answer.rows[0];
     if (!row) return replace(bits);
-    const value = row.dtype === "int8" && row.scale ? row.values[now.at] / row.scale : answer.exact[now.at];
-    guarded(error, async () => drawBits(await ask("bits", { dtype: row.dtype, value })));
+    const value = row.dtype === "int8" && row.scale ? row.values[now.at] / row.scale : row.scales ? row.values[now.at] / (row.scales[now.at] || 1) : answer.exact[now.at];
+    const scale = row.scales ? { value: row.scales[now.at], block: row.block } : null;
+    guarded(error, async () => drawBits(await ask("bits", { dtype: row.dtype, value }), scale));
   }
   function refresh() {
     remember(now);
