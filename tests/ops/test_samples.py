@@ -144,7 +144,8 @@ def test_in_place(sample):
     if not isinstance(args[0], mica.Tensor):
         pytest.skip("a number on the left has no in-place form")
     expected = getattr(mica.Tensor, sample.op)(*args, **keywords)
-    if expected.shape != args[0].shape or not mica.can_cast(expected.dtype, args[0].dtype):
+    real_of_complex = args[0].is_complex() and not expected.is_complex()  # torch refuses abs_ of complex numbers
+    if expected.shape != args[0].shape or not mica.can_cast(expected.dtype, args[0].dtype) or real_of_complex:
         target = args[0].clone()
         with pytest.raises(RuntimeError):
             getattr(target, sample.op + "_")(*args[1:], **keywords)
