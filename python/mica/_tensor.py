@@ -146,12 +146,15 @@ def share_memory_(self):
 
 @_method
 def qscheme(self):
-    """How the tensor is quantized: torch.per_tensor_affine or torch.per_channel_affine."""
+    """How the tensor is quantized: per tensor, or per channel with integers or real numbers as zero points."""
     from mica._functions import quantization_schemes as schemes
 
     if not self.is_quantized:
         raise RuntimeError(f"qscheme() is only for quantized tensors, but got one of dtype {self.dtype}")
-    return schemes.per_channel_affine if self._is_quantized_per_channel() else schemes.per_tensor_affine
+    if not self._is_quantized_per_channel():
+        return schemes.per_tensor_affine
+    real = self.q_per_channel_zero_points().is_floating_point()
+    return schemes.per_channel_affine_float_qparams if real else schemes.per_channel_affine
 
 
 # ---- copies and pickles

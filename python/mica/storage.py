@@ -30,6 +30,8 @@ _NAMES = {
     "QInt8": _C.qint8,
     "QUInt8": _C.quint8,
     "QInt32": _C.qint32,
+    "QUInt4x2": _C.quint4x2,
+    "QUInt2x4": _C.quint2x4,
 }
 _NAME_OF_DTYPE = {dtype: name + "Storage" for name, dtype in _NAMES.items()}
 

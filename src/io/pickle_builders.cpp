@@ -1,5 +1,6 @@
 #include "io/pickle_builders.h"
 
+#include "core/geometry.h"
 #include "io/storage_view.h"
 #include "mica/generated/layers/quantized.h"
 #include "mica/generated/layers/sparse.h"
@@ -97,8 +98,29 @@ Value rebuild_sparse(const std::string& layout, const Value& parts) {
   refuse(cat("no sparse layout is called ", layout));
 }
 
+// Of 4-bit and 2-bit integers, whose storage holds fewer bytes than the tensor has elements.
+Value rebuild_packed(const Tensor& storage, const Value& arguments) {
+  const Value& quantizer = argument(arguments, 4);
+  const std::string& scheme = argument(quantizer, 0).as_string();
+  const DimVector sizes = dims(argument(arguments, 2)), count{static_cast<int64_t>(storage.storage()->nbytes())};
+  const DimVector strides = dims(argument(arguments, 3)), dense = contiguous_strides(sizes);
+  if (argument(arguments, 1).as_int() != 0 || !(strides.ref() == dense.ref()))
+    refuse(cat("a view of a tensor of ", storage.dtype()));
+  const Tensor bytes = view_storage(storage.storage(), DType::UInt8, 0, count, contiguous_strides(count));
+  if (scheme == "torch.per_tensor_affine") {
+    const Tensor scale = full({}, Scalar(argument(quantizer, 1).as_double()), TensorOptions(DType::Float64));
+    const Tensor zero = full({}, Scalar(argument(quantizer, 2).as_int()), TensorOptions(DType::Int64));
+    return _make_packed_quantized_tensor(bytes, sizes, scale, zero, -1, storage.dtype());
+  }
+  if (scheme != "torch.per_channel_affine_float_qparams") refuse(cat("a tensor that is quantized as ", scheme));
+  return _make_packed_quantized_tensor(bytes, sizes, argument(quantizer, 1).as_tensor(),
+                                       argument(quantizer, 2).as_tensor(), argument(quantizer, 3).as_int(),
+                                       storage.dtype());
+}
+
 Value rebuild_quantized(const Value& arguments) {
   const Tensor storage = argument(arguments, 0).as_tensor();
+  if (is_packed_quantized(storage.dtype())) return rebuild_packed(storage, arguments);
   const Tensor integers = view_storage(storage.storage(), storage.dtype(), argument(arguments, 1).as_int(),
                                        dims(argument(arguments, 2)), dims(argument(arguments, 3)));
   const Value& quantizer = argument(arguments, 4);
@@ -106,7 +128,7 @@ Value rebuild_quantized(const Value& arguments) {
   if (scheme == "torch.per_tensor_affine")
     return _make_per_tensor_quantized_tensor(integers, argument(quantizer, 1).as_double(),
                                              argument(quantizer, 2).as_int());
-  if (scheme == "torch.per_channel_affine")
+  if (scheme == "torch.per_channel_affine" || scheme == "torch.per_channel_affine_float_qparams")
     return _make_per_channel_quantized_tensor(integers, argument(quantizer, 1).as_tensor(),
                                               argument(quantizer, 2).as_tensor(), argument(quantizer, 3).as_int());
   refuse(cat("a tensor that is quantized as ", scheme));

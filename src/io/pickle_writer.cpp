@@ -32,6 +32,8 @@ constexpr StorageClass kStorageClasses[] = {
     {"QInt8Storage", DType::Int8},
     {"QUInt8Storage", DType::UInt8},
     {"QInt32Storage", DType::Int32},
+    {"QUInt4x2Storage", DType::QUInt4x2},
+    {"QUInt2x4Storage", DType::QUInt2x4},
 };
 
 class PickleWriter {
@@ -228,11 +230,14 @@ class PickleWriter {
     const Quantizer& q = quantizer_of(t);
     write_global("torch._utils", "_rebuild_qtensor");
     put(Opcode::Mark);
-    write_elements(t, t.dtype() == DType::Int8    ? "QInt8Storage"
-                      : t.dtype() == DType::UInt8 ? "QUInt8Storage"
-                                                  : "QInt32Storage");
+    write_elements(t, is_packed_quantized(t.dtype()) ? storage_class_name(t.dtype())
+                      : t.dtype() == DType::Int8     ? "QInt8Storage"
+                      : t.dtype() == DType::UInt8    ? "QUInt8Storage"
+                                                     : "QInt32Storage");
     put(Opcode::Mark);
-    write_global("torch", q.axis < 0 ? "per_tensor_affine" : "per_channel_affine");
+    write_global("torch", q.axis < 0            ? "per_tensor_affine"
+                          : q.float_zero_points ? "per_channel_affine_float_qparams"
+                                                : "per_channel_affine");
     if (q.axis < 0) {
       write_double(q.scale);
       write_int(q.zero_point);

@@ -68,7 +68,7 @@ def test_bad_parameters(scale, zero_point, message):
 def test_bad_input():
     with pytest.raises(RuntimeError, match="Float Tensor"):
         torch.quantize_per_tensor(torch.ones(2, dtype=torch.float64), 0.1, 0, torch.quint8)
-    with pytest.raises(RuntimeError, match="quint8, qint8 or qint32"):
+    with pytest.raises(RuntimeError, match="quint8, qint8, qint32, quint4x2 or quint2x4"):
         torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.int64)
     with pytest.raises(RuntimeError, match="length of scales"):
         torch.quantize_per_channel(torch.ones(2, 3), torch.ones(3), torch.zeros(3), 0, torch.qint8)

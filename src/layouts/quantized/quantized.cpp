@@ -7,6 +7,7 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
 #include "core/rare_facts.h"
+#include "layouts/quantized/packed.h"
 #include "mica/autograd.h"
 #include "mica/backend/layer_backend.h"
 #include "mica/generated/layers/quantized.h"
@@ -30,8 +31,12 @@ Range range_of(DType integers) {
       return {-128, 127};
     case DType::Int32:
       return {INT32_MIN, INT32_MAX};
+    case DType::QUInt4x2:
+      return {0, 15};
+    case DType::QUInt2x4:
+      return {0, 3};
     default:
-      fail(cat("quantized tensors are made of quint8, qint8 or qint32, not of ", integers));
+      fail(cat("quantized tensors are made of quint8, qint8, qint32, quint4x2 or quint2x4, not of ", integers));
   }
 }
 
@@ -81,7 +86,11 @@ std::shared_ptr<const Quantizer> per_tensor(double scale, int64_t zero_point) {
 }
 
 // The integers as a plain tensor over the same memory.
-Tensor bare(const Tensor& t) { return make_view_as(t, t.dtype(), t.sizes(), t.strides(), t.storage_offset()); }
+Tensor bare(const Tensor& t) {
+  MICA_CHECK_KIND(!is_packed_quantized(t.dtype()), NotImplemented, "this is not there for ", t.dtype(),
+                  ": dequantize() it first");
+  return make_view_as(t, t.dtype(), t.sizes(), t.strides(), t.storage_offset());
+}
 
 // How many elements follow each other in one channel of a contiguous tensor.
 int64_t inner_size(const Tensor& t, int64_t axis) {
@@ -95,6 +104,17 @@ Tensor one(int64_t value) { return full({1}, Scalar(value), TensorOptions(DType:
 
 Tensor quantized(const Tensor& self, std::shared_ptr<const Quantizer> q, DType integers) {
   NoGradGuard below;
+  if (q->float_zero_points) {
+    const Tensor numbers = round_with_real_zeros(self.detach(), *q, range_of(integers).low, range_of(integers).high);
+    if (!is_packed_quantized(integers)) return attach(numbers.to(integers).contiguous(), std::move(q));
+    return over_packed_bytes(pack_integers(numbers.to(DType::UInt8), integers), self.sizes(), integers, std::move(q));
+  }
+  if (is_packed_quantized(integers)) {
+    const Range fit = range_of(integers);
+    const Tensor numbers = self.detach().div(Scalar(q->scale)).round().add(Scalar(q->zero_point));
+    const Tensor codes = numbers.clamp(Scalar(fit.low), Scalar(fit.high)).nan_to_num(0.0);
+    return over_packed_bytes(pack_integers(codes.to(DType::UInt8), integers), self.sizes(), integers, std::move(q));
+  }
   const Tensor from = self.detach().contiguous();
   const Tensor to = empty(self.sizes(), TensorOptions(integers).device(self.device()));
   const Range r = range_of(integers);
@@ -117,6 +137,14 @@ std::shared_ptr<const Quantizer> per_channel(const Tensor& self, const Tensor& s
              scales.numel(), " != ", zero_points.numel());
   MICA_CHECK(scales.numel() == self.size(q->axis), "length of scales must equal to channel, expected ",
              self.size(q->axis), " got, ", scales.numel());
+  q->float_zero_points = is_floating(zero_points.dtype());
+  if (q->float_zero_points) {
+    q->scales = scales.detach().to(DType::Float32).clone();
+    q->zero_points = zero_points.detach().to(DType::Float32).clone();
+    return q;
+  }
+  MICA_CHECK_KIND(!is_packed_quantized(integers), NotImplemented,
+                  "\"quantize_tensor_per_channel_affine\" not implemented ", "for '", info(integers).legacy, "'");
   q->scales = scales.detach().to(DType::Float64).clone();
   q->zero_points = zero_points.detach().to(DType::Int64).clone();
   const Range r = range_of(integers);
@@ -191,6 +219,12 @@ Tensor quantize_per_channel(const Tensor& self, const Tensor& scales, const Tens
 Tensor dequantize(const Tensor& self) {
   if (!self.is_quantized()) return self.to(DType::Float32);
   const Quantizer& q = quantizer_of(self);
+  if (q.float_zero_points) {
+    const Tensor codes = is_packed_quantized(self.dtype()) ? unpack_integers(self) : bare(self);
+    return numbers_with_real_zeros(codes, q);
+  }
+  if (is_packed_quantized(self.dtype()))
+    return unpack_integers(self).to(DType::Float32).sub(Scalar(q.zero_point)).mul(Scalar(q.scale));
   const Tensor from = bare(self).contiguous();
   const Tensor to = empty(self.sizes(), TensorOptions(DType::Float32).device(self.device()));
   const bool channels = q.axis >= 0;
@@ -218,6 +252,7 @@ bool _is_quantized_per_channel(const Tensor& self) { return need_quantizer("qsch
 
 Tensor int_repr(const Tensor& self) {
   need_quantizer("int_repr", self);
+  if (is_packed_quantized(self.dtype())) return packed_bytes(self).clone();  // several in a byte, as in torch
   return bare(self).clone();
 }
 
@@ -233,19 +268,16 @@ Tensor _make_per_channel_quantized_tensor(const Tensor& self, const Tensor& scal
   return attach(self.detach().clone(), per_channel(self, scale, zero_point, axis, self.dtype()));
 }
 
-// ---- products of integers
-
-Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
-  MICA_CHECK(self.dim() == 2, "Expected self to be of dimension 2 but got ", self.dim());
-  MICA_CHECK(mat2.dim() == 2, "Expected mat2 to be of dimension 2 but got ", mat2.dim());
-  MICA_CHECK(self.size(1) == mat2.size(0), "self.size(1) needs to match mat2.size(0) but got ", self.size(1), " and ",
-             mat2.size(0));
-  MICA_CHECK(self.dtype() == DType::Int8 && mat2.dtype() == DType::Int8, "Expected self and mat2 to be of type int8 ",
-             "but got ", self.dtype(), " and ", mat2.dtype());
-  const Tensor out = empty({self.size(0), mat2.size(1)}, TensorOptions(DType::Int32).device(self.device()));
-  if (has_work(out)) MICA_LAYER_KERNEL(out.device(), int8_mm)
-  (out.view_of(), self.contiguous().view_of(), mat2.t().contiguous().view_of());
-  return out;
+Tensor _make_packed_quantized_tensor(const Tensor& self, IntArrayRef size, const Tensor& scale,
+                                     const Tensor& zero_point, int64_t axis, DType dtype) {
+  MICA_CHECK(is_packed_quantized(dtype), "_make_packed_quantized_tensor makes quint4x2 and quint2x4, not ", dtype);
+  const Tensor bytes = self.detach().contiguous().clone();
+  if (axis >= 0) {
+    const Tensor sized = mica::empty(size, TensorOptions(DType::Float32).device(Device(DeviceType::Meta)));
+    return over_packed_bytes(bytes, size, dtype, per_channel(sized, scale, zero_point, axis, dtype));
+  }
+  check_parameters(dtype, scale.item<double>(), zero_point.item<int64_t>());
+  return over_packed_bytes(bytes, size, dtype, per_tensor(scale.item<double>(), zero_point.item<int64_t>()));
 }
 
 }  // namespace composite
@@ -253,6 +285,8 @@ Tensor _int_mm(const Tensor& self, const Tensor& mat2) {
 namespace layouts::quantized {
 
 Tensor clone(const Tensor& self, std::optional<MemoryFormat> memory_format) {
+  if (is_packed_quantized(self.dtype()))
+    return over_packed_bytes(packed_bytes(self).clone(), self.sizes(), self.dtype(), self.impl()->rare->quantizer);
   return attach(mica::clone(bare(self), memory_format), self.impl()->rare->quantizer);
 }
 
@@ -264,6 +298,11 @@ Tensor _to_copy(const Tensor& self, const TensorOptions& options, bool non_block
                 std::optional<MemoryFormat> memory_format) {
   MICA_CHECK(!options.has_dtype() || options.dtype() == self.dtype(), "to(): a quantized tensor cannot become ",
              options.has_dtype() ? name(options.dtype()) : "", "; dequantize() it first");
+  if (is_packed_quantized(self.dtype())) {
+    const Tensor bytes = mica::_to_copy(
+        packed_bytes(self), TensorOptions(options.has_device() ? options.device() : self.device()), non_blocking, {});
+    return over_packed_bytes(bytes, self.sizes(), self.dtype(), self.impl()->rare->quantizer);
+  }
   return attach(mica::_to_copy(bare(self), options, non_blocking, memory_format), self.impl()->rare->quantizer);
 }
 
@@ -273,6 +312,10 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
              "dequantize to get a float Tensor from a quantized Tensor");
   if (!src.is_quantized()) {
     const Tensor spread = src.to(DType::Float32).expand(self.sizes());
+    if (is_packed_quantized(self.dtype())) {
+      packed_bytes(self).copy_(packed_bytes(mica::quantized(spread, self.impl()->rare->quantizer, self.dtype())));
+      return;
+    }
     bare(self).copy_(bare(mica::quantized(spread, self.impl()->rare->quantizer, self.dtype())), non_blocking);
     return;
   }
@@ -296,6 +339,8 @@ bool equal(const Tensor& self, const Tensor& other) {
   if (p.axis != q.axis) return false;
   const bool same = p.axis < 0 ? p.scale == q.scale && p.zero_point == q.zero_point
                                : mica::equal(p.scales, q.scales) && mica::equal(p.zero_points, q.zero_points);
+  if (is_packed_quantized(self.dtype()))
+    return same && self.sizes() == other.sizes() && mica::equal(packed_bytes(self), packed_bytes(other));
   return same && mica::equal(bare(self), bare(other));
 }
 
