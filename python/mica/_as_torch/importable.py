@@ -34,6 +34,5 @@ LISTED = [
      "counters of operations annotate functions with them"),
     ("onnx.symbolic_opset11", "select squeeze unsqueeze", "torchvision says how TorchScript's exporter writes its operators"),
     # What is being added.
-    ("", "quint2x4 quint4x2", "torchrl and torchao have tables by dtype"),
     ("sparse", "SparseSemiStructuredTensorCUSPARSELT", "torchao has sparse weights of float8"),
 ]  # fmt: skip
