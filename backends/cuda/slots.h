@@ -23,15 +23,15 @@
   X(tanh_backward) X(threshold) X(threshold_backward) X(trunc) X(where) X(xlogy) \
   /* whole tensors */ \
   X(arange) X(cat) X(cummax) X(cummin) X(cumprod) X(cumsum) X(embedding_dense_backward) X(embedding_renorm) X(equal) \
-  X(first_outside) X(gather) X(index) X(index_add) X(index_put) X(index_select) X(kthvalue) X(layer_norm) \
-  X(layer_norm_backward) X(linspace) X(log_softmax) X(log_softmax_backward) X(logcumsumexp) X(masked_scatter) \
+  X(first_outside) X(gather) X(index) X(index_add) X(index_put) X(index_select) X(kthvalue) \
+  X(linspace) X(log_softmax) X(log_softmax_backward) X(logcumsumexp) X(masked_scatter) \
   X(masked_select) X(matmul) X(median) X(mode) X(nonzero) X(nonzero_offsets) X(random_bernoulli) \
   X(random_bernoulli_each) X(random_binomial) X(random_cauchy) X(random_exponential) X(random_geometric) \
   X(random_integers) X(random_log_normal) X(random_multinomial) X(random_normal) X(random_permutation) \
   X(random_poisson) X(random_uniform) X(reduce_all) X(reduce_amax) X(reduce_amin) X(reduce_aminmax) X(reduce_any) \
   X(reduce_argmax) X(reduce_argmin) X(reduce_count_nonzero) X(reduce_logsumexp) X(reduce_max_with_index) \
   X(reduce_mean) X(reduce_min_with_index) X(reduce_nansum) X(reduce_norm) X(reduce_prod) X(reduce_sum) X(reduce_var) \
-  X(rms_norm) X(rms_norm_backward) X(scatter) X(searchsorted) X(softmax) X(softmax_backward) X(sort) X(topk) \
+  X(scatter) X(searchsorted) X(softmax) X(softmax_backward) X(sort) X(topk) \
   X(triangle) X(unique)
 
 #define MICA_CUDA_LAYER_SLOTS(X) \
@@ -40,9 +40,9 @@
   X(avg_pool_backward) X(batch_norm) X(batch_norm_backward) X(cdist) X(cdist_backward) X(col2im) X(convolution) \
   X(convolution_input_gradient) X(convolution_weight_gradient) X(cross_entropy) X(cross_entropy_backward) X(ctc_loss) \
   X(ctc_loss_backward) X(dequantize) X(embedding_bag) X(fft_c2c) X(fft_c2r) X(fft_many) X(fft_r2c) X(fractional_max_pool) X(grid_sample) X(grid_sample_backward) X(group_norm) \
-  X(group_norm_backward) X(im2col) X(int8_mm) X(max_pool) X(nadam_step) X(nll_loss) X(nll_loss_backward) X(pad_edges) \
+  X(group_norm_backward) X(im2col) X(int8_mm) X(layer_norm) X(layer_norm_backward) X(max_pool) X(nadam_step) X(nll_loss) X(nll_loss_backward) X(pad_edges) \
   X(pad_edges_backward) X(pair_loss) X(pair_loss_backward) X(pdist) X(pdist_backward) X(plane_gather) \
-  X(plane_scatter) X(plane_scatter_add) X(quantize) X(radam_step) X(rmsprop_step) X(rprop_step) X(scaled_matmul) X(sgd_step) \
+  X(plane_scatter) X(plane_scatter_add) X(quantize) X(radam_step) X(rms_norm) X(rms_norm_backward) X(rmsprop_step) X(rprop_step) X(scaled_matmul) X(sgd_step) \
   X(special_bessel_j0) X(special_bessel_j1) X(special_bessel_y0) X(special_bessel_y1) \
   X(special_chebyshev_polynomial_t) X(special_chebyshev_polynomial_u) X(special_chebyshev_polynomial_v) \
   X(special_chebyshev_polynomial_w) X(special_hermite_polynomial_h) X(special_hermite_polynomial_he) \

@@ -11,7 +11,7 @@
 #include "backends/cpu/loss/labels.h"
 #include "backends/cpu/reduce/exp_columns-inl.h"
 #include "backends/cpu/simd_register.h"
-#include "backends/cpu/softmax/parameters-inl.h"
+#include "backends/cpu/normalization/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/backend/pair_loss.h"
 #include "mica/parallel.h"

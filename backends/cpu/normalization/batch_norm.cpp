@@ -11,7 +11,7 @@
 #include "backends/cpu/normalization/columns-inl.h"
 #include "backends/cpu/normalization/slabs-inl.h"
 #include "backends/cpu/simd_register.h"
-#include "backends/cpu/softmax/parameters-inl.h"
+#include "backends/cpu/normalization/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,7 +9,7 @@
 
 #include "backends/cpu/normalization/slabs-inl.h"
 #include "backends/cpu/simd_register.h"
-#include "backends/cpu/softmax/parameters-inl.h"
+#include "backends/cpu/normalization/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
 

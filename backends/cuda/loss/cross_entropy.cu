@@ -2,7 +2,7 @@
 // two numbers of each row are kept, from which the probabilities are made again.
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/loss/finish.cuh"
-#include "backends/cuda/norm/rows.cuh"
+#include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
 

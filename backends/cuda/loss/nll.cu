@@ -1,7 +1,7 @@
 // The negative log-likelihood of labels: one element is read of each row, and one written in its gradient.
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/loss/finish.cuh"
-#include "backends/cuda/norm/rows.cuh"
+#include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
 

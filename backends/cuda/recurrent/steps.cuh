@@ -1,7 +1,7 @@
 // What the kernels of recurrent layers share: products of rows of states with weights.
 #pragma once
 
-#include "backends/cuda/matmul/cublas_lt.h"
+#include "backends/cuda/gemm/cublas_lt.h"
 #include "backends/cuda/places.cuh"
 #include "backends/shared/time_steps.h"
 

@@ -41,12 +41,5 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype);
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype);
-std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input,
-                                                       IntArrayRef normalized_shape, const Tensor& mean,
-                                                       const Tensor& rstd, const Tensor& weight, const Tensor& bias,
-                                                       double eps, const std::array<bool, 3>& wanted);
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, IntArrayRef normalized_shape,
-                                             const Tensor& rstd, const Tensor& weight, std::optional<double> eps,
-                                             const std::array<bool, 2>& wanted);
 
 }  // namespace mica::formulas

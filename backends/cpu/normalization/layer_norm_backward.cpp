@@ -1,7 +1,7 @@
 // The gradients of layer_norm and rms_norm: those of the input row by row, those of the parameters as sums over rows,
 // taken in parts.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/softmax/layer_norm_backward.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu/normalization/layer_norm_backward.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -10,7 +10,7 @@
 #include "backends/cpu/reduce/wide_load-inl.h"
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/softmax/layout.h"
-#include "backends/cpu/softmax/parameters-inl.h"
+#include "backends/cpu/normalization/parameters-inl.h"
 #include "mica/parallel.h"
 
 HWY_BEFORE_NAMESPACE();

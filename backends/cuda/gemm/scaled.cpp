@@ -1,9 +1,9 @@
-#include "backends/cuda/matmul/scaled.h"
+#include "backends/cuda/gemm/scaled.h"
 
 #include <mutex>
 #include <unordered_map>
 
-#include "backends/cuda/matmul/lt.h"
+#include "backends/cuda/gemm/lt.h"
 #include "backends/cuda/runtime.h"
 
 namespace mica::cuda {

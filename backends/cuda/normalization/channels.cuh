@@ -2,7 +2,7 @@
 // channel. Sums are taken in parts that are laid out [part, channel], and then over the parts.
 #pragma once
 
-#include "backends/cuda/norm/rows.cuh"
+#include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
 

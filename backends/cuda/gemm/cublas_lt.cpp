@@ -1,10 +1,10 @@
-#include "backends/cuda/matmul/cublas_lt.h"
+#include "backends/cuda/gemm/cublas_lt.h"
 
 #include <mutex>
 #include <unordered_map>
 
 #include "backends/cuda/flags.h"
-#include "backends/cuda/matmul/lt.h"
+#include "backends/cuda/gemm/lt.h"
 #include "backends/cuda/runtime.h"
 
 namespace mica::cuda {

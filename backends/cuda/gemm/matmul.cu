@@ -1,7 +1,7 @@
 // The kernel slot `matmul`: cuBLASLt where it can, and else tiles that take every dtype and any strides.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/matmul/cublas_lt.h"
-#include "backends/cuda/matmul/padded.h"
+#include "backends/cuda/gemm/cublas_lt.h"
+#include "backends/cuda/gemm/padded.h"
 #include "backends/cuda/pointwise.cuh"
 
 namespace mica::cuda {

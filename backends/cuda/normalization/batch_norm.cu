@@ -1,5 +1,5 @@
 // batch_norm and its gradients.
-#include "backends/cuda/norm/columns.cuh"
+#include "backends/cuda/normalization/columns.cuh"
 
 namespace mica::cuda {
 

@@ -1,5 +1,5 @@
 // group_norm and its gradients: a run of memory for each sample and group.
-#include "backends/cuda/norm/channels.cuh"
+#include "backends/cuda/normalization/channels.cuh"
 
 namespace mica::cuda {
 

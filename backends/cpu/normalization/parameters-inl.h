@@ -1,10 +1,10 @@
 // The parameters and statistics of normalisations in the type that rows are computed in.
 
-#if defined(MICA_CPU_SOFTMAX_PARAMETERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef MICA_CPU_SOFTMAX_PARAMETERS_INL_H_
-#undef MICA_CPU_SOFTMAX_PARAMETERS_INL_H_
+#if defined(MICA_CPU_NORMALIZATION_PARAMETERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MICA_CPU_NORMALIZATION_PARAMETERS_INL_H_
+#undef MICA_CPU_NORMALIZATION_PARAMETERS_INL_H_
 #else
-#define MICA_CPU_SOFTMAX_PARAMETERS_INL_H_
+#define MICA_CPU_NORMALIZATION_PARAMETERS_INL_H_
 #endif
 
 #include "backends/cpu/softmax/row_io-inl.h"

@@ -1,5 +1,5 @@
-// layer_norm and rms_norm. Their gradients are in layer_norm_gradient.cu.
-#include "backends/cuda/norm/rows.cuh"
+// layer_norm and rms_norm. Their gradients are in layer_norm_backward.cu.
+#include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
 

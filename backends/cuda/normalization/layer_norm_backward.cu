@@ -1,5 +1,5 @@
 // The gradients of layer_norm and rms_norm.
-#include "backends/cuda/norm/rows.cuh"
+#include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
 

@@ -1,5 +1,5 @@
 // softmax, log_softmax and their gradients.
-#include "backends/cuda/norm/rows.cuh"
+#include "backends/cuda/softmax/rows.cuh"
 
 namespace mica::cuda {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "backends/cuda/context.h"
-#include "backends/cuda/matmul/padded.h"
-#include "backends/cuda/matmul/cublas_lt.h"
+#include "backends/cuda/gemm/padded.h"
+#include "backends/cuda/gemm/cublas_lt.h"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {

@@ -1,4 +1,4 @@
-#include "backends/cuda/matmul/lt.h"
+#include "backends/cuda/gemm/lt.h"
 
 #include <mutex>
 #include <unordered_map>

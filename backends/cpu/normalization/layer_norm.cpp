@@ -1,6 +1,6 @@
 // layer_norm and rms_norm, forward. Rows of `count` elements; parameters may be of float32 beside 16-bit inputs.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/softmax/layer_norm.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu/normalization/layer_norm.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -9,7 +9,7 @@
 #include "backends/cpu/reduce/moments-inl.h"
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/softmax/layout.h"
-#include "backends/cpu/softmax/parameters-inl.h"
+#include "backends/cpu/normalization/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
 #include "mica/parallel.h"
 

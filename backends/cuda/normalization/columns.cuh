@@ -2,7 +2,7 @@
 // neighbouring channels, holds in registers what is known of them, and walks down the rows.
 #pragma once
 
-#include "backends/cuda/norm/channels.cuh"
+#include "backends/cuda/normalization/channels.cuh"
 
 namespace mica::cuda {
 
