@@ -7,8 +7,8 @@
 #include "core/host_data.h"
 #include "core/kernel_arguments.h"
 #include "mica/autograd.h"
-#include "mica/backend.h"
 #include "mica/generated/implementations.h"
+#include "mica/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::composite {
@@ -101,39 +101,11 @@ std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool r
 
 namespace {
 
-// Adds how often each value occurs to counts[value], for values in [0, bins). Neighbours are often equal, and an
-// addition to memory waits for the one before it to the same place: four tables take turns.
-template <class T>
-void count_values(const T* values, int64_t n, int64_t bins, int64_t* counts) {
-  constexpr int64_t kTables = 4, kMostBins = 4096;
-  if (bins > kMostBins) {
-    for (int64_t i = 0; i < n; ++i) ++counts[values[i]];
-    return;
-  }
-  std::vector<int64_t> tables(static_cast<size_t>(kTables * bins), 0);
-  int64_t i = 0;
-  for (; i + kTables <= n; i += kTables)
-    for (int64_t t = 0; t < kTables; ++t) ++tables[static_cast<size_t>(t * bins + values[i + t])];
-  for (; i < n; ++i) ++tables[static_cast<size_t>(values[i])];
-  for (int64_t b = 0; b < bins; ++b)
-    for (int64_t t = 0; t < kTables; ++t) counts[b] += tables[static_cast<size_t>(t * bins + b)];
-}
-
-// The values' own dtype is read, whose width decides what counting costs.
-void count_on_host(const Tensor& values, int64_t bins, int64_t* counts) {
-  const int64_t n = values.numel();
-  switch (values.dtype()) {
-    case DType::UInt8:
-      return count_values(host_data<uint8_t>(values), n, bins, counts);
-    case DType::Int8:
-      return count_values(host_data<int8_t>(values), n, bins, counts);
-    case DType::Int16:
-      return count_values(host_data<int16_t>(values), n, bins, counts);
-    case DType::Int32:
-      return count_values(host_data<int32_t>(values), n, bins, counts);
-    default:
-      return count_values(host_data<int64_t>(values.to(DType::Int64)), n, bins, counts);
-  }
+// How often each number of [0, bins) occurs among dense values, counted by the backend.
+Tensor counted(const Tensor& values, int64_t bins) {
+  const Tensor counts = mica::empty(bins, values.options().dtype(DType::Int64));
+  MICA_KERNEL(values.device(), bincount)(counts.view_of(), values.contiguous().view_of());
+  return counts;
 }
 
 }  // namespace
@@ -147,16 +119,16 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
              "weights should be 1-d and have the same length as input");
   NoGradGuard below;
   int64_t bins = minlength;
-  if (self.numel() > 0 && self.dtype() == DType::UInt8 && self.is_cpu() && !weights.defined()) {
+  const bool has_kernel =
+      self.numel() > 0 && !self.is_meta() && !weights.defined() && MICA_TAKES(self.device(), bincount, &self.view_of());
+  if (has_kernel && self.dtype() == DType::UInt8) {
     // All values have a place already: nobody has to look for the largest first.
     constexpr int64_t kValues = 256;
-    int64_t counts[kValues] = {};
-    count_on_host(self.contiguous(), kValues, counts);
+    const Tensor counts = counted(self, kValues), host = counts.cpu();
     int64_t used = kValues;
-    while (counts[used - 1] == 0) --used;
-    const Tensor result = mica::zeros(std::max(bins, used), self.options().dtype(DType::Int64));
-    std::copy(counts, counts + used, host_data<int64_t>(result));
-    return result;
+    while (host_data<int64_t>(host)[used - 1] == 0) --used;
+    if (bins >= kValues) return mica::constant_pad_nd(counts, {0, bins - kValues}, Scalar(0));
+    return counts.narrow(0, 0, std::max(bins, used)).clone();
   }
   if (self.numel() > 0) {
     const auto [least, largest] = mica::aminmax(self);
@@ -167,11 +139,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
                       : weights.dtype() == DType::Float32 ? DType::Float32
                                                           : DType::Float64;
   const TensorOptions o = TensorOptions(dtype).device(self.device());
-  if (self.is_cpu() && !weights.defined()) {
-    const Tensor result = mica::zeros(bins, o);
-    if (self.numel() > 0) count_on_host(self.contiguous(), bins, host_data<int64_t>(result));
-    return result;
-  }
+  if (has_kernel) return counted(self, bins);
   return mica::zeros(bins, o).index_add(0, self.to(DType::Int64),
                                         weights.defined() ? weights.to(dtype) : mica::ones({}, o).expand(self.numel()));
 }

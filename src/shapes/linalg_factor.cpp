@@ -67,7 +67,8 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
   const DType dtype = LU_data.dtype();
   const bool solvable =
       dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Complex64 || dtype == DType::Complex128;
-  if (solvable && !LU_data.is_cpu() && !LU_data.is_meta() && LU_data.numel() > 0) {
+  const bool has_order = MICA_LAYER_TAKES(LU_data.device(), linalg_lu_row_order, &LU_pivots.view_of());
+  if (solvable && !has_order && LU_data.numel() > 0) {
     // What exchanges the rows of a right side exchanges those of the identity: that is P^T.
     const Tensor order =
         arange(Scalar(1), Scalar(m + 1), LU_pivots.options()).expand(with_sizes(batch_sizes(LU_data), {m})).clone();
@@ -81,21 +82,10 @@ void lu_unpack(Out& P, Out& L, Out& U, const Tensor& LU_data, const Tensor& LU_p
   const Tensor permutation = zeros(sizes, LU_data.options());
   if (!LU_data.is_meta() && permutation.numel() > 0) {
     // Row i of P^T has its one where the exchanges have brought row i.
-    const Tensor rows = LU_pivots.contiguous().cpu();
-    const int32_t* const pivots = rows.data_ptr<int32_t>();
-    const int64_t count = permutation.numel() / (m * m);
-    const Tensor columns = empty({count, m}, TensorOptions(DType::Int64).device(kCPU));
-    int64_t* const order = columns.data_ptr<int64_t>();
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t* const mine = order + i * m;
-      for (int64_t row = 0; row < m; ++row) mine[row] = row;
-      for (int64_t row = 0; row < k; ++row) {
-        const int64_t other = int64_t{pivots[i * k + row]} - 1;
-        MICA_CHECK(other >= 0 && other < m, "torch.lu_unpack: pivots must be between 1 and the number of rows, but ",
-                   other + 1, " is not in [1, ", m, "]");
-        std::swap(mine[row], mine[other]);
-      }
-    }
+    const Device device = has_order ? LU_data.device() : kCPU;
+    const Tensor rows = LU_pivots.contiguous().to(TensorOptions(device));
+    const Tensor columns = empty(with_sizes(batch_sizes(LU_data), {m}), TensorOptions(DType::Int64).device(device));
+    MICA_LAYER_KERNEL(device, linalg_lu_row_order)(columns.view_of(), rows.view_of());
     DimVector index = with_sizes(batch_sizes(LU_data), {1, m});
     permutation.scatter_(-2, columns.view(index).to(TensorOptions(LU_data.device())), Scalar(1));
   }

@@ -8,7 +8,6 @@
 #include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/linear_systems_implementations.h"
 #include "mica/ops.h"
-#include "mica/parallel.h"
 #include "shapes/argument_checks.h"
 
 namespace mica::shapes {
@@ -33,32 +32,12 @@ static Tensor permutation_sign(const Tensor& pivots, DType dtype) {
   return (Scalar(1) - Scalar(2) * odd).to(dtype);
 }
 
-// The determinants of dense factors on the host, in one pass over them.
-template <class T>
-static Tensor host_determinants(const Tensor& factors, const Tensor& pivots, int64_t n) {
-  const Tensor result = empty(batch_sizes(factors), factors.options());
-  const T* const diagonals = factors.data_ptr<T>();
-  const int32_t* const rows = pivots.data_ptr<int32_t>();
-  T* const products = result.data_ptr<T>();
-  parallel_for(0, result.numel(), std::max<int64_t>(1, 8192 / n), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      T product(1);
-      bool odd = false;
-      for (int64_t k = 0; k < n; ++k) {
-        product *= diagonals[(i * n + k) * n + k];
-        odd ^= rows[i * n + k] != k + 1;
-      }
-      products[i] = odd ? -product : product;
-    }
-  });
-  return result;
-}
-
 static Tensor determinants(const Tensor& factors, const Tensor& pivots) {
-  if (factors.is_cpu() && factors.numel() > 0) {
-    const int64_t n = factors.size(-1);
-    if (factors.dtype() == DType::Float32) return host_determinants<float>(factors, pivots, n);
-    if (factors.dtype() == DType::Float64) return host_determinants<double>(factors, pivots, n);
+  if (factors.numel() > 0 && !factors.is_meta() &&
+      MICA_LAYER_TAKES(factors.device(), linalg_lu_determinant, &factors.view_of(), &pivots.view_of())) {
+    const Tensor result = empty(batch_sizes(factors), factors.options());
+    MICA_LAYER_KERNEL(factors.device(), linalg_lu_determinant)(result.view_of(), factors.view_of(), pivots.view_of());
+    return result;
   }
   return factors.diagonal(0, -2, -1).prod(-1) * permutation_sign(pivots, factors.dtype());
 }
