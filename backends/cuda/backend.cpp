@@ -5,7 +5,7 @@
 #include "backends/cuda/cudnn/cudnn.h"
 #include "backends/cuda/flags.h"
 #include "backends/cuda/graphs.h"
-#include "backends/cuda/matmul/scaled.h"
+#include "backends/cuda/gemm/scaled.h"
 #include "backends/cuda/query.h"
 #include "backends/cuda/random/generator.h"
 #include "backends/cuda/random/dropout.h"
@@ -52,7 +52,7 @@ void synchronize(int index) {
 
 const char* device_name(int index) { return properties(index).name; }
 
-bool supports(const char* slot, const TensorView* const* inputs, size_t) {
+bool takes_call(const char* slot, const TensorView* const* inputs, size_t) {
   const std::string_view name = slot;
   if (name == "attention_forward") return supports_attention(*inputs[0], *inputs[1], *inputs[2], *inputs[3]);
   if (name == "scaled_matmul") return supports_scaled_matmul(inputs);
@@ -70,7 +70,7 @@ void set_flag_by_name(const char* name, bool value) {
   if (which == "cudnn_benchmark") set_flag(Flag::CudnnBenchmark, value);
   if (which == "cudnn_deterministic") set_flag(Flag::CudnnDeterministic, value);
 }
-bool reads_narrow_operands(const char* op) {
+bool widens_operands(const char* op) {
   const std::string_view which = op;
   return which == "add" || which == "sub";
 }
@@ -84,8 +84,6 @@ bool can_access_peer(int device, int peer) {
 
 void* extension(const char* name) {
   const std::string_view which = name;
-  if (which == "supports") return reinterpret_cast<void*>(supports);
-  if (which == "reads_narrow_operands") return reinterpret_cast<void*>(reads_narrow_operands);
   if (which == "set_flag") return reinterpret_cast<void*>(set_flag_by_name);
   if (which == "cudnn_available") return reinterpret_cast<void*>(cudnn_available);
   if (which == "cudnn_version") return reinterpret_cast<void*>(cudnn_version);
@@ -110,6 +108,8 @@ extern "C" const mica::Backend* mica_backend() {
     b.name = "cuda";
     b.dlpack_type = 2;
     b.kernels = &kernels();
+    b.capabilities = {
+        .widens_operands = widens_operands, .takes_call = takes_call, .svd_drivers = true, .tensor_core_rules = true};
     b.device_count = device_count;
     b.current_device = current_device;
     b.set_device = set_device;

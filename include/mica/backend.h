@@ -36,6 +36,22 @@ struct MemoryStats {
   int64_t free_memory = 0, total_memory = 0;  // of the device
 };
 
+// What a backend does beyond the contracts of its slots. The core asks capabilities_of(device), and never for a
+// device's name. What stands here is what every backend without a word of its own has, the CPU among them.
+struct Capabilities {
+  // Whether a pointwise slot takes inputs of float16 and bfloat16 in a loop of float32, and widens them as it reads
+  // them; null: no slot does, and the core converts them first.
+  bool (*widens_operands)(const char* slot) = nullptr;
+  // Whether a filled slot takes a call with these inputs (undefined ones included) where the operation is also a
+  // composition of others; null: every such call.
+  bool (*takes_call)(const char* slot, const TensorView* const* inputs, size_t count) = nullptr;
+  // linalg.svd lets its caller choose among algorithms (driver=).
+  bool svd_drivers = false;
+  // Products of scaled 8-bit floats have the rules of tensor cores, with torch's words for them: sizes are multiples of
+  // 16, and rows meet columns.
+  bool tensor_core_rules = false;
+};
+
 // A hook that is null is an error that names it when somebody needs it; the first group is required. Hooks and kernels
 // report failure by throwing mica::Error. An index is never -1: the core has replaced it by the current device.
 struct Backend {
@@ -88,6 +104,7 @@ struct Backend {
   Generator (*new_generator)(int index, uint64_t seed) = nullptr;
 
   const char* (*device_name)(int index) = nullptr;
+  Capabilities capabilities;
   // What only this backend can do, by name; null for a name it does not know. Neither side has to know the other's
   // whole list.
   void* (*extension)(const char* name) = nullptr;
@@ -98,7 +115,7 @@ struct Backend {
 
 // Guards against a library built for another table or another layout of what crosses the seam: the generator hashes
 // every slot's name and signature. kSeamVersion counts changes of meaning that the compiler cannot see.
-inline constexpr uint64_t kSeamVersion = 1;
+inline constexpr uint64_t kSeamVersion = 2;
 inline constexpr uint64_t kBackendAbi =
     ((((kKernelTableHash * 31 + kSeamVersion) * 31 + sizeof(Backend)) * 31 + sizeof(PointwiseLoop)) * 31 +
      sizeof(TensorView)) *
@@ -108,6 +125,7 @@ inline constexpr uint64_t kBackendAbi =
 // The backend of a device type; throws an error that says what is missing and how to get it.
 const Backend& backend(DeviceType type);
 bool backend_available(DeviceType type);
+const Capabilities& capabilities_of(Device device);
 int device_count(DeviceType type);  // 0 where there is no backend
 // The device type that computes beside the CPU: CUDA where there is a GPU, otherwise the first backend that was opened
 // and has a device.

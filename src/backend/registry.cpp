@@ -145,6 +145,11 @@ const Backend& backend(DeviceType type) {
   return *b;
 }
 
+const Capabilities& capabilities_of(Device device) {
+  static constexpr Capabilities kNone;
+  return device.is_cpu() || device.is_meta() ? kNone : backend(device.type()).capabilities;
+}
+
 Device with_index(Device device) {
   if (device.is_cpu() || device.is_meta()) return device;
   const Backend& b = backend(device.type());
@@ -177,10 +182,8 @@ void missing_hook(const Backend& b, const char* hook) {
 
 bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs) {
   if (!filled) return false;
-  if (device.is_cpu()) return true;
-  const Backend& b = backend(device.type());
-  auto* supports = b.extension ? reinterpret_cast<SupportsFunction*>(b.extension("supports")) : nullptr;
-  return !supports || supports(slot, inputs.begin(), inputs.size());
+  const auto takes = capabilities_of(device).takes_call;
+  return !takes || takes(slot, inputs.begin(), inputs.size());
 }
 
 const LayerKernelTable& layer_kernel_table_of(const Backend& backend) {

@@ -134,11 +134,10 @@ void PointwisePlan::compute_shape() {
 // Whether the backend widens this operand as it reads it: one of 16 bits in a sum of float32, as residual connections
 // under autocast are.
 static bool is_read_as_it_is(const char* op, const Tensor& t, DType wanted) {
-  if (wanted != DType::Float32 || !t.device().is_cuda()) return false;
+  if (wanted != DType::Float32) return false;
   if (t.dtype() != DType::BFloat16 && t.dtype() != DType::Float16) return false;
-  const auto& extension = backend(DeviceType::CUDA).extension;
-  auto* reads = extension ? reinterpret_cast<bool (*)(const char*)>(extension("reads_narrow_operands")) : nullptr;
-  return reads && reads(op);
+  const auto widens = capabilities_of(t.device()).widens_operands;
+  return widens && widens(op);
 }
 
 void PointwisePlan::cast_inputs() {

@@ -15,7 +15,7 @@ void _linalg_svd(Out& U, Out& S, Out& Vh, const Tensor& A, bool full_matrices, b
   check_matrix(A, "linalg.svd");
   check_floating(A, "linalg.svd");
   check_kernel_dtype(A, "linalg_svd_cpu");
-  MICA_CHECK(!driver || A.device().is_cuda(),
+  MICA_CHECK(!driver || capabilities_of(A.device()).svd_drivers,
              "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.");
   MICA_CHECK(!driver || *driver == "gesvd" || *driver == "gesvdj" || *driver == "gesvda",
              "linalg.svd: unknown svd driver ", driver.value_or(""), " in svd_cusolver computation.");

@@ -101,8 +101,10 @@ void check_inner(const Tensor& a, const Tensor& b, ErrorKind kind, const char* n
           b.size(0), "x", b.size(1), ")");
 }
 
-// What _scaled_mm calls a wrong value on the CPU alone.
-ErrorKind value_kind(const Tensor& a) { return a.device().is_cuda() ? ErrorKind::Runtime : ErrorKind::Value; }
+bool has_core_rules(Device device) { return capabilities_of(device).tensor_core_rules; }
+
+// What _scaled_mm calls a wrong value where there are no tensor cores.
+ErrorKind value_kind(const Tensor& a) { return has_core_rules(a.device()) ? ErrorKind::Runtime : ErrorKind::Value; }
 
 [[noreturn]] void fail_scaling(const Operand& a, const Operand& b, ErrorKind kind) {
   std::string text =
@@ -222,8 +224,8 @@ void multiply(Out& output, const Call& call, const Operand& a, const Operand& b,
   require(!call.out_dtype || *call.out_dtype == dtype, value_kind(call.a), "out_dtype must match output matrix type");
   const bool small = small_block(recipes.first) != 0;
   require(!is_storage_only(dtype), kind, "scaled_mm: a result cannot be of ", dtype, ": give the dtype of the output");
-  if ((device.is_cuda() || device.is_meta()) && !small) check_device_rules(call.a, call.b);
-  if (device.is_cuda() && call.bias.defined()) check_bias_on_device(call.bias, dtype);
+  if ((has_core_rules(device) || device.is_meta()) && !small) check_device_rules(call.a, call.b);
+  if (has_core_rules(device) && call.bias.defined()) check_bias_on_device(call.bias, dtype);
   check_one_device("_scaled_mm", {&call.a, &call.b, &call.scale_a, &call.scale_b, &call.bias, &call.scale_result});
 
   const Tensor& out = output.set({rows, columns}, dtype, device);
@@ -274,7 +276,7 @@ void _scaled_mm(Out& out, const Tensor& self, const Tensor& mat2, const Tensor& 
                 const Tensor& bias, const Tensor& scale_result, std::optional<DType> out_dtype, bool use_fast_accum) {
   constexpr ErrorKind kind = ErrorKind::Runtime;
   check_matrices(self, mat2, kind, "mat1", "mat2");
-  check_inner(self, mat2, kind, self.device().is_cuda() ? "mat1 and mat2" : "mat_a and mat_b");
+  check_inner(self, mat2, kind, has_core_rules(self.device()) ? "mat1 and mat2" : "mat_a and mat_b");
   const Operand a = first(self, scale_a), b = second(mat2, scale_b);
   multiply(out, {self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum}, a, b, recipes_of(a, b),
            kind);

@@ -18,13 +18,9 @@ inline const LayerKernelTable& layer_kernel_table(Device device) {
   return device.is_cpu() ? cpu_layer_kernels : layer_kernel_table_of(backend(device.type()));
 }
 
-// extension("supports"): whether a filled slot would take a call with these inputs (undefined ones included). A backend
-// without it takes whatever comes.
-using SupportsFunction = bool(const char* slot, const TensorView* const* inputs, size_t count);
-
-// Whether the backend of a device takes a call of a slot: it is filled, and the backend does not turn these inputs
-// down. Where the answer is no, an operation that is also a composition of others runs as that. The meta device takes
-// all.
+// Whether the backend of a device takes a call of a slot: it is filled, and Capabilities::takes_call does not turn
+// these inputs down. Where the answer is no, an operation that is also a composition of others runs as that. The meta
+// device takes all.
 bool takes_call(Device device, bool filled, const char* slot, std::initializer_list<const TensorView*> inputs);
 
 // MICA_TAKES(device, slot, inputs...) of the engine's table, MICA_LAYER_TAKES of that of layers; inputs are pointers to

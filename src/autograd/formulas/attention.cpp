@@ -81,7 +81,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
   if (query.is_meta() || query.numel() == 0 || key.numel() == 0 || value.numel() == 0) {
     return {mica::zeros_like(query), mica::zeros_like(key), mica::zeros_like(value)};
   }
-  if (query.device().is_cuda() && are_thirds(query, key, value)) {
+  if (are_thirds(query, key, value)) {
     // Their gradients lie as they do, so that joining them takes no copy.
     const Tensor all =
         mica::empty({query.size(0), query.size(2), 3, query.size(1), query.size(3)}, query.options()).transpose(1, 3);

@@ -93,11 +93,10 @@ Tensor diagonal_backward(const Tensor& grad, IntArrayRef sizes, int64_t offset, 
 
 namespace {
 
-// Joins the gradients of pieces; a piece that nobody used has gradient zero.
-// The gradients as one tensor where they lie side by side in memory already; else an undefined one.
+// The gradients as one tensor where they lie side by side in memory already, as those of attention do; else an
+// undefined one.
 Tensor joined_in_memory(const TensorVec& grads, int64_t dim) {
   if (grad_enabled() || grads.size() < 2 || !grads[0].defined() || grads[0].numel() == 0) return {};
-  if (!grads[0].device().is_cuda()) return {};  // attention there makes them so
   const Tensor& first = grads[0];
   int64_t next = first.storage_offset(), width = 0;
   for (const Tensor& g : grads) {
@@ -113,6 +112,7 @@ Tensor joined_in_memory(const TensorVec& grads, int64_t dim) {
   return first.as_strided(sizes, first.strides(), first.storage_offset());
 }
 
+// Joins the gradients of pieces; a piece that nobody used has gradient zero.
 Tensor join(const TensorVec& grads, const std::vector<DimVector>& piece_sizes, int64_t dim,
             const TensorOptions& options) {
   if (const Tensor whole = joined_in_memory(grads, dim); whole.defined()) return whole;
