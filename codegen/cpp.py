@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+import contracts
 from model import Op
 from schema import Schema
 
@@ -207,9 +208,11 @@ def operand_numbers(op: Op) -> set[str]:
 
 def kernel_table(ops: list[Op], kernels: list[dict], name: str = "Kernel", source: str = "ops/*.toml") -> str:
     slots = kernel_slots(ops, kernels)
-    digest = hashlib.sha256(repr(slots).encode()).hexdigest()[:16]
+    known = contracts.by_slot(ops, kernels)
+    digest = hashlib.sha256(repr([(slot, slots[slot], known[slot].writes) for slot in slots]).encode()).hexdigest()[:16]
     lines = [
-        f"// Generated from {source}: one slot per kernel. An empty slot means that the backend has no such kernel.",
+        f"// Generated from {source}: one slot per kernel with its contract, which is the same on every backend. What all",
+        "// contracts have in common is in docs/backends.md. An empty slot means that the backend has no such kernel.",
         "#pragma once",
         "",
         "#include <optional>",
@@ -224,8 +227,11 @@ def kernel_table(ops: list[Op], kernels: list[dict], name: str = "Kernel", sourc
         f"struct {name}Table {{",
     ]
     for slot, arguments in slots.items():
+        lines += contracts.comment(known[slot])
         lines.append(f"  void (*{slot})({arguments}) = nullptr;")
-    lines += ["};", "", "}  // namespace mica", ""]
+    lines += ["};", ""]
+    lines += contracts.slot_list(f"MICA_{name.upper().replace('LAYERKERNEL', 'LAYER_KERNEL')}_SLOTS", slots, known)
+    lines += ["}  // namespace mica", ""]
     return "\n".join(lines)
 
 

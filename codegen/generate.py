@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import contracts
 import cpp
 import family
 import model
@@ -72,6 +73,9 @@ def outputs(ops: list[model.Op]) -> dict[str, str]:
         files[f"src/ops_{name}.cpp"] = family.family_source(name, members)
     for _, module in optional_generators():
         files.update(module.generate(ops))
+    files["docs/kernels.md"] = contracts.page(
+        [("The engine", engine, engine_kernels), ("Layers", layers, layer_kernels)]
+    )
     files.update(optimizers.generate(ROOT / "ops"))
     files.update(modules.generate(ROOT / "ops"))
     files["package/_generated/__init__.py"] = '"""What the build writes from the tables in ops/."""\n'

@@ -160,7 +160,12 @@ def load(folder: Path) -> list[Optimizer]:
 
 def kernel_slots(folder: Path) -> list[dict]:
     return [
-        {"name": f"{o.lower}_step", "arguments": "const struct FusedStep& step"}
+        {
+            "name": f"{o.lower}_step",
+            "arguments": "const struct FusedStep& step",
+            "contract": f"One step of {o.name} on every parameter of the batch, in place: see mica/optim/fused_step.h. "
+            "May be empty: operations then do it.",
+        }
         for o in load(folder)
         if o.kernel and not o.rule
     ]

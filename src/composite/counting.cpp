@@ -8,7 +8,7 @@
 #include "core/kernel_arguments.h"
 #include "mica/autograd.h"
 #include "mica/generated/implementations.h"
-#include "mica/layer_backend.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/ops.h"
 
 namespace mica::composite {

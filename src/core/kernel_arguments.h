@@ -19,7 +19,5 @@ inline Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t.dtype
 // For kernels that order elements by their bytes: a bool may be stored as any byte, and here all that are true get the
 // same one. Any other tensor as it is.
 inline Tensor ordered_by_bytes(const Tensor& t) { return t.dtype() == DType::Bool ? t.ne(Scalar(0)) : t; }
-// For kernels of extrema: the CPU's read bools as what they mean, those of other devices compare bytes.
-inline Tensor comparable(const Tensor& t) { return t.is_cpu() ? t : ordered_by_bytes(t); }
 
 }  // namespace mica

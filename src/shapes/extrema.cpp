@@ -95,27 +95,23 @@ void aminmax(Out& min, Out& max, const Tensor& self, std::optional<int64_t> dim,
 void max(Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim) {
   const Selection s = select("max", values, indices, self, dim, keepdim);
   if (!values.needs_kernel()) return;
-  const Tensor input = comparable(self);
-  MICA_KERNEL(self.device(), reduce_max_with_index)(s.values.view_of(), s.indices.view_of(), input.view_of(), s.dims);
+  MICA_KERNEL(self.device(), reduce_max_with_index)(s.values.view_of(), s.indices.view_of(), self.view_of(), s.dims);
 }
 
 void min(Out& values, Out& indices, const Tensor& self, int64_t dim, bool keepdim) {
   const Selection s = select("min", values, indices, self, dim, keepdim);
   if (!values.needs_kernel()) return;
-  const Tensor input = comparable(self);
-  MICA_KERNEL(self.device(), reduce_min_with_index)(s.values.view_of(), s.indices.view_of(), input.view_of(), s.dims);
+  MICA_KERNEL(self.device(), reduce_min_with_index)(s.values.view_of(), s.indices.view_of(), self.view_of(), s.dims);
 }
 
 void argmax(Out& out, const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const Search s = search("argmax", out, self, dim, keepdim);
-  if (out.needs_kernel())
-    MICA_KERNEL(self.device(), reduce_argmax)(out.tensor().view_of(), comparable(s.input).view_of(), s.dims);
+  if (out.needs_kernel()) MICA_KERNEL(self.device(), reduce_argmax)(out.tensor().view_of(), s.input.view_of(), s.dims);
 }
 
 void argmin(Out& out, const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const Search s = search("argmin", out, self, dim, keepdim);
-  if (out.needs_kernel())
-    MICA_KERNEL(self.device(), reduce_argmin)(out.tensor().view_of(), comparable(s.input).view_of(), s.dims);
+  if (out.needs_kernel()) MICA_KERNEL(self.device(), reduce_argmin)(out.tensor().view_of(), s.input.view_of(), s.dims);
 }
 
 }  // namespace mica::shapes

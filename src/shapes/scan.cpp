@@ -56,15 +56,13 @@ void logcumsumexp(Out& out, const Tensor& self, int64_t dim) {
 void cummax(Out& values, Out& indices, const Tensor& self, int64_t dim) {
   const Prepared p = prepare_extremum(values, indices, self, dim);
   if (!values.needs_kernel()) return;
-  const Tensor input = comparable(p.input);
-  MICA_KERNEL(self.device(), cummax)(values.tensor().view_of(), indices.tensor().view_of(), input.view_of(), p.dim);
+  MICA_KERNEL(self.device(), cummax)(values.tensor().view_of(), indices.tensor().view_of(), p.input.view_of(), p.dim);
 }
 
 void cummin(Out& values, Out& indices, const Tensor& self, int64_t dim) {
   const Prepared p = prepare_extremum(values, indices, self, dim);
   if (!values.needs_kernel()) return;
-  const Tensor input = comparable(p.input);
-  MICA_KERNEL(self.device(), cummin)(values.tensor().view_of(), indices.tensor().view_of(), input.view_of(), p.dim);
+  MICA_KERNEL(self.device(), cummin)(values.tensor().view_of(), indices.tensor().view_of(), p.input.view_of(), p.dim);
 }
 
 }  // namespace mica::shapes

@@ -2,6 +2,7 @@
 
 import mica
 import pytest
+from sample_device import STORAGE, OnDevice, is_random
 from sample_runner import Evaluator, load_samples, outcome, tensors_of
 
 pytestmark = [
@@ -10,50 +11,8 @@ pytestmark = [
 ]
 
 SAMPLES = load_samples()
-# These read the storage, whatever the strides of the tensor say, and a copy to a device has another one.
-STORAGE = {"as_strided", "as_strided_scatter"}
-# Their results differ from device to device, or are addresses and such.
-RANDOM = (
-    "rand", "normal", "bernoulli", "dropout", "multinomial", "poisson", "binomial", "exponential", "cauchy", "geometric",
-    "uniform", "random", "rrelu", "empty", "init_", "gumbel",
-)  # fmt: skip
 # Half a unit in the last place, times what sums and functions of a sample's size may add.
 TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "bfloat16": 3e-2}
-
-
-def is_random(sample):
-    return any(word in sample.op for word in RANDOM)
-
-
-class OnDevice(Evaluator):
-    """Tensors are made on the CPU, from the same numbers, and moved."""
-
-    def make(self, shape, draw, dtype):
-        return super().make(shape, draw, dtype).cuda()
-
-    def run(self, text):
-        with mica.device("cuda"):
-            return super().run(text)
-
-    def floating(self, shape, low, high):
-        with mica.device("cpu"):
-            return super().floating(shape, low, high)
-
-    def I(self, *shape):  # noqa: E743
-        with mica.device("cpu"):
-            return super().I(*shape)
-
-    def B(self, *shape):
-        with mica.device("cpu"):
-            return super().B(*shape)
-
-    def X(self, *shape, high):
-        with mica.device("cpu"):
-            return super().X(*shape, high=high)
-
-    def C(self, *shape):
-        with mica.device("cpu"):
-            return super().C(*shape)
 
 
 @pytest.fixture(autouse=True)

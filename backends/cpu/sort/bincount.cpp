@@ -4,7 +4,7 @@
 
 #include "backends/cpu/register.h"
 #include "backends/cpu/visit_dtype.h"
-#include "mica/tensor_view.h"
+#include "mica/backend/tensor_view.h"
 
 namespace mica::cpu {
 namespace {

@@ -39,10 +39,27 @@ struct Turned {
   }
 };
 
-// Numbers that have an order; bools are bytes of 0 and 1.
+// A bool as it lies in memory, where any byte but zero is true. It is computed with as 0 or 1.
+struct TruthByte {
+  uint8_t byte;
+};
+template <>
+struct Compute<TruthByte> {
+  using type = uint8_t;
+};
+template <>
+__device__ inline uint8_t convert<uint8_t, TruthByte>(const TruthByte& from) {
+  return from.byte != 0;
+}
+template <>
+__device__ inline TruthByte convert<TruthByte, uint8_t>(const uint8_t& from) {
+  return {from};
+}
+
+// Numbers that have an order, and bools by what they mean.
 template <class F>
 void visit_ordered(const char* op, DType dtype, const F& f) {
-  if (dtype == DType::Bool) return f(Tag<uint8_t>{});
+  if (dtype == DType::Bool) return f(Tag<TruthByte>{});
   visit_real(op, dtype, f);
 }
 
