@@ -30,19 +30,16 @@ Tensor convolve(const char* op, int64_t dims, const Tensor& input, const Tensor&
 // input is given before.
 struct SamePadding {
   SamePadding(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArrayRef dilation) : padded(input) {
-    MICA_CHECK(weight.dim() > 2, "weight should have at least three dimensions");
+    const size_t dims = shapes::spatial_dimensions(weight);
     for (int64_t s : stride) MICA_CHECK(s == 1, "padding='same' is not supported for strided convolutions");
     MICA_CHECK(input.dim() == weight.dim() || input.dim() + 1 == weight.dim(), "Expected ", weight.dim(),
                "-dimensional input for ", weight.dim(), "-dimensional weight", weight.sizes(), ", but got ",
                input.dim(), "-dimensional input of size ", input.sizes(), " instead");
-    const size_t dims = static_cast<size_t>(weight.dim()) - 2;
-    MICA_CHECK(dilation.size() == 1 || dilation.size() == dims,
-               "expected dilation to be a single integer value or a list of ", dims,
-               " values to match the convolution dimensions, but got dilation=", dilation);
+    const DimVector gaps = shapes::one_per_dimension("dilation", dilation, dims);
     DimVector more;
     bool uneven = false;
     for (size_t d = 0; d < dims; ++d) {
-      const int64_t total = dilation[dilation.size() == 1 ? 0 : d] * (weight.sizes()[d + 2] - 1);
+      const int64_t total = gaps[d] * (weight.sizes()[d + 2] - 1);
       padding.push_back(total / 2);
       uneven = uneven || total % 2 != 0;
     }
@@ -55,7 +52,7 @@ struct SamePadding {
     }();
     (void)told;
     for (size_t d = dims; d-- > 0;) {
-      const int64_t total = dilation[dilation.size() == 1 ? 0 : d] * (weight.sizes()[d + 2] - 1);
+      const int64_t total = gaps[d] * (weight.sizes()[d + 2] - 1);
       more.push_back(0);
       more.push_back(total % 2);
     }

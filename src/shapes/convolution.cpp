@@ -13,7 +13,10 @@
 
 namespace mica::shapes {
 
-namespace {
+size_t spatial_dimensions(const Tensor& weight) {
+  MICA_CHECK(weight.dim() > 2, "weight should have at least three dimensions");
+  return static_cast<size_t>(weight.dim()) - 2;
+}
 
 DimVector one_per_dimension(const char* name, IntArrayRef list, size_t dims) {
   if (list.size() == dims) return list;
@@ -21,6 +24,8 @@ DimVector one_per_dimension(const char* name, IntArrayRef list, size_t dims) {
              " values to match the convolution dimensions, but got ", name, "=", list);
   return DimVector(dims, list[0]);
 }
+
+namespace {
 
 template <class Test>
 bool any(IntArrayRef list, const Test& test) {
@@ -66,11 +71,10 @@ ConvolutionArguments::ConvolutionArguments(const Tensor& input, const Tensor& we
                                            IntArrayRef stride_, IntArrayRef padding_, IntArrayRef dilation_,
                                            bool transposed_, IntArrayRef output_padding_, int64_t groups_)
     : transposed(transposed_), groups(groups_) {
-  MICA_CHECK(weight.dim() > 2, "weight should have at least three dimensions");
+  const size_t dims = spatial_dimensions(weight);
   MICA_CHECK(weight.dim() <= 5, "convolution: at most three spatial dimensions are supported, but the weight has ",
              weight.dim() - 2);
   MICA_CHECK(groups > 0, "non-positive groups is not supported");
-  const size_t dims = static_cast<size_t>(weight.dim()) - 2;
   stride = one_per_dimension("stride", stride_, dims);
   padding = one_per_dimension("padding", padding_, dims);
   dilation = one_per_dimension("dilation", dilation_, dims);

@@ -5,6 +5,10 @@
 
 namespace mica::shapes {
 
+size_t spatial_dimensions(const Tensor& weight);  // throws where there are none
+// A list of a number for each dimension, from one of them or of a single number for all.
+DimVector one_per_dimension(const char* name, IntArrayRef list, size_t dims);
+
 // The checked arguments of a convolution, one number per spatial dimension in every list.
 struct ConvolutionArguments {
   // Throws torch's errors; `bias` may be undefined.
