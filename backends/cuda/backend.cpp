@@ -108,8 +108,11 @@ extern "C" const mica::Backend* mica_backend() {
     b.name = "cuda";
     b.dlpack_type = 2;
     b.kernels = &kernels();
-    b.capabilities = {
-        .widens_operands = widens_operands, .takes_call = takes_call, .svd_drivers = true, .tensor_core_rules = true};
+    b.capabilities = {.widens_operands = widens_operands,
+                      .takes_call = takes_call,
+                      .reports_indices = true,
+                      .svd_drivers = true,
+                      .tensor_core_rules = true};
     b.device_count = device_count;
     b.current_device = current_device;
     b.set_device = set_device;

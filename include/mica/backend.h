@@ -37,7 +37,7 @@ struct MemoryStats {
 };
 
 // What a backend does beyond the contracts of its slots. The core asks capabilities_of(device), and never for a
-// device's name. What stands here is what every backend without a word of its own has, the CPU among them.
+// device's name. What stands here is what every backend without a word of its own has.
 struct Capabilities {
   // Whether a pointwise slot takes inputs of float16 and bfloat16 in a loop of float32, and widens them as it reads
   // them; null: no slot does, and the core converts them first.
@@ -45,6 +45,12 @@ struct Capabilities {
   // Whether a filled slot takes a call with these inputs (undefined ones included) where the operation is also a
   // composition of others; null: every such call.
   bool (*takes_call)(const char* slot, const TensorView* const* inputs, size_t count) = nullptr;
+  // Kernels look at their indices themselves, and one out of range becomes an error when the host next waits for the
+  // device. Otherwise the core asks first_outside before, and indices arrive in range.
+  bool reports_indices = false;
+  // cat takes inputs of any strides where each has one element along the last dimension, the one that is joined, and
+  // a row of the result has at most 4096 bytes.
+  bool joins_strided = false;
   // linalg.svd lets its caller choose among algorithms (driver=).
   bool svd_drivers = false;
   // Products of scaled 8-bit floats have the rules of tensor cores, with torch's words for them: sizes are multiples of

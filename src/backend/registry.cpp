@@ -146,8 +146,8 @@ const Backend& backend(DeviceType type) {
 }
 
 const Capabilities& capabilities_of(Device device) {
-  static constexpr Capabilities kNone;
-  return device.is_cpu() || device.is_meta() ? kNone : backend(device.type()).capabilities;
+  static constexpr Capabilities kMeta, kCpu{.joins_strided = true};
+  return device.is_cpu() ? kCpu : device.is_meta() ? kMeta : backend(device.type()).capabilities;
 }
 
 Device with_index(Device device) {

@@ -75,7 +75,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
   sizes[d] = count;
   const Tensor plain = plain_index(index, self.device());
   // Negative indices count from the end here, which gather does not know.
-  const bool negative = !plain.is_cpu() || index_outside(plain, 0, n).has_value();
+  const bool negative = capabilities_of(plain.device()).reports_indices || index_outside(plain, 0, n).has_value();
   const Tensor at = negative ? mica::where(plain < 0, plain + n, plain) : plain;
   return wide.gather(d, at.expand(sizes));
 }

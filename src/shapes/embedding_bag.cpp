@@ -22,8 +22,9 @@ void check_index_dtype(const char* name, const Tensor& t) {
 }
 
 void check_bags(const Bags& bags) {
-  if (!bags.begins.is_cpu()) return;
-  const int64_t* begins = host_data<int64_t>(bags.begins);
+  if (capabilities_of(bags.begins.device()).reports_indices) return;
+  const Tensor host = bags.begins.cpu();
+  const int64_t* begins = host_data<int64_t>(host);
   const int64_t length = bags.indices.numel();
   if (bags.count() == 0) return;
   MICA_CHECK(begins[0] == 0,
@@ -85,8 +86,9 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
   if (!weight.is_meta()) {
     check_bags(bags);
     if (const auto bad = index_outside(bags.indices, 0, rows)) {
+      const Tensor host = bags.indices.cpu();
       int64_t at = 0;
-      while (host_data<int64_t>(bags.indices)[at] != *bad) ++at;
+      while (host_data<int64_t>(host)[at] != *bad) ++at;
       fail(mica::cat("Index ", at, " of input takes value ", *bad, " which is not in the valid range [0, ", rows,
                      "). embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ", *bad));
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/host_data.h"
 #include "core/out.h"
 #include "mica/generated/implementations.h"
 #include "mica/warning.h"
@@ -12,10 +11,10 @@ namespace mica {
 Tensor plain_index(const Tensor& index, Device device) { return index.to(device, DType::Int64).contiguous(); }
 
 std::optional<int64_t> index_outside(const Tensor& index, int64_t low, int64_t high) {
-  if (!index.is_cpu() || index.numel() == 0) return std::nullopt;
+  if (index.is_meta() || index.numel() == 0 || capabilities_of(index.device()).reports_indices) return std::nullopt;
   int64_t position = -1;
   MICA_KERNEL(index.device(), first_outside)(index.view_of(), low, high, &position);
-  return position < 0 ? std::nullopt : std::optional(host_data<int64_t>(index)[position]);
+  return position < 0 ? std::nullopt : std::optional(index.view({-1}).select(0, position).item<int64_t>());
 }
 
 void check_written_once(const char* op, const Tensor& self) {

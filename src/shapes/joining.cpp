@@ -64,9 +64,10 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
       strides = memory_format_strides(sizes, format);
   const Tensor& result = out.set(sizes, dtype, device, strides);
   if (!out.needs_kernel()) return;
-  // Contiguous pieces are moved by one kernel, which on the CPU also takes elements from wherever they lie, as in
+  // Contiguous pieces are moved by one kernel, which on some devices also takes elements from wherever they lie, as in
   // stack(dim=-1); others, and conversions, one at a time.
-  bool elements = device.is_cpu() && d + 1 == lead->dim() && tensors.size() * element_size(dtype) <= 4096;
+  bool elements =
+      capabilities_of(device).joins_strided && d + 1 == lead->dim() && tensors.size() * element_size(dtype) <= 4096;
   for (const Tensor& t : tensors) elements = elements && !is_skipped(t) && t.sizes()[d] == 1;
   bool alike = result.is_contiguous() && kernel_table(device).cat;
   for (const Tensor& t : tensors)

@@ -156,7 +156,7 @@ void linalg_qr(Out& Q, Out& R, const Tensor& A, std::string_view mode) {
   const DimVector batch = batch_sizes(A);
   const int64_t columns = complete ? m : k;
   const bool runs = !A.is_meta() && A.numel() > 0;
-  if (mode != "r" && m == n && runs && A.is_cpu()) {
+  if (mode != "r" && m == n && runs && MICA_LAYER_TAKES(A.device(), linalg_small_qr, &A.view_of())) {
     const Tensor q = column_copy(A), r = empty_columns(A.sizes(), A.options());
     bool done = false;
     MICA_LAYER_KERNEL(A.device(), linalg_small_qr)(q.view_of(), r.view_of(), done);
