@@ -7,7 +7,7 @@
 #include "backends/cuda/convolution/plan.h"
 #include "backends/cuda/copy_elements.h"
 #include "backends/cuda/flags.h"
-#include "backends/cuda/norm/channels.cuh"
+#include "backends/cuda/normalization/channels.cuh"
 #include "backends/cuda/places.cuh"
 
 namespace mica::cuda {
