@@ -223,8 +223,7 @@ def test_what_is_refused(n):
     assert mica.linalg.cholesky_ex(batch)[1].tolist() == [0, 1]
     with pytest.raises(mica.linalg.LinAlgError, match="non-finite"):
         mica.linalg.svd(mica.full((n, n), float("nan"), device="cuda"))
-    with pytest.raises(mica.linalg.LinAlgError, match="The algorithm failed to converge"):
-        mica.linalg.eigh(mica.full((n, n), float("inf"), device="cuda"))
+    assert mica.linalg.eigh(mica.full((n, n), float("inf"), device="cuda"))[0].isnan().all()  # as on the CPU
     with pytest.raises(RuntimeError, match="should not contain infs or NaNs"):
         mica.linalg.eig(mica.full((n, n), float("nan"), device="cuda"))
 

@@ -1,5 +1,7 @@
 """Tensors on a GPU that go to another process: the memory is shared, and kept until the other has let go."""
 
+import time
+
 import mica as torch
 import mica.multiprocessing as mp
 import pytest
@@ -10,15 +12,9 @@ pytestmark = [
 ]
 
 
-def double(queue, answers):
-    x = queue.get()
-    x *= 2
-    torch.cuda.synchronize()
-    answers.put(x.sum().item())
-    queue.get()
-
-
 def test_another_process_writes_into_our_memory():
+    # The child imports what it runs by name, from a folder that is on its path.
+    from gpu_sharing_child import double
     from mica.multiprocessing import _device_sharing
 
     context = mp.get_context("spawn")  # CUDA does not survive a fork
@@ -27,7 +23,11 @@ def test_another_process_writes_into_our_memory():
     process.start()
     x = torch.arange(1000.0, device="cuda")
     queue.put(x[10:20])
-    assert answers.get(timeout=120) == 2 * sum(range(10, 20))
+    deadline = time.monotonic() + 60
+    while answers.empty() and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.is_alive(), f"the child ended with {process.exitcode}"
+    assert answers.get(timeout=1) == 2 * sum(range(10, 20))
     assert x[10:20].tolist() == [2.0 * i for i in range(10, 20)] and x[20].item() == 20
     torch.cuda.ipc_collect()
     assert len(_device_sharing._sent) == 1

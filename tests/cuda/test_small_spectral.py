@@ -102,8 +102,8 @@ def test_numbers_that_are_not_finite(n):
     for bad in (float("nan"), float("inf")):
         a = mica.ones(6, n, n)
         a[4, n - 1, 0] = bad
-        with pytest.raises(RuntimeError):
-            mica.linalg.eigh(a.cuda())
+        values = mica.linalg.eigh(a.cuda()).eigenvalues
+        assert values.isnan().all(-1).tolist() == [False] * 4 + [True, False]  # as on the CPU
         with pytest.raises(RuntimeError):
             mica.linalg.svd(a.cuda())
 

@@ -65,12 +65,12 @@ class Importer(ABC):
 
 
 class _SysImporter(Importer):
-    """Python's own imports. torch is Mica here."""
+    """Python's own imports. torch is Mica here, also where torch itself is imported beside it."""
 
     modules = sys.modules
 
     def import_module(self, module_name):
-        if module_name.partition(".")[0] == "torch" and "torch" not in sys.modules:
+        if module_name.partition(".")[0] == "torch" and sys.modules.get("torch") is not sys.modules["mica"]:
             return importlib.import_module("mica" + module_name.removeprefix("torch"))
         return importlib.import_module(module_name)
 
