@@ -210,11 +210,12 @@ TEST_F(Parallel, AnIdlePoolSleeps) {
   set_num_threads(3);
   chunks_of(0, 3, 1);
   WorkerState before = worker_state();
-  ASSERT_EQ(before.workers, 2);
-  for (int i = 0; i < 1000 && before.sleeping < before.workers; ++i) {
+  // The system may list a worker of the last pool for a moment after it has been joined.
+  for (int i = 0; i < 1000 && (before.workers != 2 || before.sleeping < before.workers); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     before = worker_state();
   }
+  ASSERT_EQ(before.workers, 2);
   ASSERT_EQ(before.sleeping, before.workers) << "a worker without work does not go to sleep";
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(worker_state().switches, before.switches);
