@@ -82,7 +82,10 @@ def test_the_trace_has_kernels_and_arrows(events, tmp_path):
 def test_without_a_gpu_only_the_cpu_is_recorded():
     if mica.cuda.is_available():
         pytest.skip("there is a GPU: tests/cuda records it")
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
+    with (
+        pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA profiling"),
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p,
+    ):
         mica.ones(3) + 1
     assert all(e.device_type == DeviceType.CPU for e in p.events())
     assert mica.profiler.supported_activities() == {ProfilerActivity.CPU}

@@ -182,7 +182,7 @@ def test_calculator(page):
     page.visit("b")
     page.wait_for_selector("[data-dtype=float32]")
     assert "19.27 MB" in page.locator("[data-dtype=float32]").text_content()
-    assert page.locator("svg [data-dtype]").count() == 20
+    assert page.locator("svg [data-dtype]").count() == 22
     first = page.get_by_label("Shape 0")
     first.fill("64")
     page.wait_for_selector("[data-dtype=float32]:has-text('38.54 MB')")

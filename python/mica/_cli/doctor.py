@@ -55,7 +55,7 @@ def _device_lines(kind):
         return [f"{kind}:{i} {_C._device_name(_C.device(kind, i))}" for i in range(count)]
     try:
         _C._current_device(kind)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # the second is torch's word for a build without CUDA
         return [f"{kind} none: {error}"]
     return [f"{kind} none"]
 

@@ -6,8 +6,7 @@ import { figure } from "../save.js";
 
 export const lede = [
   "A format is a handful of bits split between how far numbers reach and how finely they lie.",
-  "float16 ends at 65504 and then says infinity; bfloat16 goes as far as float32 and takes steps of nearly one per cent on the way.",
-  "The small formats of today's accelerators (mxfp8, mxfp4, nvfp4) give every block of 16 or 32 numbers a scale of its own.",
+  "float16 ends at 65504 and then says infinity; bfloat16 goes as far as float32 in steps of nearly one per cent; mxfp8, mxfp4 and nvfp4 give each block of 16 or 32 numbers a scale of its own.",
   "Turn the amplitude up until a curve breaks, then look at the bits of the number under the pointer and flip them.",
 ];
 export const source = ["src/core/dtype.cpp", "src/inplace/copy.cpp", "lab/precision.cpp"];
