@@ -140,7 +140,7 @@ struct ThreadEnd {
   }
 };
 
-// Null once the thread's own destructors have run: then blocks pass it by.
+// The calling thread's cache. Null after the thread's destructors have run: its last blocks go straight to the heap.
 ThreadCache* thread_cache() {
   if (t_cache || t_thread_ended) return t_cache;
   auto* cache = new ThreadCache;

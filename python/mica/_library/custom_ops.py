@@ -100,7 +100,7 @@ class CustomOpDef:
         self._operator.autocast[device_type] = cast_inputs
 
     def register_effect(self, effect):
-        """Kept by nobody: nothing reorders calls."""
+        """Accepted and not used: calls are never reordered here, so that an effect needs no token."""
 
     def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
         """The rule for this operator under a TorchDispatchMode, or for a class of tensors."""

@@ -124,7 +124,7 @@ class set_stance(_contextlib.ContextDecorator):
 
 
 def set_enable_guard_collectives(enabled):
-    """Kept by nobody: there are no guards. The value before."""
+    """Returns the value before, which is always False: there are no guards to agree on."""
     return False
 
 
