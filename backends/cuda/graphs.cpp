@@ -93,7 +93,7 @@ bool is_capturing(int device) {
 void device_facts(int index, DeviceFacts* facts) {
   const cudaDeviceProp& p = properties(index);
   std::memset(facts, 0, sizeof *facts);
-  std::strncpy(facts->name, p.name, sizeof facts->name - 1);
+  std::memcpy(facts->name, p.name, strnlen(p.name, sizeof facts->name - 1));
   facts->major = p.major;
   facts->minor = p.minor;
   facts->multiprocessors = p.multiProcessorCount;

@@ -59,6 +59,8 @@ Imports& imports() {
 }  // namespace
 
 std::string export_memory(void* address) {
+  // The driver wants a context, and a thread that has not used CUDA has none: a queue sends from a thread of its own.
+  MICA_CUDA(cudaFree(nullptr));
   CUdeviceptr first = 0;
   size_t bytes = 0;
   const CUresult found = driver().address_range(&first, &bytes, reinterpret_cast<CUdeviceptr>(address));

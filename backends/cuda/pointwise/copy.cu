@@ -11,6 +11,10 @@ template <class T>
 struct Same {
   __device__ T operator()(T x) const { return x; }
 };
+// A copy of a bool is 0 or 1, whatever byte is in its place.
+struct NotZero {
+  __device__ uint8_t operator()(uint8_t x) const { return x != 0; }
+};
 template <class T>
 struct Constant {
   T value;
@@ -118,10 +122,10 @@ void run_converted(PointwiseLoop& loop) {
 // A matrix and its transpose where transposed.cuh does not reach: odd sizes, small ones.
 constexpr int kTile = 32, kTileRows = 8;
 
-template <class T>
+template <class T, class F>
 __global__ void __launch_bounds__(kTile* kTileRows)
     transpose_kernel(const char* from, char* to, int64_t width, int64_t height, int64_t from_pitch, int64_t to_pitch,
-                     int64_t from_batch, int64_t to_batch) {
+                     int64_t from_batch, int64_t to_batch, F f) {
   __shared__ T tile[kTile][kTile + 1];
   from += blockIdx.z * from_batch;
   to += blockIdx.z * to_batch;
@@ -141,7 +145,7 @@ __global__ void __launch_bounds__(kTile* kTileRows)
   for (int k = 0; k < kEach; ++k) {
     const int x = static_cast<int>(threadIdx.y) + k * kTileRows;
     if (y0 + threadIdx.x < height && x0 + x < width)
-      reinterpret_cast<T*>(to + (x0 + x) * to_pitch)[y0 + threadIdx.x] = tile[threadIdx.x][x];
+      reinterpret_cast<T*>(to + (x0 + x) * to_pitch)[y0 + threadIdx.x] = f(tile[threadIdx.x][x]);
   }
 }
 
@@ -152,19 +156,19 @@ bool is_transpose(const PointwiseLoop& loop, int64_t size) {
          (loop.shape[0] + kTile - 1) / kTile < 65536 && loop.strides[1][0] >= size && loop.strides[0][1] >= size;
 }
 
-template <class T>
-void run_transpose(const PointwiseLoop& loop) {
+template <class T, class F>
+void run_transpose(const PointwiseLoop& loop, F f) {
   if constexpr (sizeof(T) <= 8) {
     TransposedTiles tiles;
-    if (as_transposed<T>(loop, 1, 0, tiles)) return run_tiles<T>(loop, tiles, Same<T>{});
+    if (as_transposed<T>(loop, 1, 0, tiles)) return run_tiles<T>(loop, tiles, f);
   }
   const int64_t height = loop.shape[0], width = loop.shape[1];
   const dim3 blocks(blocks_for(width, kTile), blocks_for(height, kTile),
                     loop.ndim == 3 ? static_cast<unsigned>(loop.shape[2]) : 1);
   const bool batched = loop.ndim == 3;
-  transpose_kernel<T><<<blocks, dim3(kTile, kTileRows), 0, current_stream(loop.device.index())>>>(
+  transpose_kernel<T, F><<<blocks, dim3(kTile, kTileRows), 0, current_stream(loop.device.index())>>>(
       loop.data[1], loop.data[0], width, height, loop.strides[0][1], loop.strides[1][0],
-      batched ? loop.strides[2][1] : 0, batched ? loop.strides[2][0] : 0);
+      batched ? loop.strides[2][1] : 0, batched ? loop.strides[2][0] : 0, f);
   MICA_CUDA(cudaGetLastError());
 }
 
@@ -173,11 +177,13 @@ void run_transpose(const PointwiseLoop& loop) {
 void copy(const PointwiseLoop& loop) {
   if (loop.numel == 0) return;
   DeviceGuard guard(loop.device.index());
-  const bool bools = loop.dtypes[0] == DType::Bool && loop.dtypes[1] == DType::Bool;
-  if (loop.dtypes[0] != loop.dtypes[1] || bools) {
+  if (loop.dtypes[0] != loop.dtypes[1]) {
     PointwiseLoop piece = loop;
-    if (bools) piece.dtypes[1] = DType::UInt8;  // a copy of a bool is 0 or 1, whatever byte is in its place
     return visit_any("copy_", loop.dtypes[0], [&]<class To>(Tag<To>) { run_converted<To>(piece); });
+  }
+  if (loop.dtypes[0] == DType::Bool) {
+    if (is_transpose(loop, 1)) return run_transpose<uint8_t>(loop, NotZero{});
+    return run_moved<uint8_t, uint8_t>(loop, NotZero{});
   }
   const int64_t size = element_size(loop.dtypes[0]);
   // The driver's own copy costs more than a launch, until it is long.
@@ -189,7 +195,7 @@ void copy(const PointwiseLoop& loop) {
   const bool by_pixels = as_pixel_copy(loop, size, pixels);
   visit_size(size, [&]<class T>(Tag<T>) {
     if (by_pixels) return copy_pixels<T>(pixels, current_stream(loop.device.index()));
-    if (is_transpose(loop, size)) return run_transpose<T>(loop);
+    if (is_transpose(loop, size)) return run_transpose<T>(loop, Same<T>{});
     run_moved<T, T>(loop, Same<T>{});
   });
 }
