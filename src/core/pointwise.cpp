@@ -338,7 +338,8 @@ void PointwisePlan::prepare() {
   loop.numbers = numbers;
   loop.ndim = 1;
   loop.shape[0] = loop.numel;
-  if (!flat_) [[unlikely]]
+  // A loop without elements stays one dimension of size 0, whatever its operands' strides.
+  if (!flat_ && loop.numel > 0) [[unlikely]]
     nest(views);
 }
 

@@ -38,6 +38,9 @@ class PointwisePlan {
   void into(const Tensor& out, int output = 0);  // out=: resized, cast into, checked for overlap
   void prepare();                                // after the outputs are named: builds the loop
   bool has_work() const { return loop.numel > 0 && !loop.device.is_meta(); }
+  // Whether an operation's kernel is called: also for a loop without elements, since the kernel knows which dtypes it
+  // refuses.
+  bool has_kernel() const { return !loop.device.is_meta(); }
   void finish();  // copies a temporary into the target where one was needed
 
   PointwiseLoop loop;

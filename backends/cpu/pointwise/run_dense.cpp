@@ -300,7 +300,7 @@ void run(const PointwiseLoop& loop, RowsLoop rows, const void* context, int64_t 
 
 bool is_constant(const PointwiseLoop& loop, int operand) {
   for (int d = 0; d < loop.ndim; ++d)
-    if (loop.strides[d][operand] != 0 && loop.shape[d] > 1) return false;
+    if (loop.strides[d][operand] != 0 && loop.shape[d] != 1) return false;
   return true;
 }
 
