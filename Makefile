@@ -172,10 +172,11 @@ fuzz: build
 	    tests/fuzz/corpus/$$name || exit 1; \
 	done
 
-# In a build folder of the same depth as `build`, so that what was compiled there comes out of ccache.
+# In a build folder of the same depth as `build` and with the compiler's name that CMake finds there, so that what was
+# compiled in `build` comes out of ccache.
 wheel: $(VENV)/.installed
 	@rm -f dist/*.whl
-	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings build-dir=build-wheel .
+	CXX=$${CXX:-c++} $(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings build-dir=build-wheel .
 	$(PYTHON) scripts/build_mica_torch.py dist
 	@ls -l dist/*.whl
 
