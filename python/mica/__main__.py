@@ -4,7 +4,7 @@ import sys
 
 from mica import cli
 
-_COMMANDS = ("run", "alias", "demo", "doctor", "version", "help")
+_COMMANDS = ("run", "launch", "alias", "demo", "doctor", "version", "help")
 
 if __name__ == "__main__":
     first = sys.argv[1] if len(sys.argv) > 1 else "--help"

@@ -10,6 +10,7 @@ Runs programs written for PyTorch on Mica.
 
   mica run script.py [arguments...]      run a program in which `import torch` means Mica
   mica run -m package [arguments...]     the same for a module, as python -m does
+  mica launch [options] script.py        the same in many processes, with torchrun's options
   mica alias on | off | status           let torch mean Mica in the whole environment
   mica lab [--port N] [--no-browser]     instruments that show tensors, in the browser
   mica trace [-o page.html] script.py    the hidden copies, the memory and the slowest lines of a program
@@ -57,6 +58,10 @@ def _misused(text):
 def _show_help(words):
     if not words:
         print(_HELP, end="")
+    elif words == ["launch"]:
+        from mica._cli.launch import HELP
+
+        print(HELP, end="")
     elif len(words) == 1 and words[0] in _HELP_OF:
         print(_HELP_OF[words[0]], end="")
     else:
@@ -83,6 +88,15 @@ def main(argv=None):
         if len(rest) <= as_module:
             _misused(_HELP_OF["run"])
         run(rest[as_module:], as_module)
+    elif command == "launch":
+        from mica._cli import launch
+
+        if wants_help:
+            print(launch.HELP, end="")
+        elif rest:
+            launch.main(rest)
+        else:
+            _misused(launch.HELP)
     elif command == "alias":
         from mica._cli import alias
 

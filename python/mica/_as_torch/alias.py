@@ -125,9 +125,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         except ModuleNotFoundError:  # its package is none
             found = None
         if found is not None:
-            return importlib.machinery.ModuleSpec(
-                name, _Loader(), is_package=found.submodule_search_locations is not None
-            )
+            # `python -m torch.x` shows the program its origin as sys.argv[0].
+            is_package = found.submodule_search_locations is not None
+            return importlib.machinery.ModuleSpec(name, _Loader(), origin=found.origin, is_package=is_package)
         absent = _absent.find_spec(name)
         if absent is not None:
             return absent

@@ -70,6 +70,37 @@ def _record_line(folder, path):
     return f"{os.path.relpath(path, folder)},sha256={digest},{len(data)}"
 
 
+def _scripts():
+    """The folder of commands of this environment."""
+    return sysconfig.get_path("scripts")
+
+
+_TORCHRUN = """#!{python}
+import sys
+
+from mica.distributed.run import command
+
+sys.exit(command())
+"""
+
+
+def _write_torchrun():
+    """The command torchrun, unless the environment has one. Returns its path if it was written."""
+    path = os.path.join(_scripts(), "torchrun")
+    if os.path.exists(path):
+        return None
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(_TORCHRUN.format(python=sys.executable))
+    os.chmod(path, 0o755)
+    return path
+
+
+def _delete_torchrun():
+    path = os.path.join(_scripts(), "torchrun")
+    if _read(path) == _TORCHRUN.format(python=sys.executable):
+        os.remove(path)
+
+
 def turn_on(folder):
     state = _state(folder)
     if state == "other":
@@ -89,6 +120,8 @@ def turn_on(folder):
         for name in ("torch", metadata):
             for base, _, files in os.walk(os.path.join(folder, name)):
                 lines += [_record_line(folder, os.path.join(base, file)) for file in files]
+        if command := _write_torchrun():
+            lines.append(_record_line(folder, command))
         record = os.path.join(metadata, "RECORD")
         with open(os.path.join(folder, record), "w", encoding="utf-8") as file:
             file.write("\n".join([*sorted(lines), f"{record},,"]) + "\n")
@@ -109,6 +142,7 @@ def turn_off(folder):
         raise AliasError("the package mica-torch has put torch there: `pip uninstall mica-torch`")
     for name in _entries(folder):
         shutil.rmtree(os.path.join(folder, name))
+    _delete_torchrun()
     return "torch no longer means Mica in this environment"
 
 

@@ -3,6 +3,18 @@
 import os
 import sys
 
+PATH_OF_TORCH = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_as_torch", "path")
+
+
+def pass_torch_on(always=False):
+    """Let torch be Mica in the processes that this one starts, if it is in this one."""
+    module = sys.modules.get("torch")
+    known = os.environ.get("PYTHONPATH", "")
+    if (always or (module is not None and module is sys.modules["mica"])) and PATH_OF_TORCH not in known.split(
+        os.pathsep
+    ):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [PATH_OF_TORCH, known]))
+
 
 def _own_frames_dropped(traceback, code):
     """The part of the traceback that begins in the program."""
@@ -41,18 +53,16 @@ def run(argv, as_module=False):
 
     _torch_alias.install()
     target, *arguments = argv
-    path_of_torch = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_as_torch", "path")
-    # For the processes that the program starts.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [path_of_torch, os.environ.get("PYTHONPATH")]))
+    pass_torch_on()
     if as_module:
         import runpy
 
-        sys.path[:0] = [os.getcwd(), path_of_torch]
+        sys.path[:0] = [os.getcwd(), PATH_OF_TORCH]
         sys.argv = [target, *arguments]
         runpy.run_module(target, run_name="__main__", alter_sys=True)
         return
     sys.argv = [target, *arguments]
-    sys.path[:1] = [os.path.dirname(os.path.realpath(target)), path_of_torch]
+    sys.path[:1] = [os.path.dirname(os.path.realpath(target)), PATH_OF_TORCH]
     code = None
     try:
         code = _compiled(target)

@@ -1,6 +1,7 @@
 """Processes that compute together. Mica computes in one: every collective works for a world of that size."""
 
 import importlib as _importlib
+import os as _os
 
 from mica.distributed.distributed_c10d import *  # noqa: F403
 from mica.distributed.distributed_c10d import (  # noqa: F401
@@ -35,6 +36,10 @@ def __getattr__(name):
         return getattr(_importlib.import_module("mica.distributed.device_mesh"), name)
     if name == "GradBucket":
         return _importlib.import_module("mica.distributed.gradient_buckets").GradBucket
-    if name in ("constants", "device_mesh", "nn", "utils", "optim", "algorithms", "rpc"):
+    if name in ("constants", "device_mesh", "nn", "utils", "optim", "algorithms", "rpc", "elastic", "launcher"):
         return _importlib.import_module(f"mica.distributed.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if "TORCHELASTIC_ERROR_FILE" in _os.environ:
+    _importlib.import_module("mica.distributed.elastic.multiprocessing.errors.error_handler").record_uncaught()

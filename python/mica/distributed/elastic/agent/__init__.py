@@ -1,0 +1,1 @@
+"""What starts and watches the processes of one machine."""
