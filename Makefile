@@ -19,7 +19,8 @@ PRESET ?= $(if $(CI),strict,release)
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 .PHONY: build build-all demo test test-cpp test-python lint format test-torch test-packages test-cuda test-x86_64 \
-        test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel test-wheel nightly compile-times clean
+        test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel test-wheel nightly compile-times \
+        site site-serve test-site clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
 # after the other.
@@ -188,6 +189,27 @@ test-wheel: wheel
 NIGHTLY_ARGS ?=
 nightly: $(VENV)/.installed
 	$(PYTHON) scripts/nightly.py $(NIGHTLY_ARGS)
+
+# The documentation as a static site in build/site: the guides are run, the reference is written from the tables. The
+# generator has an environment of its own, so that build and tests do not need it.
+SITE_VENV := .venv-site
+SITE_ARGS ?=
+$(SITE_VENV)/.installed: site/requirements.txt
+	$(PYTHON) -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -m pip install --quiet --upgrade -r site/requirements.txt
+	touch $@
+
+site: build $(SITE_VENV)/.installed
+	PYTHONPATH=$(CURDIR)/build/python $(SITE_VENV)/bin/python site/make/build.py --jobs $(JOBS) $(SITE_ARGS)
+
+SITE_PORT ?= 8000
+site-serve: site
+	$(SITE_VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/site $(SITE_PORT)
+
+# Links, weights, examples and search of the site that was built, in Chromium.
+test-site: site
+	@scripts/install_browser
+	$(VENV)/bin/python -m pytest site/tests -q $(PYTEST_ARGS)
 
 # Seconds that the slowest source files take.
 compile-times: build

@@ -1,0 +1,1 @@
+"""What turns the sources of the site into its pages."""

@@ -1,0 +1,42 @@
+"""The order of the pages. Every page of the site has its place here; one that is forgotten ends the build."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+START = ["index.md"]
+GUIDES = [
+    "guides/index.md",
+    "guides/views.md",
+]
+
+
+def generated(names: set[str], folder: str) -> list[str]:
+    """The pages below a folder, its index first."""
+    inside = sorted(n for n in names if n.startswith(f"{folder}/") and n != f"{folder}/index.md")
+    return [f"{folder}/index.md", *inside]
+
+
+def tree(names: set[str]) -> list:
+    sections: list = [
+        {"Start": START},
+        {"Guides": GUIDES},
+        {"Reference": [{"Operations": generated(names, "reference/operations")}]},
+    ]
+    placed = set(flat(sections))
+    missing, unknown = names - placed, placed - names
+    if missing or unknown:
+        raise SystemExit(f"site/make/navigation.py: without a place: {sorted(missing)}; not there: {sorted(unknown)}")
+    return sections
+
+
+def flat(part) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    if isinstance(part, dict):
+        return [n for value in part.values() for n in flat(value)]
+    return [n for value in part for n in flat(value)]
+
+
+def depth(name: str) -> int:
+    return len(PurePosixPath(name).parts) - 1

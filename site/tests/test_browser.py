@@ -1,0 +1,66 @@
+"""The site in a real browser: both themes, a phone's width, without scripts, search from a server and from a folder."""
+
+import pytest
+
+PAGES = ["index.html", "guides/views.html", "reference/operations/arithmetic.html"]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_sticks_out(look, address, page, scheme, width):
+    shown = look(address + page, width, scheme)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 22, 24)"}[scheme]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_reads_without_scripts(look, address, scheme):
+    shown = look(address + "guides/views.html", 390, scheme, scripts=False)
+    assert shown.locator("h1").is_visible() and shown.locator(".output").first.is_visible()
+    shown.locator(".md-header label[for=__drawer]").click()  # the menu of a phone is a checkbox
+    assert shown.locator(".md-nav--primary").first.is_visible()
+
+
+def found(shown, words):
+    """The titles of what a search finds."""
+    shown.locator(".md-search__button").first.click()
+    field = shown.locator("input[placeholder=Search], input[type=search], input[role=combobox]").last
+    field.wait_for()
+    # The field is made anew when the index has arrived: what was typed before is gone then.
+    for _ in range(60):
+        field.fill(words)
+        shown.wait_for_timeout(500)
+        if field.input_value() == words and shown.get_by_text("results").count():
+            break
+    return shown.locator("body").evaluate(
+        """() => { const out = [];
+        const walk = (n) => { if (n.shadowRoot) walk(n.shadowRoot);
+          if (n.tagName === 'A' && n.href && n.innerText) out.push(n.innerText); for (const c of n.children ?? []) walk(c); };
+        walk(document.body); return out; }"""
+    )
+
+
+@pytest.mark.parametrize("where", ["server", "folder"])
+def test_search_finds_an_operation(look, address, folder, where):
+    base = address if where == "server" else folder.as_uri() + "/"
+    shown = look(base + "guides/views.html")
+    titles = found(shown, "cumsum")
+    assert any("torch.cumsum" in title for title in titles), titles[:20]
+
+
+def test_code_is_coloured_and_can_be_copied(look, address):
+    shown = look(address + "guides/views.html")
+    code = shown.locator(".highlight:not(.output) code").first
+    assert code.locator("span.kn, span.k").count()
+    assert shown.locator(".md-clipboard, .md-code__button").count()
+
+
+def test_pictures_are_drawn_and_change_with_the_theme(look, address):
+    shown = look(address + "guides/views.html", scheme="dark")
+    picture = shown.locator("figure.picture svg").last
+    box = picture.bounding_box()
+    assert box["width"] > 200 and box["height"] > 100
+    colour = picture.locator("text").first.evaluate("e => getComputedStyle(e).fill")
+    assert colour == "rgb(233, 230, 223)"
