@@ -7,7 +7,7 @@ import mica as torch
 import pytest
 from mica import nn
 from mica.ao import quantization as tq
-from mica.ao.quantization.fx.custom_config import PrepareCustomConfig
+from mica.ao.quantization.fx.custom_config import ConvertCustomConfig, PrepareCustomConfig
 from mica.ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx, prepare_qat_fx
 from mica.nn import functional as F
 
@@ -168,3 +168,68 @@ def test_older_paths():
     assert mica.nn.intrinsic.quantized.LinearReLU is mica.ao.nn.intrinsic.quantized.LinearReLU
     assert mica.nn.quantized.functional.linear is mica.ao.nn.quantized.functional.linear
     assert pickle.loads(pickle.dumps(torch.ops.quantized.add)) is torch.ops.quantized.add
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class Observed(Own):
+    @classmethod
+    def from_float(cls, module):
+        made = cls()
+        made.linear, made.qconfig = module.linear, module.qconfig
+        return made
+
+
+class Quantized(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        assert x.is_quantized
+        return self.linear(x)
+
+    @classmethod
+    def from_observed(cls, module):
+        module.linear.qconfig = module.qconfig
+        module.linear.activation_post_process = module.activation_post_process
+        return cls(torch.ao.nn.quantized.Linear.from_float(module.linear))
+
+
+def test_modules_of_the_program_are_observed_and_quantized():
+    model = nn.Sequential(nn.Linear(3, 3), Own()).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_((torch.arange(p.numel(), dtype=torch.float32) * 0.37 % 1 - 0.4).reshape(p.shape))
+    x = torch.tensor([[1.0, 2, -1], [0.5, -0.3, 2]])
+    before = PrepareCustomConfig().set_float_to_observed_mapping(Own, Observed)
+    after = ConvertCustomConfig().set_observed_to_quantized_mapping(Observed, Quantized)
+    mapping = tq.QConfigMapping().set_global(tq.default_qconfig)
+    for configs in ((before, after), (before.to_dict(), after.to_dict())):
+        prepared = prepare_fx(model, mapping, (x,), configs[0])
+        assert type(prepared.get_submodule("1")) is Observed and torch.equal(prepared(x), model(x))
+        made = convert_fx(prepared, configs[1])
+        assert type(made.get_submodule("1")) is Quantized
+        # Recorded from torch 2.13.
+        expected = [[0.08522789, 0.25568369, 0.42613947], [-0.00946977, 0.57765573, 1.18372083]]
+        assert torch.allclose(made(x), torch.tensor(expected), atol=1e-7)
+    assert isinstance(model[1], Own)  # the program's model stays as it was
+    left = prepare_fx(model, tq.QConfigMapping(), (x,), before)
+    assert type(left.get_submodule("1")) is Own  # nothing asks for its quantization
+
+
+def test_kinds_of_quantization_that_modules_of_the_program_do_not_have():
+    assert tq.quant_type_to_str(tq.QuantType.WEIGHT_ONLY) == "weight_only"
+    with pytest.raises(ValueError, match="only supported for static quantization"):
+        PrepareCustomConfig().set_float_to_observed_mapping(Own, Observed, tq.QuantType.DYNAMIC)
+    with pytest.raises(ValueError, match="Unknown QuantType name 'some'"):
+        PrepareCustomConfig.from_dict({"float_to_observed_custom_module_class": {"some": {Own: Observed}}})
+    with pytest.raises(NotImplementedError, match="_equalization_config"):
+        prepare_fx(Own(), tq.QConfigMapping(), (), _equalization_config=tq.QConfigMapping())

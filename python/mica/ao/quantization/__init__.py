@@ -46,6 +46,7 @@ from mica.ao.quantization.qconfig_mapping import (
     get_default_qat_qconfig_mapping,
     get_default_qconfig_mapping,
 )
+from mica.ao.quantization.quant_type import QuantType, quant_type_to_str
 from mica.ao.quantization.quantize import (
     add_quant_dequant,
     convert,
@@ -85,6 +86,7 @@ __all__ = [
     "QConfig",
     "QConfigMapping",
     "QuantStub",
+    "QuantType",
     "QuantWrapper",
     "RecordingObserver",
     "ReuseInputObserver",
@@ -118,6 +120,7 @@ __all__ = [
     "prepare_qat",
     "quantize",
     "quantize_dynamic",
+    "quant_type_to_str",
     "quantize_qat",
     "swap_module",
     *(

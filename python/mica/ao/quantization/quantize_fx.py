@@ -69,7 +69,7 @@ def _prepare(model, mapping, is_qat, config):
     mapping = QConfigMapping.from_dict(mapping) if isinstance(mapping, dict) else mapping
     if not isinstance(mapping, QConfigMapping):
         raise ValueError(f"a QConfigMapping was expected, got {type(mapping).__name__}")
-    custom = config.float_to_observed_mapping
+    custom = [kind for classes in config.float_to_observed_mapping.values() for kind in classes]
     traced = _traced(model, config.non_traceable_module_names, [*config.non_traceable_module_classes, *custom])
     traced = fuse(traced, is_qat)
     return _keep(prepare(traced, mapping, is_qat, config), model, config.preserved_attributes)
@@ -80,6 +80,8 @@ def prepare_fx(
 ):
     """A traced model with observers where it is to be quantized; then run it on examples."""
     _without_backend(backend_config)
+    if _equalization_config is not None:
+        raise NotImplementedError("_equalization_config: ranges of inputs and weights are not equalized; leave it out")
     return _prepare(model, qconfig_mapping, False, prepare_custom_config)
 
 

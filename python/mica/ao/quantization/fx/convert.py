@@ -2,6 +2,7 @@
 
 from mica import _C
 from mica.ao.quantization.fx.operations import ADD, CAT, DYNAMIC, MATMUL, MUL, SAME_SCALE, module_kind
+from mica.ao.quantization.quant_type import quant_type_of
 from mica.ao.quantization.quantize import _STATIC
 from mica.fx import Node
 
@@ -65,14 +66,12 @@ class _Conversion:
     def _swap(self, node, observer, qconfig):
         """The quantized form of a layer in its place; False where it has none."""
         module = self.model.get_submodule(node.target)
-        kind = module_kind(module)
-        made = self.custom.get(type(module)) or _STATIC.get(kind)
+        own = self.custom.get(quant_type_of(qconfig), {}).get(type(module)) if self.custom else None
+        made = own or _STATIC.get(module_kind(module))
         if made is None:
             return False
         module.qconfig, module.activation_post_process = qconfig, observer
-        swapped = made.from_observed(module) if type(module) in self.custom else made.from_float(module)
-        parent, _, last = node.target.rpartition(".")
-        setattr(self.model.get_submodule(parent) if parent else self.model, last, swapped)
+        self.model.set_submodule(node.target, made.from_float(module) if own is None else own.from_observed(module))
         return True
 
     def _arithmetic(self, node, kind, observer):
@@ -127,9 +126,11 @@ class _Conversion:
     def dynamic(self, node, qconfig):
         module = self.model.get_submodule(node.target)
         module.qconfig = qconfig
-        made = DYNAMIC[module_kind(module)].from_float(module)
-        parent, _, last = node.target.rpartition(".")
-        setattr(self.model.get_submodule(parent) if parent else self.model, last, made)
+        own = self.custom.get(quant_type_of(qconfig), {}).get(type(module)) if self.custom else None
+        if own is not None:
+            self.model.set_submodule(node.target, own.from_observed(module))
+        elif module_kind(module) in DYNAMIC:
+            self.model.set_submodule(node.target, DYNAMIC[module_kind(module)].from_float(module))
         self.floats(node)
 
     def floats(self, node):

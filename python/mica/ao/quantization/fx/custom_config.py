@@ -1,5 +1,7 @@
 """What a program says of its own modules when a traced model is joined, prepared and converted."""
 
+from mica.ao.quantization.quant_type import QuantType, mappings_as_names, mappings_from
+
 __all__ = ["ConvertCustomConfig", "FuseCustomConfig", "PrepareCustomConfig"]
 
 
@@ -31,24 +33,25 @@ class ConvertCustomConfig(FuseCustomConfig):
         super().__init__()
         self.observed_to_quantized_mapping = {}
 
-    def set_observed_to_quantized_mapping(self, observed_class, quantized_class, quant_type=None):
+    def set_observed_to_quantized_mapping(self, observed_class, quantized_class, quant_type=QuantType.STATIC):
         """What an observed module of a class becomes: quantized_class.from_observed(module)."""
-        self.observed_to_quantized_mapping[observed_class] = quantized_class
+        self.observed_to_quantized_mapping.setdefault(quant_type, {})[observed_class] = quantized_class
         return self
 
     @classmethod
     def from_dict(cls, convert_custom_config_dict):
         """From the older form, a dictionary."""
         made = super().from_dict(convert_custom_config_dict)
-        for kinds in convert_custom_config_dict.get("observed_to_quantized_custom_module_class", {}).values():
-            made.observed_to_quantized_mapping.update(kinds)
+        kinds = convert_custom_config_dict.get("observed_to_quantized_custom_module_class", {})
+        made.observed_to_quantized_mapping = mappings_from(kinds)
         return made
 
     def to_dict(self):
         """As a dictionary."""
         made = super().to_dict()
         if self.observed_to_quantized_mapping:
-            made["observed_to_quantized_custom_module_class"] = {"static": dict(self.observed_to_quantized_mapping)}
+            kinds = mappings_as_names(self.observed_to_quantized_mapping)
+            made["observed_to_quantized_custom_module_class"] = kinds
         return made
 
 
@@ -63,9 +66,11 @@ class PrepareCustomConfig(FuseCustomConfig):
         self.input_quantized_indexes = []
         self.output_quantized_indexes = []
 
-    def set_float_to_observed_mapping(self, float_class, observed_class, quant_type=None):
+    def set_float_to_observed_mapping(self, float_class, observed_class, quant_type=QuantType.STATIC):
         """What a float module of a class becomes: observed_class.from_float(module)."""
-        self.float_to_observed_mapping[float_class] = observed_class
+        if quant_type != QuantType.STATIC:
+            raise ValueError("set_float_to_observed_mapping is currently only supported for static quantization")
+        self.float_to_observed_mapping.setdefault(quant_type, {})[float_class] = observed_class
         return self
 
     def set_non_traceable_module_names(self, module_names):
@@ -97,8 +102,7 @@ class PrepareCustomConfig(FuseCustomConfig):
         made.set_non_traceable_module_classes(given.get("non_traceable_module_class", []))
         made.set_input_quantized_indexes(given.get("input_quantized_idxs", []))
         made.set_output_quantized_indexes(given.get("output_quantized_idxs", []))
-        for kinds in given.get("float_to_observed_custom_module_class", {}).values():
-            made.float_to_observed_mapping.update(kinds)
+        made.float_to_observed_mapping = mappings_from(given.get("float_to_observed_custom_module_class", {}))
         return made
 
     def to_dict(self):
@@ -113,5 +117,5 @@ class PrepareCustomConfig(FuseCustomConfig):
             if value:
                 made[key] = value
         if self.float_to_observed_mapping:
-            made["float_to_observed_custom_module_class"] = {"static": dict(self.float_to_observed_mapping)}
+            made["float_to_observed_custom_module_class"] = mappings_as_names(self.float_to_observed_mapping)
         return made

@@ -7,6 +7,7 @@ from mica.ao.quantization.fx.operations import (
     ADD,
     CAT,
     DYNAMIC,
+    LAYER,
     MUL,
     OWN_SCALE,
     SAME_SCALE,
@@ -15,6 +16,7 @@ from mica.ao.quantization.fx.operations import (
     node_kinds,
 )
 from mica.ao.quantization.qconfig_mapping import is_dynamic
+from mica.ao.quantization.quant_type import quant_type_of
 from mica.fx import Node
 
 __all__ = ["Plan", "prepare"]
@@ -107,6 +109,19 @@ def _qconfigs(model, mapping):
     return found
 
 
+def _observed(model, node, qconfig, mappings):
+    """Put the observed form of the program's own module in its place; False where the program names none."""
+    if qconfig is None or node.op != "call_module" or not mappings:
+        return False
+    module = model.get_submodule(node.target)
+    made = mappings.get(quant_type_of(qconfig), {}).get(type(module))
+    if made is None:
+        return False
+    module.qconfig = qconfig
+    model.set_submodule(node.target, made.from_float(module))
+    return True
+
+
 def prepare(model, mapping, is_qat, config):
     """Put observers behind the inputs and outputs of what is to be quantized, in a GraphModule that was joined."""
     plan = Plan()
@@ -117,7 +132,9 @@ def prepare(model, mapping, is_qat, config):
     come_quantized = {placeholders[i] for i in plan.inputs}
     for node in list(model.graph.nodes):
         qconfig, kind = qconfigs.get(node), kind_of(node, modules)
-        is_layer = node.op == "call_module" and module_kind(modules[node.target]) in DYNAMIC
+        is_own = _observed(model, node, qconfig, config.float_to_observed_mapping)
+        kind = LAYER if is_own else kind
+        is_layer = is_own or (node.op == "call_module" and module_kind(modules[node.target]) in DYNAMIC)
         if qconfig is None or (kind is None and not is_layer) or node.name in plan.joined:
             continue
         if is_dynamic(qconfig):
@@ -129,7 +146,7 @@ def prepare(model, mapping, is_qat, config):
         inputs = _tensors(node, kind)
         if not inputs:
             continue
-        if is_qat and node.op == "call_module":
+        if is_qat and node.op == "call_module" and not is_own:
             _trained(model, node.target, qconfig)
         plan.static[node.name] = (kind, qconfig)
         seen = []
