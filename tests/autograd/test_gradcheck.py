@@ -110,3 +110,22 @@ def test_arguments_are_checked():
         gradcheck(lambda x: x * 2, torch.ones(2, requires_grad=True), eps=1e-2, atol=1e-2)
     with pytest.raises(RuntimeError, match="dimension with stride 0"):
         gradcheck(lambda x: x * 2, torch.ones(1, dtype=torch.float64).expand(3).requires_grad_())
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_sparse_inputs(layout):
+    block = (1, 1) if layout in ("bsr", "bsc") else None
+    values = torch.tensor([[0, 1.5, 0], [2, 0, 0]], dtype=torch.float64)
+    x = values.to_sparse(layout=getattr(torch, f"sparse_{layout}"), blocksize=block).requires_grad_()
+    y = double(3, 2)
+    for check in (gradcheck, gradgradcheck):
+        for masked in (False, True):
+            assert check(lambda a, b, masked=masked: a.to_dense(masked_grad=masked) @ b.sin(), (x, y), masked=masked)
+    # The gradient of sparse.mm has the elements that its operand holds, and no others.
+    assert gradcheck(torch.sparse.mm, (x, y), masked=True)
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradcheck(torch.sparse.mm, (x, y))
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradcheck(lambda a, b: a.to_dense(masked_grad=False) @ b, (x, y), masked=True)
+    with pytest.raises(ValueError, match="Sparse output is not supported at gradcheck yet"):
+        gradcheck(lambda a: a * 2, x)

@@ -4,10 +4,19 @@ Complex numbers are pairs of real ones here: every comparison is between real Ja
 input holds the derivatives by its real and its imaginary part, for an output weighted by a real or an imaginary unit.
 """
 
-import itertools
 import warnings
 
 from mica import _C
+from mica.autograd._jacobians import (
+    _analytical_rows,
+    _as_tuple,
+    _difference_quotient,
+    _differentiable,
+    _is_checked,
+    _is_number_tensor,
+    _numerical_columns,
+    _real_list,
+)
 from mica.autograd.function import Function
 from mica.autograd.grad_mode import enable_grad
 
@@ -16,79 +25,6 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 class GradcheckError(RuntimeError):
     """Raised by gradcheck and gradgradcheck when a check fails."""
-
-
-def _as_tuple(given):
-    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
-
-
-def _is_checked(x):
-    return isinstance(x, _C.Tensor) and x.requires_grad
-
-
-def _differentiable(outputs):
-    return tuple(y for y in _as_tuple(outputs) if _is_checked(y))
-
-
-def _real_list(tensor):
-    """The elements as a flat list of floats, real and imaginary parts side by side."""
-    flat = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
-    return (_C.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).to(_C.float64).tolist()
-
-
-def _units(tensor):
-    """The directions of change of a tensor: (index, step) for every element, and for both parts of a complex one."""
-    steps = (1.0, 1j) if tensor.is_complex() else (1.0,)
-    for index in itertools.product(*(range(size) for size in tensor.shape)):
-        for step in steps:
-            yield index, step
-
-
-# ---- Jacobians: for every input a list of columns, or for every output a list of rows
-
-
-def _values(func, inputs):
-    return [_real_list(y) for y in _as_tuple(func(*inputs)) if _is_number_tensor(y)]
-
-
-def _is_number_tensor(y):
-    return isinstance(y, _C.Tensor) and (y.is_floating_point() or y.is_complex())
-
-
-def _difference_quotient(func, inputs, change, eps):
-    """Central difference of all outputs while `change(step)` moves the inputs away from where they are."""
-    change(eps)
-    above = _values(func, inputs)
-    change(-eps)
-    below = _values(func, inputs)
-    change(0.0)
-    return [[(a - b) / (2 * eps) for a, b in zip(*each, strict=True)] for each in zip(above, below, strict=True)]
-
-
-def _numerical_columns(func, inputs, x, eps):
-    """For each direction of x, the derivatives of all outputs."""
-    data = x.data
-    columns = []
-    for index, unit in _units(x):
-        origin = data[index].clone()
-
-        def change(step, index=index, unit=unit, origin=origin):
-            data[index] = origin + step * unit
-
-        columns.append(_difference_quotient(func, inputs, change, eps))
-        data[index] = origin
-    return columns
-
-
-def _analytical_rows(output, inputs):
-    """For each direction of the output, the gradients of all inputs."""
-    rows = []
-    for index, unit in _units(output):
-        weight = _C.zeros_like(output, memory_format=_C.contiguous_format)
-        weight[index] = unit
-        grads = _C._autograd_grad(output, inputs, weight, True, False, True)
-        rows.append([_C.zeros_like(x) if g is None else g for g, x in zip(grads, inputs, strict=True)])
-    return rows
 
 
 # ---- comparing
@@ -256,6 +192,15 @@ def _check_undefined(func, inputs, checked):
 # ---- the checks
 
 
+def _of_strided(func, inputs, masked):
+    """The function and its inputs; where an input is sparse, as a problem of strided tensors."""
+    if all(not _is_checked(x) or x.layout is _C.strided for x in inputs):
+        return func, inputs
+    from mica.sparse._gradcheck import of_strided  # sparse tensors are above this file
+
+    return of_strided(func, inputs, masked)
+
+
 def _check_inputs(inputs):
     if not any(_is_checked(x) for x in inputs):
         raise ValueError(
@@ -320,16 +265,23 @@ def gradcheck(
     """Whether autograd's gradients of func at `inputs` agree with differences of func's values.
 
     Every derivative must be within atol + rtol * |difference quotient|. With fast_mode one random direction is tried
-    instead of all. A failure raises GradcheckError, or returns False if raise_exception is False.
+    instead of all. A failure raises GradcheckError, or returns False if raise_exception is False. Of sparse inputs the
+    elements that they hold are varied if `masked` is true, else all.
     """
     if check_batched_forward_grad:
         raise NotImplementedError("gradcheck(check_batched_forward_grad=True) is not in Mica yet")
     inputs = _as_tuple(inputs)
+    func, inputs = _of_strided(func, inputs, masked)
     try:
         _check_inputs(inputs)
         checked = [x for x in inputs if _is_checked(x)]
         with enable_grad():
             outputs = _as_tuple(func(*inputs))
+            if any(isinstance(y, _C.Tensor) and y.layout is not _C.strided for y in outputs):
+                raise ValueError(
+                    "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the "
+                    "output of fn for gradcheck."
+                )
             if any(any(y is x for x in checked) for y in outputs):
                 # An output that is an input moves with it; a view of it does as well, but stands for itself.
                 outputs = tuple(y.view_as(y) if _is_checked(y) else y for y in outputs)
@@ -372,7 +324,7 @@ def gradgradcheck(
     masked=False,
 ):
     """gradcheck of the gradients of func, as functions of `inputs` and of `grad_outputs` (random ones if not given)."""
-    inputs = _as_tuple(inputs)
+    func, inputs = _of_strided(func, _as_tuple(inputs), masked)
     if grad_outputs is None:
         grad_outputs = []
         for output in _differentiable(func(*inputs)):
