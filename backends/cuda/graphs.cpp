@@ -15,6 +15,7 @@ namespace {
 struct Graph {
   int device;
   cudaStream_t stream;
+  const void* owner = nullptr;  // of what is allocated during the capture: a pool, or the graph itself
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
   // The random numbers of a replay begin where the generator stands: offset and seed, read by the kernels.
@@ -22,7 +23,16 @@ struct Graph {
   uint64_t drawn = 0;
 };
 
-void* begin(int device) {
+cudaStreamCaptureMode capture_mode(std::string_view name) {
+  if (name == "global") return cudaStreamCaptureModeGlobal;
+  if (name == "thread_local") return cudaStreamCaptureModeThreadLocal;
+  MICA_CHECK(name == "relaxed", "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got ",
+             name);
+  return cudaStreamCaptureModeRelaxed;
+}
+
+void* begin(int device, std::string_view error_mode, uintptr_t pool) {
+  const cudaStreamCaptureMode mode = capture_mode(error_mode);
   DeviceGuard guard(device);
   auto made = std::make_unique<Graph>();
   made->device = device;
@@ -32,9 +42,10 @@ void* begin(int device) {
              "the default stream.)");
   // The generator's memory is asked for before anything is captured.
   MICA_CUDA(cudaMalloc(reinterpret_cast<void**>(&made->philox), 2 * sizeof(uint64_t)));
-  begin_capture(made->stream, made.get(), device);
+  made->owner = pool ? reinterpret_cast<const void*>(pool) : made.get();
+  begin_capture(made->stream, made->owner, device);
   philox(default_generator(device)).begin_capture(made->philox);
-  const cudaError_t status = cudaStreamBeginCapture(made->stream, cudaStreamCaptureModeThreadLocal);
+  const cudaError_t status = cudaStreamBeginCapture(made->stream, mode);
   count_captures(1);
   if (status != cudaSuccess) {
     count_captures(-1);
@@ -77,7 +88,7 @@ void free_graph(void* handle) {
   auto* g = static_cast<Graph*>(handle);
   if (g->ready) cudaGraphExecDestroy(g->ready);
   if (g->graph) cudaGraphDestroy(g->graph);
-  forget_capture(g, g->device);
+  if (g->owner == g) forget_capture(g, g->device);  // a pool is forgotten by its own owner
   if (g->philox) cudaFree(g->philox);
   delete g;
 }

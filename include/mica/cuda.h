@@ -142,7 +142,7 @@ class Graph {
     synchronize();
     const Stream stream;
     const StreamGuard guard(stream);
-    handle_ = api().begin(current_device());
+    handle_ = api().begin(current_device(), "thread_local", 0);
     try {
       f();
     } catch (...) {

@@ -66,6 +66,60 @@ def test_a_graph_replays_with_new_inputs():
         mica.cuda.CUDAGraph().replay()
 
 
+def test_graphs_share_a_pool():
+    x = mica.ones(1 << 20, device="cuda")
+    (x * 2).sum()
+    pool = mica.cuda.graph_pool_handle()
+    first, second, apart = (mica.cuda.CUDAGraph() for _ in range(3))
+    with mica.cuda.graph(first, pool=pool):
+        temporary = (x * 2) + 1
+        address, a = temporary.data_ptr(), temporary.sum()
+        del temporary
+    with mica.cuda.graph(second, pool=first.pool()):
+        temporary = (x * 3) + 1
+        assert temporary.data_ptr() == address  # what the first graph let go of
+        b = temporary.sum()
+    with mica.cuda.graph(apart):
+        c = (x * 4).sum()
+    assert first.pool() == second.pool() == pool != apart.pool()
+    for graph in (first, second, apart):
+        graph.replay()
+    assert [a.item(), b.item(), c.item()] == [3 << 20, 4 << 20, 4 << 20]
+    first.reset()
+    second.replay()
+    assert b.item() == 4 << 20  # the pool lives as long as one of its graphs
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_modes_of_capture(mode):
+    x = mica.ones(4, device="cuda")
+    x + 1
+    graph = mica.cuda.CUDAGraph()
+    with mica.cuda.graph(graph, capture_error_mode=mode):
+        y = x + 1
+    graph.replay()
+    assert y.tolist() == [2] * 4
+    with pytest.raises(RuntimeError, match="Unknown capture error mode"):
+        mica.cuda.CUDAGraph().capture_begin(capture_error_mode="none")
+
+
+def test_graphed_callables_share_memory_in_the_order_of_their_runs():
+    layers = tuple(mica.nn.Sequential(mica.nn.Linear(64, 64), mica.nn.GELU()).cuda() for _ in range(3))
+    x = mica.randn(32, 64, device="cuda", requires_grad=True)
+
+    def step(chain):
+        y = x
+        for layer in chain:
+            y = layer(y)
+        return mica.autograd.grad(y.square().sum(), [x, *(p for layer in layers for p in layer.parameters())])
+
+    expected = step(layers)
+    samples = tuple((mica.randn(32, 64, device="cuda", requires_grad=True),) for _ in layers)
+    graphed = mica.cuda.make_graphed_callables(layers, samples)
+    for got, wanted in zip(step(graphed), expected, strict=True):
+        mica.testing.assert_close(got, wanted)
+
+
 def test_a_graph_draws_new_numbers():
     mica.rand(4, device="cuda")
     graph = mica.cuda.CUDAGraph()

@@ -3,13 +3,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace mica {
 
 // extension("graphs"). A graph is an opaque handle; failures throw.
 struct GraphApi {
-  void* (*begin)(
-      int device);  // captures what is queued on the thread's current stream, which must not be the default one
+  // Captures what is queued on the thread's current stream, which must not be the default one. The mode says for which
+  // threads a call that could spoil a capture is an error: "global", "thread_local" or "relaxed". What is allocated
+  // comes from a pool of the allocator, or from memory of the graph's own where the pool is 0.
+  void* (*begin)(int device, std::string_view error_mode, uintptr_t pool);
   void (*end)(void* graph);     // ends the capture and makes the graph ready
   void (*replay)(void* graph);  // queues it on the current stream
   void (*free)(void* graph);

@@ -1,19 +1,20 @@
 """Graphs: work that is recorded once and queued again as a whole."""
 
 import gc
+import itertools
 
 import mica
 from mica import _C
+from mica.cuda.memory import pool_of
 from mica.cuda.streams import Stream, _cuda_device, current_stream, stream
 
-_pools = 0
+_names = itertools.count(1)
+_MODES = ("global", "thread_local", "relaxed")
 
 
 def graph_pool_handle():
-    """A name for memory that graphs may share. Every graph keeps memory of its own here, which is always safe."""
-    global _pools
-    _pools += 1
-    return (0, _pools)
+    """A name for memory that graphs share: a graph may use again what one that was captured before it let go of."""
+    return (0, next(_names))
 
 
 def is_current_stream_capturing():
@@ -25,13 +26,23 @@ class CUDAGraph:
     """Work of one GPU that was captured from a stream, to be queued again as a whole."""
 
     def __init__(self, keep_graph=False):
-        self._handle, self._ready, self._pool = None, False, graph_pool_handle()
+        self._handle, self._ready, self._pool, self._memory = None, False, graph_pool_handle(), None
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        """Record what is queued on the current stream from now on, instead of running it."""
+        """Record what is queued on the current stream from now on, instead of running it.
+
+        `pool` names the memory that the graph uses, and may share with others; the mode says for which threads a call
+        that could spoil the capture is an error.
+        """
         if self._handle is not None:
             raise RuntimeError("This CUDAGraph instance already owns a captured graph. Call reset() first.")
-        self._handle = _C._graph_begin(_cuda_device())
+        if capture_error_mode not in _MODES:
+            raise RuntimeError(
+                f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
+            )
+        self._pool = self._pool if pool is None else tuple(pool)
+        self._memory = pool_of(self._pool)  # kept as long as the graph
+        self._handle = _C._graph_begin(_cuda_device(), capture_error_mode, int(self._memory._handle))
 
     def capture_end(self):
         """Stop recording; the graph can be replayed."""
@@ -48,7 +59,7 @@ class CUDAGraph:
         """Forget the recorded work and give its memory back."""
         if self._handle is not None:
             _C._graph_free(self._handle)
-        self._handle, self._ready = None, False
+        self._handle, self._ready, self._memory = None, False, None
 
     def pool(self):
         """The name of the graph's memory."""
@@ -89,13 +100,20 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
     single = not isinstance(callables, tuple)
     if single:
         callables, sample_args = (callables,), (sample_args,)
-    return_list = [
-        _graphed(c, a, num_warmup_iters, allow_unused_input) for c, a in zip(callables, sample_args, strict=True)
+    pool = graph_pool_handle() if pool is None else pool
+    steps = [
+        _graphed(c, a, num_warmup_iters, allow_unused_input, pool) for c, a in zip(callables, sample_args, strict=True)
     ]
-    return return_list[0] if single else tuple(return_list)
+    # The graphs share memory, so they are captured in the order in which they will run: forwards, then backwards.
+    for order in (steps, steps, reversed(steps)):
+        for step in order:
+            next(step)
+    made = tuple(next(step) for step in steps)
+    return made[0] if single else made
 
 
-def _graphed(function, args, warmups, allow_unused):
+def _graphed(function, args, warmups, allow_unused, pool):
+    """Yields after the first runs, after each of the two captures, and then what calls them."""
     parameters = tuple(function.parameters()) if isinstance(function, mica.nn.Module) else ()
     inputs = tuple(_flat(args)) + parameters
     wanted = [t for t in inputs if t.requires_grad]
@@ -118,15 +136,18 @@ def _graphed(function, args, warmups, allow_unused):
             if wanted:
                 gradients(outputs, [mica.empty_like(o) if o.requires_grad else None for o in outputs])
     current_stream().wait_stream(side)
+    yield
     forward, backward = CUDAGraph(), CUDAGraph()
-    with graph(forward):
+    with graph(forward, pool):
         outputs = run()
     single = isinstance(function(*args), _C.Tensor) if not outputs else len(outputs) == 1
     seeds = [mica.empty_like(o) if o.requires_grad else None for o in outputs]
+    yield
     found = ()
     if wanted:
-        with graph(backward):
+        with graph(backward, pool):
             found = gradients(outputs, seeds)
+    yield
     by_input, found = [], list(found)
     for t in inputs:
         by_input.append(found.pop(0) if t.requires_grad else None)
@@ -155,5 +176,6 @@ def _graphed(function, args, warmups, allow_unused):
     if isinstance(function, mica.nn.Module):
         plain, training = function.forward, function.training
         function.forward = lambda *given: graphed(*given) if function.training == training else plain(*given)
-        return function
-    return graphed
+        yield function
+    else:
+        yield graphed

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import weakref
 
 from mica import _C
 from mica.cuda.streams import _cuda_device
@@ -217,6 +218,17 @@ def change_current_allocator(allocator):
     _C._backend_query(_cuda_device(), "use_allocator", allocator._names)
 
 
+_pools = weakref.WeakValueDictionary()  # by their names, those of graphs too
+
+
+def pool_of(name):
+    """The pool of a name, as graphs are told it; a new one where nobody has a pool of that name."""
+    made = _pools.get(tuple(name))
+    if made is None:
+        _pools[tuple(name)] = made = MemPool()
+    return made
+
+
 class MemPool:
     """Memory of its own for what is allocated in a `use_mem_pool` block. It goes back to the GPU, by empty_cache, after
     the pool is gone."""
@@ -226,6 +238,7 @@ class MemPool:
             raise NotImplementedError("MemPool: memory comes from Mica's own allocator")
         self._device = _cuda_device()
         self._handle = _C._backend_query(self._device, "pool_new", "")
+        _pools[self.id] = self
 
     @property
     def id(self):

@@ -137,7 +137,12 @@ F* extension(Device device, const char* name) {
 Device cuda() { return with_index(Device(DeviceType::CUDA)); }
 const GraphApi& graphs() { return *extension<const GraphApi>(cuda(), "graphs"); }
 
-MICA_STREAM_FUNCTION(graph_begin, 1) { return PyLong_FromVoidPtr(graphs().begin(device_argument(args[0]).index())); }
+MICA_STREAM_FUNCTION(graph_begin, 3) {
+  const char* mode = PyUnicode_AsUTF8(args[1]);
+  const unsigned long long pool = PyLong_AsUnsignedLongLong(args[2]);
+  if (!mode || PyErr_Occurred()) return nullptr;
+  return PyLong_FromVoidPtr(graphs().begin(device_argument(args[0]).index(), mode, static_cast<uintptr_t>(pool)));
+}
 MICA_STREAM_FUNCTION(graph_end, 1) {
   graphs().end(handle_argument(args[0]));
   Py_RETURN_NONE;
