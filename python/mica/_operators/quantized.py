@@ -151,12 +151,9 @@ def _linear(relu, X, W_prepack, Y_scale_i, Y_zero_point_i):
 
 
 def _linear_dynamic(relu, X, W_prepack, reduce_range=False):
-    from mica.ao.nn.quantized.dynamic import Linear
+    from mica.ao.nn.quantized.dynamic import product
 
-    weight, bias = W_prepack.unpack()
-    layer = Linear(weight.shape[1], weight.shape[0], bias_=bias is not None)
-    layer.set_weight_bias(weight, bias)
-    result = layer(X)
+    result = product(X, *W_prepack.unpack(), reduce_range)
     return result.relu() if relu else result
 
 

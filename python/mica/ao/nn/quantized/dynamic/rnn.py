@@ -35,13 +35,13 @@ def quantized_rows(weight, dtype, module=None):
     return observed_weight(weight.detach().float(), weight_observer(module)())
 
 
-def product(x, weight, bias):
-    """x @ weight^T + bias, of integers where the weight is quantized."""
+def product(x, weight, bias, reduce_range=False):
+    """x @ weight^T + bias, of integers where the weight is quantized; of 7 bits if the input's range is reduced."""
     if not weight.is_quantized:
         return F.linear(x, weight.float(), bias)
     if x.numel() == 0:
         return x.new_zeros(*x.shape[:-1], weight.shape[0]) + (0 if bias is None else bias)
-    return functional.linear(_C.quantize_per_tensor_dynamic(x, _C.quint8, False), weight, bias)
+    return functional.linear(_C.quantize_per_tensor_dynamic(x, _C.quint8, reduce_range), weight, bias)
 
 
 def step(mode, gates, state, weight, bias):
