@@ -16,8 +16,87 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """A function that returns the Jacobian of a function. It is found backwards, as jacrev's is."""
-    return _jacobian("jacfwd", func, argnums, has_aux, None)
+    """A function that returns the Jacobian of a function. It is found backwards, as jacrev's is.
+
+    `randomness` says what becomes of random numbers that the function draws: they are an error, the same for all columns
+    of the Jacobian, or different for each, and then the columns are found one beside the other, forwards.
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    if randomness == "different":
+        return _by_columns(func, argnums, has_aux)
+    found = _jacobian("jacfwd", func, argnums, has_aux, None)
+    return found if randomness == "same" else _without_randomness(found)
+
+
+def _without_randomness(func):
+    import mica
+
+    @functools.wraps(func)
+    def checked(*args, **kwargs):
+        before = mica.get_rng_state()
+        result = func(*args, **kwargs)
+        if not mica.equal(before, mica.get_rng_state()):
+            from mica.func._batch_rules_layers import _ERROR
+
+            mica.set_rng_state(before)
+            raise RuntimeError(_ERROR)
+        return result
+
+    return checked
+
+
+def _by_columns(func, argnums, has_aux):
+    """The Jacobian by a derivative in the direction of every element of the inputs, each with numbers of its own."""
+    import mica
+    from mica.func._transforms import jvp
+    from mica.func._vmap import vmap
+
+    @functools.wraps(func)
+    def jacobian(*args, **kwargs):
+        chosen = args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in argnums)
+        leaves, spec = tree_flatten(chosen)
+
+        def of_leaves(*values):
+            given, new = list(args), tree_unflatten(list(values), spec)
+            for n, value in [(argnums, new)] if isinstance(argnums, int) else zip(argnums, new, strict=True):
+                given[n] = value
+            return func(*given, **kwargs)
+
+        def column(number):
+            directions, at = [], 0
+            for x in leaves:
+                place = mica.arange(at, at + x.numel(), device=x.device).reshape(x.shape)
+                directions.append((place == number).to(x.dtype))
+                at += x.numel()
+            found = jvp(of_leaves, tuple(leaves), tuple(directions), has_aux=has_aux)
+            return (found[1], found[2]) if has_aux else found[1]
+
+        total = sum(x.numel() for x in leaves)
+        columns = vmap(column, randomness="different")(mica.arange(total, device=leaves[0].device))
+        columns, aux = columns if has_aux else (columns, None)
+        outputs, out_spec = tree_flatten(columns)
+        blocks = [
+            tree_unflatten(
+                [
+                    part.movedim(0, -1).reshape(y.shape[1:] + x.shape)
+                    for part, x in zip(_split(y, leaves), leaves, strict=True)
+                ],
+                spec,
+            )
+            for y in outputs
+        ]
+        result = tree_unflatten(blocks, out_spec)
+        if not has_aux:
+            return result
+        keeps_graph = any(block.requires_grad for block in tree_flatten(result)[0])
+        return result, tree_map(lambda t: t[0] if keeps_graph else t[0].detach(), aux)
+
+    return jacobian
+
+
+def _split(columns, leaves):
+    return columns.split([x.numel() for x in leaves])
 
 
 def hessian(func, argnums=0):
