@@ -223,7 +223,7 @@ def __setstate__(self, state):
 
 
 @_asking_method
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """A tensor of the data, always a copy, of this tensor's dtype and device unless told otherwise."""
     if isinstance(data, Tensor):
         import warnings

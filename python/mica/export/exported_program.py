@@ -47,7 +47,7 @@ def default_decompositions():
 class _Nested(CodeGen):
     """Code whose arguments and results are nested as those of the module were."""
 
-    def gen_fn_def(self, free_vars, maybe_return_annotation=""):
+    def gen_fn_def(self, free_vars, maybe_return_annotation="", *, expanded_def=False):
         names = [name for name in free_vars if name != "self"]
         unpacked = f"\n    {', '.join(names)}, = self._flat_inputs(args, kwargs)" if names else ""
         return f"def forward(self, *args, **kwargs):{unpacked}"

@@ -82,9 +82,13 @@ def _attribute(base, target):
 class CodeGen:
     """Writes the function of a graph."""
 
-    def gen_fn_def(self, free_vars, maybe_return_annotation=""):
+    def gen_fn_def(self, free_vars, maybe_return_annotation="", *, expanded_def=False):
         arguments = free_vars if not free_vars or free_vars[0] == "self" else ["self", *free_vars]
-        return f"def forward({', '.join(arguments or ['self'])}){maybe_return_annotation}:"
+        arguments = arguments or ["self"]
+        if expanded_def:
+            lines = "".join(f"\n    {each}," for each in arguments)
+            return f"def forward({lines}\n){maybe_return_annotation}:"
+        return f"def forward({', '.join(arguments)}){maybe_return_annotation}:"
 
     def generate_output(self, output_args):
         return f"return {output_args}"
@@ -98,9 +102,9 @@ class CodeGen:
     def additional_globals(self):
         return []
 
-    def generate(self, nodes, root_module, namespace):
+    def generate(self, nodes, root_module, namespace, notes=None):
         """The source and its globals."""
-        writer = _Writer(namespace, root_module)
+        writer = _Writer(namespace, root_module, notes)
         lines = []
         nodes = list(nodes)
         last_use = {}
@@ -115,16 +119,24 @@ class CodeGen:
                 lines.append(self.generate_output(writer.text(node.args[0])))
                 continue
             else:
+                if notes is not None:
+                    lines += notes.comment(node)
+                kind = "" if notes is None else notes.type_of(node)
                 lines.append(
-                    f"{node.name} = {writer.call(node)}" if not writer.is_statement(node) else writer.statement(node)
+                    f"{node.name}{kind} = {writer.call(node)}"
+                    if not writer.is_statement(node)
+                    else writer.statement(node)
                 )
             # A value is let go where it was used last, so that memory is used again.
             dead = [used for used in node.all_input_nodes if last_use[used] is node]
             if node.op not in ("placeholder", "output") and not node.users:
                 dead = [*dead, node]
             if dead:
-                lines[-1] += ";  " + " = ".join([*(each.name for each in dead), "None"])
-        head = self.gen_fn_def(free_vars)
+                let_go = " = ".join([*(each.name for each in dead), "None"])
+                lines[-1] += ";  " + (let_go if notes is None else notes.dim(let_go))
+        head = self.gen_fn_def(
+            free_vars, **({"expanded_def": True} if notes is not None and notes.expanded_def else {})
+        )
         body = "\n".join(f"    {line}" for line in lines) or "    pass"
         for name, value in self.additional_globals():
             writer.globals[name] = value
@@ -132,8 +144,8 @@ class CodeGen:
 
 
 class _Writer:
-    def __init__(self, namespace, root_module):
-        self._namespace, self._root = namespace, root_module
+    def __init__(self, namespace, root_module, notes=None):
+        self._namespace, self._root, self._notes = namespace, root_module, notes
         self.globals = {}
 
     def name_of(self, value, hint):
@@ -179,7 +191,8 @@ class _Writer:
         if isinstance(value, float) and not math.isfinite(value):
             return f"float('{value}')"
         if isinstance(value, (int, float, complex, str, bytes, bool)) or value is None or value is ...:
-            return "..." if value is ... else repr(value)
+            text = "..." if value is ... else repr(value)
+            return text if self._notes is None else self._notes.constant(text)
         if isinstance(value, type):
             return self.name_of(
                 value, value.__name__ if value.__module__ == "builtins" else f"{value.__module__}.{value.__name__}"
@@ -193,7 +206,8 @@ class _Writer:
         raw = name.lstrip("*")
         if raw != node.name:
             lines.append(f"{node.name} = {raw}")
-        return f"{'*' * stars}{raw}{default}"
+        kind = "" if self._notes is None else self._notes.type_of(node)
+        return f"{'*' * stars}{raw}{kind}{default}"
 
     def arguments(self, node, skip=0):
         parts = [self.text(each) for each in node.args[skip:]]

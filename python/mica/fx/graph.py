@@ -207,9 +207,27 @@ class Graph:
     def process_outputs(self, out):
         return self._codegen.process_outputs(out)
 
-    def python_code(self, root_module, **options):
-        """The graph as the source of a function."""
-        return self._codegen.generate(self.nodes, root_module, self._graph_namespace)
+    def python_code(
+        self,
+        root_module,
+        *,
+        verbose=False,
+        include_stride=False,
+        include_device=False,
+        colored=False,
+        expanded_def=False,
+        record_func=False,
+        additional_meta=None,
+    ):
+        """The graph as the source of a function; a verbose one says what values are and where nodes come from."""
+        if record_func:
+            raise NotImplementedError("python_code(record_func=True): the code of a graph enters no profiler events")
+        if not verbose:
+            return self._codegen.generate(self.nodes, root_module, self._graph_namespace)
+        from mica.fx._readable import Notes
+
+        notes = Notes(include_stride, include_device, colored, expanded_def, additional_meta)
+        return self._codegen.generate(self.nodes, root_module, self._graph_namespace, notes)
 
     def __str__(self):
         names = []

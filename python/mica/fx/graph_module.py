@@ -162,10 +162,23 @@ class GraphModule(Module):
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)
 
-    def print_readable(self, print_output=True, **options):
-        text = f"class {type(self).__name__}(torch.nn.Module):\n" + "\n".join(
-            f"    {line}" for line in self._code.strip().splitlines()
-        )
+    def print_readable(
+        self,
+        print_output=True,
+        include_stride=False,
+        include_device=False,
+        colored=False,
+        *,
+        fast_sympy_print=False,
+        expanded_def=False,
+        additional_meta=None,
+    ):
+        """The code with the types of values and where nodes come from; printed, unless told not to."""
+        from mica.fx._readable import readable
+
+        options = {"include_stride": include_stride, "include_device": include_device, "colored": colored}
+        options |= {"expanded_def": expanded_def, "additional_meta": additional_meta}
+        text = readable(self, type(self).__name__, options)
         if print_output:
             print(text)
         return text

@@ -76,7 +76,8 @@ def _values_and_indices(values, indices, dtype, device, is_coo=False):
     return values, indices.to(values.device)
 
 
-def _finish(tensor, requires_grad):
+def _finish(tensor, requires_grad, pin_memory):
+    tensor = tensor.pin_memory() if pin_memory else tensor
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -105,7 +106,7 @@ def sparse_coo_tensor(
             sizes,
             True,
         )
-        return _finish(made, requires_grad)
+        return _finish(made, requires_grad, pin_memory)
     values, indices = _values_and_indices(values, indices, dtype, device, is_coo=True)
     indices = indices.to(_C.int64)
     if values.dim() == 0:
@@ -123,7 +124,8 @@ def sparse_coo_tensor(
         size = [*sparse_sizes, *values.shape[1:]]
     size = _C.Size(size)
     _C._validate_sparse_coo_tensor_args(indices, values.detach(), size, is_coalesced)
-    return _finish(_C._sparse_coo_tensor_unsafe(indices, values, size, is_coalesced), requires_grad)
+    made = _C._sparse_coo_tensor_unsafe(indices, values, size, is_coalesced)
+    return _finish(made, requires_grad, pin_memory)
 
 
 def sparse_compressed_tensor(
@@ -149,7 +151,7 @@ def sparse_compressed_tensor(
     size = _C.Size(size)
     _C._validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values.detach(), size, layout)
     made = _C._sparse_compressed_tensor_unsafe(compressed_indices, plain_indices, values, size, layout)
-    return _finish(made, requires_grad)
+    return _finish(made, requires_grad, pin_memory)
 
 
 def _inferred_size(layout, compressed, plain, values):
@@ -183,7 +185,7 @@ def _of_layout(layout, name, line, other):
             raise RuntimeError(f"{name}: expected layout {fixed} but got {layout}")
         return sparse_compressed_tensor(
             compressed_indices, plain_indices, values, size, dtype=dtype, layout=fixed, device=device,
-            requires_grad=requires_grad, check_invariants=check_invariants,
+            pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants,
         )  # fmt: skip
 
     fixed = layout

@@ -112,13 +112,23 @@ static PyObject* frombuffer(PyObject*, PyObject* args, PyObject* kwargs) try {
 static PyObject* from_file(PyObject*, PyObject* args, PyObject* kwargs) try {
   static const char* names[] = {"filename", "shared",     "size",          "dtype", "layout",
                                 "device",   "pin_memory", "requires_grad", nullptr};
-  PyObject *path, *shared = Py_None, *size = Py_None, *dtype = Py_None, *ignored = Py_None;
-  int requires_grad = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO$OOOOp:from_file", const_cast<char**>(names),
-                                   PyUnicode_FSConverter, &path, &shared, &size, &dtype, &ignored, &ignored, &ignored,
+  PyObject *path, *shared = Py_None, *size = Py_None, *dtype = Py_None, *layout = Py_None, *device = Py_None;
+  int pin_memory = 0, requires_grad = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO$OOOpp:from_file", const_cast<char**>(names),
+                                   PyUnicode_FSConverter, &path, &shared, &size, &dtype, &layout, &device, &pin_memory,
                                    &requires_grad))
     return nullptr;
   Owned encoded(path);
+  MICA_CHECK(!pin_memory, "tensors constructed from a file cannot be pinned");
+  const Device place = optional_device(device).value_or(kCPU);
+  MICA_CHECK_KIND(place.is_cpu(), NotImplemented, "from_file: a file is mapped into the CPU's memory, not on ", place);
+  if (layout != Py_None) {
+    const Owned text(PyObject_Str(layout));
+    if (!text) return nullptr;
+    if (PyUnicode_CompareWithASCIIString(text.get(), "torch.strided") != 0)
+      return PyErr_Format(PyExc_NotImplementedError, "from_file: a file holds a strided tensor, not one of %U",
+                          text.get());
+  }
   const DType type = optional_dtype(dtype, "from_file").value_or(default_dtype());
   const int64_t count = size == Py_None ? 0 : int_from_object(size);
   MICA_CHECK(count >= 0, "from_file: size must not be negative, got ", count);
