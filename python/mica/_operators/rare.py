@@ -6,6 +6,7 @@ import math
 import mica
 from mica import _C
 from mica._operators.four_bits import _dyn_quant_matmul_4bit, _dyn_quant_pack_4bit_weight  # noqa: F401
+from mica._operators.segments import segment_reduce
 
 # For torch.ops.aten (see mica._ops).
 SCHEMAS = """\
@@ -186,45 +187,6 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
     return _into(result, out)
 
 
-_IDENTITIES = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
-_SCATTERED = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
-
-
-def segment_reduce(
-    data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None, out=None
-):
-    """The sum, mean, product, maximum or minimum of pieces of a dimension, whose lengths or offsets are given."""
-    if reduce not in _IDENTITIES:
-        raise RuntimeError(f"Unsupported reduction: segment_reduce has {', '.join(_IDENTITIES)}, not {reduce!r}")
-    if indices is not None:
-        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
-    if (lengths is None) == (offsets is None):
-        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    axis = axis % data.dim()
-    given = lengths if offsets is None else offsets.diff(dim=-1)
-    if given.dim() != axis + 1 or given.shape[:-1] != data.shape[:axis]:
-        raise RuntimeError(
-            f"Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe: lengths has "
-            f"sizes {tuple(given.shape)}, the data {tuple(data.shape)}, the axis is {axis}"
-        )
-    size, pieces = data.shape[axis], given.shape[-1]
-    table = given.reshape(-1, pieces)
-    if not unsafe and (bool((table < 0).any()) or bool((table.sum(1) != size).any())):
-        raise RuntimeError("Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
-    batches = table.shape[0]
-    numbers = _C.arange(batches * pieces, device=data.device).reshape(batches, pieces)
-    owner = [_C.repeat_interleave(numbers[b], table[b])[:size] for b in range(batches)]
-    used = [data.reshape(batches, size, -1)[b, : len(own)] for b, own in enumerate(owner)]
-    rows, owners = _C.cat(used), _C.cat(owner)
-    start = _IDENTITIES[reduce] if initial is None else initial
-    to = data.new_full((batches * pieces, rows.shape[1]), start)
-    result = to.scatter_reduce(0, owners.unsqueeze(1).expand_as(rows), rows, _SCATTERED[reduce], include_self=True)
-    if reduce == "mean":
-        counts = table.reshape(-1, 1).to(data.dtype)
-        result = _C.where((counts == 0) & (initial is not None), result, result / counts)
-    return _into(result.reshape(*data.shape[:axis], pieces, *data.shape[axis + 1 :]), out)
-
-
 _segment_reduce = segment_reduce
 
 
@@ -248,7 +210,9 @@ def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
 def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out=None):
     """addmm, then relu or gelu."""
     result = _C.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return _into(mica.nn.functional.gelu(result, approximate="tanh") if use_gelu else result.relu(), out)
+    # On a GPU torch leaves gelu to cuBLAS, which has the form with tanh.
+    form = "tanh" if result.is_cuda else "none"
+    return _into(mica.nn.functional.gelu(result, approximate=form) if use_gelu else result.relu(), out)
 
 
 # ---- sparse and quantized
