@@ -80,12 +80,31 @@ const SparseParts& parts_of(const Tensor& t) {
   return p;
 }
 
+const char* layout_word(Layout layout) {
+  switch (layout) {
+    case Layout::SparseCoo:
+      return "Sparse";
+    case Layout::SparseCsr:
+      return "SparseCsr";
+    case Layout::SparseCsc:
+      return "SparseCsc";
+    case Layout::SparseBsr:
+      return "SparseBsr";
+    case Layout::SparseBsc:
+      return "SparseBsc";
+    case Layout::Jagged:
+      return "Jagged";
+    default:
+      return "Strided";
+  }
+}
+
 void require_sparse(const char* op, const Tensor& t) {
   MICA_CHECK(is_sparse(t), op, " expected a sparse tensor, but got one of layout ", t.layout());
 }
 
 void require_coo(const char* op, const Tensor& t) {
-  MICA_CHECK(is_coo(t), op, " expected sparse coordinate tensor layout but got ", t.layout());
+  MICA_CHECK(is_coo(t), op, " expected sparse coordinate tensor layout but got ", layout_word(t.layout()));
 }
 
 Tensor with_values(const Tensor& t, const Tensor& values) {
@@ -269,7 +288,7 @@ Tensor _coalesced_indices(const Tensor& self) {
 }
 
 Tensor _checked_values(const Tensor& self) {
-  MICA_CHECK(is_sparse(self), "values expected sparse tensor layout but got ", self.layout());
+  MICA_CHECK(is_sparse(self), "values expected sparse tensor layout but got ", layout_word(self.layout()));
   if (is_coo(self)) require_coalesced(self, "values");
   return mica::_sparse_values(self);
 }
@@ -277,7 +296,7 @@ Tensor _checked_values(const Tensor& self) {
 static Tensor compressed_part(const char* name, const Tensor& self, bool of_rows, bool is_compressed) {
   const bool fits = layouts::sparse::is_compressed(self) && compresses_rows(self.layout()) == of_rows;
   MICA_CHECK(fits, name, " expected sparse ", of_rows ? "row" : "column", " compressed tensor layout but got ",
-             self.layout());
+             layout_word(self.layout()));
   const SparseParts& p = sparse_parts(self);
   return (is_compressed ? p.compressed : p.indices).detach();
 }

@@ -16,6 +16,8 @@ inline bool is_compressed(const Tensor& t) { return is_sparse(t) && !is_coo(t); 
 inline bool compresses_rows(Layout l) { return l == Layout::SparseCsr || l == Layout::SparseBsr; }
 inline bool has_blocks(Layout l) { return l == Layout::SparseBsr || l == Layout::SparseBsc; }
 
+const char* layout_word(Layout layout);  // as torch's messages name a layout
+
 Tensor wrap_coo(const Tensor& indices, const Tensor& values, IntArrayRef size, bool coalesced);
 Tensor wrap_compressed(Layout layout, const Tensor& compressed, const Tensor& plain, const Tensor& values,
                        IntArrayRef size);

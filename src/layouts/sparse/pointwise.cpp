@@ -7,11 +7,19 @@ namespace mica::layouts::sparse {
 
 // ---- functions that are zero at zero
 
-#define MICA_SPARSE_UNARY(name) \
-  Tensor name(const Tensor& self) { return with_values(self, mica::name(values_of(self))); }
+namespace {
+
+// Functions that are not linear want every index once.
+Tensor summed(const Tensor& t) { return is_coo(t) ? t.coalesce() : t; }
+
+}  // namespace
+
+#define MICA_SPARSE_UNARY(name)                            \
+  Tensor name(const Tensor& self) {                        \
+    const Tensor once = summed(self);                      \
+    return with_values(once, mica::name(values_of(once))); \
+  }
 MICA_SPARSE_UNARY(abs)
-MICA_SPARSE_UNARY(neg)
-MICA_SPARSE_UNARY(positive)
 MICA_SPARSE_UNARY(sqrt)
 MICA_SPARSE_UNARY(square)
 MICA_SPARSE_UNARY(sin)
@@ -23,6 +31,7 @@ MICA_SPARSE_UNARY(atan)
 MICA_SPARSE_UNARY(atanh)
 MICA_SPARSE_UNARY(tanh)
 MICA_SPARSE_UNARY(erf)
+MICA_SPARSE_UNARY(erfinv)
 MICA_SPARSE_UNARY(expm1)
 MICA_SPARSE_UNARY(log1p)
 MICA_SPARSE_UNARY(sign)
@@ -40,13 +49,23 @@ MICA_SPARSE_UNARY(isinf)
 MICA_SPARSE_UNARY(isposinf)
 MICA_SPARSE_UNARY(isneginf)
 MICA_SPARSE_UNARY(signbit)
-MICA_SPARSE_UNARY(conj_physical)
 #undef MICA_SPARSE_UNARY
 
-namespace {
+// Linear functions leave indices that repeat as they are.
+#define MICA_SPARSE_LINEAR(name) \
+  Tensor name(const Tensor& self) { return with_values(self, mica::name(values_of(self))); }
+MICA_SPARSE_LINEAR(neg)
+MICA_SPARSE_LINEAR(positive)
+MICA_SPARSE_LINEAR(conj_physical)
+#undef MICA_SPARSE_LINEAR
 
-// Functions that are not linear want every index once.
-Tensor summed(const Tensor& t) { return is_coo(t) ? t.coalesce() : t; }
+Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
+                  std::optional<double> neginf) {
+  const Tensor once = summed(self);
+  return with_values(once, mica::nan_to_num(values_of(once), nan, posinf, neginf));
+}
+
+namespace {
 
 Tensor in_layout(const Tensor& t, Layout layout) { return t.layout() == layout ? t : mica::_convert_layout(t, layout); }
 
@@ -218,42 +237,6 @@ void zero_(const Tensor& self) {
   } else {
     p.values = mica::zeros_like(p.values);
   }
-}
-
-Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
-  const TensorOptions own =
-      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
-  if (options.layout_opt() == Layout::Strided) return mica::zeros(self.sizes(), own);
-  NoGradGuard below;
-  const SparseParts& p = sparse_parts(self);
-  const TensorOptions places = p.indices.options().device(own.device());
-  if (!is_coo(self)) {
-    const auto batch = static_cast<size_t>(p.compressed.dim() - 1);
-    DimVector plain(p.indices.sizes()), values(p.values.sizes());
-    plain[batch] = values[batch] = 0;
-    return wrap_compressed(self.layout(), mica::zeros(p.compressed.sizes(), places), mica::empty(plain, places),
-                           mica::empty(values, own), self.sizes());
-  }
-  DimVector sizes(p.values.sizes());
-  sizes[0] = 0;
-  return wrap_coo(mica::empty({p.sparse_dim, 0}, places), mica::empty(sizes, own), self.sizes(), true);
-}
-
-// Compressed layouts keep their indices: there is room for as many elements.
-Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
-  if (is_coo(self) || options.layout_opt() == Layout::Strided) return sparse::zeros_like(self, options, memory_format);
-  NoGradGuard below;
-  const TensorOptions own =
-      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
-  const Tensor a = self.detach().to(own.device());
-  return with_values(a, mica::empty(sparse_parts(a).values.sizes(), own));
-}
-
-Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat>) {
-  const TensorOptions own =
-      TensorOptions(options.dtype_opt().value_or(self.dtype())).device(options.device_opt().value_or(self.device()));
-  const Tensor a = summed(self).detach();
-  return with_values(a, mica::ones(sparse_parts(a).values.sizes(), own));
 }
 
 bool equal(const Tensor& self, const Tensor& other) {

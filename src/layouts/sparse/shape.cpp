@@ -151,7 +151,7 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   sizes.erase(d);
   if (d >= p.sparse_dim) return coo(p.indices, values_of(self).select(d - p.sparse_dim + 1, at), sizes, p.coalesced);
   const Tensor chosen = p.indices.select(0, d).eq(Scalar(at)).nonzero().squeeze(1);
-  if (p.sparse_dim == 1) return values_of(self).index_select(0, chosen).sum(IntArrayRef{0});
+  if (p.sparse_dim == 1) return values_of(self).index_select(0, chosen).sum(IntArrayRef{0}).to(self.dtype());
   const Tensor rest = mica::cat({p.indices.narrow(0, 0, d), p.indices.narrow(0, d + 1, p.sparse_dim - d - 1)}, 0);
   return coo(rest.index_select(1, chosen), values_of(self).index_select(0, chosen), sizes, p.coalesced);
 }
