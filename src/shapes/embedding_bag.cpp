@@ -48,6 +48,12 @@ Bags::Bags(const Tensor& indices, const Tensor& offsets, bool include_last_offse
   begins = include_last_offset ? starts : mica::cat({starts, full({1}, Scalar(indices.numel()), starts.options())});
 }
 
+void Bags::run_to_the_end(int64_t mode, int64_t padding_idx, const Tensor& weight) {
+  const bool keeps_last = weight.is_cpu() && mode == kSumMode && padding_idx < 0 && weight.dtype() != DType::Float64;
+  if (keeps_last || count() == 0) return;
+  begins = mica::cat({begins.narrow(0, 0, count()), full({1}, Scalar(indices.numel()), begins.options())});
+}
+
 Tensor Bags::bag_of() const {
   const Tensor places = arange(Scalar(0), Scalar(indices.numel()), Scalar(1), indices.options());
   return bucketize(places, begins.narrow(0, 0, count()), false, true) - Scalar(1);
@@ -81,7 +87,7 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
                "Expected per_sample_weights to have the shape of the indices, ", indices.sizes(), ", but got ",
                per_sample_weights.sizes());
   }
-  const Bags bags(indices, offsets, include_last_offset);
+  Bags bags(indices, offsets, include_last_offset);
   const int64_t rows = weight.size(0), width = weight.size(1);
   if (!weight.is_meta()) {
     check_bags(bags);
@@ -93,6 +99,7 @@ void _embedding_bag(Out& out, Out& offset2bag, Out& bag_size, Out& max_indices, 
                      "). embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ", *bad));
     }
   }
+  if (include_last_offset) bags.run_to_the_end(mode, padding_idx, weight);
   const DType index_dtype = indices.dtype() == offsets.dtype() ? indices.dtype() : DType::Int64;
   const Tensor& result = out.set({bags.count(), width}, weight.dtype(), weight.device());
   // A sum leaves here what torch's leaves: its gradient needs none of it.

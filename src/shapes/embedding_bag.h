@@ -10,6 +10,8 @@ struct Bags {
   Tensor indices;         // int64, contiguous, one-dimensional
   Tensor begins;          // int64: one more than there are bags
   Tensor bag_of() const;  // of every index
+  // Every mode but the plain sum lets the last bag run to the end of the indices, whatever the last offset says.
+  void run_to_the_end(int64_t mode, int64_t padding_idx, const Tensor& weight);
   int64_t count() const { return begins.numel() - 1; }
 };
 

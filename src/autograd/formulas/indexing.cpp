@@ -232,6 +232,8 @@ Tensor embedding_sparse_backward(const Tensor& grad, const Tensor& indices, int6
     flat = flat.index_select(0, counted);
     values = values.index_select(0, counted);
   }
+  // The gradient outlives this pass, and a program may change its indices before the next.
+  if (flat.storage() == indices.storage()) flat = flat.clone();
   return _sparse_coo_tensor_unsafe(flat.unsqueeze(0), values, {rows, width});
 }
 
