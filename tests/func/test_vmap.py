@@ -334,3 +334,19 @@ def test_a_function_is_told_the_batch():
 
     assert vmap(Doubled.apply)(mica.ones(3)).tolist() == [2, 2, 2]
     assert told == [("VmapInfo(batch_size=3, randomness='error')", 3, "error", (0,))]
+
+
+def test_tensors_without_a_batch_get_numbers_for_each_example():
+    mica.manual_seed(7)
+    expected = mica.nn.functional.dropout(mica.ones(3, 40), 0.5)
+    mica.manual_seed(7)
+    drop = mica.func.vmap(lambda _: mica.nn.functional.dropout(mica.ones(40), 0.5), randomness="different")
+    assert mica.equal(drop(mica.zeros(3)), expected)
+    mica.manual_seed(7)
+    drawn = mica.func.vmap(lambda _: mica.bernoulli(mica.full((40,), 0.5)), randomness="different")(mica.zeros(3))
+    assert drawn.shape == (3, 40) and not mica.equal(drawn[0], drawn[1])
+
+
+def test_the_same_numbers_for_a_batch_of_chances_are_refused():
+    with pytest.raises(RuntimeError, match="does not currently support same randomness with a batched tensor input"):
+        mica.func.vmap(lambda t, p: t.bernoulli_(p), randomness="same")(mica.zeros(3, 4), mica.ones(3, 4))

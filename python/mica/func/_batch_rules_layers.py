@@ -3,7 +3,7 @@
 import mica
 from mica import _C
 from mica.func._batch_dims import padded
-from mica.func._batched import Plain, active_levels, rule, wrap
+from mica.func._batched import Plain, active_levels, is_batched, rule, wrap
 
 Tensor = _C.Tensor
 
@@ -329,6 +329,10 @@ def _random_in_place(call):
     _check_random(call)
     if not all(call.is_batched(x) or not isinstance(x, Tensor) for x in call.args):
         return NotImplemented
+    if call.level.randomness == "same" and any(call.is_batched(x) for x in call.rest()):
+        raise RuntimeError(
+            "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
+        )
     call.level.changed = True
     value = call.value(call.args[0])
     if call.level.randomness == "different":
@@ -342,16 +346,24 @@ class DrawForEach(mica.overrides.TorchFunctionMode):
     """While vmap runs with randomness="different": what draws new numbers draws them for every example."""
 
     _DRAWS = frozenset(("rand", "randn", "randint", "normal"))
+    _DRAWS_FOR_TENSORS = frozenset(
+        ("alpha_dropout", "bernoulli", "binomial", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
+         "multinomial", "normal", "poisson", "rand_like", "randint_like", "randn_like", "rrelu_with_noise")
+    )  # fmt: skip
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         level = active_levels()[-1] if active_levels() else None
-        if level is None or level.randomness != "different" or func is not getattr(_C, name, None):
+        known = getattr(_C, name, None), getattr(mica.nn.functional, name, None)
+        if level is None or level.randomness != "different" or func not in known:
             return func(*args, **kwargs)
         if name in self._DRAWS and not any(isinstance(x, Tensor) for x in args):
             return self._drawn(func, name, args, kwargs, level)
-        if name == "randperm":
+        if name in self._DRAWS_FOR_TENSORS and args and not any(is_batched(x, level) for x in args):
+            # Tensors that are the same in all examples get numbers of their own in each.
+            args = [wrap(x.expand(level.size, *x.shape), level) if isinstance(x, Tensor) else x for x in args]
+        elif name == "randperm":
             return wrap(mica.stack([func(*args, **kwargs) for _ in range(level.size)]), level)
         return func(*args, **kwargs)
 
