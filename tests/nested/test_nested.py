@@ -205,3 +205,10 @@ def test_dimensions_in_another_order_and_larger():
     assert first.values().tolist() == [[0], [3], [0]] and rest.values().shape == (3, 2)
     words = mica.nested.nested_tensor([mica.tensor([1, 2]), mica.tensor([3])], layout=mica.jagged)
     assert mica.nn.functional.one_hot(words, 5).values().argmax(-1).tolist() == [1, 2, 3]
+
+
+def test_the_gradient_of_a_nested_tensor_is_nested():
+    parts = [mica.tensor([[1.0, 2.0], [0.5, -0.3]]), mica.tensor([[0.7, 0.2]])]
+    nested = mica.nested.nested_tensor(parts, layout=mica.jagged, requires_grad=True)
+    (grad,) = mica.autograd.grad(mica.sin(nested), nested, grad_outputs=[mica.ones_like(nested)])
+    assert grad.is_nested and all(mica.equal(g, p.cos()) for g, p in zip(grad.unbind(), parts, strict=True))

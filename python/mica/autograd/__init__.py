@@ -118,6 +118,12 @@ def grad(
             _C.zeros_like(source, requires_grad=create_graph) if each is None else each
             for each, source in zip(result, sources, strict=True)
         )
+    sources = _listed(inputs)
+    if any(hasattr(source, "_rewrapped") for source in sources):  # the gradient of a nested tensor is nested
+        result = tuple(
+            source._rewrapped(each) if hasattr(source, "_rewrapped") and type(each) is _C.Tensor else each
+            for each, source in zip(result, sources, strict=True)
+        )
     return result
 
 
