@@ -4,6 +4,7 @@
 #include "core/allocate.h"
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/uninitialized.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -47,26 +48,28 @@ Tensor empty(IntArrayRef size, const TensorOptions& options, std::optional<Memor
   const DType dtype = options.dtype();
   const Device device = options.device();
   if (!memory_format || *memory_format == MemoryFormat::Contiguous)
-    return made_with(empty_contiguous(size, dtype, device), options);
+    return made_with(filled_if_asked(empty_contiguous(size, dtype, device)), options);
   MICA_CHECK(*memory_format != MemoryFormat::Preserve,
              "Preserve memory format is not supported by empty: there is no tensor to take it from");
-  return made_with(empty_with_strides(size, memory_format_strides(size, *memory_format), dtype, device), options);
+  return made_with(
+      filled_if_asked(empty_with_strides(size, memory_format_strides(size, *memory_format), dtype, device)), options);
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
   MICA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride, " and ", size);
   for (int64_t s : stride)
     MICA_CHECK(s >= 0, "as_strided: Negative strides are not supported for a new tensor, got strides: ", stride);
-  return made_with(empty_with_strides(size, stride, options.dtype(), options.device()), options);
+  return made_with(filled_if_asked(empty_with_strides(size, stride, options.dtype(), options.device())), options);
 }
 
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   const TensorOptions o = inherit(options, self);
   check_layout("empty_like", o);
   const MemoryFormat format = memory_format.value_or(MemoryFormat::Preserve);
-  if (format == MemoryFormat::Preserve) return made_with(empty_dense_like(self, o.dtype(), o.device()), o);
-  return made_with(empty_with_strides(self.sizes(), memory_format_strides(self.sizes(), format), o.dtype(), o.device()),
-                   o);
+  if (format == MemoryFormat::Preserve)
+    return made_with(filled_if_asked(empty_dense_like(self, o.dtype(), o.device())), o);
+  const DimVector strides = memory_format_strides(self.sizes(), format);
+  return made_with(filled_if_asked(empty_with_strides(self.sizes(), strides, o.dtype(), o.device())), o);
 }
 
 Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {

@@ -31,6 +31,7 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     """Ask for results that repeat. Every operation of Mica on the CPU does anyway; on CUDA, attention then takes slower kernels."""
     global _deterministic, _warn_only
     _deterministic, _warn_only = bool(mode), bool(warn_only)
+    _C._set_fill_uninitialized(_deterministic and _fill_uninitialized_memory)
     if _C._device_count("cuda") > 0:
         _C._set_backend_flag("cuda", "deterministic", _deterministic)
 

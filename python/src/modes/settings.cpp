@@ -1,4 +1,5 @@
 // Settings of the process and of its threads that have no home with an operation.
+#include "core/uninitialized.h"
 #include "interop/foreign_memory.h"
 #include "mica/build_info.h"
 #include "mica/warning.h"
@@ -50,6 +51,13 @@ static PyObject* set_warn_always(PyObject*, PyObject* on) {
 
 static PyObject* is_warn_always(PyObject*, PyObject*) { return PyBool_FromLong(warn_always); }
 
+static PyObject* set_fill(PyObject*, PyObject* value) {
+  const int fill = PyObject_IsTrue(value);
+  if (fill < 0) return nullptr;
+  mica::set_fill_uninitialized(fill);
+  Py_RETURN_NONE;
+}
+
 static PyObject* build_info(PyObject*, PyObject*) try {
   const BuildInfo info = mica::build_info();
   return Py_BuildValue("{s:s,s:s,s:s,s:s}", "compiler", info.compiler.c_str(), "highway", info.highway.c_str(),
@@ -69,6 +77,7 @@ bool add_settings(PyObject* module) {
        "Treats numbers too small to be normal as zero in this thread; returns whether the processor can."},
       {"_build_info", build_info, METH_NOARGS, nullptr},
       {"_counted_region", mica_counted_region, METH_O, nullptr},
+      {"_set_fill_uninitialized", set_fill, METH_O, nullptr},
       {"_set_warn_always", set_warn_always, METH_O, nullptr},
       {"_is_warn_always", is_warn_always, METH_NOARGS, nullptr},
       {}};
