@@ -51,6 +51,29 @@ std::tuple<Tensor, Tensor, Tensor> unique_of(const Tensor& self, bool return_inv
           return_counts ? counts.narrow(0, 0, count).clone() : none};
 }
 
+// The rows' order where some hold NaN, which is neither below nor above anything: a row is moved before another one
+// only if its first element that compares unequal is less, as torch's sort does it.
+Tensor order_with_nan(const Tensor& rows) {
+  const Tensor host = rows.to(DType::Float64).cpu().contiguous();
+  const double* each = host_data<double>(host);
+  const int64_t n = rows.size(0), width = rows.size(1);
+  const Tensor order = mica::arange(0, n, 1, TensorOptions(DType::Int64));
+  auto* places = order.data_ptr<int64_t>();
+  const auto before = [&](int64_t a, int64_t b) {
+    for (int64_t c = 0; c < width; ++c) {
+      const double x = each[a * width + c], y = each[b * width + c];
+      if (x < y) return true;
+      if (x > y) return false;
+    }
+    return false;
+  };
+  // Up to sixteen, std::sort inserts one after the other, as it does in torch; above, it wants an order of all
+  // elements.
+  constexpr int64_t kInserted = 16;
+  n <= kInserted ? std::sort(places, places + n, before) : std::stable_sort(places, places + n, before);
+  return order;
+}
+
 // Distinct slices of the first dimension. Equal neighbours in `order` collapse.
 std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, bool return_inverse, bool return_counts,
                                                bool consecutive) {
@@ -63,7 +86,11 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, 
   const Tensor rows = moved.reshape({n, n ? moved.numel() / n : 0});
   const TensorOptions longs = TensorOptions(DType::Int64).device(self.device());
   Tensor order = mica::arange(0, n, 1, longs);
-  if (!consecutive)  // lexicographic: stable sorts from the last column to the first
+  const bool unordered =
+      !consecutive && self.is_cpu() && self.is_floating_point() && mica::isnan(rows).any().item<bool>();
+  if (unordered)
+    order = order_with_nan(rows);
+  else if (!consecutive)  // lexicographic: stable sorts from the last column to the first
     for (int64_t c = rows.size(1) - 1; c >= 0; --c)
       order = order.index_select(0, mica::argsort(rows.select(1, c).index_select(0, order)));
   const Tensor sorted = rows.index_select(0, order);

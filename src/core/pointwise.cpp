@@ -45,13 +45,25 @@ DType PointwisePlan::result_of(DType common) const {
   }
 }
 
+// Contiguous tensors may have any strides in dimensions of size one. With a number, torch orders dimensions by them.
+static bool is_canonical(const TensorView& v) {
+  int64_t next = 1;
+  for (int d = v.ndim - 1; d >= 0; --d) {
+    if (v.strides[d] != next) return false;
+    next *= v.sizes[d];
+  }
+  return true;
+}
+
 bool PointwisePlan::resolve_alike() {
   const Tensor* lead = nullptr;
   Category highest = Category::Bool;  // of the numbers
+  bool has_number = false;
   for (int i = 0; i < ninputs_; ++i) {
     const Operand& o = operands_[i];
     if (!o.tensor) {
       highest = std::max(highest, o.number->category());
+      has_number = true;
       continue;
     }
     const TensorImpl* t = o.tensor->impl();
@@ -67,6 +79,7 @@ bool PointwisePlan::resolve_alike() {
       if (a.sizes[d] != b.sizes[d]) return false;
   }
   if (!lead) return false;
+  if (has_number && !is_canonical(lead->impl()->view)) return false;
   const DType dtype = lead->dtype();
   const Category kind = category(dtype);
   if (highest > kind) return false;
@@ -103,9 +116,10 @@ void PointwisePlan::promote() {
 
 void PointwisePlan::compute_shape() {
   DimVector& shape = general_->shape;
-  bool flat = true;
+  bool flat = true, has_number = false;
   for (int i = 0; i < ninputs_; ++i) {
     const Tensor* t = operands_[i].tensor;
+    has_number |= !t;
     if (!t) continue;
     if (!lead_) {
       lead_ = t;
@@ -128,7 +142,7 @@ void PointwisePlan::compute_shape() {
     }
     flat &= t->impl()->contiguous;
   }
-  flat_ = flat;
+  flat_ = flat && (!has_number || is_canonical(lead_->impl()->view));
 }
 
 // Whether the backend widens this operand as it reads it: one of 16 bits in a sum of float32, as residual connections
@@ -211,9 +225,21 @@ void PointwisePlan::compute_permutation() {
   general_->permutation = fastest_first(ndim, compare);
 }
 
+// Whether strides of dimensions of size one are more than they must be: dense tensors that all lie alike give them to
+// the result, as torch does it, unless they are contiguous in one of the usual formats.
+static bool keeps_strides(const Tensor& t) {
+  return std::find(t.sizes().begin(), t.sizes().end(), 1) != t.sizes().end() && !t.is_contiguous() &&
+         !t.is_contiguous(MemoryFormat::ChannelsLast) && is_non_overlapping_and_dense(t.sizes(), t.strides());
+}
+
 Tensor PointwisePlan::allocate_output(DType dtype) {
   if (flat_ || shape().empty()) return empty_contiguous(shape(), dtype, device_);
   const DimVector& shape = general_->shape;
+  bool alike = true;
+  for (int i = 0; i < ninputs_ && alike; ++i)
+    alike = operands_[i].tensor && operands_[i].tensor->sizes() == shape.ref() &&
+            operands_[i].tensor->strides() == lead_->strides();
+  if (alike && keeps_strides(*lead_)) return empty_with_strides(shape, lead_->strides(), dtype, device_);
   if (general_->permutation.empty()) compute_permutation();
   DimVector strides(shape.size());
   int64_t next = 1;

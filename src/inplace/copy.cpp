@@ -6,6 +6,7 @@
 #include "core/observe.h"
 #include "core/out.h"
 #include "core/pointwise.h"
+#include "core/uninitialized.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -70,7 +71,9 @@ static Tensor each_element_once(const Tensor& self) {
 
 void fill_(const Tensor& self, const Scalar& value) {
   if (self.numel() == 0 || self.is_meta()) return;
-  check_number_fits(value, self.dtype());
+  // torch refuses here what its older floating-point dtypes cannot hold, and lets the newer ones saturate.
+  const DType checked = self.dtype() == DType::Complex32 && self.numel() > 1 ? DType::Complex64 : self.dtype();
+  if (checked != DType::BFloat16 && !is_float8(checked)) check_number_fits(value, checked);
   const Tensor target = each_element_once(self);
   if (!target.impl()->contiguous && has_internal_overlap(target.sizes(), target.strides())) {
     // Windows that overlap get the same value twice.
@@ -107,8 +110,10 @@ void resize_(const Tensor& self, IntArrayRef size, std::optional<MemoryFormat> m
   if (!memory_format && self.sizes() == size) return;
   const DimVector strides = memory_format_strides(size, format);
   const int64_t need = numel ? storage_bytes_needed(size, strides, self.storage_offset(), self.element_size()) : 0;
-  if (need > static_cast<int64_t>(self.storage()->nbytes())) self.storage()->resize(static_cast<size_t>(need));
+  const auto before = static_cast<int64_t>(self.storage()->nbytes());
+  if (need > before) self.storage()->resize(static_cast<size_t>(need));
   self.impl()->set_geometry(size, strides, self.storage_offset());
+  if (need > before) fill_added_if_asked(self, before);
 }
 
 }  // namespace mica::inplace

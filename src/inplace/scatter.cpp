@@ -112,12 +112,12 @@ void divide_by_counts(const Tensor& self, const Tensor& counts) {
 }
 
 void reduce_into(const Tensor& target, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
-                 bool include_self) {
+                 bool include_self, bool round_each = false) {
   const Scatter checked(target, dim, index, source);
   MICA_CHECK_KIND(reduce != "mean" || target.dtype() != DType::Bool, NotImplemented,
                   "\"scatter_reduce_mean\" not implemented for 'Bool'");
   if (!checked.has_work()) return;
-  in_wide(checked.self, checked.src, [&](const Tensor& self, const Tensor& src) {
+  const auto body = [&](const Tensor& self, const Tensor& src) {
     Scatter s(checked);
     s.self = self;
     if (!include_self) s.run(s.repeated(neutral(self.dtype(), reduce)), "");
@@ -129,7 +129,8 @@ void reduce_into(const Tensor& target, int64_t dim, const Tensor& index, const T
     counting.run(counting.repeated(1), "sum");
     // Places that nothing was sent to are divided by one.
     divide_by_counts(self, counting.self);
-  });
+  };
+  round_each ? body(checked.self, checked.src) : in_wide(checked.self, checked.src, body);
 }
 
 }  // namespace
@@ -182,7 +183,8 @@ void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const T
   const Tensor from = at_least_1d(source);
   DimVector shape(from.dim(), 1);
   shape[d] = at.numel();
-  reduce_into(at_least_1d(self), d, at.view(shape).expand(from.sizes()), from, reduce, include_self);
+  // Unlike scatter_reduce_, torch rounds 16-bit floats after each value here.
+  reduce_into(at_least_1d(self), d, at.view(shape).expand(from.sizes()), from, reduce, include_self, true);
 }
 
 }  // namespace mica::inplace

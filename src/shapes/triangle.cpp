@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -10,7 +12,9 @@ void triangle(Out& out, const char* op, const Tensor& self, int64_t diagonal, bo
   MICA_CHECK(self.dim() >= 2, op, ": input tensor must have at least 2 dimensions");
   const Tensor& result = out.set(self.sizes(), self.dtype(), self.device());
   if (!out.needs_kernel()) return;
-  MICA_KERNEL(self.device(), triangle)(result.view_of(), self.view_of(), diagonal, upper);
+  // Kernels add the diagonal to a row's number, which must not overflow; beyond the corners nothing changes.
+  const int64_t inside = std::clamp(diagonal, -self.size(-2), self.size(-1));
+  MICA_KERNEL(self.device(), triangle)(result.view_of(), self.view_of(), inside, upper);
 }
 
 }  // namespace

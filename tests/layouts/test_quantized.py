@@ -56,9 +56,17 @@ def test_dynamic_parameters():
     assert torch.quantize_per_tensor_dynamic(torch.zeros(3), torch.quint8, False).dequantize().tolist() == [0, 0, 0]
 
 
+def test_any_scale_is_taken():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert torch.quantize_per_tensor(x, -0.1, 10, torch.quint8).int_repr().tolist() == [[0, 0], [0, 0]]
+    assert torch.quantize_per_tensor(x, 0.0, 10, torch.quint8).int_repr().tolist() == [[255, 255], [255, 255]]
+    scales, zeros = torch.tensor([-0.1, 0.2]), torch.tensor([0, 1])
+    assert torch.quantize_per_channel(x, scales, zeros, 0, torch.quint8).int_repr().tolist() == [[0, 0], [16, 21]]
+
+
 @pytest.mark.parametrize(
     ("scale", "zero_point", "message"),
-    [(0.1, 300, "above upper bound"), (0.1, -1, "below lower bound"), (0.0, 0, "scale"), (float("nan"), 0, "scale")],
+    [(0.1, 300, "above upper bound"), (0.1, -1, "below lower bound")],
 )
 def test_bad_parameters(scale, zero_point, message):
     with pytest.raises(RuntimeError, match=message):

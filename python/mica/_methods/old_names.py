@@ -6,7 +6,14 @@ from mica._C import Tensor
 
 def new(self, *args, **kwargs):
     """A tensor of the same dtype and device, from sizes or data: the constructor of old."""
-    return _C._legacy_new(self.dtype, _C.device(kwargs.pop("device", self.device)), args)
+    device = _C.device(kwargs.pop("device", self.device))
+    if unknown := kwargs.keys() - {"size", "data", "other"} or len(kwargs) + bool(args) > 1:
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got {unknown if unknown is not True else kwargs.keys()}"
+        )
+    if self.is_quantized:
+        raise RuntimeError("new(): expected a tensor that is not quantized: its scale would be unknown")
+    return _C._legacy_new(self.dtype, device, args, kwargs)
 
 
 def resize(self, *sizes):

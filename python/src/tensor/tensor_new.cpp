@@ -70,10 +70,10 @@ static DType nested_dtype(PyObject* o, DType so_far = DType::Undefined, size_t d
   return so_far;
 }
 
-// Scales that hold powers of two only take the nearest one; other dtypes refuse what they cannot hold.
+// Integers refuse what they cannot hold; a number beyond the range of a floating-point dtype becomes infinite there.
 template <class T>
 static T stored(const Scalar& s) {
-  return std::is_same_v<T, Float8_e8m0fnu> ? s.cast<T>() : s.to<T>();
+  return std::is_integral_v<T> ? s.to<T>() : s.cast<T>();
 }
 
 static void store(char* p, DType dtype, const Scalar& s) {
@@ -110,6 +110,9 @@ static Scalar number_for(PyObject* o, DType dtype) {
   if (!is_number_like(o))
     fail(ErrorKind::Type, integral ? cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as an integer")
                                    : cat("must be real number, not ", Py_TYPE(o)->tp_name));
+  MICA_CHECK_KIND(
+      is_complex(dtype) || !PyComplex_Check(o), Type,
+      integral ? "'complex' object cannot be interpreted as an integer" : "must be real number, not complex");
   int overflow = 0;
   if (PyLong_Check(o) && dtype != DType::UInt64) PyLong_AsLongLongAndOverflow(o, &overflow);
   if (!overflow) return scalar_from_object(o);
@@ -273,21 +276,36 @@ static Tensor legacy_tensor(PyObject* args, DType dtype, Device device, bool exa
   return tensor_from_data(first, dtype, device);
 }
 
+// The positional arguments that `size=`, `data=` or `other=` stand for.
+static Owned legacy_arguments(PyObject* args, PyObject* kwargs) {
+  if (!kwargs || PyTuple_GET_SIZE(args) > 0) return Owned(Py_NewRef(args));
+  if (PyObject* size = PyDict_GetItemString(kwargs, "size")) {
+    if (!PySequence_Check(size))
+      fail(ErrorKind::Type, cat("new(): argument 'size' must be tuple of ints, not ", Py_TYPE(size)->tp_name));
+    return Owned(
+        PyTuple_Pack(1, Owned(checked(PyObject_CallOneArg(reinterpret_cast<PyObject*>(size_type), size))).get()));
+  }
+  for (const char* name : {"data", "other"})
+    if (PyObject* given = PyDict_GetItemString(kwargs, name)) return Owned(PyTuple_Pack(1, given));
+  return Owned(Py_NewRef(args));
+}
+
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) try {
-  PyObject* data = kwargs && PyTuple_GET_SIZE(args) == 0 ? PyDict_GetItemString(kwargs, "data") : nullptr;
-  Owned packed(data ? PyTuple_Pack(1, data) : Py_NewRef(args));
+  Owned packed = legacy_arguments(args, kwargs);
   Tensor t = legacy_tensor(checked(packed.get()), default_dtype(), default_device(), false);
   return type == tensor_type ? wrap(std::move(t)) : wrap_as(type, std::move(t));
 } catch (...) {
   return raise_current_exception();
 }
 
-// _legacy_new(dtype, device, args)
+// _legacy_new(dtype, device, args, keywords)
 static PyObject* legacy_new(PyObject*, PyObject* args) try {
-  PyObject *dtype, *device, *given;
-  if (!PyArg_ParseTuple(args, "O!O!O!", dtype_type, &dtype, device_type, &device, &PyTuple_Type, &given))
+  PyObject *dtype, *device, *given, *named = nullptr;
+  if (!PyArg_ParseTuple(args, "O!O!O!|O!", dtype_type, &dtype, device_type, &device, &PyTuple_Type, &given,
+                        &PyDict_Type, &named))
     return nullptr;
-  return wrap(legacy_tensor(given, dtype_of_object(dtype), device_from_object(device), true));
+  Owned packed = legacy_arguments(given, named);
+  return wrap(legacy_tensor(checked(packed.get()), dtype_of_object(dtype), device_from_object(device), true));
 } catch (...) {
   return raise_current_exception();
 }

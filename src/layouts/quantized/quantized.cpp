@@ -40,9 +40,8 @@ Range range_of(DType integers) {
   }
 }
 
-void check_parameters(DType integers, double scale, int64_t zero_point) {
+void check_zero_point(DType integers, int64_t zero_point) {
   const Range r = range_of(integers);
-  MICA_CHECK(std::isfinite(scale) && scale > 0, "quantize: the scale must be a positive finite number, but is ", scale);
   MICA_CHECK(zero_point >= r.low, "quantize_tensor_per_tensor_affine; zero_point ", zero_point,
              " is below lower bound.");
   MICA_CHECK(zero_point <= r.high, "quantize_tensor_per_tensor_affine; zero_point ", zero_point,
@@ -149,7 +148,6 @@ std::shared_ptr<const Quantizer> per_channel(const Tensor& self, const Tensor& s
   q->zero_points = zero_points.detach().to(DType::Int64).clone();
   const Range r = range_of(integers);
   for (int64_t i = 0; i < scales.numel() && scales.is_cpu(); ++i) {
-    check_parameters(integers, q->scales.data_ptr<double>()[i], r.low <= 0 ? 0 : r.low);
     const int64_t zero = q->zero_points.data_ptr<int64_t>()[i];
     MICA_CHECK(zero >= r.low, "quantize_tensor_per_channel_affine; zero_point ", zero, " is below lower bound.");
     MICA_CHECK(zero <= r.high, "quantize_tensor_per_channel_affine; zero_point ", zero, " is above upper bound.");
@@ -163,7 +161,7 @@ namespace composite {
 
 Tensor quantize_per_tensor(const Tensor& self, double scale, int64_t zero_point, DType dtype) {
   check_float("quantize_per_tensor", self);
-  check_parameters(dtype, scale, zero_point);
+  check_zero_point(dtype, zero_point);
   return quantized(self, per_tensor(scale, zero_point), dtype);
 }
 
@@ -258,7 +256,7 @@ Tensor int_repr(const Tensor& self) {
 
 Tensor _make_per_tensor_quantized_tensor(const Tensor& self, double scale, int64_t zero_point) {
   MICA_CHECK(!self.is_quantized(), "_make_per_tensor_quantized_tensor: the tensor is quantized already");
-  check_parameters(self.dtype(), scale, zero_point);
+  check_zero_point(self.dtype(), zero_point);
   return attach(self.detach().clone(), per_tensor(scale, zero_point));
 }
 
@@ -276,7 +274,7 @@ Tensor _make_packed_quantized_tensor(const Tensor& self, IntArrayRef size, const
     const Tensor sized = mica::empty(size, TensorOptions(DType::Float32).device(Device(DeviceType::Meta)));
     return over_packed_bytes(bytes, size, dtype, per_channel(sized, scale, zero_point, axis, dtype));
   }
-  check_parameters(dtype, scale.item<double>(), zero_point.item<int64_t>());
+  check_zero_point(dtype, zero_point.item<int64_t>());
   return over_packed_bytes(bytes, size, dtype, per_tensor(scale.item<double>(), zero_point.item<int64_t>()));
 }
 

@@ -1,0 +1,106 @@
+"""Numbers that torch's own tests found wrong; what is expected was recorded from torch 2.13."""
+
+import math
+
+import mica as torch
+import pytest
+
+NAN = math.nan
+LARGEST, LEAST = 2**63 - 1, -(2**63)
+
+
+@pytest.mark.parametrize("name, kept", [("triu", LEAST), ("tril", LARGEST), ("triu", LEAST + 1), ("tril", LARGEST - 1)])
+def test_a_triangle_that_is_all(name, kept):
+    x = torch.ones(2, 3)
+    assert torch.equal(getattr(x, name)(kept), x)
+    assert torch.equal(getattr(torch.ones(1, 1).expand(2, 3), name)(kept), x)
+    assert getattr(x, name)(-kept - 1 if kept < 0 else -kept).sum() == 0
+
+
+def test_index_reduce_rounds_sixteen_bits_after_each_value():
+    source = (torch.arange(24.0).reshape(6, 4) * 0.37 - 4).to(torch.bfloat16)
+    index, self = torch.tensor([0, 1, 1, 2, 0, 1]), torch.full((3, 4), 1.1).to(torch.bfloat16)
+    got = self.index_reduce(0, index, source, "mean", include_self=True)
+    assert got[0].tolist() == [-0.328125, -0.078125, 0.1669921875, 0.4140625]
+    got = self.index_reduce(0, index, source, "prod", include_self=False)
+    assert got[1].tolist() == [8.875, 5.4375, 2.203125, -0.44140625]
+
+
+def test_addmm_activation_has_the_exact_gelu():
+    m1, m2 = torch.eye(2) * 0.7, torch.tensor([[1.0, 2.0], [-1.0, 0.5]])
+    got = torch._addmm_activation(torch.tensor([0.1, -0.3]), m1, m2, use_gelu=True)
+    torch.testing.assert_close(got, torch.nn.functional.gelu(torch.tensor([[0.8, 1.1], [-0.6, 0.05]])))
+
+
+def test_numbers_beyond_a_dtype_are_infinite_in_tensor():
+    assert torch.tensor(1e39).item() == math.inf
+    assert torch.tensor(-1e39, dtype=torch.bfloat16).item() == -math.inf
+    assert torch.tensor([1e6], dtype=torch.float16).tolist() == [math.inf]
+    assert torch.tensor(-501 - 4988429.2j, dtype=torch.complex32).item() == complex(-501, -math.inf)
+    assert torch.tensor(1e6, dtype=torch.float8_e4m3fn).item() == 448
+    assert torch.full((2,), 1e39, dtype=torch.bfloat16).tolist() == [math.inf] * 2
+    assert torch.full((2,), 1e6, dtype=torch.complex32).tolist() == [complex(math.inf, 0)] * 2
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.full((2,), 1e6, dtype=torch.float16)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.tensor(300, dtype=torch.int8)
+    with pytest.raises(TypeError, match="must be real number, not complex"):
+        torch.tensor(1j, dtype=torch.float32)
+
+
+def test_unique_rows_with_nan_lie_as_torch_leaves_them():
+    x = torch.tensor([[1.0, NAN], [1.0, NAN], [0.0, 2.0], [NAN, 1.0], [NAN, 1.0]])
+    values, inverse, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+    assert inverse.tolist() == [2, 3, 1, 0, 4] and counts.tolist() == [1] * 5
+    torch.testing.assert_close(values, x[[3, 2, 0, 1, 4]], equal_nan=True)
+    values, inverse = torch.unique(torch.tensor([NAN, 1.0, NAN, 0.0]), dim=0, return_inverse=True)
+    assert inverse.tolist() == [0, 1, 2, 3]
+    many = torch.full((100, 2), NAN)
+    assert torch.unique(many, dim=0).shape == (100, 2)
+
+
+def test_the_old_constructors_take_names():
+    x = torch.ones(1, dtype=torch.float64)
+    assert x.new(size=(3, 4)).shape == (3, 4) and x.new(size=torch.Size((3, 4)), device="cpu").dtype == torch.float64
+    assert x.new(data=[1, 2]).tolist() == [1, 2] and x.new(other=x).tolist() == [1]
+    assert torch.Tensor(size=[2, 3]).shape == (2, 3)
+    with pytest.raises(TypeError, match="invalid combination"):
+        x.new(size=(3, 4), dtype=torch.int)
+    with pytest.raises(TypeError, match="must be tuple of ints"):
+        x.new(size=3)
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_mode_fills_memory_without_a_value(deterministic):
+    x = torch.ones(2)
+    made = [torch.empty(3), torch.empty_like(x), torch.empty_strided((2, 2), (1, 2)), x.new_empty(2), torch.Tensor(2)]
+    assert all(each.isnan().all() for each in made)
+    assert torch.empty(3, dtype=torch.complex64).isnan().all()
+    assert torch.empty(2, dtype=torch.int16).tolist() == [32767] * 2
+    assert torch.empty(2, dtype=torch.uint64).tolist() == [2**64 - 1] * 2
+    assert torch.empty(2, dtype=torch.bool).tolist() == [True] * 2
+    grown = torch.ones(2).resize_(4)
+    assert grown[:2].tolist() == [1, 1] and grown[2:].isnan().all()
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        assert not torch.zeros(8).resize_(8).isnan().any()
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+def test_strides_of_dimensions_of_size_one():
+    for fmt in (torch.channels_last, torch.contiguous_format):
+        x = torch.rand(10, 3, 1, 1).to(memory_format=fmt)
+        for result in (x + torch.rand(3, 1, 1), torch.rand(3, 1, 1) + x, x * 5):
+            assert result.stride() == x.stride()
+    x = torch.empty_strided((4, 3, 1), (1, 4, 77)).fill_(1)
+    assert (x * x).stride() == x.sqrt().stride() == (1, 4, 77) and (x * 2).stride() == (1, 4, 12)
+    y = torch.empty_strided((3, 1, 4), (4, 9, 1)).fill_(1)
+    assert (y * y).stride() == (4, 4, 1) and (y * 2).stride() == (4, 12, 1)
+    assert torch.equal(y * 2, torch.full((3, 1, 4), 2.0))
