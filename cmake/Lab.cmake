@@ -16,13 +16,16 @@ set_target_properties(
 # The files that the page links to as the code that does what it shows.
 set(MICA_LAB_LINKED
     backends/cpu/gemm/gemm.cpp
+    docs/errata.md
     lab/broadcasting.cpp
+    lab/calculator.cpp
     lab/evaluate.cpp
+    lab/fit.cpp
     lab/operations.cpp
     lab/precision.cpp
     lab/programs.cpp
-    lab/sizes.cpp
     lab/sparse.cpp
+    lab/strides.cpp
     lab/transfer.cpp
     ops/views.toml
     python/mica/inspect/_estimate.py

@@ -1,5 +1,6 @@
 // Shapes that meet: align, pad, stretch; and what to write where they cannot.
 #include <algorithm>
+#include <tuple>
 
 #include "instruments.h"
 
@@ -46,6 +47,13 @@ Json mends(const std::vector<DimVector>& shapes, const std::vector<std::string>&
                          {"shape", integers(longer)},
                          {"result", integers(result)}});
     }
+  // The plainest result first: few dimensions, few elements, and the change in the shorter of the shapes.
+  const auto cost = [&](const Json& m) {
+    int64_t numel = 1;
+    for (const Json& n : m["result"]) numel *= n.get<int64_t>();
+    return std::tuple(m["result"].size(), numel, shapes[m["tensor"].get<size_t>()].size());
+  };
+  std::stable_sort(found.begin(), found.end(), [&](const Json& a, const Json& b) { return cost(a) < cost(b); });
   return found;
 }
 
@@ -87,29 +95,29 @@ Json broadcasting(const Json& question) {
     columns.push_back({{"sizes", sizes}, {"fits", fits}, {"result", fits ? Json(widest) : Json(nullptr)}});
   }
   Json answer = {{"columns", columns}, {"rank", rank}};
+  NoGradGuard below;
+  std::vector<Tensor> inputs;
+  Json alone = Json::array();  // as they are before they meet
+  double scale = 1;
+  for (const DimVector& s : shapes) {
+    const Tensor& t = inputs.emplace_back(counted(s, scale));
+    alone.push_back({{"shape", integers(t.sizes())},
+                     {"strides", integers(t.strides())},
+                     {"values", first_values(t)},
+                     {"bytes", t.nbytes()}});
+    scale *= 10;
+  }
+  answer["inputs"] = alone;
   try {
-    NoGradGuard below;
-    std::vector<Tensor> inputs;
-    double scale = 1;
-    for (const DimVector& s : shapes) {
-      inputs.push_back(counted(s, scale));
-      scale *= 10;
-    }
     Tensor sum = inputs[0];
     for (size_t i = 1; i < inputs.size(); ++i) sum = sum.add(inputs[i]);
     MICA_CHECK(sum.numel() <= kMostElements, "the result has more than ", kMostElements, " elements");
-    Json stretched = Json::array();
-    for (const Tensor& t : inputs) {
-      const Tensor wide = t.expand(sum.sizes());
-      stretched.push_back({{"shape", integers(t.sizes())},
-                           {"strides", integers(t.strides())},
-                           {"values", first_values(t)},
-                           {"wide_strides", integers(wide.strides())},
-                           {"bytes", t.nbytes()},
-                           {"places", places(wide.sizes(), wide.strides(), 0)},
-                           {"wide_bytes", wide.nbytes()}});
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor wide = inputs[i].expand(sum.sizes());
+      answer["inputs"][i]["wide_strides"] = integers(wide.strides());
+      answer["inputs"][i]["places"] = places(wide.sizes(), wide.strides(), 0);
+      answer["inputs"][i]["wide_bytes"] = wide.nbytes();
     }
-    answer["inputs"] = stretched;
     answer["result"] = {{"shape", integers(sum.sizes())}, {"values", first_values(sum)}, {"bytes", sum.nbytes()}};
   } catch (const Error& e) {
     answer["error"] = e.what();

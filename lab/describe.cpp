@@ -1,6 +1,7 @@
 #include "describe.h"
 
 #include <cmath>
+#include <cstdio>
 
 #include "mica/inspect.h"
 
@@ -98,12 +99,22 @@ Json places(IntArrayRef sizes, IntArrayRef strides, int64_t offset, int64_t most
   return list;
 }
 
+// The address of the first element, as Python's hex(x.data_ptr()).
+static std::string address_of(const Tensor& t) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx",
+                t.is_meta() ? 0ULL : static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(t.data_ptr())));
+  return text;
+}
+
 Json describe(const Tensor& t) {
   const inspect::Anatomy a = inspect::explain(t);
   return {{"shape", integers(a.sizes)},
           {"strides", integers(a.strides)},
           {"offset", a.offset},
           {"numel", a.numel},
+          {"device", cat(t.device())},
+          {"data_ptr", address_of(t)},
           {"dtype", name(a.dtype)},
           {"bytes", a.numel * a.element_size},
           {"element_size", a.element_size},

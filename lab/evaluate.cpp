@@ -39,6 +39,7 @@ Evaluation evaluate(const Json& list, const std::function<void(size_t)>& before_
     } catch (const Error& problem) {
       inspect::stop_copies();
       e.error = problem.what();
+      if (e.results.size() > e.copies.size()) e.results.pop_back();  // it was after_step that failed
       return e;
     } catch (...) {
       inspect::stop_copies();

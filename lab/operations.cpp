@@ -1,3 +1,4 @@
+#include "mica/indexing.h"
 #include "operations.h"
 
 namespace mica::lab {
@@ -19,11 +20,27 @@ void check_size(IntArrayRef size) {
   }
 }
 
+Json devices() {
+  Json list = Json::array({"cpu", "meta"});
+  if (device_count(DeviceType::CUDA) > 0) list.push_back("cuda");
+  return list;
+}
+Device device_named(const std::string& word) {
+  if (word == "cuda") return Device{DeviceType::CUDA, 0};
+  MICA_CHECK(word == "cpu" || word == "meta", "the Lab has no device '", word, "'");
+  return Device{word == "cpu" ? DeviceType::CPU : DeviceType::Meta};
+}
+
+Tensor numbered(const DimVector& index) {
+  const Tensor list = mica::empty({static_cast<int64_t>(index.size())}, TensorOptions(DType::Int64));
+  std::copy(index.begin(), index.end(), list.data_ptr<int64_t>());
+  return list;
+}
+
 std::vector<Operation> table() {
   const Parameter shape{"shape", Type::Integers, Json::array({3, 4})};
   const Parameter dim{"dim", Type::Integer, 0};
   const Parameter value{"value", Type::Number, 2};
-  const Parameter keepdim{"keepdim", Type::Boolean, false};
   std::vector<Operation> t;
   // ---- new tensors
   t.push_back({"arange",
@@ -146,6 +163,24 @@ std::vector<Operation> table() {
                  return x[0].narrow(v.integer("dim"), v.integer("start"), v.integer("length"));
                },
                "{x}.narrow({dim}, {start}, {length})"});
+  t.push_back({"slice",
+               Kind::View,
+               1,
+               {dim, {"start", Type::Integer, 0}, {"stop", Type::Integer, 4}, {"step", Type::Integer, 2}},
+               [](const List& x, const Values& v) {
+                 MICA_CHECK(v.integer("dim") >= -1, "dim is written from the front, or -1 for the last, not ",
+                            v.integer("dim"));
+                 return mica::slice(x[0], v.integer("dim"), v.integer("start"), v.integer("stop"), v.integer("step"));
+               },
+               "{x}[{colons:dim}{start}:{stop}:{step}]",
+               "slice({x}, {dim}, {start}, {stop}, {step})"});
+  t.push_back({"reverse",
+               Kind::View,
+               1,
+               {},
+               [](const List& x, const Values&) { return mica::slice(x[0], 0, std::nullopt, std::nullopt, -1); },
+               "{x}[::-1]",
+               "slice({x}, 0, std::nullopt, std::nullopt, -1)"});
   t.push_back({"unsqueeze",
                Kind::View,
                1,
@@ -209,6 +244,43 @@ std::vector<Operation> table() {
                {{"dtype", Type::Dtype, "float16"}},
                [](const List& x, const Values& v) { return x[0].to(v.dtype("dtype")); },
                "{x}.to({dtype})"});
+  t.push_back({"to device",
+               Kind::Copy,
+               1,
+               {{"device", Type::Choice, "meta", devices()}},
+               [](const List& x, const Values& v) { return x[0].to(device_named(v.word("device")), x[0].dtype()); },
+               "{x}.to('{word:device}')",
+               "{x}.to(Device(\"{word:device}\"))"});
+  t.push_back({"channels_last",
+               Kind::Copy,
+               1,
+               {},
+               [](const List& x, const Values&) { return x[0].contiguous(MemoryFormat::ChannelsLast); },
+               "{x}.contiguous(memory_format=mica.channels_last)",
+               "{x}.contiguous(MemoryFormat::ChannelsLast)"});
+  t.push_back({"rows",
+               Kind::Copy,
+               1,
+               {{"index", Type::Integers, Json::array({0, 2})}},
+               [](const List& x, const Values& v) { return x[0].index({numbered(v.integers("index"))}); },
+               "{x}[[{list:index}]]",
+               "{x}.index({tensor({{list:index}})})"});
+  t.push_back({"elements",
+               Kind::Copy,
+               1,
+               {{"rows", Type::Integers, Json::array({0, 1})}, {"columns", Type::Integers, Json::array({1, 0})}},
+               [](const List& x, const Values& v) {
+                 return x[0].index({numbered(v.integers("rows")), numbered(v.integers("columns"))});
+               },
+               "{x}[[{list:rows}], [{list:columns}]]",
+               "{x}.index({tensor({{list:rows}}), tensor({{list:columns}})})"});
+  t.push_back({"mask",
+               Kind::Copy,
+               1,
+               {{"above", Type::Number, 0.5}},
+               [](const List& x, const Values& v) { return x[0].index({x[0].gt(v.scalar("above"))}); },
+               "{x}[{x} > {above}]",
+               "{x}.index({{x}.gt({above})})"});
   t.push_back({"repeat",
                Kind::Copy,
                1,
@@ -254,129 +326,7 @@ std::vector<Operation> table() {
                "mica.stack([{x}, {y}], {dim})",
                "stack({{x}, {y}}, {dim})"});
   t.push_back({"tril", Kind::Copy, 1, {}, [](const List& x, const Values&) { return x[0].tril(); }, "{x}.tril()"});
-  // ---- arithmetic
-  t.push_back({"add", Kind::Math, 2, {}, [](const List& x, const Values&) { return x[0].add(x[1]); }, "{x} + {y}"});
-  t.push_back({"sub", Kind::Math, 2, {}, [](const List& x, const Values&) { return x[0].sub(x[1]); }, "{x} - {y}"});
-  t.push_back({"mul", Kind::Math, 2, {}, [](const List& x, const Values&) { return x[0].mul(x[1]); }, "{x} * {y}"});
-  t.push_back({"div", Kind::Math, 2, {}, [](const List& x, const Values&) { return x[0].div(x[1]); }, "{x} / {y}"});
-  t.push_back({"matmul",
-               Kind::Math,
-               2,
-               {},
-               [](const List& x, const Values&) { return x[0].matmul(x[1]); },
-               "{x} @ {y}",
-               "{x}.matmul({y})"});
-  t.push_back({"add number",
-               Kind::Math,
-               1,
-               {value},
-               [](const List& x, const Values& v) { return x[0].add(v.scalar("value")); },
-               "{x} + {value}"});
-  t.push_back({"mul number",
-               Kind::Math,
-               1,
-               {value},
-               [](const List& x, const Values& v) { return x[0].mul(v.scalar("value")); },
-               "{x} * {value}"});
-  t.push_back({"pow",
-               Kind::Math,
-               1,
-               {value},
-               [](const List& x, const Values& v) { return x[0].pow(v.scalar("value")); },
-               "{x} ** {value}",
-               "{x}.pow({value})"});
-  for (auto [name, call, python] :
-       std::initializer_list<std::tuple<const char*, Tensor (*)(const List&, const Values&), const char*>>{
-           {"neg", [](const List&x, const Values&) { return x[0].neg(); }, "{x}.neg()"},
-           {"abs", [](const List&x, const Values&) { return x[0].abs(); }, "{x}.abs()"},
-           {"exp", [](const List&x, const Values&) { return x[0].exp(); }, "{x}.exp()"},
-           {"log", [](const List&x, const Values&) { return x[0].log(); }, "{x}.log()"},
-           {"sqrt", [](const List&x, const Values&) { return x[0].sqrt(); }, "{x}.sqrt()"},
-           {"sin", [](const List&x, const Values&) { return x[0].sin(); }, "{x}.sin()"},
-           {"tanh", [](const List&x, const Values&) { return x[0].tanh(); }, "{x}.tanh()"},
-           {"sigmoid", [](const List&x, const Values&) { return x[0].sigmoid(); }, "{x}.sigmoid()"},
-           {"relu", [](const List&x, const Values&) { return x[0].relu(); }, "{x}.relu()"},
-           {"round", [](const List&x, const Values&) { return x[0].round(); }, "{x}.round()"}})
-    t.push_back({name, Kind::Math, 1, {}, call, python});
-  t.push_back({"softmax",
-               Kind::Math,
-               1,
-               {{"dim", Type::Integer, -1}},
-               [](const List& x, const Values& v) { return x[0].softmax(v.integer("dim")); },
-               "{x}.softmax({dim})"});
-  t.push_back({"cumsum",
-               Kind::Math,
-               1,
-               {dim},
-               [](const List& x, const Values& v) { return x[0].cumsum(v.integer("dim")); },
-               "{x}.cumsum({dim})"});
-  // ---- reductions
-  t.push_back({"sum", Kind::Reduce, 1, {}, [](const List& x, const Values&) { return x[0].sum(); }, "{x}.sum()"});
-  t.push_back({"sum over",
-               Kind::Reduce,
-               1,
-               {dim, keepdim},
-               [](const List& x, const Values& v) { return x[0].sum({v.integer("dim")}, v.boolean("keepdim")); },
-               "{x}.sum({dim}, keepdim={keepdim})",
-               "{x}.sum({dim}, {keepdim})"});
-  t.push_back({"mean", Kind::Reduce, 1, {}, [](const List& x, const Values&) { return x[0].mean(); }, "{x}.mean()"});
-  t.push_back({"mean over",
-               Kind::Reduce,
-               1,
-               {dim, keepdim},
-               [](const List& x, const Values& v) { return x[0].mean({v.integer("dim")}, v.boolean("keepdim")); },
-               "{x}.mean({dim}, keepdim={keepdim})",
-               "{x}.mean({dim}, {keepdim})"});
-  t.push_back({"amax",
-               Kind::Reduce,
-               1,
-               {dim, keepdim},
-               [](const List& x, const Values& v) { return x[0].amax({v.integer("dim")}, v.boolean("keepdim")); },
-               "{x}.amax({dim}, keepdim={keepdim})",
-               "{x}.amax({dim}, {keepdim})"});
-  t.push_back({"argmax",
-               Kind::Reduce,
-               1,
-               {dim},
-               [](const List& x, const Values& v) { return x[0].argmax(v.integer("dim")); },
-               "{x}.argmax({dim})"});
-  // ---- in place
-  t.push_back({"add_",
-               Kind::InPlace,
-               1,
-               {value},
-               [](const List& x, const Values& v) { return Tensor(x[0].add_(v.scalar("value"))); },
-               "{x}.add_({value})"});
-  t.push_back({"mul_",
-               Kind::InPlace,
-               1,
-               {value},
-               [](const List& x, const Values& v) { return Tensor(x[0].mul_(v.scalar("value"))); },
-               "{x}.mul_({value})"});
-  t.push_back({"fill_",
-               Kind::InPlace,
-               1,
-               {value},
-               [](const List& x, const Values& v) { return Tensor(x[0].fill_(v.scalar("value"))); },
-               "{x}.fill_({value})"});
-  t.push_back({"relu_",
-               Kind::InPlace,
-               1,
-               {},
-               [](const List& x, const Values&) { return Tensor(x[0].relu_()); },
-               "{x}.relu_()"});
-  t.push_back({"copy_",
-               Kind::InPlace,
-               2,
-               {},
-               [](const List& x, const Values&) { return Tensor(x[0].copy_(x[1])); },
-               "{x}.copy_({y})"});
-  t.push_back({"requires_grad_",
-               Kind::InPlace,
-               1,
-               {},
-               [](const List& x, const Values&) { return Tensor(x[0].requires_grad_()); },
-               "{x}.requires_grad_()"});
+  add_arithmetic(t);
   return t;
 }
 

@@ -1,4 +1,6 @@
 // Programs of operations: read, carried out, written as code.
+#include <algorithm>
+
 #include "operations.h"
 
 namespace mica::lab {
@@ -17,12 +19,15 @@ const Operation& operation(const std::string& wanted) {
 }
 
 Json operations_json() {
-  static constexpr const char* kTypes[] = {"integer", "integers", "number", "dtype", "boolean"};
+  static constexpr const char* kTypes[] = {"integer", "integers", "number", "dtype", "boolean", "choice"};
   Json list = Json::array();
   for (const Operation& o : operations()) {
     Json parameters = Json::array();
     for (const Parameter& p : o.parameters)
-      parameters.push_back({{"name", p.name}, {"type", kTypes[static_cast<int>(p.type)]}, {"default", p.otherwise}});
+      parameters.push_back({{"name", p.name},
+                            {"type", kTypes[static_cast<int>(p.type)]},
+                            {"default", p.otherwise},
+                            {"choices", p.choices}});
     list.push_back({{"name", o.name}, {"kind", name(o.kind)}, {"tensors", o.tensors}, {"parameters", parameters}});
   }
   return list;
@@ -55,6 +60,11 @@ DType Values::dtype(const char* name) const {
   const Json& v = at(name);
   MICA_CHECK_KIND(v.is_string(), Type, "argument '", name, "' must be the name of a dtype, not ", v.dump());
   return dtype_named(v.get<std::string>());
+}
+std::string Values::word(const char* name) const {
+  const Json& v = at(name);
+  MICA_CHECK_KIND(v.is_string(), Type, "argument '", name, "' must be str, not ", v.dump());
+  return v.get<std::string>();
 }
 bool Values::boolean(const char* name) const {
   const Json& v = at(name);
@@ -95,6 +105,14 @@ Tensor run(const Step& step, const std::vector<Tensor>& results) {
 
 // ---- code
 
+std::string cpp_dtype(const std::string& dtype) {
+  std::string type = "DType::" + dtype;
+  type[7] = static_cast<char>(std::toupper(type[7]));
+  if (type.rfind("DType::Bfloat", 0) == 0) type.replace(7, 6, "BFloat");
+  if (type.rfind("DType::Uint", 0) == 0) type.replace(7, 4, "UInt");
+  return type;
+}
+
 namespace {
 
 struct Language {
@@ -104,13 +122,7 @@ struct Language {
     if (v.is_boolean()) return cpp ? (v.get<bool>() ? "true" : "false") : v.get<bool>() ? "True" : "False";
     if (v.is_string()) {
       const std::string dtype = v.get<std::string>();
-      if (!cpp) return "mica." + dtype;
-      std::string type = "DType::" + dtype;
-      type[7] = static_cast<char>(std::toupper(type[7]));
-      if (const size_t at = type.find("float16"); at != std::string::npos && type[at - 1] == 'B') type[at] = 'F';
-      if (type.rfind("DType::Bfloat", 0) == 0) type.replace(7, 6, "BFloat");
-      if (type.rfind("DType::Uint", 0) == 0) type.replace(7, 4, "UInt");
-      return type;
+      return cpp ? cpp_dtype(dtype) : "mica." + dtype;
     }
     if (v.is_array()) {
       std::string s = cpp ? "{" : "(";
@@ -125,7 +137,19 @@ struct Language {
     for (size_t i = 0; i < pattern.size();) {
       const size_t end = pattern[i] == '{' ? pattern.find('}', i) : std::string::npos;
       const std::string key = end == std::string::npos ? "" : pattern.substr(i + 1, end - i - 1);
-      if (key == "x" || key == "y") {
+      if (const size_t colon = key.find(':'); colon != std::string::npos) {
+        // {list:name} are bare numbers between commas, {word:name} is a word as it is, {colons:dim} skips dimensions.
+        const Json& given = step.values.at(key.substr(colon + 1));
+        if (key[0] == 'c') {
+          const int64_t dim = given.is_number_integer() ? given.get<int64_t>() : 0;
+          if (dim < 0) text += "..., ";
+          for (int64_t d = 0; d < std::min<int64_t>(dim, 8); ++d) text += ":, ";
+        } else {
+          const std::string whole = given.is_string() ? given.get<std::string>() : given.dump();
+          text += key[0] == 'l' && whole.size() > 1 ? whole.substr(1, whole.size() - 2) : whole;
+        }
+        i = end + 1;
+      } else if (key == "x" || key == "y") {
         text += variable(step.inputs[key == "y"]);
         i = end + 1;
       } else if (!key.empty() && step.values.contains(key)) {

@@ -9,42 +9,75 @@ namespace mica::lab {
 
 // ---- view or copy
 
+namespace {
+
+struct Write {
+  size_t tensor, after;  // after how many steps it is made
+  int64_t element;
+  Json all;
+};
+
+std::vector<Write> writes_of(const Json& question) {
+  std::vector<Write> list;
+  const auto given = question.find("writes");
+  if (given == question.end()) return list;
+  MICA_CHECK(given->is_array() && given->size() <= 64, "at most 64 numbers are written");
+  for (const Json& w : *given)
+    list.push_back({w.at("tensor").get<size_t>(), w.at("after").get<size_t>(), w.at("element").get<int64_t>(), w});
+  return list;
+}
+
+DimVector index_of(const Tensor& target, int64_t element) {
+  DimVector index(static_cast<size_t>(target.dim()));
+  for (int64_t d = target.dim(); d-- > 0;) {
+    index[static_cast<size_t>(d)] = element % target.size(d);
+    element /= target.size(d);
+  }
+  return index;
+}
+
+}  // namespace
+
+// Numbers are written where they were written: tensors of that time see them, copies that were made before do not.
 Json views(const Json& question) {
   NoGradGuard below;
-  Evaluation e = evaluate(question.at("steps"));
-  Json answer = {{"error", e.error}};
+  const std::vector<Write> writes = writes_of(question);
+  std::vector<Tensor> made;
+  std::vector<std::set<size_t>> changed;  // of each tensor: the elements that a write has changed
+  Json written = Json::array();
+  std::string refused;  // a write that cannot be
+  Evaluation e = evaluate(question.at("steps"), {}, [&](size_t step, const Tensor& result) {
+    made.push_back(result);
+    changed.emplace_back();
+    for (const Write& w : writes) {
+      if (w.after != step + 1 || !refused.empty()) continue;
+      if (w.tensor >= made.size() || w.element < 0 || w.element >= made[w.tensor].numel()) {
+        refused = w.tensor >= made.size() ? cat("there is no tensor ", w.tensor, " yet")
+                                          : cat("index ", w.element, " is out of bounds for a tensor with ",
+                                                made[w.tensor].numel(), " elements");
+        continue;
+      }
+      std::vector<Json> before;
+      for (const Tensor& t : made) before.push_back(first_values(t));
+      const DimVector index = index_of(made[w.tensor], w.element);
+      Tensor cell = made[w.tensor];
+      for (const int64_t i : index) cell = cell.select(0, i);
+      cell.fill_(Values(w.all).scalar("value"));
+      for (size_t t = 0; t < made.size(); ++t) {
+        const Json now = first_values(made[t]);
+        for (size_t k = 0; k < now.size(); ++k)
+          if (now[k] != before[t][k]) changed[t].insert(k);
+      }
+      written.push_back({{"tensor", w.tensor}, {"element", w.element}, {"index", integers(index)}});
+    }
+  });
+  if (!refused.empty()) fail(ErrorKind::Index, refused);
   Json cards = Json::array();
-  for (size_t i = 0; i < e.results.size(); ++i) cards.push_back(e.step_json(i));
-  if (question.contains("write") && !question.at("write").is_null()) {
-    // One element of one tensor is written; every tensor is read again.
-    const Json& write = question.at("write");
-    const auto which = write.at("tensor").get<size_t>();
-    const auto element = write.at("element").get<int64_t>();
-    MICA_CHECK_KIND(which < e.results.size(), Index, "there is no tensor ", which);
-    const Tensor& target = e.results[which];
-    MICA_CHECK_KIND(element >= 0 && element < target.numel(), Index, "index ", element,
-                    " is out of bounds for a tensor with ", target.numel(), " elements");
-    Tensor cell = target;
-    int64_t rest = element;
-    DimVector index(static_cast<size_t>(target.dim()));
-    for (int64_t d = target.dim(); d-- > 0;) {
-      index[static_cast<size_t>(d)] = rest % target.size(d);
-      rest /= target.size(d);
-    }
-    for (const int64_t i : index) cell = cell.select(0, i);
-    cell.fill_(Values(write).scalar("value"));
-    for (size_t i = 0; i < e.results.size(); ++i) {
-      const Json after = first_values(e.results[i]);
-      Json changed = Json::array();
-      for (size_t k = 0; k < after.size(); ++k)
-        if (after[k] != cards[i]["values"][k]) changed.push_back(k);
-      cards[i]["values"] = after;
-      cards[i]["changed"] = changed;
-    }
-    answer["written"] = {{"tensor", which}, {"element", element}, {"index", integers(index)}};
+  for (size_t i = 0; i < e.results.size(); ++i) {
+    cards.push_back(e.step_json(i));
+    cards.back()["changed"] = i < changed.size() ? Json(changed[i]) : Json::array();
   }
-  answer["steps"] = cards;
-  return answer;
+  return {{"error", e.error}, {"steps", cards}, {"written", written}};
 }
 
 // ---- playground
@@ -53,8 +86,21 @@ Json playground(const Json& question) {
   NoGradGuard below;
   Evaluation e = evaluate(question.at("steps"));
   Json cards = Json::array();
-  for (size_t i = 0; i < e.results.size(); ++i) cards.push_back(e.step_json(i));
-  Json answer = {{"steps", cards}, {"error", e.error}, {"python", python_code(e.steps)}, {"cpp", cpp_code(e.steps)}};
+  std::map<const void*, int64_t> storages;
+  for (size_t i = 0; i < e.results.size(); ++i) {
+    cards.push_back(e.step_json(i));
+    if (e.results[i].is_meta()) continue;  // it has no memory
+    const Storage& s = e.results[i].storage();
+    storages.emplace(s.get(), static_cast<int64_t>(s->nbytes()));
+  }
+  int64_t memory = 0;
+  for (const auto& [storage, bytes] : storages) memory += bytes;
+  Json answer = {{"steps", cards},
+                 {"error", e.error},
+                 {"memory", memory},
+                 {"storages", storages.size()},
+                 {"python", python_code(e.steps)},
+                 {"cpp", cpp_code(e.steps)}};
   if (!e.error.empty()) answer["failed"] = {{"step", e.results.size()}, {"call", python_of(e.steps[e.results.size()])}};
   return answer;
 }

@@ -14,7 +14,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 template <class Work>
-double least_seconds(Work work) {
+double least_of_three(Work work) {
+  work();  // memory is touched, threads are awake
   double best = INFINITY;
   for (int i = 0; i < 3; ++i) {
     const auto begin = Clock::now();
@@ -24,16 +25,45 @@ double least_seconds(Work work) {
   return best;
 }
 
+// How many numbers a layout keeps, and how many bytes each of its indices takes.
+struct SparseLayout {
+  const char* name;
+  double per_nonzero, per_row;  // numbers that are indices
+  double index_bytes;
+  const char* formula;
+};
+constexpr SparseLayout kSparseLayouts[] = {
+    {"COO", 2, 0, 8, "3 \u00d7 nnz numbers: row, column, value"},
+    {"CSR", 1, 1, 8, "2 \u00d7 nnz + rows + 1 numbers: column, value; row starts"},
+    {"CSR, int32 indices", 1, 1, 4, "the same, with indices of 4 bytes"}};
+
+// Exactly where a layout of float32 becomes smaller than the dense matrix: bytes are a straight line in the number of
+// nonzeros.
+Json sparse_layouts(int64_t n) {
+  Json list = Json::array();
+  const double rows = static_cast<double>(n), dense = 4 * rows * rows;
+  for (const SparseLayout& l : kSparseLayouts) {
+    const double fixed = l.per_row > 0 ? (rows + 1) * l.index_bytes : 0, each = l.per_nonzero * l.index_bytes + 4;
+    list.push_back({{"name", l.name},
+                    {"formula", l.formula},
+                    {"bytes_full", fixed + each * rows * rows},
+                    {"bytes_empty", fixed},
+                    {"crossover", 1 - (dense - fixed) / each / (rows * rows)}});
+  }
+  return list;
+}
+
 }  // namespace
 
 Json sparse(const Json& question) {
   NoGradGuard below;
   const auto n = question.value("n", int64_t{256}), width = question.value("columns", int64_t{32});
   MICA_CHECK(n >= 8 && n <= 1024 && width >= 1 && width <= 256, "a matrix of 8 to 1024 rows, times 1 to 256 columns");
+  if (question.value("layouts", false)) return {{"n", n}, {"layouts", sparse_layouts(n)}, {"dense_bytes", 4 * n * n}};
   std::lock_guard lock(measuring);
   const Tensor weight = mica::rand({n, n}, Generator(0)), right = mica::randn({n, width}, Generator(1));
   // All rows, or the one that is asked for: the page draws each as it comes.
-  static constexpr double kSparsities[] = {0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999};
+  static constexpr double kSparsities[] = {0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99};
   constexpr auto kCount = static_cast<int64_t>(std::size(kSparsities));
   const auto one = question.value("row", int64_t{-1});
   MICA_CHECK(one >= -1 && one < kCount, "there are ", kCount, " rows, from 0 on");
@@ -44,9 +74,9 @@ Json sparse(const Json& question) {
     const Tensor coo = mica::to_sparse(dense, 2), csr = mica::to_sparse_csr(dense);
     const Tensor out = mica::empty({n, width});
     Tensor by_coordinates, by_rows;
-    const double dense_time = least_seconds([&] { mica::matmul_out(out, dense, right); });
-    const double coo_time = least_seconds([&] { by_coordinates = mica::_sparse_mm(coo, right); });
-    const double csr_time = least_seconds([&] { by_rows = mica::_sparse_mm(csr, right); });
+    const double dense_time = least_of_three([&] { mica::matmul_out(out, dense, right); });
+    const double coo_time = least_of_three([&] { by_coordinates = mica::_sparse_mm(coo, right); });
+    const double csr_time = least_of_three([&] { by_rows = mica::_sparse_mm(csr, right); });
     const double error =
         std::max(by_rows.sub(out).abs().max().item<double>(), by_coordinates.sub(out).abs().max().item<double>());
     const Tensor indices = mica::_indices(coo), numbers = mica::_values(coo);
@@ -95,14 +125,14 @@ Json quantize(const Json& question) {
     back = q.to(DType::Float32).sub(zero).mul(scale);
   }
   const Tensor error = back.sub(x);
+  Json levels_hit = Json::array();
+  const Tensor hits = mica::histc(q.to(DType::Float32), static_cast<int64_t>(levels) + 1, 0, levels);
+  for (int64_t i = 0; i <= static_cast<int64_t>(levels); ++i)
+    levels_hit.push_back({(static_cast<double>(i) - zero) * scale, hits[i].item<double>()});
   const int64_t bins = 64;
   const Tensor counts = mica::histc(x, bins, low, high);
-  const Tensor used = mica::histc(back, bins, low, high);
-  Json before = Json::array(), after = Json::array();
-  for (int64_t i = 0; i < bins; ++i) {
-    before.push_back(number(counts[i].item()));
-    after.push_back(number(used[i].item()));
-  }
+  Json before = Json::array();
+  for (int64_t i = 0; i < bins; ++i) before.push_back(number(counts[i].item()));
   return {{"scale", scale},
           {"zero_point", zero},
           {"low", low},
@@ -114,7 +144,7 @@ Json quantize(const Json& question) {
           {"worst", error.abs().max().item<double>()},
           {"rms", error.pow(2).mean().sqrt().item<double>()},
           {"histogram", before},
-          {"quantized", after}};
+          {"hits", levels_hit}};
 }
 
 }  // namespace mica::lab

@@ -1,7 +1,9 @@
 // The stride explorer: any geometry over a tape of memory, and what view operations make of it.
+#include <set>
 
 #include "instruments.h"
 #include "mica/inspect.h"
+#include "operations.h"
 
 namespace mica::lab {
 
@@ -56,6 +58,24 @@ Tensor apply(const Tensor& t, const Json& step, std::string& python) {
     python = "x.view" + tuple(shape);
     return t.view(shape);
   }
+  if (op == "row-major" || op == "column-major" || op == "channels_last") {
+    // The same shape laid out afresh, from the beginning of a tape.
+    const TensorOptions options = TensorOptions(t.dtype()).device(Device{DeviceType::Meta});
+    if (op == "channels_last") {
+      MICA_CHECK(t.dim() == 4, "required rank 4 tensor to use channels_last format");
+      python = "x.contiguous(memory_format=mica.channels_last)";
+      return mica::empty(t.sizes(), options).contiguous(MemoryFormat::ChannelsLast);
+    }
+    if (op == "row-major") {
+      python = "x.contiguous()";
+      return mica::empty(t.sizes(), options);
+    }
+    python = "x.mT.contiguous().mT";
+    DimVector backwards(t.sizes()), order;
+    std::reverse(backwards.begin(), backwards.end());
+    for (int64_t d = t.dim(); d-- > 0;) order.push_back(d);
+    return mica::empty(backwards, options).permute(order);
+  }
   fail(ErrorKind::Value, cat("the explorer has no operation '", op, "'"));
 }
 
@@ -101,32 +121,44 @@ Json strides(const Json& question) {
     s.back() = '}';
     return s;
   };
+  const std::string type = name(dtype);
+  const Tensor memory = mica::arange(elements).to(dtype);
+  const std::string tape = dtype == DType::Bool ? cat("arange(", elements, ").to(") : cat("arange(", elements, ", ");
+  std::set<int64_t> inner, outer;
   Json addresses = places(shape, steps, offset);
-  for (Json& place : addresses) place = place.get<int64_t>() * width;
-  Json answer = {
-      {"shape", integers(shape)},
-      {"strides", integers(steps)},
-      {"offset", offset},
-      {"numel", numel},
-      {"places", places(shape, steps, offset)},
-      {"addresses", addresses},
-      {"lowest", r.lowest},
-      {"highest", r.highest},
-      {"distinct", r.distinct},
-      {"overlaps", r.distinct < numel},
-      {"inside", inside},
-      {"element_size", width},
-      {"bytes", numel * width},
-      {"storage_bytes", elements * width},
-      {"reached_bytes", r.distinct * width},
-      {"formats", contiguity_json(shape, steps)},
-      {"operation", python},
-      {"python", cat("mica.arange(", elements, ").as_strided(", geometry, ")")},
-      {"cpp", cat("mica::arange(", elements, ").as_strided(", braces(shape), ", ", braces(steps), ", ", offset, ")")}};
+  for (Json& place : addresses) {
+    const auto at = place.get<int64_t>();
+    (at >= 0 && at < elements ? inner : outer).insert(at);
+    place = at * width;
+  }
+  Json answer = {{"shape", integers(shape)},
+                 {"strides", integers(steps)},
+                 {"offset", offset},
+                 {"numel", numel},
+                 {"places", places(shape, steps, offset)},
+                 {"addresses", addresses},
+                 {"lowest", r.lowest},
+                 {"highest", r.highest},
+                 {"distinct", r.distinct},
+                 {"reached", inner.size()},
+                 {"outside", outer.size()},
+                 {"tape", first_values(memory)},
+                 {"overlaps", r.distinct < numel},
+                 {"inside", inside},
+                 {"element_size", width},
+                 {"bytes", numel * width},
+                 {"storage_bytes", elements * width},
+                 {"reached_bytes", r.distinct * width},
+                 {"formats", contiguity_json(shape, steps)},
+                 {"operation", python},
+                 {"python", cat("mica.", tape, dtype == DType::Bool ? "" : "dtype=", "mica.", type, ").as_strided(",
+                                geometry, ")")},
+                 {"cpp", cat("mica::", tape, "mica::", cpp_dtype(type), ").as_strided(", braces(shape), ", ",
+                             braces(steps), ", ", offset, ")")}};
   // What the engine says of the same call on real memory: the refusal, in its words, of a geometry out of range.
   try {
     NoGradGuard below;
-    const Tensor real = mica::arange(elements).as_strided(shape, steps, offset);
+    const Tensor real = memory.as_strided(shape, steps, offset);
     answer["values"] = first_values(real);
   } catch (const Error& e) {
     answer["refused"] = e.what();

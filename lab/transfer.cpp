@@ -1,4 +1,4 @@
-// What moving a matrix costs, and what multiplying it costs: measured here, modelled for machines that are not.
+// What moving a matrix costs, and what computing with it costs: measured here, modelled for machines that are not.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,88 +13,122 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The least time of several runs, within a budget.
+struct Timing {
+  double seconds;  // the median
+  int samples;
+};
+
+// A warm-up, then samples within a budget: one at least, eleven at most.
 template <class Work>
-double least_seconds(Work work, double budget) {
-  double best = INFINITY;
+Timing measure(Work work, double budget) {
+  work();
+  std::vector<double> times;
   const auto started = Clock::now();
   do {
     const auto begin = Clock::now();
     work();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-  } while (std::chrono::duration<double>(Clock::now() - started).count() < budget);
-  return best;
+    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  } while (times.size() < 11 && std::chrono::duration<double>(Clock::now() - started).count() < budget);
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return {times[times.size() / 2], static_cast<int>(times.size())};
 }
 
-// Named figures of machines: host to device bandwidth and the matrix units' peak, as their makers state them.
+// Named figures of machines, as their makers state them: host to device bandwidth in one direction from pinned memory,
+// the device's own memory, and its matrix units. Pageable memory is copied into a pinned buffer first: half the speed.
 struct Machine {
   const char* name;
   const char* bus;
-  double bytes_per_second, pinned_factor, flops16, flops32;
+  double pinned, pageable, memory, flops16, flops32;
 };
-constexpr Machine kMachines[] = {{"A100", "PCIe 4.0 x16", 25e9, 0.5, 312e12, 19.5e12},
-                                 {"H100", "PCIe 5.0 x16", 50e9, 0.5, 989e12, 67e12},
-                                 {"RTX 4090", "PCIe 4.0 x16", 25e9, 0.5, 165e12, 82.6e12},
-                                 {"T4", "PCIe 3.0 x16", 12e9, 0.5, 65e12, 8.1e12}};
+constexpr Machine kMachines[] = {{"T4", "PCIe 3.0 x16", 12e9, 6e9, 320e9, 65e12, 8.1e12},
+                                 {"RTX 4090", "PCIe 4.0 x16", 25e9, 12.5e9, 1008e9, 165e12, 82.6e12},
+                                 {"A100", "PCIe 4.0 x16", 25e9, 12.5e9, 2039e9, 312e12, 19.5e12},
+                                 {"H100", "PCIe 5.0 x16", 50e9, 25e9, 3350e9, 989e12, 67e12},
+                                 {"GH200", "NVLink-C2C", 450e9, 225e9, 4000e9, 989e12, 67e12}};
 
-// Where the product takes as long as the transfer, from one size at which both were measured: one grows with the square
-// of the rows, the other with the cube.
-double crossing(int64_t n, double transfer, double compute) { return static_cast<double>(n) * transfer / compute; }
+// One matrix operand of n rows, and what is computed with it.
+struct Task {
+  bool product;  // a matrix product, or else an elementwise addition
+  double bytes, operations;
+};
 
-Json on_the_host(int64_t n, DType dtype, double bytes, double flops) {
-  const Tensor a = mica::randn({n, n}, Generator(0)).to(dtype), b = mica::randn({n, n}, Generator(1)).to(dtype);
-  Tensor c = mica::empty({n, n}, TensorOptions(dtype));
-  const double copy = least_seconds([&] { c.copy_(a); }, 0.004);
-  // A large product is measured once: it is steady, and an answer should not take long.
-  const double product = least_seconds([&] { mica::matmul_out(c, a, b); }, n <= 1024 ? 0.012 : 0.0);
-  return {{"name", "this machine"},
-          {"kind", "measured"},
-          {"what", cat("memory to memory, ", get_num_threads(), " threads")},
-          {"transfer", copy},
-          {"compute", product},
-          {"bandwidth", 2 * bytes / copy},
-          {"flops", flops / product},
-          {"crossover", crossing(n, copy, product)}};
+// Batches that arrive and are computed with. From pageable memory one thing happens at a time; from pinned memory the
+// next batch arrives while the last one is computed with, in the second of two buffers.
+Json timeline(double transfer, double compute, bool overlapped, int batches) {
+  Json lanes = Json::array();
+  double arrived = 0, computed = 0, before = 0;
+  for (int i = 0; i < batches; ++i) {
+    const double begin = overlapped ? std::max(arrived, before) : computed;
+    const double there = begin + transfer, start = std::max(there, computed);
+    before = computed;  // its buffer is free when the batch before the last one is done
+    arrived = there;
+    computed = start + compute;
+    lanes.push_back({{"batch", i}, {"transfer", {begin, there}}, {"compute", {start, computed}}});
+  }
+  return {{"batches", lanes}, {"seconds", computed}};
 }
 
-// One after the other from pageable and from pinned memory, and both at once: while one matrix is multiplied on a
-// stream, the next one comes on another.
-Json on_the_device(int64_t n, DType dtype, double bytes, double flops) {
+Json row_of(const std::string& name, const char* kind, const std::string& what, const Task& work, double pageable,
+            double pinned, double compute) {
+  const double best = pinned > 0 ? pinned : pageable;
+  Json row = {{"name", name},
+              {"kind", kind},
+              {"what", what},
+              {"transfer", pageable},
+              {"bandwidth", work.bytes / pageable},
+              {"pinned", pinned > 0 ? Json(pinned) : Json(nullptr)},
+              {"pinned_bandwidth", pinned > 0 ? Json(work.bytes / pinned) : Json(nullptr)},
+              {"compute", compute},
+              {"flops", work.operations / compute},
+              {"one_by_one", timeline(pageable, compute, false, 6)}};
+  if (pinned > 0) row["overlapped"] = timeline(pinned, compute, true, 6);
+  // A product grows with the cube of the rows, the transfer with the square: from one size on the product takes longer.
+  // An addition grows like the transfer, which stays the longer of the two for every size.
+  row["ratio"] = best / compute;
+  row["crossover"] = work.product ? Json(best / compute) : Json(nullptr);
+  return row;
+}
+
+Json on_the_host(int64_t n, DType dtype, const Task& work) {
+  const Tensor a = mica::randn({n, n}, Generator(0)).to(dtype), b = mica::randn({n, n}, Generator(1)).to(dtype);
+  Tensor c = mica::empty({n, n}, TensorOptions(dtype));
+  const Timing copy = measure([&] { c.copy_(a); }, 0.1);
+  const Timing compute = work.product ? measure([&] { mica::matmul_out(c, a, b); }, 0.4)
+                                      : measure([&] { mica::add_out(c, a, b, 1); }, 0.1);
+  Json row = row_of("this machine", "measured", cat("memory to memory, ", get_num_threads(), " threads"), work,
+                    copy.seconds, 0, compute.seconds);
+  row["samples"] = compute.samples;
+  return row;
+}
+
+// From pageable and from pinned memory, each by itself.
+Json on_the_device(int64_t n, DType dtype, const Task& work) {
   const Device gpu{DeviceType::CUDA, 0};
   const Backend& g = backend(DeviceType::CUDA);
   const Tensor host = mica::randn({n, n}, Generator(0)).to(dtype);
-  Tensor there = host.to(gpu, dtype), next = there.clone(), other = there.clone(), result = mica::empty_like(there);
+  Tensor there = host.to(gpu, dtype), other = there.clone(), result = mica::empty_like(there);
   Tensor pinned = mica::empty({n, n}, TensorOptions(dtype).pinned_memory(true));
   pinned.copy_(host);
-  const auto timed = [&](auto work) {
-    work();  // libraries start, and choose their kernels, at the first call
-    return least_seconds(
+  const auto timed = [&](auto body) {
+    return measure(
         [&] {
-          work();
+          body();
           g.synchronize(0);
         },
-        0.02);
+        0.1);
   };
-  const double pageable = timed([&] { there.copy_(host); });
-  const double fast = timed([&] { there.copy_(pinned, true); });
-  const double product = timed([&] { mica::matmul_out(result, there, other); });
-  const Stream usual = g.current_stream(0), beside = g.new_stream(0, 0);
-  const double both = timed([&] {
-    mica::matmul_out(result, there, other);
-    g.set_stream(beside);
-    next.copy_(pinned, true);
-    g.set_stream(usual);
+  const Timing pageable = timed([&] { there.copy_(host); }), fast = timed([&] { there.copy_(pinned, true); });
+  const Timing compute = timed([&] {
+    if (work.product) {
+      mica::matmul_out(result, there, other);
+    } else {
+      mica::add_out(result, there, other, 1);
+    }
   });
-  return {{"name", g.device_name ? g.device_name(0) : "CUDA"},
-          {"kind", "measured"},
-          {"what", "host to device"},
-          {"transfer", pageable},
-          {"pinned", fast},
-          {"compute", product},
-          {"overlapped", both},
-          {"bandwidth", bytes / fast},
-          {"flops", flops / product},
-          {"crossover", crossing(n, fast, product)}};
+  Json row = row_of(g.device_name ? g.device_name(0) : "CUDA", "measured", "host to device", work, pageable.seconds,
+                    fast.seconds, compute.seconds);
+  row["samples"] = compute.samples;
+  return row;
 }
 
 }  // namespace
@@ -106,31 +140,28 @@ Json transfer(const Json& question) {
   const DType dtype = dtype_named(question.value("dtype", "float32"));
   MICA_CHECK(dtype == DType::Float32 || dtype == DType::BFloat16 || dtype == DType::Float16,
              "the matrix is of float32, float16 or bfloat16 here, not of ", dtype);
-  const double bytes = static_cast<double>(n * n * element_size(dtype));
-  const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  const std::string operation = question.value("operation", "matmul");
+  MICA_CHECK(operation == "matmul" || operation == "add", "the operation is matmul or add here, not ", operation);
+  const double rows_of = static_cast<double>(n), numbers = rows_of * rows_of;
+  Task work{operation == "matmul", numbers * static_cast<double>(element_size(dtype)), numbers};
+  if (work.product) work.operations = 2 * numbers * rows_of;
   Json rows = Json::array();
   // What is modelled is known at once: the page asks for it first.
   if (question.value("measure", true)) {
     std::lock_guard lock(measuring);
-    rows.push_back(on_the_host(n, dtype, bytes, flops));
-    if (device_count(DeviceType::CUDA) > 0) rows.push_back(on_the_device(n, dtype, bytes, flops));
+    rows.push_back(on_the_host(n, dtype, work));
+    if (device_count(DeviceType::CUDA) > 0) rows.push_back(on_the_device(n, dtype, work));
   }
   for (const Machine& m : kMachines) {
+    // An addition reads two matrices and writes one: the device's memory decides.
     const double speed = dtype == DType::Float32 ? m.flops32 : m.flops16;
-    const double pinned = bytes / m.bytes_per_second, pageable = pinned / m.pinned_factor, product = flops / speed;
-    rows.push_back({{"name", m.name},
-                    {"kind", "modelled"},
-                    {"what", m.bus},
-                    {"transfer", pageable},
-                    {"pinned", pinned},
-                    {"compute", product},
-                    {"overlapped", std::max(pinned, product)},
-                    {"bandwidth", m.bytes_per_second},
-                    {"flops", speed},
-                    // The rows from which on the product takes longer than the transfer of one operand.
-                    {"crossover", speed * static_cast<double>(element_size(dtype)) / (2 * m.bytes_per_second)}});
+    const double compute = work.product ? work.operations / speed : 3 * work.bytes / m.memory;
+    rows.push_back(row_of(m.name, "modelled", m.bus, work, work.bytes / m.pageable, work.bytes / m.pinned, compute));
   }
-  return {{"n", n}, {"bytes", bytes}, {"operations", flops}, {"rows", rows}};
+  // The size from which on the product takes longer than the transfer of one operand.
+  for (Json& row : rows)
+    if (!row["crossover"].is_null()) row["crossover"] = rows_of * row["crossover"].get<double>();
+  return {{"n", n}, {"operation", operation}, {"bytes", work.bytes}, {"operations", work.operations}, {"rows", rows}};
 }
 
 }  // namespace mica::lab

@@ -88,13 +88,27 @@ CHAIN = [
 
 
 def test_views_and_writes(ask):
-    answer = ask("views", steps=CHAIN, write={"tensor": 1, "element": 5, "value": 99})
+    answer = ask("views", steps=CHAIN, writes=[{"tensor": 1, "element": 5, "value": 99, "after": 4}])
     storages = [step["storage"]["id"] for step in answer["steps"]]
     assert storages == [0, 0, 0, 1] and [step["shares"] for step in answer["steps"]] == [False, True, True, False]
     assert [step["changed"] for step in answer["steps"]] == [[5], [5], [4], []]
     assert "cannot be seen in the new shape" in answer["steps"][3]["copies"][0]["why"]
-    assert answer["written"]["index"] == [1, 1]
-    assert "out of bounds" in ask("views", steps=CHAIN, write={"tensor": 1, "element": 50, "value": 1})["error"]
+    assert answer["written"][0]["index"] == [1, 1]
+    wrong = [{"tensor": 1, "element": 50, "value": 1, "after": 4}]
+    assert "out of bounds" in ask("views", steps=CHAIN, writes=wrong)["error"]
+
+
+def test_what_is_written_stays_and_later_copies_take_it(ask):
+    chain = [*CHAIN, {"op": "clone", "on": [1], "args": {}}]
+    steps = ask("views", steps=chain, writes=[{"tensor": 2, "element": 0, "value": 7.5, "after": 4}])["steps"]
+    x = mica.arange(12.0)
+    a = x.reshape(3, 4)
+    b = a.t()
+    c = b.reshape(-1)
+    b[0, 0] = 7.5
+    d = a.clone()
+    assert [s["values"] for s in steps] == [t.reshape(-1).tolist() for t in (x, a, b, c, d)]
+    assert [s["changed"] for s in steps] == [[0], [0], [0], [], []]
 
 
 def test_playground_runs_the_chain_and_writes_it_as_code(ask):
@@ -141,6 +155,8 @@ def test_every_operation_of_the_playground_works(ask):
             steps = [{"op": "rand", "on": [], "args": {"shape": [3, 4]}}] * operation["tensors"]
             if operation["name"] in ("t", "matmul", "squeeze", "unsqueeze"):
                 steps = [{"op": "rand", "on": [], "args": {"shape": [3, 3]}}] * operation["tensors"]
+            if operation["name"] == "channels_last":
+                steps = [{"op": "rand", "on": [], "args": {"shape": [1, 2, 3, 4]}}]
             steps = [*steps, {"op": operation["name"], "on": list(range(operation["tensors"])), "args": {}}]
         answer = ask("playground", steps=steps)
         assert not answer["error"], (operation["name"], answer["error"])
@@ -153,7 +169,8 @@ def test_every_operation_of_the_playground_works(ask):
             card["strides"],
             str(made.dtype).split(".")[-1],
         ), operation["name"]
-        assert card["values"] == pytest.approx(made.detach().reshape(-1).tolist()[:256]), operation["name"]
+        values = [] if made.is_meta else made.detach().reshape(-1).tolist()[:256]
+        assert card["values"] == pytest.approx(values), operation["name"]
 
 
 def test_graph(ask):
@@ -209,7 +226,7 @@ def test_precision_casts_are_the_engine_s(ask):
         held = exact.to(getattr(mica, row["dtype"])).double().tolist()
         for shown, real in zip(row["values"], held, strict=True):
             assert shown == (real if math.isfinite(real) else str(real))
-    assert answer["rows"][0]["clipped"] > 0 and answer["rows"][1]["clipped"] == 0
+    assert answer["rows"][0]["infinite"] > 0 and answer["rows"][1]["infinite"] == 0
     assert "no curve" in ask("precision", curve="square", amplitude=1, dtypes=[])["error"]
 
 
@@ -224,7 +241,7 @@ def test_formats_of_blocks(ask):
         ("nvfp4", 4, 16),
     ]
     for name, row in rows.items():
-        assert row["clipped"] == 0
+        assert row["infinite"] == row["undefined"] == 0
         for start in range(0, 65, row["block"]):
             part = slice(start, start + row["block"])
             (scale,) = set(row["scales"][part])
@@ -277,7 +294,7 @@ def test_fit(ask):
         by_format["float16"]["bytes"] == 14e9 and by_format["float16"]["fits"] and by_format["int4"]["bytes"] == 3.5e9
     )
     trained = ask("fit", parameters=1e9, training=True, optimizer="AdamW", batch=0, length=0)["rows"][0]
-    assert [p["bytes"] for p in trained["parts"]] == [4e9, 4e9, 8e9, 0]
+    assert [p["bytes"] for p in trained["parts"]] == [4e9, 4e9, 8e9]
     assert "no optimizer" in ask("fit", parameters=1, optimizer="x")["error"]
 
 
@@ -291,7 +308,9 @@ def test_weights_files(ask, tmp_path):
     assert (found["tensors"], found["bytes"], found["parameters"]) == (1, 400, 200)
     mica.save({"a": mica.zeros(100), "b": mica.zeros(3, 5)}, tmp_path / "m.pt")
     tail = (tmp_path / "m.pt").read_bytes()
-    found = ask("weights_file", kind="zip", tail=base64.b64encode(tail).decode())
+    wants = ask("weights_file", kind="zip", tail=base64.b64encode(tail).decode())["wants"]
+    pickle = base64.b64encode(tail[wants["offset"] : wants["offset"] + wants["size"]]).decode()
+    found = ask("weights_file", kind="zip", tail=base64.b64encode(tail).decode(), pickle=pickle)
     assert (found["tensors"], found["bytes"]) == (2, 460)
     assert "no zip directory" in ask("weights_file", kind="zip", tail=base64.b64encode(b"nothing").decode())["error"]
     broken = tail[:-12] + struct.pack("<II", 1 << 30, 0) + tail[-4:]
@@ -306,7 +325,7 @@ def test_transfer_is_measured(ask):
     here = answer["rows"][0]
     assert here["kind"] == "measured" and 0 < here["transfer"] < 1 and 0 < here["compute"] < 1
     a100 = next(r for r in answer["rows"] if r["name"] == "A100")
-    assert a100["kind"] == "modelled" and a100["overlapped"] == max(a100["pinned"], a100["compute"])
+    assert a100["kind"] == "modelled" and a100["bandwidth"] == pytest.approx(12.5e9)
     assert "16 to 4096" in ask("transfer", n=100000)["error"]
 
 

@@ -127,7 +127,7 @@ def test_answers_are_quick(ask):
     best = {}
     questions = {
         "engine": {},
-        "views": {"steps": CHAIN, "write": None},
+        "views": {"steps": CHAIN, "writes": []},
         "broadcasting": {"shapes": [[3, 4], [4]]},
         "bits": {"dtype": "float16", "value": 3.5},
         "graph": {"steps": [{"op": "randn", "args": {"shape": [3]}}, {"op": "requires_grad_", "on": [0]}, {"op": "exp", "on": [1]}]},

@@ -12,6 +12,17 @@ from mica.inspect._memory import KINDS, memory
 _LONGEST = 600  # moments of the timeline that are kept
 
 
+def _by_source_line(rows):
+    """One row for a line of the source, whatever operations of it hold memory."""
+    lines = {}
+    for row in rows:
+        if row["line"] in lines:
+            lines[row["line"]]["bytes"] += row["bytes"]
+        else:
+            lines[row["line"]] = dict(row)
+    return sorted(lines.values(), key=lambda row: -row["bytes"])
+
+
 class Watch:
     """What a program does while it runs, published to the page at every few calls of the model. `stop()` ends it."""
 
@@ -28,11 +39,16 @@ class Watch:
         before._take(_C._memory_so_far())
         self._made, self._before = Counter(), self._held(before)
         if model is None:
+            # A step is a step of an optimizer; every call of a module is a moment to publish.
             from mica.nn.modules.module import register_module_forward_hook
+            from mica.optim.optimizer import register_optimizer_step_post_hook
 
-            self._hook = register_module_forward_hook(lambda *_: self._tick())
+            self._hooks = [
+                register_module_forward_hook(lambda *_: self._tick()),
+                register_optimizer_step_post_hook(lambda *_: self._tick(step=True)),
+            ]
         else:
-            self._hook = model.register_forward_hook(lambda *_: self._tick(step=True))
+            self._hooks = [model.register_forward_hook(lambda *_: self._tick(step=True))]
         self._publish()
 
     def _tick(self, step=False):
@@ -69,7 +85,11 @@ class Watch:
         end = time.monotonic() - self._began
         span = (record._ended - record._started) / 1e9
         if record.peak() > self._peak:
-            self._peak, self._at_peak, self._lines = record.peak(), record.at_peak(), record.by_line()[:12]
+            self._peak, self._at_peak, self._lines = (
+                record.peak(),
+                record.at_peak(),
+                _by_source_line(record.by_line())[:12],
+            )
         self._moments += [(max(0.0, end - span + when), held) for when, held in record.timeline(points=60)]
         if len(self._moments) > _LONGEST:
             self._moments = self._moments[::2]
@@ -77,9 +97,7 @@ class Watch:
         log.copies = [Copy(facts) for facts in _C._copies_stop()]
         _C._copies_start(False, False, 1)
         for row in log.by_line():
-            kept = self._copies.setdefault(
-                (row["line"], row["reason"], row["operation"]), {**row, "copies": 0, "bytes": 0}
-            )
+            kept = self._copies.setdefault((row["line"], row["reason"]), {**row, "copies": 0, "bytes": 0})
             kept["copies"] += row["copies"]
             kept["bytes"] += row["bytes"]
         slowest = {}
@@ -110,7 +128,8 @@ class Watch:
         if self._stopped:
             return
         self._stopped, self._state = True, "ended"
-        self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         self._publish()
         _C._copies_stop()
         _C._operations_stop()

@@ -70,6 +70,28 @@ export function slider(label, { min, max, step = 1, value, show = String }, chan
   return { element, set(v) { box.value = v; shown.textContent = show(Number(v)); } };
 }
 
+// A number that is typed, and a slider over its powers beside it.
+export function dial(label, { min, max, value, unit = "", scale = 1, whole = false }, changed) {
+  const at = (v) => Math.log(Math.max(v, Number.MIN_VALUE));
+  const put = (v) => { const x = v / scale; return whole ? Math.round(x) : Number(x.toPrecision(4)); };
+  const box = h("input", { type: "number", step: "any", value: put(value), "aria-label": label, inputmode: "decimal", oninput: () => {
+    const v = Number(box.value) * scale, bad = box.value.trim() === "" || !(v >= min && v <= max);
+    box.setAttribute("aria-invalid", bad);
+    if (bad) return;
+    slide.value = at(v);
+    changed(v);
+  } });
+  const slide = h("input", { type: "range", min: at(min), max: at(max), step: "any", "aria-label": `${label}, slider`, oninput: () => {
+    const v = Math.exp(Number(slide.value));
+    const n = whole ? Math.round(v) : Number(v.toPrecision(3));
+    box.value = put(n);
+    box.setAttribute("aria-invalid", false);
+    changed(n);
+  } });
+  slide.value = at(value);
+  return { element: h("div", { class: "field dial" }, h("span", {}, label), h("div", {}, box, unit && h("small", {}, unit), slide)), set(v) { box.value = put(v); slide.value = at(v); box.setAttribute("aria-invalid", false); } };
+}
+
 export function check(label, value, changed) {
   const box = h("input", { type: "checkbox", checked: value, onchange: () => changed(box.checked) });
   return { element: h("label", { class: "check" }, box, label), set(v) { box.checked = v; } };

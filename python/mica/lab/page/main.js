@@ -34,13 +34,20 @@ function nav(current) {
 function home() {
   document.title = "Mica Lab";
   replace(main, h("header", {}, h("h1", {}, "See through a tensor"),
-    h("p", { class: "lede" }, "Ten instruments on one engine. Every number on these pages is computed by Mica on this machine as you look; nothing is drawn from memory.")),
-  h("div", { class: "cards" }, INSTRUMENTS.map(([letter, name, , words]) => h("a", { class: "card", href: `#${letter}` }, h("i", {}, letter), h("strong", {}, name), h("span", {}, words)))));
+    h("p", { class: "lede" }, `${INSTRUMENTS.length} instruments on one engine. Every number and every picture is computed by Mica on this machine as you look.`)),
+  h("div", { class: "cards" }, INSTRUMENTS.map(([letter, name, , words]) => h("a", { class: "card", href: `#${letter}` }, h("i", {}, letter), h("strong", {}, name), h("span", {}, words), h("div", { class: "thumb", "data-thumb": letter, "aria-hidden": true })))));
+  import("./thumbs.js").then(({ draw }) => draw(main));
 }
+
+// A figure that leaves room for the controls under it stays in sight while they are used.
+const fits = new ResizeObserver((entries) => {
+  for (const { target } of entries) target.classList.toggle("sticks", target.offsetHeight < 0.62 * innerHeight);
+});
 
 let leave = null;
 let shown = null;
 let visits = 0;
+let moved = false;
 async function show() {
   const visit = ++visits;
   const [id, state] = address();
@@ -56,10 +63,15 @@ async function show() {
   if (visit !== visits) return;
   const body = h("div", { id: "instrument" });
   const [first, ...rest] = instrument.lede;
+  const title = h("h1", { tabindex: -1 }, name);
   replace(main,
-    h("header", {}, h("h1", {}, name), h("p", { class: "lede" }, h("b", {}, first), " ", rest.join(" "))),
+    h("header", {}, title, h("p", { class: "lede" }, first)),
     body,
-    h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))])));
+    h("p", { class: "more" }, rest.join(" ")),
+    h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))]), instrument.errata && [". ", h("a", { href: "source/docs/errata.md", target: "_blank", rel: "noopener" }, "Where the founding documents err")]));
+  // Who comes by a key or a link starts reading, and tabbing, at the instrument's name.
+  if (moved) title.focus({ preventScroll: true });
+  moved = true;
   // An instrument keeps its state in the address, so that a link shares what is on the screen.
   // The browser allows few changes of it a second: while a slider moves, every tenth of a second counts.
   // An address that someone else wrote meanwhile, a link or the back button, stays: the page goes there.
@@ -85,6 +97,8 @@ async function show() {
     say("the link's state could not be used");
     leave = instrument.mount(body, {}, remember) ?? null;
   }
+  fits.disconnect();
+  for (const stage of body.querySelectorAll(".sheet.stage, .cols.stage")) fits.observe(stage);
 }
 
 // ---- theme

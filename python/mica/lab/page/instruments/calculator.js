@@ -7,11 +7,12 @@ import { figure } from "../save.js";
 export const lede = [
   "Elements times bytes per element: there is nothing else to it.",
   "A batch of 32 colour images of 224 by 224 is 4.8 million numbers, so 19 MB in float32 and a quarter of that in int8.",
-  "Change a dimension and watch which dtype still fits where you need it.",
+  "Dtypes of one width cost the same, so they share a bar.",
 ];
-export const source = ["src/core/dtype.cpp", "src/core/allocate.cpp"];
+export const source = ["src/core/dtype.cpp", "lab/calculator.cpp"];
 
 const EXAMPLES = [["32 images", [32, 3, 224, 224]], ["a sentence's embeddings", [1, 512, 768]], ["attention of 2048 tokens", [1, 32, 2048, 2048]], ["one linear layer", [4096, 11008]], ["a scalar", []]];
+const FIRST = ["float32", "float16", "bfloat16", "int8"];
 
 export function mount(root, state, remember) {
   const now = { shape: EXAMPLES[0][1], ...state };
@@ -32,21 +33,30 @@ export function mount(root, state, remember) {
   let latest = null;
   function draw(answer) {
     latest = answer;
-    const rows = [...answer.dtypes].sort((a, b) => b.element - a.element || a.dtype.localeCompare(b.dtype));
-    const most = Math.max(...rows.map((r) => r.bytes), 1);
-    const WIDE = room(picture, 720), LEFT = WIDE < 420 ? 134 : 150, ROW = 26;
-    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${rows.length * ROW + 8}`, width: WIDE, height: rows.length * ROW + 8, role: "img", "aria-label": "Bytes in every dtype" });
-    rows.forEach((row, i) => {
-      const wide = Math.max(2, ((WIDE - LEFT - 84) * row.bytes) / most);
-      svg.append(s("g", { transform: `translate(0 ${i * ROW + 4})`, "data-dtype": row.dtype },
-        s("text", { x: LEFT - 12, y: 15, "text-anchor": "end" }, row.dtype),
-        s("rect", { class: "motion", x: LEFT, y: 3, width: wide, height: ROW - 9, rx: 3, fill: row.dtype === "float32" ? "var(--own)" : "var(--share)" }),
-        s("text", { x: LEFT + wide + 10, y: 15, class: "s" }, bytes(row.bytes), s("title", {}, `${count(row.bytes)} bytes`))));
+    const of = (name) => answer.dtypes.find((r) => r.dtype === name);
+    // The four of every day by themselves, then one bar for all dtypes of a width.
+    const rows = [...FIRST.map((name) => [name, of(name), "own"]), ...answer.widths.map((w) => [`${w.element} byte${w.element > 1 ? "s" : ""}`, w, "share"])];
+    const most = Math.max(...rows.map(([, r]) => r.bytes), 1);
+    const WIDE = room(picture, 720), LEFT = 92, ROW = 26, TALL = 44;
+    const height = FIRST.length * ROW + answer.widths.length * TALL + 20;
+    const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${height}`, width: WIDE, height, role: "img", "aria-label": "Bytes in every dtype" });
+    let y = 4;
+    rows.forEach(([label, row, colour], i) => {
+      if (i === FIRST.length) y += 12;
+      const wide = Math.max(2, ((WIDE - LEFT - 84) * row.bytes) / most), names = row.dtypes?.join(", ");
+      const most_letters = Math.floor((WIDE - LEFT) / 7.1);
+      svg.append(s("g", { transform: `translate(0 ${y})`, "data-dtype": row.dtypes ? false : row.dtype, "data-width": row.dtypes ? row.element : false },
+        s("text", { x: LEFT - 12, y: 15, "text-anchor": "end" }, label),
+        s("rect", { x: LEFT, y: 3, width: wide, height: ROW - 9, rx: 3, fill: `var(--${colour})` }),
+        s("text", { x: LEFT + wide + 10, y: 15, class: "s" }, bytes(row.bytes), s("title", {}, `${count(row.bytes)} bytes`)),
+        names && s("text", { x: LEFT, y: 34, class: "s names" }, names.length > most_letters ? `${names.slice(0, most_letters - 1)}\u2026` : names, s("title", {}, names))));
+      y += row.dtypes ? TALL : ROW;
     });
-    replace(picture, figure("bytes", svg, "The orange bar is the default, float32."));
-    const single = rows.find((r) => r.dtype === "float32");
-    replace(summary, facts([["Shape", list(now.shape)], ["Elements", count(answer.numel)], ["Strides", list(answer.strides)], ["float32, exactly", `${count(single.bytes)} bytes`], ["float32", single.readable]]),
-      h("p", { class: "readout", css: { marginTop: "16px", fontSize: "14px" } }, `${now.shape.map(count).join(" \u00d7 ") || "1"} \u00d7 4 bytes = `, h("em", {}, bytes(single.bytes))));
+    replace(picture, figure("bytes", svg, "Orange: the four dtypes of every day. Teal: all dtypes of a width."));
+    const single = of("float32");
+    replace(summary, facts([["Shape", list(now.shape)], ["Elements", count(answer.numel)], ["Strides", list(answer.strides)], ["float32, exactly", `${count(single.bytes)} bytes`]]),
+      h("p", { class: "readout", css: { margin: "12px 0", fontSize: "14px" } }, `${now.shape.map(count).join(" \u00d7 ") || "1"} \u00d7 4 bytes = `, h("em", {}, bytes(single.bytes))),
+      h("p", { class: "note" }, "1 MB is 1\u2009000\u2009000 bytes here, everywhere. Tools that say MiB count 1\u2009048\u2009576, and show a number 5 % smaller for the same memory."));
   }
   function refresh() {
     remember(now);
@@ -54,9 +64,8 @@ export function mount(root, state, remember) {
   }
   drawSliders();
   replace(root,
-    h("section", { class: "sheet" }, h("div", { class: "row" }, shape.element, h("div", { class: "field" }, h("span", {}, "Examples"), h("div", { class: "row tight" }, EXAMPLES.map(([name, value]) => button(name, () => { now.shape = [...value]; shape.set(now.shape); drawSliders(); refresh(); }))))), h("div", { css: { height: "16px" } }), sliders),
-    error,
-    h("div", { class: "cols" }, h("section", { class: "sheet" }, h("h2", {}, "Bytes in every dtype"), picture), h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), summary)));
+    h("div", { class: "cols stage" }, h("section", { class: "sheet" }, picture), h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), summary)), error,
+    h("section", { class: "sheet controls" }, h("div", { class: "row" }, shape.element, h("div", { class: "field" }, h("span", {}, "Examples"), h("div", { class: "row tight" }, EXAMPLES.map(([name, value]) => button(name, () => { now.shape = [...value]; shape.set(now.shape); drawSliders(); refresh(); }))))), sliders));
   refresh();
   return onResize(root, () => latest && draw(latest));
 }

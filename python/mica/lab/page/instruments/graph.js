@@ -1,7 +1,7 @@
 // j: what autograd keeps, and a training as it runs.
-import { bytes, codeline, h, list, onResize, replace, room, s, short } from "../dom.js";
+import { bytes, codeline, h, list, onResize, replace, room, s, seconds, short } from "../dom.js";
 import { ask, guarded } from "../engine.js";
-import { button } from "../fields.js";
+import { button, segments } from "../fields.js";
 import { appender } from "../chain.js";
 import { figure } from "../save.js";
 
@@ -10,13 +10,14 @@ export const lede = [
   "Those saved tensors are why training takes more memory than inference.",
   "mica.lab.watch(model) in a program shows the same of a training while it runs.",
 ];
+export const errata = true;
 export const source = ["src/autograd/engine.cpp", "src/autograd/saved_tensor.cpp", "lab/programs.cpp"];
 
 const START = [{ op: "randn", on: [], args: { shape: [3, 4] } }, { op: "requires_grad_", on: [0], args: {} }, { op: "randn", on: [], args: { shape: [4, 2] } }, { op: "matmul", on: [1, 2], args: {} }, { op: "tanh", on: [3], args: {} }, { op: "mean", on: [4], args: {} }];
 const KINDS = [["parameters", "share"], ["buffers", "faint"], ["gradients", "own"], ["optimizer state", "result"], ["activations", "blue"], ["temporaries", "edge"], ["other", "soft"]];
 
 export function mount(root, state, remember) {
-  const now = { steps: structuredClone(START), ...state };
+  const now = { steps: structuredClone(START), view: "graph", ...state };
   if (!Array.isArray(now.steps)) throw new TypeError("steps are a list");
   const error = h("p", { class: "error", role: "alert" });
   const picture = h("div", {}), table = h("div", { class: "scroll" }), code = h("div", {}), form = h("div", {}), live = h("div", {}), total = h("p", { class: "readout" });
@@ -68,9 +69,11 @@ export function mount(root, state, remember) {
       }
       below = above;
     }
-    svg.append(s("text", { class: "s", x: LEFT - 8, y: 16, "text-anchor": "end" }, bytes(most, 0)));
+    svg.append(s("text", { class: "s", x: LEFT - 8, y: 16, "text-anchor": "end" }, bytes(most, 0)), s("text", { class: "s", x: LEFT - 8, y: HIGH - 22, "text-anchor": "end" }, "0"));
+    // The axis of time: four marks, from the beginning of the program.
+    for (let k = 0; k <= 4; k += 1) svg.append(s("g", { class: "axis" }, s("line", { x1: x((span * k) / 4), x2: x((span * k) / 4), y1: HIGH - 22, y2: HIGH - 17 })), s("text", { class: "s", "data-tick": (span * k) / 4, x: x((span * k) / 4), y: HIGH - 4, "text-anchor": k === 4 ? "end" : k ? "middle" : "start" }, k ? seconds((span * k) / 4) : "0 s"));
     const rows = (title, header, lines, cells) => lines?.length ? [h("h2", { css: { marginTop: "24px" } }, title), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, header.map((t) => h("th", {}, t)))), h("tbody", {}, lines.slice(0, 8).map((l) => h("tr", {}, cells(l).map((c) => h("td", { class: "m" }, c)))))))] : null;
-    replace(live, h("p", { class: "readout" }, report.state, " \u00b7 peak ", h("em", { id: "run-peak" }, bytes(report.peak)), ` \u00b7 ${report.step} steps`), figure("run", svg),
+    replace(live, h("p", { class: "readout" }, report.state, " \u00b7 peak ", h("em", { id: "run-peak" }, bytes(report.peak)), " \u00b7 ", h("em", { id: "run-steps" }, `${report.step} steps`)), figure("run", svg),
       h("ul", { class: "legend" }, KINDS.filter(([k]) => report.at_peak[k]).map(([k, c]) => h("li", {}, h("i", { css: { background: `var(--${c})` } }), `${k} ${bytes(report.at_peak[k])}`))),
       rows("Lines that hold most", ["line", "code", "bytes"], report.lines, (l) => [l.line, l.code, bytes(l.bytes)]),
       rows("Hidden copies", ["line", "why", "bytes"], report.copies, (l) => [l.line, l.why, bytes(l.bytes)]),
@@ -80,15 +83,32 @@ export function mount(root, state, remember) {
   let stopped = false;
   async function poll() {
     if (stopped) return;
-    try { drawRun(await ask("run", {})); } catch { /* the program has ended, or the page is being left */ }
+    try {
+      const report = await ask("run", {});
+      // A program that is being watched is what one came to see.
+      if (report && !("view" in state) && latest === null) turn("run");
+      drawRun(report);
+    } catch { /* the program has ended, or the page is being left */ }
     if (!stopped) setTimeout(poll, 1000);
   }
-  poll();
 
-  replace(root, h("section", { class: "sheet" }, form, h("div", { class: "row tight", css: { marginTop: "16px" } }, button("Undo", () => { now.steps.pop(); refresh(); }), button("Reset", () => { now.steps = structuredClone(START); refresh(); }))), error,
-    h("section", { class: "sheet" }, h("h2", {}, "The backward graph"), picture, h("div", { css: { height: "16px" } }), total), h("section", { class: "sheet" }, table, code), h("section", { class: "sheet" }, h("h2", {}, "A running program"), live));
+  const graph = h("div", {}, h("section", { class: "sheet stage" }, picture, total), error,
+    h("section", { class: "sheet controls" }, form, h("div", { class: "row tight" }, button("Undo", () => { now.steps.pop(); refresh(); }), button("Reset", () => { now.steps = structuredClone(START); refresh(); }))),
+    h("section", { class: "sheet" }, table, code));
+  const run = h("section", { class: "sheet stage" }, live);
+  const view = segments("View", [["graph", "The backward graph"], ["run", "A running program"]], now.view, (v) => { turn(v); remember(now); });
+  function turn(v) {
+    now.view = v === "run" ? "run" : "graph";
+    view.set(now.view);
+    graph.hidden = now.view !== "graph";
+    run.hidden = now.view !== "run";
+    if (!run.hidden) drawRun(latest);
+  }
+  replace(root, h("div", { class: "row", css: { marginBottom: "16px" } }, view.element), graph, run);
+  turn(now.view);
   appender(() => now.steps.map((_, i) => `x${i}`), push).then((made) => { add = made; replace(form, made.element); });
   refresh();
+  poll();
   const ended = onResize(root, () => latest && drawRun(latest));
   return () => { stopped = true; ended(); };
 }

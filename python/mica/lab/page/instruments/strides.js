@@ -1,5 +1,5 @@
 // c: the grid and the tape.
-import { bytes, codeline, facts, h, list, replace, s } from "../dom.js";
+import { bytes, codeline, facts, h, list, replace, s, short } from "../dom.js";
 import { ask, guarded } from "../engine.js";
 import { button, choice, numbers } from "../fields.js";
 import { figure } from "../save.js";
@@ -9,7 +9,8 @@ export const lede = [
   "The element at [i, j] lies at offset + i \u00d7 stride\u2080 + j \u00d7 stride\u2081, and nothing else decides where.",
   "Transposing, slicing, reversing and stretching write other numbers here and leave every byte where it is.",
 ];
-export const source = ["src/core/geometry.cpp", "src/views/views.cpp", "src/inspect/explain.cpp"];
+export const errata = true;
+export const source = ["src/core/geometry.cpp", "src/views/views.cpp", "lab/strides.cpp"];
 
 const CELL = 46, GAP = 4, TAPE = 34;
 const START = { shape: [3, 4], strides: [4, 1], offset: 0, elements: 12, dtype: "float32", pick: 0 };
@@ -43,7 +44,8 @@ export function mount(root, state, remember) {
     Object.assign(now, change);
     refresh();
   }
-  const shape = numbers("Shape", now.shape, (v, how) => edit({ shape: v, strides: how === "grow" ? [...now.strides, 1] : how === "shrink" ? now.strides.slice(0, -1) : now.strides }), { least: 0, most: 64, grow: true, fresh: 2 });
+  // A dimension more or less lays the tensor out afresh, and the tape grows with it.
+  const shape = numbers("Shape", now.shape, (v, how) => (how ? layOut("row-major", v) : edit({ shape: v })), { least: 0, most: 64, grow: true, fresh: 2 });
   const strides = numbers("Strides", now.strides, (v) => edit({ strides: v }), { least: -999 });
   const offset = numbers("Offset", [now.offset], ([v]) => edit({ offset: v }));
   const elements = numbers("Tape", [now.elements], ([v]) => edit({ elements: v }), { least: 1, most: 256 });
@@ -63,6 +65,13 @@ export function mount(root, state, remember) {
     ["x.expand(3, \u2026)", () => ({ op: "expand", shape: [3, ...(now.shape[0] === 1 ? now.shape.slice(1) : now.shape)] })],
     ["x.view(-1)", () => ({ op: "view", shape: [-1] })],
   ];
+  const layOut = (op, sizes) => guarded(error, async () => {
+    await drawn;
+    try {
+      const made = await ask("strides", { ...question(), shape: sizes, strides: sizes.map(() => 0), offset: 0, apply: { op } });
+      edit({ shape: made.shape, strides: made.strides, offset: 0, elements: Math.max(now.elements, made.numel), pick: 0 });
+    } finally { sync(); }
+  });
   // A newer question would end the one that is being answered: an operation that is refused would leave an old picture.
   let drawn = Promise.resolve();
   const apply = (step) => guarded(error, async () => {
@@ -79,15 +88,28 @@ export function mount(root, state, remember) {
     draw();
   }
   grid.addEventListener("keydown", (event) => {
-    const [columns, rows] = [answer.shape.at(-1) ?? 1, answer.shape.at(-2) ?? 1];
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, PageDown: rows * columns, PageUp: -rows * columns, Home: -now.pick, End: answer.places.length }[event.key];
-    if (step === undefined) return;
+    // A step that would leave the tensor stays where it is.
+    const [back, by] = { ArrowRight: [1, 1], ArrowLeft: [1, -1], ArrowDown: [2, 1], ArrowUp: [2, -1], PageDown: [3, 1], PageUp: [3, -1], Home: [0, 0], End: [0, 1] }[event.key] ?? [];
+    if (back === undefined || !answer) return;
     event.preventDefault();
-    if (now.pick + step >= 0 || event.key === "Home") pick(now.pick + step);
+    if (back === 0) return pick(by ? answer.places.length - 1 : 0);
+    const dim = answer.shape.length - back, index = indexOf(answer.shape, now.pick);
+    if (dim < 0 || index[dim] + by < 0 || index[dim] + by >= answer.shape[dim]) return;
+    pick(now.pick + by * answer.shape.slice(dim + 1).reduce((n, m) => n * m, 1));
   });
 
   const cells = new Map();
-  let gridSvg = null;
+  let gridSvg = null, tapeSvg = null, from = null, to = null;
+  const thread = s("svg", { class: "thread", "aria-hidden": true }, s("path", { class: "guide" }));
+  // A line from the chosen cell to its place on the tape.
+  function drawThread() {
+    thread.firstChild.setAttribute("d", "");
+    if (!from || !to) return;
+    const frame = thread.parentNode.getBoundingClientRect(), g = gridSvg.getBoundingClientRect(), t = tapeSvg.getBoundingClientRect();
+    const kg = g.width / (gridSvg.viewBox.baseVal.width || 1), kt = t.width / (tapeSvg.viewBox.baseVal.width || 1);
+    const x1 = g.left - frame.left + (from[0] + CELL / 2) * kg, y1 = g.top - frame.top + (from[1] + CELL) * kg, x2 = t.left - frame.left + (to[0] + TAPE / 2) * kt, y2 = t.top - frame.top + to[1] * kt, middle = (y1 + y2) / 2;
+    thread.firstChild.setAttribute("d", `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`);
+  }
   function drawGrid() {
     const { shape: sizes, places } = answer;
     const [rows, columns] = sizes.length > 1 ? sizes.slice(-2) : [1, sizes[0] ?? 1];
@@ -108,12 +130,14 @@ export function mount(root, state, remember) {
       const [x, y] = spot(sizes, i, across);
       let cell = cells.get(key);
       if (!cell) {
-        cell = s("g", { class: "cell motion", "data-place": place }, s("rect", { width: CELL, height: CELL, rx: 5 }), s("text", { x: CELL / 2, y: CELL / 2 + 5, "text-anchor": "middle" }, place));
+        cell = s("g", { class: "cell motion", "data-place": place }, s("rect", { width: CELL, height: CELL, rx: 5 }), s("text", { x: CELL / 2, y: CELL / 2 + 1, "text-anchor": "middle" }), s("text", { class: "s", x: CELL / 2, y: CELL - 7, "text-anchor": "middle" }, `@${place}`));
         cell.addEventListener("click", () => { grid.focus({ preventScroll: true }); pick(cell.index); });
         cells.set(key, cell);
         gridSvg.append(cell);
       }
       cell.index = i;
+      cell.children[1].textContent = answer.values ? short(answer.values[i]) : "";
+      if (i === now.pick) from = [x, y];
       cell.used = true;
       cell.style.transform = `translate(${x}px, ${y}px)`;
       cell.setAttribute("class", `cell motion${i === now.pick ? " pick" : ""}${place < 0 || place >= now.elements ? " out" : ""}`);
@@ -136,30 +160,35 @@ export function mount(root, state, remember) {
     for (let place = first; place <= end; place += 1) {
       const at = place - first, x = (at % wide) * (TAPE + 2), y = Math.floor(at / wide) * (TAPE + 22);
       const kind = `place${times.has(place) ? " reach" : ""}${(times.get(place) ?? 0) > 1 ? " many" : ""}${place < 0 || place >= now.elements ? " ghost" : ""}${place === here ? " here" : ""}`;
-      const box = s("g", { class: kind, transform: `translate(${x} ${y})`, "data-place": place }, s("rect", { width: TAPE, height: TAPE, rx: 4 }), s("text", { x: TAPE / 2, y: TAPE / 2 + 4.5, "text-anchor": "middle" }, place));
-      if (place === here) box.append(s("text", { class: "s share", x: TAPE / 2, y: TAPE + 14, "text-anchor": "middle" }, "\u25b4"));
+      const box = s("g", { class: kind, transform: `translate(${x} ${y})`, "data-place": place }, s("rect", { width: TAPE, height: TAPE, rx: 4 }), place >= 0 && place < now.elements && s("text", { x: TAPE / 2, y: TAPE / 2 + 4.5, "text-anchor": "middle" }, short(answer.tape[place], 3)), s("text", { class: `s${place === here ? " share" : ""}`, x: TAPE / 2, y: TAPE + 13, "text-anchor": "middle" }, place));
+      if (place === here) to = [x, y];
       if (times.has(place)) { box.style.cursor = "pointer"; box.addEventListener("click", () => pick(places.indexOf(place))); }
       svg.append(box);
     }
-    replace(tape, figure("tape", svg));
+    tapeSvg = svg;
+    const missing = [places.length && lowest < first && `${first - lowest} places before ${first}`, places.length && highest > end && `${highest - end} places after ${end}`].filter(Boolean);
+    replace(tape, figure("tape", svg, missing.length ? `Not drawn: ${missing.join(" and ")}.` : undefined));
   }
   function draw() {
     const { places } = answer;
     heading.textContent = `The tensor: shape ${list(answer.shape)}, strides ${list(answer.strides)}, offset ${answer.offset}`;
+    from = to = null;
     drawGrid();
     drawTape();
+    drawThread();
     if (places.length) {
       const index = indexOf(answer.shape, now.pick), place = places[now.pick];
       const terms = index.map((n, d) => `${n}\u2009\u00d7\u2009${answer.strides[d]}`);
       const outside = place < 0 || place >= now.elements;
-      replace(readout, "x[", index.join(", "), "]  =  ", [answer.offset, ...terms].join(" + "), "  =  place ", h("em", {}, place), outside ? h("b", {}, "  out of range") : `  =  byte ${answer.addresses[now.pick]}`);
+      replace(readout, "x[", index.join(", "), "]  =  ", [answer.offset, ...terms].join(" + "), "  =  place ", h("em", {}, place), outside ? h("b", {}, "  out of range") : `  =  byte ${answer.addresses[now.pick]}`, answer.values ? `, holds ${short(answer.values[now.pick])}` : "");
     } else replace(readout, "no elements: a size is 0");
     const row = answer.formats[0];
     replace(table, facts([
       ["Elements", answer.numel],
       ["Bytes of the tensor", bytes(answer.bytes)],
       ["Bytes on the tape", bytes(answer.storage_bytes)],
-      ["Places reached", `${answer.distinct} of ${now.elements}`],
+      ["Places reached", `${answer.reached} of ${now.elements}`],
+      answer.outside && ["and outside of the tape", answer.outside, "bad"],
       ["In range", answer.inside ? "yes" : "no", answer.inside ? "yes" : "bad"],
       ["Elements share a place", answer.overlaps ? "yes" : "no", answer.overlaps ? "no" : ""],
       ["Contiguous", row.holds ? "yes" : "no", row.holds ? "yes" : "no"],
@@ -177,18 +206,15 @@ export function mount(root, state, remember) {
     });
   }
 
+  const plate = h("section", { class: "sheet plate" }, heading, grid, readout, tape, thread,
+    h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-share" }), "the place of the chosen element"), h("li", {}, h("i", { class: "swatch-share-wash" }), "reached"), h("li", {}, h("i", { class: "swatch-hair" }), "not reached"), h("li", {}, h("i", { class: "swatch-own" }), "outlined: reached more than once")));
   replace(root,
-    h("section", { class: "sheet" },
-      h("div", { class: "row" }, shape.element, strides.element, offset.element, elements.element, dtype.element),
-      h("div", { class: "row tight", css: { marginTop: "20px" } }, operations.map(([name, step]) => button(name, () => apply(step()), "code")), h("span", { class: "pair" }, undo,
-        button("Reset", () => { edit(structuredClone(START)); sync(); })))),
-    error,
-    h("div", { class: "cols" },
-      h("section", { class: "sheet" }, heading, grid, h("div", { css: { height: "16px" } }), readout,
-        h("div", { css: { height: "24px" } }), h("h2", {}, "The tape"), tape,
-        h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-share" }), "the place of the chosen element"), h("li", {}, h("i", { class: "swatch-share-wash" }), "reached by the tensor"), h("li", {}, h("i", { class: "swatch-hair" }), "not reached"), h("li", {}, h("i", { class: "swatch-own" }), "outlined: reached more than once")),
-        h("div", { css: { height: "24px" } }), h("h2", {}, "The same in code"), code),
-      h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), table)));
+    h("div", { class: "cols stage" }, plate, h("section", { class: "sheet" }, h("h2", {}, "What the engine says"), table)), error,
+    h("section", { class: "sheet controls" },
+      h("div", { class: "row tight" }, operations.map(([name, step]) => button(name, () => apply(step()), "code")), h("span", { class: "pair" }, undo, button("Reset", () => { edit(structuredClone(START)); sync(); }))),
+      h("div", { class: "row" }, shape.element, strides.element, offset.element, elements.element, dtype.element,
+        h("div", { class: "field" }, h("span", {}, "Laid out"), h("div", { class: "row tight" }, [["row-major"], ["column-major"], ["channels_last", "channels last"]].map(([op, label]) => button(label ?? op, () => layOut(op, now.shape))))))),
+    h("section", { class: "sheet" }, h("h2", {}, "The same in code"), code));
   const resize = new ResizeObserver(() => answer && draw());
   resize.observe(root);
   refresh();
