@@ -31,12 +31,15 @@ def set_debug_level(level):
 set_debug_level_from_env = set_debug_level
 
 
+_LAUNCHED = ("checkpoint", "elastic", "launcher")
+
+
 def __getattr__(name):
     if name in ("DeviceMesh", "init_device_mesh"):
         return getattr(_importlib.import_module("mica.distributed.device_mesh"), name)
     if name == "GradBucket":
         return _importlib.import_module("mica.distributed.gradient_buckets").GradBucket
-    if name in ("constants", "device_mesh", "nn", "utils", "optim", "algorithms", "rpc", "elastic", "launcher"):
+    if name in ("constants", "device_mesh", "nn", "utils", "optim", "algorithms", "rpc", *_LAUNCHED):
         return _importlib.import_module(f"mica.distributed.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
