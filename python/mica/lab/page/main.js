@@ -50,6 +50,8 @@ let visits = 0;
 let moved = false;
 async function show() {
   const visit = ++visits;
+  const came = moved;
+  moved = true;
   const [id, state] = address();
   const entry = find(id);
   nav(entry?.[0]);
@@ -70,8 +72,7 @@ async function show() {
     h("p", { class: "more" }, rest.join(" ")),
     h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))]), instrument.errata && [". ", h("a", { href: "source/docs/errata.md", target: "_blank", rel: "noopener" }, "Where the founding documents err")]));
   // Who comes by a key or a link starts reading, and tabbing, at the instrument's name.
-  if (moved) title.focus({ preventScroll: true });
-  moved = true;
+  if (came) title.focus({ preventScroll: true });
   // An instrument keeps its state in the address, so that a link shares what is on the screen.
   // The browser allows few changes of it a second: while a slider moves, every tenth of a second counts.
   // An address that someone else wrote meanwhile, a link or the back button, stays: the page goes there.

@@ -6,8 +6,8 @@ import { appender } from "../chain.js";
 import { figure } from "../save.js";
 
 export const lede = [
-  "While the forward pass runs, autograd writes down its mirror image: one node for each operation, and the tensors that its derivative will need.",
-  "Those saved tensors are why training takes more memory than inference.",
+  "While the forward pass runs, autograd writes down its mirror image.",
+  "It has one node for each operation, with the tensors that its derivative will need: they are why training takes more memory than inference.",
   "mica.lab.watch(model) in a program shows the same of a training while it runs.",
 ];
 export const errata = true;

@@ -32,7 +32,7 @@ export function mount(root, state, remember) {
       svg.append(s("text", { class: "s", x: LEFT - 8, y: y + 20, "text-anchor": "end" }, lane), s("g", { class: "grid" }, s("line", { x1: LEFT, x2: W - 8, y1: y + 32, y2: y + 32 })));
       for (const b of plan.batches) {
         const wide = Math.max(1, x(b[lane][1]) - x(b[lane][0]) - 1);
-        svg.append(s("rect", { x: x(b[lane][0]), y, width: wide, height: 28, rx: 3, fill: `var(--${colour})`, "data-lane": lane, "data-batch": b.batch }, s("title", {}, `batch ${b.batch}: ${lane} from ${seconds(b[lane][0])} to ${seconds(b[lane][1])}`)), wide > 14 && s("text", { class: "s on", x: x(b[lane][0]) + wide / 2, y: y + 18, "text-anchor": "middle" }, b.batch));
+        svg.append(s("g", {}, s("rect", { x: x(b[lane][0]), y, width: wide, height: 28, rx: 3, fill: `var(--${colour})`, "data-lane": lane, "data-batch": b.batch }, s("title", {}, `batch ${b.batch}: ${lane} from ${seconds(b[lane][0])} to ${seconds(b[lane][1])}`)), wide > 14 && s("text", { class: "s on", x: x(b[lane][0]) + wide / 2, y: y + 18, "text-anchor": "middle" }, b.batch)));
       }
     });
     for (let k = 0; k <= 4; k += 1) svg.append(s("text", { class: "s", x: x((whole * k) / 4), y: H - 8, "text-anchor": k === 4 ? "end" : k ? "middle" : "start" }, k ? seconds((whole * k) / 4) : "0"));

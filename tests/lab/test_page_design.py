@@ -1,0 +1,119 @@
+"""What holds for every instrument: figures first, contrast, sizes for fingers, focus, weight."""
+
+import pytest
+from lab_instruments import DRAWN
+
+# The contrast of every text with what is behind it, by WCAG's formula. Washes lie under text as backgrounds or as rects.
+CONTRAST = """() => {
+  const parse = (c) => { const m = c.match(/[\\d.]+/g)?.map(Number) ?? [0, 0, 0, 0]; return m.length < 4 ? [...m, 1] : m; };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (e) => {
+    for (let p = e; p; p = p.parentElement) {
+      const rect = p.tagName === 'g' ? p.querySelector(':scope > rect') : null;
+      if (rect && p.contains(e) && rect.getAttribute('fill') !== 'none') {
+        const c = parse(getComputedStyle(rect).fill), t = e.getBoundingClientRect(), r = rect.getBoundingClientRect();
+        if (c[3] === 1 && Math.abs(t.x + t.width / 2 - r.x - r.width / 2) < r.width / 2 && Math.abs(t.y + t.height / 2 - r.y - r.height / 2) < r.height / 2) return c;
+      }
+      const c = parse(getComputedStyle(p).backgroundColor);
+      if (c[3] === 1) return c;
+    }
+    return [255, 255, 255, 1];
+  };
+  const low = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || !e.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })) continue;
+    const style = getComputedStyle(e);
+    if (e.closest(':disabled') || e.closest('dialog') || Number(style.opacity) < 1) continue;
+    const [a, b] = [light(parse(e instanceof SVGElement ? style.fill : style.color)), light(ground(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) low.push([ratio.toFixed(2), e.tagName, e.className?.baseVal ?? e.className, e.textContent.trim().slice(0, 24)].join(' '));
+  }
+  return low;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_is_enough_everywhere(browser, lab, scheme):
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    shown = context.new_page()
+    low = {}
+    for letter, drawn in {"": ".thumb svg", **DRAWN}.items():
+        shown.goto("about:blank")
+        shown.goto(f"{lab.url}#{letter}")
+        shown.wait_for_selector(drawn)
+        if found := shown.evaluate(CONTRAST):
+            low[letter] = sorted(set(found))[:6]
+    context.close()
+    assert not low, low
+
+
+FINGERS = """() => [...document.querySelectorAll('main button, main select, main input:not([type=checkbox]):not([type=radio]):not([type=file]), main .segments label, main .check, nav a, nav button')]
+  .filter((e) => e.checkVisibility() && !e.closest('.thumb') && e.getBoundingClientRect().height < 43.5)
+  .map((e) => `${e.tagName} ${e.className} ${e.textContent.trim().slice(0, 20)} ${Math.round(e.getBoundingClientRect().height)}`)"""
+
+
+def test_a_phone_shows_the_figure_first_and_leaves_room_for_fingers(browser, lab):
+    context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    shown = context.new_page()
+    for letter, drawn in DRAWN.items():
+        shown.goto("about:blank")
+        shown.goto(f"{lab.url}#{letter}")
+        shown.wait_for_selector(drawn)
+        top = shown.evaluate("document.querySelector('.stage').getBoundingClientRect().top")
+        controls = shown.evaluate("document.querySelector('.controls')?.getBoundingClientRect().top ?? 1e9")
+        assert top < 330 and top < controls, (letter, top, controls)
+        assert shown.evaluate(FINGERS) == [], letter
+        assert shown.locator(".save").first.is_hidden() if shown.locator(".save").count() else True
+    context.close()
+
+
+def test_a_figure_stays_in_sight_while_its_controls_are_used(page):
+    page.set_viewport_size({"width": 1280, "height": 700})
+    page.visit("g")
+    page.wait_for_selector(".stage.sticks [data-lane=transfer]")
+    page.mouse.wheel(0, 500)
+    page.until("scrollY > 300")
+    box = page.locator(".stage").bounding_box()
+    assert 0 <= box["y"] < 20
+
+
+def test_a_letter_moves_the_focus_to_the_heading(page, lab):
+    page.goto(lab.url)
+    page.wait_for_selector(".card")
+    page.keyboard.press("e")
+    page.wait_for_selector("h1:has-text('Broadcasting')")
+    assert page.evaluate("document.activeElement.textContent") == "Broadcasting"
+    page.keyboard.press("]")
+    page.wait_for_selector("h1:has-text('Precision')")
+    assert page.evaluate("document.activeElement.textContent") == "Precision"
+
+
+def test_the_start_page_draws_every_instrument(page, lab):
+    page.goto(lab.url)
+    page.until("document.querySelectorAll('.thumb svg').length === document.querySelectorAll('.card').length")
+    for thumb in page.locator(".thumb svg").all():
+        assert thumb.locator("rect, path, line").count() > 2
+
+
+def test_a_table_that_goes_on_shows_it(browser, lab):
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    shown = context.new_page()
+    shown.goto(f"{lab.url}#f")
+    shown.wait_for_selector("table")
+    inner, outer, ground = shown.evaluate(
+        "(() => { const s = document.querySelector('table').closest('.scroll'); return [s.scrollWidth, s.clientWidth, getComputedStyle(s).backgroundImage]; })()"
+    )
+    assert inner > outer and ground.count("gradient") == 4
+    context.close()
+
+
+@pytest.mark.parametrize("letter", ["", *DRAWN])
+def test_a_visit_loads_little(browser, lab, letter):
+    context = browser.new_context()
+    shown = context.new_page()
+    sizes = []
+    shown.on("response", lambda r: sizes.append(len(r.body())) if "/api/" not in r.url else None)
+    shown.goto(f"{lab.url}#{letter}")
+    shown.wait_for_selector(DRAWN.get(letter, ".thumb svg"))
+    assert 20_000 < sum(sizes) < 100_000, sizes
+    context.close()

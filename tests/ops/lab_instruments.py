@@ -1,0 +1,15 @@
+"""The instruments of the Lab, for the tests that open all of them."""
+
+# Every instrument, and an element that it draws when the engine has answered.
+DRAWN = {
+    "a": "[data-format='float32']",
+    "b": "[data-dtype=float32]",
+    "c": ".cell",
+    "d": "[data-step='1']",
+    "e": "[data-operand=result]",
+    "f": "path[data-format=float16]",
+    "g": "[data-row='this machine']",
+    "h": "[data-step='2']",
+    "i": "[data-line=CSR]",
+    "j": "[data-node=TanhBackward0]",
+}
