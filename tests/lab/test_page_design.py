@@ -61,7 +61,7 @@ def test_a_phone_shows_the_figure_first_and_leaves_room_for_fingers(browser, lab
         shown.wait_for_selector(drawn)
         top = shown.evaluate("document.querySelector('.stage').getBoundingClientRect().top")
         controls = shown.evaluate("document.querySelector('.controls')?.getBoundingClientRect().top ?? 1e9")
-        assert top < 330 and top < controls, (letter, top, controls)
+        assert top < 360 and top < controls, (letter, top, controls)
         assert shown.evaluate(FINGERS) == [], letter
         assert shown.locator(".save").first.is_hidden() if shown.locator(".save").count() else True
     context.close()

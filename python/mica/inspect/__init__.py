@@ -6,4 +6,15 @@ from mica.inspect._explain import Explanation, explain
 from mica.inspect._memory import memory
 from mica.inspect._operations import operations
 
-__all__ = ["Copy", "Estimate", "Explanation", "copies", "estimate", "explain", "memory", "operations"]
+__all__ = ["Copy", "Estimate", "Explanation", "copies", "estimate", "explain", "memory", "operations", "ranges"]
+
+_LATER = {"ranges": "_ranges"}  # read when they are asked for
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"mica.inspect.{_LATER[name]}"), name)
+    return value

@@ -104,7 +104,7 @@ export function mount(root, state, remember) {
     run.hidden = now.view !== "run";
     if (!run.hidden) drawRun(latest);
   }
-  replace(root, h("div", { class: "row", css: { marginBottom: "16px" } }, view.element), graph, run);
+  replace(root, h("div", { class: "row", css: { marginBottom: "8px" } }, view.element), graph, run);
   turn(now.view);
   appender(() => now.steps.map((_, i) => `x${i}`), push).then((made) => { add = made; replace(form, made.element); });
   refresh();
