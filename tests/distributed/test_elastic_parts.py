@@ -7,8 +7,9 @@ import threading
 import time
 
 import pytest
+from mica import multiprocessing as mp
 from mica.distributed import HashStore
-from mica.distributed.elastic import events, metrics
+from mica.distributed.elastic import events, metrics, timer
 from mica.distributed.elastic.multiprocessing import (
     ChildFailedError,
     ProcessFailure,
@@ -261,3 +262,27 @@ def test_events_and_metrics():
         ("mine", "test_events_and_metrics.<locals>.work.success"),
         ("mine", "test_events_and_metrics.<locals>.work.duration.ms"),
     ]
+
+
+# ---- time limits
+
+
+def _pass_a_limit(rank, queue):
+    timer.configure(timer.LocalTimerClient(queue))
+    with timer.expires(after=60):
+        pass
+    with timer.expires(after=0.05 if rank == 1 else 60):
+        time.sleep(0.5)
+
+
+def test_a_process_that_passes_a_time_limit_is_killed():
+    queue = mp.get_context("fork").Queue()
+    server = timer.LocalTimerServer(queue, max_interval=0.05)
+    server.start()
+    try:
+        with pytest.raises(mp.ProcessExitedException, match="process 1 terminated with signal SIGKILL"):
+            mp.start_processes(_pass_a_limit, (queue,), nprocs=2, start_method="fork")
+    finally:
+        server.stop()
+    with pytest.raises(RuntimeError, match="Configure timer client"), timer.expires(after=1):
+        pass
