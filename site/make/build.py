@@ -19,8 +19,10 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import cpp_pages
 import navigation
 import operations
+import python_pages
 from blocks import PageError
 from execute import executed
 from sources import Sources
@@ -116,6 +118,8 @@ def main() -> int:
     try:
         pages = run_pages(arguments.only, build, arguments.jobs)
         pages |= operations.pages(sources, lambda name, up: "")
+        pages |= python_pages.pages(sources, cpp_pages.classes())
+        pages |= cpp_pages.pages(sources)
     except PageError as error:
         print(error, file=sys.stderr)
         return 1

@@ -7,7 +7,15 @@ from pathlib import PurePosixPath
 START = ["index.md"]
 GUIDES = [
     "guides/index.md",
+    "guides/tensors.md",
     "guides/views.md",
+    "guides/indexing.md",
+    "guides/dtypes.md",
+    "guides/autograd.md",
+    "guides/training.md",
+    "guides/data.md",
+    "guides/mixed_precision.md",
+    "guides/checkpoints.md",
 ]
 
 
@@ -21,7 +29,14 @@ def tree(names: set[str]) -> list:
     sections: list = [
         {"Start": START},
         {"Guides": GUIDES},
-        {"Reference": [{"Operations": generated(names, "reference/operations")}]},
+        {
+            "Reference": [
+                "reference/index.md",
+                {"Operations": generated(names, "reference/operations")},
+                {"Python": generated(names, "reference/python")},
+                {"C++": generated(names, "reference/cpp")},
+            ]
+        },
     ]
     placed = set(flat(sections))
     missing, unknown = names - placed, placed - names

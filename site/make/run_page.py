@@ -63,9 +63,16 @@ def figures() -> list[str]:
     return drawn
 
 
+def is_drawing(value) -> bool:
+    """What matplotlib's calls return says nothing that the picture does not."""
+    if isinstance(value, tuple | list):
+        return bool(value) and all(v is None or is_drawing(v) for v in value)
+    return type(value).__module__.partition(".")[0] == "matplotlib"
+
+
 def show(value, printed: io.StringIO, pictures: list[str]) -> None:
     """What an interpreter shows for the last line of a block."""
-    if value is None:
+    if value is None or is_drawing(value):
         return
     picture = getattr(type(value), "_repr_html_", None)
     if picture is not None:
@@ -97,7 +104,15 @@ def run_python(block: dict, page: str, scope: dict) -> dict:
             raised = f"{type(error).__name__}: {error}"
     if expected is not None and raised is None:
         raise AssertionError(f"{page}:{block['line']}: this example should raise {expected}, and did not")
-    return {"text": printed.getvalue(), "pictures": pictures + figures(), "raised": raised}
+    text, raised = (reader_paths(part) if part else part for part in (printed.getvalue(), raised))
+    return {"text": text, "pictures": pictures + figures(), "raised": raised}
+
+
+def reader_paths(text: str) -> str:
+    """Without the paths of the machine that builds, and the calls of this program in tracebacks."""
+    text = re.sub(rf'  File "{re.escape(__file__)}", line \d+, in \w+\n(?:    .*\n)*', "", text)
+    package = Path(sys.modules["mica"].__file__).parent.parent
+    return text.replace(f"{package}/", "").replace(f"{package.resolve()}/", "")
 
 
 def run_commands(block: dict, page: str) -> dict:
@@ -106,7 +121,7 @@ def run_commands(block: dict, page: str) -> dict:
     )
     if done.returncode:
         raise AssertionError(f"{page}:{block['line']}: the commands ended with {done.returncode}:\n{done.stdout}")
-    return {"text": done.stdout}
+    return {"text": reader_paths(done.stdout)}
 
 
 def main() -> int:
