@@ -11,6 +11,7 @@
 #include "backends/cuda/random/dropout.h"
 #include "backends/cuda/recurrent/stacks.h"
 #include "backends/cuda/runtime.h"
+#include "backends/cuda/sparse/semi_structured.h"
 #include "backends/cuda/tables.h"
 
 namespace mica::cuda {
@@ -93,6 +94,7 @@ void* extension(const char* name) {
   if (which == "round_products") return reinterpret_cast<void*>(round_products);
   if (which == "recurrent_library") return const_cast<RecurrentLibrary*>(&recurrent::library());
   if (which == "query") return reinterpret_cast<void*>(query);
+  if (which == "semi_structured") return const_cast<SemiStructuredApi*>(&semi_structured());
   if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
   return graph_extension(which);
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "mica/backend/tensor_view.h"
+
 namespace mica {
 
 // extension("graphs"). A graph is an opaque handle; failures throw.
@@ -17,6 +19,17 @@ struct GraphApi {
   void (*replay)(void* graph);  // queues it on the current stream
   void (*free)(void* graph);
   bool (*is_capturing)(int device);  // whether the current stream is being captured
+};
+
+// extension("semi_structured"): out = kept dense^T + bias, where `kept` holds two of every four elements of the rows of
+// a matrix (one of two of float32), and `places` says which, in the order in which the matrix unit takes them
+// (python/mica/sparse/_semi_structured_conversions.py). `kept` and `places` are contiguous. `dense` has a row for each
+// column of the product, contiguous along the inner dimension and a multiple of 16 bytes apart; the inner dimension is
+// a multiple of 128 bytes, the number of rows of `kept` one of 32, of int8 one of 16. The bias is undefined, or
+// contiguous, of out's dtype, with an element for each row.
+struct SemiStructuredApi {
+  void (*product)(const TensorView& out, const TensorView& kept, const TensorView& places, const TensorView& dense,
+                  const TensorView& bias);
 };
 
 struct DeviceFacts {

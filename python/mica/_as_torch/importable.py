@@ -33,6 +33,4 @@ LISTED = [
     ("_C", "Block Graph JitType ListType Node OptionalType ScriptClass ScriptObject TensorType TupleType Value",
      "counters of operations annotate functions with them"),
     ("onnx.symbolic_opset11", "select squeeze unsqueeze", "torchvision says how TorchScript's exporter writes its operators"),
-    # What is being added.
-    ("sparse", "SparseSemiStructuredTensorCUSPARSELT", "torchao has sparse weights of float8"),
 ]  # fmt: skip

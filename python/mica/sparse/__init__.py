@@ -14,6 +14,9 @@ from mica.sparse._gradcheck import as_sparse_gradcheck
 from mica.sparse._scipy import from_scipy, to_scipy  # noqa: F401 - Mica's own
 
 __all__ = [
+    "SparseSemiStructuredTensor",
+    "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS",
     "addmm",
     "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
@@ -23,6 +26,7 @@ __all__ = [
     "softmax",
     "spdiags",
     "sum",
+    "to_sparse_semi_structured",
 ]
 
 
@@ -76,7 +80,21 @@ def spdiags(diagonals, offsets, shape, layout=None):
     return _C._spdiags(diagonals, offsets, shape, layout)
 
 
+_SEMI_STRUCTURED = (
+    "SparseSemiStructuredTensor",
+    "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS",
+    "to_sparse_semi_structured",
+)
+
+
 def __getattr__(name):
+    if name in _SEMI_STRUCTURED or name == "semi_structured":
+        import importlib
+
+        module = importlib.import_module("mica.sparse.semi_structured")
+        globals().update({each: getattr(module, each) for each in _SEMI_STRUCTURED})
+        return globals()[name] if name in _SEMI_STRUCTURED else module
     # The constructors of old, torch.sparse.FloatTensor and its like.
     if name.endswith("Tensor"):
         from mica._as_torch.legacy_types import sparse_types

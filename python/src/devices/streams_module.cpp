@@ -158,6 +158,19 @@ MICA_STREAM_FUNCTION(graph_free, 1) {
 MICA_STREAM_FUNCTION(graph_is_capturing, 1) {
   return PyBool_FromLong(graphs().is_capturing(device_argument(args[0]).index()));
 }
+MICA_STREAM_FUNCTION(semi_structured_product, 5) {
+  const Tensor &out = tensor_argument(args[0]), &kept = tensor_argument(args[1]), &places = tensor_argument(args[2]),
+               &dense = tensor_argument(args[3]);
+  const Tensor bias = args[4] == Py_None ? Tensor() : tensor_argument(args[4]);
+  for (const Tensor* t : {&kept, &places, &dense, &bias})
+    MICA_CHECK(!t->defined() || t->device() == out.device(),
+               "Expected all tensors to be on the same device, but found at least two devices, ", out.device(), " and ",
+               t->device(), "!");
+  const auto* api = extension<const SemiStructuredApi>(out.device(), "semi_structured");
+  api->product(out.view_of(), kept.view_of(), places.view_of(), dense.view_of(),
+               bias.defined() ? bias.view_of() : TensorView{});
+  Py_RETURN_NONE;
+}
 MICA_STREAM_FUNCTION(device_properties, 1) {
   const Device d = device_argument(args[0]);
   DeviceFacts f;
@@ -220,20 +233,35 @@ MICA_STREAM_FUNCTION(backend_query, 3) {
 bool add_streams(PyObject* module) {
 #define MICA_ENTRY(name) \
   { "_" #name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(name)), METH_FASTCALL, nullptr }
-  static PyMethodDef functions[] = {MICA_ENTRY(current_stream),     MICA_ENTRY(set_stream),
-                                    MICA_ENTRY(new_stream),         MICA_ENTRY(stream_done),
-                                    MICA_ENTRY(synchronize_stream), MICA_ENTRY(new_event),
-                                    MICA_ENTRY(free_event),         MICA_ENTRY(record_event),
-                                    MICA_ENTRY(wait_event),         MICA_ENTRY(event_done),
-                                    MICA_ENTRY(synchronize_event),  MICA_ENTRY(elapsed_ms),
-                                    MICA_ENTRY(record_stream),      MICA_ENTRY(is_pinned),
-                                    MICA_ENTRY(pin_memory),         MICA_ENTRY(graph_begin),
-                                    MICA_ENTRY(graph_end),          MICA_ENTRY(graph_replay),
-                                    MICA_ENTRY(graph_free),         MICA_ENTRY(graph_is_capturing),
-                                    MICA_ENTRY(device_properties),  MICA_ENTRY(set_backend_flag),
-                                    MICA_ENTRY(cudnn_available),    MICA_ENTRY(set_memory_limit),
-                                    MICA_ENTRY(can_access_peer),    MICA_ENTRY(backend_query),
-                                    MICA_ENTRY(cudnn_version),      {}};
+  static PyMethodDef functions[] = {MICA_ENTRY(current_stream),
+                                    MICA_ENTRY(set_stream),
+                                    MICA_ENTRY(new_stream),
+                                    MICA_ENTRY(stream_done),
+                                    MICA_ENTRY(synchronize_stream),
+                                    MICA_ENTRY(new_event),
+                                    MICA_ENTRY(free_event),
+                                    MICA_ENTRY(record_event),
+                                    MICA_ENTRY(wait_event),
+                                    MICA_ENTRY(event_done),
+                                    MICA_ENTRY(synchronize_event),
+                                    MICA_ENTRY(elapsed_ms),
+                                    MICA_ENTRY(record_stream),
+                                    MICA_ENTRY(is_pinned),
+                                    MICA_ENTRY(pin_memory),
+                                    MICA_ENTRY(graph_begin),
+                                    MICA_ENTRY(graph_end),
+                                    MICA_ENTRY(graph_replay),
+                                    MICA_ENTRY(graph_free),
+                                    MICA_ENTRY(graph_is_capturing),
+                                    MICA_ENTRY(semi_structured_product),
+                                    MICA_ENTRY(device_properties),
+                                    MICA_ENTRY(set_backend_flag),
+                                    MICA_ENTRY(cudnn_available),
+                                    MICA_ENTRY(set_memory_limit),
+                                    MICA_ENTRY(can_access_peer),
+                                    MICA_ENTRY(backend_query),
+                                    MICA_ENTRY(cudnn_version),
+                                    {}};
 #undef MICA_ENTRY
   return PyModule_AddFunctions(module, functions) == 0;
 }
