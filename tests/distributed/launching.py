@@ -13,6 +13,7 @@ PACKAGE = str(Path(mica.__file__).parent.parent.absolute())
 PREAMBLE = """
 import os, sys, json, signal, time
 open(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"pid_{os.getpid()}"), "w").close()
+say = lambda *words: os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # in one piece: ranks write at once
 rank, attempt = int(os.environ.get("RANK", 0)), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 """
 

@@ -113,6 +113,15 @@ def test_a_machine_that_starts_again_brings_the_others_back(store):
     assert again == [2]
 
 
+def test_a_machine_that_leaves_is_not_waited_for(store):
+    machines = [_machine(store, 1, 2) for _ in range(2)]
+    _meet(*machines)
+    machines[0].leave()
+    start = time.monotonic()
+    assert machines[1].next_rendezvous().world_size == 1 and time.monotonic() - start < 5
+    assert machines[0].num_nodes_waiting() == 1  # it is told to come back, if it still runs
+
+
 def test_too_few_machines_and_a_run_that_is_over(store):
     lonely = _machine(store, 2, 2, join_timeout=1)
     with pytest.raises(RendezvousTimeoutError, match="1 of at least 2 machines"):

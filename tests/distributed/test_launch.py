@@ -25,7 +25,7 @@ OTHERS = ("MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RUN_ID")
 SHOW = """
 import torch
 names = [n for n in os.environ if n.startswith(("TORCH", "OMP_")) or n in sys.argv[1].split(",")]
-print(json.dumps([{n: os.environ[n] for n in names}, torch.__version__, sys.argv[2:]]))
+say(json.dumps([{n: os.environ[n] for n in names}, torch.__version__, sys.argv[2:]]))
 """
 
 
@@ -67,7 +67,7 @@ def test_a_failure_names_the_rank_that_failed_first_and_shows_its_traceback(tmp_
 def test_all_processes_start_again_after_one_has_failed(tmp_path):
     program = Program(
         tmp_path,
-        "print(f'{rank} {attempt} {os.environ[\"TORCHELASTIC_MAX_RESTARTS\"]}')\n"
+        "say(rank, attempt, os.environ['TORCHELASTIC_MAX_RESTARTS'])\n"
         "if attempt < 2 and rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
         "time.sleep(60 if attempt < 2 else 0)\n",
     )  # fmt: skip
@@ -179,7 +179,7 @@ def test_modules_commands_and_forks(tmp_path):
 
 
 def test_options_come_from_the_environment_too(tmp_path):
-    done = Program(tmp_path, "print(rank)\n").run(PET_NPROC_PER_NODE="2", PET_MAX_RESTARTS="1")
+    done = Program(tmp_path, "say(rank)\n").run(PET_NPROC_PER_NODE="2", PET_MAX_RESTARTS="1")
     assert sorted(done.stdout_text.split()) == ["0", "1"]
 
 

@@ -136,7 +136,7 @@ def launch_agent(config, entrypoint, args, health_check_server=None):
 
 
 def _run(agent, config, name):
-    handler, leave = agent.get_worker_group().spec.rdzv_handler, True
+    handler, closes = agent.get_worker_group().spec.rdzv_handler, True
     try:
         metrics.initialize_metrics(metrics.MetricsConfig(config.metrics_cfg))
         result = agent.run()
@@ -154,7 +154,7 @@ def _run(agent, config, name):
         raise
     except SignalException:
         # One machine that is told to end does not end the run: another may take its place.
-        leave = False
+        closes = False
         events.record(agent.get_event_failed(), config.event_log_handler)
         raise
     except Exception:
@@ -162,5 +162,4 @@ def _run(agent, config, name):
         raise
     finally:
         restore_signals()
-        if leave:
-            handler.shutdown()
+        handler.shutdown() if closes else handler.leave()

@@ -93,6 +93,9 @@ class RendezvousHandler(ABC):
     def get_backend(self):
         """The name of the way in which they meet."""
 
+    # What the keys of processes begin with in a store that outlives a restart. Empty: each round has a store of its own.
+    store_prefix = ""
+
     @property
     def use_agent_store(self):
         """Whether processes use the store of the launcher that started them."""
@@ -117,6 +120,10 @@ class RendezvousHandler(ABC):
     @abstractmethod
     def get_run_id(self):
         """The name of the run."""
+
+    def leave(self):
+        """Take no part any more, while the run goes on without this machine."""
+        return None
 
     @abstractmethod
     def shutdown(self):

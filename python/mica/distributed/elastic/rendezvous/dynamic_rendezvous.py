@@ -1,5 +1,6 @@
 """A rendezvous of machines that come and go: as many as there are, between a least and a most."""
 
+import contextlib
 import itertools
 import os
 import random
@@ -252,12 +253,19 @@ class DynamicRendezvousHandler(RendezvousHandler):
             return len(state.waiting) + (not state.closed)
         return len(state.waiting) if len(state.participants) < self.settings.max_nodes else 0
 
+    def leave(self):
+        """Take no part any more: the others need not wait until they have not heard of this machine for long."""
+        self._stop_counting()
+        with contextlib.suppress(RendezvousError):
+            self._change(lambda state: state.drop(self._node))
+
     def shutdown(self):
         self._stop_counting()
         try:
             self.set_closed()
         except RendezvousError as error:
-            logger.warning("The rendezvous could not be closed, its store is gone: %s", error)
+            # The machine that holds the store may have ended before this one.
+            logger.info("The rendezvous could not be closed, its store is gone: %s", error)
             return False
         return True
 

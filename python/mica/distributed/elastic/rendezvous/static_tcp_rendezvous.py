@@ -15,8 +15,7 @@ class StaticTCPRendezvous(RendezvousHandler):
         self.master_addr, self.master_port = master_addr, master_port
         self.rank, self.world_size, self.run_id = rank, world_size, run_id
         self.timeout = datetime.timedelta(seconds=timeout)
-        self._store = None
-        self._round = 0
+        self._store, self._round = None, 0
 
     def get_backend(self):
         return "static"
@@ -37,8 +36,10 @@ class StaticTCPRendezvous(RendezvousHandler):
                 self.timeout,
                 multi_tenant=True,
             )
-        # Every agent restarts as often as every other: what an earlier attempt has left is not looked at.
+        # Every agent restarts as often as every other, so that all count alike: what an earlier attempt has left in the store
+        # is not looked at.
         store = PrefixStore(f"{self.run_id}/{self._round}", self._store)
+        self.store_prefix = f"/worker/attempt_{self._round}"
         self._round += 1
         return RendezvousInfo(
             store, self.rank, self.world_size, RendezvousStoreInfo(self.master_addr, self.master_port)
