@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backends/cuda/library.h"
+#include "backends/cuda/green_contexts.h"
 #include "backends/cuda/memory/device_allocator.h"
 #include "backends/cuda/memory/pinned.h"
 #include "backends/cuda/memory/settings.h"
@@ -48,6 +49,10 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "export_memory") return export_memory(reinterpret_cast<void*>(std::stoull(argument)));
   if (name == "import_memory") return std::to_string(reinterpret_cast<uintptr_t>(import_memory(argument)));
   if (name == "release_memory") return release_memory(argument), "";
+  if (name == "green_context_new") return new_green_context(index, std::stoi(argument));
+  if (name == "green_stream_new") return new_green_stream(argument);
+  if (name == "green_stream_free") return free_green_stream(argument), "";
+  if (name == "green_context_free") return free_green_context(argument), "";
   if (name == "profiler_start") return start_recording(), "";
   if (name == "profiler_stop") return stop_recording();
   if (name == "profiler_missing") return why_no_recording();

@@ -232,3 +232,26 @@ def test_a_forked_child_is_refused():
     process.start()
     assert "Cannot re-initialize CUDA in forked subprocess" in queue.get(timeout=30)
     process.join()
+
+
+def test_a_green_context_runs_on_a_part_of_the_gpu():
+    all_of_them = mica.cuda.get_device_properties(0).multi_processor_count
+    context = mica.cuda.GreenContext.create(num_sms=8)
+    assert 8 <= context.num_sms < all_of_them
+    x = mica.randn(2048, 2048, device="cuda")
+    wanted = x @ x
+    before = mica.cuda.current_stream()
+    context.set_context()
+    assert mica.cuda.current_stream() != before
+    found = (x @ x) + 0
+    context.pop_context()
+    assert mica.cuda.current_stream() == before and found.equal(wanted)
+    with mica.cuda.stream(context.Stream()) as _:
+        mica.cuda.current_stream().wait_stream(before)
+        y = x * 2
+        mica.cuda.current_stream().synchronize()
+    assert y.equal(x + x)
+    with pytest.raises(RuntimeError, match="is not the current one"):
+        context.pop_context()
+    with pytest.raises(RuntimeError, match="Invalid number of SMs"):
+        mica.cuda.GreenContext.create(num_sms=all_of_them + 1)

@@ -263,13 +263,14 @@ _LAZY = {
     ),
     **dict.fromkeys(("CudaError", "DeferredCudaCallError", "check_error", "cudaStatus", "cudart"), "_runtime"),
     **dict.fromkeys(("get_sync_debug_mode", "set_sync_debug_mode"), "_waiting"),
+    "GreenContext": "green_contexts",
 }  # fmt: skip
 
 
 def __getattr__(name):
     import importlib
 
-    if name in ("amp", "comm", "graphs", "memory", "nccl", "nvtx", "profiler"):
+    if name in ("amp", "comm", "gds", "graphs", "green_contexts", "memory", "nccl", "nvtx", "profiler"):
         return importlib.import_module(f"mica.cuda.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(f"mica.cuda.{_LAZY[name]}"), name)
