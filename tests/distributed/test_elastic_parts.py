@@ -26,6 +26,7 @@ from mica.distributed.elastic.rendezvous.dynamic_rendezvous import create_handle
 from mica.distributed.elastic.rendezvous.rendezvous_state import State, Watch
 from mica.distributed.elastic.rendezvous.utils import _parse_rendezvous_config, parse_rendezvous_endpoint
 from mica.distributed.elastic.utils import macros
+from mica.distributed.elastic.utils.data import CyclingIterator, ElasticDistributedSampler
 from mica.distributed.launcher.api import LaunchConfig, elastic_launch
 
 # ---- how machines meet
@@ -295,3 +296,18 @@ def test_a_process_that_passes_a_time_limit_is_killed():
         server.stop()
     with pytest.raises(RuntimeError, match="Configure timer client"), timer.expires(after=1):
         pass
+
+
+# ---- data
+
+
+def test_data_from_where_a_training_was_stopped():
+    data = list(range(10))
+    samplers = [ElasticDistributedSampler(data, num_replicas=2, rank=rank, start_index=3) for rank in range(2)]
+    # What torch 2.13 gives.
+    assert [list(sampler) for sampler in samplers] == [[7, 8, 5, 4], [3, 6, 9, 7]]
+    assert [len(sampler) for sampler in samplers] == [4, 4]
+    assert sorted({index for sampler in samplers for index in sampler}) == [3, 4, 5, 6, 7, 8, 9]
+    with pytest.raises(ValueError, match="Start index 10 should be less than dataset size 10"):
+        ElasticDistributedSampler(data, num_replicas=2, rank=0, start_index=10)
+    assert list(CyclingIterator(3, lambda epoch: iter([epoch, 9] if epoch != 1 else []))) == [0, 9, 2, 9]
