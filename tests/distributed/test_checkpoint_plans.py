@@ -18,6 +18,7 @@ from mica.distributed.checkpoint.planner_helpers import create_read_items_for_ch
 from mica.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 
 sys.path.insert(0, str(Path(__file__).parent))
+from spread import parts_of
 from states import blank, equal
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
@@ -121,61 +122,13 @@ def test_planners_of_a_program_see_every_value(tmp_path):
     assert state["a"].tolist() == [1, 2]
 
 
-class _Placement:
-    def __init__(self, dim):
-        self.dim = dim
-
-    def is_shard(self):
-        return self.dim is not None
-
-
-class _Mesh:
-    def __init__(self, sizes, coordinate):
-        self.sizes, self.coordinate = sizes, coordinate
-
-    def size(self, dim):
-        return self.sizes[dim]
-
-    def get_coordinate(self):
-        return self.coordinate
-
-
-class _Spread(mica.Tensor):
-    """A tensor spread over a mesh, as far as a checkpoint looks at it."""
-
-    @staticmethod
-    def __new__(cls, local, size, mesh, placements):
-        made = mica.empty(size, device="meta").as_subclass(cls)
-        made.local, made.device_mesh, made.placements = local, mesh, placements
-        return made
-
-    def to_local(self):
-        return self.local
-
-
-def _parts(whole, sizes, dims):
-    """The tensors of all ranks of a mesh, each with its own part of the whole."""
-    made = []
-    for first in range(sizes[0]):
-        for second in range(sizes[1]):
-            local = whole
-            for parts, place, dim in zip(sizes, (first, second), dims, strict=True):
-                if dim is not None:
-                    most = -(-local.size(dim) // parts)
-                    begin = min(most * place, local.size(dim))
-                    local = local.narrow(dim, begin, min(most, local.size(dim) - begin))
-            mesh = _Mesh(sizes, (first, second))
-            made.append(_Spread(local.clone(), whole.shape, mesh, [_Placement(dim) for dim in dims]))
-    return made
-
-
 @pytest.mark.parametrize("saved_by", [((2, 1), (0, None)), ((3, 2), (0, 1)), ((2, 2), (0, 0)), ((1, 4), (None, 1))])
 @pytest.mark.parametrize("loaded_by", [((1, 1), (None, None)), ((4, 1), (0, None)), ((2, 3), (1, 0))])
 def test_a_tensor_is_saved_by_some_ranks_and_loaded_by_others(tmp_path, saved_by, loaded_by):
     """Each rank by hand: what the ranks would send each other is passed on here."""
     whole = mica.arange(77.0).reshape(11, 7)
     planners, plans = [], []
-    for part in _parts(whole, *saved_by):
+    for part in parts_of(whole, *saved_by):
         planner = DefaultSavePlanner()
         planner.set_up_planner({"a": part})
         planners.append(planner)
@@ -189,10 +142,10 @@ def test_a_tensor_is_saved_by_some_ranks_and_loaded_by_others(tmp_path, saved_by
         for planner, plan in zip(planners, writer.prepare_global_plan(global_plans), strict=True)
     ]
     writer.finish(metadata, results)
-    for expected, part in zip(_parts(whole, *loaded_by), _parts(mica.zeros(11, 7), *loaded_by), strict=True):
+    for expected, part in zip(parts_of(whole, *loaded_by), parts_of(mica.zeros(11, 7), *loaded_by), strict=True):
         reader, planner = dcp.FileSystemReader(tmp_path), dcp.DefaultLoadPlanner()
         read = reader.read_metadata()
-        planner.state_dict, planner.metadata, planner.flatten_state_dict = {"a": part}, read, False
+        planner.set_up_planner({"a": part}, read)
         reader.set_up_storage_reader(read, True)
         reader.read_data(planner.create_local_plan(), planner)
         assert mica.equal(part.to_local(), expected.to_local())

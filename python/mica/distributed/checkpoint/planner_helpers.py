@@ -150,10 +150,27 @@ def _create_read_items(fqn, md, obj):
     return create_read_items_for_chunk_list(fqn, md, chunks)
 
 
+def _spread_with_memory(tensor):
+    local = tensor.to_local()
+    if local.device.type != "meta":
+        return tensor
+    from mica.distributed.tensor import DTensor
+
+    return DTensor.from_local(
+        mica.empty_like(local, device="cpu"),
+        tensor.device_mesh,
+        tensor.placements,
+        shape=tensor.size(),
+        stride=tensor.stride(),
+    )
+
+
 def _init_state_dict(state_dict):
     """Give memory to tensors of the device meta, in place: what is loaded needs some."""
 
     def visit(value):
+        if is_spread(value):
+            return _spread_with_memory(value)
         if isinstance(value, mica.Tensor):
             return mica.empty_like(value, device="cpu") if value.device.type == "meta" else value
         if isinstance(value, dict):
