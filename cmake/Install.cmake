@@ -7,7 +7,7 @@ if(SKBUILD)
   foreach(library hwy::hwy hwy::hwy_contrib)
     install(FILES $<TARGET_FILE:${library}> DESTINATION lib RENAME $<TARGET_SONAME_FILE_NAME:${library}>)
   endforeach()
-  install(TARGETS mica_extension mica_lab LIBRARY DESTINATION .)
+  install(TARGETS mica_extension mica_lab mica_distributed LIBRARY DESTINATION .)
   install(DIRECTORY ${MICA_GENERATED_DIR}/package/ DESTINATION . PATTERN "__pycache__" EXCLUDE)
 endif()
 

@@ -20,12 +20,10 @@ def test_before_it_is_started():
         dist.get_rank()
 
 
-def test_a_larger_world_is_refused(monkeypatch):
-    with pytest.raises(NotImplementedError, match="a world of 4 processes is not in Mica yet"):
+def test_a_larger_world_needs_an_address(monkeypatch):
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(ValueError, match="environment variable MASTER_ADDR expected, but not set"):
         dist.init_process_group(world_size=4, rank=0)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(NotImplementedError, match="a world of 2 processes"):
-        dist.init_process_group()
     assert not dist.is_initialized()
 
 
@@ -55,11 +53,11 @@ def test_collectives(world):
     objects = [None]
     dist.all_gather_object(objects, {"a": 1})
     assert objects == [{"a": 1}]
-    with pytest.raises(ValueError, match="one process"):
+    with pytest.raises(ValueError, match="destination rank should not be the same as the rank of the current process"):
         dist.send(x, 0)
     with pytest.raises(ValueError, match="expected a list of 1"):
         dist.all_gather([out, out], x)
-    with pytest.raises(ValueError, match="rank 3 is not part"):
+    with pytest.raises(RuntimeError, match="invalid root rank: 3"):
         dist.broadcast(x, 3)
 
 
@@ -93,14 +91,6 @@ def test_meshes():
             mesh["other"]
     finally:
         dist.destroy_process_group()
-
-
-def test_stores():
-    store = dist.HashStore()
-    store.set("a", "1")
-    assert store.get("a") == b"1" and store.add("n", 2) == 2 and store.add("n", 3) == 5 and store.check(["a"])
-    with pytest.raises(RuntimeError, match="no other process can set"):
-        store.get("missing")
 
 
 def test_a_launcher_starts_one_process(tmp_path):
@@ -164,7 +154,7 @@ def test_functional_collectives_copy_and_have_gradients(world):
             ValueError,
             "Unsupported group type: <class 'NoneType'>, None",
         ),
-        (lambda fc, x, g: fc.all_reduce(x, "sum", [0, 1]), ValueError, "no group of a world of one process"),
+        (lambda fc, x, g: fc.all_reduce(x, "sum", [0, 1]), ValueError, r"no group has the ranks \[0, 1\]"),
         (lambda fc, x, g: fc.all_reduce(x.long(), "avg", g), RuntimeError, "result type Float can't be cast"),
         (lambda fc, x, g: fc.all_gather_tensor(x, 5, g), IndexError, "Dimension out of range"),
         (
@@ -172,7 +162,7 @@ def test_functional_collectives_copy_and_have_gradients(world):
             RuntimeError,
             "Split sizes doesn't match total dim 0 size",
         ),
-        (lambda fc, x, g: fc.permute_tensor(x, [1], g), IndexError, "the only process"),
+        (lambda fc, x, g: fc.permute_tensor(x, [1], g), IndexError, "where each of 1 processes sends"),
         (lambda fc, x, g: fc.broadcast(x, 1, g), ValueError, "there is no process 1"),
     ],
 )

@@ -1,37 +1,58 @@
-"""Processes that compute together. Mica computes in one: every collective works for a world of that size."""
+"""Processes that compute together: docs/distributed.md says how."""
 
+import enum as _enum
 import importlib as _importlib
 import os as _os
 
 from mica.distributed.distributed_c10d import *  # noqa: F403
 from mica.distributed.distributed_c10d import (  # noqa: F401
     GroupMember,
+    _all_gather_base,
     _get_default_group,
+    _make_nccl_premul_sum,
     _rank_not_in_group,
+    _reduce_scatter_base,
     group,
 )
+from mica.distributed.rendezvous import register_rendezvous_handler, rendezvous  # noqa: F401
 from mica.distributed.store import FileStore, HashStore, PrefixStore, Store, TCPStore  # noqa: F401
 
-DebugLevel = type("DebugLevel", (), {"OFF": 0, "INFO": 1, "DETAIL": 2})
+
+class DebugLevel(_enum.IntEnum):
+    OFF, INFO, DETAIL = range(3)
+
+
+_level = DebugLevel.OFF
 
 
 def is_available():
-    """True: a world of one process."""
+    """True: processes of one host need no other library."""
     return True
 
 
 def get_debug_level():
-    return DebugLevel.OFF
+    return _level
 
 
 def set_debug_level(level):
-    """Does nothing: Mica logs no collectives."""
+    """Remember the level. Collectives are compared between ranks at every level."""
+    global _level
+    _level = DebugLevel(level)
 
 
-set_debug_level_from_env = set_debug_level
+def set_debug_level_from_env():
+    name = _os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
+    if name not in DebugLevel.__members__:
+        raise RuntimeError(f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO or DETAIL, but it is {name!r}")
+    set_debug_level(DebugLevel[name])
 
 
-_LAUNCHED = ("checkpoint", "elastic", "launcher")
+if "TORCH_DISTRIBUTED_DEBUG" in _os.environ:
+    set_debug_level_from_env()
+
+_MODULES = (
+    "algorithms", "checkpoint", "constants", "device_mesh", "distributed_c10d", "elastic", "launcher", "nn", "optim", "rpc", "utils",
+)  # fmt: skip
 
 
 def __getattr__(name):
@@ -39,7 +60,9 @@ def __getattr__(name):
         return getattr(_importlib.import_module("mica.distributed.device_mesh"), name)
     if name == "GradBucket":
         return _importlib.import_module("mica.distributed.gradient_buckets").GradBucket
-    if name in ("constants", "device_mesh", "nn", "utils", "optim", "algorithms", "rpc", *_LAUNCHED):
+    if name in ("_coalescing_manager", "_CoalescingManager"):
+        return getattr(_importlib.import_module("mica.distributed.coalescing"), name)
+    if name in _MODULES:
         return _importlib.import_module(f"mica.distributed.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,57 +1,27 @@
-"""The group of processes, which is this process."""
+"""Groups of processes: a group holds one backend for each type of device."""
 
-import datetime
-import enum
-import os
 import pickle
 
 import mica
-from mica.distributed.store import HashStore, Store  # noqa: F401
+from mica.distributed._errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
+from mica.distributed.options import AllreduceOptions, ReduceOp
+from mica.distributed.work import Work
 
 __all__ = [
     "AllreduceOptions", "Backend", "BackendConfig", "DistBackendError", "DistError", "DistNetworkError",
-    "DistStoreError", "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend",
-    "get_backend_config", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
-    "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "init_process_group",
-    "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
-    "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "new_group", "new_subgroups",
-    "new_subgroups_by_enumeration", "supports_complex",
+    "DistStoreError", "ProcessGroup", "QueueEmptyError", "ReduceOp", "Work", "reduce_op",
 ]  # fmt: skip
 
-default_pg_timeout = datetime.timedelta(seconds=1800)
-default_pg_nccl_timeout = datetime.timedelta(seconds=600)
 _pickler, _unpickler = pickle.Pickler, pickle.Unpickler
 
 
-class DistError(RuntimeError):
-    """An error of processes that compute together."""
+class _reduce_op:
+    """torch's older name of ReduceOp."""
+
+    SUM, PRODUCT, MIN, MAX = ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX
 
 
-class DistBackendError(DistError):
-    pass
-
-
-class DistNetworkError(DistError):
-    pass
-
-
-class DistStoreError(DistError):
-    pass
-
-
-class ReduceOp:
-    """How values of all processes become one."""
-
-    class RedOpType(enum.IntEnum):
-        SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM, UNUSED = range(10)
-
-    def __init__(self, op=None):
-        self.op = op
-
-
-for _op in ReduceOp.RedOpType:
-    setattr(ReduceOp, _op.name, _op)
-reduce_op = ReduceOp
+reduce_op = _reduce_op
 
 
 class Backend(str):
@@ -60,7 +30,11 @@ class Backend(str):
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, FAKE = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl", "fake"
     backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]  # noqa: RUF012
     default_device_backend_map = {"cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO}  # noqa: RUF012
-    backend_capability = {GLOO: ["cpu", "cuda"], NCCL: ["cuda"]}  # noqa: RUF012
+    backend_capability = {  # noqa: RUF012
+        GLOO: ["cpu", "cuda"], NCCL: ["cuda"], XCCL: ["xpu"], UCC: ["cpu", "cuda"], MPI: ["cpu", "cuda"],
+        FAKE: ["cpu", "cuda", "hpu", "xpu"],
+    }  # fmt: skip
+    _plugins = {}  # noqa: RUF012
 
     def __new__(cls, name):
         if not isinstance(name, str):
@@ -68,59 +42,198 @@ class Backend(str):
         return super().__new__(cls, name.lower())
 
     @classmethod
-    def register_backend(cls, name, func, extended_api=False, devices=None):
-        raise NotImplementedError("Backend.register_backend: Mica computes in one process")
+    def register_backend(cls, name, func, extended_api=False, devices=None, *, backend_class=None):
+        """Let func make the backend of a name: an object with the methods of torch's backends, or a ProcessGroup.
+
+        It is called with the store, the rank, the size of the group and the time limit; with `extended_api` with an
+        object that has them, and the options of the group.
+        """
+        name = name.lower()
+        if name != Backend.UNDEFINED and name in cls._plugins:
+            raise RuntimeError(f"{name} c10d backend creator function already exist")
+        if hasattr(cls, name.upper()) and name in ("gloo", "nccl", "mpi", "ucc", "xccl"):
+            raise RuntimeError(f"{name} c10d backend already exist")
+        if name not in cls.backend_list:
+            cls.backend_list.append(name)
+        setattr(cls, name.upper(), name)
+        devices = [devices] if isinstance(devices, str) else devices
+        for device in devices or ():
+            if device not in ("cpu", "cuda"):
+                cls.default_device_backend_map[device] = name
+        cls.backend_capability[name] = list(devices) if devices else ["cpu", "cuda", "xpu"]
+        cls._plugins[name] = _Plugin(func, extended_api)
+
+
+class _Plugin:
+    def __init__(self, creator_fn, extended_api):
+        self.creator_fn, self.extended_api = creator_fn, extended_api
 
 
 class BackendConfig:
+    """Which backend serves which type of device: "gloo", or "cpu:gloo,cuda:nccl"."""
+
     def __init__(self, backend):
-        self.backend = backend
+        text = str(backend)
+        self.device_backend_map = {}
+        if text == Backend.UNDEFINED:
+            for device, name in Backend.default_device_backend_map.items():
+                if device in ("cpu", "cuda"):
+                    self.device_backend_map[device] = Backend(name)
+        elif ":" in text:
+            for part in text.lower().split(","):
+                device, separator, name = part.partition(":")
+                if not separator or ":" in name:
+                    raise ValueError(
+                        f"Invalid device:backend pairing: '{part}'. Backends are named as 'cpu:gloo,cuda:nccl'"
+                    )
+                if device in self.device_backend_map:
+                    raise ValueError(f"Duplicate device type {device} in backend string: {text}.")
+                self.device_backend_map[device] = Backend(name)
+        elif text.lower() in Backend.backend_list:
+            for device in Backend.backend_capability[text.lower()]:
+                self.device_backend_map[device] = Backend(text)
+        else:
+            raise ValueError(f"Unknown backend {text!r}: there are {', '.join(Backend.backend_list[1:])}")
+
+    def get_device_backend_map(self):
+        return self.device_backend_map
+
+    def __repr__(self):
+        return ",".join(f"{device}:{name}" for device, name in self.device_backend_map.items())
 
 
-class AllreduceOptions:
-    reduceOp = ReduceOp.SUM
+def _forward(name, first=lambda args: args[0]):
+    def call(self, *args, **options):
+        return getattr(self._backend_of(first(args)), name)(*args, **options)
 
-
-class Work:
-    """Something that was done together: it is done."""
-
-    def __init__(self, result=None):
-        self._result = result if result is not None else []
-
-    def wait(self, timeout=None):
-        return True
-
-    def is_completed(self):
-        return True
-
-    def is_success(self):
-        return True
-
-    def exception(self):
-        return None
-
-    def result(self):
-        return self._result
-
-    def synchronize(self):
-        """Returns at once: one process has nobody to wait for."""
-
-    def get_future(self):
-        from mica.futures import Future
-
-        future = Future()
-        future.set_result(self._result)
-        return future
+    call.__name__ = name
+    return call
 
 
 class ProcessGroup:
-    """A group of processes: this one."""
+    """Some of the processes, and what they do together. Backends of others may derive from it."""
 
-    WORLD = None
+    group_name, group_desc, bound_device_id = "", "undefined", None
 
-    def __init__(self, *args, backend="gloo", name="0", **options):
-        self.group_name, self._backend, self.group_desc = name, backend, options.get("group_desc", "default_pg")
-        self.bound_device_id = None
+    def __init__(self, *args, **options):
+        # (rank, size) of a class derived from it, or (store, rank, size)
+        numbers = [each for each in args if isinstance(each, int)]
+        self._rank, self._size = numbers[:2] if len(numbers) >= 2 else (0, 1)
+        self._backends, self._config, self._store = {}, "", None
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    def name(self):
+        return self._get_backend_name()
+
+    def _get_backend_name(self):
+        return next(iter(self._backends.values())).name() if self._backends else "undefined"
+
+    getBackendName = _get_backend_name
+
+    def get_group_store(self):
+        return self._store
+
+    @property
+    def _device_types(self):
+        return [mica.device(each) for each in self._backends]
+
+    def _register_backend(self, device, backend_type=None, backend=None):
+        self._backends[mica.device(device).type] = backend
+
+    def _get_backend(self, device):
+        found = self._backends.get(mica.device(device).type)
+        if found is None:
+            raise RuntimeError(f"No backend type associated with device type {mica.device(device).type}")
+        return found
+
+    def _has_hooks(self):
+        return False
+
+    def _set_group_name(self, name):
+        self.group_name = name
+
+    def _set_group_desc(self, text):
+        self.group_desc = text
+
+    def _set_default_backend(self, backend_type):
+        pass
+
+    def _set_sequence_number_for_group(self):
+        pass
+
+    def _id(self):
+        return id(self)
+
+    def _backend_of(self, tensors):
+        while isinstance(tensors, (list, tuple)):
+            if not tensors:
+                return next(iter(self._backends.values()))
+            tensors = tensors[0]
+        found = self._backends.get(tensors.device.type)
+        if found is None:
+            raise RuntimeError(f"No backend type associated with device type {tensors.device.type}")
+        return found
+
+    allreduce, allreduce_coalesced = _forward("allreduce"), _forward("allreduce_coalesced")
+    reduce, broadcast = _forward("reduce"), _forward("broadcast")
+    allgather = _forward("allgather", lambda args: args[1])
+    _allgather_base = _forward("_allgather_base", lambda args: args[1])
+    allgather_coalesced = _forward("allgather_coalesced", lambda args: args[1])
+    allgather_into_tensor_coalesced = _forward("allgather_into_tensor_coalesced", lambda args: args[1])
+    gather = _forward("gather", lambda args: args[1])
+    scatter = _forward("scatter")
+    reduce_scatter, _reduce_scatter_base = _forward("reduce_scatter"), _forward("_reduce_scatter_base")
+    reduce_scatter_tensor_coalesced = _forward("reduce_scatter_tensor_coalesced")
+    all_gather_single = _forward("_allgather_base", lambda args: args[1])
+    reduce_scatter_single = _forward("_reduce_scatter_base")
+    alltoall, alltoall_base = _forward("alltoall"), _forward("alltoall_base")
+    send, recv, recv_anysource = _forward("send"), _forward("recv"), _forward("recv_anysource")
+
+    def barrier(self, opts=None, *args, **options):
+        device = getattr(opts, "device", None)
+        backend = self._backends.get(device.type) if device is not None else None
+        return (backend or next(iter(self._backends.values()))).barrier(opts)
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        mica.distributed.monitored_barrier(self, timeout, wait_all_ranks)
+
+    def set_timeout(self, timeout):
+        for each in self._distinct():
+            each.set_timeout(timeout)
+
+    _set_default_timeout = set_timeout
+
+    def _distinct(self):
+        return list({id(each): each for each in self._backends.values()}.values())
+
+    def abort(self):
+        for each in self._distinct():
+            each.abort()
+
+    def shutdown(self):
+        for each in self._distinct():
+            each.shutdown()
+
+    def split_group(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
+        made = mica.distributed.new_group(new_ranks, timeout=timeout, pg_options=opts, group_desc=group_desc)
+        return made if isinstance(made, ProcessGroup) else None
+
+    def __getstate__(self):
+        raise TypeError("cannot pickle a process group: it belongs to this process")
+
+
+class LocalBackend:
+    """The backend of a group of one process: results are what goes in, and nothing is waited for."""
+
+    supports_splitting = supports_coalescing = supports_time_estimate = False
+
+    def __init__(self, name="gloo"):
+        self._name = name
 
     def rank(self):
         return 0
@@ -129,207 +242,95 @@ class ProcessGroup:
         return 1
 
     def name(self):
-        return self._backend
+        return self._name
 
-    def allreduce(self, tensors, *args):
-        return Work(tensors)
+    getBackendName = name
 
-    broadcast = allreduce
+    def set_timeout(self, timeout):
+        pass
 
-    def barrier(self, *args):
+    def abort(self, why=""):
+        pass
+
+    shutdown = abort
+
+    def allreduce(self, tensors, opts=None):
+        return Work(list(tensors))
+
+    allreduce_coalesced = allreduce
+
+    def broadcast(self, tensors, opts=None):
+        if opts is not None and opts.rootRank != 0:
+            raise RuntimeError(f"ProcessGroupGloo::broadcast: invalid root rank: {opts.rootRank}")
+        return Work(list(tensors))
+
+    reduce = broadcast
+
+    @staticmethod
+    def _copy(target, source):
+        if target.dtype != source.dtype:
+            raise RuntimeError(f"expected a tensor of {source.dtype} for the result, but got {target.dtype}")
+        if target.numel() != source.numel():
+            raise RuntimeError(
+                f"expected a tensor of {source.numel()} elements for the result, but got {tuple(target.shape)}"
+            )
+        with mica.no_grad():
+            target.detach().copy_(source.reshape(target.shape))
+
+    @staticmethod
+    def _single(tensors):
+        if len(tensors) != 1:
+            raise ValueError(f"expected a list of 1 for a group of one process, but got {len(tensors)}")
+        return tensors[0]
+
+    def allgather(self, outputs, inputs, opts=None):
+        self._copy(self._single(outputs[0]), inputs[0])
+        return Work(outputs[0])
+
+    gather = allgather
+
+    def _allgather_base(self, output, input, opts=None):
+        self._copy(output, input)
+        return Work([output])
+
+    _reduce_scatter_base = all_gather_single = reduce_scatter_single = _allgather_base
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        for each, source in zip(outputs, inputs, strict=True):
+            self._copy(self._single(each), source)
+        return Work(outputs)
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        for each, source in zip(outputs, inputs, strict=True):
+            self._copy(each, source)
+        return Work(outputs)
+
+    reduce_scatter_tensor_coalesced = allgather_into_tensor_coalesced
+
+    def scatter(self, outputs, inputs, opts=None):
+        self._copy(outputs[0], self._single(inputs[0]))
+        return Work(outputs)
+
+    reduce_scatter = scatter
+
+    def alltoall(self, outputs, inputs, opts=None):
+        self._copy(self._single(outputs), self._single(inputs))
+        return Work(outputs)
+
+    def alltoall_base(self, output, input, output_splits, input_splits, opts=None):
+        for tensor, splits in ((output, output_splits), (input, input_splits)):
+            if splits and list(splits) != [tensor.shape[0]]:
+                raise RuntimeError("Split sizes doesn't match total dim 0 size")
+        self._copy(output, input)
+        return Work([output])
+
+    def barrier(self, opts=None):
         return Work()
 
-    def __repr__(self):
-        return f"<ProcessGroup of one process, {self._backend}>"
+    def send(self, tensors, peer, tag=0):
+        raise ValueError("a message needs another process: the world has one process")
 
+    recv = send
 
-class _World:
-    """The groups that this process has started."""
-
-    default_pg, pg_map, pg_names, group_count = None, {}, {}, 0
-
-
-_world = _World()
-_pg_map = _world.pg_map
-
-
-class _GroupMeta(type):
-    WORLD = property(lambda cls: _world.default_pg)
-
-
-class group(metaclass=_GroupMeta):
-    """The group of all processes: group.WORLD."""
-
-
-class GroupMember(metaclass=_GroupMeta):
-    """The group of all processes, and what stands for a group that this process is not in."""
-
-    NON_GROUP_MEMBER = -100
-
-
-# ---- starting and asking
-
-
-def _world_size_of(url, rank, world_size):
-    if world_size == -1:
-        world_size = int(os.environ.get("WORLD_SIZE", 1)) if url in (None, "env://") else 1
-    if rank == -1:
-        rank = int(os.environ.get("RANK", 0)) if url in (None, "env://") else 0
-    return rank, world_size
-
-
-def init_process_group(
-    backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
-    device_id=None, _ranks=None,
-):  # fmt: skip
-    """Start the group of all processes: a world of one."""
-    if _world.default_pg is not None:
-        raise ValueError("trying to initialize the default process group twice!")
-    if store is not None and init_method is not None:
-        raise AssertionError("Cannot specify both init_method and store.")
-    rank, world_size = _world_size_of(None if store is not None else init_method, rank, world_size)
-    if world_size != 1 or rank != 0:
-        raise NotImplementedError(
-            f"torch.distributed.init_process_group: a world of {world_size} processes is not in Mica yet: it computes in one "
-            "process, which may use all cores (torch.set_num_threads)"
-        )
-    name = str(backend).lower() if backend is not None else "gloo"
-    made = ProcessGroup(backend=name.partition(",")[0].rpartition(":")[2])
-    made.bound_device_id = device_id
-    _world.default_pg = made
-    _world.pg_map[made] = (Backend(made.name()), HashStore() if store is None else store)
-    _world.pg_names[made] = made.group_name
-
-
-def destroy_process_group(group=None):
-    """End a group of processes, or all of them."""
-    if group is None or group is _world.default_pg:
-        _world.default_pg = None
-        _world.pg_map.clear()
-        _world.pg_names.clear()
-    else:
-        _world.pg_map.pop(group, None)
-
-
-def is_initialized():
-    """Whether the group of all processes was started."""
-    return _world.default_pg is not None
-
-
-def _get_default_group():
-    if not is_initialized():
-        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
-    return _world.default_pg
-
-
-def _group(given):
-    default = _get_default_group()
-    return default if given is None else given
-
-
-def _rank_not_in_group(group):
-    return group == GroupMember.NON_GROUP_MEMBER
-
-
-def get_rank(group=None):
-    return -1 if _rank_not_in_group(group) else _group(group).rank()
-
-
-def get_world_size(group=None):
-    return -1 if _rank_not_in_group(group) else _group(group).size()
-
-
-def get_node_local_rank(fallback_rank=None):
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
-    if fallback_rank is not None:
-        return int(fallback_rank)
-    raise RuntimeError(
-        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work, assuming you are not running in a multi-device context and want the code to run locally instead."
-    )
-
-
-def get_backend(group=None):
-    return Backend(_group(group).name())
-
-
-def get_backend_config(group=None):
-    return str(get_backend(group))
-
-
-def get_default_backend_for_device(device):
-    return Backend.default_device_backend_map[mica.device(device).type]
-
-
-def get_process_group_ranks(group):
-    _group(group)
-    return [0]
-
-
-def get_global_rank(group, group_rank):
-    return _only_rank(group_rank)
-
-
-def get_group_rank(group, global_rank):
-    return _only_rank(global_rank)
-
-
-def _only_rank(rank):
-    if rank not in (0, None):
-        raise ValueError(f"rank {rank} is not part of a group of one process")
-    return 0
-
-
-def is_backend_available(backend):
-    return backend.lower() == "gloo"
-
-
-def is_gloo_available():
-    """True: what is done together in a world of one needs no library."""
-    return True
-
-
-def is_nccl_available():
-    return False
-
-
-is_mpi_available = is_ucc_available = is_xccl_available = is_nccl_available
-
-
-def is_torchelastic_launched():
-    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
-
-
-def supports_complex(reduceOp):
-    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG)
-
-
-def new_group(
-    ranks=None,
-    timeout=None,
-    backend=None,
-    pg_options=None,
-    use_local_synchronization=False,
-    group_desc=None,
-    device_id=None,
-):
-    """A group of some of the processes."""
-    default = _get_default_group()
-    if ranks is not None and list(ranks) not in ([0], []):
-        raise ValueError("the new group's rank should be within the world_size set by init_process_group")
-    if ranks is not None and not list(ranks):
-        return GroupMember.NON_GROUP_MEMBER
-    _world.group_count += 1
-    made = ProcessGroup(backend=str(backend or default.name()), name=str(_world.group_count), group_desc=group_desc)
-    _world.pg_map[made] = (Backend(made.name()), HashStore())
-    return made
-
-
-def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):
-    made = new_group([0])
-    return made, [made]
-
-
-def new_subgroups_by_enumeration(ranks_per_subgroup_list, timeout=None, backend=None, pg_options=None, group_desc=None):
-    made = [new_group(ranks) for ranks in ranks_per_subgroup_list]
-    return made[0], made
+    def recv_anysource(self, tensors, tag=0):
+        return self.send(tensors, 0)

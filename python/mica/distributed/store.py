@@ -1,85 +1,86 @@
-"""Stores of keys and values that processes share. The process that uses one is alone."""
+"""Stores of keys and values, which processes share to meet."""
 
-import datetime
-import os
-import time
+import threading
 
+from mica.distributed._errors import QueueEmptyError
+from mica.distributed._store_base import Store, _bytes, _check_keys, _Table
+from mica.distributed.file_store import FileStore
+from mica.distributed.tcp_store import TCPStore
 
-class Store:
-    """Values by keys, which the processes of a group share."""
-
-    def __init__(self):
-        self._values, self.timeout = {}, datetime.timedelta(seconds=300)
-
-    def set(self, key, value):
-        self._values[key] = value.encode() if isinstance(value, str) else bytes(value)
-
-    def get(self, key):
-        self.wait([key])
-        return self._values[key]
-
-    def add(self, key, amount):
-        value = int(self._values.get(key, b"0")) + amount
-        self._values[key] = str(value).encode()
-        return value
-
-    def append(self, key, value):
-        self._values[key] = self._values.get(key, b"") + (value.encode() if isinstance(value, str) else value)
-
-    def compare_set(self, key, expected_value, desired_value):
-        present = self._values.get(key)
-        if (present is None and not expected_value) or (present is not None and present.decode() == expected_value):
-            self.set(key, desired_value)
-        return self._values.get(key, expected_value.encode())
-
-    def check(self, keys):
-        return all(key in self._values for key in keys)
-
-    def wait(self, keys, timeout=None):
-        missing = [key for key in keys if key not in self._values]
-        if missing:
-            raise RuntimeError(f"wait timeout: no other process can set {missing}: Mica computes in one process")
-
-    def delete_key(self, key):
-        return self._values.pop(key, None) is not None
-
-    def num_keys(self):
-        return len(self._values)
-
-    def set_timeout(self, timeout):
-        self.timeout = timeout
-
-    def multi_get(self, keys):
-        return [self.get(key) for key in keys]
-
-    def multi_set(self, keys, values):
-        for key, value in zip(keys, values, strict=True):
-            self.set(key, value)
-
-    def clone(self):
-        return self
+__all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "TCPStore"]
 
 
 class HashStore(Store):
-    """Keys and values in memory."""
+    """Keys and values in memory: for the threads of one process."""
 
-
-class FileStore(Store):
-    """Keys and values beside a file."""
-
-    def __init__(self, file_name, world_size=-1):
+    def __init__(self):
         super().__init__()
-        self.path = os.fspath(file_name)
+        self._table, self._changed = _Table(), threading.Condition()
 
+    def _change(self, change):
+        with self._changed:
+            result = change(self._table)
+            self._changed.notify_all()
+            return result
 
-class TCPStore(Store):
-    """Keys and values of a server, which is this process."""
+    def _wait_until(self, there, keys, timeout=None):
+        if not self._changed.wait_for(there, self._limit(timeout)):
+            self._timed_out(keys, timeout)
 
-    def __init__(self, host_name, port=0, world_size=None, is_master=False, timeout=None, **options):
-        super().__init__()
-        self.host, self.port = host_name, port
-        if world_size not in (None, 1):
-            raise NotImplementedError(f"TCPStore for {world_size} processes: Mica computes in one process")
+    def set(self, key, value):
+        value = _bytes(value)
+        self._change(lambda table: table.values.__setitem__(key, value))
+
+    def get(self, key):
+        with self._changed:
+            self._wait_until(lambda: key in self._table.values, [key])
+            return self._table.values[key]
+
+    def add(self, key, value):
+        return self._change(lambda table: table.add(key, value))
+
+    def append(self, key, value):
+        value = _bytes(value)
+        self._change(lambda table: table.values.__setitem__(key, table.values.get(key, b"") + value))
+
+    def compare_set(self, key, expected_value, desired_value):
+        return self._change(lambda table: table.compare_set(key, _bytes(expected_value), _bytes(desired_value)))
+
+    def check(self, keys):
+        with self._changed:
+            return all(key in self._table.values for key in _check_keys(keys))
+
+    def wait(self, keys, timeout=None):
+        keys = _check_keys(keys)
+        with self._changed:
+            self._wait_until(lambda: all(key in self._table.values for key in keys), keys, timeout)
+
+    def delete_key(self, key):
+        return self._change(lambda table: table.values.pop(key, None) is not None)
+
+    def num_keys(self):
+        return len(self._table.values)
+
+    def list_keys(self):
+        with self._changed:
+            return sorted(self._table.values)
+
+    def queue_push(self, key, value):
+        value = _bytes(value)
+        self._change(lambda table: table.queues.setdefault(key, []).append(value))
+
+    def queue_pop(self, key, block=True):
+        with self._changed:
+            if not block and not self._table.queues.get(key):
+                raise QueueEmptyError(f"queue is empty: {key}")
+            self._wait_until(lambda: self._table.queues.get(key), [key])
+            return self._table.queues[key].pop(0)
+
+    def queue_len(self, key):
+        return len(self._table.queues.get(key, ()))
+
+    def has_extended_api(self):
+        return True
 
 
 class PrefixStore(Store):
@@ -87,5 +88,85 @@ class PrefixStore(Store):
 
     def __init__(self, prefix, store):
         super().__init__()
-        self.prefix, self.underlying_store = prefix, store
-        self.started = time.time()
+        self._prefix, self._store = prefix, store
+
+    @property
+    def underlying_store(self):
+        return self._store
+
+    @property
+    def prefix(self):
+        return self._prefix
+
+    @property
+    def _underlying_non_prefix_store(self):
+        store = self._store
+        while isinstance(store, PrefixStore):
+            store = store._store
+        return store
+
+    @property
+    def timeout(self):
+        return self._store.timeout
+
+    def set_timeout(self, timeout):
+        self._store.set_timeout(timeout)
+
+    def _join(self, key):
+        return f"{self._prefix}/{key}"
+
+    def set(self, key, value):
+        self._store.set(self._join(key), value)
+
+    def get(self, key):
+        return self._store.get(self._join(key))
+
+    def add(self, key, value):
+        return self._store.add(self._join(key), value)
+
+    def append(self, key, value):
+        self._store.append(self._join(key), value)
+
+    def compare_set(self, key, expected_value, desired_value):
+        return self._store.compare_set(self._join(key), expected_value, desired_value)
+
+    def check(self, keys):
+        return self._store.check([self._join(key) for key in _check_keys(keys)])
+
+    def wait(self, keys, timeout=None):
+        keys = [self._join(key) for key in _check_keys(keys)]
+        if timeout is None:
+            self._store.wait(keys)
+        else:
+            self._store.wait(keys, timeout)
+
+    def delete_key(self, key):
+        return self._store.delete_key(self._join(key))
+
+    def num_keys(self):
+        return self._store.num_keys()
+
+    def list_keys(self):
+        own = f"{self._prefix}/"
+        return [key[len(own) :] for key in self._store.list_keys() if key.startswith(own)]
+
+    def multi_get(self, keys):
+        return self._store.multi_get([self._join(key) for key in _check_keys(keys)])
+
+    def multi_set(self, keys, values):
+        self._store.multi_set([self._join(key) for key in _check_keys(keys)], values)
+
+    def queue_push(self, key, value):
+        self._store.queue_push(self._join(key), value)
+
+    def queue_pop(self, key, block=True):
+        return self._store.queue_pop(self._join(key), block)
+
+    def queue_len(self, key):
+        return self._store.queue_len(self._join(key))
+
+    def has_extended_api(self):
+        return self._store.has_extended_api()
+
+    def clone(self):
+        return PrefixStore(self._prefix, self._store.clone())

@@ -17,7 +17,7 @@ class DistributedDataParallel(Module):
         gradient_as_bucket_view=False, static_graph=False, delay_all_reduce_named_params=None,
         param_to_hook_all_reduce=None, mixed_precision=None, device_mesh=None, skip_all_reduce_unused_params=False,
     ):  # fmt: skip
-        from mica.distributed.process_group import _group
+        from mica.distributed.world import _group
 
         super().__init__()
         for name, given in (("mixed_precision", mixed_precision),
@@ -25,6 +25,11 @@ class DistributedDataParallel(Module):
             if given is not None:
                 raise NotImplementedError(f"DistributedDataParallel({name}=...) is not in Mica yet")
         self.process_group = _group(process_group)
+        if self.process_group.size() > 1:
+            raise NotImplementedError(
+                f"DistributedDataParallel in a group of {self.process_group.size()} processes is not in Mica yet: reduce the "
+                "gradients with torch.distributed.all_reduce"
+            )
         if not any(p.requires_grad for p in module.parameters()):
             raise RuntimeError(
                 "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."

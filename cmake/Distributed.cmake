@@ -1,0 +1,15 @@
+# The extension mica._distributed: the engine of torch.distributed. Apart from mica._C, so that an import does not load it.
+file(GLOB MICA_DISTRIBUTED_SOURCES CONFIGURE_DEPENDS distributed/*.cpp distributed/python/*.cpp)
+Python_add_library(mica_distributed MODULE WITH_SOABI ${MICA_DISTRIBUTED_SOURCES})
+target_link_libraries(mica_distributed PRIVATE mica_extension_flags Threads::Threads)  # and not libmica: it knows no tensors
+target_link_options(mica_distributed PRIVATE -Wl,--gc-sections -Wl,--as-needed)
+mica_export_only(mica_distributed distributed.map)
+target_include_directories(mica_distributed PRIVATE . include)
+add_dependencies(mica_extension mica_distributed)
+set_target_properties(
+  mica_distributed PROPERTIES OUTPUT_NAME _distributed LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR}
+                              INSTALL_RPATH "$ORIGIN/lib")
+
+# Reductions are loops over elements, compiled like kernels. libmica, which is loaded already, is for the same processors.
+set_source_files_properties(
+  distributed/reduce.cpp PROPERTIES COMPILE_OPTIONS "$<TARGET_PROPERTY:mica_kernel_flags,INTERFACE_COMPILE_OPTIONS>")

@@ -1,0 +1,108 @@
+// What a backend is asked to do: one struct for every collective and message, over bytes, a dtype and a reduction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "mica/dtype.h"
+
+namespace mica::distributed {
+
+enum class Kind : uint8_t {
+  AllReduce,
+  Reduce,
+  Broadcast,
+  AllGather,
+  Gather,
+  Scatter,
+  ReduceScatter,
+  AllToAll,
+  Barrier,
+  Send,
+  Recv
+};
+enum class Reduction : uint8_t { Sum, Avg, Product, Min, Max, BAnd, BOr, BXor, PremulSum };
+
+const char* name_of(Kind kind);
+const char* name_of(Reduction reduction);
+const char* name_of_dtype(DType dtype);
+
+struct Bytes {
+  std::byte* data = nullptr;
+  size_t size = 0;
+};
+
+// Inputs and outputs by kind, for a group of n ranks:
+//   AllReduce, Broadcast: one of each, which may be the same memory     Reduce: one of each, the output on the root
+//   AllGather: one input, n outputs     Gather: the outputs on the root     Scatter: n inputs on the root, one output
+//   ReduceScatter: n inputs, one output     AllToAll: n inputs, n outputs     Send: one input     Recv: one output
+struct Call {
+  static constexpr int kAnySource = -1;
+
+  Kind kind = Kind::Barrier;
+  DType dtype = DType::UInt8;
+  Reduction reduction = Reduction::Sum;
+  double factor = 1;  // of PremulSum
+  int root = 0;       // the root of a collective, the peer of a message
+  int64_t tag = 0;
+  double timeout = 1800;  // seconds
+  std::vector<Bytes> inputs, outputs;
+  std::vector<int64_t> shape;       // of the tensor, for messages to people
+  std::string place;                // file:line of the program
+  std::function<void()> interrupt;  // called a few times a second while the call waits; it may throw
+
+  size_t element_size() const;
+  bool reduces() const { return kind == Kind::AllReduce || kind == Kind::Reduce || kind == Kind::ReduceScatter; }
+};
+
+// Errors by the Python class that they become.
+struct BackendError : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+struct StoreError : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+struct NetworkError : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+struct InvalidCall : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+// Thrown by Call::interrupt after it has left its own error behind.
+struct Interrupted : std::runtime_error {
+  Interrupted() : runtime_error("interrupted") {}
+};
+
+// A message that is on its way.
+class Message {
+ public:
+  virtual ~Message() = default;
+  // False if it was not done within `seconds`; throws what it failed with.
+  virtual bool wait(double seconds, const std::function<void()>& interrupt) = 0;
+  virtual bool done() = 0;
+  virtual int sender() const = 0;  // of a message received from any source
+};
+
+// The engine of one group of processes. To add one, implement these.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // Runs a collective to its end. Calls come one after the other, in the same order on every rank.
+  virtual void run(Call& call) = 0;
+  // Starts a message. Its memory stays valid until the message is done or the backend is gone.
+  virtual std::shared_ptr<Message> post(Call call) = 0;
+  // Makes what waits now, here and on other ranks, and all that comes later, fail with this text.
+  virtual void abort(const std::string& why) = 0;
+  // This rank calls nothing more.
+  virtual void leave() = 0;
+};
+
+// Throws InvalidCall where the reduction is not defined for the dtype.
+void check_reduction(const Call& call);
+
+}  // namespace mica::distributed

@@ -1,0 +1,55 @@
+// What the sources of the extension mica._distributed share.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "distributed/call.h"
+
+namespace mica::distributed::python {
+
+// The interpreter lock is not held while one of these lives.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() { PyEval_RestoreThread(state_); }
+  Unlocked(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// Lets Python's signal handlers run, and throws Interrupted where one has raised. For calls that wait unlocked.
+std::function<void()> interrupt();
+
+// The exception that is being handled becomes Python's error; always null.
+PyObject* raise_current();
+
+// The line of the program that is running: the first one outside of the package's own folders.
+std::string current_place();
+
+bool texts_of(PyObject* sequence, std::vector<std::string>& out);
+bool text_of(PyObject* object, std::string& out);  // str or bytes
+
+extern PyTypeObject StoreServerType, StoreClientType, GroupType, WorkType;
+PyObject* set_errors(PyObject* module, PyObject* args);
+PyObject* set_own_folder(PyObject* module, PyObject* folder);
+
+// Runs `body` unlocked and turns its errors into Python's; false after an error.
+template <typename Body>
+bool unlocked(Body body) {
+  try {
+    Unlocked guard;
+    body();
+    return true;
+  } catch (...) {
+    raise_current();
+    return false;
+  }
+}
+
+}  // namespace mica::distributed::python

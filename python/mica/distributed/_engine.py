@@ -1,0 +1,10 @@
+"""The extension mica._distributed, loaded when a store or a group of several processes is made."""
+
+import os
+
+from mica import _distributed as engine
+from mica.distributed._errors import DistBackendError, DistNetworkError, DistStoreError
+
+engine.set_errors(DistBackendError, DistStoreError, DistNetworkError)
+# Collectives are shown with the line of the program that called them: the first one outside of this folder.
+engine.set_own_folder(os.path.dirname(os.path.abspath(__file__)) + os.sep)

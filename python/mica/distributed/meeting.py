@@ -1,0 +1,41 @@
+"""How the ranks of a group get an engine together."""
+
+import os
+
+from mica.distributed._engine import engine
+from mica.distributed._errors import DistBackendError
+
+
+def meet(store, rank, size, timeout, name, world_ranks, world):
+    """The engine of a new group: its ranks tell each other through the store where they are."""
+    host = os.environ.get("MICA_DISTRIBUTED_HOST", "") + engine.host_identity()
+    store.set(f"rank{rank}", f"{host}|{os.getpid()}")
+    store.set_timeout(timeout)
+    keys = [f"rank{each}" for each in range(size)]
+    try:
+        places = [value.decode().rpartition("|") for value in store.multi_get(keys)]
+    except RuntimeError as error:
+        try:
+            missing = [each for each in range(size) if not store.check([keys[each]])]
+        except RuntimeError:
+            raise error from None
+        if not missing:
+            raise
+        raise type(error)(
+            f"the group {name!r} of {size} ranks has not met within {timeout.total_seconds():.0f} s: "
+            f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} did not come"
+        ) from error
+    if any(place[0] != places[0][0] for place in places):
+        hosts = len({place[0] for place in places})
+        raise DistBackendError(
+            f"the ranks of the group {name!r} are on {hosts} hosts, which needs the Gloo library: this build has none "
+            "(install libgloo-dev and build again)"
+        )
+    if rank == 0:
+        group = engine.Group(name, rank, world_ranks, world, -1, -1)
+        store.set("segment", f"{os.getpid()}:{group.descriptor}")
+    else:
+        process, descriptor = store.get("segment").decode().split(":")
+        group = engine.Group(name, rank, world_ranks, world, int(process), int(descriptor))
+    group.meet(timeout.total_seconds())
+    return group
