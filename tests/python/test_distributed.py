@@ -3,7 +3,6 @@
 import mica
 import mica.distributed as dist
 import pytest
-from mica.distributed.device_mesh import init_device_mesh
 from mica.distributed.nn import functional as collectives
 
 
@@ -79,18 +78,6 @@ def test_data_parallel_module(world):
     before = model.weight.detach().clone()
     optimizer.step()
     assert mica.allclose(model.weight, before - 0.5 * model.weight.grad)
-
-
-def test_meshes():
-    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("data", "model"))
-    try:
-        assert mesh.shape == (1, 1) and mesh["model"].size() == 1 and mesh.get_local_rank() == 0
-        with pytest.raises(NotImplementedError, match="a mesh of 4 devices"):
-            init_device_mesh("cpu", (2, 2))
-        with pytest.raises(KeyError, match="other"):
-            mesh["other"]
-    finally:
-        dist.destroy_process_group()
 
 
 def test_a_launcher_starts_one_process(tmp_path):

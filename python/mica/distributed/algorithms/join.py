@@ -24,9 +24,13 @@ class Join:
     """A with block in which processes may end at different times: the only one ends when it does."""
 
     def __init__(self, joinables, enable=True, throw_on_early_termination=False, **kwargs):
-        self._joinables = joinables
+        self._joinables, self._enable = joinables, enable
 
     def __enter__(self):
+        from mica.distributed.world import get_world_size, is_initialized
+
+        if self._enable and is_initialized() and get_world_size() > 1:
+            raise NotImplementedError("Join of several processes is not in Mica yet: give all of them as many batches")
         return self
 
     def __exit__(self, *exception):
