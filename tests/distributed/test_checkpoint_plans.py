@@ -7,6 +7,7 @@ from pathlib import Path
 import mica
 import mica.distributed.checkpoint as dcp
 import pytest
+from mica.distributed.checkpoint._dedup_save_plans import dedup_save_plans
 from mica.distributed.checkpoint.default_planner import (
     DefaultSavePlanner,
     _create_default_local_metadata,
@@ -14,7 +15,7 @@ from mica.distributed.checkpoint.default_planner import (
     create_default_global_save_plan,
 )
 from mica.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
-from mica.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list, dedup_save_plans
+from mica.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from mica.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -6,6 +6,7 @@ import math
 from collections import ChainMap
 
 import mica
+from mica.distributed.checkpoint._dedup_save_plans import dedup_save_plans
 from mica.distributed.checkpoint._nested_dict import flatten_as_before_2_4, flatten_state_dict
 from mica.distributed.checkpoint._traverse import set_element
 from mica.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata, TensorStorageMetadata
@@ -19,7 +20,6 @@ from mica.distributed.checkpoint.planner_helpers import (
     _init_state_dict,
     _merge_delta_local_plans,
     _overlap,
-    dedup_save_plans,
     takes_part,
 )
 from mica.distributed.checkpoint.utils import find_state_dict_object, load_value, narrow_tensor_by_index

@@ -4,8 +4,6 @@ A tensor that is spread over ranks says so by three methods: `__create_write_ite
 `__get_tensor_shard__(index)`. One that has only `device_mesh` and `placements` is understood too.
 """
 
-from dataclasses import replace
-
 import mica
 from mica.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -205,22 +203,4 @@ def _merge_delta_local_plans(cached_plans, delta_plans):
     """The plans of all ranks, where some said that theirs is the one of the last time."""
     return [
         old if new is not None and not new.usable else new for old, new in zip(cached_plans, delta_plans, strict=True)
-    ]
-
-
-def dedup_save_plans(all_plans, save_to_lowest_rank=False):
-    """Let every piece be written once: by the rank that has least to write so far, or by the first that has it."""
-    holders, items = {}, {}
-    for rank, plan in enumerate(all_plans):
-        for item in plan.items:
-            holders.setdefault(item.index, []).append(rank)
-            items[item.index] = item
-    load, writer = [0] * len(all_plans), {}
-    for index, ranks in holders.items():
-        chosen = min(ranks) if save_to_lowest_rank else min(ranks, key=lambda rank: load[rank])
-        writer[index] = chosen
-        load[chosen] += items[index].tensor_storage_size() or 1
-    return [
-        replace(plan, items=[item for item in plan.items if writer[item.index] == rank])
-        for rank, plan in enumerate(all_plans)
     ]

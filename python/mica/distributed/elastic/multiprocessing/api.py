@@ -6,6 +6,8 @@ from mica.distributed.elastic.multiprocessing.process_context import (
     PContext,
     RunProcsResult,
     SignalException,
+    _terminate_process_handler,  # noqa: F401
+    _validate_full_rank,  # noqa: F401
     get_std_cm,
 )
 
