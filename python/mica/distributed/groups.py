@@ -6,6 +6,7 @@ import os
 import mica
 from mica.distributed.process_group import Backend, BackendConfig, LocalBackend, ProcessGroup
 from mica.distributed.rendezvous import rendezvous
+from mica.distributed.schedulers import told_by_scheduler
 from mica.distributed.store import HashStore, PrefixStore
 from mica.distributed.world import (
     GroupMember,
@@ -27,14 +28,8 @@ def _default_backend(device_id):
 
 def _local_rank():
     """Rank and size as Slurm or mpirun say them, where no launcher has said it in torch's own variables."""
-    for rank, size in (
-        ("RANK", "WORLD_SIZE"),
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-    ):
-        if rank in os.environ and size in os.environ:
-            return int(os.environ[rank]), int(os.environ[size])
-    return None
+    told = {**told_by_scheduler(), **os.environ}
+    return (int(told["RANK"]), int(told["WORLD_SIZE"])) if "RANK" in told and "WORLD_SIZE" in told else None
 
 
 def init_process_group(

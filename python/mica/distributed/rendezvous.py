@@ -3,6 +3,7 @@
 import datetime
 import os
 
+from mica.distributed.schedulers import told_by_scheduler
 from mica.distributed.store import FileStore, PrefixStore, TCPStore
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
@@ -55,9 +56,10 @@ def _query(url):
 def _server_store(host, port, rank, world_size, timeout):
     """The store at an address: rank 0 serves it, unless the launcher does. Each world that is started there has its own keys."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = TCPStore(host, port, world_size, False, timeout, wait_for_workers=False)
-        store = PrefixStore(f"/worker/attempt_{attempt}", store)
+        # Set where the store outlives a restart. Machines need not have restarted equally often, so their counts do not serve.
+        if prefix := os.environ.get("MICA_STORE_PREFIX"):
+            store = PrefixStore(prefix, store)
     else:
         store = TCPStore(host, port, world_size, rank == 0, timeout, wait_for_workers=False, multi_tenant=True)
         if rank == 0 and port:
@@ -67,7 +69,7 @@ def _server_store(host, port, rank, world_size, timeout):
 
 
 def _variable(name):
-    value = os.environ.get(name)
+    value = os.environ.get(name) or told_by_scheduler().get(name)
     if value is None:
         raise ValueError(
             f"Error initializing torch.distributed using env:// rendezvous: environment variable {name} expected, but not set"
