@@ -3,7 +3,6 @@
 import io
 import pickle
 import shutil
-import sys
 import warnings
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from mica.distributed.checkpoint.format_utils import (
 )
 from mica.distributed.checkpoint.metadata import Metadata, MetadataIndex
 from mica.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
-
-sys.path.insert(0, str(Path(__file__).parent))
 from states import blank, equal
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "files" / "checkpoints"

@@ -1,8 +1,6 @@
 """Plans of checkpoints: who writes what, and which pieces a box is read from."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import mica
 import mica.distributed.checkpoint as dcp
@@ -17,8 +15,6 @@ from mica.distributed.checkpoint.default_planner import (
 from mica.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
 from mica.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from mica.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
-
-sys.path.insert(0, str(Path(__file__).parent))
 from spread import parts_of
 from states import blank, equal
 

@@ -1,8 +1,5 @@
 """States of models and optimizers by the names of parameters, whatever wraps the model."""
 
-import sys
-from pathlib import Path
-
 import mica
 import mica.distributed.checkpoint as dcp
 import pytest
@@ -15,8 +12,6 @@ from mica.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
     set_state_dict,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
 from states import equal
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")

@@ -3,13 +3,10 @@
 import json
 import os
 import signal
-import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from launching import Program
 
 # What torchrun of torch 2.13 sets for `torchrun --nproc-per-node 2`, but for what differs from run to run.
