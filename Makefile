@@ -18,7 +18,7 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-packages test-cuda test-x86_64 \
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-distributed test-packages test-cuda test-x86_64 \
         test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel test-wheel nightly compile-times \
         site site-serve test-site clean
 
@@ -61,7 +61,7 @@ test-cpp: build-all
 
 test-python: build
 	@scripts/install_browser
-	$(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda and not long" $(PYTEST_ARGS)
 
 cpp_files = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
@@ -83,6 +83,10 @@ $(TORCH_VENV)/bin/python:
 
 test-torch: build $(TORCH_PYTHON)
 	PYTHONPATH=$(CURDIR)/build/python:"$(site_packages)" $(TORCH_PYTHON) -m pytest tests -m torch $(PYTEST_ARGS)
+
+# What takes minutes with many processes: a training whose ranks are killed at random moments, a hundred times.
+test-distributed: build
+	$(VENV)/bin/python -m pytest tests/distributed -m "long and not torch and not cuda" $(PYTEST_ARGS)
 
 # Packages from PyPI on Mica and on torch, side by side; writes docs/packages.md. PACKAGES_ARGS="--only timm_models" narrows it.
 PACKAGES_VENV := .venv-packages
@@ -141,7 +145,7 @@ sanitize: $(VENV)/.installed
 	UBSAN_OPTIONS=print_stacktrace=1:exitcode=86 ctest --test-dir build-sanitize --output-on-failure
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  $(asan_options) UBSAN_OPTIONS=print_stacktrace=1:exitcode=86 PYTHONPATH=$(CURDIR)/build-sanitize/python \
-	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda" $(PYTEST_ARGS)
+	  $(VENV)/bin/python -m pytest tests -n $(JOBS) -m "not torch and not cuda and not long" $(PYTEST_ARGS)
 
 # What several threads touch at once, from C++ and from Python. The interpreter is not instrumented: what it does by itself
 # is not seen, and its lock orders the rest.

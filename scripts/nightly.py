@@ -33,6 +33,7 @@ def steps():
     """Names with the targets of make; None where this machine cannot, with the reason."""
     yield "test", ["test"], None
     yield "test-torch", ["test-torch", "PYTEST_ARGS=-n 2"], None
+    yield "test-distributed", ["test-distributed"], None
     yield "test-packages", ["test-packages"], None
     yield "test-wheel", ["test-wheel"], None
     yield "sanitize-threads", ["sanitize-threads"], None
