@@ -248,7 +248,7 @@ def test_options_of_exports_and_parallel_modules_that_are_not_there():
         mica.onnx.export(nn.Linear(2, 2), (mica.ones(2),), misspelt=True)
     with pytest.raises(TypeError, match="misspelt"):
         nn.parallel.DistributedDataParallel(nn.Linear(2, 2), misspelt=True)
-    with pytest.raises(NotImplementedError, match="mixed_precision"):
+    with pytest.raises(TypeError, match="mixed_precision"):
         nn.parallel.DistributedDataParallel(nn.Linear(2, 2), mixed_precision="some")
 
 

@@ -1,23 +1,41 @@
-"""Gradients in buckets, which a hook of DistributedDataParallel's sends between processes."""
+"""Gradients in buckets: which parameters lie in which, and what a communication hook sees of one."""
 
 import inspect
 
 import mica
-from mica.autograd.variable import Variable
 from mica.futures import Future
 
 FIRST_BUCKET_BYTES = 2**20  # a small one, so that sending begins early
 
 
-class GradBucket:
-    """The gradients of some parameters, one after the other in one tensor."""
+def assign(parameters, limits, alone=()):
+    """Indices of parameters in lists of one dtype and device, each of at most so many bytes.
 
-    def __init__(self, index, is_last, parameters):
+    The first list of a kind has the first limit, every later one the last. A parameter whose index is in `alone` has a
+    list of its own: its gradient is sparse.
+    """
+    done, filling = [], {}  # kind: [indices, bytes, number of lists of this kind before]
+    for index, parameter in enumerate(parameters):
+        if index in alone:
+            done.append([index])
+            continue
+        kind = parameter.dtype, parameter.device
+        bucket = filling.setdefault(kind, [[], 0, 0])
+        bucket[0].append(index)
+        bucket[1] += parameter.numel() * parameter.element_size()
+        if bucket[1] >= limits[min(bucket[2], len(limits) - 1)]:
+            done.append(bucket[0])
+            filling[kind] = [[], 0, bucket[2] + 1]
+    done += [bucket[0] for bucket in filling.values() if bucket[0]]
+    return sorted(done, key=min)
+
+
+class GradBucket:
+    """The gradients of some parameters, one after the other in one tensor, as a communication hook sees them."""
+
+    def __init__(self, index, is_last, parameters, buffer, views):
         self._index, self._is_last, self._parameters = index, is_last, parameters
-        self._buffer = mica.cat([
-            p.grad.detach().reshape(-1) if p.grad is not None else mica.zeros_like(p).detach().reshape(-1)
-            for p in parameters
-        ])  # fmt: skip
+        self._buffer, self._views = buffer, views
 
     def index(self):
         """Its number: buckets are sent in this order."""
@@ -33,15 +51,63 @@ class GradBucket:
 
     def set_buffer(self, buffer):
         """Put another tensor in the place of the gradients."""
-        self._buffer = buffer
+        self._buffer, self._views = buffer, None
 
     def gradients(self):
         """The gradients as views of the buffer."""
-        parts = self._buffer.split([p.numel() for p in self._parameters])
-        return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
+        if self._views is None:
+            self._views = views_of(self._buffer, self._parameters)
+        return list(self._views)
 
     def parameters(self):
+        """The parameters whose gradients these are."""
         return list(self._parameters)
+
+
+def views_of(buffer, parameters):
+    """A view of the buffer for each parameter, laid out as the parameter is."""
+    views, at = [], 0
+    for parameter in parameters:
+        piece = buffer.narrow(0, at, parameter.numel())
+        at += parameter.numel()
+        if _fills_memory(parameter):
+            views.append(piece.as_strided(parameter.size(), parameter.stride(), piece.storage_offset()))
+        else:
+            views.append(piece.view(parameter.size()))
+    return views
+
+
+def _fills_memory(tensor):
+    """Whether the tensor's elements lie in memory without gaps and without sharing places, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return tensor.numel() > 0
+
+
+class Bucket:
+    """The memory in which the gradients of some parameters are reduced, and how far a backward pass has filled it."""
+
+    def __init__(self, indices, parameters, is_sparse, dtype=None):
+        self.indices, self.parameters, self.is_sparse = indices, parameters, is_sparse
+        self.buffer = self.views = None
+        if not is_sparse:
+            first = parameters[0]
+            count = sum(parameter.numel() for parameter in parameters)
+            self.buffer = mica.zeros(count, dtype=dtype or first.dtype, device=first.device)
+            self.views = views_of(self.buffer, parameters)
+        self.pending = len(indices)
+        self.work = None
+
+    def as_seen(self, index, is_last):
+        """The bucket as a communication hook sees it."""
+        if self.is_sparse:
+            gradient = self.parameters[0].grad
+            return GradBucket(index, is_last, self.parameters, gradient, [gradient])
+        return GradBucket(index, is_last, self.parameters, self.buffer, self.views)
 
 
 def check_hook(hook):
@@ -55,56 +121,3 @@ def check_hook(hook):
     returned = annotations.return_annotation
     if returned not in (inspect.Signature.empty, Future, Future[mica.Tensor]):
         raise ValueError("Communication hook: return annotation should be torch.futures.Future[torch.Tensor].")
-
-
-def _in_buckets(parameters, limit):
-    """The parameters in the order in which backward reaches them, in lists of one dtype and at most `limit` bytes."""
-    buckets, size, most = [], 0, FIRST_BUCKET_BYTES
-    for p in reversed(parameters):
-        nbytes = p.numel() * p.element_size()
-        kind = (p.dtype, p.device)
-        if not buckets or size + nbytes > most or kind != (buckets[-1][0].dtype, buckets[-1][0].device):
-            most = FIRST_BUCKET_BYTES if not buckets else limit
-            buckets.append([])
-            size = 0
-        buckets[-1].append(p)
-        size += nbytes
-    return buckets
-
-
-class Communication:
-    """Calls a hook with every bucket at the end of a backward pass that reached a parameter."""
-
-    def __init__(self, parameters, limit, state, hook, is_on):
-        self._buckets = _in_buckets(parameters, limit)
-        self._state, self._hook, self._is_on = state, hook, is_on
-        self._reached = set()
-        self._handles = [p.register_post_accumulate_grad_hook(self._reach) for p in parameters]
-
-    def begin(self):
-        """A forward pass begins: what a backward pass that failed had reached is of no account."""
-        self._reached.clear()
-
-    def _reach(self, parameter):
-        if not self._is_on():
-            return
-        if not self._reached:
-            Variable._execution_engine.queue_callback(self._send)
-        self._reached.add(id(parameter))
-
-    def _send(self):
-        reached, self._reached = self._reached, set()
-        sent = []
-        for index, parameters in enumerate(self._buckets):
-            bucket = GradBucket(index, index == len(self._buckets) - 1, parameters)
-            sent.append((bucket, self._hook(self._state, bucket)))
-        for bucket, future in sent:
-            if not isinstance(future, Future):
-                raise RuntimeError("Communication hook: the return value should be a torch.futures.Future.")
-            result = future.wait()
-            result = result[0] if isinstance(result, (list, tuple)) else result
-            bucket.set_buffer(result)
-            with mica.no_grad():
-                for p, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
-                    if id(p) in reached:
-                        p.grad.copy_(gradient)

@@ -15,6 +15,7 @@ from mica.distributed.world import (
     _world,
     default_pg_nccl_timeout,
     default_pg_timeout,
+    is_nccl_available,
 )
 
 __all__ = ["destroy_process_group", "init_process_group"]
@@ -157,16 +158,20 @@ def _make_backend(backend, device, name, ranks, rank, store, timeout, options):
             _world.engine = engine
         return NativeBackend(engine, rank, size, timeout, backend)
     if device == "cuda" and backend == Backend.NCCL:
-        return _late_nccl()
+        return _nccl(own, rank, size, timeout)
     raise RuntimeError(
         f"the backend {backend!r} is not in this build of Mica: 'gloo' serves the CPU, and CUDA tensors through its memory"
     )
 
 
-def _late_nccl():
+def _nccl(store, rank, size, timeout):
+    if is_nccl_available():
+        from mica.distributed.nccl import NcclBackend
+
+        return NcclBackend(store, rank, size, timeout)
     from mica.distributed.missing import MissingBackend
 
-    return MissingBackend(Backend.NCCL, "use the backend 'gloo', which takes CUDA tensors too")
+    return MissingBackend(Backend.NCCL, "it needs a GPU and NCCL (pip install nvidia-nccl-cu13); 'gloo' needs neither")
 
 
 def destroy_process_group(group=None):

@@ -21,4 +21,4 @@ class MissingBackend:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise RuntimeError(f"the backend {self._name!r} is not in this build of Mica: {self._advice}")
+        raise RuntimeError(f"the backend {self._name!r} is not here: {self._advice}")

@@ -179,10 +179,18 @@ def is_gloo_available():
 
 
 def is_nccl_available():
+    """Whether there is a GPU, and the library NCCL."""
+    from mica import cuda
+    from mica.cuda import nccl
+
+    return cuda.is_available() and nccl._library() is not None
+
+
+def is_mpi_available():
     return False
 
 
-is_mpi_available = is_ucc_available = is_xccl_available = is_nccl_available
+is_ucc_available = is_xccl_available = is_mpi_available
 
 
 def is_torchelastic_launched():

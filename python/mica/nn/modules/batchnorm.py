@@ -209,16 +209,24 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input):
         world = sys.modules.get("mica.distributed.world")  # loaded by a program of several processes
-        if (
-            self.training
-            and world is not None
-            and world.is_initialized()
-            and world.get_world_size(self.process_group) > 1
-        ):
-            raise NotImplementedError(
-                "SyncBatchNorm of several processes is not in Mica yet: it would see one's batch only"
-            )
-        return super().forward(input)
+        size = world.get_world_size(self.process_group) if world is not None and world.is_initialized() else 1
+        if not self.training or size == 1:
+            return super().forward(input)
+        from mica.nn.modules._functions import SyncBatchNorm as Synchronised
+
+        self._check_input_dim(input)
+        momentum, count = self.momentum, None
+        if self.track_running_stats:
+            count = self.num_batches_tracked
+            if momentum is None:  # the average of all batches so far
+                momentum = 1.0 / (float(count) + 1.0)
+        running = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        output = Synchronised.apply(
+            input, self.weight, self.bias, *running, self.eps, momentum or 0.0, self.process_group, size,
+        )  # fmt: skip
+        if count is not None:
+            count.add_(1)
+        return output
 
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):

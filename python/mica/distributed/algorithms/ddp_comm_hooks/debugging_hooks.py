@@ -1,0 +1,12 @@
+"""A hook that sends nothing, to see what sending costs."""
+
+from mica.futures import Future
+
+__all__ = ["noop_hook"]
+
+
+def noop_hook(_, bucket):
+    """The gradients of this process as they are: processes drift apart."""
+    future = Future()
+    future.set_result(bucket.buffer())
+    return future
