@@ -64,6 +64,7 @@ class Op:
     node_name: str = ""
     output_differentiability: list[bool] | None = None
     namespace: str = ""
+    sharding: str = ""  # how spread tensors go through it, in the words of docs/sharding.md; pointwise ones need none
     copies: str = ""  # one of COPIES: what inspect.copies() says of the copies that it makes
     python: bool = True
     python_name: str = ""
@@ -159,7 +160,7 @@ def camel(name: str) -> str:
 
 KNOWN_KEYS = {
     "schema", "schemas", "kind", "forms", "promotion", "result_dtype", "kernel", "check",
-    "implementation", "copies", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
+    "implementation", "copies", "sharding", "grad", "differentiable", "node_name", "output_differentiability", "namespace", "python",
     "python_name", "python_schemas", "aliases", "doc", "samples",
 }  # fmt: skip
 

@@ -326,7 +326,7 @@ def python_class(o: Optimizer) -> list[str]:
         "    def step(self, closure=None):",
         '        """Change the parameters once by their gradients; a closure is called for the loss first."""',
         "        loss = None if closure is None else _loss_of(closure)",
-        f"        _C._{o.lower}_step(self.param_groups, self.state{scaled})",
+        f"        self._change(_C._{o.lower}_step{scaled})",
         "        return loss",
         "",
     ]

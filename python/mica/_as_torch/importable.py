@@ -20,11 +20,8 @@ LISTED = [
      "StateDictConfig", "mmengine has a strategy for sharding"),
     ("distributed._composable.fsdp", "FSDPModule", "opacus asks the same by the older name"),
     ("distributed._composable.fsdp.fully_shard", "FSDPModule", "opacus asks the same by the oldest name"),
-    ("distributed._tensor.experimental", "implicit_replication", "opacus has an optimizer for sharded models"),
     ("distributed.checkpoint.hf_storage", "HuggingFaceStorageReader HuggingFaceStorageWriter",
      "transformers has checkpoints of sharded models"),
-    ("distributed.tensor._utils", "compute_local_shape_and_global_offset", "transformers loads parts of sharded weights"),
-    ("distributed.tensor.experimental", "local_map register_sharding", "torchao has layers for sharded models"),
     # Kernels for GPUs that are written in another language.
     ("_higher_order_ops.inline_asm_elementwise", "inline_asm_elementwise", "torchao has kernels for Blackwell"),
     ("sparse._triton_ops_meta", "get_meta minimize update", "torchao has kernels in Triton for sparse weights"),

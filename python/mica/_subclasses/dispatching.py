@@ -52,7 +52,51 @@ def _operator(name, function, args, kwargs):
         return _targets.overload("t", args[:1], {})
     if name in ("contiguous",):
         return None
-    return _targets.find(function, args, kwargs)
+    return _targets.find(function, args, kwargs) or _more_targets(function, args, kwargs)
+
+
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+_LOSSES = {
+    "cross_entropy": ("cross_entropy_loss", "weight", "reduction", "ignore_index", "label_smoothing"),
+    "nll_loss": ("nll_loss", "weight", "reduction", "ignore_index"),
+    "mse_loss": ("mse_loss", "reduction"), "l1_loss": ("l1_loss", "reduction"),
+    "smooth_l1_loss": ("smooth_l1_loss", "reduction", "beta"), "huber_loss": ("huber_loss", "reduction", "delta"),
+    "binary_cross_entropy": ("binary_cross_entropy", "weight", "reduction"),
+    "binary_cross_entropy_with_logits": ("binary_cross_entropy_with_logits", "weight", "pos_weight", "reduction"),
+    "kl_div": ("kl_div", "reduction", "log_target"),
+}  # fmt: skip
+_ORDER = {
+    "cross_entropy": ("weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"),
+    "nll_loss": ("weight", "size_average", "ignore_index", "reduce", "reduction"),
+    "smooth_l1_loss": ("size_average", "reduce", "reduction", "beta"), "huber_loss": ("reduction", "delta", "weight"),
+    "binary_cross_entropy": ("weight", "size_average", "reduce", "reduction"),
+    "binary_cross_entropy_with_logits": ("weight", "size_average", "reduce", "reduction", "pos_weight"),
+    "kl_div": ("size_average", "reduce", "reduction", "log_target"),
+}  # fmt: skip
+
+
+def _more_targets(function, args, kwargs):
+    """Losses by the operators that compute them, and functions of torch.linalg and torch.special."""
+    from mica.export import _targets
+
+    name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
+    if module.endswith("nn.functional") and name in _LOSSES:
+        operator, *wanted = _LOSSES[name]
+        given = dict(
+            zip(("input", "target", *_ORDER.get(name, ("size_average", "reduce", "reduction"))), args, strict=False)
+        )
+        given |= kwargs
+        if any(given.get(old) is not None for old in ("size_average", "reduce")):
+            return None
+        given["reduction"] = _REDUCTIONS.get(given.get("reduction", "mean"))
+        named = {key: given[key] for key in wanted if given.get(key) is not None}
+        if given["reduction"] is None or set(given) - {"input", "target", "size_average", "reduce", *wanted}:
+            return None
+        return _targets.overload(operator, (given["input"], given["target"]), named)
+    for space in ("linalg", "special"):
+        if module.endswith(space) or getattr(getattr(_C, f"_{space}", None), name, None) is function:
+            return _targets.overload(f"{space}_{name}", args, kwargs)
+    return None
 
 
 def call(tensor, function, types, args, kwargs):

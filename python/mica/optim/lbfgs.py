@@ -47,4 +47,6 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
         group = self.param_groups[0]
+        if self._has_spread:
+            raise NotImplementedError("LBFGS of parameters that are spread over processes is not in Mica")
         return _C._lbfgs_step(group["params"], group, self.state[group["params"][0]], closure)

@@ -5,6 +5,7 @@ a run can move between the two libraries in its middle.
 """
 
 import functools
+import importlib
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
@@ -127,6 +128,8 @@ class Optimizer:
             self.__dict__.setdefault(table, OrderedDict())
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
+        if any(getattr(p, "_is_spread", False) for group in self.param_groups for p in group["params"]):
+            self._has_spread = True
 
     def __repr__(self):
         lines = [type(self).__name__ + " ("]
@@ -141,8 +144,18 @@ class Optimizer:
         """Change the parameters once by their gradients; a closure is called for the loss first."""
         raise NotImplementedError
 
+    _has_spread = False  # whether a parameter is spread over processes
+
+    def _change(self, step, *more):
+        """Let a step of the engine change the parameters, or the parts of them that this process has."""
+        if self._has_spread:
+            return importlib.import_module("mica.optim._spread").change(self, step, more)
+        return step(self.param_groups, self.state, *more)
+
     def zero_grad(self, set_to_none=True):
         """Forget the gradients, or set them to zero."""
+        if self._has_spread and not set_to_none:
+            return importlib.import_module("mica.optim._spread").zero(self.param_groups)
         if _C._profiler_recording():
             with mica.autograd.profiler.record_function(self._zero_grad_profile_name):
                 return _C._optimizer_zero_grad(self.param_groups, set_to_none)
@@ -356,6 +369,8 @@ class Optimizer:
             param_group["param_names"] = names
 
         for p in params:
+            if getattr(p, "_is_spread", False):
+                self._has_spread = True
             if not isinstance(p, Tensor):
                 raise TypeError("optimizer can only optimize Tensors, but one of the params is " + mica.typename(p))
             if not self.defaults.get("differentiable", None) and not (p.is_leaf or p.retains_grad):

@@ -1,12 +1,12 @@
-"""Tensors that are spread over devices. Mica has one device at work: the ways to spread can be named."""
+"""Tensors that are spread over a grid of processes: docs/sharding.md says how."""
 
-from mica._as_torch.absent import placeholder as _placeholder
 from mica.distributed.device_mesh import DeviceMesh, init_device_mesh
+from mica.distributed.tensor._api import DTensor
+from mica.distributed.tensor._distribute import distribute_module, distribute_tensor
+from mica.distributed.tensor._factories import empty, full, ones, rand, randn, zeros
 from mica.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor",
-           "init_device_mesh"]  # fmt: skip
-
-DTensor = _placeholder("distributed.tensor", "DTensor", "class")
-distribute_tensor = _placeholder("distributed.tensor", "distribute_tensor", "function")
-distribute_module = _placeholder("distributed.tensor", "distribute_module", "function")
+__all__ = [
+    "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor",
+    "empty", "full", "init_device_mesh", "ones", "rand", "randn", "zeros",
+]  # fmt: skip

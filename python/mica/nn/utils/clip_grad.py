@@ -19,11 +19,30 @@ def _gradients(parameters):
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
+def _spread_norm(tensors, norm_type):
+    """The same where gradients are spread over processes: a tensor that is spread alike, with one element."""
+    return _C.stack([_C._linalg.vector_norm(tensor, norm_type) for tensor in tensors]).norm(norm_type)
+
+
+def _scale(gradients, max_norm, total_norm):
+    """Scale gradients with the norm total_norm so that it is max_norm at most."""
+    if not any(getattr(each, "_is_spread", False) for each in gradients):
+        return _C._scale_to_norm_(gradients, max_norm, total_norm)
+    whole = total_norm._whole() if getattr(total_norm, "_is_spread", False) else total_norm
+    factor = _C.clamp(max_norm / (whole + 1e-6), max=1.0)
+    for each in gradients:
+        (each._local_tensor if getattr(each, "_is_spread", False) else each).mul_(factor)
+
+
 @no_grad()
 def _get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """The norm of all elements of the tensors together."""
     norm_type = float(norm_type)
-    total = _C._total_norm(_as_list(tensors), norm_type)
+    tensors = _as_list(tensors)
+    if any(getattr(tensor, "_is_spread", False) for tensor in tensors):
+        total = _spread_norm(tensors, norm_type)
+    else:
+        total = _C._total_norm(tensors, norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
@@ -36,7 +55,7 @@ def _get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=No
 @no_grad()
 def _clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scale the gradients, whose norm is total_norm, so that it is max_norm at most."""
-    _C._scale_to_norm_(_gradients(_as_list(parameters)), float(max_norm), total_norm)
+    _scale(_gradients(_as_list(parameters)), float(max_norm), total_norm)
 
 
 @no_grad()
@@ -48,7 +67,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
         warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=3)
     gradients = _gradients(parameters)
     total_norm = _get_total_norm(gradients, norm_type, error_if_nonfinite, foreach)
-    _C._scale_to_norm_(gradients, float(max_norm), total_norm)
+    _scale(gradients, float(max_norm), total_norm)
     return total_norm
 
 

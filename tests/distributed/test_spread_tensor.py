@@ -1,0 +1,17 @@
+"""Tensors that are spread over processes: every process runs the cases of spread_tensor_cases.py."""
+
+import pytest
+import ranks
+
+
+def cases(rank, size):
+    import spread_tensor_cases
+
+    for case in spread_tensor_cases.CASES:
+        if size == 2 or case in spread_tensor_cases.ON_FOUR:
+            case(rank, size)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_spread_tensors(size):
+    ranks.run(size, cases)
