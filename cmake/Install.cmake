@@ -1,12 +1,9 @@
 # `cmake --install` serves find_package(mica). In a wheel the prefix is the package itself: the extension lies in it, the
-# library in lib/, headers in include/, and Highway's libraries beside ours, since a user's machine may not have them.
+# library in lib/, headers in include/. Highway is in the code that it made: no library of its own is loaded.
 include(CMakePackageConfigHelpers)
 
 if(SKBUILD)
   set(CMAKE_INSTALL_LIBDIR lib)
-  foreach(library hwy::hwy hwy::hwy_contrib)
-    install(FILES $<TARGET_FILE:${library}> DESTINATION lib RENAME $<TARGET_SONAME_FILE_NAME:${library}>)
-  endforeach()
   install(TARGETS mica_extension mica_lab mica_distributed LIBRARY DESTINATION .)
   install(DIRECTORY ${MICA_GENERATED_DIR}/package/ DESTINATION . PATTERN "__pycache__" EXCLUDE)
 endif()

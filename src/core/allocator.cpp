@@ -17,6 +17,7 @@
 #include "large_blocks.h"
 #include "mica/error.h"
 #include "mica/core/fork.h"
+#include "mica/core/work_space.h"
 #include "size_classes.h"
 #include "system_memory.h"
 
@@ -325,9 +326,14 @@ void cpu_free(void* memory, size_t nbytes) {
   free_slow(memory, nbytes);
 }
 
+static std::atomic<size_t (*)()> give_work_space_back{nullptr};
+void on_trim(size_t (*give_back)()) { give_work_space_back = give_back; }
+
 size_t cpu_trim() {
   Heap& h = heap();
-  size_t nbytes = h.large.trim();
+  size_t (*const give_back)() = give_work_space_back;
+  size_t nbytes = give_back ? give_back() : 0;
+  nbytes += h.large.trim();
   std::lock_guard lock(h.spans.mutex());
   if (t_cache) return_blocks(*t_cache);
   return nbytes + h.spans.trim();

@@ -50,8 +50,15 @@ ConvBase::ConvBase(size_t ndim, int64_t in_channels, int64_t out_channels, const
   make_parameters(o.bias);
 }
 
-DimVector ConvBase::weight_sizes() const {
+// Channels that are not known yet, zero of them, are divisible by anything.
+static void check_groups(int64_t groups, int64_t in_channels, int64_t out_channels) {
+  MICA_CHECK_KIND(groups > 0, Value, "groups must be a positive integer");
   MICA_CHECK_KIND(in_channels % groups == 0, Value, "in_channels must be divisible by groups");
+  MICA_CHECK_KIND(out_channels % groups == 0, Value, "out_channels must be divisible by groups");
+}
+
+DimVector ConvBase::weight_sizes() const {
+  check_groups(groups, in_channels, out_channels);
   DimVector sizes =
       transposed ? DimVector{in_channels, out_channels / groups} : DimVector{out_channels, in_channels / groups};
   for (const int64_t k : kernel_size) sizes.push_back(k);
@@ -59,9 +66,8 @@ DimVector ConvBase::weight_sizes() const {
 }
 
 void ConvBase::make_parameters(bool with_bias) {
-  MICA_CHECK_KIND(groups > 0, Value, "groups must be a positive integer");
-  MICA_CHECK_KIND(out_channels % groups == 0, Value, "out_channels must be divisible by groups");
   if (in_channels == kOpen) {
+    check_groups(groups, 0, out_channels);
     in_channels = 0;
     weight = register_uninitialized_parameter("weight");
     bias = with_bias ? register_uninitialized_parameter("bias") : register_parameter("bias", {});

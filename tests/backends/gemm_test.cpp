@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/gemm/gemm.h"
+#include "mica/allocator.h"
 #include "mica/error.h"
 #include "mica/parallel.h"
 #include "tests/backends/gemm_reference.h"
@@ -248,6 +249,9 @@ TEST(Gemm, ManyCallersAndTrim) {
   check<float>({.m = 150, .n = 150, .k = 150, .b = Layout::Columns});
   EXPECT_GT(gemm_trim(), 0);
   EXPECT_EQ(gemm_trim(), 0);
+  check<float>({.m = 150, .n = 150, .k = 150});
+  EXPECT_GT(cpu_trim(), 0u);
+  EXPECT_EQ(gemm_trim(), 0);  // the allocator has given it back with its own
 }
 
 TEST(Gemm, ThreadCountsAgree) {

@@ -21,17 +21,10 @@ namespace {
 using gemm_impl::MicroTile;
 using gemm_impl::Store;
 
-struct BackwardCall {
+struct BackwardCall : CallSizes<BackwardCall> {
   const TensorView &grad_query, &grad_key, &grad_value, &grad_out, &out, &logsumexp, &query, &key, &value, &mask;
   bool is_causal;
   double scale;
-
-  int64_t heads() const { return query.size(1); }
-  int64_t length() const { return query.size(2); }
-  int64_t source() const { return key.size(2); }
-  int64_t depth() const { return query.size(3); }
-  int64_t width() const { return value.size(3); }
-  int64_t group() const { return query.size(1) / key.size(1); }
 };
 
 // c[rows x cols] (+)= a @ b, in tiles. `b` is in panels of `panel_stride` elements where that is given.
@@ -247,8 +240,8 @@ void attention_backward_kernel(const TensorView& grad_query, const TensorView& g
                                const TensorView& grad_out, const TensorView& out, const TensorView& logsumexp,
                                const TensorView& query, const TensorView& key, const TensorView& value,
                                const TensorView& mask, bool is_causal, double scale) {
-  const BackwardCall call{grad_query, grad_key, grad_value, grad_out, out,       logsumexp,
-                          query,      key,      value,      mask,     is_causal, scale};
+  const BackwardCall call{{},    grad_query, grad_key, grad_value, grad_out,  out,  logsumexp,
+                          query, key,        value,    mask,       is_causal, scale};
   if (query.dtype == DType::Float64) {
     run_backward<double>(call);
   } else {

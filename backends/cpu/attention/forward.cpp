@@ -16,17 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
 namespace {
 
-struct ForwardCall {
+struct ForwardCall : CallSizes<ForwardCall> {
   const TensorView &out, &logsumexp, &query, &key, &value, &mask;
   bool is_causal;
   double scale;
-
-  int64_t heads() const { return query.size(1); }
-  int64_t length() const { return query.size(2); }
-  int64_t source() const { return key.size(2); }
-  int64_t depth() const { return query.size(3); }
-  int64_t width() const { return value.size(3); }
-  int64_t group() const { return query.size(1) / key.size(1); }
 };
 
 // A thread's work on one run of queries of one head after another.
@@ -214,7 +207,7 @@ bool run_split(const ForwardCall& call) {
 void attention_forward_kernel(const TensorView& out, const TensorView& logsumexp, const TensorView& query,
                               const TensorView& key, const TensorView& value, const TensorView& mask, bool is_causal,
                               double scale) {
-  const ForwardCall call{out, logsumexp, query, key, value, mask, is_causal, scale};
+  const ForwardCall call{{}, out, logsumexp, query, key, value, mask, is_causal, scale};
   const bool wide = query.dtype == DType::Float64;
   if (call.length() <= InPlaceTiles<float>::kMostQueries) {
     wide ? run_forward<InPlaceTiles<double>>(call) : run_forward<InPlaceTiles<float>>(call);

@@ -10,6 +10,20 @@
 
 namespace mica::cpu {
 
+// The sizes of a call, which has a query, a key and a value.
+template <class Call>
+struct CallSizes {
+  int64_t heads() const { return call().query.size(1); }
+  int64_t length() const { return call().query.size(2); }
+  int64_t source() const { return call().key.size(2); }
+  int64_t depth() const { return call().query.size(3); }
+  int64_t width() const { return call().value.size(3); }
+  int64_t group() const { return call().query.size(1) / call().key.size(1); }
+
+ private:
+  const Call& call() const { return static_cast<const Call&>(*this); }
+};
+
 template <class T>
 const gemm_impl::MicroKernel& attention_micro_kernel() {
   if constexpr (sizeof(T) == 8) {

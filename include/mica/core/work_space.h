@@ -1,0 +1,12 @@
+// Work space that kernels keep between calls, beside the allocator's memory.
+#pragma once
+
+#include <cstddef>
+
+namespace mica {
+
+// Names the function by which the CPU's kernels give back the work space that no call uses, and say how many bytes it
+// was. cpu_trim() calls it.
+void on_trim(size_t (*give_back)());
+
+}  // namespace mica
