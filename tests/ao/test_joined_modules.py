@@ -87,7 +87,7 @@ def test_training_with_rounded_weights():
     model = q.fuse_modules_qat(Net().train(), GROUPS)
     model.qconfig = q.get_default_qat_qconfig()
     trained = q.prepare_qat(model)
-    assert type(trained.conv[0]) is qat.Conv2d and type(trained.head[0]) is qat.Linear
+    assert type(trained.conv) is intrinsic.qat.ConvBnReLU2d and type(trained.head) is intrinsic.qat.LinearReLU
     optimizer = torch.optim.SGD(trained.parameters(), 0.05)
     x, target = torch.randn(4, 3, 8, 8), torch.rand(4, 5)
     losses = []

@@ -26,21 +26,43 @@ def _check_modes(first, second):
         raise AssertionError("Conv and BN both must be in the same mode (train or eval).")
 
 
+def _check_trained(layer, bn, outputs):
+    """Whether a layer and batch normalization can be trained as one."""
+    if not layer.training:
+        raise AssertionError("qat is only supported for models in training mode")
+    if bn.num_features != outputs:
+        raise AssertionError("Output channel of Conv2d must match num_features of BatchNorm2d")
+    if not bn.affine:
+        raise AssertionError("Only support fusing BatchNorm2d with affine set to True")
+    if not bn.track_running_stats:
+        raise AssertionError("Only support fusing BatchNorm2d with tracking_running_stats set to True")
+
+
 def fuse_conv_bn(is_qat, conv, bn):
-    """A convolution with the batch normalization behind it folded into its weight."""
+    """A convolution with the batch normalization behind it folded into its weight; for training, joined with it."""
     _check_modes(conv, bn)
+    if is_qat:
+        _check_trained(conv, bn, conv.out_channels)
+        return getattr(nni, type(conv).__name__.replace("Conv", "ConvBn"))(conv, bn)
     mode = conv.training
     return fuse_conv_bn_eval(conv.eval(), bn.eval()).train(mode)
 
 
 def fuse_conv_bn_relu(is_qat, conv, bn, relu):
     """The same, joined with relu."""
+    _check_modes(conv, bn)
+    if is_qat:
+        _check_trained(conv, bn, conv.out_channels)
+        return getattr(nni, type(conv).__name__.replace("Conv", "ConvBnReLU"))(conv, bn, relu)
     return _WITH_RELU[type(conv)](fuse_conv_bn(is_qat, conv, bn), relu)
 
 
 def fuse_linear_bn(is_qat, linear, bn):
-    """A linear map with the batch normalization behind it folded into its weight."""
+    """A linear map with the batch normalization behind it folded into its weight; for training, joined with it."""
     _check_modes(linear, bn)
+    if is_qat:
+        _check_trained(linear, bn, linear.out_features)
+        return nni.LinearBn1d(linear, bn)
     mode = linear.training
     return fuse_linear_bn_eval(linear.eval(), bn.eval()).train(mode)
 
@@ -115,5 +137,5 @@ def fuse_modules(
 def fuse_modules_qat(
     model, modules_to_fuse, inplace=False, fuser_func=fuse_known_modules, fuse_custom_config_dict=None
 ):  # fmt: skip
-    """As fuse_modules, for models in training. Batch normalization is folded with the statistics that it has so far."""
+    """As fuse_modules, for models in training. Batch normalization joins the layer, and is trained with it."""
     return _fuse(model, modules_to_fuse, True, inplace, fuser_func, fuse_custom_config_dict)

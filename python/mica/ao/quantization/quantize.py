@@ -6,6 +6,7 @@ from mica import _C, nn
 from mica.ao.nn import intrinsic as nni
 from mica.ao.nn import qat
 from mica.ao.nn import quantized as nnq
+from mica.ao.nn.intrinsic import qat as nniqat
 from mica.ao.nn.intrinsic import quantized as nniq
 from mica.ao.nn.quantized.functional_modules import FloatFunctional
 from mica.ao.quantization import qconfig as qconfigs
@@ -48,6 +49,10 @@ _STATIC = {
     DeQuantStub: nnq.DeQuantize,
     FloatFunctional: nnq.QFunctional,
     **_JOINED,
+    **{made: _JOINED.get(joined) for joined, made in nniqat.TRAINED.items() if joined in _JOINED},
+    **{getattr(nniqat, f"ConvBn{d}d"): getattr(nnq, f"Conv{d}d") for d in (1, 2, 3)},
+    **{getattr(nniqat, f"ConvBnReLU{d}d"): getattr(nniq, f"ConvReLU{d}d") for d in (1, 2, 3)},
+    nniqat.LinearBn1d: nnq.Linear,
 }
 _DYNAMIC = {
     **{getattr(nn, name): getattr(nnq.dynamic, name) for name in nnq.dynamic.__all__},
@@ -100,6 +105,10 @@ def _prepare_one(module, qconfig, kinds):
     return wanted
 
 
+def _is_joined(module):
+    return isinstance(module, nni._FusedModule) or getattr(module, "_is_joined", False)
+
+
 def _prepare_below(module, qconfig, kinds, custom):
     found = False
     for name, child in list(module.named_children()):
@@ -113,7 +122,7 @@ def _prepare_below(module, qconfig, kinds, custom):
                 _put_observer(made, own)
             found = True
             continue
-        if not isinstance(child, nni._FusedModule):  # a joined module has the observer, not its parts
+        if not _is_joined(child):  # a joined module has the observer, not its parts
             found |= _prepare_below(child, own, kinds, custom)
         found |= _prepare_one(child, own, kinds)
     return found
@@ -139,6 +148,7 @@ def prepare(model, inplace=False, allow_list=None, observer_non_leaf_module_list
 
 _TRAINED = {getattr(nn, name): getattr(qat, name) for name in ("Conv1d", "Conv2d", "Conv3d", "Linear")}
 _FLOAT = {trained: kind for kind, trained in _TRAINED.items()}
+_TRAINED |= nniqat.TRAINED
 
 
 def prepare_qat(model, mapping=None, inplace=False):
@@ -147,19 +157,48 @@ def prepare_qat(model, mapping=None, inplace=False):
         raise AssertionError("prepare_qat only works on models in training mode")
     model = model if inplace else copy.deepcopy(model)
     mapping = _TRAINED if mapping is None else mapping
-    for _, _, child, qconfig in _children(model):
-        trained = mapping.get(type(child))
-        if trained is not None and qconfig is not None:
-            _draw_weights(child)
-            child.qconfig, child.weight_fake_quant = qconfig, qconfig.weight()
-            child.__class__ = trained
+    _train_below(model, getattr(model, "qconfig", None), mapping)
     return prepare(model, inplace=True)
 
 
-def _draw_weights(layer):
+def _train_below(module, qconfig, mapping):
+    """Give the layers below a module that have a qconfig the rounding of their weights."""
+    for name, child in list(module.named_children()):
+        own = getattr(child, "qconfig", qconfig)
+        trained = mapping.get(type(child)) if own is not None else None
+        if trained is None:
+            _train_below(child, own, mapping)
+        elif isinstance(child, nni._FusedModule):
+            setattr(module, name, trained_form(child, own, trained))
+        else:
+            _draw_weights(child)
+            child.qconfig, child.weight_fake_quant = own, own.weight()
+            child.__class__ = trained
+
+
+def trained_form(joined, qconfig, kind):
+    """The trained form of a joined module. Numbers are drawn as where torch makes a new one first."""
+    joined.qconfig = qconfig
+    first = joined[0]
+    if issubclass(kind, nniqat._WithNorm):
+        _draw_weights(first, with_bias=isinstance(first, nn.Linear))
+        _C.empty_like(joined[1].weight).uniform_()
+        if first.bias is not None and not isinstance(first, nn.Linear):
+            _C.empty_like(first.bias).uniform_()
+    else:
+        _draw_weights(first)
+    made = kind.from_float(joined)
+    for hooks in ("_forward_hooks", "_forward_pre_hooks"):
+        getattr(made, hooks).update(getattr(joined, hooks))
+    return made
+
+
+def _draw_weights(layer, with_bias=True):
     """Draw the numbers of a new layer like this one: torch makes one, so that what comes after is drawn as it is there."""
     like = copy.copy(layer)
     like._parameters = {n: None if p is None else nn.Parameter(_C.empty_like(p)) for n, p in layer._parameters.items()}
+    if not with_bias:
+        like._parameters["bias"] = None
     like.reset_parameters()
 
 
@@ -169,7 +208,7 @@ def _swap_below(module, mapping, custom):
         if kind in custom:
             setattr(module, name, custom[kind].from_observed(child))
             continue
-        if not isinstance(child, nni._FusedModule):
+        if not _is_joined(child):
             _swap_below(child, mapping, custom)
         quantized = mapping.get(kind)
         unseen = kind in _OBSERVED and not hasattr(child, "activation_post_process")

@@ -70,8 +70,8 @@ class ConvAddReLU2d(_FusedModule):
 
 
 def __getattr__(name):
-    if name == "quantized":
+    if name in ("qat", "quantized"):
         import importlib
 
-        return importlib.import_module(f"{__name__}.quantized")
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

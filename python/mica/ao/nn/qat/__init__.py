@@ -29,7 +29,7 @@ class _Trained:
 
     def to_float(self):
         """The float layer again, with the trained weight."""
-        kind = next(k for k in type(self).__mro__ if k.__module__ != __name__ and issubclass(k, nn.Module))
+        kind = next(k for k in type(self).__mro__ if issubclass(k, nn.Module) and not issubclass(k, _Trained))
         made = kind.__new__(kind)
         nn.Module.__init__(made)
         made.__dict__.update({k: v for k, v in vars(self).items() if k not in ("_parameters", "_modules", "_buffers")})

@@ -11,8 +11,9 @@ __all__ = [
 
 
 def quantized_weight(module):
-    """The module's weight as its qconfig's weight observer says."""
-    return observed_weight(module.weight.detach(), module.qconfig.weight())
+    """The module's weight as its qconfig's weight observer says, or the one that has seen its training."""
+    trained = getattr(module, "weight_fake_quant", None)
+    return observed_weight(module.weight.detach(), module.qconfig.weight() if trained is None else trained)
 
 
 def observed_weight(weight, observer):
@@ -99,6 +100,7 @@ class Linear(_WithWeight):
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
         """The quantized form of an observed nn.Linear."""
+        mod = mod._folded() if hasattr(mod, "_folded") else mod
         return cls(mod.in_features, mod.out_features, mod.bias is not None)._observed(mod)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
@@ -146,6 +148,7 @@ class _ConvNd(_WithWeight):
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
         """The quantized form of an observed convolution."""
+        mod = mod._folded() if hasattr(mod, "_folded") else mod
         more = {"output_padding": mod.output_padding} if cls._transposed else {}
         made = cls(
             mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding, dilation=mod.dilation,

@@ -5,6 +5,7 @@ import operator
 from mica import _C, nn
 from mica.ao.nn import intrinsic as nni
 from mica.ao.nn import qat
+from mica.ao.nn.intrinsic import qat as nniqat
 from mica.ao.nn.intrinsic.quantized import dynamic as nniqd
 from mica.ao.quantization.quantize import _DYNAMIC, _OBSERVED
 from mica.nn import functional as F
@@ -84,4 +85,4 @@ def kind_of(node, modules):
         return SAME_SCALE
     if kind in _OWN:
         return OWN_SCALE
-    return LAYER if kind in _OBSERVED else None
+    return LAYER if kind in _OBSERVED or kind in nniqat.TRAINED else None

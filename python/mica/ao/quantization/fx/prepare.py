@@ -2,6 +2,7 @@
 
 from mica import nn
 from mica.ao.nn import qat
+from mica.ao.nn.intrinsic import qat as nniqat
 from mica.ao.quantization.fx.fuse import _follower, _is_relu
 from mica.ao.quantization.fx.operations import (
     ADD,
@@ -17,6 +18,7 @@ from mica.ao.quantization.fx.operations import (
 )
 from mica.ao.quantization.qconfig_mapping import is_dynamic
 from mica.ao.quantization.quant_type import quant_type_of
+from mica.ao.quantization.quantize import trained_form
 from mica.fx import Node
 
 __all__ = ["Plan", "prepare"]
@@ -82,6 +84,10 @@ class _Observers:
 def _trained(model, name, qconfig):
     """Give a layer, or the layer within a joined module, the rounding of its weight."""
     module = model.get_submodule(name)
+    joined = nniqat.TRAINED.get(type(module))
+    if joined is not None:
+        model.set_submodule(name, trained_form(module, qconfig, joined))
+        return
     for part in (module, *module.children()):
         made = (
             getattr(qat, type(part).__name__, None)

@@ -25,8 +25,8 @@ class _WithReLU:
 
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
-        """The quantized form of an observed pair of modules."""
-        return super().from_float(_Parts(mod))
+        """The quantized form of an observed pair of modules, or of one that was trained as a pair."""
+        return super().from_float(_Parts(mod) if isinstance(mod, nn.Sequential) else mod)
 
     def forward(self, x):
         return super().forward(x).relu()
