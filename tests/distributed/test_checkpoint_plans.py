@@ -146,3 +146,12 @@ def test_a_tensor_is_saved_by_some_ranks_and_loaded_by_others(tmp_path, saved_by
         reader.set_up_storage_reader(read, True)
         reader.read_data(planner.create_local_plan(), planner)
         assert mica.equal(part.to_local(), expected.to_local())
+
+
+def test_placements_whose_parts_are_no_boxes_are_refused():
+    (tensor,) = parts_of(mica.zeros(4), (1, 1), (0, None))
+    tensor.placements[0].split_factor = 2
+    planner = DefaultSavePlanner()
+    planner.set_up_planner({"a": tensor})
+    with pytest.raises(NotImplementedError, match="it has to say its boxes itself"):
+        planner.create_local_plan()

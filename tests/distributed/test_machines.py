@@ -82,17 +82,17 @@ def test_machines_that_meet_in_a_store_start_again_after_a_failure(tmp_path):
 
 def test_a_run_goes_on_without_a_machine_that_is_lost(tmp_path):
     options, program = _elastic(_free_port(), "1:2"), Program(tmp_path, WORK)
-    stays = program.start(*options, arguments=["200"])
+    stays = program.start(*options, arguments=["100"])
     lost = None
     try:
         program.wait_for(0)
         time.sleep(0.5)
-        lost = program.start(*options, arguments=["200"])
+        lost = program.start(*options, arguments=["100"])
         lines = []
         while not any(line.startswith("begin 0 2") or line.startswith("begin 1 2") for line in lines):
             lines.append(stays.stdout.readline())
             assert lines[-1], "the machines have not met"
-        time.sleep(0.3)
+        time.sleep(0.2)
         lost.send_signal(signal.SIGKILL)
         output, errors = stays.communicate(timeout=60)
     finally:
