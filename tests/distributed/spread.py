@@ -10,6 +10,9 @@ class Placement:
     def is_shard(self):
         return self.dim is not None
 
+    def is_partial(self):
+        return False
+
 
 class Mesh:
     def __init__(self, sizes, coordinate):

@@ -4,7 +4,10 @@ import subprocess
 import sys
 import textwrap
 
+import mica
+import mica.distributed.checkpoint as dcp
 import pytest
+import ranks
 
 pytestmark = pytest.mark.torch
 
@@ -67,3 +70,29 @@ def test_each_reads_what_the_other_has_written(tmp_path, writer):
     _run(writer, SAVE, tmp_path)
     by_torch, by_mica = _run("torch", LOAD, tmp_path), _run("mica", LOAD, tmp_path)
     assert by_torch == by_mica and "0.weight" in by_torch and "exp_avg_sq" in by_torch
+
+
+def _save_spread(rank, size):
+    from mica.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+    mesh, whole = init_device_mesh("cpu", (size,)), mica.arange(35.0).reshape(5, 7)
+    state = {f"by_{dim}": distribute_tensor(whole + dim, mesh, [Shard(dim)]) for dim in range(2)}
+    dcp.save({**state, "same": whole, "step": 4}, checkpoint_id=sys.argv[1])
+
+
+TORCH_READS = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
+loaded, whole = _load_state_dict_from_keys(checkpoint_id=sys.argv[1]), torch.arange(35.0).reshape(5, 7)
+print([torch.equal(loaded["by_0"], whole), torch.equal(loaded["by_1"], whole + 1), torch.equal(loaded["same"], whole), loaded["step"]])
+"""
+
+
+def test_torch_reads_what_several_ranks_have_written(tmp_path):
+    start = "import mica.distributed.checkpoint as dcp; dist.init_process_group('gloo')"
+    ranks.run(2, _save_spread, init=start, script_arguments=[str(tmp_path)])
+    assert len(list(tmp_path.glob("*.distcp"))) == 2
+    done = subprocess.run([sys.executable, "-c", TORCH_READS, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout == "[True, True, True, 4]\n", done.stderr

@@ -38,6 +38,10 @@ def _local_box(tensor):
     sizes, offsets = list(tensor.shape), [0] * tensor.dim()
     coordinate = tensor.device_mesh.get_coordinate()
     for mesh_dim, placement in enumerate(tensor.placements):
+        if placement.is_partial():
+            raise ValueError(
+                f"a tensor placed by {placement} has no elements of its own that could be saved or loaded: redistribute it first"
+            )
         if not placement.is_shard():
             continue
         if hasattr(placement, "split_factor"):  # its parts are no boxes in the order of the mesh
