@@ -14,6 +14,7 @@ Runs programs written for PyTorch on Mica.
   mica alias on | off | status           let torch mean Mica in the whole environment
   mica lab [--port N] [--no-browser]     instruments that show tensors, in the browser
   mica trace [-o page.html] script.py    the hidden copies, the memory and the slowest lines of a program
+  mica check [--json] script.py          the lines that copy, make a GPU wait, or widen their numbers
   mica demo                              a tour of tensors in the terminal, half a minute
   mica doctor                            versions, the CPU and its threads, which devices were found and why not
   mica --version                         the version; with -v the same as mica doctor
@@ -62,6 +63,10 @@ def _show_help(words):
         from mica._cli.launch import HELP
 
         print(HELP, end="")
+    elif len(words) == 1 and words[0] in ("check", "lab", "trace"):
+        from importlib import import_module
+
+        import_module(f"mica._cli.{words[0]}").main(["--help"])
     elif len(words) == 1 and words[0] in _HELP_OF:
         print(_HELP_OF[words[0]], end="")
     else:
@@ -109,6 +114,10 @@ def main(argv=None):
         from mica._cli import trace
 
         trace.main(rest)
+    elif command == "check":
+        from mica._cli import check
+
+        check.main(rest)
     elif command == "demo" and not rest:
         from mica import demo
 

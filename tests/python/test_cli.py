@@ -105,6 +105,9 @@ def test_version_and_usage():
         (["run", "-h"], "All arguments after the script"),
         (["demo", "--help"], "usage: mica demo"),
         (["doctor", "--help"], "usage: mica doctor"),
+        (["help", "check"], "usage: mica check"),
+        (["help", "trace"], "usage: mica trace"),
+        (["help", "lab"], "usage: mica lab"),
     ],
 )
 def test_help(words, text):

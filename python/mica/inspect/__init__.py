@@ -6,9 +6,21 @@ from mica.inspect._explain import Explanation, explain
 from mica.inspect._memory import memory
 from mica.inspect._operations import operations
 
-__all__ = ["Copy", "Estimate", "Explanation", "copies", "estimate", "explain", "memory", "operations", "ranges"]
+__all__ = [
+    "Copy",
+    "Estimate",
+    "Explanation",
+    "check",
+    "copies",
+    "estimate",
+    "explain",
+    "memory",
+    "operations",
+    "ranges",
+    "roofline",
+]
 
-_LATER = {"ranges": "_ranges"}  # read when they are asked for
+_LATER = {"check": "_check", "ranges": "_ranges", "roofline": "_roofline"}  # read when they are asked for
 
 
 def __getattr__(name):

@@ -204,7 +204,7 @@ class ranges:
             scale = self.loss_scale(dtype)
             if scale is not None:
                 before, after = 100 * self._underflow(dtype, 1.0), 100 * self._underflow(dtype, scale)
-                text += f"\n{name}: loss scale {scale:g}; gradients that become zero {before:.3g} % without, {after:.3g} % with"
+                text += f"\n{name}: loss scale {int(scale) if scale >= 1 else scale:g}; gradients that become zero {before:.3g} % without, {after:.3g} % with"
         return text
 
     def __str__(self):
