@@ -19,16 +19,21 @@ set(MICA_LAB_LINKED
     docs/errata.md
     lab/broadcasting.cpp
     lab/calculator.cpp
+    lab/einsum.cpp
     lab/evaluate.cpp
     lab/fit.cpp
     lab/operations.cpp
+    lab/plan.cpp
     lab/precision.cpp
     lab/programs.cpp
+    lab/quiz.cpp
+    lab/roofline.cpp
     lab/sparse.cpp
     lab/strides.cpp
     lab/transfer.cpp
     ops/views.toml
     python/mica/inspect/_estimate.py
+    python/mica/inspect/_roofline.py
     src/autograd/engine.cpp
     src/autograd/saved_tensor.cpp
     src/composite/copy.cpp

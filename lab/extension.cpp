@@ -74,6 +74,13 @@ PyObject* publish(PyObject*, PyObject* report) {
   Py_RETURN_NONE;
 }
 
+PyObject* set_interpreter(PyObject*, PyObject* args) {
+  const char *program, *package;
+  if (!PyArg_ParseTuple(args, "ss:set_interpreter", &program, &package)) return nullptr;
+  Site::set_interpreter(program, package);
+  Py_RETURN_NONE;
+}
+
 // The answer of an instrument without a server between: ask(name, question), both JSON.
 PyObject* ask(PyObject*, PyObject* args) {
   const char *name, *question;
@@ -109,6 +116,7 @@ PyMODINIT_FUNC PyInit__lab() {
   static PyMethodDef functions[] = {
       {"serve", serve, METH_VARARGS, "serve(folder, sources, token, port): the page's server, running."},
       {"publish", publish, METH_O, "Sets what a running program shows of itself, as JSON."},
+      {"set_interpreter", set_interpreter, METH_VARARGS, "Which Python runs programs, and where it finds the package."},
       {"ask", ask, METH_VARARGS, "ask(instrument, question): the answer of an instrument; both are JSON."},
       {}};
   static PyModuleDef definition = {

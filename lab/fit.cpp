@@ -83,13 +83,14 @@ ModelShape model_shape(const Json& question) {
 
 std::vector<std::pair<std::string, double>> memory_parts(const ModelShape& m, const MemorySetting& s) {
   // Activations and caches are kept in 16 bits where the weights are smaller, and in the weights' own format else.
-  const double number = s.bits >= 32 ? 4 : 2, mine = m.parameters / s.shards;
-  std::vector<std::pair<std::string, double>> parts = {{"weights", mine * s.bits / 8}};
+  const double number = s.bits >= 32 && !s.autocast ? 4 : 2;
+  std::vector<std::pair<std::string, double>> parts = {{"weights", m.parameters * s.bits / 8}};
   if (s.training) {
     // Training wants at least 16 bits: smaller formats are trained with 16-bit gradients.
-    parts.emplace_back("gradients", mine * number);
-    parts.emplace_back("optimizer", mine * s.optimizer_numbers * s.optimizer_bytes);
-    parts.emplace_back("float32 master copy", s.bits < 32 && s.master ? mine * 4 : 0);
+    parts.emplace_back("gradients", m.parameters * (s.bits >= 32 ? 4 : 2));
+    parts.emplace_back("optimizer", m.parameters * s.optimizer_numbers * s.optimizer_bytes / s.shards);
+    parts.emplace_back("float32 master copy", s.bits < 32 && s.master ? m.parameters * 4 : 0);
+    parts.emplace_back("16-bit casts", s.autocast ? m.parameters * 2 : 0);
     if (s.extras)
       parts.emplace_back("activations",
                          m.is_transformer() ? transformer_activations(m, s, number) : s.batch * m.outputs * number);

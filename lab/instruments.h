@@ -21,6 +21,12 @@ Json playground(const Json& question);    // a chain of operations
 Json graph(const Json& question);         // what autograd keeps of one
 Json sparse(const Json& question);        // dense, COO and CSR: bytes and measured time
 Json quantize(const Json& question);      // numbers in a few bits, and what that loses
+Json machine(const Json& question);       // what this machine's memory and arithmetic reach, measured once
+Json roofline(const Json& question);      // operations under that roof
+Json plan(const Json& question);          // the ways to make a model fit
+Json einsum(const Json& question);        // letters, axes and the result of an expression
+Json execute(const Json& question);       // a program of the reader's own, in a process of its own
+Json quiz(const Json& question);          // a question on shapes, strides and copies, and its answer
 Json run(const Json& question);           // what a running program shows of itself
 
 inline std::mutex measuring;  // held while something is measured: measurements disturb each other

@@ -29,7 +29,8 @@ struct MemorySetting {
   double batch = 1, length = 1;
   bool fused_attention = true;
   bool checkpointing = false;  // only the input of each layer is kept, the rest is computed again
-  int shards = 1;              // devices that share weights, gradients and optimizer
+  int shards = 1;              // devices that share the state of the optimizer
+  bool autocast = false;       // weights of 32 bits, products in 16: casts of the weights are kept beside them
   bool extras = true;          // caches and activations
 };
 std::vector<std::pair<std::string, double>> memory_parts(const ModelShape& model, const MemorySetting& s);

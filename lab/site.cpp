@@ -35,6 +35,7 @@ Response json(const Json& value) {
 
 std::mutex report_lock;
 std::string report = "null";
+std::pair<std::string, std::string> program_runner;
 
 }  // namespace
 
@@ -45,6 +46,15 @@ void Site::publish(std::string text) {
 std::string Site::published() {
   std::lock_guard lock(report_lock);
   return report;
+}
+
+void Site::set_interpreter(std::string program, std::string package) {
+  std::lock_guard lock(report_lock);
+  program_runner = {std::move(program), std::move(package)};
+}
+std::pair<std::string, std::string> Site::interpreter() {
+  std::lock_guard lock(report_lock);
+  return program_runner;
 }
 
 void Site::read_files(const std::string& folder, const std::string& prefix, const char* type) {

@@ -30,6 +30,9 @@ class Site {
   // What a running program shows of itself, as JSON: the answer of the instrument "run".
   static void publish(std::string report);
   static std::string published();
+  // The Python that runs programs of the reader's own, and the folder that it finds the package in.
+  static void set_interpreter(std::string program, std::string package);
+  static std::pair<std::string, std::string> interpreter();
 
  private:
   void read_files(const std::string& folder, const std::string& prefix, const char* type);

@@ -9,7 +9,7 @@ from lab_instruments import DRAWN
 
 def test_front_page_and_keys(page, lab):
     page.goto(lab.url)
-    assert page.locator(".card").count() == 10
+    assert page.locator(".card").count() == len(DRAWN) == 13
     page.keyboard.press("c")
     page.wait_for_selector("h1:has-text('Stride explorer')")
     page.keyboard.press("]")

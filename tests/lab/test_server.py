@@ -140,6 +140,9 @@ def test_answers_are_quick(ask):
         "precision": {"curve": "sine", "amplitude": 100, "dtypes": ["float32", "float16", "bfloat16", "int8"]},
         "playground": {"steps": CHAIN},
         "fit": {"parameters": 7e9},
+        "plan": {"parameters": 7e9, "devices": 8},
+        "einsum": {"equation": "ik,kj->ij"},
+        "quiz": {"number": 3},
     }  # fmt: skip
     for name, question in questions.items():
         times = []

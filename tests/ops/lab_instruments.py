@@ -12,4 +12,7 @@ DRAWN = {
     "h": "[data-step='2']",
     "i": "[data-line=CSR]",
     "j": "[data-node=TanhBackward0]",
+    "k": "[data-kernel='matrix product']",
+    "l": "[data-operand=result]",
+    "m": "#asked",
 }

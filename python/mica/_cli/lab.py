@@ -8,7 +8,7 @@ import sys
 
 def _arguments(argv):
     parser = argparse.ArgumentParser(
-        prog="mica lab", description="Ten instruments that show tensors, in the browser. Ctrl-C ends it."
+        prog="mica lab", description="Instruments that show tensors, in the browser. Ctrl-C ends it."
     )
     parser.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")

@@ -1,4 +1,4 @@
-"""The Lab: a page of ten instruments in the browser, served by the engine on this machine alone."""
+"""The Lab: a page of instruments in the browser, served by the engine on this machine alone."""
 
 import os
 import secrets
@@ -12,8 +12,14 @@ _SOURCES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_lab_source
 
 def serve(port=0, token=None):
     """Start the server in the background; `.url` says where the page is, `.stop()` ends it."""
+    import sys
+
     from mica import _lab
 
+    # Programs of the reader's own run in a process of this Python, with the package where this one has it.
+    _lab.set_interpreter(
+        sys.executable or "", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    )
     return _lab.serve(_PAGE, _SOURCES, secrets.token_urlsafe(18) if token is None else token, port)
 
 

@@ -13,6 +13,9 @@ export const INSTRUMENTS = [
   ["h", "Playground", "playground", "A chain of operations, every step laid open"],
   ["i", "Sparse and quantized", "sparse", "Where fewer numbers, or smaller ones, win"],
   ["j", "Graph and run", "graph", "What autograd keeps, and a training as it runs"],
+  ["k", "Roofline", "roofline", "What an operation waits for: memory, arithmetic or the call"],
+  ["l", "Einsum", "einsum", "Every letter, its axis in every operand and in the result"],
+  ["m", "Quiz", "quiz", "Predict shape, strides, view or copy before you look"],
 ];
 
 const main = document.getElementById("main");
@@ -118,18 +121,18 @@ document.getElementById("theme").addEventListener("click", () => theme((chosen =
 // ---- keys
 const help = document.getElementById("help");
 replace(help, h("h2", {}, "Keys"), h("dl", {},
-  h("dt", {}, h("kbd", {}, "a"), " \u2026 ", h("kbd", {}, "j")), h("dd", {}, "open an instrument"),
+  h("dt", {}, h("kbd", {}, "a"), " \u2026 ", h("kbd", {}, INSTRUMENTS.at(-1)[0])), h("dd", {}, "open an instrument"),
   h("dt", {}, h("kbd", {}, "["), " ", h("kbd", {}, "]")), h("dd", {}, "the one before, the one after"),
   h("dt", {}, h("kbd", {}, "\u2190"), " ", h("kbd", {}, "\u2191"), " ", h("kbd", {}, "\u2192"), " ", h("kbd", {}, "\u2193")), h("dd", {}, "move within a picture that has the focus; change a number"),
   h("dt", {}, h("kbd", {}, "Tab")), h("dd", {}, "the next control"),
-  h("dt", {}, h("kbd", {}, "m")), h("dd", {}, "light, dark, or as the system has it"),
+  h("dt", {}, h("kbd", {}, "t")), h("dd", {}, "light, dark, or as the system has it"),
   h("dt", {}, h("kbd", {}, "?")), h("dd", {}, "this list")), h("form", { method: "dialog" }, h("button", { class: "button" }, "Close")));
 document.getElementById("keys").addEventListener("click", () => help.showModal());
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=range]):not([type=radio]):not([type=checkbox]), select, textarea")) return;
   const at = INSTRUMENTS.findIndex(([letter]) => letter === shown);
   if (event.key === "?") help.showModal();
-  else if (event.key === "m") document.getElementById("theme").click();
+  else if (event.key === "t") document.getElementById("theme").click();
   else if (event.key === "]") location.hash = INSTRUMENTS[(at + 1) % INSTRUMENTS.length][0];
   else if (event.key === "[") location.hash = INSTRUMENTS[(at + INSTRUMENTS.length - (at < 0 ? 0 : 1)) % INSTRUMENTS.length][0];
   else if (find(event.key)?.[0] === event.key) location.hash = event.key;

@@ -1,5 +1,5 @@
 // a: a model against the memory of a GPU.
-import { bytes, count, h, onResize, replace, room, s, say } from "../dom.js";
+import { bytes, codeline, count, h, onResize, replace, room, s, say } from "../dom.js";
 import { Refused, ask, guarded } from "../engine.js";
 import { button, check, choice, dial, segments } from "../fields.js";
 import { figure } from "../save.js";
@@ -9,7 +9,7 @@ export const lede = [
   "Training adds a gradient for each parameter, the optimizer's two numbers, and every activation that the backward pass will ask for.",
   "The red line is what your GPU has: the bar has to stay on its side.",
 ];
-export const source = ["lab/fit.cpp", "python/mica/inspect/_estimate.py"];
+export const source = ["lab/fit.cpp", "lab/plan.cpp", "python/mica/inspect/_estimate.py"];
 
 const COLOURS = { weights: "share", gradients: "own", optimizer: "result", "float32 master copy": "limit", activations: "blue", "key-value cache": "own" };
 const START = { parameters: 6738.4e6, layers: 32, width: 4096, heads: 32, kv_heads: 32, training: false, optimizer: "AdamW", batch: 1, length: 2048, memory: 24e9, fused_attention: true, extras: true, name: "Llama-2 7B" };
@@ -75,8 +75,18 @@ export function mount(root, state, remember) {
     fused.element.hidden = !now.training || !m.transformer;
     length.element.hidden = !m.transformer;
   }
+  // The planner: what to give up so that it fits, the least first, and the code that does it.
+  const ways = h("div", { id: "ways" });
+  const devices = dial("GPUs", { min: 1, max: 64, value: now.devices ?? 1, whole: true }, (v) => { now.devices = v; remember(now); });
+  const search = () => guarded(error, async () => {
+    const found = await ask("plan", { ...now, devices: now.devices ?? 1 });
+    const words = (w) => [w.precision, `batch ${w.batch}${w.shards > 1 ? " on each" : ""}`, w.checkpointing && "checkpointing", w.shards > 1 && `optimizer state over ${w.shards} GPUs`].filter(Boolean).join(", ");
+    replace(ways, h("p", { class: "note" }, found.ways.length ? `${found.tried} ways tried for ${bytes(found.memory, 1)}; those that fit, the least given up first.` : `None of ${found.tried} ways fits into ${bytes(found.memory, 1)}; the nearest needs ${bytes(found.nearest, 1)}.`),
+      found.ways.map((w) => h("details", { class: "way", "data-way": w.precision, "data-bytes": w.bytes, open: w === found.ways[0] }, h("summary", {}, words(w), h("span", { class: "note" }, `  ${bytes(w.bytes, 1)}: ${w.parts.map((p) => `${p.name} ${bytes(p.bytes, 1)}`).join(", ")}`)), codeline("Python", w.code))));
+  });
   function refresh() {
     remember(now);
+    replace(ways);
     return guarded(error, async () => draw(await ask("fit", now)));
   }
   // A file of weights: only the parts that list its tensors are read and sent.
@@ -109,7 +119,8 @@ export function mount(root, state, remember) {
     h("section", { class: "sheet stage" }, picture, verdict, shape), error,
     h("section", { class: "sheet controls" }, h("div", { class: "field" }, h("span", {}, "Model"), presets), h("div", { class: "field" }, h("span", {}, "GPU"), cards),
       h("div", { class: "row" }, mode.element, extras.element, optimizer.element, fused.element), h("div", { class: "row" }, memory.element, size.element, batch.element, length.element),
-      h("p", { class: "note" }, "Or drop a state_dict (.safetensors, .pt) on the page, or ", h("label", { class: "button small file" }, "choose a file", picker), ". It stays on this machine.")));
+      h("p", { class: "note" }, "Or drop a state_dict (.safetensors, .pt) on the page, or ", h("label", { class: "button small file" }, "choose a file", picker), ". It stays on this machine.")),
+    h("section", { class: "sheet controls" }, h("h2", {}, "Make it fit"), h("div", { class: "row" }, devices.element, button("Search", search, "main", { id: "plan" })), ways));
   refresh();
   return onResize(root, () => latest && draw(latest));
 }

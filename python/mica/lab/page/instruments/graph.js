@@ -22,7 +22,7 @@ export function mount(root, state, remember) {
   const error = h("p", { class: "error", role: "alert" });
   const picture = h("div", {}), table = h("div", { class: "scroll" }), code = h("div", {}), form = h("div", {}), live = h("div", {}), total = h("p", { class: "readout" });
   let add = null;
-  const push = (step) => { now.steps.push(step); refresh(); };
+  const push = (step) => { delete now.graph; now.steps.push(step); refresh(); };
 
   function draw(answer) {
     // Depth: the longest way from a node that nothing follows.
@@ -38,15 +38,16 @@ export function mount(root, state, remember) {
     for (const { from, to } of answer.edges) svg.append(s("path", { d: `M${at[from][0] + W / 2} ${at[from][1] + H}C${at[from][0] + W / 2} ${at[from][1] + H + 20} ${at[to][0] + W / 2} ${at[to][1] - 20} ${at[to][0] + W / 2} ${at[to][1] - 2}`, fill: "none", stroke: "var(--soft)", "stroke-width": 1.5, "marker-end": "url(#tip)" }));
     answer.nodes.forEach((node, i) => svg.append(s("g", { transform: `translate(${at[i][0]} ${at[i][1]})`, "data-node": node.name }, s("rect", { width: W, height: H, rx: 6, fill: node.leaf ? "var(--own-wash)" : "var(--share-wash)", stroke: node.leaf ? "var(--own)" : "var(--share)", "stroke-width": 1.5 }), s("text", { x: W / 2, y: 19, "text-anchor": "middle" }, node.name), s("text", { class: "s", x: W / 2, y: 35, "text-anchor": "middle" }, node.step === null ? "" : `of x${node.step}`))));
     replace(picture, answer.nodes.length ? figure("graph", svg) : h("p", { class: "note" }, "Nothing requires a gradient: apply requires_grad_ to a tensor."));
-    replace(total, "kept for the backward pass: ", h("em", { id: "saved-bytes" }, bytes(answer.saved_bytes)));
+    if (now.graph) replace(total, "the graph of a tensor of your program");
+    else replace(total, "kept for the backward pass: ", h("em", { id: "saved-bytes" }, bytes(answer.saved_bytes)));
     replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["", "step", "shape", "node", "saved for backward", "gradient"].map((t) => h("th", {}, t)))), h("tbody", {}, answer.steps.map((step, i) => h("tr", { "data-step": i }, h("td", { class: "m" }, `x${i}`), h("td", { class: "m" }, step.call), h("td", { class: "m whole" }, list(step.shape)), h("td", { class: "m whole" }, step.grad_fn || (step.requires_grad ? "leaf" : "")), h("td", { class: "m whole" }, step.saved.map((k) => `${k.of === null ? "" : `x${k.of} `}${list(k.shape)} ${bytes(k.bytes)}${k.counts ? "" : " (kept already)"}`).join("; ")), h("td", { class: "m" }, step.grad ? `${list(step.grad.shape)}: ${step.grad.values.slice(0, 4).map((v) => short(v, 3)).join(", ")}${step.grad.values.length > 4 ? " \u2026" : ""}` : ""))))));
     error.textContent = answer.error ? `${answer.failed ? `x${answer.failed.step} = ${answer.failed.call}\n` : ""}${answer.error}` : "";
-    replace(code, codeline("Python", answer.python));
+    replace(code, answer.python && codeline("Python", answer.python));
     add?.update();
   }
   function refresh() {
     remember(now);
-    return guarded(error, async () => { const answer = await ask("graph", { steps: now.steps }); setTimeout(() => draw(answer)); });
+    return guarded(error, async () => { const answer = now.graph ? { steps: [], python: "", error: "", ...now.graph } : await ask("graph", { steps: now.steps }); setTimeout(() => draw(answer)); });
   }
 
   // ---- a running program
@@ -93,7 +94,7 @@ export function mount(root, state, remember) {
   }
 
   const graph = h("div", {}, h("section", { class: "sheet stage" }, picture, total), error,
-    h("section", { class: "sheet controls" }, form, h("div", { class: "row tight" }, button("Undo", () => { now.steps.pop(); refresh(); }), button("Reset", () => { now.steps = structuredClone(START); refresh(); }))),
+    h("section", { class: "sheet controls" }, form, h("div", { class: "row tight" }, button("Undo", () => { now.steps.pop(); refresh(); }), button("Reset", () => { delete now.graph; now.steps = structuredClone(START); refresh(); }))),
     h("section", { class: "sheet" }, table, code));
   const run = h("section", { class: "sheet stage" }, live);
   const view = segments("View", [["graph", "The backward graph"], ["run", "A running program"]], now.view, (v) => { turn(v); remember(now); });

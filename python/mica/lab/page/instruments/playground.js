@@ -71,6 +71,9 @@ export function mount(root, state, remember) {
     h("section", { class: "sheet controls" }, h("div", { class: "row tight" }, button("Undo", undo), button("Redo", () => { if (redo.length) { past.push(now.steps); now.steps = redo.pop(); refresh(); } }), button("Clear", () => set([])), button("Copy the link", share)),
       h("div", { class: "field" }, h("span", {}, "Experiments"), h("div", { class: "row tight" }, EXPERIMENTS.map(([name, steps]) => button(name, () => set(structuredClone(steps))))))),
     h("section", { class: "sheet" }, code));
+  // A program of one's own: the module is loaded when somebody wants it, and nothing runs before its button is pressed.
+  const own = h("section", { class: "sheet controls" }, h("h2", {}, "Your own program"), button("Write or open one", async () => { const { mount: open } = await import("../program.js"); open(own, error); }, "", { id: "own" }));
+  root.append(own);
   appender(names, (step) => set([...now.steps, step])).then((made) => { add = made; replace(form, made.element); });
   refresh();
   return onResize(root, () => latest && draw(latest));
