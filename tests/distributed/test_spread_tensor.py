@@ -1,4 +1,4 @@
-"""Tensors that are spread over processes: every process runs the cases of spread_tensor_cases.py."""
+"""Tensors that are spread over processes: every process runs the cases of spread_tensor_cases.py and spread_tensor_use_cases.py."""
 
 import pytest
 import ranks
@@ -6,7 +6,10 @@ import ranks
 
 def cases(rank, size):
     import spread_tensor_cases
+    import spread_tensor_use_cases
 
+    for case in spread_tensor_use_cases.CASES if size == 2 else ():
+        case(rank, size)
     for case in spread_tensor_cases.CASES:
         if size == 2 or case in spread_tensor_cases.ON_FOUR:
             case(rank, size)

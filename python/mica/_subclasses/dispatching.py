@@ -132,6 +132,10 @@ def call(tensor, function, types, args, kwargs):
             )
         return tensor
     if found is None:
+        answer = getattr(type(tensor), "_call_without_operator", None)
+        answer = NotImplemented if answer is None else answer(function, args, kwargs)
+        if answer is not NotImplemented:
+            return answer
         raise NotImplementedError(
             f"{type(tensor).__name__}: Mica knows no operator for the call of {name}, which its __torch_dispatch__ could answer"
         )

@@ -41,7 +41,18 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if _are_spread(tensors):
+        from mica.distributed.tensor._gradients import run
+
+        return run(_C._autograd_backward, tensors, grad_tensors, retain_graph, create_graph, inputs)
     _C._autograd_backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def _are_spread(tensors):
+    """Whether a pass begins with tensors that are spread over processes."""
+    if type(tensors) is _C.Tensor:
+        return False
+    return any(getattr(type(each), "_is_spread", False) for each in _listed(tensors))
 
 
 # Set by mica.func once vmap is used: autograd for tensors that stand for one example of a batch.
@@ -53,6 +64,10 @@ def _gradients(outputs, inputs, grad_outputs, *options):
         outputs, inputs = _listed(outputs), _listed(inputs)
         grad_outputs = None if grad_outputs is None else _listed(grad_outputs)
         return _gradients_of_examples(outputs, inputs, grad_outputs, *options)
+    if _are_spread(outputs):
+        from mica.distributed.tensor._gradients import run
+
+        return run(_C._autograd_grad, outputs, grad_outputs, inputs, *options, swapped=True)
     return _C._autograd_grad(outputs, inputs, grad_outputs, *options)
 
 

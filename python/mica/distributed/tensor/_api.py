@@ -55,6 +55,7 @@ class DTensor(mica.Tensor):
 
     __torch_function__ = _C._disabled_torch_function_impl
     _is_spread = True
+    _is_shared = False  # whether another tensor may show the memory of the part
 
     @staticmethod
     def __new__(cls, local_tensor, spec, *, requires_grad):
@@ -86,6 +87,13 @@ class DTensor(mica.Tensor):
 
     def __format__(self, spec):
         return repr(self) if self.dim() else format(self.item(), spec)
+
+    @classmethod
+    def _call_without_operator(cls, function, args, kwargs):
+        """Calls that no operator stands for, as those that do."""
+        from mica.distributed.tensor._calls import answer
+
+        return answer(function, args, kwargs)
 
     # ---- what it is made of
 
@@ -143,6 +151,7 @@ class DTensor(mica.Tensor):
 
     def to_local(self, *, grad_placements=None):
         """This process's part, as a plain tensor with a gradient."""
+        self._is_shared = True
         if not _C.is_grad_enabled() or not self.requires_grad:
             return self._local_tensor
         if grad_placements is not None:
@@ -170,6 +179,19 @@ class DTensor(mica.Tensor):
         """All of the tensor, on every process."""
         whole = self.redistribute(placements=[Replicate()] * self._spec.mesh.ndim)
         return whole.to_local(grad_placements=grad_placements)
+
+    @property
+    def data(self):
+        """The same tensor without a gradient."""
+        return self.detach()
+
+    @data.setter
+    def data(self, other):
+        if not isinstance(other, DTensor):
+            raise RuntimeError("the data of a DTensor is a DTensor: use copy_ for values, and distribute_tensor before")
+        with aside():
+            mica.Tensor.data.__set__(self, other)
+        self._local_tensor, self._spec = other._local_tensor, other._spec
 
     # ---- gradients
 
@@ -217,9 +239,6 @@ class DTensor(mica.Tensor):
         if self.is_contiguous(memory_format=memory_format):
             return self
         return self.clone(memory_format=memory_format)
-
-    def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-        return bool(mica.isclose(self, other, rtol, atol, equal_nan).all())
 
     # ---- copies
 

@@ -6,6 +6,7 @@ operator runs on the parts with autograd's record, and where the gradient of eac
 """
 
 import functools
+import itertools
 import math
 
 import mica
@@ -104,11 +105,15 @@ def _table():
     return RULES
 
 
+_SAME = {"movedim.int": "movedim.intlist"}  # overloads that the table has by another
+
+
 def _rule_of(func):
     name = func._schema.name.partition("::")[2]
     overload = func._schema.overload_name
     full = f"{name}.{overload}" if overload else name
     table = _table()
+    full = _SAME.get(full, full)
     for each in (full, name, full.replace("_.", ".", 1), name.removesuffix("_")):
         if each in table:
             return table[each].split()
@@ -123,7 +128,7 @@ _plans = {}
 def plan_for(func, args, kwargs, specs, needs_gradient):
     """The plan of a call whose tensors lie as `specs` say."""
     try:
-        rest = _key(_filled(args, iter([None] * 10**4))), tuple((k, _key(v)) for k, v in _without(kwargs))
+        rest = _key(_filled(args, itertools.repeat(None))), tuple((k, _key(v)) for k, v in _without(kwargs))
         key = (func, rest, tuple(specs), needs_gradient, _rules.loss_is_parallel())
         found = _plans.get(key)
     except TypeError:
@@ -162,7 +167,7 @@ def _plan(func, args, kwargs, specs, needs_gradient):
             f"{func}: DTensor does not support cross-mesh operation yet! Got meshes: "
             + ", ".join(str(spec.mesh) for spec in specs)
         )
-    results = _meta_results(func, args, kwargs, specs)
+    results = None if words == ["equal"] else _meta_results(func, args, kwargs, specs)
     made = results if isinstance(results, (list, tuple)) else [results]
     metas = [TensorMeta(tuple(t.shape), tuple(t.stride()), t.dtype) for t in made if isinstance(t, _C.TensorBase)]
     call = _rules.Call(func, args, kwargs, specs, metas, needs_gradient)
@@ -266,7 +271,10 @@ class _Operator(mica.autograd.Function):
         ctx.save_for_backward(*outs, *(parts[i] for i in ctx.wanted))
         ctx.set_materialize_grads(False)
         if plan.call.in_place:
-            tensors[0]._local_tensor.copy_(outs[0].detach())
+            if tensors[0]._is_shared:
+                tensors[0]._local_tensor.copy_(outs[0].detach())
+            else:  # what earlier nodes have saved stays as it was
+                tensors[0]._local_tensor = outs[0].detach()
             ctx.mark_dirty(tensors[0])
             return tensors[0]
         wrapped = _wrapped(plan, [t.detach() for t in outs] if plan.is_list else outs[0].detach())
@@ -338,8 +346,9 @@ def call(func, args, kwargs):
             return results
         made = _wrapped(plan, results)
     if plan.call.view:
+        tensors[0]._is_shared = True
         for each in made if plan.is_list else [made]:
-            each._views = tensors[0]
+            each._views, each._is_shared = tensors[0], True
     if plan.is_list:
         return _as_kind(plan.kind, made)
     return made

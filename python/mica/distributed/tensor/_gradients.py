@@ -84,7 +84,25 @@ def root_gradient(tensor):
     from mica.distributed.tensor._api import DTensor
     from mica.distributed.tensor._redistribute import gradient_placements
 
+    if not tensor.requires_grad:
+        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
     if tensor.numel() != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     spec = tensor._spec.with_placements(gradient_placements(tensor._spec.placements))
     return DTensor(mica.ones_like(tensor._local_tensor), spec, requires_grad=False)
+
+
+def run(engine, roots, gradients, *rest, swapped=False):
+    """A pass of the engine from roots of which some are spread. Of autograd.grad the inputs come second."""
+    listed = (roots,) if isinstance(roots, mica.Tensor) else tuple(roots)
+    if gradients is None or isinstance(gradients, mica.Tensor):
+        gradients = [gradients] * len(listed) if gradients is None else [gradients]
+    made = [
+        root_gradient(root) if given is None and getattr(root, "_is_spread", False) else given
+        for root, given in zip(listed, gradients, strict=True)
+    ]
+    with whole_pass():
+        if swapped:
+            inputs, *options = rest
+            return engine(listed, inputs, tuple(made), *options)
+        return engine(listed, tuple(made), *rest)

@@ -64,3 +64,22 @@ def on_parts(plan):
         return mine.copy_(part) if call.in_place else part.contiguous()
 
     return run
+
+
+def initialized(function, args, kwargs):
+    """A function of torch.nn.init on a spread tensor: it sees the whole one, of which each process keeps its part."""
+    name = getattr(function, "__name__", "")
+    if getattr(mica.nn.init, name, None) is not function or not name.endswith("_"):
+        return NotImplemented
+    args = list(args)
+    tensor = args[0] if args else kwargs["tensor"]
+    synchronized(tensor.device_mesh)
+    with mica.no_grad():
+        whole = mica.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        if args:
+            args[0] = whole
+        else:
+            kwargs = {**kwargs, "tensor": whole}
+        whole = function(*args, **kwargs)
+        tensor._local_tensor.copy_(part_of(whole, tensor.device_mesh, tensor.placements))
+    return tensor
