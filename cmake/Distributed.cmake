@@ -13,3 +13,17 @@ set_target_properties(
 # Reductions are loops over elements, compiled like kernels. libmica, which is loaded already, is for the same processors.
 set_source_files_properties(
   distributed/reduce.cpp PROPERTIES COMPILE_OPTIONS "$<TARGET_PROPERTY:mica_kernel_flags,INTERFACE_COMPILE_OPTIONS>")
+
+# libmica_gloo: processes of several hosts. Where Gloo cannot be had the build goes on, and naming several hosts is an error.
+find_path(MICA_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
+find_library(MICA_GLOO_LIBRARY gloo)
+if(MICA_GLOO_INCLUDE_DIR AND MICA_GLOO_LIBRARY)
+  add_library(mica_gloo MODULE distributed/gloo/gloo_group.cpp distributed/call.cpp distributed/fingerprint.cpp
+                               distributed/reduce.cpp)
+  target_link_libraries(mica_gloo PRIVATE ${MICA_GLOO_LIBRARY} mica_extension_flags Threads::Threads)
+  target_include_directories(mica_gloo PRIVATE . include)
+  target_include_directories(mica_gloo SYSTEM PRIVATE ${MICA_GLOO_INCLUDE_DIR})
+  mica_export_only(mica_gloo gloo.map)
+  set_target_properties(mica_gloo PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${MICA_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/lib")
+  add_dependencies(mica_distributed mica_gloo)
+endif()

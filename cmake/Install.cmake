@@ -5,6 +5,9 @@ include(CMakePackageConfigHelpers)
 if(SKBUILD)
   set(CMAKE_INSTALL_LIBDIR lib)
   install(TARGETS mica_extension mica_lab mica_distributed LIBRARY DESTINATION .)
+  if(TARGET mica_gloo)  # Gloo itself is looked up on the user's machine
+    install(TARGETS mica_gloo LIBRARY DESTINATION .)
+  endif()
   install(DIRECTORY ${MICA_GENERATED_DIR}/package/ DESTINATION . PATTERN "__pycache__" EXCLUDE)
 endif()
 

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ bool texts_of(PyObject* sequence, std::vector<std::string>& out);
 bool text_of(PyObject* object, std::string& out);  // str or bytes
 
 extern PyTypeObject StoreServerType, StoreClientType, GroupType, WorkType;
+// A Group on any backend.
+PyObject* group_of_backend(std::shared_ptr<Backend> backend);
+PyObject* open_gloo(PyObject* module, PyObject* args);
 PyObject* set_errors(PyObject* module, PyObject* args);
 PyObject* set_own_folder(PyObject* module, PyObject* folder);
 

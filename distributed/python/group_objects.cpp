@@ -109,14 +109,15 @@ void group_dealloc(PyObject* self) {
 
 PyObject* group_descriptor(PyObject* self, void*) {
   auto* object = reinterpret_cast<GroupObject*>(self);
+  if (!object->shared) return PyLong_FromLong(-1);
   return PyLong_FromLong((*object->shared)->segment().descriptor());
 }
 
 PyObject* group_meet(PyObject* self, PyObject* seconds) {
   const double limit = PyFloat_AsDouble(seconds);
   if (limit == -1 && PyErr_Occurred()) return nullptr;
-  auto& shared = *reinterpret_cast<GroupObject*>(self)->shared;
-  if (!unlocked([&] { shared->meet(limit, interrupt()); })) return nullptr;
+  auto* shared = reinterpret_cast<GroupObject*>(self)->shared;
+  if (shared && !unlocked([&] { (*shared)->meet(limit, interrupt()); })) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -224,6 +225,14 @@ PyMethodDef group_methods[] = {{"meet", group_meet, METH_O, nullptr},
 PyGetSetDef group_attributes[] = {{"descriptor", group_descriptor, nullptr, nullptr, nullptr}, {}};
 
 }  // namespace
+
+PyObject* group_of_backend(std::shared_ptr<Backend> backend) {
+  PyObject* self = GroupType.tp_alloc(&GroupType, 0);
+  if (self)
+    reinterpret_cast<GroupObject*>(self)->engine =
+        new std::shared_ptr<Engine>(std::make_shared<Engine>(std::move(backend)));
+  return self;
+}
 
 PyTypeObject WorkType = [] {
   PyTypeObject type{};

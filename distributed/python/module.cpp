@@ -9,6 +9,7 @@ PyObject* host(PyObject*, PyObject*) { return PyUnicode_FromString(host_identity
 
 PyMethodDef functions[] = {{"set_errors", set_errors, METH_VARARGS, nullptr},
                            {"set_own_folder", set_own_folder, METH_O, nullptr},
+                           {"open_gloo", open_gloo, METH_VARARGS, nullptr},
                            {"host_identity", host, METH_NOARGS, nullptr},
                            {}};
 

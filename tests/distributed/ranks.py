@@ -14,6 +14,7 @@ from pathlib import Path
 
 import mica
 
+PACKAGE = Path(mica.__file__).parent.absolute()
 # What a function finds in its process: the names that test files import.
 _START = """
 import datetime, json, os, signal, sys, threading, time
@@ -80,7 +81,7 @@ class Ranks:
             variables = {
                 **os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port, "MICA_TEST_RESULT": str(folder / f"result{rank}"), "MICA_TEST_FOLDER": str(folder),
-                "PYTHONPATH": os.pathsep.join([str(Path(mica.__file__).parent.parent.absolute()), str(Path(__file__).parent)]),
+                "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(Path(__file__).parent)]),
                 **(environment or {}),
             }  # fmt: skip
             with open(folder / f"output{rank}", "w") as output:

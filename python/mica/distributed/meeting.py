@@ -27,10 +27,7 @@ def meet(store, rank, size, timeout, name, world_ranks, world):
         ) from error
     if any(place[0] != places[0][0] for place in places):
         hosts = len({place[0] for place in places})
-        raise DistBackendError(
-            f"the ranks of the group {name!r} are on {hosts} hosts, which needs the Gloo library: this build has none "
-            "(install libgloo-dev and build again)"
-        )
+        return _across_hosts(store, rank, size, timeout, name, hosts)
     if rank == 0:
         group = engine.Group(name, rank, world_ranks, world, -1, -1)
         store.set("segment", f"{os.getpid()}:{group.descriptor}")
@@ -39,3 +36,34 @@ def meet(store, rank, size, timeout, name, world_ranks, world):
         group = engine.Group(name, rank, world_ranks, world, int(process), int(descriptor))
     group.meet(timeout.total_seconds())
     return group
+
+
+def _across_hosts(store, rank, size, timeout, name, hosts):
+    path = os.path.join(os.path.dirname(engine.__file__), "libmica_gloo.so")
+    if not os.path.exists(path):
+        raise DistBackendError(
+            f"the ranks of the group {name!r} are on {hosts} hosts, which needs the Gloo library: this build has none "
+            "(install libgloo-dev and build again)"
+        )
+    interface = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
+    try:
+        return engine.open_gloo(path, name, rank, size, _own_address(), interface, timeout.total_seconds(), store)
+    except ImportError as error:
+        raise DistBackendError(
+            f"the ranks of the group {name!r} are on {hosts} hosts, which needs the Gloo library (install libgloo0): {error}"
+        ) from None
+
+
+def _own_address():
+    """This host's address, as a host that reaches the master sees it."""
+    import socket
+
+    master = os.environ.get("MASTER_ADDR", "localhost")
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:  # which sends nothing
+                probe.connect((master, int(os.environ.get("MASTER_PORT", 1)) or 1))
+                return probe.getsockname()[0]
+        except OSError:
+            continue
+    return "127.0.0.1"
