@@ -19,7 +19,7 @@ PRESET ?= $(if $(CI),strict,release)
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 .PHONY: build build-all demo test test-cpp test-python lint format test-torch test-distributed test-packages test-cuda test-x86_64 \
-        test-aarch64 bench sweep sanitize sanitize-threads fuzz wheel test-wheel nightly compile-times \
+        test-aarch64 bench sweep sanitize sanitize-threads fuzz compiler-fuzz wheel test-wheel nightly compile-times \
         site site-serve test-site clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
@@ -160,6 +160,11 @@ sanitize-threads: $(VENV)/.installed
 	$(thread_options) GTEST_FILTER='$(THREAD_TESTS)' ctest --test-dir build-sanitize-threads --output-on-failure -R '^cpp$$'
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" $(thread_options) PYTHONPATH=$(CURDIR)/build-sanitize-threads/python \
 	  $(VENV)/bin/python -m pytest $(THREAD_PYTHON_TESTS) -m "not torch and not cuda" $(PYTEST_ARGS)
+
+# Random programs, compiled and not: their bits must agree.
+PROGRAMS ?= 100000
+compiler-fuzz: build
+	PYTHONPATH=$(CURDIR)/build/python $(VENV)/bin/python tests/compiler/random_programs.py $(PROGRAMS)
 
 # Each fuzzer for a while, from the small corpus in the tree; what it finds stays in build-fuzz/findings.
 FUZZ_SECONDS ?= 60

@@ -148,7 +148,8 @@ class Writer(RareForms, DispatchedForms):
         extra = "".join(f", {a.name}" for a in self.kernel_args())
         self.put(
             "plan.prepare();",
-            f"if (plan.has_kernel()) {self.kernel_macro()}(plan.loop.device, {self.op.kernel})(plan.loop{extra});",
+            f'if (plan.has_kernel()) plan.run("{self.op.kernel}", '
+            f"{self.kernel_macro()}(plan.loop.device, {self.op.kernel}){extra});",
         )
 
     def kernel_macro(self) -> str:

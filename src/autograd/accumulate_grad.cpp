@@ -1,6 +1,7 @@
 #include "autograd/accumulation.h"
 #include "autograd/metadata.h"
 #include "core/observe.h"
+#include "mica/core/recording.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -38,14 +39,14 @@ Tensor steal(Tensor& gradient, const Tensor& leaf, uint32_t expected_references)
   if (impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) return {};
   if (!impl->autograd && !impl->base) {
     // One reference from each tensor that views the memory.
-    if (impl->storage && impl->storage->use_count() > 1) return {};
+    if (impl->storage && recording::users(*impl->storage) > 1) return {};
     return expected_references == 1 ? std::move(gradient) : bare_alias(gradient);
   }
   // A view holds its base, and the base the memory: only without the view can be seen who else holds it.
   if (expected_references > 1) return {};
   Tensor bare = bare_alias(gradient);
   gradient = {};
-  if (bare.storage() && bare.storage()->use_count() > 1) {
+  if (bare.storage() && recording::users(*bare.storage()) > 1) {
     gradient = std::move(bare);
     return {};
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/anomaly.h"
+#include "mica/core/recording.h"
 #include "mica/ops.h"
 #include "mica/profiler.h"
 
@@ -38,8 +39,9 @@ class UnwantedGuard {
 // Whether a sum may be formed in the tensor's own memory: nobody else sees it.
 bool may_add_into(const Tensor& t) {
   const TensorImpl* impl = t.impl();
-  return impl->use_count() == 1 && !impl->autograd && !impl->base && impl->storage && impl->storage->use_count() == 1 &&
-         !(impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) && t.is_non_overlapping_and_dense();
+  return impl->use_count() == 1 && !impl->autograd && !impl->base && impl->storage &&
+         recording::users(*impl->storage) == 1 && !(impl->bits & (tensor_bit::kSpecial | tensor_bit::kInference)) &&
+         t.is_non_overlapping_and_dense();
 }
 
 }  // namespace

@@ -17,7 +17,17 @@ Tensor finish(TensorImpl* impl) {
 
 }  // namespace
 
-Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device) {
+namespace {
+
+constexpr size_t kLeastPromised = 1024;  // less is allocated sooner than promised
+
+Storage allocate(size_t nbytes, Device device, bool promised) {
+  return promised && nbytes >= kLeastPromised ? StorageImpl::promise(nbytes) : StorageImpl::allocate(nbytes, device);
+}
+
+}  // namespace
+
+Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool promised) {
   // Zeros are left out of the product: a shape may overflow its strides and have no elements at all.
   int64_t nbytes = element_size(dtype);
   bool overflow = false, empty = false;
@@ -32,15 +42,15 @@ Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device) {
   }
   if (!device.is_cpu()) [[unlikely]]
     device = with_index(device);
-  Storage storage = StorageImpl::allocate(empty ? 0 : static_cast<size_t>(nbytes), device);
+  Storage storage = allocate(empty ? 0 : static_cast<size_t>(nbytes), device, promised);
   return finish(TensorImpl::create_contiguous(std::move(storage), dtype, device, sizes, 0));
 }
 
-Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device) {
+Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device, bool promised) {
   count_elements(sizes);
   const int64_t nbytes = storage_bytes_needed(sizes, strides, 0, element_size(dtype));
   if (!device.is_cpu()) device = with_index(device);
-  Storage storage = StorageImpl::allocate(static_cast<size_t>(nbytes), device);
+  Storage storage = allocate(static_cast<size_t>(nbytes), device, promised);
   return finish(TensorImpl::create(std::move(storage), dtype, device, sizes, strides, 0));
 }
 

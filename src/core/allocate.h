@@ -5,8 +5,9 @@
 
 namespace mica {
 
-Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device);
-Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device);
+// With `promised`, memory of the CPU comes when what it is to hold is computed (mica/core/recording.h).
+Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool promised = false);
+Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device, bool promised = false);
 Tensor empty_dense_like(const Tensor& t, DType dtype, Device device);  // keeps a dense, permuted layout
 
 // A tensor that shares `self`'s storage, and its lazy bits. Sizes and strides are taken as they are.

@@ -34,10 +34,13 @@ bool meet(const Step* step, const Step* end, int64_t distance, int64_t reach) {
   return false;
 }
 
+// Where a tensor begins in its storage.
+int64_t first_byte(const Tensor& t) { return t.storage_offset() * static_cast<int64_t>(t.element_size()); }
+
 // Whether tensors of the same sizes, strides and dtype have an element in common. Columns of a matrix have none, though
 // their ranges of memory lie in each other.
 bool share_an_element(const Tensor& a, const Tensor& b) {
-  const int64_t bytes = static_cast<const char*>(b.data_ptr()) - static_cast<const char*>(a.data_ptr());
+  const int64_t bytes = first_byte(b) - first_byte(a);
   const int64_t element = static_cast<int64_t>(a.element_size());
   if (bytes % element) return true;
   std::vector<Step> steps;
@@ -54,10 +57,11 @@ bool share_an_element(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 bool may_share_memory(const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined() || !(a.storage() == b.storage()) || !a.data_ptr()) return false;
+  if (!a.defined() || !b.defined() || !(a.storage() == b.storage()) || !a.storage()) return false;
+  if (a.storage()->nbytes() == 0 ? !a.data_ptr() : a.is_meta())
+    return false;  // asked for, a sparse one says what it is
   const Extent x = extent(a.sizes(), a.strides()), y = extent(b.sizes(), b.strides());
-  const char* pa = static_cast<const char*>(a.data_ptr());
-  const char* pb = static_cast<const char*>(b.data_ptr());
+  const int64_t pa = first_byte(a), pb = first_byte(b);
   if (pa + x.low * a.element_size() >= pb + y.high * b.element_size() ||
       pb + y.low * b.element_size() >= pa + x.high * a.element_size())
     return false;
@@ -111,8 +115,10 @@ const Tensor& Out::set(IntArrayRef sizes, DType dtype, Device device, IntArrayRe
       return tensor_;
     }
   }
-  tensor_ =
-      strides.empty() ? empty_contiguous(sizes, dtype, device) : empty_with_strides(sizes, strides, dtype, device);
+  // Within a compiled function the kernel may be put off: the memory then comes with what it holds.
+  const bool promised = (thread_modes & mode_bit::kRecord) && device.is_cpu();
+  tensor_ = strides.empty() ? empty_contiguous(sizes, dtype, device, promised)
+                            : empty_with_strides(sizes, strides, dtype, device, promised);
   return tensor_;
 }
 

@@ -11,6 +11,7 @@
 #include "core/out.h"
 #include "core/scalar_bytes.h"
 #include "mica/backend.h"
+#include "mica/core/recording.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -19,10 +20,12 @@ namespace mica {
 
 namespace {
 
-// A tensor's view, with the address of its memory as it is now.
-const TensorView& view_of(const TensorImpl* t) {
-  if (t->storage && t->storage->moved()) [[unlikely]]
+// A tensor's view, with the address of its memory as it is now. What recorded calls only read may be read beside them.
+const TensorView& view_of(const TensorImpl* t, bool is_output) {
+  if (t->storage && t->storage->moved()) [[unlikely]] {
+    if (is_output || t->storage->written_later()) t->storage->data();
     const_cast<TensorImpl*>(t)->refresh_data_pointer();
+  }
   return t->view;
 }
 
@@ -180,12 +183,95 @@ void PointwisePlan::cast_inputs() {
 void PointwisePlan::resolve() {
   if (resolved_) return;
   resolved_ = true;
-  if (resolve_alike()) [[likely]]
-    return;
-  general_.emplace();
-  promote();
-  compute_shape();
-  cast_inputs();
+  if (!resolve_alike()) [[unlikely]] {
+    general_.emplace();
+    promote();
+    compute_shape();
+    cast_inputs();
+  }
+  if (thread_modes & mode_bit::kRecord) [[unlikely]]
+    deferred_ = device_.is_cpu() && can_wait();
+}
+
+// ---- calls that are put off ----------------------------------------------------------------------------------------
+
+// Whether a kernel may find values that it refuses: its error is to come with the line that called it.
+static bool may_refuse_values(const char* op, DType dtype) {
+  if (is_floating(dtype) || is_complex(dtype)) return false;
+  static constexpr std::string_view kRefusing[] = {
+      "div", "floor_divide",       "remainder",           "fmod",       "pow", "gcd",
+      "lcm", "bitwise_left_shift", "bitwise_right_shift", "float_power"};
+  for (const std::string_view name : kRefusing)
+    if (std::string_view(op).starts_with(name)) return true;
+  return false;
+}
+
+// Only memory that is known to nobody outside can be computed later: an array of NumPy may be changed unseen.
+bool PointwisePlan::can_wait() const {
+  const IntArrayRef sizes = shape();
+  if (sizes.size() > recording::kDims || may_refuse_values(op_.name, common_)) return false;
+  bool awaited = false;
+  for (int i = 0; i < ninputs_; ++i) {
+    if (!operands_[i].tensor) continue;
+    const StorageImpl* storage = operands_[i].tensor->impl()->storage.get();
+    if (!storage || !storage->resizable() || storage->nbytes() == 0) return false;
+    awaited |= storage->written_later();
+  }
+  int64_t count = 1;
+  for (const int64_t n : sizes) count *= n;
+  return count >= recording::least_elements.load(std::memory_order_relaxed) || (awaited && count > 0);
+}
+
+// Dimensions go from the slowest of the output to the fastest: what fills memory in order is then cut into pieces that
+// lie together.
+recording::Call& PointwisePlan::begin_call(const char* slot) {
+  recording::Call& call = recording::begin_call();
+  const IntArrayRef sizes = shape();
+  const int ndim = static_cast<int>(sizes.size());
+  call.name = slot;
+  call.dtype = common_;
+  call.result_dtype = result_;
+  call.noutputs = op_.noutputs;
+  call.noperands = op_.noutputs + ninputs_;
+  call.ndim = ndim;
+  if (!flat_ && general_->permutation.empty()) compute_permutation();
+  int order[recording::kDims];
+  for (int d = 0; d < ndim; ++d) order[d] = flat_ ? d : static_cast<int>(general_->permutation[ndim - 1 - d]);
+  for (int d = 0; d < ndim; ++d) call.shape[d] = sizes[order[d]];
+  for (int k = 0; k < call.noperands; ++k) {
+    recording::Operand& o = call.operands[k];
+    o.ndim = ndim;
+    const Tensor* input = k < op_.noutputs ? nullptr : operands_[k - op_.noutputs].tensor;
+    if (k >= op_.noutputs && !input) {
+      write_number(k);
+      o.storage = nullptr;
+      o.dtype = loop.dtypes[k];
+      std::memcpy(o.number, values_[k], sizeof(o.number));
+      continue;
+    }
+    const TensorImpl* t = input ? input->impl() : outputs_[k];
+    const int64_t bytes = element_size(t->view.dtype);
+    o.storage = t->storage.get();
+    o.dtype = t->view.dtype;
+    o.offset = t->offset * bytes;
+    for (int d = 0; d < ndim; ++d) {
+      const int at = order[d] - (ndim - t->view.ndim);
+      o.strides[d] = at >= 0 && t->view.sizes[at] != 1 ? t->view.strides[at] * bytes : 0;
+    }
+  }
+  return call;
+}
+
+void PointwisePlan::write_number(int k) {
+  const Scalar* number = operands_[k - op_.noutputs].number;
+  if (!number) return;
+  write_scalar(*number, common_, values_[k]);
+  if (is_narrow(common_)) {
+    // Their products and quotients are computed with the number itself: it stands behind its element.
+    const float exact = number->is_complex() ? 0.0f : static_cast<float>(number->to_double());
+    std::memcpy(values_[k] + 8, &exact, sizeof(exact));
+  }
+  loop.dtypes[k] = common_;
 }
 
 // ---- outputs -------------------------------------------------------------------------------------------------------
@@ -233,7 +319,7 @@ static bool keeps_strides(const Tensor& t) {
 }
 
 Tensor PointwisePlan::allocate_output(DType dtype) {
-  if (flat_ || shape().empty()) return empty_contiguous(shape(), dtype, device_);
+  if (flat_ || shape().empty()) return empty_contiguous(shape(), dtype, device_, deferred_);
   const DimVector& shape = general_->shape;
   bool alike = true;
   for (int i = 0; i < ninputs_ && alike; ++i)
@@ -247,13 +333,13 @@ Tensor PointwisePlan::allocate_output(DType dtype) {
     strides[d] = next;
     next *= std::max<int64_t>(shape[d], 1);
   }
-  return empty_with_strides(shape, strides, dtype, device_);
+  return empty_with_strides(shape, strides, dtype, device_, deferred_);
 }
 
 Tensor PointwisePlan::fresh(int output) {
   resolve();
   const DType dtype = output == 0 || forced_result_ == DType::Undefined ? result_ : forced_result_;
-  Tensor made = alike_ ? empty_contiguous(lead_->sizes(), dtype, device_) : allocate_output(dtype);
+  Tensor made = alike_ ? empty_contiguous(lead_->sizes(), dtype, device_, deferred_) : allocate_output(dtype);
   outputs_[output] = made.impl();
   return made;
 }
@@ -273,7 +359,7 @@ void PointwisePlan::in_place(const Tensor& self) {
       apart &= !t || t->is_same(self) || !(t->storage() == self.storage());
     }
     if (apart) {
-      outputs_[0] = self.impl();
+      outputs_[0] = self.impl();  // its memory was looked at above, since it is an input too
       return;
     }
   }
@@ -283,6 +369,7 @@ void PointwisePlan::in_place(const Tensor& self) {
 void PointwisePlan::into(const Tensor& out, int output) {
   resolve();
   given_[output] = &out;
+  if (deferred_ && (!out.storage() || !out.storage()->resizable())) deferred_ = false;
   MICA_CHECK(out.device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ",
              device_, " and ", out.device(), "! (out of ", op_.name, ")");
   MICA_CHECK(out.dtype() == result_ || can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
@@ -294,7 +381,8 @@ void PointwisePlan::into(const Tensor& out, int output) {
     for (int i = 0; i < ninputs_; ++i) {
       const Tensor* t = operands_[i].tensor;
       if (!t || !direct || !may_share_memory(*t, out)) continue;
-      const bool same = t->data_ptr() == out.data_ptr() && t->sizes() == out.sizes() && t->strides() == out.strides();
+      const bool same =
+          t->storage_offset() == out.storage_offset() && t->sizes() == out.sizes() && t->strides() == out.strides();
       if (same) continue;
       // Memory that both cover without gaps is shared by mistake; a part of a larger tensor may well be meant.
       MICA_CHECK(!t->is_non_overlapping_and_dense() || !out.is_non_overlapping_and_dense(),
@@ -335,27 +423,21 @@ void PointwisePlan::prepare() {
   loop.noutputs = nout;
   loop.noperands = n;
   loop.numel = outputs_[0]->view.numel;
+  if (deferred_) [[unlikely]]
+    return;
   uint32_t numbers = 0;
   const TensorView* views[PointwiseLoop::kMaxOperands];
   for (int k = 0; k < n; ++k) {
     const Tensor* input = k < nout ? nullptr : operands_[k - nout].tensor;
     if (k >= nout && !input) {
-      if (const Scalar* number = operands_[k - nout].number) {
-        write_scalar(*number, common_, values_[k]);
-        if (is_narrow(common_)) {
-          // Their products and quotients are computed with the number itself: it stands behind its element.
-          const float exact = number->is_complex() ? 0.0f : static_cast<float>(number->to_double());
-          std::memcpy(values_[k] + 8, &exact, sizeof(exact));
-        }
-        loop.dtypes[k] = common_;
-      }
+      write_number(k);
       views[k] = nullptr;
       numbers |= 1u << k;
       loop.data[k] = reinterpret_cast<char*>(values_[k]);
       loop.strides[0][k] = 0;
       continue;
     }
-    const TensorView& v = view_of(input ? input->impl() : outputs_[k]);
+    const TensorView& v = view_of(input ? input->impl() : outputs_[k], !input);
     views[k] = &v;
     loop.data[k] = static_cast<char*>(v.data);
     loop.dtypes[k] = v.dtype;

@@ -5,7 +5,9 @@
 
 #include <optional>
 
+#include "core/recorded_call.h"
 #include "mica/backend/pointwise_loop.h"
+#include "mica/core/grad_mode.h"
 #include "mica/tensor.h"
 
 namespace mica {
@@ -41,6 +43,14 @@ class PointwisePlan {
   // Whether an operation's kernel is called: also for a loop without elements, since the kernel knows which dtypes it
   // refuses.
   bool has_kernel() const { return !loop.device.is_meta(); }
+  // Calls the kernel, or puts the call off while a compiled function runs.
+  template <class... P, class... A>
+  void run(const char* slot, void (*kernel)(const PointwiseLoop&, P...), const A&... arguments) {
+    if (!deferred_) [[likely]]
+      return kernel(loop, arguments...);
+    recording::set_kernel(begin_call(slot), kernel, arguments...);
+    recording::end_call();
+  }
   void finish();  // copies a temporary into the target where one was needed
 
   PointwiseLoop loop;
@@ -67,6 +77,9 @@ class PointwisePlan {
   void give_up_alike();
   void compute_permutation();
   void nest(const TensorView* const* views);
+  bool can_wait() const;  // whether the call may be put off
+  void write_number(int k);
+  recording::Call& begin_call(const char* slot);
   Tensor allocate_output(DType dtype);
 
   const PointwiseOp& op_;
@@ -74,6 +87,7 @@ class PointwisePlan {
   alignas(16) unsigned char values_[PointwiseLoop::kMaxOperands][16];  // numbers, as elements; by operand of the loop
   int ninputs_ = 0;
   bool resolved_ = false;
+  bool deferred_ = false;
   bool alike_ = false;
   bool flat_ = false;  // every operand is contiguous and of the full shape, or a number: one loop will do
   DType common_ = DType::Undefined;

@@ -8,6 +8,7 @@
 #include "core/observe.h"
 #include "mica/allocator.h"
 #include "mica/backend.h"
+#include "mica/core/recording.h"
 #include "mica/error.h"
 #include "mica/core/fork.h"
 
@@ -76,7 +77,30 @@ Storage StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter dele
   return Storage::adopt(s);
 }
 
+Storage StorageImpl::promise(size_t nbytes) {
+  auto* s = new (cpu_allocate(sizeof(StorageImpl))) StorageImpl;
+  s->nbytes_ = nbytes;
+  s->device_ = kCPU;
+  // Tensors made now have no address to keep, and whoever asks for one lets the memory be allocated.
+  s->watch_.store(kMoved + kHolder, std::memory_order_relaxed);
+  return Storage::adopt(s);
+}
+
+void StorageImpl::keep_promise() {
+  if (data_ || nbytes_ == 0) return;
+  data_ = allocate_on(nbytes_, device_);
+  unhold();
+  if (inspect::wants_allocation(nbytes_)) [[unlikely]]
+    inspect::note_allocation(this, data_, nbytes_, device_);
+}
+
+void StorageImpl::settle() const {
+  recording::settle(*this);
+  const_cast<StorageImpl*>(this)->keep_promise();
+}
+
 void StorageImpl::resize(size_t nbytes) {
+  data();
   MICA_CHECK(resizable_, "Trying to resize storage that is not resizable: its memory belongs to another library");
   const auto note = [this, before = nbytes_] {
     if (inspect::knows_blocks() || inspect::wants_allocation(before)) inspect::note_free(this, before, device_);
@@ -99,7 +123,7 @@ void StorageImpl::resize(size_t nbytes) {
   if (data_ != inline_data()) free_on(data_, nbytes_, device_);
   data_ = bigger;
   nbytes_ = nbytes;
-  moved_ = true;
+  watch_.fetch_or(kMoved, std::memory_order_relaxed);
   note();
 }
 
@@ -126,6 +150,7 @@ std::unordered_multimap<const StorageImpl*, LeftBehind>& left_behind() {
 }  // namespace
 
 void StorageImpl::move_to(void* data, Deleter deleter, void* context) {
+  this->data();
   if (data != data_) {
     if (nbytes_) std::memcpy(data, data_, nbytes_);
     if (resizable_) {
@@ -135,7 +160,7 @@ void StorageImpl::move_to(void* data, Deleter deleter, void* context) {
       const std::lock_guard lock(left_behind_mutex);
       left_behind().emplace(this, LeftBehind{data_, nbytes_, deleter_, context_});
     }
-    moved_ = true;
+    watch_.fetch_or(kMoved, std::memory_order_relaxed);
   }
   data_ = data;
   deleter_ = deleter;
@@ -155,7 +180,7 @@ void StorageImpl::destroy() {
   if (inspect::wants_allocation(nbytes_)) [[unlikely]]
     inspect::note_free(this, deleter_ ? 0 : nbytes_, device_);
   let_go();
-  if (moved_ && !resizable_) {
+  if (moved() && !resizable_) {
     std::vector<LeftBehind> memory;
     {
       const std::lock_guard lock(left_behind_mutex);

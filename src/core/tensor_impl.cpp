@@ -102,7 +102,7 @@ void TensorImpl::set_large_geometry(IntArrayRef sizes, IntArrayRef strides) {
 }
 
 void TensorImpl::refresh_data_pointer() {
-  void* base_address = storage ? storage->data() : nullptr;
+  void* base_address = storage ? storage->address() : nullptr;
   view.data = base_address ? static_cast<char*>(base_address) + offset * element_size(view.dtype) : nullptr;
 }
 
@@ -111,6 +111,7 @@ void TensorImpl::follow_storage() {
       !(bits & tensor_bit::kSparse), NotImplemented,
       "Cannot access data pointer of Tensor that doesn't have storage: it is sparse. Use to_dense(), or its "
       "indices and values.");
+  storage->data();  // what a recording has to do there is done now
   refresh_data_pointer();
 }
 

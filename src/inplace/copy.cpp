@@ -27,7 +27,7 @@ void run_loop(const Tensor& self, const Tensor& src) {
   plan.set_result_dtype(self.dtype());
   plan.into(self);
   plan.prepare();
-  if (plan.has_work()) MICA_KERNEL(plan.loop.device, copy)(plan.loop);
+  if (plan.has_work()) plan.run("copy", MICA_KERNEL(plan.loop.device, copy));
 }
 
 // Between devices bytes travel as they are: both ends get the same dtype and a contiguous layout first.
@@ -84,7 +84,7 @@ void fill_(const Tensor& self, const Scalar& value) {
   plan.input(target);
   plan.in_place(target);
   plan.prepare();
-  MICA_KERNEL(plan.loop.device, fill)(plan.loop, value);
+  plan.run("fill", MICA_KERNEL(plan.loop.device, fill), value);
 }
 
 void fill_(const Tensor& self, const Tensor& value) {

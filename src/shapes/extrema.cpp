@@ -3,6 +3,7 @@
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
+#include "shapes/recorded_reduction.h"
 #include "shapes/reduced_dims.h"
 
 namespace mica::shapes {
@@ -24,14 +25,14 @@ void run_amax(const char* op, Out& out, const Tensor& self, uint64_t dims, bool 
   check_not_empty(op, self, dims);
   check_same_dtype(out, self);
   const Tensor& target = set(out, self, dims, keepdim, self.dtype());
-  if (out.needs_kernel()) MICA_KERNEL(self.device(), reduce_amax)(target.view_of(), self.view_of(), dims);
+  if (out.needs_kernel()) reduce("reduce_amax", MICA_KERNEL(self.device(), reduce_amax), target, self, dims);
 }
 
 void run_amin(const char* op, Out& out, const Tensor& self, uint64_t dims, bool keepdim) {
   check_not_empty(op, self, dims);
   check_same_dtype(out, self);
   const Tensor& target = set(out, self, dims, keepdim, self.dtype());
-  if (out.needs_kernel()) MICA_KERNEL(self.device(), reduce_amin)(target.view_of(), self.view_of(), dims);
+  if (out.needs_kernel()) reduce("reduce_amin", MICA_KERNEL(self.device(), reduce_amin), target, self, dims);
 }
 
 struct Selection {

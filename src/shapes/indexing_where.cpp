@@ -51,7 +51,7 @@ void select(Out& out, const Tensor& condition, const A& self, const B& other) {
   plan.input(holds);
   const Tensor result = plan.fresh();
   plan.prepare();
-  if (plan.has_work()) MICA_KERNEL(plan.loop.device, where)(plan.loop);
+  if (plan.has_work()) plan.run("where", MICA_KERNEL(plan.loop.device, where));
   out.take(result);
 }
 

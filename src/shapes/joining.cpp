@@ -69,7 +69,9 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   bool elements =
       capabilities_of(device).joins_strided && d + 1 == lead->dim() && tensors.size() * element_size(dtype) <= 4096;
   for (const Tensor& t : tensors) elements = elements && !is_skipped(t) && t.sizes()[d] == 1;
-  bool alike = result.is_contiguous() && kernel_table(device).cat;
+  // Within a compiled function pieces are put where they belong as they are computed.
+  const bool piecewise = (thread_modes & mode_bit::kRecord) && device.is_cpu();
+  bool alike = result.is_contiguous() && kernel_table(device).cat && !piecewise;
   for (const Tensor& t : tensors)
     alike = alike && (is_skipped(t) || (t.dtype() == dtype && (elements || t.is_contiguous())));
   if (alike) {
@@ -84,7 +86,8 @@ void cat(Out& out, TensorList tensors, int64_t dim) {
   for (const Tensor& t : tensors) {
     if (is_skipped(t)) continue;
     const int64_t n = t.sizes()[d];
-    slice(result, d, at, at + n).copy_(t);
+    const Tensor part = slice(result, d, at, at + n);
+    piecewise ? inplace::copy_(part, t, false) : void(part.copy_(t));
     at += n;
   }
 }

@@ -1,4 +1,5 @@
 #include "core/kernel_arguments.h"
+#include "shapes/recorded_reduction.h"
 #include "shapes/reduced_dims.h"
 
 #include <cmath>
@@ -52,8 +53,7 @@ void run(Out& out, const Tensor& self, uint64_t dims, bool keepdim, DType result
 void run_sum(Out& out, const Tensor& self, uint64_t dims, bool keepdim, std::optional<DType> dtype) {
   const DType result = sum_dtype(out, self, dtype);
   run(out, self, dims, keepdim, result, [&](const Tensor& target, const Tensor& t, uint64_t d) {
-    if (t.dtype() == result) return MICA_KERNEL(t.device(), reduce_sum)(target.view_of(), t.view_of(), d);
-    MICA_KERNEL(t.device(), reduce_sum)(target.view_of(), summand(t, result).view_of(), d);
+    reduce("reduce_sum", MICA_KERNEL(t.device(), reduce_sum), target, t.dtype() == result ? t : summand(t, result), d);
   });
 }
 
@@ -63,14 +63,14 @@ void run_mean(Out& out, const Tensor& self, uint64_t dims, bool keepdim, std::op
              dtype ? "Optional" : "Input",
              " dtype must be either a floating point or complex dtype. Got: ", info(result).legacy);
   run(out, self, dims, keepdim, result, [&](const Tensor& target, const Tensor& t, uint64_t d) {
-    MICA_KERNEL(t.device(), reduce_mean)(target.view_of(), summand(t, result).view_of(), d);
+    reduce("reduce_mean", MICA_KERNEL(t.device(), reduce_mean), target, summand(t, result), d);
   });
 }
 
 void run_prod(Out& out, const Tensor& self, uint64_t dims, bool keepdim, std::optional<DType> dtype) {
   const DType result = sum_dtype(out, self, dtype);
   run(out, self, dims, keepdim, result, [&](const Tensor& target, const Tensor& t, uint64_t d) {
-    MICA_KERNEL(t.device(), reduce_prod)(target.view_of(), summand(t, result).view_of(), d);
+    reduce("reduce_prod", MICA_KERNEL(t.device(), reduce_prod), target, summand(t, result), d);
   });
 }
 

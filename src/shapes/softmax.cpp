@@ -1,5 +1,6 @@
 #include "core/geometry.h"
 #include "core/kernel_arguments.h"
+#include "core/recorded_rows.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
@@ -27,9 +28,15 @@ Prepared prepare(Out& out, const Tensor& self, int64_t dim, std::optional<DType>
   return {input.contiguous(), d, target.is_contiguous()};
 }
 
-template <class Kernel>
-void run(Out& out, const Prepared& p, Kernel kernel) {
+using SoftmaxKernel = void(const TensorView& out, const TensorView& self, int64_t dim);
+
+void run(const char* name, Out& out, const Prepared& p, SoftmaxKernel* kernel) {
   if (!out.needs_kernel()) return;
+  // Along the last dimension every row is computed for itself: within a compiled function with what is around it.
+  if (p.direct && p.dim + 1 == p.input.dim() &&
+      recording::put_off(name, {&out.tensor()}, {&p.input}, static_cast<int>(p.dim),
+                         [kernel, d = p.dim](const TensorView* v, int dropped) { kernel(v[0], v[1], d - dropped); }))
+    return;
   if (p.direct) return kernel(out.tensor().view_of(), p.input.view_of(), p.dim);
   const Tensor dense = empty_like(p.input);
   kernel(dense.view_of(), p.input.view_of(), p.dim);
@@ -39,15 +46,13 @@ void run(Out& out, const Prepared& p, Kernel kernel) {
 }  // namespace
 
 void softmax(Out& out, const Tensor& self, int64_t dim, std::optional<DType> dtype) {
-  run(out, prepare(out, self, dim, dtype), [&](const TensorView& result, const TensorView& input, int64_t d) {
-    MICA_KERNEL(self.device(), softmax)(result, input, d);
-  });
+  const Prepared p = prepare(out, self, dim, dtype);
+  if (out.needs_kernel()) run("softmax", out, p, MICA_KERNEL(self.device(), softmax));
 }
 
 void log_softmax(Out& out, const Tensor& self, int64_t dim, std::optional<DType> dtype) {
-  run(out, prepare(out, self, dim, dtype), [&](const TensorView& result, const TensorView& input, int64_t d) {
-    MICA_KERNEL(self.device(), log_softmax)(result, input, d);
-  });
+  const Prepared p = prepare(out, self, dim, dtype);
+  if (out.needs_kernel()) run("log_softmax", out, p, MICA_KERNEL(self.device(), log_softmax));
 }
 
 }  // namespace mica::shapes

@@ -15,6 +15,7 @@ inline constexpr uint32_t kProfile = 1u << 5;
 inline constexpr uint32_t kObserve = 1u << 6;         // inspection of copies and allocations
 inline constexpr uint32_t kFunctionMode = 1u << 7;    // a Python TorchFunctionMode is active
 inline constexpr uint32_t kAnomalySkipNan = 1u << 8;  // detect_anomaly(check_nan=False)
+inline constexpr uint32_t kRecord = 1u << 9;  // kernels may be put off, to run with others: mica/core/recording.h
 // Bits for which an operation's entry calls the hooks in src/core/entry.cpp.
 inline constexpr uint32_t kHooked = kAutocast | kProfile | kObserve;
 }  // namespace mode_bit

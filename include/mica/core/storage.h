@@ -58,8 +58,15 @@ class StorageImpl {
   static Ref<StorageImpl> allocate(size_t nbytes, Device device);
   // Memory that somebody else owns; `deleter(context, data, nbytes)` runs when the last reference goes.
   static Ref<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context);
+  // Memory of the CPU that is allocated when what it is to hold is computed: mica/core/recording.h.
+  static Ref<StorageImpl> promise(size_t nbytes);
 
-  void* data() const { return data_; }
+  void* data() const {
+    if (watch_.load(std::memory_order_relaxed) > kMoved) [[unlikely]]
+      settle();
+    return data_;
+  }
+  void* address() const { return data_; }  // as it is now: null for what is promised
   size_t nbytes() const { return nbytes_; }
   Device device() const { return device_; }
   bool resizable() const { return resizable_; }
@@ -68,8 +75,22 @@ class StorageImpl {
   void move_to(void* data, Deleter deleter, void* context);  // on the CPU
   Deleter deleter() const { return deleter_; }               // tells whose memory it is; null: the device's allocator's
   void* context() const { return context_; }
-  // Whether a resize has ever moved the memory: tensors made before hold a stale pointer and refresh it when asked.
-  bool moved() const { return moved_; }
+  // Whether a resize has ever moved the memory, or a recording has calls of kernels on it that have yet to run: tensors
+  // made before hold a stale pointer and refresh it when asked.
+  bool moved() const { return watch_.load(std::memory_order_relaxed) != 0; }
+
+  // For recordings of calls. One that reads or writes this memory holds it; whoever else asks for the memory lets the
+  // calls run first.
+  void hold() { watch_.fetch_add(kHolder, std::memory_order_relaxed); }
+  void unhold() { watch_.fetch_sub(kHolder, std::memory_order_relaxed); }
+  void set_written_later(bool on) {
+    on ? watch_.fetch_or(kWritten, std::memory_order_relaxed) : watch_.fetch_and(~kWritten, std::memory_order_relaxed);
+  }
+  bool written_later() const { return watch_.load(std::memory_order_relaxed) & kWritten; }
+  void keep_promise();                   // allocates what was promised; nothing where there is memory
+  void break_promise() { nbytes_ = 0; }  // nobody is left who could ask
+  // Runs what recorded calls have to do with this memory: all of this thread's, of other threads' those that write it.
+  void settle() const;
 
   // Counts in-place changes of the memory; autograd compares it with the count at the time a tensor was saved.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -91,16 +112,18 @@ class StorageImpl {
   void let_go();              // of the memory
   void* inline_data() const;  // null when the block has none
 
+  static constexpr uint32_t kMoved = 1, kWritten = 2, kHolder = 4;  // of watch_; the number of holders is above
+
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> version_{0};
   uint32_t inline_bytes_ = 0;  // small CPU memory lies behind the header, in one block with it
+  std::atomic<uint32_t> watch_{0};
   void* data_ = nullptr;
   size_t nbytes_ = 0;
   Deleter deleter_ = nullptr;  // null: the device's allocator owns the memory
   void* context_ = nullptr;
   Device device_;
   bool resizable_ = true;
-  bool moved_ = false;
 };
 using Storage = Ref<StorageImpl>;
 

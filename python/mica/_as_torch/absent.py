@@ -11,8 +11,8 @@ import types
 _REASONS = {
     "distributed": "Mica computes in one process",
     "jit": "there is no TorchScript in Mica",
-    "_dynamo": "Mica has no compiler yet",
-    "_inductor": "Mica has no compiler yet",
+    "_dynamo": "Mica compiles without graphs of Python code",
+    "_inductor": "Mica compiles without graphs of Python code",
 }
 
 

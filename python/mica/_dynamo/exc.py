@@ -1,4 +1,4 @@
-"""What compilation may raise: nothing here does."""
+"""What compilation may raise."""
 
 
 class TorchDynamoException(RuntimeError):
@@ -27,3 +27,8 @@ class UserError(Unsupported):
 
 class TorchRuntimeError(TorchDynamoException):
     pass
+
+
+class InvalidBackend(TorchDynamoException):
+    def __init__(self, name):
+        super().__init__(f"Invalid backend: {name!r}, see `torch._dynamo.list_backends()` for available backends.")

@@ -1,21 +1,28 @@
 """What torch.compile makes of a module."""
 
+from mica import _C
+from mica._dynamo import _AS_IT_IS
+from mica.compiler import _stance
 from mica.nn import Module
 
 
 class OptimizedModule(Module):
     """A module that runs another one, `_orig_mod`, and has its attributes."""
 
+    _is_compiled_module = True
+
     def __init__(self, mod, dynamo_ctx=None):
         super().__init__()
+        object.__setattr__(self, "_backend", dynamo_ctx)  # by its name
         self._orig_mod = mod
         self.training = mod.training
 
     def __call__(self, *args, **kwargs):
-        return self._orig_mod(*args, **kwargs)
+        if self._backend in _AS_IT_IS or _stance.name == "force_eager":
+            return self._orig_mod(*args, **kwargs)
+        return _C._call_compiled(self._orig_mod, *args, **kwargs)
 
-    def forward(self, *args, **kwargs):
-        return self._orig_mod(*args, **kwargs)
+    forward = __call__
 
     def __getattr__(self, name):
         if name == "_orig_mod":
@@ -48,7 +55,7 @@ class OptimizedModule(Module):
         return sorted(set(super().__dir__()) | set(dir(self._orig_mod)))
 
     def __reduce__(self):
-        return OptimizedModule, (self._orig_mod,)
+        return OptimizedModule, (self._orig_mod, self._backend)
 
 
 OptimizedModule.__module__ = "mica._dynamo.eval_frame"  # the name in pickles

@@ -6,8 +6,8 @@ import warnings
 
 
 def is_compile_supported(device_type):
-    """False: nothing is compiled."""
-    return False
+    """Whether kernels on a type of device are put off and run together."""
+    return str(device_type).partition(":")[0] == "cpu"
 
 
 def is_namedtuple(obj):
@@ -22,4 +22,15 @@ def warn_once(msg, stacklevel=1):
     warnings.warn(msg, stacklevel=stacklevel + 1)
 
 
-counters = collections.defaultdict(collections.Counter)  # of what was compiled: nothing
+class _Counters(collections.defaultdict):
+    """torch's counters. Those of "mica" say what compiled functions ran on this thread."""
+
+    def __getitem__(self, name):
+        if name == "mica":
+            from mica import _C
+
+            return collections.Counter(_C._recording_counts())
+        return super().__getitem__(name)
+
+
+counters = _Counters(collections.Counter)

@@ -1,6 +1,9 @@
-"""What programs ask and say about compilation. There is no compiler yet: what is compiled runs as it is."""
+"""What programs ask and say about compilation: docs/compiler.md has the design."""
 
 import contextlib as _contextlib
+import functools as _functools
+
+from mica import _C
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "get_default_backend",
@@ -12,20 +15,20 @@ _default_backend = None
 
 
 def compile(*args, **kwargs):
-    """The same as torch.compile: Mica runs the function as it is."""
+    """The same as torch.compile."""
     import mica  # torch.compile is above this module
 
     return mica.compile(*args, **kwargs)
 
 
 def is_compiling():
-    """Always False: Mica compiles nothing."""
-    return False
+    """Whether a compiled function is running on this thread, or torch.export is tracing."""
+    return _C._is_recording() or _is_exporting_flag
 
 
 def is_dynamo_compiling():
-    """Always False: Mica compiles nothing."""
-    return False
+    """Whether a compiled function is running on this thread."""
+    return _C._is_recording()
 
 
 _is_exporting_flag = False
@@ -41,8 +44,20 @@ def _itself(fn=None):
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """The function itself, with arguments or without."""
-    return _itself(fn)
+    """A function that runs uncompiled within compiled ones. A decorator too, with arguments or without."""
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+    if isinstance(fn, type) or not callable(fn):
+        return fn
+    inner = getattr(fn, "_orig_mod", None) or getattr(fn, "_torchdynamo_orig_callable", fn)
+
+    @_functools.wraps(inner)
+    def uncompiled(*args, **kwargs):
+        return _C._call_uncompiled(inner, *args, **kwargs)
+
+    uncompiled._torchdynamo_disable = True
+    uncompiled._torchdynamo_orig_callable = inner
+    return uncompiled
 
 
 def allow_in_graph(fn):
@@ -88,16 +103,17 @@ def cudagraph_mark_step_begin():
 
 
 def reset():
-    """Does nothing: no compiled code is kept."""
+    """Forget what was counted: no compiled code is kept, so that there is nothing else to forget."""
+    _C._reset_recording_counts()
 
 
 def list_backends(exclude_tags=("debug", "experimental")):
-    """The backends by name: there is none that compiles."""
-    return []
+    """The backends by name."""
+    return ["inductor"]
 
 
 def set_default_backend(backend):
-    """Keep the backend; what is compiled runs as it is, whatever it is."""
+    """The backend of functions that are compiled from now on without naming one."""
     global _default_backend
     _default_backend = backend
 
@@ -106,21 +122,33 @@ def get_default_backend():
     return "inductor" if _default_backend is None else _default_backend
 
 
+class _Stance:
+    name = "default"
+
+
+_stance = _Stance()
+
+
 class set_stance(_contextlib.ContextDecorator):
-    """Whether to compile: nothing is. A function, a context or a decorator."""
+    """Whether to compile: "force_eager" runs compiled functions as they are. A function, a context or a decorator."""
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
         known = ("default", "eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
                  "aot_eager_then_compile")  # fmt: skip
         if stance not in known:
             raise ValueError(f"invalid torch.compile stance {stance!r}")
-        self.stance = stance
+        self.stance, self._before = stance, _stance.name
+        _stance.name = stance
+
+    def _recreate_cm(self):
+        _stance.name = self._before  # a decorator sets it for its calls
+        return set_stance(self.stance)
 
     def __enter__(self):
-        return None
+        _stance.name = self.stance
 
     def __exit__(self, *exception):
-        return None
+        _stance.name = self._before
 
 
 def set_enable_guard_collectives(enabled):

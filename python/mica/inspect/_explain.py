@@ -66,10 +66,17 @@ class Explanation:
         return f'{self.svg()}<pre style="font-size:12px">{escape(self.text(colours=False))}</pre>'
 
 
-def explain(x):
-    """The anatomy of a tensor: geometry, storage, contiguity, who shares its memory, how a view came about, its history."""
+def explain(x, *args, **kwargs):
+    """The anatomy of a tensor: geometry, storage, contiguity, who shares its memory, how a view came about, its history.
+
+    Of a compiled function or module: calls it with the further arguments, and says what was fused into what.
+    """
+    if hasattr(x, "_torchdynamo_orig_callable") or hasattr(type(x), "_is_compiled_module"):
+        from mica._dynamo.explanation import explain_call
+
+        return explain_call(x, *args, **kwargs)
     if not isinstance(x, Tensor):
-        raise TypeError(f"explain() takes a Tensor, not {type(x).__name__}")
+        raise TypeError(f"explain() takes a Tensor or a compiled function, not {type(x).__name__}")
     return Explanation(x)
 
 

@@ -7,6 +7,7 @@
 namespace mica::python {
 
 bool add_modes(PyObject* module);
-std::string describe_python_stack();  // of the calling thread, as traceback prints it
+bool add_recording(PyObject* module);  // compiled functions: recording.cpp
+std::string describe_python_stack();   // of the calling thread, as traceback prints it
 
 }  // namespace mica::python

@@ -163,10 +163,10 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
     __signature__ = _CallSignature()
 
     def compile(self, *args, **kwargs):
-        """Have the module compiled as torch.compile would: it runs as it is, which is said once."""
+        """Compile what the module computes, as torch.compile does, in place."""
         import mica  # the compiler is above the layers
 
-        mica.compile(self.forward, *args, **kwargs)
+        self.forward = mica._dynamo.CompiledForward(self.forward, *args, **kwargs)
 
     # ---- the modes of training
 
@@ -212,6 +212,8 @@ class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, M
     def __getstate__(self):
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
+        if getattr(state.get("forward"), "_is_compiled_forward", False):
+            del state["forward"]  # pickles and copies have the module's own
         return state
 
     def __setstate__(self, state):

@@ -1,0 +1,53 @@
+// Recording of kernels: within a compiled function, calls of kernels on large tensors of the CPU are put off, and run
+// together, piece by piece, when somebody asks for what they compute. All else of an operation happens at once: checks,
+// shapes, history, versions, random numbers. docs/compiler.md is the design.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "mica/core/grad_mode.h"
+#include "mica/core/storage.h"
+
+namespace mica::recording {
+
+// Calls of kernels are put off in this scope, or run at once in it (`on` false). What is pending at its end is run.
+class Scope {
+ public:
+  explicit Scope(bool on = true);
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+  ~Scope();  // swallows no error: call end() where one is to be seen
+  void end();
+
+ private:
+  bool before_;
+  bool ended_ = false;
+};
+
+inline bool active() { return thread_modes & mode_bit::kRecord; }
+void flush(const char* reason = "");  // runs what this thread has put off
+void settle(const StorageImpl& storage);
+uint32_t users(const StorageImpl& storage);  // its use_count() without this thread's recording
+bool pending();                              // whether this thread has put anything off
+
+// Calls on fewer elements run at once, unless an operand is pending. Tests put everything off.
+extern std::atomic<int64_t> least_elements;
+
+// What has run on this thread since the last reset.
+struct Counts {
+  int64_t flushes = 0;     // with anything to run
+  int64_t calls = 0;       // of kernels that were put off
+  int64_t loops = 0;       // that they were fused into
+  int64_t dead = 0;        // calls whose results nobody could ask for: they did not run
+  int64_t kept_apart = 0;  // bytes of intermediate results that never reached memory
+};
+Counts counts();
+void reset_counts();
+
+// While a text is asked for, every flush adds what it did.
+void explain_from_now_on();
+std::string take_explanation();
+
+}  // namespace mica::recording

@@ -1,0 +1,196 @@
+#include "compiler/plan.h"
+
+#include <algorithm>
+
+#include "mica/error.h"
+#include "mica/parallel.h"
+
+namespace mica::recording {
+
+namespace {
+
+// Elements of a piece: a handful of float32 buffers of that size share the second cache's nearest part, and a kernel's
+// call is short beside the work in it.
+constexpr int64_t kPiece = 4096, kLeastPiece = 1024;
+constexpr int64_t kPiecesPerThread = 4;
+constexpr size_t kLine = 64;
+
+}  // namespace
+
+std::vector<bool> Plan::needed(const Call* calls, int count, const std::vector<Slot>& slots) {
+  std::vector<bool> wanted(slots.size()), needed(count);
+  for (size_t s = 0; s < slots.size(); ++s) wanted[s] = !is_dead(slots[s]) || !is_promised(slots[s]);
+  for (int c = count - 1; c >= 0; --c) {
+    bool any = false;
+    for (int k = 0; k < calls[c].noutputs; ++k) any |= wanted[calls[c].operands[k].slot];
+    needed[c] = any;
+    for (int k = calls[c].noutputs; k < calls[c].noperands && any; ++k)
+      if (calls[c].operands[k].storage) wanted[calls[c].operands[k].slot] = true;
+  }
+  return needed;
+}
+
+Plan::Plan(const Call* calls, int count, const std::vector<Slot>& slots)
+    : needed_(needed(calls, count, slots)),
+      grouping_(calls, count, static_cast<int>(slots.size()), needed_),
+      in_memory_(slots.size(), 1),
+      last_use_(slots.size(), -1) {
+  dead_ = static_cast<int>(std::count(needed_.begin(), needed_.end(), false));
+  const size_t groups = grouping_.groups().size();
+  std::vector<int> users(slots.size());
+  for (size_t g = 0; g < groups; ++g)
+    for (size_t s = 0; s < slots.size(); ++s)
+      if (grouping_.reads(static_cast<int>(g), static_cast<int>(s)) ||
+          grouping_.writes(static_cast<int>(g), static_cast<int>(s)))
+        last_use_[s] = static_cast<int>(g), ++users[s];
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (!is_dead(slots[s]) || !is_promised(slots[s])) continue;
+    in_memory_[s] = users[s] > 1;
+    if (users[s] == 1 && grouping_.groups()[last_use_[s]].calls.size() == 1) in_memory_[s] = 1;
+    if (!in_memory_[s] && users[s] == 1) kept_ += static_cast<int64_t>(slots[s].storage->nbytes());
+  }
+  plans_.resize(groups);
+  for (size_t g = 0; g < groups; ++g) {
+    cut(g, calls);
+    give_buffers(g, calls);
+  }
+}
+
+void Plan::cut(size_t group, const Call* calls) {
+  const Group& g = grouping_.groups()[group];
+  GroupPlan& p = plans_[group];
+  if (g.lead == 0) return;
+  int64_t behind = 1, total = 0;
+  for (const int c : g.calls) behind = std::max(behind, elements_behind(calls[c], g.lead));
+  int64_t all = behind;
+  for (int d = 0; d < g.lead; ++d) all *= g.extents[d];
+  const int64_t wanted = std::clamp(all / (get_num_threads() * kPiecesPerThread), kLeastPiece, kPiece);
+  p.cut = g.lead - 1;
+  while (p.cut > 0 && behind * g.extents[p.cut] <= wanted) behind *= g.extents[p.cut--];
+  const int64_t extent = g.extents[p.cut];
+  p.range = std::clamp<int64_t>(wanted / behind, 1, extent);
+  p.pieces = (extent + p.range - 1) / p.range;
+  p.range = (extent + p.pieces - 1) / p.pieces;
+  if (behind % 16 != 0 && p.range > 64)
+    p.range = std::min(extent, (p.range + 63) / 64 * 64);  // whole vectors and lines
+  p.pieces = (extent + p.range - 1) / p.range;
+  for (int d = 0; d < p.cut; ++d) p.outer *= g.extents[d];
+  for (const int c : g.calls) total += elements_behind(calls[c], p.cut + 1) * p.range;
+  p.work = std::max<int64_t>(total, 1);
+}
+
+// Whether what a call writes can lie where an operand lies that is read for the last time: element by element in the
+// same place.
+bool Plan::can_take_over(const Call& call, int from, int to, size_t group) const {
+  if (!is_pointwise(call) || call.noutputs != 1) return false;
+  const Operand &in = call.operands[from], &out = call.operands[to];
+  const Partition &a = grouping_.partition(static_cast<int>(group), in.slot),
+                  &b = grouping_.partition(static_cast<int>(group), out.slot);
+  if (element_size(in.dtype) != element_size(out.dtype) || in.offset - a.begin != out.offset - b.begin) return false;
+  for (int d = 0; d < call.ndim; ++d)
+    if (call.shape[d] != 1 && in.strides[d] != out.strides[d]) return false;
+  return a.steps[plans_[group].cut] == b.steps[plans_[group].cut];
+}
+
+void Plan::give_buffers(size_t group, const Call* calls) {
+  const Group& g = grouping_.groups()[group];
+  GroupPlan& p = plans_[group];
+  const size_t slots = in_memory_.size();
+  p.buffers.assign(slots, -1);
+  std::vector<int> last(slots, -1);
+  bool any = false;
+  for (size_t i = 0; i < g.calls.size(); ++i)
+    for (int k = 0; k < calls[g.calls[i]].noperands; ++k)
+      if (const Operand& o = calls[g.calls[i]].operands[k]; o.storage && !in_memory_[o.slot])
+        last[o.slot] = static_cast<int>(i), any = true;
+  if (!any) return;
+  struct Free {
+    int64_t at;
+    size_t bytes;
+  };
+  std::vector<Free> free;
+  const auto bytes_of = [&](int slot) {
+    const Partition& partition = grouping_.partition(static_cast<int>(group), slot);
+    return (static_cast<size_t>(partition.steps[p.cut] * p.range) + 2 * kLine - 1) / kLine * kLine;
+  };
+  for (size_t i = 0; i < g.calls.size(); ++i) {
+    const Call& call = calls[g.calls[i]];
+    for (int k = 0; k < call.noutputs; ++k) {
+      const int slot = call.operands[k].slot;
+      if (in_memory_[slot] || p.buffers[slot] >= 0) continue;
+      for (int in = call.noutputs; in < call.noperands && p.buffers[slot] < 0; ++in) {
+        const Operand& o = call.operands[in];
+        if (!o.storage || in_memory_[o.slot] || last[o.slot] != static_cast<int>(i) || p.buffers[o.slot] < 0) continue;
+        bool all = true;  // the call may read it in several ways
+        for (int other = call.noutputs; other < call.noperands; ++other)
+          if (call.operands[other].storage && call.operands[other].slot == o.slot)
+            all = all && can_take_over(call, other, k, group);
+        if (!all) continue;
+        p.buffers[slot] = p.buffers[o.slot];
+        last[o.slot] = -1;  // its buffer is not free
+      }
+      if (p.buffers[slot] >= 0) continue;
+      const size_t bytes = bytes_of(slot);
+      const auto found = std::find_if(free.begin(), free.end(), [&](const Free& f) { return f.bytes == bytes; });
+      if (found != free.end()) {
+        p.buffers[slot] = found->at;
+        free.erase(found);
+      } else {
+        p.buffers[slot] = static_cast<int64_t>(p.scratch);
+        p.scratch += bytes;
+      }
+    }
+    for (int k = 0; k < call.noperands; ++k) {
+      const Operand& o = call.operands[k];
+      if (!o.storage || in_memory_[o.slot] || last[o.slot] != static_cast<int>(i)) continue;
+      free.push_back({p.buffers[o.slot], bytes_of(o.slot)});
+      last[o.slot] = -1;
+    }
+  }
+}
+
+std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) const {
+  std::string text;
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const Group& g = grouping_.groups()[i];
+    const GroupPlan& p = plans_[i];
+    int64_t read = 0, written = 0, buffered = 0;
+    for (size_t s = 0; s < slots.size(); ++s) {
+      const int64_t bytes = static_cast<int64_t>(slots[s].storage->nbytes());
+      const bool writes = grouping_.writes(static_cast<int>(i), static_cast<int>(s));
+      const bool reads = grouping_.reads(static_cast<int>(i), static_cast<int>(s));
+      if (!writes && !reads) continue;
+      if (!in_memory_[s]) {
+        buffered += bytes;
+      } else {
+        written += writes ? bytes : 0;
+        read += reads && !(writes && slots[s].storage->address() == nullptr) ? bytes : 0;
+      }
+    }
+    text += cat("  loop ", i + 1, ": ", g.calls.size(), " calls");
+    if (g.calls.size() > 1)
+      text += cat(", ", p.outer * p.pieces, " pieces of ", p.range, " along dimension ", p.cut, ", ", p.scratch,
+                  " bytes of buffers");
+    text += cat("; reads ", read, " and writes ", written, " bytes of memory");
+    if (buffered) text += cat(", keeps ", buffered, " bytes out of it");
+    text += "\n";
+    for (const int c : g.calls) {
+      const Call& call = calls[c];
+      text += cat("    ", call.name, " ", call.dtype, "[");
+      for (int d = 0; d < dims_of(call, is_pointwise(call) ? 0 : call.noutputs); ++d)
+        text += cat(d ? ", " : "", sizes_of(call, is_pointwise(call) ? 0 : call.noutputs)[d]);
+      text += "]";
+      for (int k = call.noutputs; k < call.noperands; ++k) {
+        text += k == call.noutputs ? " of " : ", ";
+        text += call.operands[k].storage ? cat("%", call.operands[k].slot) : std::string("a number");
+      }
+      text += " ->";
+      for (int k = 0; k < call.noutputs; ++k)
+        text += cat(" %", call.operands[k].slot, in_memory_[call.operands[k].slot] ? "" : " (buffer)");
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace mica::recording

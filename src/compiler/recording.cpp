@@ -1,0 +1,270 @@
+// The calls that each thread has put off, and when they run.
+#include "mica/core/recording.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "compiler/plan.h"
+#include "core/recorded_call.h"
+#include "mica/core/fork.h"
+#include "mica/error.h"
+
+namespace mica::recording {
+
+namespace {
+
+constexpr int kMostCalls = 256;
+
+class Recording {
+ public:
+  Recording();
+  ~Recording();
+
+  std::mutex mutex;  // held by whoever changes the rest: another thread may ask for what is computed here
+  Counts counts;
+  bool explains = false;
+  std::string explanation;
+  PointwiseLoop no_elements;
+
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == kMostCalls; }
+  Call& next() { return calls_[count_]; }
+  void add();
+  bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
+  void run(const char* reason);
+
+ private:
+  static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
+  static size_t hash(const StorageImpl* s) { return (reinterpret_cast<uintptr_t>(s) >> 6) * 0x9E3779B97F4A7C15u >> 52; }
+  int find(const StorageImpl* storage) const;
+  int slot_of(StorageImpl* storage);
+  void forget();
+
+  std::unique_ptr<Call[]> calls_{new Call[kMostCalls]};
+  int count_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<int> table_ = std::vector<int>(kTable, -1);  // of slots, by the storage's address
+  std::vector<size_t> filled_;                             // entries of it
+};
+
+std::mutex registry_mutex;
+std::vector<Recording*>& registry() {
+  static auto* all = new std::vector<Recording*>;
+  return *all;
+}
+
+Recording::Recording() {
+  const std::lock_guard lock(registry_mutex);
+  registry().push_back(this);
+}
+
+Recording::~Recording() {
+  try {
+    run("the end of the thread");
+  } catch (...) {  // no memory: nobody is left to be told
+  }
+  const std::lock_guard lock(registry_mutex);
+  std::erase(registry(), this);
+}
+
+Recording& mine() {
+  static thread_local std::unique_ptr<Recording> recording(new Recording);
+  return *recording;
+}
+constinit thread_local Recording* known = nullptr;  // mine(), once it was asked for
+
+// fork copies only the calling thread: the child forgets the recordings of the others.
+[[maybe_unused]] const bool children_forget_other_threads = [] {
+  in_child_of_fork([] {
+    new (&registry_mutex) std::mutex;
+    registry().clear();
+    if (known) registry().push_back(known);
+  });
+  return true;
+}();
+
+int Recording::find(const StorageImpl* storage) const {
+  for (size_t i = hash(storage);; i = (i + 1) % kTable) {
+    if (table_[i] < 0) return -1;
+    if (slots_[table_[i]].storage.get() == storage) return table_[i];
+  }
+}
+
+int Recording::slot_of(StorageImpl* storage) {
+  size_t i = hash(storage);
+  for (; table_[i] >= 0; i = (i + 1) % kTable)
+    if (slots_[table_[i]].storage.get() == storage) return table_[i];
+  table_[i] = static_cast<int>(slots_.size());
+  filled_.push_back(i);
+  slots_.push_back({Storage(storage), false});
+  storage->hold();
+  return table_[i];
+}
+
+void Recording::add() {
+  Call& call = calls_[count_];
+  for (int k = 0; k < call.noperands; ++k) {
+    Operand& o = call.operands[k];
+    if (!o.storage) continue;
+    o.slot = slot_of(o.storage);
+    if (k >= call.noutputs || slots_[o.slot].written) continue;
+    slots_[o.slot].written = true;
+    o.storage->set_written_later(true);
+  }
+  ++count_;
+}
+
+void Recording::forget() {
+  for (const size_t i : filled_) table_[i] = -1;
+  filled_.clear();
+  count_ = 0;
+  for (Slot& slot : slots_) {
+    if (slot.written) slot.storage->set_written_later(false);
+    slot.storage->unhold();
+    if (is_promised(slot)) slot.storage->break_promise();
+  }
+  slots_.clear();
+}
+
+void Recording::run(const char* reason) {
+  if (count_ == 0) return;
+  const Plan plan(calls_.get(), count_, slots_);
+  // All memory comes first: where there is none, nothing has changed, and whoever asks again gets the error again.
+  const size_t groups = plan.grouping().groups().size();
+  for (size_t s = 0; s < slots_.size(); ++s)
+    if (plan.in_memory(static_cast<int>(s)) && plan.last_use(static_cast<int>(s)) >= 0)
+      slots_[s].storage->keep_promise();
+  counts.flushes += 1;
+  counts.calls += count_;
+  counts.dead += plan.dead();
+  counts.loops += static_cast<int64_t>(groups);
+  counts.kept_apart += plan.kept_apart();
+  if (explains)
+    explanation += cat("flush", *reason ? " at " : "", reason, ": ", count_, " calls, ", plan.dead(), " of them dead\n",
+                       plan.describe(calls_.get(), slots_));
+  struct Forget {
+    Recording* r;
+    ~Forget() { r->forget(); }
+  } forget_after{this};
+  for (size_t g = 0; g < groups; ++g) recording::run(plan, g, calls_.get(), slots_);
+}
+
+}  // namespace
+
+Call& begin_call() {
+  if (!known) known = &mine();
+  known->mutex.lock();
+  if (known->full()) {
+    try {
+      known->run("the end of the list");
+    } catch (...) {
+      known->mutex.unlock();
+      throw;
+    }
+  }
+  return known->next();
+}
+
+namespace {
+
+// Runs a pointwise kernel on no elements: what it refuses whatever the values are (a dtype, an argument), it refuses
+// now, in the operation that called it.
+void try_out(const Call& call, PointwiseLoop& loop) {
+  alignas(64) static char nothing[64];
+  loop.numel = 0;
+  loop.ndim = 1;
+  loop.shape[0] = 0;
+  loop.noperands = call.noperands;
+  loop.noutputs = call.noutputs;
+  loop.numbers = 0;
+  loop.dtype = call.dtype;
+  loop.result_dtype = call.result_dtype;
+  loop.device = kCPU;
+  for (int k = 0; k < call.noperands; ++k) {
+    const Operand& o = call.operands[k];
+    loop.dtypes[k] = o.dtype;
+    loop.data[k] = o.storage ? nothing : const_cast<char*>(reinterpret_cast<const char*>(o.number));
+    loop.strides[0][k] = o.storage ? element_size(o.dtype) : 0;
+    if (!o.storage) loop.numbers |= 1u << k;
+  }
+  call.run_loop(call, loop);
+}
+
+}  // namespace
+
+void end_call() {
+  const std::unique_lock lock(known->mutex, std::adopt_lock);
+  if (known->next().run_loop) try_out(known->next(), known->no_elements);
+  known->add();
+}
+
+void flush(const char* reason) {
+  if (!known) return;
+  const std::lock_guard lock(known->mutex);
+  known->run(reason);
+}
+
+uint32_t users(const StorageImpl& storage) {
+  const uint32_t count = storage.use_count();
+  if (!storage.moved() || !known) return count;
+  const std::lock_guard lock(known->mutex);
+  return count - known->has(&storage);
+}
+
+std::atomic<int64_t> least_elements{kLeastElements};
+
+bool pending() { return known && !known->empty(); }
+
+void settle(const StorageImpl& storage) {
+  if (known) {
+    const std::lock_guard lock(known->mutex);
+    if (known->has(&storage)) return known->run("a read of what is pending");
+  }
+  if (!storage.written_later()) return;
+  const std::lock_guard lock(registry_mutex);
+  for (Recording* each : registry()) {
+    const std::lock_guard inner(each->mutex);
+    if (each->has(&storage)) each->run("a read by another thread");
+  }
+}
+
+Scope::Scope(bool on) : before_(active()) {
+  if (before_ && !on) flush("a part that is not compiled");
+  set_modes(mode_bit::kRecord, on);
+}
+
+void Scope::end() {
+  if (ended_) return;
+  ended_ = true;
+  const bool on = active();
+  set_modes(mode_bit::kRecord, before_);
+  if (on && !before_) flush("the end");
+}
+
+Scope::~Scope() {
+  try {
+    end();
+  } catch (...) {  // the calls are still there: whoever asks for what they compute gets the error
+  }
+}
+
+Counts counts() { return known ? known->counts : Counts(); }
+void reset_counts() {
+  if (known) known->counts = Counts();
+}
+
+void explain_from_now_on() {
+  if (!known) known = &mine();
+  known->explains = true;
+  known->explanation.clear();
+}
+
+std::string take_explanation() {
+  if (!known) return "";
+  known->explains = false;
+  return std::exchange(known->explanation, "");
+}
+
+}  // namespace mica::recording

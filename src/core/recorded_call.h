@@ -1,0 +1,93 @@
+// One call of a kernel that is put off: what it runs, and on which parts of which storages. The core fills it in;
+// src/compiler plans and runs it.
+#pragma once
+
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "mica/backend/pointwise_loop.h"
+#include "mica/backend/tensor_view.h"
+#include "mica/core/storage.h"
+
+namespace mica::recording {
+
+inline constexpr int kDims = 8;  // of more, a call is not put off
+inline constexpr int kOperands = PointwiseLoop::kMaxOperands;
+inline constexpr int64_t kLeastElements = 4096;  // of fewer, only where an operand is still to be computed
+
+struct Operand {
+  StorageImpl* storage;  // null: a number
+  int64_t offset;        // in bytes, as the strides are
+  int64_t strides[kDims];
+  int64_t sizes[kDims];  // of calls on rows; of pointwise ones, the call's shape is every operand's
+  int32_t ndim;
+  DType dtype;
+  alignas(16) unsigned char number[16];
+  int32_t slot;  // of the recording: filled in there
+};
+
+struct Call {
+  const char* name;  // of the kernel
+  // Runs the kernel on a piece: a loop of a pointwise one, views of one on rows, of which `dropped` leading dimensions
+  // were taken away.
+  void (*run_loop)(const Call& call, const PointwiseLoop& loop);
+  void (*run_rows)(const Call& call, const TensorView* views, int dropped);
+  void (*kernel)();
+  alignas(16) unsigned char arguments[112];
+  DType dtype, result_dtype;
+  int32_t noutputs, noperands;
+  int32_t ndim;          // of the shape; of a call on rows, the leading dimensions along which it can be cut
+  int64_t shape[kDims];  // slowest dimension of the output first
+  Operand operands[kOperands];
+};
+
+// The call to fill in, and its end: nothing is known of it before.
+Call& begin_call();
+void end_call();
+
+// Texts are copied: those that kernels take are names of variants.
+struct Text {
+  char data[24];
+  uint32_t size;
+  operator std::string_view() const { return {data, size}; }
+};
+template <class T>
+T stored(const T& value) {
+  return value;
+}
+inline Text stored(std::string_view value) {
+  Text text{{}, static_cast<uint32_t>(value.size() < sizeof(text.data) ? value.size() : sizeof(text.data))};
+  std::memcpy(text.data, value.data(), text.size);
+  return text;
+}
+
+// Puts a kernel of pointwise loops and its further arguments into a call.
+template <class... P, class... A>
+void set_kernel(Call& call, void (*kernel)(const PointwiseLoop&, P...), const A&... arguments) {
+  using Arguments = std::tuple<decltype(stored(static_cast<P>(arguments)))...>;
+  static_assert(sizeof(Arguments) <= sizeof(call.arguments) && std::is_trivially_destructible_v<Arguments>);
+  new (call.arguments) Arguments(stored(static_cast<P>(arguments))...);
+  call.kernel = reinterpret_cast<void (*)()>(kernel);
+  call.run_rows = nullptr;
+  call.run_loop = [](const Call& c, const PointwiseLoop& loop) {
+    std::apply(
+        [&](const auto&... each) { reinterpret_cast<void (*)(const PointwiseLoop&, P...)>(c.kernel)(loop, each...); },
+        *reinterpret_cast<const Arguments*>(c.arguments));
+  };
+}
+
+// The same for a kernel on rows: `body(views, dropped)` calls it, and is copied.
+template <class Body>
+void set_rows(Call& call, const Body& body) {
+  static_assert(sizeof(Body) <= sizeof(call.arguments) && std::is_trivially_copyable_v<Body>);
+  new (call.arguments) Body(body);
+  call.run_loop = nullptr;
+  call.run_rows = [](const Call& c, const TensorView* views, int dropped) {
+    (*reinterpret_cast<const Body*>(c.arguments))(views, dropped);
+  };
+}
+
+}  // namespace mica::recording

@@ -1,0 +1,31 @@
+// Kernels on rows within compiled functions: those that compute each index of some leading dimensions for itself, as a
+// sum over the last dimension does, are put off with pointwise ones.
+#pragma once
+
+#include <initializer_list>
+
+#include "core/recorded_call.h"
+#include "mica/core/grad_mode.h"
+#include "mica/tensor.h"
+
+namespace mica::recording {
+
+// The call to fill in, or null where it cannot be put off: no compiled function runs, tensors are small, or somebody
+// outside knows their memory. `lead` dimensions come first in every tensor and are computed index by index.
+Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
+                 std::initializer_list<const Tensor*> inputs, int lead);
+
+// Puts off body(views, dropped): views of the outputs, then of the inputs, without the first `dropped` dimensions.
+template <class Body>
+bool put_off(const char* name, std::initializer_list<const Tensor*> outputs,
+             std::initializer_list<const Tensor*> inputs, int lead, const Body& body) {
+  if (!(thread_modes & mode_bit::kRecord)) [[likely]]
+    return false;
+  Call* call = begin_rows(name, outputs, inputs, lead);
+  if (!call) return false;
+  set_rows(*call, body);
+  end_call();
+  return true;
+}
+
+}  // namespace mica::recording

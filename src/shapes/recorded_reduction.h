@@ -1,0 +1,37 @@
+// Reductions that compiled functions put off.
+#pragma once
+
+#include <bit>
+
+#include "core/recorded_rows.h"
+#include "shapes/reduced_dims.h"
+
+namespace mica::shapes {
+
+using ReductionKernel = void(const TensorView& out, const TensorView& self, uint64_t dims);
+
+// The leading dimensions of a reduction over all dimensions behind them, each of whose results is computed from a run
+// of elements, in the same order whatever the other results are; else 0.
+inline int leading_dims(const Tensor& t, uint64_t dims) {
+  constexpr int64_t kLongRun = 32768;  // longer ones are cut where there are few
+  const int lead = std::countr_zero(dims);
+  if (dims == kAllDims || lead == 0 || lead >= t.dim() || dims >> lead != (uint64_t{1} << (t.dim() - lead)) - 1)
+    return 0;
+  int64_t run = 1;
+  for (int64_t d = t.dim() - 1; d >= lead; --d) {
+    if (t.sizes()[d] != 1 && t.strides()[d] != run) return 0;
+    run *= t.sizes()[d];
+  }
+  return run < kLongRun ? lead : 0;
+}
+
+// Calls the kernel, or puts it off while a compiled function runs.
+inline void reduce(const char* name, ReductionKernel* kernel, const Tensor& target, const Tensor& t, uint64_t dims) {
+  if ((thread_modes & mode_bit::kRecord) &&
+      recording::put_off(name, {&target}, {&t}, leading_dims(t, dims),
+                         [kernel, dims](const TensorView* v, int dropped) { kernel(v[0], v[1], dims >> dropped); }))
+    return;
+  kernel(target.view_of(), t.view_of(), dims);
+}
+
+}  // namespace mica::shapes

@@ -1,0 +1,144 @@
+"""Random programs of 5 to 40 operations: compiled they must give the bits that they give uncompiled.
+
+Run as a script for many of them: mpy tests/compiler/random_programs.py 100000
+"""
+
+import random
+import sys
+
+import mica as torch
+
+UNARY = [
+    "neg", "abs", "exp", "sin", "cos", "tanh", "sigmoid", "relu", "sqrt", "rsqrt", "square", "floor", "erf", "log1p", "sign",
+    "reciprocal", "clone", "contiguous",
+]  # fmt: skip
+BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "atan2"]
+IN_PLACE = ["add_", "mul_", "sub_", "copy_"]
+SHAPES = [(64, 96), (5000,), (40, 1, 130), (3, 50, 64), (2, 3, 31, 33), (1, 6000), (7000, 1), (20, 20)]
+DTYPES = [torch.float32] * 6 + [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32]
+
+
+class Program:
+    """A program over some input tensors, made by a seed: run(inputs) gives its results."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        rng = random.Random(seed)
+        self.shape = rng.choice(SHAPES)
+        self.dtype = rng.choice(DTYPES)
+        self.length = rng.randint(5, 40)
+        self.grad = rng.random() < 0.25 and self.dtype.is_floating_point
+
+    def inputs(self):
+        generator = torch.Generator().manual_seed(self.seed)
+        made = []
+        for _ in range(3):
+            x = torch.randn(self.shape, generator=generator) * 2
+            made.append(x.to(self.dtype))
+        row = torch.randn(self.shape[-1:], generator=generator).to(self.dtype)
+        if self.grad:
+            made[0].requires_grad_()
+            row.requires_grad_()
+        return [*made, row]
+
+    def run(self, inputs):
+        rng = random.Random(self.seed + 1)
+        live = list(inputs)
+        leaves = {id(each) for each in inputs if each.requires_grad}
+        for _ in range(self.length):
+            x = rng.choice(live)
+            kind = rng.random()
+            y = self.step(rng, kind, x, live, leaves)
+            if y is not None:
+                live.append(y)
+            if len(live) > 8:
+                live.pop(rng.randrange(4, len(live)))
+        results = live[4:] + list(inputs)
+        if self.grad:
+            total = sum(each.float().sum() for each in results if each.requires_grad)
+            found = torch.autograd.grad(total, [inputs[0], inputs[3]], allow_unused=True)
+            results += [each for each in found if each is not None]
+        return results
+
+    def step(self, rng, kind, x, live, leaves):
+        other = rng.choice([each for each in live if fits(x, each)])
+        if kind < 0.25:
+            return unary(rng.choice(UNARY), x)
+        if kind < 0.5:
+            return getattr(torch, rng.choice(BINARY[:3] if not x.is_floating_point() else BINARY))(x, other)
+        if kind < 0.6:
+            return rng.choice([lambda: x * 2 + 1, lambda: 3 - x, lambda: x.clamp(-1, 1), lambda: x + 0.5])()
+        if kind < 0.68:
+            name = rng.choice(IN_PLACE)
+            target = rng.choice(live)
+            if id(target) in leaves or (self.grad and target.requires_grad) or not fits(target, other):
+                return None
+            if other.shape != target.shape and torch.broadcast_shapes(other.shape, target.shape) != target.shape:
+                return None
+            if torch.promote_types(target.dtype, other.dtype) != target.dtype and name != "copy_":
+                return None
+            if self.grad:
+                target, other = target.detach().clone(), other.detach()
+            return getattr(target, name)(other) if overlap_free(target, other) else None
+        if kind < 0.76 and x.dim() and x.is_floating_point():
+            name = rng.choice(["mean", "sum", "amax"])
+            return getattr(x, name)(-1, keepdim=True)
+        if kind < 0.8 and x.dim() and x.is_floating_point():
+            return torch.softmax(x, -1)
+        if kind < 0.86 and x.dim() and x.shape[-1] > 1:
+            a, b = x.chunk(2, -1)
+            return torch.cat([b, a], -1)
+        if kind < 0.9:
+            return torch.where(x > 0, x, other if other.dtype == x.dtype else x)
+        if kind < 0.94 and x.dim() > 1:
+            return x.transpose(0, -1).mul(2).transpose(0, -1)
+        if kind < 0.97:
+            return x.to(rng.choice([torch.float32, torch.float64, self.dtype]))
+        return x[..., 1:] if x.dim() and x.shape[-1] > 2000 else x + x
+
+
+def unary(name, x):
+    if name == "contiguous":
+        return x.contiguous()
+    if not x.is_floating_point() and name in ("floor", "reciprocal"):
+        return x.abs()
+    return getattr(torch, name)(x)
+
+
+def fits(x, y):
+    try:
+        shape = torch.broadcast_shapes(x.shape, y.shape)
+    except RuntimeError:
+        return False
+    return shape.numel() <= 20000
+
+
+def overlap_free(a, b):
+    return a.untyped_storage()._cdata != b.untyped_storage()._cdata or (a.shape == b.shape and a.stride() == b.stride())
+
+
+def same(a, b):
+    if a.dtype != b.dtype or a.shape != b.shape or a.stride() != b.stride():
+        return False
+    a, b = a.detach(), b.detach()
+    if a.is_floating_point():
+        return bool((((a == b) & (a.signbit() == b.signbit())) | (a.isnan() & b.isnan())).all())
+    return torch.equal(a, b)
+
+
+def check(seed):
+    program = Program(seed)
+    expected = program.run(program.inputs())
+    found = torch.compile(program.run)(program.inputs())
+    assert len(expected) == len(found)
+    for i, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if not same(a, b):
+            raise AssertionError(f"program {seed}, result {i}: {a.dtype} {tuple(a.shape)} differs when compiled")
+
+
+if __name__ == "__main__":
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    for seed in range(first, first + int(sys.argv[1])):
+        check(seed)
+        if seed % 1000 == 999:
+            print(seed + 1, flush=True)
