@@ -213,7 +213,9 @@ uint32_t users(const StorageImpl& storage) {
   return count - known->has(&storage);
 }
 
-std::atomic<int64_t> least_elements{kLeastElements};
+// What fits the second cache gains nothing by being cut: ten operations on 10,000 elements took 38 us at once and 47
+// put off.
+std::atomic<int64_t> least_elements{4 * kLeastElements};
 
 bool pending() { return known && !known->empty(); }
 

@@ -129,7 +129,11 @@ def same(a, b):
 def check(seed):
     program = Program(seed)
     expected = program.run(program.inputs())
-    found = torch.compile(program.run)(program.inputs())
+    before = torch._C._set_least_recorded_elements(1 if seed % 3 == 0 else 4096)
+    try:
+        found = torch.compile(program.run)(program.inputs())
+    finally:
+        torch._C._set_least_recorded_elements(before)
     assert len(expected) == len(found)
     for i, (a, b) in enumerate(zip(expected, found, strict=True)):
         if not same(a, b):
