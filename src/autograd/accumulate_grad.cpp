@@ -138,11 +138,7 @@ void AccumulateGrad::apply(TensorVec& grads, TensorVec&) {
     inspect::mark_memory(variable, inspect::MemoryKind::Parameter);
     inspect::mark_memory(current_gradient(meta), inspect::MemoryKind::Gradient);
   }
-  if (meta.extras) {
-    const auto& list = meta.extras->post_accumulate_hooks;
-    for (size_t i = 0; i < list.size(); ++i)
-      if (auto hook = list[i]; !hook->removed) hook->call(variable);
-  }
+  if (meta.extras) run_post_accumulate_hooks(*meta.extras, variable);
 }
 
 }  // namespace mica

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "autograd/metadata.h"
 #include "mica/ops.h"
@@ -7,15 +8,29 @@ namespace mica {
 
 namespace {
 
+// Threads may add hooks to what another thread's backward is walking over. A list is changed and copied under its lock;
+// hooks are called, and those that were removed are let go of, without it.
+LockSet hook_locks(LockOrder::Hooks);
+
 template <class Callable>
 HookHandle append_hook(HookList<Callable>& list, Callable call, std::string name = {}, uint32_t input_nr = 0) {
-  std::erase_if(list, [](const auto& h) { return h->removed.load(); });
   auto record = std::make_shared<HookOf<Callable>>();
   record->call = std::move(call);
   record->name = std::move(name);
   record->input_nr = input_nr;
+  HookList<Callable> removed;
+  std::lock_guard lock(hook_locks.of(&list));
+  const auto gone = std::stable_partition(list.begin(), list.end(), [](const auto& h) { return !h->removed.load(); });
+  removed.assign(std::make_move_iterator(gone), std::make_move_iterator(list.end()));
+  list.erase(gone, list.end());
   list.push_back(record);
   return HookHandle(record);
+}
+
+template <class Record>
+std::vector<Record> copy_of(const std::vector<Record>& list) {
+  std::lock_guard lock(hook_locks.of(&list));
+  return list;
 }
 
 NodeHooks& hooks_of(Node& node) {
@@ -23,11 +38,11 @@ NodeHooks& hooks_of(Node& node) {
   return *node.hooks;
 }
 
-// A hook may add or remove hooks while the list is walked, so that each step holds its own record.
+// A hook may add or remove hooks while the list is walked: one that is added has its turn the next time.
 template <class Callable, class Body>
 void for_each_hook(const HookList<Callable>& list, Body body) {
-  for (size_t i = 0; i < list.size(); ++i)
-    if (auto hook = list[i]; !hook->removed) body(*hook);
+  for (const auto& hook : copy_of(list))
+    if (!hook->removed) body(*hook);
 }
 
 void check_hook_result(const std::string& name, const Tensor& before, const Tensor& after) {
@@ -80,8 +95,12 @@ void run_tensor_hooks(Node& node, TensorVec& grads) {
   }
   if (!node.hooks) return;
   call_gradient_hooks(node.hooks->tensor_hooks, grads);
-  for (const auto& retained : node.hooks->retained)
+  for (const auto& retained : copy_of(node.hooks->retained))
     if (const Tensor& gradient = grads[retained->input_nr]; gradient.defined()) retained->deliver(gradient);
+}
+
+void run_post_accumulate_hooks(const AutogradExtras& extras, const Tensor& leaf) {
+  for_each_hook(extras.post_accumulate_hooks, [&](HookOf<PostAccumulateHook>& hook) { hook.call(leaf); });
 }
 
 void run_pre_hooks(Node& node, TensorVec& grads) {
@@ -135,7 +154,11 @@ void Tensor::retain_grad() const {
   auto retained = std::make_shared<RetainedGrad>();
   retained->owner = &meta;
   retained->input_nr = meta.output_nr;
-  hooks_of(*fn).retained.push_back(retained);
+  {
+    auto& list = hooks_of(*fn).retained;
+    std::lock_guard lock(hook_locks.of(&list));
+    list.push_back(retained);
+  }
   extras(meta).retained = std::move(retained);
   meta.retains_grad = true;
 }
@@ -147,9 +170,14 @@ bool Tensor::retains_grad() const { return impl_->autograd && impl_->autograd->r
 void move_retained_grad(AutogradMeta& meta, Node* from, Node* to, uint32_t output_nr) {
   if (!meta.retains_grad || from == to) return;
   std::shared_ptr<RetainedGrad> retained = meta.extras->retained;
-  if (from && from->hooks) std::erase(from->hooks->retained, retained);
+  if (from && from->hooks) {
+    std::lock_guard lock(hook_locks.of(&from->hooks->retained));
+    std::erase(from->hooks->retained, retained);
+  }
   retained->input_nr = output_nr;
-  hooks_of(*to).retained.push_back(std::move(retained));
+  auto& list = hooks_of(*to).retained;
+  std::lock_guard lock(hook_locks.of(&list));
+  list.push_back(std::move(retained));
 }
 
 }  // namespace mica

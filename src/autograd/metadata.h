@@ -32,6 +32,8 @@ struct AutogradExtras {
   Ref<Node> foreign_accumulator;  // of another tensor, for which this one stands
 };
 
+void run_post_accumulate_hooks(const AutogradExtras& extras, const Tensor& leaf);
+
 inline AutogradExtras& extras(AutogradMeta& meta) {
   if (!meta.extras) meta.extras = std::make_unique<AutogradExtras>();
   return *meta.extras;

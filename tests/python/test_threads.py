@@ -93,3 +93,41 @@ def test_operations_modules_and_losses_of_several_threads_at_once():
         print("end")
         """
     assert run(program) == "end\n"
+
+
+def test_hooks_come_and_go_while_other_threads_go_backward():
+    program = """
+        import threading
+
+        w = mica.ones(4, requires_grad=True)
+        done = threading.Event()
+        calls = []
+
+        def backward():
+            while not done.is_set():
+                (w * 2).sum().backward()
+
+        threads = [threading.Thread(target=backward) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(100):
+            handles = [w.register_hook(lambda g: calls.append(g)) for _ in range(5)]
+            handles += [w.register_post_accumulate_grad_hook(lambda t: calls.append(t)) for _ in range(5)]
+            for handle in handles:
+                handle.remove()
+        done.set()
+        for thread in threads:
+            thread.join()
+        calls.clear()
+        (w * 2).sum().backward()
+        assert not calls  # all were taken off
+
+        # A hook that is added by a hook has its turn the next time.
+        w.register_hook(lambda g: w.register_hook(lambda g: calls.append(2 * g)) and None)
+        w.sum().backward()
+        assert not calls
+        w.sum().backward()
+        assert len(calls) == 1
+        print("end")
+        """
+    assert run(program) == "end\n"
