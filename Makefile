@@ -208,7 +208,9 @@ $(SITE_VENV)/.installed: site/requirements.txt
 	$(SITE_VENV)/bin/python -m pip install --quiet --upgrade -r site/requirements.txt
 	touch $@
 
+# The guides of C++ install what was built, distributions included.
 site: build $(SITE_VENV)/.installed
+	@flock build cmake --build build --parallel $(JOBS) --target mica_distributions -- $(NINJA_ARGS)
 	PYTHONPATH=$(CURDIR)/build/python $(SITE_VENV)/bin/python site/make/build.py --jobs $(JOBS) $(SITE_ARGS)
 
 SITE_PORT ?= 8000

@@ -19,7 +19,10 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import benchmarks
 import cpp_pages
+import documents
+import front
 import navigation
 import operations
 import python_pages
@@ -37,7 +40,10 @@ def environment(build: Path) -> dict[str, str]:
     tools = build / "site-tools"
     tools.mkdir(parents=True, exist_ok=True)
     command = tools / "mica"
-    command.write_text(f'#!/bin/bash\nPYTHONPATH={build}/python exec {sys.executable} -m mica "$@"\n')
+    command.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, '{build}/python')\n"
+        "from mica.cli import main\nsys.exit(main())\n"
+    )
     command.chmod(0o755)
     return {
         "PYTHONPATH": f"{build}/python",
@@ -117,7 +123,10 @@ def main() -> int:
     sources = Sources()
     try:
         pages = run_pages(arguments.only, build, arguments.jobs)
-        pages |= operations.pages(sources, lambda name, up: "")
+        pages["index.md"] = front.page(pages["index.md"])
+        pages |= benchmarks.pages()
+        pages |= documents.pages(sources)
+        pages |= operations.pages(sources, benchmarks.links)
         pages |= python_pages.pages(sources, cpp_pages.classes())
         pages |= cpp_pages.pages(sources)
     except PageError as error:
@@ -125,6 +134,8 @@ def main() -> int:
         return 1
     write(work / "pages", pages)
     shutil.copytree(SITE / "look", work / "pages" / "look")
+    for name, picture in documents.pictures().items():
+        documents.lighter_picture(picture, work / "pages" / name)
     config = configuration(work, set(pages))
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--config-file", config], cwd=work)
     if done.returncode:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import documents
 
-START = ["index.md"]
+START = ["index.md", "start/install.md", "start/ten_minutes.md", "start/from_torch.md"]
 GUIDES = [
     "guides/index.md",
     "guides/tensors.md",
@@ -16,6 +16,14 @@ GUIDES = [
     "guides/data.md",
     "guides/mixed_precision.md",
     "guides/checkpoints.md",
+    "guides/layouts.md",
+    "guides/see_through.md",
+    "guides/profiling.md",
+    "guides/cuda.md",
+    "guides/cpp.md",
+    "guides/extensions.md",
+    "guides/backend.md",
+    "guides/processes.md",
 ]
 
 
@@ -37,6 +45,10 @@ def tree(names: set[str]) -> list:
                 {"C++": generated(names, "reference/cpp")},
             ]
         },
+        {"Benchmarks": ["benchmarks.md", *sorted(n for n in names if n.startswith("benchmarks/"))]},
+        {"Packages": ["packages.md"]},
+        {"Differences": ["differences.md"]},
+        {"Inside": [n for n in documents.DOCUMENTS.values() if n.startswith("inside/") and n in names]},
     ]
     placed = set(flat(sections))
     missing, unknown = names - placed, placed - names
@@ -51,7 +63,3 @@ def flat(part) -> list[str]:
     if isinstance(part, dict):
         return [n for value in part.values() for n in flat(value)]
     return [n for value in part for n in flat(value)]
-
-
-def depth(name: str) -> int:
-    return len(PurePosixPath(name).parts) - 1

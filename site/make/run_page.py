@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import io
 import json
+import linecache
 import os
 import re
 import subprocess
@@ -54,6 +55,7 @@ def figures() -> list[str]:
         )
         text = buffer.getvalue()
         text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
+        text = re.sub(r"(\d+\.\d\d)\d+", r"\1", text)  # hundredths of a point
         for colour, word in COLOURS.items():
             text = text.replace(colour, word)
         text = re.sub(r"font: ([^;\"]*?px)[^;\"]*", r"font: \1 var(--sans)", text)
@@ -124,6 +126,15 @@ def run_commands(block: dict, page: str) -> dict:
     return {"text": reader_paths(done.stdout)}
 
 
+def remember_lines(order: dict) -> None:
+    """Tracebacks and reports show the page's lines as they would a file's."""
+    lines: list[str] = []
+    for block in order["blocks"]:
+        if block["kind"] == "python":
+            lines += ["\n"] * (block["line"] - 1 - len(lines)) + block["code"].splitlines(keepends=True)
+    linecache.cache[order["page"]] = (sum(map(len, lines)), None, lines, order["page"])
+
+
 def main() -> int:
     order = json.load(sys.stdin)
     os.chdir(order["folder"])
@@ -131,6 +142,7 @@ def main() -> int:
 
     sys.modules["torch"] = mica  # `import torch` in a page means Mica, as under `mica run`
     prepare_matplotlib()
+    remember_lines(order)
     scope = {"__name__": "__main__", "mica": mica}
     results = []
     for block in order["blocks"]:

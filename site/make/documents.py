@@ -1,0 +1,72 @@
+"""Pages that are documents of the source tree: docs/packages.md, docs/differences.md and such, with their links led aright."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+from sources import Sources
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Document -> its page on the site.
+DOCUMENTS = {
+    "docs/packages.md": "packages.md",
+    "docs/differences.md": "differences.md",
+    "docs/tour.md": "inside/tour.md",
+    "docs/design.md": "inside/design.md",
+    "docs/memory.md": "inside/memory.md",
+    "docs/layouts.md": "inside/layouts.md",
+    "docs/nested.md": "inside/nested.md",
+    "docs/numerics.md": "inside/numerics.md",
+    "docs/see-through.md": "inside/see-through.md",
+    "docs/backends.md": "inside/backends.md",
+    "docs/extensions.md": "inside/extensions.md",
+    "docs/cuda.md": "inside/cuda.md",
+    "docs/launching.md": "inside/launching.md",
+    "CONTRIBUTING.md": "inside/contributing.md",
+    "CHANGELOG.md": "inside/changelog.md",
+}
+
+
+def pages(sources: Sources) -> dict[str, str]:
+    return {page: led_aright(path, page, sources) for path, page in DOCUMENTS.items() if (ROOT / path).is_file()}
+
+
+def pictures() -> dict[str, Path]:
+    """Pictures that documents show -> where they are."""
+    return {f"inside/{p.stem}.webp": p for p in (ROOT / "docs").glob("*.png")}
+
+
+def lighter_picture(source: Path, target: Path) -> None:
+    """A screenshot in a format that takes a fraction of its bytes."""
+    from PIL import Image
+
+    with Image.open(source) as picture:
+        picture.convert("RGB").save(target, "WEBP", quality=70)
+
+
+def led_aright(path: str, page: str, sources: Sources) -> str:
+    """The document's text; a link to another document leads to its page, one to any other file to the page of its source."""
+    text = (ROOT / path).read_text()
+    here = PurePosixPath(path).parent
+    up = "../" * (len(PurePosixPath(page).parts) - 1)
+
+    def lead(match: re.Match) -> str:
+        words, link = match[1], match[2]
+        target, _, anchor = link.partition("#")
+        if re.match(r"https?:", link) or not target or target.endswith(".png"):
+            return match[0]
+        resolved = str((ROOT / here / target).resolve().relative_to(ROOT))
+        if resolved in DOCUMENTS:
+            return f"[{words}]({up}{DOCUMENTS[resolved]}{'#' + anchor if anchor else ''})"
+        if resolved == "docs/benchmarks.md":
+            return f"[{words}]({up}benchmarks.md)"
+        if (ROOT / resolved).is_dir() and (ROOT / resolved / "README.md").is_file():
+            resolved += "/README.md"
+        if (ROOT / resolved).is_file():
+            return sources.link(resolved, up, text=words.replace("`", ""))
+        return words
+
+    text = re.sub(r"(!\[[^\]]*\]\([\w./-]+)\.png\)", r"\1.webp)", text)
+    return re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)", lead, text)
