@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from sources import Sources
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Document -> its page on the site.
-DOCUMENTS = {
-    "docs/packages.md": "packages.md",
-    "docs/differences.md": "differences.md",
-    "docs/tour.md": "inside/tour.md",
-    "docs/design.md": "inside/design.md",
-    "docs/memory.md": "inside/memory.md",
-    "docs/layouts.md": "inside/layouts.md",
-    "docs/nested.md": "inside/nested.md",
-    "docs/numerics.md": "inside/numerics.md",
-    "docs/see-through.md": "inside/see-through.md",
-    "docs/backends.md": "inside/backends.md",
-    "docs/extensions.md": "inside/extensions.md",
-    "docs/cuda.md": "inside/cuda.md",
-    "docs/launching.md": "inside/launching.md",
-    "CONTRIBUTING.md": "inside/contributing.md",
-    "CHANGELOG.md": "inside/changelog.md",
-}
+# Documents of the tree that are pages of their own; the index is the site's, and benchmarks are drawn from their rows.
+PLACES = {"docs/packages.md": "packages.md", "docs/differences.md": "differences.md"}
+LEFT_OUT = {"docs/README.md", "docs/benchmarks.md"}
+FIRST = ["docs/tour.md", "docs/design.md", "docs/memory.md"]
+
+
+@cache
+def documents() -> dict[str, str]:
+    """Document -> its page on the site, in the order of the navigation."""
+    found = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - LEFT_OUT - set(PLACES)
+    order = [*FIRST, *sorted(found - set(FIRST))]
+    inside = {path: f"inside/{Path(path).name}" for path in order}
+    others = {"CONTRIBUTING.md": "inside/contributing.md", "CHANGELOG.md": "inside/changelog.md"}
+    return PLACES | inside | others
 
 
 def pages(sources: Sources) -> dict[str, str]:
-    return {page: led_aright(path, page, sources) for path, page in DOCUMENTS.items() if (ROOT / path).is_file()}
+    return {page: led_aright(path, page, sources) for path, page in documents().items()}
 
 
 def pictures() -> dict[str, Path]:
@@ -58,8 +55,8 @@ def led_aright(path: str, page: str, sources: Sources) -> str:
         if re.match(r"https?:", link) or not target or target.endswith(".png"):
             return match[0]
         resolved = str((ROOT / here / target).resolve().relative_to(ROOT))
-        if resolved in DOCUMENTS:
-            return f"[{words}]({up}{DOCUMENTS[resolved]}{'#' + anchor if anchor else ''})"
+        if resolved in documents():
+            return f"[{words}]({up}{documents()[resolved]}{'#' + anchor if anchor else ''})"
         if resolved == "docs/benchmarks.md":
             return f"[{words}]({up}benchmarks.md)"
         if (ROOT / resolved).is_dir() and (ROOT / resolved / "README.md").is_file():

@@ -34,7 +34,7 @@ def with_result(block: Block, result: dict) -> str:
     return "\n".join(parts)
 
 
-def executed(text: str, name: str, environment: dict[str, str], timeout: float = 300) -> str:
+def executed(text: str, name: str, environment: dict[str, str], timeout: float = 1200) -> str:
     """The page's Markdown with results. Raises PageError with the failing block's line and traceback."""
     blocks = blocks_of(text, name)
     carried_out = [b for b in blocks if b.kind]

@@ -48,7 +48,7 @@ def tree(names: set[str]) -> list:
         {"Benchmarks": ["benchmarks.md", *sorted(n for n in names if n.startswith("benchmarks/"))]},
         {"Packages": ["packages.md"]},
         {"Differences": ["differences.md"]},
-        {"Inside": [n for n in documents.DOCUMENTS.values() if n.startswith("inside/") and n in names]},
+        {"Inside": [n for n in documents.documents().values() if n.startswith("inside/")]},
     ]
     placed = set(flat(sections))
     missing, unknown = names - placed, placed - names
