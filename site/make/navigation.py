@@ -24,6 +24,7 @@ GUIDES = [
     "guides/extensions.md",
     "guides/backend.md",
     "guides/processes.md",
+    "guides/compiler.md",
 ]
 
 
