@@ -65,7 +65,7 @@ SharedGroup::SharedGroup(Segment segment, SharedOptions options, std::shared_ptr
       world_(std::move(world)),
       size_(segment_.size()),
       // A rank that has a processor of its own may wait on it; where ranks share processors, waiting keeps others away.
-      spins_(size_ <= processors() ? 2000 : 0),
+      spins_(size_ <= processors() ? 1000 : 0),
       checked_(static_cast<size_t>(size_)),
       waited_(static_cast<size_t>(size_)),
       sending_(static_cast<size_t>(size_)) {

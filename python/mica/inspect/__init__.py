@@ -11,6 +11,7 @@ __all__ = [
     "Estimate",
     "Explanation",
     "check",
+    "collectives",
     "copies",
     "estimate",
     "explain",
@@ -20,7 +21,12 @@ __all__ = [
     "roofline",
 ]
 
-_LATER = {"check": "_check", "ranges": "_ranges", "roofline": "_roofline"}  # read when they are asked for
+_LATER = {
+    "check": "_check",
+    "collectives": "_collectives",
+    "ranges": "_ranges",
+    "roofline": "_roofline",
+}  # read when they are asked for
 
 
 def __getattr__(name):
