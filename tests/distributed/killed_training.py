@@ -23,6 +23,7 @@ dist.init_process_group("gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 losses = []
 
@@ -44,9 +45,6 @@ for step in range(len(losses), {STEPS}):
     loss = (model(x) - x.sin().sum(1, keepdim=True)).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    for parameter in model.parameters():
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= ranks
     optimizer.step()
     total = loss.detach().clone()
     dist.all_reduce(total)
