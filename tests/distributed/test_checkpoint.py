@@ -274,3 +274,25 @@ def test_values_of_other_classes_are_loaded_as_torch_does(tmp_path):
     state = {"path": None, "bytes": None}
     dcp.load(state, checkpoint_id=tmp_path)
     assert state == {"path": Path("/a/b"), "bytes": b"x"}
+
+
+def test_ranks_may_save_without_asking_each_other(tmp_path):
+    dcp.save(_state(), checkpoint_id=tmp_path, use_collectives=False)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["__0.metadata", "__0_0.distcp"]
+    state = blank(_state())
+    dcp.load(state, checkpoint_id=tmp_path)
+    assert equal(state, _state())
+
+
+def test_tensors_of_every_form(tmp_path):
+    x = mica.arange(24.0).reshape(2, 3, 4)
+    state = {
+        "expanded": mica.ones(3, 1).expand(3, 5), "strided": x[:, ::2, 1:], "turned": x.permute(2, 0, 1), "flipped": x.flip(0),
+        "conjugate": mica.tensor([1 + 2j, 3 - 1j]).conj(), "last": mica.ones(2, 3, 4, 5).to(memory_format=mica.channels_last),
+        "parameter": mica.nn.Parameter(mica.ones(2)), "zero_dim": mica.tensor(5, dtype=mica.int8),
+    }  # fmt: skip
+    dcp.save(state, checkpoint_id=tmp_path)
+    loaded = {name: mica.zeros(value.shape, dtype=value.dtype) for name, value in state.items()}
+    dcp.load(loaded, checkpoint_id=tmp_path)
+    for name, value in state.items():
+        assert equal(loaded[name], value), name

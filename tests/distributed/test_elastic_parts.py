@@ -1,5 +1,6 @@
 """Parts of the launcher within one process: how machines meet, what options and error files say, functions as programs."""
 
+import io
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from mica.distributed.elastic.multiprocessing import (
 )
 from mica.distributed.elastic.multiprocessing.logs import DefaultLogsSpecs
 from mica.distributed.elastic.multiprocessing.process_context import restore_signals
+from mica.distributed.elastic.multiprocessing.tail_log import TailLog
 from mica.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousParameters, RendezvousTimeoutError
 from mica.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from mica.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
@@ -311,3 +313,17 @@ def test_data_from_where_a_training_was_stopped():
     with pytest.raises(ValueError, match="Start index 10 should be less than dataset size 10"):
         ElasticDistributedSampler(data, num_replicas=2, rank=0, start_index=10)
     assert list(CyclingIterator(3, lambda epoch: iter([epoch, 9] if epoch != 1 else []))) == [0, 9, 2, 9]
+
+
+# ---- output
+
+
+def test_a_letter_that_is_written_in_halves_is_shown_whole(tmp_path):
+    shown, path = io.StringIO(), tmp_path / "stdout.log"
+    with open(path, "wb", buffering=0) as file:
+        tail = TailLog("some", {3: str(path)}, shown, interval_sec=0.01).start()
+        file.write(b"caf" + "é".encode()[:1])
+        time.sleep(0.05)
+        file.write("é".encode()[1:] + b"!\nand more")
+        tail.stop()
+    assert shown.getvalue() == "[some3]:café!\n[some3]:and more\n" and tail.stopped()

@@ -232,3 +232,19 @@ def test_the_alias_brings_torchrun_and_takes_it_away(tmp_path, monkeypatch):
     alias.turn_on(str(paths["purelib"]))
     alias.turn_off(str(paths["purelib"]))
     assert torchrun.read_text() == "of somebody else"
+
+
+def test_the_command_explains_itself(capsys):
+    from mica import cli
+
+    for words in (["launch", "--help"], ["help", "launch"]):
+        cli.main(words)
+        assert capsys.readouterr().out.startswith("usage: mica launch [options] script.py")
+    cli.main(["launch", "--help-options"])
+    shown = capsys.readouterr().out
+    assert all(
+        f"--{name}" in shown for name in ("nnodes", "rdzv-endpoint", "max-restarts", "tee", "virtual-local-rank")
+    )
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["launch"])
+    assert caught.value.code == 2 and "usage: mica launch" in capsys.readouterr().err

@@ -162,4 +162,7 @@ def _run(agent, config, name):
         raise
     finally:
         restore_signals()
-        handler.shutdown() if closes else handler.leave()
+        if closes:
+            handler.shutdown()
+        elif hasattr(handler, "leave"):  # a handler of another package may have none
+            handler.leave()

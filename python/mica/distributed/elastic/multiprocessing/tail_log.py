@@ -16,25 +16,27 @@ def tail_logfile(header, file, dst, finished, interval_sec, log_line_filter=None
     while not os.path.exists(file):
         if finished.wait(interval_sec) and not os.path.exists(file):
             return
-    with open(file, errors="replace") as source:
-        begun = ""
+    with open(file, "rb") as source:
+        begun = b""
         while True:
             # Asked before reading: what was written before the end is read after it.
             over = finished.is_set()
             while line := source.readline():
                 begun += line
-                if line.endswith("\n"):
+                if line.endswith(b"\n"):
                     _show(begun, header, dst, log_line_filter)
-                    begun = ""
+                    begun = b""
             if over:
                 break
             finished.wait(interval_sec)
         if begun:
-            _show(begun + "\n", header, dst, log_line_filter)
+            _show(begun + b"\n", header, dst, log_line_filter)
     dst.flush()
 
 
 def _show(line, header, dst, log_line_filter):
+    # Decoded in whole lines: a process may have written half a letter so far.
+    line = line.decode(errors="replace")
     if log_line_filter is None or log_line_filter(line):
         dst.write(f"{header}{line}")
         dst.flush()

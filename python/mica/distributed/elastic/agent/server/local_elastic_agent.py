@@ -60,8 +60,9 @@ class LocalElasticAgent(SimpleElasticAgent):
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
             "LOCAL_RANK": str(worker.local_rank),
         }
-        if spec.rdzv_handler.use_agent_store and spec.rdzv_handler.store_prefix:
-            variables["MICA_STORE_PREFIX"] = spec.rdzv_handler.store_prefix
+        prefix = getattr(spec.rdzv_handler, "store_prefix", "")  # a handler of another package may have none
+        if spec.rdzv_handler.use_agent_store and isinstance(prefix, str) and prefix:
+            variables["MICA_STORE_PREFIX"] = prefix
         if spec.virtual_local_rank:
             variables |= {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": self._own_device(worker.local_rank)}
         return variables
