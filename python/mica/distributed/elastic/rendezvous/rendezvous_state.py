@@ -65,12 +65,16 @@ class Watch:
     """What one machine has seen of the others' counts, and when, by its own clock."""
 
     def __init__(self, patience):
-        self._patience, self._seen = patience, {}
+        self._patience, self._seen, self._looked = patience, {}, 0.0
         self._members, self._since = None, 0.0
 
     def dead(self, state, own):
-        """The machines whose count has stood still for too long."""
+        """The machines whose count has stood still for too long. Who has not looked for long itself cannot tell: its own
+        machine may have stood still, and all others with it."""
         now = time.monotonic()
+        rested, self._looked = now - self._looked > self._patience / 2, now
+        if rested:
+            self._seen = {node: (count, now) for node, (count, _) in self._seen.items()}
         found = []
         for node, count in state.beats.items():
             last, when = self._seen.get(node, (None, now))
