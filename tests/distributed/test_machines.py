@@ -64,7 +64,7 @@ def test_machines_of_fixed_numbers_start_again_after_a_failure(tmp_path):
 
 
 def _elastic(port, nodes):
-    conf = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=1"
+    conf = "keep_alive_interval=1,keep_alive_max_attempt=6,last_call_timeout=1"
     return [
         f"--nnodes={nodes}", "--max-restarts=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=run",
         "--rdzv-conf", conf,
