@@ -1,10 +1,12 @@
 """What every process of a grid runs for tests of spread tensors: each case is called with its rank and the world's size."""
 
 import itertools
+import os
 
 import mica as torch
 from mica.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 
+LONG = bool(os.environ.get("MICA_LONG_TESTS"))
 MESHES = {}
 
 
@@ -80,6 +82,18 @@ def grids(rank, size):
             assert torch.allclose(terms.redistribute(placements=list(b)).full_tensor(), x * 4)
 
 
+def _some(ways):
+    """Each input in each way beside whole ones, and all inputs split."""
+    whole = [each[0] for each in ways]
+    yield tuple(whole)
+    for i, each in enumerate(ways):
+        for way in each[1:]:
+            yield (*whole[:i], way, *whole[i + 1 :])
+    for column in zip(*(each[1:] for each in ways), strict=False):
+        if len(ways) > 1:
+            yield column
+
+
 def operators(rank, size):
     """Every operator of the list, on every way to spread its inputs, beside the same on whole tensors."""
     functions = torch.nn.functional
@@ -110,7 +124,7 @@ def operators(rank, size):
         weight = numbers(*wanted.shape, seed=9)
         gradients = torch.autograd.grad((wanted * weight).sum(), plain)
         ways = [[Replicate(), *(Shard(d) for d in range(t.dim()))] for t in inputs]
-        for way in itertools.product(*ways):
+        for way in (LONG and itertools.product(*ways)) or _some(ways):
             spread = [distribute_tensor(t, line(size), [p]).requires_grad_() for t, p in zip(inputs, way, strict=True)]
             try:
                 got = function(*spread)

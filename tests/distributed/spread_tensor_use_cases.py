@@ -51,6 +51,22 @@ def passes(rank, size):
     assert is_whole(q.grad, 2 * X + 1)
 
 
+def gradients_of_gradients(rank, size):
+    def penalty(x, w):
+        first = torch.autograd.grad((F.linear(x, w).tanh() * x.sum()).mean(), (x, w), create_graph=True)
+        return torch.autograd.grad(first[0].pow(2).sum() + first[1].pow(3).sum(), (x, w))
+
+    plain = [t.double().requires_grad_() for t in (X / 24, X[:3] / 10)]
+    wanted = penalty(*plain)
+    for first, second in ((Shard(0), Replicate()), (Replicate(), Shard(0)), (Shard(1), Shard(1))):
+        mine = [
+            distribute_tensor(t.detach(), line(size), [p]).requires_grad_()
+            for t, p in zip(plain, (first, second), strict=True)
+        ]
+        for got, one in zip(penalty(*mine), wanted, strict=True):
+            assert torch.allclose(got.full_tensor(), one, rtol=1e-11, atol=1e-12)
+
+
 def in_place(rank, size):
     x = spread(size).clone()
     x.add_(1).mul_(2)
@@ -141,6 +157,10 @@ def values(rank, size):
     assert x.tolist() == X.tolist() and (x.numpy() == X.numpy()).all() and f"{x.sum():.1f}" == f"{X.sum():.1f}"
     assert torch.equal(x, x) and not torch.equal(x, x + 1) and torch.allclose(x, x + 1e-9)
     assert repr(x).startswith("DTensor(local_tensor=")
+    large = distribute_tensor(torch.ones(64, 64), line(size), [Shard(0)])
+    with torch._subclasses.dispatching.aside():
+        assert large.untyped_storage().nbytes() == 0  # only the part has memory
+    assert is_whole(large * 2, torch.full((64, 64), 2.0))
     if size == 2:
         part = torch.ones(3 - rank, 2)
         assert DTensor.from_local(part, line(2), [Shard(0)], shape=(5, 2), stride=(2, 1)).full_tensor().shape == (5, 2)
@@ -195,4 +215,4 @@ def more_operators(rank, size):
             assert torch.allclose(got.full_tensor().double(), wanted.double(), rtol=1e-5), (number, placement)
 
 
-CASES = [passes, in_place, random_numbers, states, values, errors, more_operators]
+CASES = [passes, gradients_of_gradients, in_place, random_numbers, states, values, errors, more_operators]

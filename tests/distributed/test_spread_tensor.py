@@ -17,4 +17,4 @@ def cases(rank, size):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_spread_tensors(size):
-    ranks.run(size, cases)
+    ranks.run(size, cases, limit=300)

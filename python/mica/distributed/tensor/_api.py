@@ -28,6 +28,8 @@ class _ToLocal(mica.autograd.Function):
             return None, None
         begin_pass()
         placements = ctx.placements or gradient_placements(ctx.spec.placements)
+        if _C.is_grad_enabled():
+            return _FromLocal.apply(grad, ctx.spec.mesh, placements, ctx.spec.tensor_meta, None), None
         return DTensor(grad, ctx.spec.with_placements(placements), requires_grad=False), None
 
 
@@ -43,6 +45,9 @@ class _FromLocal(mica.autograd.Function):
         if grad is None:
             return (None,) * 5
         begin_pass()
+        if _C.is_grad_enabled():
+            made = Redistribute.apply(grad, grad.device_mesh, ctx.placements)
+            return _ToLocal.apply(made, None), None, None, None, None
         return redistributed(grad, ctx.placements)._local_tensor, None, None, None, None
 
 
@@ -64,6 +69,9 @@ class DTensor(mica.Tensor):
             made = mica.Tensor._make_wrapper_subclass(
                 cls, meta.shape, strides=meta.stride, dtype=meta.dtype, device=local_tensor.device
             )
+            if made.numel() > 1024:  # it has no elements of its own: the memory goes back
+                with aside():
+                    made.untyped_storage().resize_(0)
         made._spec = spec
         made._local_tensor = local_tensor.detach() if local_tensor.requires_grad else local_tensor
         if requires_grad:

@@ -65,7 +65,7 @@ class Plan:
         mine = self.inputs[i][dim]
         if isinstance(mine, Shard):
             return mine
-        everywhere = all(isinstance(each[dim], Replicate) for each in (*self.inputs, *self.outputs))
+        everywhere = all(isinstance(each[dim], Replicate) for each in self.outputs)  # then it depends on copies alone
         return Replicate() if everywhere or isinstance(mine, Partial) else Partial("sum")
 
 
@@ -268,6 +268,8 @@ class _Operator(mica.autograd.Function):
         ctx.plan, ctx.specs = plan, [t._spec for t in tensors]
         ctx.wanted = [i for i, need in enumerate(needed) if need]
         ctx.count = len(outs)
+        if not plan.call.in_place:
+            outs[0]._given = args, kwargs, tensors  # for gradients of gradients; it goes when the node lets go of it
         ctx.save_for_backward(*outs, *(parts[i] for i in ctx.wanted))
         ctx.set_materialize_grads(False)
         if plan.call.in_place:
@@ -291,6 +293,10 @@ class _Operator(mica.autograd.Function):
         begin_pass()
         saved = ctx.saved_tensors
         outs, parts = saved[: ctx.count], saved[ctx.count :]
+        if _C.is_grad_enabled():  # create_graph=True
+            from mica.distributed.tensor._twice import gradients
+
+            return (None, None, None, *gradients(ctx, _Operator, outs[0], grads))
         given, weights = [], []
         with locally():
             for i, grad in enumerate(grads):

@@ -213,10 +213,14 @@ class Redistribute(mica.autograd.Function):
         if grad is None:
             return None, None, None, None, None
         begin_pass()
-        made = redistributed(grad, tuple(
-            now if isinstance(was, Partial) and not isinstance(now, Partial) else Replicate() if isinstance(was, Partial)
-            else was for was, now in zip(ctx.spec.placements, grad.placements, strict=True)
-        ), ctx.backward_dtype)  # fmt: skip
+        placements = tuple(
+            (Replicate() if isinstance(now, Partial) else now) if isinstance(was, Partial) else was
+            for was, now in zip(ctx.spec.placements, grad.placements, strict=True)
+        )
+        if mica.is_grad_enabled():
+            made = Redistribute.apply(grad, grad.device_mesh, placements, ctx.backward_dtype)
+        else:
+            made = redistributed(grad, placements, ctx.backward_dtype)
         return made if made.dtype == ctx.dtype else made.to(ctx.dtype), None, None, None, None
 
 
