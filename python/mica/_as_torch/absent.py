@@ -9,7 +9,7 @@ import importlib.machinery
 import types
 
 _REASONS = {
-    "distributed": "Mica computes in one process",
+    "distributed": "fully_shard and DTensor shard over processes",
     "jit": "there is no TorchScript in Mica",
     "_dynamo": "Mica compiles without graphs of Python code",
     "_inductor": "Mica compiles without graphs of Python code",

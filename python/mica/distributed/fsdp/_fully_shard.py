@@ -1,0 +1,350 @@
+"""fully_shard: a module whose parameters, gradients and optimizer state are spread over processes (FSDP2)."""
+
+import functools
+
+import mica
+from mica.autograd import Function, Variable
+from mica.distributed.fsdp._parameters import ParameterGroup
+from mica.distributed.fsdp._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
+
+
+def _state_of(module):
+    return module.__dict__.get("_fsdp_state")
+
+
+class _Run:
+    """What the sharded modules under one root share."""
+
+    def __init__(self, root):
+        self.root = root
+        self.order = []  # of the last forward pass: backward gathers in the reverse of it
+        self.ends_later = False  # a callback waits for the end of this backward pass
+        self.is_last_backward = True
+
+
+class _AfterBackward(Function):
+    """Passes a module's inputs on; its backward runs when the module's own backward is over."""
+
+    @staticmethod
+    def forward(ctx, state, *inputs):
+        ctx.state = state
+        return inputs
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        ctx.state.after_backward()
+        return None, *gradients
+
+
+class _State:
+    """A sharded module: what its hooks do."""
+
+    def __init__(self, module, group, policy, reshard):
+        self.module, self.group, self.policy, self.reshard = module, group, policy, reshard
+        self.reshard_after_backward = True
+        self.run = None
+        self.forward_prefetch, self.backward_prefetch = [], []
+        self.in_backward = False
+
+    # ---- forward -------------------------------------------------------------------------------------------------
+
+    def find_root(self):
+        """The module that is called first is the root of the sharded modules in it."""
+        if self.run is not None:
+            return
+        self.run = _Run(self)
+        for module in self.module.modules():
+            state = _state_of(module)
+            if state is not None and state is not self:
+                if state.run is not None and state.run.root is state and module is not self.module:
+                    state.run = None  # it was called by itself before
+                state.run = self.run
+                if state.reshard is None:
+                    state.reshard = True
+        if self.reshard is None:
+            self.reshard = False  # backward begins with it
+
+    def before_forward(self, module, args, kwargs):
+        self.find_root()
+        if self.run.root is self:
+            self.run.order = []
+        if self.in_backward:  # a checkpoint computes forward again
+            self.group and self.group.gather()
+            return args, kwargs
+        if self.policy.param_dtype is not None and self.policy.cast_forward_inputs:
+            args, kwargs = tree_map(functools.partial(_cast, self.policy.param_dtype), (args, kwargs))
+        if self.group is not None:
+            self.group.gather()
+        for state in self.forward_prefetch:
+            state.group and state.group.start_gathering()
+        return self._watch_inputs(args, kwargs)
+
+    def _watch_inputs(self, args, kwargs):
+        if not mica.is_grad_enabled() or self.group is None:
+            return args, kwargs
+        leaves, spec = tree_flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, mica.Tensor) and leaf.requires_grad]
+        if places:
+            passed = _AfterBackward.apply(self, *[leaves[i] for i in places])
+            for i, tensor in zip(places, passed, strict=True):
+                leaves[i] = tensor
+        return tree_unflatten(leaves, spec)
+
+    def after_forward(self, module, args, kwargs, output):
+        if self.in_backward:
+            return output
+        self.run.order.append(self)
+        if self.group is not None and self.reshard:
+            self.group.scatter()
+        if mica.is_grad_enabled():
+            for leaf in tree_flatten(output)[0]:
+                if isinstance(leaf, mica.Tensor) and leaf.requires_grad:
+                    leaf.register_hook(self._hook)
+        if self.policy.output_dtype is not None:
+            output = tree_map(functools.partial(_cast, self.policy.output_dtype), output)
+        return output
+
+    # ---- backward ------------------------------------------------------------------------------------------------
+
+    def _hook(self, gradient):
+        self.before_backward()
+        return gradient
+
+    def before_backward(self):
+        run = self.run
+        if not run.ends_later:
+            run.ends_later = True
+            Variable._execution_engine.queue_callback(run.root.end_backward)
+        if self.in_backward:
+            return
+        self.in_backward = True
+        if self.group is None:
+            return
+        self.group.gather()
+        if self.backward_prefetch:
+            following = self.backward_prefetch
+        else:
+            at = run.order.index(self) if self in run.order else 0
+            following = run.order[at - 1 : at] if at else []
+        for state in following:
+            if state.group is not None and not state.in_backward:
+                state.group.start_gathering()
+
+    def after_backward(self):
+        """The gradients of this module's parameters are complete."""
+        if not self.in_backward or self.group is None:
+            return
+        self.in_backward = False
+        self.group.finish_reducing()  # of an earlier use of the module in this pass
+        self.group.start_reducing()
+        if self.reshard_after_backward:
+            self.group.scatter()
+
+    def end_backward(self):
+        """Backward is over: modules whose inputs needed no gradient have yet to be reduced."""
+        for module in self.module.modules():
+            state = _state_of(module)
+            if state is not None:
+                state.after_backward()
+                state.in_backward = False
+        if self.run.is_last_backward:
+            for module in self.module.modules():
+                state = _state_of(module)
+                if state is not None and state.group is not None:
+                    state.group.finish_reducing()
+                    if state.reshard_after_backward:
+                        state.group.scatter()
+        self.run.ends_later = False
+
+
+def _cast(dtype, value):
+    return value.to(dtype) if isinstance(value, mica.Tensor) and value.is_floating_point() else value
+
+
+class UnshardHandle:
+    """Parameters that are being gathered."""
+
+    def __init__(self, group):
+        self._group = group
+
+    def wait(self):
+        if self._group is not None:
+            self._group.gather()
+            self._group = None
+
+
+class FSDPModule:
+    """What fully_shard adds to a module's class."""
+
+    def __new__(cls, *args, **kwargs):
+        """A new module of such a class is of the class that was sharded."""
+        return cls.__mro__[2](*args, **kwargs)
+
+    def _get_fsdp_state(self):
+        return _state_of(self)
+
+    def _inner_states(self, recurse=True):
+        modules = self.modules() if recurse else [self]
+        return [state for state in map(_state_of, modules) if state is not None]
+
+    def reshard(self):
+        """Gives the memory of whole parameters back."""
+        state = _state_of(self)
+        if state.group is not None:
+            state.group.scatter()
+
+    def unshard(self, async_op=False):
+        """Gathers the parameters of this module; with `async_op` a handle to wait for."""
+        group = _state_of(self).group
+        if group is not None:
+            group.start_gathering()
+        handle = UnshardHandle(group)
+        if async_op:
+            return handle
+        handle.wait()
+        return None
+
+    def set_is_last_backward(self, is_last_backward):
+        """Whether gradients are waited for at the end of the next backward pass."""
+        for state in self._inner_states():
+            state.find_root()
+            state.run.is_last_backward = is_last_backward
+
+    def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse=True):
+        """Whether gradients are reduced, or kept whole on each process to add up."""
+        for state in self._inner_states(recurse):
+            if state.group is not None:
+                state.group.syncs = state.group.reduces_replicas = requires_gradient_sync
+
+    def set_requires_all_reduce(self, requires_all_reduce, *, recurse=True):
+        """Whether gradients are reduced over the replicas of a mesh of two dimensions."""
+        for state in self._inner_states(recurse):
+            if state.group is not None:
+                state.group.reduces_replicas = requires_all_reduce
+
+    def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
+        for state in self._inner_states(recurse):
+            state.reshard = bool(reshard_after_forward)
+
+    def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
+        for state in self._inner_states(recurse):
+            state.reshard_after_backward = reshard_after_backward
+
+    def set_modules_to_forward_prefetch(self, modules):
+        """The modules whose parameters are gathered while this one computes forward."""
+        _state_of(self).forward_prefetch = [_state_of(module) for module in modules]
+
+    def set_modules_to_backward_prefetch(self, modules):
+        """The modules whose parameters are gathered while this one computes backward."""
+        _state_of(self).backward_prefetch = [_state_of(module) for module in modules]
+
+    def set_gradient_divide_factor(self, factor):
+        """Gradients are summed and divided by this, in place of the mean."""
+        group = _state_of(self).group
+        if group is not None:
+            group.divide_factor = factor
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+
+_classes = {}
+
+
+def fully_shard(
+    module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=None, offload_policy=None,
+    ignored_params=None,
+):  # fmt: skip
+    """Spread the parameters of a module over processes; modules inside that are sharded already keep theirs.
+
+    Before the module computes, in forward and in backward, its parameters are gathered; after it their memory is given
+    back (after forward only with `reshard_after_forward`, by default for all but the root). Gradients are averaged, and
+    each process gets its piece. The optimizer is made after this, with the pieces.
+    """
+    from mica.distributed.device_mesh import init_device_mesh
+
+    if type(module) in (mica.nn.ModuleList, mica.nn.ModuleDict):
+        raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
+    if _state_of(module) is not None:
+        raise AssertionError(f"fully_shard has been called on this module before: {type(module).__name__}")
+    if shard_placement_fn is not None:
+        raise NotImplementedError(
+            "fully_shard(shard_placement_fn=...) is not in Mica yet: parameters are cut along dim 0"
+        )
+    if not isinstance(reshard_after_forward, (bool, type(None))):
+        raise NotImplementedError("fully_shard(reshard_after_forward=an integer) is not in Mica yet: True or False")
+    device = _compute_device(module)
+    if mesh is None:
+        mesh = init_device_mesh(device.type, (mica.distributed.get_world_size(),))
+    if mesh.ndim not in (1, 2):
+        raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    policy, offload = mp_policy or MixedPrecisionPolicy(), isinstance(offload_policy, CPUOffloadPolicy)
+    if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
+        raise TypeError(f"offload_policy must be an OffloadPolicy, got {type(offload_policy).__name__}")
+    owned = _owned_parameters(module, set(ignored_params or ()))
+    group = ParameterGroup(owned, mesh, policy, offload, device) if owned else None
+    state = _State(module, group, policy, reshard_after_forward)
+    module.__dict__["_fsdp_state"] = state
+    module.register_forward_pre_hook(state.before_forward, prepend=True, with_kwargs=True)
+    module.register_forward_hook(state.after_forward, prepend=False, with_kwargs=True)
+    module.register_state_dict_pre_hook(_scatter_for_state_dict)
+    module._register_load_state_dict_pre_hook(lambda *_: _scatter_for_state_dict(module))
+    cls = type(module)
+    if cls not in _classes:
+        _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {})
+    module.__class__ = _classes[cls]
+    return module
+
+
+def _scatter_for_state_dict(module, *_):
+    """A state is of pieces."""
+    state = _state_of(module)
+    if state is not None and state.group is not None:
+        state.group.scatter()
+
+
+def _compute_device(module):
+    for parameter in module.parameters():
+        if parameter.device.type == "cuda":
+            return mica.device("cuda", mica.cuda.current_device())
+        if parameter.device.type != "meta":
+            return parameter.device
+    return mica.device("cuda", mica.cuda.current_device()) if mica.cuda.is_available() else mica.device("cpu")
+
+
+def _owned_parameters(module, ignored):
+    """Parameters of the module that no sharded module inside has: each once, with all its places."""
+    found = {}
+
+    def visit(inside):
+        for name, parameter in inside._parameters.items():
+            if parameter is None or parameter in ignored:
+                continue
+            if parameter.dim() == 0:
+                raise ValueError(
+                    f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
+                )
+            found.setdefault(id(parameter), (parameter, []))[1].append((inside, name))
+        for child in inside.children():
+            if _state_of(child) is None:
+                visit(child)
+
+    visit(module)
+    return list(found.values())
+
+
+def register_fsdp_forward_method(module, method_name):
+    """Let another method than forward gather and scatter as forward does."""
+    if not isinstance(module, FSDPModule):
+        return
+    original = getattr(module, method_name)
+    state = _state_of(module)
+
+    @functools.wraps(original)
+    def wrapped(*args, **kwargs):
+        args, kwargs = state.before_forward(module, args, kwargs)
+        return state.after_forward(module, args, kwargs, original(*args, **kwargs))
+
+    setattr(module, method_name, wrapped)

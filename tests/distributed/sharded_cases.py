@@ -1,0 +1,182 @@
+"""What each process of a training with sharded parameters does, and checks."""
+
+import copy
+
+import mica as torch
+import pytest
+from data_parallel_cases import batches, loss_of, make, train_alone
+from mica import nn
+from mica.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from mica.distributed.tensor import DTensor
+
+dist = torch.distributed
+
+
+class Deep(nn.Module):
+    """Blocks, tied weights and a parameter of a size that no number of processes divides."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 13)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(13, 20), nn.Tanh(), nn.Linear(20, 13)) for _ in range(3))
+        self.last = nn.Linear(13, 3)
+        self.again = nn.Linear(13, 3, bias=False)
+        self.again.weight = self.last.weight
+
+    def forward(self, x, with_branch=True):
+        x = self.first(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return {"out": [self.last(x) + self.again(x)]}
+
+
+def deep(dtype=torch.float64):
+    torch.manual_seed(0)
+    return Deep().to(dtype)
+
+
+def shard(model, root=True, **options):
+    for block in model.blocks:
+        fully_shard(block, **options)
+    return fully_shard(model, **options) if root else model
+
+
+def train(rank, size, model, steps, optimizer_class=torch.optim.AdamW, **options):
+    rows = 8 * size
+    optimizer, losses = optimizer_class(model.parameters(), lr=0.01, **options), []
+    for x, y in batches(steps, rows, next(model.parameters()).dtype):
+        optimizer.zero_grad()
+        mine = slice(rank * 8, rank * 8 + 8)
+        loss = loss_of(model, x[mine], y[mine])
+        loss.backward()
+        optimizer.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        losses.append(total.item() / size)
+    return losses
+
+
+def losses_of_one_process(rank, size):
+    expected = train_alone(deep(), 50, 8 * size)
+    for options in ({}, {"reshard_after_forward": False}, {"reshard_after_forward": True},
+                    {"offload_policy": CPUOffloadPolicy()}):  # fmt: skip
+        model = shard(deep(), **options)
+        assert isinstance(model, FSDPModule) and isinstance(model, Deep) and type(model).__name__ == "FSDPDeep"
+        assert all(isinstance(p, DTensor) for p in model.parameters())
+        assert train(rank, size, model, 50) == pytest.approx(expected, rel=1e-11, abs=1e-12), options
+        assert model.last.weight is model.again.weight
+
+
+def single_precision(rank, size):
+    expected = train_alone(deep(torch.float32), 50, 8 * size)
+    assert train(rank, size, shard(deep(torch.float32)), 50) == pytest.approx(expected, abs=1e-6)
+    expected = train_alone(deep(torch.float32), 20, 8 * size)
+    seen = []
+    model = deep(torch.float32)
+    model.blocks[1][0].register_forward_hook(lambda module, args, out: seen.append(out.dtype))
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    model = shard(model, root=False, mp_policy=policy)
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32))
+    assert train(rank, size, model, 20) == pytest.approx(expected, rel=0.1) and set(seen) == {torch.bfloat16}
+    assert all(p.dtype is torch.float32 for p in model.parameters())
+
+
+def memory_is_given_back(rank, size):
+    model = shard(deep())
+    x, y = next(batches(1, 8))
+    held = []
+
+    def whole(block):
+        return sum(p.full is not None and p.full.untyped_storage().nbytes() for p in block._fsdp_state.group.parameters)
+
+    for i, block in enumerate(model.blocks):
+        block.register_forward_pre_hook(lambda *_, i=i: held.append([bool(whole(b)) for b in model.blocks][:i]))
+    loss = loss_of(model, x, y)
+    assert held == [[], [False], [False, False]] and not any(whole(b) for b in model.blocks)
+    loss.backward()
+    assert not any(whole(b) for b in model.blocks) and not whole(model)
+    pieces = sum(p.to_local().numel() for p in model.parameters())
+    assert pieces <= sum(-(-p.shape[0] // size) * p[0].numel() for p in deep().parameters())
+    assert all(p.grad.to_local().shape == p.to_local().shape for p in model.parameters())
+
+
+def gradients_add_up_without_sync(rank, size):
+    model, alone = shard(deep()), deep()
+    model.set_requires_gradient_sync(False)
+    for number, (x, y) in enumerate(batches(3, 8 * size)):
+        if number == 2:
+            model.set_requires_gradient_sync(True)
+        loss_of(alone, x, y).backward()
+        loss_of(model, x[rank * 8 : rank * 8 + 8], y[rank * 8 : rank * 8 + 8]).backward()
+    for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):
+        assert torch.allclose(ours.grad.full_tensor(), theirs.grad, rtol=1e-11, atol=1e-13)
+
+
+def states_go_between_processes(rank, size):
+    model = shard(deep())
+    train(rank, size, model, 3)
+    state = model.state_dict()
+    assert all(isinstance(value, DTensor) for value in state.values())
+    full = {name: value.full_tensor() for name, value in state.items()}
+    alone = deep()
+    alone.load_state_dict(full)
+    x, _ = next(batches(1, 4))
+    with torch.no_grad():
+        assert torch.allclose(alone(x)["out"][0], model(x)["out"][0], rtol=1e-12)
+    other = shard(deep())
+    other.load_state_dict(state)
+    with torch.no_grad():
+        assert torch.equal(other(x)["out"][0], model(x)["out"][0])
+
+
+def with_checkpointing(rank, size):
+    from mica.utils.checkpoint import checkpoint
+
+    class Recomputed(Deep):
+        def forward(self, x, with_branch=True):
+            x = self.first(x)
+            for block in self.blocks:
+                x = x + checkpoint(block, x, use_reentrant=False)
+            return {"out": [self.last(x) + self.again(x)]}
+
+    torch.manual_seed(0)
+    model = shard(Recomputed().double())
+    assert train(rank, size, model, 10) == pytest.approx(train_alone(deep(), 10, 8 * size), rel=1e-11)
+
+
+def clipped(rank, size):
+    model, alone = shard(deep()), deep()
+    x, y = next(batches(1, 8 * size))
+    loss_of(alone, x, y).backward()
+    loss_of(model, x[rank * 8 : rank * 8 + 8], y[rank * 8 : rank * 8 + 8]).backward()
+    ours = nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    theirs = nn.utils.clip_grad_norm_(alone.parameters(), 0.01)
+    ours = ours.full_tensor() if isinstance(ours, DTensor) else ours
+    assert torch.allclose(ours, theirs, rtol=1e-11)
+    for a, b in zip(model.parameters(), alone.parameters(), strict=True):
+        assert torch.allclose(a.grad.full_tensor(), b.grad, rtol=1e-10, atol=1e-14)
+
+
+def replicas_of_shards(rank, size):
+    if size % 2:
+        return
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicate", "shard"))
+    model = shard(deep(), mesh=mesh)
+    assert train(rank, size, model, 10) == pytest.approx(train_alone(deep(), 10, 8 * size), rel=1e-11)
+
+
+def refusals(rank, size):
+    with pytest.raises(ValueError, match="containers"):
+        fully_shard(nn.ModuleList([nn.Linear(2, 2)]))
+    model = nn.Module()
+    model.scale = nn.Parameter(torch.tensor(1.0))
+    with pytest.raises(ValueError, match="scalar parameters"):
+        fully_shard(model)
+    with pytest.raises(NotImplementedError, match="shard_placement_fn"):
+        fully_shard(copy.deepcopy(make()), shard_placement_fn=lambda p: None)
+
+
+CASES = [
+    losses_of_one_process, single_precision, memory_is_given_back, gradients_add_up_without_sync,
+    states_go_between_processes, with_checkpointing, clipped, replicas_of_shards, refusals,
+]  # fmt: skip
