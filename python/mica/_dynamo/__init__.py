@@ -5,6 +5,7 @@ import importlib
 import inspect
 
 from mica import _C
+from mica._dynamo.backend_names import AS_IT_IS
 from mica.compiler import (  # noqa: F401
     _stance,
     allow_in_graph,
@@ -17,7 +18,6 @@ from mica.compiler import (  # noqa: F401
 )
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
-_AS_IT_IS = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept", "eager_debug")
 _call = _C._call_compiled
 _registered = {}  # backends of the program's own, by name
 
@@ -62,7 +62,7 @@ def _check(backend, mode, options):
             "torch.compile: a backend of one's own needs a graph of the function, and Mica does not make one yet: "
             "torch.fx.symbolic_trace does for many modules"
         )
-    if backend != "inductor" and backend not in _AS_IT_IS:
+    if backend != "inductor" and backend not in AS_IT_IS:
         from mica._dynamo.exc import InvalidBackend
 
         raise InvalidBackend(backend)
@@ -79,7 +79,7 @@ def _check(backend, mode, options):
 
 def _compiled_function(function, backend=None):
     inner = getattr(function, "_torchdynamo_orig_callable", function)
-    if backend in _AS_IT_IS:
+    if backend in AS_IT_IS:
 
         def compiled(*args, **kwargs):
             return inner(*args, **kwargs)

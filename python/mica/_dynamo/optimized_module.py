@@ -1,7 +1,7 @@
 """What torch.compile makes of a module."""
 
 from mica import _C
-from mica._dynamo import _AS_IT_IS
+from mica._dynamo.backend_names import AS_IT_IS
 from mica.compiler import _stance
 from mica.nn import Module
 
@@ -18,7 +18,7 @@ class OptimizedModule(Module):
         self.training = mod.training
 
     def __call__(self, *args, **kwargs):
-        if self._backend in _AS_IT_IS or _stance.name == "force_eager":
+        if self._backend in AS_IT_IS or _stance.name == "force_eager":
             return self._orig_mod(*args, **kwargs)
         return _C._call_compiled(self._orig_mod, *args, **kwargs)
 

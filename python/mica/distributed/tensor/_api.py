@@ -3,7 +3,7 @@
 import mica
 from mica import _C, distributed
 from mica._subclasses.dispatching import aside
-from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta, the_class
 from mica.distributed.tensor._gradients import begin_pass, root_gradient, whole_pass
 from mica.distributed.tensor._redistribute import (
     Redistribute,
@@ -55,6 +55,7 @@ def _current_mesh(mesh):
     return mesh or distributed.device_mesh._mesh_resources.get_current_mesh()
 
 
+@the_class
 class DTensor(mica.Tensor):
     """A tensor that is spread over a grid of processes. Operators on it are computed on the parts, by their rules."""
 

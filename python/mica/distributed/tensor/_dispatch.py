@@ -12,10 +12,10 @@ import math
 import mica
 from mica import _C
 from mica.distributed.tensor import _rules
-from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta, dtensor_class
 from mica.distributed.tensor._gradients import begin_pass, locally
 from mica.distributed.tensor._redistribute import gradient_placements, redistribute_local_tensor, redistributed
-from mica.distributed.tensor._utils import compute_local_shape
+from mica.distributed.tensor._utils import compute_local_shape, filled, refilled
 from mica.distributed.tensor.placement_types import Partial, Replicate, Shard
 
 
@@ -25,15 +25,6 @@ def _flat(value, found):
     elif isinstance(value, (list, tuple)):
         for each in value:
             _flat(each, found)
-
-
-def _filled(value, tensors):
-    """The value with its tensors replaced, one after the other."""
-    if isinstance(value, _C.TensorBase):
-        return next(tensors)
-    if isinstance(value, (list, tuple)):
-        return [_filled(each, tensors) for each in value]
-    return value
 
 
 def _key(value):
@@ -128,7 +119,7 @@ _plans = {}
 def plan_for(func, args, kwargs, specs, needs_gradient):
     """The plan of a call whose tensors lie as `specs` say."""
     try:
-        rest = _key(_filled(args, itertools.repeat(None))), tuple((k, _key(v)) for k, v in _without(kwargs))
+        rest = _key(filled(args, itertools.repeat(None))), tuple((k, _key(v)) for k, v in _without(kwargs))
         key = (func, rest, tuple(specs), needs_gradient, _rules.loss_is_parallel())
         found = _plans.get(key)
     except TypeError:
@@ -147,16 +138,10 @@ def _without(kwargs):
 def _meta_results(func, args, kwargs, specs):
     """Sizes, strides and dtypes of the results, as tensors without elements."""
     metas = [mica.empty_strided(s.shape, s.stride, dtype=s.tensor_meta.dtype, device="meta") for s in specs]
-    args, kwargs = _refilled(args, kwargs, metas)
+    args, kwargs = refilled(args, kwargs, metas)
     kwargs = {k: ("meta" if k == "device" and v is not None else v) for k, v in kwargs.items()}
     with mica.no_grad():
         return func(*args, **kwargs)
-
-
-def _refilled(args, kwargs, tensors):
-    given = iter(tensors)
-    args = _filled(list(args), given)
-    return args, {name: _filled(value, given) for name, value in kwargs.items()}
 
 
 def _plan(func, args, kwargs, specs, needs_gradient):
@@ -206,7 +191,7 @@ def _plan(func, args, kwargs, specs, needs_gradient):
 
 
 def _local_arguments(plan, args, kwargs, tensors):
-    args, kwargs = _refilled(args, kwargs, tensors)
+    args, kwargs = refilled(args, kwargs, tensors)
     named = plan.call.size_argument
     if named is not None:
         # Sizes that a program gives are the whole tensor's; the operator is told those of the part.
@@ -221,7 +206,7 @@ def _local_arguments(plan, args, kwargs, tensors):
 
 def _computed(plan, args, kwargs, locals_):
     if plan.run is not None:
-        return plan.run(*_refilled(args, kwargs, locals_))
+        return plan.run(*refilled(args, kwargs, locals_))
     args, kwargs = _local_arguments(plan, args, kwargs, locals_)
     return plan.call.func(*args, **kwargs)
 
@@ -239,7 +224,7 @@ def _parts(plan, tensors):
 
 
 def _wrapped(plan, results):
-    from mica.distributed.tensor._api import DTensor
+    DTensor = dtensor_class()
 
     if not plan.is_list:
         return DTensor(results, DTensorSpec(plan.mesh, plan.outputs[0], plan.metas[0]), requires_grad=False)
@@ -249,6 +234,8 @@ def _wrapped(plan, results):
 
 class _Operator(mica.autograd.Function):
     """An operator on parts, with the gradients of the parts."""
+
+    computed = staticmethod(_computed)  # for gradients of gradients
 
     @staticmethod
     def forward(ctx, plan, args, kwargs, *tensors):
@@ -287,7 +274,7 @@ class _Operator(mica.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        from mica.distributed.tensor._api import DTensor
+        DTensor = dtensor_class()
 
         plan = ctx.plan
         begin_pass()
@@ -317,7 +304,7 @@ class _Operator(mica.autograd.Function):
 
 def call(func, args, kwargs):
     """The result of an operator of which some tensors are spread."""
-    from mica.distributed.tensor._api import DTensor
+    DTensor = dtensor_class()
 
     if func._schema.name.startswith("aten::_foreach_"):
         return _rules.one_by_one(func, args, kwargs)
@@ -328,7 +315,7 @@ def call(func, args, kwargs):
     mesh = next(t for t in tensors if isinstance(t, DTensor))._spec.mesh
     if any(not isinstance(t, DTensor) for t in tensors):
         tensors = [_as_spread(t, mesh, func) for t in tensors]
-        args, kwargs = _refilled(args, kwargs, tensors)
+        args, kwargs = refilled(args, kwargs, tensors)
     needs = _C.is_grad_enabled() and any(t.requires_grad for t in tensors)
     plan = plan_for(func, args, kwargs, [t._spec for t in tensors], needs)
     if plan.call.random:
@@ -370,7 +357,7 @@ def _as_kind(kind, made):
 
 
 def _as_spread(tensor, mesh, func):
-    from mica.distributed.tensor._api import DTensor
+    DTensor = dtensor_class()
 
     if isinstance(tensor, DTensor):
         return tensor

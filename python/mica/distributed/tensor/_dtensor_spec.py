@@ -4,6 +4,19 @@ from typing import NamedTuple
 
 from mica.distributed.tensor.placement_types import Partial, Replicate, Shard
 
+_classes = []
+
+
+def the_class(cls):
+    """Tells the modules that DTensor itself needs which class to make."""
+    _classes.append(cls)
+    return cls
+
+
+def dtensor_class():
+    """The class DTensor, for modules that DTensor needs and which therefore cannot import it."""
+    return _classes[0]
+
 
 class TensorMeta(NamedTuple):
     """Sizes, strides and dtype of the whole tensor."""

@@ -2,6 +2,8 @@
 
 import mica
 from mica import _C
+from mica.distributed.tensor._dtensor_spec import dtensor_class
+from mica.distributed.tensor.placement_types import gradient_placements
 from mica.utils._python_dispatch import TorchDispatchMode
 
 
@@ -11,7 +13,7 @@ class _Pass(TorchDispatchMode):
     task = None  # the pass that ends it; None where a `with` block does
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        from mica.distributed.tensor._api import DTensor
+        DTensor = dtensor_class()
 
         if any(issubclass(kind, DTensor) for kind in types):
             if func is mica.ops.aten.add_.Tensor and isinstance(args[0], DTensor):
@@ -81,8 +83,7 @@ class locally:
 
 def root_gradient(tensor):
     """The gradient that a pass begins with where none is given."""
-    from mica.distributed.tensor._api import DTensor
-    from mica.distributed.tensor._redistribute import gradient_placements
+    DTensor = dtensor_class()
 
     if not tensor.requires_grad:
         raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")

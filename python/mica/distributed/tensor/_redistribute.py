@@ -2,8 +2,15 @@
 
 import mica
 from mica import distributed
-from mica.distributed.tensor._dtensor_spec import DTensorSpec
-from mica.distributed.tensor.placement_types import Partial, Replicate, Shard, _NormPartial, _StridedShard
+from mica.distributed.tensor._dtensor_spec import DTensorSpec, dtensor_class
+from mica.distributed.tensor._gradients import begin_pass
+from mica.distributed.tensor.placement_types import (
+    Partial,
+    Replicate,
+    Shard,
+    _NormPartial,
+    _StridedShard,
+)
 
 _OPERATIONS = {"sum": "SUM", "avg": "AVG", "max": "MAX", "min": "MIN", "product": "PRODUCT"}
 
@@ -187,17 +194,12 @@ def _step(local, now, wanted, mesh, i):
     return as_term(local, wanted, group.size())
 
 
-def gradient_placements(placements):
-    """How the gradient of a tensor lies: that of a term of a sum is the sum's."""
-    return tuple(Replicate() if isinstance(placement, Partial) else placement for placement in placements)
-
-
 class Redistribute(mica.autograd.Function):
     """DTensor.redistribute."""
 
     @staticmethod
     def forward(ctx, tensor, mesh, placements, forward_dtype=None, backward_dtype=None):
-        from mica.distributed.tensor._api import DTensor
+        DTensor = dtensor_class()
 
         ctx.spec, ctx.backward_dtype, ctx.dtype = tensor._spec, backward_dtype, tensor.dtype
         local, meta = tensor._local_tensor, tensor._spec.tensor_meta
@@ -226,7 +228,7 @@ class Redistribute(mica.autograd.Function):
 
 def redistributed(tensor, placements, dtype=None):
     """The tensor under other placements, without a gradient."""
-    from mica.distributed.tensor._api import DTensor
+    DTensor = dtensor_class()
 
     spec, local = tensor._spec, tensor._local_tensor
     if dtype is not None and dtype != local.dtype:
@@ -236,9 +238,3 @@ def redistributed(tensor, placements, dtype=None):
     if spec.placements == target.placements and local is tensor._local_tensor:
         return tensor
     return DTensor(redistribute_local_tensor(local, spec, target), target, requires_grad=False)
-
-
-def begin_pass():
-    from mica.distributed.tensor._gradients import begin_pass as begin
-
-    begin()

@@ -3,17 +3,16 @@
 import types
 
 import mica
-from mica.distributed.tensor._dispatch import Plan, _computed
-from mica.distributed.tensor._redistribute import gradient_placements
+from mica.distributed.tensor.placement_types import gradient_placements
 
 
-def _plan(plan, args, kwargs, wanted, present, specs):
+def _plan(operator, plan, args, kwargs, wanted, present, specs):
     """How the gradient of one input follows from the inputs and the gradients of the results `present`."""
     count = len(specs)
 
     def run(given, named):
         parts, weights = given[:count], given[count:]
-        results = _computed(plan, args, kwargs, parts)
+        results = operator.computed(plan, args, kwargs, parts)
         outs = [t for t in (results if plan.is_list else [results]) if isinstance(t, mica.Tensor)]
         weights = [w / plan.averaged[i] if plan.averaged[i] != 1 else w for i, w in zip(present, weights, strict=True)]
         mine = parts[wanted]
@@ -22,7 +21,7 @@ def _plan(plan, args, kwargs, wanted, present, specs):
 
     call = types.SimpleNamespace(in_place=False, random=False, size_argument=None, func=plan.call.func)
     inputs = (*plan.inputs, *(gradient_placements(plan.outputs[i]) for i in present))
-    made = Plan(call, plan.mesh, inputs, (plan.gradients[wanted],), [specs[wanted].tensor_meta])
+    made = type(plan)(call, plan.mesh, inputs, (plan.gradients[wanted],), [specs[wanted].tensor_meta])
     made.is_list, made.run = False, run
     return made
 
@@ -39,5 +38,5 @@ def gradients(ctx, operator, saved, grads):
         given = [*tensors, *(grads[i] for i in present)]
         # One after the other: gradients of one call may lie in different ways.
         for i in ctx.wanted:
-            made[i] = operator.apply(_plan(plan, args, kwargs, i, present, ctx.specs), given, {}, *given)
+            made[i] = operator.apply(_plan(operator, plan, args, kwargs, i, present, ctx.specs), given, {}, *given)
     return made

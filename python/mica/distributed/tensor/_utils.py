@@ -1,5 +1,6 @@
 """Which part of a spread tensor a process has."""
 
+from mica import _C
 from mica.distributed.tensor.placement_types import Shard
 
 
@@ -79,3 +80,19 @@ def normalize_placements(placements, mesh, ndim):
             placement = placement if dim == placement.dim else type(placement)(dim)
         made.append(placement)
     return tuple(made)
+
+
+def filled(value, tensors):
+    """The value with its tensors replaced, one after the other."""
+    if isinstance(value, _C.TensorBase):
+        return next(tensors)
+    if isinstance(value, (list, tuple)):
+        return [filled(each, tensors) for each in value]
+    return value
+
+
+def refilled(args, kwargs, tensors):
+    """Arguments of a call with these tensors in the place of its own."""
+    given = iter(tensors)
+    args = filled(list(args), given)
+    return args, {name: filled(value, given) for name, value in kwargs.items()}

@@ -88,3 +88,8 @@ class _NormPartial(Partial):
 
 
 _Partial = Partial
+
+
+def gradient_placements(placements):
+    """How the gradient of a tensor lies: that of a term of a sum is the sum's."""
+    return tuple(Replicate() if isinstance(placement, Partial) else placement for placement in placements)

@@ -32,9 +32,9 @@ def implicitly_replicated():
 def of_program(call, args, kwargs):
     """The options of a rule that a program has registered."""
     from mica import _C
-    from mica.distributed.tensor._dispatch import _refilled
+    from mica.distributed.tensor._utils import refilled
 
-    args, kwargs = _refilled(args, kwargs, call.specs)
+    args, kwargs = refilled(args, kwargs, call.specs)
     for outputs, inputs in registered[call.func](*args, **kwargs):
         kept = []
         for each in inputs:

@@ -54,9 +54,9 @@ class Call:
         func = plan.call.func
         packet = getattr(mica.ops.aten, plan.call.name[:-1], None)
         overload = func._schema.overload_name or "default"
-        from mica.distributed.tensor._dispatch import _refilled
+        from mica.distributed.tensor._utils import refilled
 
-        args, kwargs = _refilled(args, kwargs, parts)
+        args, kwargs = refilled(args, kwargs, parts)
         if plan.call.name == "copy_":
             source = args[1].to(args[0].dtype)
             return source.expand(args[0].shape) + 0 if source.shape != args[0].shape else source.clone()
