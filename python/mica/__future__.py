@@ -1,6 +1,7 @@
 """Switches for what modules do when their tensors are converted."""
 
 _overwrite_module_params_on_conversion = False
+_swap_module_params_on_conversion = False
 
 
 def set_overwrite_module_params_on_conversion(value):
@@ -15,14 +16,11 @@ def get_overwrite_module_params_on_conversion():
 
 
 def set_swap_module_params_on_conversion(value):
-    """Refused unless False: parameters are never swapped."""
-    if value:
-        raise NotImplementedError(
-            "set_swap_module_params_on_conversion: Mica does not swap tensors; conversions change parameters in place, "
-            "or replace them after set_overwrite_module_params_on_conversion(True)"
-        )
+    """Whether conversions and load_state_dict swap parameters with new ones, as torch.utils.swap_tensors does."""
+    global _swap_module_params_on_conversion
+    _swap_module_params_on_conversion = value
 
 
 def get_swap_module_params_on_conversion():
-    """Whether conversions swap parameters: always False, since Mica changes them in place."""
-    return False
+    """What set_swap_module_params_on_conversion has set: False by default."""
+    return _swap_module_params_on_conversion

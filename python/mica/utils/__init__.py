@@ -29,6 +29,8 @@ def swap_tensors(t1, t2):
     slots = [set(copyreg._slotnames(type(t))) for t in (t1, t2)]
     if slots[0] != slots[1]:
         raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        _check_swappable(name, tensor)
     values = [{name: getattr(t, name) for name in slots[0] if hasattr(t, name)} for t in (t1, t2)]
     if type(t1) is not type(t2):
         t1.__class__, t2.__class__ = type(t2), type(t1)
@@ -39,6 +41,31 @@ def swap_tensors(t1, t2):
             elif hasattr(tensor, name):
                 delattr(tensor, name)
     _C._swap_tensor_impl(t1, t2)
+
+
+def _poisoned(grad_outputs):
+    raise RuntimeError(
+        "Trying to execute AccumulateGrad node that was poisoned by swap_tensors: a tensor of this graph stands for "
+        "another one now. Convert modules before forward, or after backward."
+    )
+
+
+def _check_swappable(name, tensor):
+    """Refuse a tensor that others hold; a graph that ends at it must not be run any more."""
+    from mica.autograd import graph
+
+    count = tensor._use_count()
+    if count == 1:
+        return
+    if count == 2 and tensor.is_leaf:
+        node = graph.get_gradient_edge(tensor).node
+        if tensor._use_count() == 2:
+            node.register_prehook(_poisoned)
+            return
+    raise RuntimeError(
+        f"Expected use_count of {name} to be 1 or 2 with an AccumulateGrad node but got {count} make sure you are not "
+        "holding references to the tensor in other places."
+    )
 
 
 def set_module(obj, mod):

@@ -36,6 +36,11 @@ MICA_METHOD(stride) {
   static constinit Parser parser("stride", texts);
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
+  // A COO tensor says strides of zero, as torch's does.
+  if (a.tensor(0).is_sparse()) {
+    const DimVector zeros(static_cast<size_t>(a.tensor(0).dim()), 0);
+    return a.has(1) ? to_python(int64_t{0}) : int_tuple(zeros);
+  }
   require_strided(a.tensor(0), "strides");
   return a.has(1) ? to_python(a.tensor(0).stride(a.integer(1))) : int_tuple(a.tensor(0).strides());
 }
@@ -47,6 +52,9 @@ MICA_METHOD(is_contiguous) {
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
   MemoryFormat format = a.memory_format(1);
+  if (a.tensor(0).is_sparse()) Py_RETURN_FALSE;
+  MICA_CHECK(a.tensor(0).layout() == Layout::Strided || a.tensor(0).layout() == Layout::Jagged,
+             "Sparse CSR tensors do not have is_contiguous");
   require_strided(a.tensor(0), "contiguity");
   MICA_CHECK(format != MemoryFormat::Preserve, "preserve memory format is unsupported by the contiguous operator");
   return to_python(a.tensor(0).is_contiguous(format));
@@ -67,6 +75,9 @@ static PyObject* data_ptr(PyObject* self, PyObject*) try {
   return PyLong_FromVoidPtr(unwrap(self).numel() ? unwrap(self).data_ptr() : nullptr);
 } catch (...) {
   return raise_current_exception();
+}
+static PyObject* use_count(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLong(unwrap(self).impl()->use_count());
 }
 static PyObject* get_device(PyObject* self, PyObject*) {
   Device d = unwrap(self).device();
@@ -199,6 +210,7 @@ PyMethodDef tensor_methods[] = {
     {"element_size", element_size, METH_NOARGS, "The bytes of one element."},
     {"storage_offset", storage_offset, METH_NOARGS, "Where in its storage the tensor begins, in elements."},
     {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
+    {"_use_count", use_count, METH_NOARGS, nullptr},
     {"get_device", get_device, METH_NOARGS, "The device index, -1 on the CPU."},
     {"is_floating_point", is_floating_point, METH_NOARGS, "Whether the dtype is a floating-point one."},
     {"is_complex", is_complex, METH_NOARGS, "Whether the dtype is a complex one."},

@@ -42,6 +42,19 @@ def _keeps_identity(tensor, changed):
     return tensor.is_meta == changed.is_meta and tensor.layout == changed.layout
 
 
+def _swaps(changed):
+    """Whether a parameter's object is to stand for what was made of it: where it was asked for, and of a wrapper."""
+    from mica import __future__ as settings
+
+    if settings.get_swap_module_params_on_conversion():
+        return True
+    if type(changed) in (Tensor, Parameter):
+        return False
+    from mica.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    return is_traceable_wrapper_subclass(changed)
+
+
 class ModuleConversion:
     """The part of Module that converts its tensors."""
 
@@ -64,6 +77,9 @@ class ModuleConversion:
         grad = parameter.grad
         with no_grad():
             changed = fn(parameter)
+        if _swaps(changed):
+            self._swap_parameter(fn, name, parameter, changed, grad)
+            return
         if _keeps_identity(parameter, changed):
             parameter.data = changed
         else:
@@ -76,6 +92,26 @@ class ModuleConversion:
             parameter.grad.data = changed
         else:
             parameter.grad = changed.requires_grad_(grad.requires_grad)
+
+    def _swap_parameter(self, fn, name, parameter, changed, grad):
+        """Let the parameter's object stand for the changed tensor, and its gradient's likewise."""
+        from mica.utils import swap_tensors
+
+        try:
+            parameter.grad = None  # another reference to it would keep it from being swapped
+            swap_tensors(parameter, Parameter(changed, requires_grad=parameter.requires_grad))
+        except Exception as error:
+            parameter.grad = grad
+            raise RuntimeError(f"_apply(): Couldn't swap {self._get_name()}.{name}") from error
+        if grad is None:
+            return
+        with no_grad():
+            changed = fn(grad).requires_grad_(grad.requires_grad)
+        try:
+            swap_tensors(grad, changed)
+        except Exception as error:
+            raise RuntimeError(f"_apply(): Couldn't swap {self._get_name()}.{name}.grad") from error
+        parameter.grad = grad
 
     def _cast(self, dtype):
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)

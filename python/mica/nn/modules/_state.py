@@ -5,6 +5,7 @@ import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 
+from mica.__future__ import get_swap_module_params_on_conversion
 from mica._C import Tensor
 from mica.autograd.grad_mode import no_grad
 from mica.nn.parameter import Parameter, is_lazy
@@ -195,6 +196,9 @@ class ModuleState:
             )
         try:
             with no_grad():
+                if get_swap_module_params_on_conversion():
+                    self._swap_in(name, tensor, value, assign)
+                    return None
                 if not assign:
                     tensor.copy_(value)
                     return None
@@ -210,6 +214,23 @@ class ModuleState:
                 f"whose dimensions in the checkpoint are {value.size()}, an exception occurred : {error.args}."
             )
         return None
+
+    def _swap_in(self, name, tensor, value, assign):
+        """Let the tensor's object stand for what its module_load makes of a value."""
+        from mica.utils import swap_tensors
+
+        loaded = tensor.module_load(value, assign=assign)
+        if loaded is tensor or loaded is value:
+            raise RuntimeError(
+                "module_load returned one of self or other, please .detach() the result if returning one of the inputs "
+                "in module_load"
+            )
+        if isinstance(tensor, Parameter):
+            if not isinstance(loaded, Parameter):
+                loaded = Parameter(loaded, requires_grad=tensor.requires_grad)
+            else:
+                loaded.requires_grad_(tensor.requires_grad)
+        swap_tensors(tensor, loaded)
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
         """Copy the values of a state dict into the module's tensors, or put them in their place with assign=True.

@@ -25,7 +25,7 @@ from mica.nn.modules._hooks import (
     _global_forward_pre_hooks,
     _global_module_registration_hooks,  # noqa: F401
     _global_parameter_registration_hooks,  # noqa: F401
-    _WrappedHook,  # noqa: F401
+    _WrappedHook,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
@@ -106,6 +106,9 @@ class _CallSignature:
         import inspect
 
         return inspect.signature(module._call_impl)
+
+
+_WrappedHook.__module__ = __name__  # files name it from here, as torch's do
 
 
 class Module(ModuleRegistration, ModuleMembers, ModuleConversion, ModuleState, ModuleHooks, _ModuleBase):

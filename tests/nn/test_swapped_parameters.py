@@ -1,0 +1,58 @@
+"""Modules whose parameters are swapped on conversion: the objects stay, what they stand for changes."""
+
+import mica as torch
+import pytest
+from mica import nn
+
+
+@pytest.fixture(autouse=True)
+def swapping():
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def test_conversions_keep_objects():
+    module = nn.Linear(2, 2)
+    weight = module.weight
+    module.double()
+    assert module.weight is weight and weight.dtype == torch.float64
+    module(torch.ones(1, 2, dtype=torch.float64)).sum().backward()
+    module.float()
+    assert module.weight is weight and weight.dtype == weight.grad.dtype == torch.float32
+    assert nn.Linear(2, 2, device="meta").to_empty(device="cpu").weight.device.type == "cpu"
+
+
+def test_load_state_dict():
+    module, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    weight = module.weight
+    module.load_state_dict(other.state_dict())
+    assert module.weight is weight and torch.equal(weight, other.weight)
+    module.load_state_dict(nn.Linear(2, 2).double().state_dict(), assign=True)
+    assert module.weight is weight and weight.dtype == torch.float64 and isinstance(weight, nn.Parameter)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        module.load_state_dict(nn.Linear(2, 3).state_dict())
+
+
+def test_a_graph_of_before_is_refused():
+    module = nn.Linear(2, 2)
+    out = module(torch.ones(1, 2))
+    module.double()
+    with pytest.raises(RuntimeError, match="AccumulateGrad node that was poisoned by swap_tensors"):
+        out.sum().backward()
+
+
+def test_tensors_that_others_hold_are_not_swapped():
+    module = nn.Linear(2, 2)
+    view = module.weight.view(4)
+    with pytest.raises(RuntimeError, match=r"_apply\(\): Couldn't swap Linear.weight") as error:
+        module.double()
+    assert "Expected use_count of t1 to be 1 or 2" in str(error.value.__cause__)
+    assert module.weight.dtype == torch.float32 and view.shape == (4,)
+    with pytest.raises(RuntimeError, match="weakref"):
+        import weakref
+
+        kept = torch.ones(2)
+        held = weakref.ref(kept)
+        torch.utils.swap_tensors(kept, torch.ones(2))
+        del held
