@@ -1,5 +1,6 @@
 """Values that come later."""
 
+import pickle
 import threading
 
 import pytest
@@ -22,9 +23,10 @@ def test_errors_arrive():
     future = Future()
     later = future.then(lambda f: f.value())
     future.set_exception(ValueError("no"))
-    for each in (future, later):
-        with pytest.raises(ValueError, match="no"):
-            each.wait()
+    with pytest.raises(ValueError, match="no"):
+        future.wait()
+    with pytest.raises(RuntimeError, match="ValueError: no"):
+        later.wait()
     with pytest.raises(AssertionError, match="not an Exception"):
         Future().set_exception(3)
     with pytest.raises(RuntimeError, match="no value yet"):
@@ -39,3 +41,25 @@ def test_many():
         future.set_result(i)
     assert [f.value() for f in together.wait()] == [0, 1, 2, 3]
     assert wait_all(futures) == [0, 1, 2, 3] and collect_all([]).wait() == []
+
+
+def test_errors_of_callbacks():
+    future = Future()
+    future.add_done_callback(lambda _: 1 / 0)  # its own affair
+    later = future.then(lambda _: 1 / 0)
+    future.set_result(5)
+    future.add_done_callback(lambda _: 1 / 0)
+    assert future.wait() == 5
+    with pytest.raises(RuntimeError, match="Got the following error when running the callback: ZeroDivisionError"):
+        later.wait()
+    with pytest.raises(RuntimeError, match="Got the following error"):
+        collect_all([future, later]).wait()
+    failed = Future()
+    failed.set_exception(ValueError("why"))
+    with pytest.raises(RuntimeError, match="ValueError: why"):
+        failed.then(lambda f: f.value()).wait()
+
+
+def test_futures_do_not_pickle():
+    with pytest.raises(RuntimeError, match="Can not pickle"):
+        pickle.dumps(Future())

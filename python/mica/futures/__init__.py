@@ -18,6 +18,9 @@ class Future:
     def __class_getitem__(cls, item):
         return cls
 
+    def __reduce_ex__(self, protocol):
+        raise RuntimeError("Can not pickle torch.futures.Future")
+
     def done(self):
         """Whether the value, or an error, is there."""
         return self._ready.is_set()
@@ -45,7 +48,16 @@ class Future:
             self._ready.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback):
+        """Call a function with this future; what it raises is its own affair, and goes to the log."""
+        try:
             callback(self)
+        except Exception:
+            import logging
+
+            logging.getLogger(__name__).exception("Got the following error when running the callback:")
 
     def set_result(self, result):
         """Give the value to all who wait."""
@@ -63,7 +75,7 @@ class Future:
             if not self.done():
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call(callback)
 
     def then(self, callback):
         """A future of what a function makes of this one."""
@@ -73,7 +85,7 @@ class Future:
             try:
                 value = callback(future)
             except Exception as error:
-                result.set_exception(error)
+                result.set_exception(_of_callback(error))
             else:
                 result.set_result(value)
 
@@ -81,8 +93,19 @@ class Future:
         return result
 
 
+def _of_callback(error):
+    """What a future that comes from a callback says when the callback fails."""
+    import traceback
+
+    place = "".join(traceback.format_tb(error.__traceback__))
+    text = f"Got the following error when running the callback: {type(error).__name__}: {error}\n\nAt:\n{place}"
+    wrapped = RuntimeError(text)
+    wrapped.__cause__ = error
+    return wrapped
+
+
 def collect_all(futures):
-    """A future of the list of futures, done when all of them are."""
+    """A future of the list of futures, done when all of them are; the error of one is its error."""
     futures = list(futures)
     together, left, lock = Future(), [len(futures)], threading.Lock()
     if not futures:
@@ -93,7 +116,8 @@ def collect_all(futures):
             left[0] -= 1
             last = left[0] == 0
         if last:
-            together.set_result(futures)
+            failed = next((each._error for each in futures if each._error is not None), None)
+            together.set_result(futures) if failed is None else together.set_exception(failed)
 
     for future in futures:
         future.add_done_callback(on_done)

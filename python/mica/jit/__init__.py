@@ -220,6 +220,8 @@ class _Done(Future):
 
 def wait(future):
     """The result of what `fork` has called."""
+    if future is None:
+        raise RuntimeError("Future can't be None")
     return future.wait()
 
 
