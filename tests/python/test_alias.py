@@ -177,3 +177,28 @@ def test_the_metadata_has_the_version():
         pathlib.Path(mica.__file__).parent / "_as_torch" / "path" / f"torch-2.13.0+mica.{mica.version.mica}.dist-info"
     )
     assert f"Version: 2.13.0+mica.{mica.version.mica}\n" in (folder / "METADATA").read_text()
+
+
+def test_functorch_is_deprecated_and_has_experiments():
+    program = """
+import torch, warnings, functorch
+from functorch.experimental import chunk_vmap, replace_all_batch_norm_modules_
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    functorch.grad(torch.sum)
+    functorch.vmap(torch.sin)
+print([str(w.message).partition("Please use ")[2].split()[0] for w in seen], seen[0].category.__name__)
+print(chunk_vmap(lambda x: x.sum(), chunks=3)(torch.ones(7, 2)).tolist())
+"""
+    assert as_torch(program).splitlines() == [
+        "['`torch.func.grad`', '`torch.vmap`'] FutureWarning", "[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]",
+    ]  # fmt: skip
+
+
+def test_hooks_of_modules_pickle():
+    program = """
+import pickle, torch
+loaded = pickle.loads(pickle.dumps(torch.nn.LazyLinear(2)))
+print(loaded(torch.ones(1, 3)).shape, type(loaded).__name__)
+"""
+    assert as_torch(program).split() == ["torch.Size([1,", "2])", "Linear"]

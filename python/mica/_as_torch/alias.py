@@ -75,7 +75,9 @@ class _FunctorchLoader(importlib.abc.Loader):
         return types.ModuleType(spec.name, self._module.__doc__)
 
     def exec_module(self, module):
-        module.__dict__.update({name: getattr(self._module, name) for name in self._module.__all__})
+        module.__path__ = []
+        named = self._module.experimental if module.__name__.endswith(".experimental") else self._module
+        module.__dict__.update({name: getattr(named, name) for name in named.__all__})
 
 
 class _NamingLoader(importlib.abc.Loader):
@@ -113,7 +115,10 @@ class _Finder(importlib.abc.MetaPathFinder):
             if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
                 spec.loader = _NamingLoader(spec.loader)
             return spec
-        if name == "functorch":  # even where a torch is installed beside: its functorch asks for torch's internals
+        if name in (
+            "functorch",
+            "functorch.experimental",
+        ):  # even where a torch is installed beside: its functorch asks for torch's internals
             return importlib.machinery.ModuleSpec(name, _FunctorchLoader())
         if name != "torch" and not name.startswith("torch."):
             return None

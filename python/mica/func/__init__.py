@@ -106,6 +106,9 @@ def stack_module_state(models):
     if any(type(m) is not type(models[0]) for m in models):
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
 
+    if any(m.training != models[0].training for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+
     def stacked(name_values):
         columns = [dict(named) for named in name_values]
         return {

@@ -2,7 +2,7 @@
 
 import functools
 
-from mica.func._transforms import filled, gradients, reaches_outside, with_inputs
+from mica.func._transforms import check_outputs, filled, gradients, reaches_outside, value_and_aux, with_inputs
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
@@ -104,6 +104,16 @@ def hessian(func, argnums=0):
     return jacfwd(jacrev(func, argnums), argnums)
 
 
+def _check_real(name, kind, tensors):
+    for i, x in enumerate(tensors):
+        if not hasattr(x, "is_complex"):
+            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+        if x.is_complex():
+            raise RuntimeError(
+                f"{name}: Expected all {kind} to be real but received complex tensor at flattened input idx: {i}"
+            )
+
+
 def _jacobian(name, func, argnums, has_aux, chunk):
     import mica
 
@@ -113,12 +123,13 @@ def _jacobian(name, func, argnums, has_aux, chunk):
         outer = mica.is_grad_enabled()
         with mica.enable_grad():
             given, leaves, spec = with_inputs(args, argnums)
+            _check_real(name, "inputs", leaves)
             output = func(*given, **kwargs)
-            value, aux = output if has_aux else (output, None)
+            call = "vjp(f, *primals)" if name == "jacrev" else "jvp(f, primals, tangents)"
+            value, aux = value_and_aux(output, has_aux, call)
             outputs, out_spec = tree_flatten(value)
-            for y in outputs:
-                if not isinstance(y, mica.Tensor):
-                    raise RuntimeError(f"{name}(f, argnums)(*args): Expected f to return only Tensors, got {type(y)}")
+            check_outputs(outputs, call)
+            _check_real(name, "outputs", outputs)
             create = outer and reaches_outside(outputs, leaves)
             rows = sum(y.numel() for y in outputs)
             again = _Again(func, argnums, has_aux, kwargs, before)

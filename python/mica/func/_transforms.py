@@ -62,11 +62,41 @@ def reaches_outside(outputs, leaves):
 
 
 def _chosen(args, argnums):
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
+    if not numbers:
+        raise RuntimeError("argnums must be non-empty")
     for n in numbers:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
         if not -len(args) <= n < len(args):
             raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
+    numbers = tuple(n % len(args) for n in numbers)
+    if len(set(numbers)) != len(numbers):
+        raise RuntimeError(f"argnums elements must be unique, got {numbers}")
     return numbers
+
+
+def value_and_aux(output, has_aux, call):
+    """What a function returned: its value, and with has_aux what it returned beside it."""
+    if not has_aux:
+        return output, None
+    if not (isinstance(output, tuple) and len(output) == 2):
+        raise RuntimeError(f"{call}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    for x in tree_flatten(output[1])[0]:
+        if not isinstance(x, _C.Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
+    return output
+
+
+def check_outputs(outputs, call, returning="f(*primals)"):
+    """Refuse outputs that are no tensors, or none at all."""
+    if not outputs:
+        raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output (got output = {outputs})")
+    for y in outputs:
+        if not isinstance(y, _C.Tensor):
+            raise RuntimeError(f"{call}: expected {returning} to return only tensors, got unsupported type {type(y)}")
 
 
 def with_inputs(args, argnums):
@@ -75,7 +105,7 @@ def with_inputs(args, argnums):
     args = list(args)
     for n in numbers:
         args[n] = _as_inputs(args[n])
-    wanted = args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
+    wanted = args[numbers[0]] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
     leaves, spec = tree_flatten(wanted)
     return args, leaves, spec
 
@@ -97,7 +127,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
         with mica.enable_grad():
             args, leaves, spec = with_inputs(args, argnums)
             output = func(*args, **kwargs)
-            value, aux = output if has_aux else (output, None)
+            value, aux = value_and_aux(output, has_aux, "grad_and_value(f)(*args)")
             expected = "grad_and_value(f)(*args): Expected f(*args) to return a"
             if not isinstance(value, mica.Tensor):
                 raise RuntimeError(f"{expected} Tensor, got {type(value)}")
@@ -138,8 +168,9 @@ def vjp(func, *primals, has_aux=False):
     with mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
-    value, aux = output if has_aux else (output, None)
+    value, aux = value_and_aux(output, has_aux, "vjp(f, *primals)")
     outputs, out_spec = tree_flatten(value)
+    check_outputs(outputs, "vjp(f, *primals)")
     arg_spec = tree_flatten(tuple(args))[1]
     nested = reaches_outside(outputs, leaves)
     if not (nested and mica.is_grad_enabled()):
@@ -224,7 +255,7 @@ def _check_tangents(primals, tangents, name="jvp"):
         for x in flat:
             if not isinstance(x, mica.Tensor):
                 raise RuntimeError(
-                    f"{name}(f, primals, tangents): Expected {kind} to contain only Tensors, got {type(x)}"
+                    f"{name}(f, primals, tangents): Expected {kind} to only contain Tensors, got {type(x)}"
                 )
     for p, t in zip(flat_primals, flat_tangents, strict=True):
         if p.shape != t.shape:
@@ -239,22 +270,26 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """The value of a function, and the product of its Jacobian with tangents."""
     import mica
 
-    if not isinstance(primals, tuple) or not primals:
+    if not isinstance(primals, tuple):
         raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
                            f"f(*primals). Got {type(primals)}")  # fmt: skip
-    _, flat_tangents = _check_tangents(primals, tangents)
+    flat_primals, flat_tangents = _check_tangents(primals, tangents)
+    if not flat_primals:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
     outer = mica.is_grad_enabled()
     with mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
-        value, aux = output if has_aux else (output, None)
+        value, aux = value_and_aux(output, has_aux, "jvp(f, primals, tangents)")
         outputs, spec = tree_flatten(value)
+        check_outputs(outputs, "jvp(f, primals, tangents)")
         create = outer and (reaches_outside(outputs, leaves) or any(t.requires_grad for t in flat_tangents))
         if strict and not all(y.requires_grad for y in outputs):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs")
         pushed = _pushed(outputs, leaves, flat_tangents, create)
     if not create:
         outputs = [y.detach() for y in outputs]
+        aux = tree_map(lambda t: t.detach() if isinstance(t, mica.Tensor) else t, aux)
     value, tangent = tree_unflatten(outputs, spec), tree_unflatten(pushed, spec)
     return (value, tangent, aux) if has_aux else (value, tangent)
 

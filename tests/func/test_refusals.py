@@ -1,0 +1,68 @@
+"""What the transforms refuse, in torch's words."""
+
+import mica as torch
+import pytest
+from mica.func import grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp
+
+X = torch.ones(3)
+
+
+@pytest.mark.parametrize("transform", [grad, jacrev, jacfwd, hessian])
+@pytest.mark.parametrize(
+    "argnums, words",
+    [
+        (0.0, "argnums must be int or Tuple"),
+        ("0", "argnums must be int or Tuple"),
+        ((0.0,), "argnum must be int"),
+        ((0, 0), "argnums elements must be unique"),
+        ((0, -1), "argnums elements must be unique"),
+        ((), "argnums must be non-empty"),
+        (1, "but only 1 positional inputs"),
+    ],
+)
+def test_argnums(transform, argnums, words):
+    with pytest.raises(RuntimeError, match=words):
+        transform(lambda x: x.sin().sum(), argnums=argnums)(X)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: grad(f, has_aux=True)(X),
+        lambda f: vjp(f, X, has_aux=True),
+        lambda f: jvp(f, (X,), (X,), has_aux=True),
+        lambda f: jacrev(f, has_aux=True)(X),
+    ],
+)
+def test_aux(call):
+    for wrong in (lambda x: x.sum(), lambda x: [x.sum(), x], lambda x: (x.sum(), x, x)):
+        with pytest.raises(RuntimeError, match=r"output of function f should be a tuple: \(output, aux\)"):
+            call(wrong)
+    with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type <class 'int'>"):
+        call(lambda x: (x.sum(), 1))
+
+
+def test_outputs():
+    for wrong, words in ((lambda x: 1.0, "return only tensors"), (lambda x: (), "non-empty output")):
+        for call in (lambda f: vjp(f, X), lambda f: jvp(f, (X,), (X,)), lambda f: jacrev(f)(X), lambda f: jacfwd(f)(X)):
+            with pytest.raises(RuntimeError, match=words):
+                call(wrong)
+    with pytest.raises(RuntimeError, match="at least one Tensor"):
+        jvp(torch.sin, (), ())
+
+
+def test_complex_jacobians():
+    for transform in (jacrev, jacfwd):
+        with pytest.raises(RuntimeError, match="Expected all inputs to be real"):
+            transform(torch.sin)(X.to(torch.complex64))
+        with pytest.raises(RuntimeError, match="Expected all outputs to be real"):
+            transform(lambda x: x * 1j)(X)
+
+
+def test_aux_of_jvp_has_no_history():
+    assert not jvp(lambda x: (x.sum(), x * 2), (X,), (X,), has_aux=True)[2].requires_grad
+
+
+def test_modules_in_different_modes():
+    with pytest.raises(RuntimeError, match="same training/eval mode"):
+        stack_module_state([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).eval()])
