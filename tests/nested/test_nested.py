@@ -212,3 +212,22 @@ def test_the_gradient_of_a_nested_tensor_is_nested():
     nested = mica.nested.nested_tensor(parts, layout=mica.jagged, requires_grad=True)
     (grad,) = mica.autograd.grad(mica.sin(nested), nested, grad_outputs=[mica.ones_like(nested)])
     assert grad.is_nested and all(mica.equal(g, p.cos()) for g, p in zip(grad.unbind(), parts, strict=True))
+
+
+def test_a_plain_tensor_with_one_place_for_each_sequence():
+    parts = [mica.arange(12.0).reshape(3, 4), mica.arange(8.0).reshape(2, 4)]
+    turned = nested.nested_tensor(parts, layout=mica.jagged).transpose(1, 2)
+    plain = mica.arange(8.0).reshape(2, 4, 1)
+    for got, part, one in zip((turned + plain).unbind(), parts, plain, strict=True):
+        assert mica.equal(got, part.t() + one)
+    gaps = nested.nested_tensor_from_jagged(
+        mica.arange(10.0).reshape(10, 1), mica.tensor([0, 4, 10]), lengths=mica.tensor([2, 3])
+    )
+    shifted = gaps + mica.tensor([[[0.0]], [[1.0]]])
+    assert [x.flatten().tolist() for x in shifted.unbind()] == [[0.0, 1.0], [5.0, 6.0, 7.0]]
+
+
+def test_the_parts_by_torchs_names():
+    made = nested.nested_tensor([mica.ones(3, 2), mica.ones(1, 2)], layout=mica.jagged)
+    assert made._values.shape == (4, 2) and made._ragged_idx == 1
+    assert (made._min_seqlen, made._max_seqlen) == (1, 3)

@@ -102,7 +102,9 @@ def _split(input, mask):
     from mica.masked.maskedtensor.core import MaskedTensor
 
     if isinstance(input, MaskedTensor):
-        return input.get_data(), input.get_mask() if mask is None else mask
+        input, mask = input.get_data(), input.get_mask() if mask is None else mask
+    if mask is not None and input.layout == mica.strided and mask.layout != mica.strided:
+        mask = mask.to_dense()  # what a sparse mask does not hold is masked out
     return input, mask
 
 

@@ -132,6 +132,31 @@ class NestedTensor(mica.Tensor):
         """The lengths of the sequences, where there are gaps between them; else None."""
         return self._lengths
 
+    @property
+    def _values(self):
+        return self.values()
+
+    @property
+    def _ragged_idx(self):
+        return self._ragged
+
+    @property
+    def _metadata_cache(self):
+        return {}
+
+    @property
+    def _min_seqlen(self):
+        return min((length for _, length in self._spans()), default=0)
+
+    @property
+    def _max_seqlen(self):
+        return max((length for _, length in self._spans()), default=0)
+
+    def _owners(self):
+        """The number of the sequence that each place of the values belongs to; gaps belong to the one before them."""
+        places = _C.arange(self.values().shape[self._ragged - 1], device=self._offsets.device)
+        return (_C.searchsorted(self._offsets, places, right=True) - 1).clamp_(0, len(self) - 1)
+
     def _each_length(self):
         return self._offsets.diff() if self._lengths is None else self._lengths
 

@@ -65,8 +65,8 @@ def _matched(name, nested, x):
     if x.dim() == nested.dim() and x.shape[nested._ragged] == 1:
         if x.shape[0] == 1:
             return x.squeeze(0)
-        if x.shape[0] == len(nested) and nested._ragged == 1 and nested._lengths is None:
-            return x.squeeze(1).repeat_interleave(nested._each_length(), 0)
+        if x.shape[0] == len(nested):
+            return x.squeeze(nested._ragged).index_select(0, nested._owners()).movedim(0, nested._ragged - 1)
     if x.dim() == nested.dim() - 1 and x.shape[nested._ragged - 1] == 1:
         return x
     raise RuntimeError(
