@@ -7,6 +7,7 @@
 #include "core/uninitialized.h"
 #include "mica/backend.h"
 #include "mica/generated/implementations.h"
+#include "mica/generated/layers/sparse.h"
 #include "mica/ops.h"
 #include "mica/values.h"
 #include "shapes/indexing.h"
@@ -21,11 +22,44 @@ void check_layout(const char* op, const TensorOptions& o) {
                   "(): only layout=torch.strided is there");
 }
 
+bool is_sparse(const TensorOptions& o) {
+  return o.has_layout() && o.layout() != Layout::Strided && o.layout() != Layout::Jagged;
+}
+
+// A sparse tensor without elements.
+Tensor empty_sparse(IntArrayRef size, const TensorOptions& options) {
+  const Layout layout = options.layout();
+  const TensorOptions own = TensorOptions(options.dtype()).device(options.device());
+  const TensorOptions places = own.dtype(DType::Int64);
+  const auto dims = static_cast<int64_t>(size.size());
+  const IntArrayRef nothing(int64_t{0});
+  Tensor made;
+  if (layout == Layout::SparseCoo) {
+    made = mica::_sparse_coo_tensor_unsafe(mica::empty({dims, 0}, places), mica::empty(nothing, own), size, true);
+  } else {
+    MICA_CHECK(layout == Layout::SparseCsr || layout == Layout::SparseCsc,
+               "empty_sparse_compressed expected sparse compressed (non-block) tensor layout but got ", layout);
+    MICA_CHECK(dims >= 2,
+               "torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size ", size);
+    DimVector starts(size.slice(0, static_cast<size_t>(dims - 2))), none = starts;
+    starts.push_back(size[static_cast<size_t>(layout == Layout::SparseCsr ? dims - 2 : dims - 1)] + 1);
+    none.push_back(0);
+    made = mica::_sparse_compressed_tensor_unsafe(mica::zeros(starts, places), mica::empty(none, places),
+                                                  mica::empty(none, own), size, layout);
+  }
+  return options.requires_grad() ? made.requires_grad_(true) : made;
+}
+
 // Options not given are those of `t`.
 TensorOptions inherit(TensorOptions o, const Tensor& t) {
   if (!o.has_dtype()) o = o.dtype(t.dtype());
   if (!o.has_device()) o = o.device(t.device());
   return o;
+}
+
+TensorOptions inherit_layout(const TensorOptions& o, const Tensor& t) {
+  const TensorOptions own = inherit(o, t);
+  return own.has_layout() || t.layout() == Layout::Strided ? own : own.layout(t.layout());
 }
 
 DType dtype_of_number(const Scalar& s) {
@@ -44,6 +78,7 @@ DType dtype_of_number(const Scalar& s) {
 }  // namespace
 
 Tensor empty(IntArrayRef size, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
+  if (is_sparse(options)) return empty_sparse(size, options);
   check_layout("empty", options);
   const DType dtype = options.dtype();
   const Device device = options.device();
@@ -89,6 +124,7 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptio
 }
 
 Tensor zeros(IntArrayRef size, const TensorOptions& options) {
+  if (is_sparse(options)) return empty_sparse(size, options);
   check_layout("zeros", options);
   Tensor t = empty_contiguous(size, options.dtype(), options.device());
   inplace::zero_(t);
@@ -277,13 +313,13 @@ Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const Tenso
 }
 
 Tensor new_empty(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
-  return composite::empty(size, inherit(options, self), std::nullopt);
+  return composite::empty(size, inherit_layout(options, self), std::nullopt);
 }
 Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
   return composite::empty_strided(size, stride, inherit(options, self));
 }
 Tensor new_zeros(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
-  return composite::zeros(size, inherit(options, self));
+  return composite::zeros(size, inherit_layout(options, self));
 }
 Tensor new_ones(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
   return composite::ones(size, inherit(options, self));

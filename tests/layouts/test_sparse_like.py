@@ -75,3 +75,42 @@ def test_messages_name_layouts_as_torch_does():
         RuntimeError, match="row_indices expected sparse column compressed tensor layout but got SparseCsr"
     ):
         sparse("csr").row_indices()
+
+
+def test_factories_of_sparse_tensors():
+    for make in (torch.zeros, torch.empty):
+        for name in ("coo", "csr", "csc"):
+            made = make(2, 3, layout=LAYOUTS[name], dtype=torch.float64)
+            assert made.layout == LAYOUTS[name] and made.dtype == torch.float64 and made._nnz() == 0
+            assert torch.equal(made.to_dense(), torch.zeros(2, 3, dtype=torch.float64))
+        with pytest.raises(RuntimeError, match="non-block"):
+            make(2, 3, layout=torch.sparse_bsr)
+    assert DENSE.to_sparse().new_zeros(2, 2).layout == torch.sparse_coo
+    assert DENSE.to_sparse_csr().new_empty(2, 2).layout == torch.sparse_csr
+    assert torch.zeros(2, layout=torch.sparse_coo, requires_grad=True).requires_grad
+
+
+def test_conversions_that_torch_has():
+    assert (
+        sparse("bsr").to_sparse().is_coalesced()
+        and sparse("coo").to_sparse(layout=torch.strided).layout == torch.strided
+    )
+    for own, wanted, given, words in (
+        ("csr", "bsr", {}, "without blocksize argument given"),
+        ("coo", "csr", {"blocksize": (1, 2)}, "with blocksize argument given"),
+        ("csr", "csc", {"dense_dim": 0}, "with dense_dim argument given"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            sparse(own).to_sparse(layout=LAYOUTS[wanted], **given)
+
+
+def test_small_things_of_coo_tensors():
+    x = sparse("coo")
+    assert x.stride() == (0, 0) and not x.is_contiguous()
+    assert torch.equal((torch.tensor(3.0).to_sparse() * x).to_dense(), DENSE * 3)
+    assert torch.equal((torch.zeros(2, 4, layout=torch.sparse_coo) + DENSE.to_sparse(1)).to_dense(), DENSE)
+    z = torch.tensor([1j, 2.0]).to_sparse()
+    assert z.conj().to_dense().tolist() == [-1j, 2]
+    for each in (x, sparse("csr")):
+        with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+            each[0] = 1

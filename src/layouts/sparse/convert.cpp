@@ -220,15 +220,37 @@ Tensor to_sparse(const Tensor& self, int64_t sparse_dim) {
 
 Tensor _to_sparse_dim(const Tensor& self, int64_t sparse_dim) { return coo_from_dense(self, sparse_dim); }
 
+// The conversions that torch has: a blocksize goes with blocks and is never changed, and sparse tensors keep their
+// dense dimensions.
+static void check_conversion(const Tensor& self, Layout wanted, const std::optional<IntArrayRef>& blocksize,
+                             const std::optional<int64_t>& dense_dim) {
+  const bool blocked = is_sparse(self) && has_blocks(self.layout());
+  const char* op = wanted == self.layout() ? "to_sparse"
+                   : is_coo(self)          ? "sparse_coo_to_sparse"
+                   : is_sparse(self)       ? "sparse_compressed_to_sparse"
+                                           : "dense_to_sparse";
+  const auto refuse = [&](const std::string& why) {
+    fail(mica::cat(op, ": conversion from ", layout_word(self.layout()), " to ", layout_word(wanted), " ", why,
+                   " is not supported"));
+  };
+  if (wanted == Layout::Jagged) refuse("from sparse layouts");
+  if (blocksize && !has_blocks(wanted)) refuse("with blocksize argument given");
+  if (!blocksize && has_blocks(wanted) && !blocked) refuse("without blocksize argument given");
+  if (is_sparse(self) && dense_dim) refuse("with dense_dim argument given");
+  const char* name = wanted == Layout::SparseCsr ? "csr" : wanted == Layout::SparseCsc ? "csc" : "block";
+  MICA_CHECK(!is_coo(self) || wanted == Layout::Strided || is_coo(self) == (wanted == Layout::SparseCoo) ||
+                 sparse_parts(self).sparse_dim == 2,
+             "coo_to_sparse_", name, ": conversion from Sparse to ", layout_word(wanted),
+             " for input tensors with sparse_dim()!=2 is not supported");
+}
+
 Tensor to_sparse(const Tensor& self, std::optional<Layout> layout, std::optional<IntArrayRef> blocksize,
                  std::optional<int64_t> dense_dim) {
   const Layout wanted = layout.value_or(Layout::SparseCoo);
-  MICA_CHECK(wanted != Layout::Strided && wanted != Layout::Jagged, "to_sparse: conversion from ", self.layout(),
-             " to ", wanted, " is not supported: it is no sparse layout");
-  MICA_CHECK(!blocksize || has_blocks(wanted), "to_sparse: conversion from ", self.layout(), " to ", wanted,
-             " does not use the specified blocksize (", blocksize.value_or(IntArrayRef()), ")");
+  check_conversion(self, wanted, blocksize, dense_dim);
   if (wanted == self.layout() && !(has_blocks(wanted) && blocksize && block_of(self).ref() != *blocksize)) return self;
-  return mica::_convert_layout(self, wanted, blocksize, dense_dim);
+  const Tensor made = mica::_convert_layout(self, wanted, blocksize, dense_dim);
+  return is_coo(made) ? made.coalesce() : made;
 }
 
 Tensor to_sparse_coo(const Tensor& self) { return composite::to_sparse(self, Layout::SparseCoo, {}, {}); }

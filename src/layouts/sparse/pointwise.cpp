@@ -77,9 +77,13 @@ void check_same_size(const char* op, const Tensor& a, const Tensor& b) {
 Tensor added_coo(const Tensor& self, const Tensor& other, const Scalar& alpha) {
   check_same_size("add", self, other);
   const SparseParts &p = sparse_parts(self), &q = sparse_parts(other);
+  const DType common = promote_types(self.dtype(), other.dtype());
+  // What holds nothing fits any division into sparse and dense dimensions.
+  if (p.dense_dim != q.dense_dim && p.indices.size(1) == 0) return mica::mul(other, alpha).to(common);
+  if (p.dense_dim != q.dense_dim && q.indices.size(1) == 0) return self.clone().to(common);
   MICA_CHECK(p.dense_dim == q.dense_dim, "add: expected 'self' and 'other' to have same density, but 'self' has ",
              p.sparse_dim, " sparse dimensions while 'other' has ", q.sparse_dim, " sparse dimensions");
-  const DType dtype = promote_types(self.dtype(), other.dtype());
+  const DType dtype = common;
   Tensor values = values_of(other).to(dtype);
   if (!(alpha == Scalar(1))) values = values.mul(alpha);
   const Tensor both =
@@ -148,7 +152,7 @@ static Tensor mul_sparse(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul(const Tensor& self, const Tensor& other) {
-  if (!is_sparse(self)) return sparse::mul(other, self);
+  if (!is_sparse(self) || (self.dim() == 0 && other.dim() > 0)) return sparse::mul(other, self);
   if (is_sparse(other) && other.dim() > 0) return mul_sparse(self, other);
   if (other.dim() == 0)
     return with_values(self, values_of(self).mul(is_sparse(other) ? mica::_to_dense(other) : other));
@@ -221,6 +225,9 @@ void copy_(const Tensor& self, const Tensor& src, bool) {
   const Tensor value = in_layout(src, self.layout()).to(self.dtype()).clone();
   entry::write_rare("copy_", self, value);
 }
+
+// There is no lazy conjugate of a sparse tensor.
+Tensor _conj(const Tensor& self) { return mica::conj_physical(self); }
 
 Tensor alias(const Tensor& self) { return with_values(self, values_of(self)); }
 
