@@ -187,7 +187,8 @@ class Writer(RareForms, DispatchedForms):
         else:
             self.put(f"Tensor result = views::{op.implementation}({names(schema)});")
             self.history(["result"])
-            self.put("set_view(result, self, ViewInfo::Creation::Normal);")
+            if op.differentiable:
+                self.put("set_view(result, self, ViewInfo::Creation::Normal);")
         self.put("return result;")
 
     def functional_composite(self) -> None:

@@ -291,7 +291,8 @@ def map_(self, tensor, callable):
 @_method
 def map2_(self, x, y, callable):
     """Replace each element by what a Python function makes of it and those of two other tensors; slow."""
-    _refuse_gradient(self, "map2_")
+    for each in (self, x, y):
+        _refuse_gradient(each, "map2_")
     return _mapped(self, callable, x, y)
 
 

@@ -43,7 +43,11 @@ Tensor made_with(Tensor t, const TensorOptions& options) {
         "this system.");
     t = pin_memory(t);
   }
-  if (options.requires_grad() && !t.requires_grad()) t.requires_grad_(true);
+  if (options.requires_grad() && !t.requires_grad()) {
+    MICA_CHECK(t.is_floating_point() || t.is_complex(),
+               "Only Tensors of floating point and complex dtype can require gradients");
+    t.requires_grad_(true);
+  }
   return t;
 }
 

@@ -121,7 +121,7 @@ Tensor conv_tbc(const Tensor& self, const Tensor& weight, const Tensor& bias, in
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_output, const Tensor& input,
-                                                        const Tensor& weight, std::optional<IntArrayRef>,
+                                                        const Tensor& weight, std::optional<IntArrayRef> bias_sizes,
                                                         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                                                         bool transposed, IntArrayRef output_padding, int64_t groups,
                                                         ArrayRef<bool> output_mask) {
@@ -141,7 +141,9 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   if (output_mask[2]) {
     DimVector dims{0};
     for (int64_t d = 2; d < grad_output.dim(); ++d) dims.push_back(d);
-    grad_bias = mica::sum(grad_output, dims.ref());
+    // Of inputs without channels the output has none either, and a bias has no part in it.
+    grad_bias = bias_sizes && grad_output.numel() == 0 ? mica::zeros(*bias_sizes, grad_output.options())
+                                                       : mica::sum(grad_output, dims.ref());
   }
   if (!output_mask[0] && !output_mask[1]) return {grad_input, grad_weight, grad_bias};
 

@@ -226,6 +226,13 @@ std::tuple<Tensor, std::vector<Tensor>> histogramdd(const Tensor& self, TensorLi
                                                     std::optional<ArrayRef<double>>, const Tensor& weight,
                                                     bool density) {
   NoGradGuard below;
+  MICA_CHECK_KIND(self.dtype() == DType::Float32 || self.dtype() == DType::Float64, NotImplemented,
+                  "\"histogramdd\" not implemented for '", info(self.dtype()).legacy, "'");
+  MICA_CHECK(
+      !weight.defined() || weight.dtype() == self.dtype(),
+      "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, "
+      "but got input(",
+      self.dtype(), "), and weight(", weight.defined() ? weight.dtype() : self.dtype(), ")");
   MICA_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions");
   const int64_t n = self.size(-1);
   MICA_CHECK(n == static_cast<int64_t>(bins.size()), "torch.histogramdd: expected ", n,

@@ -87,6 +87,9 @@ Tensor value_of(const Tensor& self) { return grad_enabled() && self.requires_gra
 void write_in_place(const char* op, const Tensor& self, const Tensor& result) {
   MICA_CHECK(self.sizes() == result.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
              result.sizes(), " (", op, ")");
+  MICA_CHECK(self.dtype() == result.dtype() || std::string_view(op) != "float_power_",
+             "the base given to float_power_ has dtype ", info(self.dtype()).legacy,
+             " but the operation's result requires dtype ", info(result.dtype()).legacy);
   MICA_CHECK(self.dtype() == result.dtype() || can_cast(result.dtype(), self.dtype()), "result type ",
              info(result.dtype()).legacy, " can't be cast to the desired output type ", info(self.dtype()).legacy);
   self.copy_(result);

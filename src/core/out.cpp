@@ -79,8 +79,12 @@ void check_no_internal_overlap(const char* op, const Tensor& target) {
 
 void write_out(const char* op, const Tensor& out, const Tensor& result) {
   MICA_CHECK(out.device() == result.device(), op, "(): expected out on ", result.device(), " but got ", out.device());
-  MICA_CHECK(out.dtype() == result.dtype() || can_cast(result.dtype(), out.dtype()), "result type ",
-             info(result.dtype()).legacy, " can't be cast to the desired output type ", info(out.dtype()).legacy);
+  const std::string_view name = op;
+  MICA_CHECK(name != "float_power" || out.dtype() == result.dtype(), "the output given to float_power has dtype ",
+             info(out.dtype()).legacy, " but the operation's result requires dtype ", info(result.dtype()).legacy);
+  MICA_CHECK(out.dtype() == result.dtype() || can_cast(result.dtype(), out.dtype()) || name == "bernoulli",
+             "result type ", info(result.dtype()).legacy, " can't be cast to the desired output type ",
+             info(out.dtype()).legacy);
   if (!(out.sizes() == result.sizes())) {
     if (out.numel() > 0) {
       warn(cat("An output with one or more elements was resized since it had shape ", out.sizes(),

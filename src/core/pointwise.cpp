@@ -366,18 +366,35 @@ void PointwisePlan::in_place(const Tensor& self) {
   into(self, 0);
 }
 
+// Of these operations torch converts no result into the out= that it is given.
+[[gnu::cold]] static void check_exact_output(const std::string_view op, DType out, DType result, DType common) {
+  for (const std::string_view exact :
+       {"neg", "floor", "ceil", "trunc", "round", "sign", "sgn", "abs", "bitwise_not", "_conj_physical", "frac"})
+    MICA_CHECK(op != exact || out == common, "Found dtype ", info(out).legacy, " but expected ", info(common).legacy);
+  for (const std::string_view truth : {"isposinf", "isneginf", "signbit"})
+    MICA_CHECK(op != truth, op, " does not support non-boolean outputs.");
+  MICA_CHECK(op != "nan_to_num", "nan_to_num: dtype of out: ", info(out).legacy,
+             " should be same as input: ", info(result).legacy);
+}
+
+// Operations that torch lets write to the elements of an expanded tensor more than once.
+static bool writes_repeatedly(const std::string_view op) { return op == "masked_fill" || op.ends_with("threshold"); }
+
 void PointwisePlan::into(const Tensor& out, int output) {
   resolve();
   given_[output] = &out;
   if (deferred_ && (!out.storage() || !out.storage()->resizable())) deferred_ = false;
   MICA_CHECK(out.device() == device_, "Expected all tensors to be on the same device, but found at least two devices, ",
              device_, " and ", out.device(), "! (out of ", op_.name, ")");
-  MICA_CHECK(out.dtype() == result_ || can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
-             " can't be cast to the desired output type ", info(out.dtype()).legacy);
+  if (out.dtype() != result_) [[unlikely]] {
+    check_exact_output(op_.name, out.dtype(), result_, common_);
+    MICA_CHECK(can_cast(result_, out.dtype()), "result type ", info(result_).legacy,
+               " can't be cast to the desired output type ", info(out.dtype()).legacy);
+  }
   const bool fits = shape() == out.sizes();
   bool direct = out.dtype() == result_ && fits && !(out.impl()->bits & tensor_bit::kLazyBits);
   if (fits && out.numel() > 1) {
-    check_no_internal_overlap(op_.name, out);
+    if (!writes_repeatedly(op_.name)) check_no_internal_overlap(op_.name, out);
     for (int i = 0; i < ninputs_; ++i) {
       const Tensor* t = operands_[i].tensor;
       if (!t || !direct || !may_share_memory(*t, out)) continue;

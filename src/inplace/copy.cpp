@@ -73,7 +73,8 @@ void fill_(const Tensor& self, const Scalar& value) {
   if (self.numel() == 0 || self.is_meta()) return;
   // torch refuses here what its older floating-point dtypes cannot hold, and lets the newer ones saturate.
   const DType checked = self.dtype() == DType::Complex32 && self.numel() > 1 ? DType::Complex64 : self.dtype();
-  if (checked != DType::BFloat16 && !is_float8(checked)) check_number_fits(value, checked);
+  const bool saturates = checked == DType::BFloat16 || (is_float8(checked) && checked != DType::Float8_e8m0fnu);
+  if (!saturates) check_number_fits(value, checked);
   const Tensor target = each_element_once(self);
   if (!target.impl()->contiguous && has_internal_overlap(target.sizes(), target.strides())) {
     // Windows that overlap get the same value twice.

@@ -119,6 +119,7 @@ void index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const Sca
              "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   check_number_fits(value, self.dtype());
   warn_if_expanded("index_fill_", self);
+  check_apart(self, index);
   const Tensor at = plain_index(at_least_1d(index), self.device());
   const int64_t n = size_at(self, d);
   if (const auto bad = index_outside(at, -n, n)) outside(ErrorKind::Index, "", *bad, d, n);
@@ -149,6 +150,8 @@ void put_(const Tensor& self, const Tensor& index, const Tensor& source, bool ac
                   "put_(): Expected source and index to have the same number of elements, but got source.numel() = ",
                   source.numel(), ", index.numel() = ", index.numel());
   check_written_once("put_", self);
+  check_apart(self, index);
+  check_apart(self, source);
   const Tensor at = plain_index(index, self.device()).view({-1});
   if (const auto bad = index_outside(at, -self.numel(), self.numel()))
     fail(ErrorKind::Index,

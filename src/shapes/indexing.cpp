@@ -42,6 +42,14 @@ Tensor apart_from(const Tensor& read, const Tensor& written) {
   return may_share_memory(read, written) ? read.clone() : read;
 }
 
+void check_apart(const Tensor& written, const Tensor& read) {
+  const auto dense = [](const Tensor& t) { return t.numel() > 0 && t.is_non_overlapping_and_dense(); };
+  MICA_CHECK(
+      !dense(written) || !dense(read) || !may_share_memory(written, read),
+      "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+      "location. Please clone() the tensor before performing the operation.");
+}
+
 void check_number_fits(const Scalar& value, DType dtype) {
   switch (dtype) {
 #define MICA_CASE(T, Name) \
@@ -245,7 +253,10 @@ void masked_select(Out& out, const Tensor& self, const Tensor& mask) {
 }
 
 void nonzero(Out& out, const Tensor& self) {
-  check_out_dtype("nonzero", out, DType::Int64);
+  const auto given = out.given_dtype();
+  MICA_CHECK(!given || *given == DType::Int64,
+             "nonzero: Expected out tensor to have scalar type Long but got scalar type ",
+             info(given.value_or(DType::Int64)).legacy);
   const NonzeroCount count("nonzero", self);
   const Tensor& result = out.set({count.total, self.dim()}, DType::Int64, self.device(), {1, count.total});
   if (out.needs_kernel())

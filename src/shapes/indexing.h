@@ -60,6 +60,8 @@ bool warn_if_expanded(const char* op, const Tensor& self);
 Tensor apart_from(const Tensor& read, const Tensor& written);
 
 // torch's error where a number does not fit the dtype.
+// Raises where a dense tensor that is read lies in the memory of the one that is written.
+void check_apart(const Tensor& written, const Tensor& read);
 void check_number_fits(const Scalar& value, DType dtype);
 
 }  // namespace mica

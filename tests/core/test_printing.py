@@ -75,3 +75,14 @@ def test_options_are_shown_and_restored():
     assert _tensor_str.get_printoptions()["threshold"] == math.inf
     with pytest.raises(ValueError, match="precision must not be negative"):
         torch.set_printoptions(precision=-1)
+
+
+def test_subclasses_say_what_stands_between_the_parentheses():
+    class Named(torch.Tensor):
+        def __repr__(self, *, tensor_contents=None):
+            return torch.Tensor.__repr__(self.as_subclass(torch.Tensor), tensor_contents="named")
+
+    assert repr(torch.ones(2).as_subclass(Named)) == "tensor(named)"
+    assert torch.Tensor.__repr__(torch.ones(2, dtype=torch.int32), tensor_contents="x") == "tensor(x, dtype=torch.int32)"
+    with pytest.raises(TypeError):
+        torch.Tensor.__repr__(torch.ones(2), "x")

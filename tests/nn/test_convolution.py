@@ -393,3 +393,11 @@ def test_a_layer_without_inputs_has_a_bias_of_zeros():
     after = mica.rand(1)
     mica.manual_seed(0)
     assert mica.rand(5)[4] == after  # they are drawn, from an empty range
+
+
+def test_inputs_without_channels_leave_the_bias_a_gradient():
+    with pytest.warns(UserWarning, match="Initializing zero-element tensors"):
+        module = mica.nn.Conv1d(0, 8, 3)
+    x = mica.randn(2, 0, 5, requires_grad=True)
+    module(x).sum().backward()
+    assert x.grad.shape == x.shape and module.bias.grad.tolist() == [0] * 8

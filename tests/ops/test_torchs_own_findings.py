@@ -104,3 +104,72 @@ def test_strides_of_dimensions_of_size_one():
     y = torch.empty_strided((3, 1, 4), (4, 9, 1)).fill_(1)
     assert (y * y).stride() == (4, 4, 1) and (y * 2).stride() == (4, 12, 1)
     assert torch.equal(y * 2, torch.full((3, 1, 4), 2.0))
+
+
+def test_bytes_read_as_another_dtype_have_no_history():
+    x = torch.ones(2, requires_grad=True)
+    for dtype in (torch.int32, torch.float32, torch.complex64):
+        seen = x.view(dtype)
+        assert not seen.requires_grad and seen.grad_fn is None and seen._base is None
+    y = torch.ones(4)
+    y.view(torch.int32).zero_()
+    assert y.tolist() == [0] * 4 and y._version == 1
+
+
+def test_copy_takes_a_number():
+    assert torch.ones(2).copy_(math.inf).tolist() == [math.inf] * 2
+    assert torch.ones(2, dtype=torch.int64).copy_(3).tolist() == [3, 3]
+    with pytest.raises(TypeError, match="must be Tensor, not list"):
+        torch.ones(2).copy_([1, 2])
+
+
+@pytest.mark.parametrize("name", ["neg", "floor", "ceil", "trunc", "round", "sign", "sgn", "abs"])
+def test_results_are_not_converted_into_out(name):
+    op, x = getattr(torch, name), torch.ones(2)
+    with pytest.raises(RuntimeError, match="Found dtype Double but expected Float"):
+        op(x, out=torch.empty(2, dtype=torch.float64))
+    assert op(x, out=torch.empty(2)).shape == (2,)
+
+
+def test_other_outs_that_torch_refuses():
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="does not support non-boolean outputs"):
+        torch.signbit(x, out=torch.empty(2))
+    with pytest.raises(RuntimeError, match="should be same as input"):
+        torch.nan_to_num(x, out=torch.empty(2, dtype=torch.float64))
+    with pytest.raises(RuntimeError, match="operation's result requires dtype Double"):
+        torch.float_power(x, 2, out=torch.empty(2))
+    with pytest.raises(RuntimeError, match="base given to float_power_ has dtype Half"):
+        x.half().float_power_(2)
+    with pytest.raises(RuntimeError, match="scalar type Long"):
+        torch.nonzero(x, out=torch.empty(0))
+    with pytest.raises(RuntimeError, match="does not support the out kwarg when as_tuple"):
+        torch.nonzero(x, as_tuple=True, out=torch.empty(0, dtype=torch.long))
+    assert torch.abs(torch.tensor([3 + 4j]), out=torch.empty(1)).tolist() == [5]
+
+
+def test_outs_that_torch_takes():
+    assert torch.bernoulli(torch.tensor([1.0, 0.0]), out=torch.empty(2, dtype=torch.int32)).tolist() == [1, 0]
+    assert torch.fft.fftfreq(4, 0.5, out=torch.empty(4)).tolist() == [0, 0.5, -1, -0.5]
+    assert torch.fft.rfftfreq(n=4, d=0.5, out=torch.empty(0)).tolist() == [0, 0.5, 1]
+    a, b = torch.ones(17, 8, dtype=torch.int8), torch.ones(8, 8, dtype=torch.int8)
+    out = torch.empty(17, 8, dtype=torch.int32)
+    assert torch._int_mm(a, b, out=out) is out and out.sum() == 1088
+
+
+def test_memory_that_is_read_and_written():
+    x = torch.arange(6)
+    for call in (lambda: x.put_(x[:2], torch.tensor([1, 2])), lambda: x.index_fill_(0, x[1:2], 1)):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            call()
+    assert x.tolist() == list(range(6))
+    assert torch.zeros(1).expand(3).masked_fill_(torch.tensor([True, False, True]), 1.0).tolist() == [1] * 3
+
+
+def test_small_refusals():
+    with pytest.raises(NotImplementedError, match="\"histogramdd\" not implemented for 'Long'"):
+        torch.histogram(torch.tensor([1, 2]), 2)
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
+        torch.zeros(1, dtype=torch.int32, requires_grad=True)
+    with pytest.raises(RuntimeError, match="map2_"):
+        torch.ones(2).map2_(torch.ones(2, requires_grad=True), torch.ones(2), lambda a, b, c: a)

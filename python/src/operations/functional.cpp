@@ -139,6 +139,7 @@ MICA_FUNCTION(nonzero) {
   Arguments a;
   if (parser.parse(a, self, args, nargs, kwnames) < 0) return a.result;
   const Tensor& x = a.tensor(0);
+  MICA_CHECK(!a.flag(1) || !a.has(2), "nonzero does not support the out kwarg when as_tuple is True");
   if (a.flag(1)) MICA_RETURN(mica::nonzero_numpy(x));
   if (!a.has(2)) MICA_RETURN(mica::nonzero(x));
   const Tensor& out = a.tensor(2);

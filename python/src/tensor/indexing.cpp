@@ -165,6 +165,7 @@ int tensor_setitem(PyObject* self, PyObject* index, PyObject* value) try {
     return answer ? 0 : -1;
   }
   const Tensor& x = unwrap(self);
+  MICA_CHECK_KIND(x.layout() == Layout::Strided, Type, "Cannot assign to a sparse tensor");
   if (!is_tensor(value) && !is_number_like(value))
     fail(ErrorKind::Type,
          cat("can't assign a ", Py_TYPE(value)->tp_name, " to a torch.", info(x.dtype()).legacy, "Tensor"));

@@ -1,5 +1,6 @@
 // repr() of a tensor, and the options of printing.
 #include "arguments/torch_function.h"
+#include "interop/foreign_memory.h"
 #include "mica/print.h"
 #include "operations/entry.h"
 
@@ -39,15 +40,41 @@ static PyObject* dual_repr(PyObject* self) {
   return to_python(print(unwrap(value), printed_name(Py_TYPE(self)), std::nullopt, text));
 }
 
+// Whether an object that is no Parameter by its type was made one.
+static bool is_marked_parameter(PyObject* self) {
+  PyObject* dict = reinterpret_cast<TensorObject*>(self)->dict;
+  PyObject* mark = dict ? PyDict_GetItemString(dict, "_is_param") : nullptr;
+  return mark && PyObject_IsTrue(mark) == 1;
+}
+
+static PyObject* plain_repr(PyObject* self, std::optional<std::string_view> contents) {
+  if (!contents && dual_parts && unwrap(self).requires_grad()) [[unlikely]] {
+    if (PyObject* text = dual_repr(self)) return text;
+  }
+  std::string text = print(unwrap(self), printed_name(Py_TYPE(self)), contents);
+  return to_python(is_marked_parameter(self) ? cat("Parameter(", text, ")") : text);
+}
+
 PyObject* tensor_repr(PyObject* self) try {
   if (!is_exact_tensor(self) && overrides_torch_function(self)) {
     PyObject* repr = PyDict_GetItemString(tensor_type->tp_dict, "__repr__");
     return call_torch_function(repr, &self, 1, &self, 1);
   }
-  if (dual_parts && unwrap(self).requires_grad()) [[unlikely]] {
-    if (PyObject* text = dual_repr(self)) return text;
-  }
-  return to_python(print(unwrap(self), printed_name(Py_TYPE(self))));
+  return plain_repr(self, std::nullopt);
+} catch (...) {
+  return raise_current_exception();
+}
+
+// Tensor.__repr__(self, *, tensor_contents=None): a subclass may say what stands between the parentheses.
+static PyObject* repr_with_contents(PyObject* self, PyObject* args, PyObject* kwargs) try {
+  static const char* const names[] = {"tensor_contents", nullptr};
+  PyObject* contents = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:__repr__", const_cast<char**>(names), &contents)) return nullptr;
+  if (contents == Py_None) return tensor_repr(self);
+  Owned words(checked(PyObject_Str(contents)));
+  const char* text = PyUnicode_AsUTF8(words.get());
+  if (!text) throw PythonError();
+  return plain_repr(self, text);
 } catch (...) {
   return raise_current_exception();
 }
@@ -93,7 +120,9 @@ bool add_printing(PyObject* module) {
        "_set_print_options(precision, threshold, edgeitems, linewidth, sci_mode)"},
       {"_set_dual_parts", set_dual_parts, METH_O, "Who knows the parts of dual tensors; None: there are none."},
       {}};
-  return PyModule_AddFunctions(module, functions) == 0;
+  static PyMethodDef methods[] = {{"__repr__", as_cfunction(repr_with_contents), METH_VARARGS | METH_KEYWORDS, nullptr},
+                                  {}};
+  return PyModule_AddFunctions(module, functions) == 0 && add_tensor_methods(methods);
 }
 
 }  // namespace mica::python

@@ -103,7 +103,8 @@ Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const
           i == d ? index.reshape({-1})
                  : arange(Scalar(index.size(i)), index.options()).reshape(shape).expand(index.sizes()).reshape({-1}));
     }
-    return _sparse_coo_tensor_unsafe(stack(places), grad.reshape({-1}), sizes);
+    const Tensor indices = places.empty() ? empty({0, 1}, index.options()) : stack(places);
+    return _sparse_coo_tensor_unsafe(indices, grad.reshape({-1}), sizes);
   }
   return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);
 }
