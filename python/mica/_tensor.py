@@ -44,6 +44,9 @@ def pin_memory(self, device=None):
 @_asking_method
 def is_pinned(self, device=None):
     """Whether the tensor lies in host memory that a GPU reads and writes directly."""
+    if self.layout is not _C.strided:  # its parts lie in memory
+        parts = [self._values()] if self.layout is _C.sparse_coo else [self.values()]
+        return all(_C._is_pinned(part) for part in parts)
     return _C._is_pinned(self)
 
 

@@ -152,7 +152,7 @@ def test_other_tensors():
     assert "meta" in str(mica.explain(mica.empty(3, device="meta")))
     assert mica.explain(mica.tensor(1.0)).to_dict()["shape"] == ()
     assert mica.explain(mica.zeros(2, dtype=mica.complex64).conj()).to_dict()["conjugated"]
-    with pytest.raises(TypeError, match="takes a Tensor, not int"):
+    with pytest.raises(TypeError, match="takes a Tensor or a compiled function, not int"):
         mica.explain(3)
 
 

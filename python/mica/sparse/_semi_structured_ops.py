@@ -70,13 +70,37 @@ def _addmm(func, types, args, kwargs):
     return b.t()._mm(a.t(), bias=bias).t()
 
 
+class _Linear(mica.autograd.Function):
+    """Rows times a sparse weight, where the rows or the bias learn. The weight comes in a list: it is no input that learns."""
+
+    @staticmethod
+    def forward(ctx, rows, bias, held):
+        ctx.weight, ctx.has_bias = held[0], bias is not None
+        return ctx.weight._mm(rows.t(), bias=bias).t()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        weight = ctx.weight
+        grad_rows = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            if weight.packed_t is not None:
+                grad_rows = weight.t()._mm(gradient.t()).t()
+            else:
+                grad_rows = gradient @ weight.to_dense()
+        if ctx.has_bias and ctx.needs_input_grad[1]:
+            grad_bias = gradient.sum(0)
+        return grad_rows, grad_bias, None
+
+
 def _linear(func, types, args, kwargs):
     x, weight = args[:2]
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
     if not _is_sparse(weight) or _is_sparse(x):
         raise NotImplementedError("`SparseSemiStructuredTensor` linear: only the weight can be sparse")
     rows = x.reshape(-1, x.shape[-1])
-    return weight._mm(rows.t(), bias=bias).t().reshape(*x.shape[:-1], weight.shape[0])
+    learns = mica.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad))
+    product = _Linear.apply(rows, bias, [weight]) if learns else weight._mm(rows.t(), bias=bias).t()
+    return product.reshape(*x.shape[:-1], weight.shape[0])
 
 
 def _to_copy(func, types, args, kwargs):

@@ -24,6 +24,8 @@ def swap_tensors(t1, t2):
     from mica import _C
 
     for name, tensor in (("t1", t1), ("t2", t2)):
+        if not isinstance(tensor, _C.TensorBase):
+            raise TypeError(f"swap_tensors() takes tensors, but {name} is of type {type(tensor).__name__}")
         if weakref.getweakrefs(tensor):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     slots = [set(copyreg._slotnames(type(t))) for t in (t1, t2)]

@@ -7,12 +7,11 @@ from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta, the_c
 from mica.distributed.tensor._gradients import begin_pass, root_gradient, whole_pass
 from mica.distributed.tensor._redistribute import (
     Redistribute,
-    gradient_placements,
     redistribute_local_tensor,
     redistributed,
 )
 from mica.distributed.tensor._utils import compute_global_tensor_info, normalize_placements
-from mica.distributed.tensor.placement_types import Partial, Replicate
+from mica.distributed.tensor.placement_types import Partial, Replicate, gradient_placements
 
 
 class _ToLocal(mica.autograd.Function):

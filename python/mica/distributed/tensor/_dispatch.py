@@ -14,9 +14,9 @@ from mica import _C
 from mica.distributed.tensor import _rules
 from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta, dtensor_class
 from mica.distributed.tensor._gradients import begin_pass, locally
-from mica.distributed.tensor._redistribute import gradient_placements, redistribute_local_tensor, redistributed
+from mica.distributed.tensor._redistribute import redistribute_local_tensor, redistributed
 from mica.distributed.tensor._utils import compute_local_shape, filled, refilled
-from mica.distributed.tensor.placement_types import Partial, Replicate, Shard
+from mica.distributed.tensor.placement_types import Partial, Replicate, Shard, gradient_placements
 
 
 def _flat(value, found):
