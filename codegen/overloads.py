@@ -9,8 +9,19 @@ from model import Op
 from schema import Argument, Schema, TableError, Type, parse_schema
 
 # Functions in which a number may stand for any tensor, as in torch.add(2, x).
-NUMBERS_ALLOWED = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "rsub",
-                   "copy"}
+NUMBERS_ALLOWED = {
+    "add",
+    "sub",
+    "subtract",
+    "mul",
+    "multiply",
+    "div",
+    "divide",
+    "true_divide",
+    "floor_divide",
+    "rsub",
+    "copy",
+}
 # Overloads for a number that torch does not mention in its messages, and those that torch does not have.
 UNMENTIONED = {"add", "sub", "mul", "div", "subtract", "multiply", "divide", "true_divide", "floor_divide"}
 BEYOND_TORCH = {"reshape.copy"}

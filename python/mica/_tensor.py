@@ -38,6 +38,18 @@ def _asking_method(function):
 @_method
 def pin_memory(self, device=None):
     """The tensor in host memory that a GPU reads and writes directly; itself where it is."""
+    if self.layout is not _C.strided and not self.is_nested:
+        import mica
+
+        if self.layout is _C.sparse_coo:
+            parts = self._indices().pin_memory(), self._values().pin_memory()
+            return mica.sparse_coo_tensor(*parts, self.shape, is_coalesced=self.is_coalesced())
+        by_rows = self.layout in (_C.sparse_csr, _C.sparse_bsr)
+        outer, inner = (
+            (self.crow_indices(), self.col_indices()) if by_rows else (self.ccol_indices(), self.row_indices())
+        )
+        parts = [part.pin_memory() for part in (outer, inner, self.values())]
+        return mica.sparse_compressed_tensor(*parts, self.shape, layout=self.layout)
     return _C._pin_memory(self)
 
 

@@ -83,6 +83,8 @@ def test_subclasses_say_what_stands_between_the_parentheses():
             return torch.Tensor.__repr__(self.as_subclass(torch.Tensor), tensor_contents="named")
 
     assert repr(torch.ones(2).as_subclass(Named)) == "tensor(named)"
-    assert torch.Tensor.__repr__(torch.ones(2, dtype=torch.int32), tensor_contents="x") == "tensor(x, dtype=torch.int32)"
+    assert (
+        torch.Tensor.__repr__(torch.ones(2, dtype=torch.int32), tensor_contents="x") == "tensor(x, dtype=torch.int32)"
+    )
     with pytest.raises(TypeError):
         torch.Tensor.__repr__(torch.ones(2), "x")

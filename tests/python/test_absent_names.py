@@ -90,7 +90,10 @@ for use in (lambda: FSDP(1), lambda: Mine(), lambda: inline_asm_elementwise(f)):
     except NotImplementedError as error: print(error)
 """
     lines = run(program).splitlines()
-    assert lines[0] == "torch.distributed.fsdp.FullyShardedDataParallel is not in Mica: fully_shard and DTensor shard over processes"
+    assert (
+        lines[0]
+        == "torch.distributed.fsdp.FullyShardedDataParallel is not in Mica: fully_shard and DTensor shard over processes"
+    )
     assert len(lines) == 3 and "inline_asm_elementwise is not in Mica" in lines[2]
 
 

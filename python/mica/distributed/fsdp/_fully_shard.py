@@ -322,6 +322,8 @@ def _owned_parameters(module, ignored):
         for name, parameter in inside._parameters.items():
             if parameter is None or parameter in ignored:
                 continue
+            if hasattr(parameter, "placements"):
+                raise NotImplementedError(f"fully_shard of {name}, which is a DTensor already, is not in Mica yet")
             if parameter.dim() == 0:
                 raise ValueError(
                     f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
