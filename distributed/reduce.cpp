@@ -18,7 +18,12 @@ struct Element {
   static T narrow(Wide value) { return value; }
 };
 
-using Float16 = _Float16;  // which the processors that Mica is built for convert themselves
+// The 16-bit float that the compiler converts by the processor's own instructions: g++ 12 has _Float16 on x86-64 only.
+#ifdef __aarch64__
+using Float16 = __fp16;
+#else
+using Float16 = _Float16;
+#endif
 template <>
 struct Element<Float16> {
   using Wide = float;
