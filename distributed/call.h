@@ -1,6 +1,7 @@
 // What a backend is asked to do: one struct for every collective and message, over bytes, a dtype and a reduction.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -100,6 +101,12 @@ class Backend {
   virtual void abort(const std::string& why) = 0;
   // This rank calls nothing more.
   virtual void leave() = 0;
+
+  // Seconds that this rank has waited for each other one, if the backend counts them.
+  virtual std::vector<double> waited() const { return {}; }
+
+  // How many threads of the program wait for what the group's own thread runs: they stand still as it does.
+  std::atomic<int> program_waits{0};
 };
 
 // Throws InvalidCall where the reduction is not defined for the dtype.

@@ -23,7 +23,17 @@ uint64_t bytes_of(const Call& call) {
 }  // namespace
 
 bool Work::wait(double seconds, const std::function<void()>& interrupt) {
+  if (interrupt) note_program_thread();
   if (message_) return message_->wait(seconds, interrupt);
+  struct Waiting {
+    Backend* backend;
+    explicit Waiting(Backend* of) : backend(of) {
+      if (backend) ++backend->program_waits;
+    }
+    ~Waiting() {
+      if (backend) --backend->program_waits;
+    }
+  } waiting(interrupt ? backend_.get() : nullptr);
   const auto end = Clock::now() + std::chrono::duration<double>(seconds < 1e9 ? seconds : 1e9);
   std::unique_lock lock(mutex_);
   while (!done_) {
@@ -74,16 +84,25 @@ void Engine::check_usable() const {
 void Engine::run_logged(Call& call) {
   if (!logging_) return backend_->run(call);
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  const std::vector<double> before = backend_->waited();
   const auto began = Clock::now();
   backend_->run(call);
   const double took = std::chrono::duration<double>(Clock::now() - began).count();
+  LogEntry entry{call.kind, call.dtype, bytes_of(call), std::chrono::duration<double>(since_epoch).count(),
+                 took,      call.place};
+  const std::vector<double> after = backend_->waited();
+  for (size_t rank = 0; rank < after.size(); ++rank) {
+    if (after[rank] - before[rank] <= entry.waited) continue;
+    entry.waited = after[rank] - before[rank];
+    entry.late = static_cast<int>(rank);
+  }
   std::lock_guard lock(mutex_);
-  log_.push_back(
-      {call.kind, call.dtype, bytes_of(call), std::chrono::duration<double>(since_epoch).count(), took, call.place});
+  log_.push_back(std::move(entry));
 }
 
 void Engine::run(Call& call) {
   check_usable();
+  if (call.interrupt) note_program_thread();
   check_reduction(call);
   {
     std::unique_lock lock(mutex_);
@@ -123,6 +142,7 @@ std::shared_ptr<Work> Engine::start(Call call) {
   check_usable();
   check_reduction(call);
   auto work = std::make_shared<Work>();
+  work->backend_ = backend_;
   std::lock_guard lock(mutex_);
   queue_.emplace_back(std::move(call), work);
   if (!thread_.joinable()) thread_ = std::thread([this] { this->work(); });

@@ -24,6 +24,7 @@ class Work {
  private:
   friend class Engine;
   std::shared_ptr<Message> message_;
+  std::shared_ptr<Backend> backend_;  // of a collective
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
@@ -37,6 +38,8 @@ struct LogEntry {
   uint64_t bytes;
   double began, seconds;  // since the epoch; how long it took
   std::string place;
+  double waited = 0;  // of these seconds, for the rank that was waited for most
+  int late = -1;      // that rank; -1: nobody, or the backend does not say
 };
 
 class Engine {

@@ -17,6 +17,7 @@ struct Status {
   char state = 0;  // 0: no such process
   uint64_t started = 0;
   int exit_code = -1;
+  uint64_t ticks = 0;  // of the processor
 };
 
 // /proc/<process>/stat has the name in parentheses, which may hold spaces, then fields from the third on.
@@ -30,6 +31,7 @@ Status read_status(int64_t process) {
   if (fields.size() < 20) return {};
   Status status;
   status.state = fields[0][0];
+  status.ticks = std::stoull(fields[11]) + std::stoull(fields[12]);   // the 14th and 15th
   status.started = std::stoull(fields[19]);                           // the 22nd
   if (fields.size() >= 50) status.exit_code = std::stoi(fields[49]);  // the 52nd
   return status;
@@ -51,6 +53,23 @@ std::string first_line(const char* path) {
   return line;
 }
 
+const char* name_of_state(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "waiting for a device";
+    case 'T':
+    case 't':
+      return "stopped";
+    default:
+      return "ending";
+  }
+}
+
+std::atomic<int> program_threads{0};
 std::atomic<uint64_t> forks{0};
 const int watching_forks = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
@@ -66,6 +85,18 @@ std::string process_end(int64_t process, uint64_t started) {
   if (status.state == 'Z' || status.state == 'X') return describe_exit(status.exit_code);
   return "";
 }
+
+Activity process_activity(int64_t process) {
+  const Status status = read_status(process);
+  return {name_of_state(status.state), static_cast<double>(status.ticks) / static_cast<double>(sysconf(_SC_CLK_TCK))};
+}
+
+void note_program_thread() {
+  thread_local const bool counted = (program_threads.fetch_add(1), true);
+  (void)counted;
+}
+
+bool program_has_one_thread() { return program_threads.load() <= 1; }
 
 std::string host_identity() {
   char target[128] = "";

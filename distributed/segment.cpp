@@ -11,7 +11,7 @@
 namespace mica::distributed {
 namespace {
 
-constexpr uint64_t kMagic = 0x6d69636164697374;
+constexpr uint64_t kMagic = 0x6d69636164697375;
 constexpr size_t kPage = 4096;
 
 size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }

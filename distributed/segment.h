@@ -29,6 +29,11 @@ struct alignas(64) Counter {
   std::atomic<uint32_t> sleepers;
 };
 
+// Whether it has come to `target`; it may wrap around.
+inline bool reached(const Counter& counter, uint32_t target) {
+  return static_cast<int32_t>(counter.value.load(std::memory_order_acquire) - target) >= 0;
+}
+
 enum class Presence : uint32_t { Absent, Joined, Left };
 
 // What a rank shows of itself. Only that rank writes here, but for the counts of sleepers.
@@ -41,11 +46,17 @@ struct alignas(128) Member {
   uint64_t started;                   // the process's start, which tells it from a later one of the same number
   std::atomic<uint64_t> number;       // of the collective that this rank is in or was last in
   std::atomic<bool> inside;           // that collective is not over
+  std::atomic<bool> still;            // and the program waits for it, as far as was seen when the rank last looked
   static constexpr int kRecords = 4;  // a rank is at most two rounds ahead of another
   Record records[kRecords];
   // What a rank that has waited for a while is waiting for, for the search of circles: of the default group only.
   std::atomic<uint64_t> wait_edge;  // (count << 16) | (rank of the world + 1), 0: not waiting
   char wait_text[256];
+  // Where the program is, for others that have waited long: `asked` counts questions, `answered` is the last of them
+  // that the text answers. Of the default group only.
+  Counter asked;
+  std::atomic<uint32_t> answered;
+  char answer[400];
 };
 
 // Bytes on their way from one rank to another. `written` and `read` count all that ever passed.

@@ -58,7 +58,10 @@ void SharedGroup::begin(Call& call) {
   own.inside.store(true, std::memory_order_release);
 }
 
-void SharedGroup::end() { me().inside.store(false, std::memory_order_release); }
+void SharedGroup::end() {
+  me().still.store(false, std::memory_order_relaxed);
+  me().inside.store(false, std::memory_order_release);
+}
 
 std::byte* SharedGroup::open_round(Call& call) {
   for (int peer = 0; peer < size_; ++peer) {

@@ -19,7 +19,7 @@ struct SharedOptions {
   std::string name;  // of the group, for messages to people
   int rank = 0;
   std::vector<int> world_ranks;  // of the members, in the default group
-  double late_after = 10;        // seconds until a warning names who is late
+  double late_after = 10;        // seconds until a warning names who is late, and where it is
 };
 
 class SharedMessage;
@@ -41,30 +41,49 @@ class SharedGroup final : public Backend {
   int rank() const { return options_.rank; }
   int size() const { return size_; }
   Segment& segment() { return segment_; }
-  // Seconds that this rank has waited for each other one.
-  const std::vector<double>& waited() const { return waited_; }
+  // Of the default group: true when another rank asks where this program is, which `answer` says; false when it leaves.
+  bool wait_for_question();
+  void answer(const std::string& place);
+  // The program waits for a rank in something else than a call of this group, and has for so many seconds.
+  void stand_still(int peer, const std::string& what, double waited);
+  void stand_no_more();
+  std::vector<double> waited() const override { return waited_; }
 
  private:
   friend class SharedMessage;
   using Clock = std::chrono::steady_clock;
+  struct Question {  // to a rank that has not come; number 0: not asked
+    uint32_t number = 0;
+    double used = 0;  // the processor's seconds that its process had used by then
+    Clock::time_point at;
+  };
   struct Watch {  // how long a call has waited, and when it last looked around
     Clock::time_point began = Clock::now(), looked = began;
-    bool warned = false;
+    double warn_at = 0;           // seconds of waiting until the next warning; 0: not set yet
+    uint64_t shown = 0;           // the rank of the world for which others see this one wait, + 1
+    std::vector<Question> asked;  // by rank; empty: nobody was asked
   };
 
   // shared_waiting.cpp
   Member& me() { return segment_.member(options_.rank); }
   void wait(Counter& counter, uint32_t target, int peer, Call& call);
   void raise_to(Counter& counter, uint32_t value);
+  // shared_diagnosis.cpp
   void look_around(Call& call, int peer, Watch& watch, const std::function<bool()>& ready);
-  void check_alive(const Call& call, int peer, const std::function<bool()>& ready);
-  void find_circle(const Call& call, int peer, Watch& watch);
+  void check_alive(const std::string& what, int peer, const std::function<bool()>& ready);
+  void find_circle(int peer);
+  bool has_come(int peer) const;
+  bool is_first_to_wait();
+  Member& desk(int peer) const;
+  void ask(Watch& watch);
+  std::string describe_place(int peer, const Watch& watch);
   void throw_if_aborted();
-  [[noreturn]] void fail(const std::string& why);
-  std::string describe_ranks();
+  // With a watch, the text says where ranks are that it has asked.
+  [[noreturn]] void fail(const std::string& why, const Watch* watch = nullptr);
+  std::string describe_ranks(const Watch* watch);
   std::string describe(const Call& call);
-  void show_waiting(const Call& call, int peer);
-  void show_not_waiting();
+  void show_waiting(const std::string& what, int peer, Watch& watch);
+  void show_not_waiting(Watch& watch);
 
   // shared_collectives.cpp
   void begin(Call& call);
@@ -98,13 +117,14 @@ class SharedGroup final : public Backend {
   SharedOptions options_;
   std::shared_ptr<SharedGroup> world_;
   int size_;
-  int spins_;
+  std::chrono::microseconds spin_time_;
   uint64_t number_ = 0;
   uint64_t hash_ = 0;
   uint32_t round_ = 0;
   std::vector<bool> checked_;  // ranks whose record of this collective was compared
   std::vector<double> waited_;
-  uint64_t edge_count_ = 0;
+  std::atomic<uint64_t> edge_count_{0};
+  Watch standing_;  // of stand_still
 
   std::mutex mail_mutex_;  // guards what follows
   std::vector<std::deque<std::shared_ptr<SharedMessage>>> sending_;

@@ -15,6 +15,8 @@
 namespace mica::distributed {
 namespace {
 
+constexpr int kSpins = 100;  // looks at the rings before a rank sleeps
+
 struct MessageHeader {
   uint64_t bytes;
   int64_t tag;
@@ -254,15 +256,18 @@ bool SharedMessage::wait(double seconds, const std::function<void()>& interrupt)
       if (!ready()) group_.progress();
     }
     if (ready()) {
-      if (watch.looked != watch.began) group_.show_not_waiting();
+      group_.show_not_waiting(watch);
       return true;
     }
-    if (spins < group_.spins_ / 10) {
+    if (spins < kSpins && group_.spin_time_.count() > 0) {
       relax();
       continue;
     }
     const double waited = std::chrono::duration<double>(SharedGroup::Clock::now() - watch.began).count();
-    if (waited > seconds) return false;
+    if (waited > seconds) {
+      group_.show_not_waiting(watch);
+      return false;
+    }
     mail.sleepers.fetch_add(1);
     futex_wait(mail.value, seen, std::clamp(static_cast<int>((seconds - waited) * 1000), 1, 100));
     mail.sleepers.fetch_sub(1);

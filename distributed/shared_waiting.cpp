@@ -1,7 +1,6 @@
-// How a rank waits for others, and how it learns that it would wait for ever.
+// How a rank waits for others. What it finds out about them meanwhile is in shared_diagnosis.cpp.
 #include <sched.h>
 
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -12,49 +11,13 @@
 namespace mica::distributed {
 namespace {
 
-constexpr int kTick = 100;            // milliseconds between two looks around
-constexpr double kShowAfter = 1.0;    // seconds of waiting until others can see it
-constexpr double kCircleAfter = 3.0;  // and until circles are looked for
-
-bool reached(const Counter& counter, uint32_t target) {
-  return static_cast<int32_t>(counter.value.load(std::memory_order_acquire) - target) >= 0;
-}
+constexpr int kTick = 100;  // milliseconds between two looks around
 
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 int processors() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-std::string describe_shape(const int64_t* shape, size_t dims) {
-  std::string text = "[";
-  for (size_t i = 0; i < dims; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
-std::string describe_record(const Record& record) {
-  std::string text = std::string(name_of(record.kind)) + " number " + std::to_string(record.number.load());
-  if (record.kind != Kind::Barrier) {
-    text += std::string(", ") + name_of_dtype(record.dtype) + " " +
-            describe_shape(record.shape, static_cast<size_t>(record.dims));
-  }
-  if (record.kind == Kind::AllReduce || record.kind == Kind::Reduce || record.kind == Kind::ReduceScatter) {
-    text += std::string(", ") + name_of(record.reduction);
-  }
-  if (record.kind == Kind::Broadcast || record.kind == Kind::Reduce || record.kind == Kind::Gather ||
-      record.kind == Kind::Scatter) {
-    text += ", root " + std::to_string(record.root);
-  }
-  return text + ", at " + (record.place[0] ? record.place : "an unknown line");
-}
-
-// Threads of the program that have waited. Where there are several, one that stands still says nothing about the rest.
-std::atomic<int> waiting_threads{0};
-
-bool is_only_thread() {
-  thread_local const int order = ++waiting_threads;
-  return order == 1 && waiting_threads.load() == 1;
 }
 
 }  // namespace
@@ -65,7 +28,7 @@ SharedGroup::SharedGroup(Segment segment, SharedOptions options, std::shared_ptr
       world_(std::move(world)),
       size_(segment_.size()),
       // A rank that has a processor of its own may wait on it; where ranks share processors, waiting keeps others away.
-      spins_(size_ <= processors() ? 1000 : 0),
+      spin_time_(size_ <= processors() ? 30 : 0),
       checked_(static_cast<size_t>(size_)),
       waited_(static_cast<size_t>(size_)),
       sending_(static_cast<size_t>(size_)) {
@@ -101,10 +64,14 @@ void SharedGroup::raise_to(Counter& counter, uint32_t value) {
 }
 
 void SharedGroup::wait(Counter& counter, uint32_t target, int peer, Call& call) {
-  for (int i = 0; i <= spins_; ++i) {
-    if (reached(counter, target)) return;
-    relax();
-  }
+  if (reached(counter, target)) return;
+  const auto spin_until = Clock::now() + spin_time_;
+  do {
+    for (int i = 0; i < 50; ++i) {
+      if (reached(counter, target)) return;
+      relax();
+    }
+  } while (Clock::now() < spin_until);
   Watch watch;
   const auto ready = [&] { return reached(counter, target); };
   counter.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -118,11 +85,11 @@ void SharedGroup::wait(Counter& counter, uint32_t target, int peer, Call& call) 
     }
   } catch (...) {
     counter.sleepers.fetch_sub(1);
-    show_not_waiting();
+    show_not_waiting(watch);
     throw;
   }
   counter.sleepers.fetch_sub(1);
-  if (seconds(Clock::now() - watch.began) > kShowAfter) show_not_waiting();
+  show_not_waiting(watch);
   waited_[static_cast<size_t>(peer)] += seconds(Clock::now() - watch.began);
 }
 
@@ -151,8 +118,8 @@ void SharedGroup::abort(const std::string& why) {
   }
 }
 
-void SharedGroup::fail(const std::string& why) {
-  abort(why + "\n" + describe_ranks());
+void SharedGroup::fail(const std::string& why, const Watch* watch) {
+  abort(why + "\n" + describe_ranks(watch));
   throw_if_aborted();
   throw BackendError(why);
 }
@@ -161,132 +128,8 @@ void SharedGroup::leave() {
   stop_ = true;
   me().presence.store(Presence::Left, std::memory_order_release);
   raise_to(me().mail, me().mail.value.load() + 1);
-}
-
-std::string SharedGroup::describe(const Call& call) {
-  std::string text = name_of(call.kind);
-  if (call.kind == Kind::Send) text += " to rank " + std::to_string(call.root);
-  if (call.kind == Kind::Recv) {
-    text += call.root == Call::kAnySource ? std::string(" from any rank") : " from rank " + std::to_string(call.root);
-  }
-  if (call.kind < Kind::Send) text += " number " + std::to_string(number_);
-  return text + " of the group '" + options_.name + "'" + (call.place.empty() ? "" : " at " + call.place);
-}
-
-std::string SharedGroup::describe_ranks() {
-  std::string text;
-  for (int peer = 0; peer < size_; ++peer) {
-    const Member& member = segment_.member(peer);
-    text += std::string(peer ? "\n" : "") + "  rank " + std::to_string(peer);
-    const uint64_t number = member.number.load(std::memory_order_acquire);
-    const Record& record = member.records[number % Member::kRecords];
-    if (member.presence.load() == Presence::Absent)
-      text += " (not there yet)";
-    else
-      text += " (process " + std::to_string(member.process) + ")";
-    if (member.presence.load() == Presence::Left) text += " has left the group";
-    if (number == 0)
-      text += ": no collective yet";
-    else
-      text += std::string(member.inside.load() ? ": in " : ": has ended ") + describe_record(record);
-  }
-  return text;
-}
-
-void SharedGroup::look_around(Call& call, int peer, Watch& watch, const std::function<bool()>& ready) {
-  throw_if_aborted();
-  if (world_) world_->throw_if_aborted();  // of a circle through several groups
-  if (call.interrupt) {
-    try {
-      call.interrupt();
-    } catch (...) {
-      abort("rank " + std::to_string(options_.rank) + " was interrupted in " + describe(call));
-      throw;
-    }
-  }
-  const auto now = Clock::now();
-  if (seconds(now - watch.looked) < 0.4) return;
-  watch.looked = now;
-  check_alive(call, peer, ready);
-  const double waited = seconds(now - watch.began);
-  const std::string late = peer >= 0 ? "rank " + std::to_string(peer) : std::string("another rank");
-  if (waited > call.timeout) {
-    char limit[32];
-    std::snprintf(limit, sizeof limit, "%.3g", call.timeout);
-    fail("Timed out after " + std::string(limit) + " s: " + describe(call) + " waits for " + late);
-  }
-  if (waited > kShowAfter) show_waiting(call, peer);
-  if (waited > kCircleAfter) find_circle(call, peer, watch);
-  if (waited > options_.late_after && !watch.warned && options_.late_after > 0) {
-    watch.warned = true;
-    std::fprintf(stderr, "mica.distributed: rank %d has waited %.0f s for %s in %s\n%s\n", options_.rank, waited,
-                 late.c_str(), describe(call).c_str(), describe_ranks().c_str());
-  }
-}
-
-void SharedGroup::check_alive(const Call& call, int peer, const std::function<bool()>& ready) {
-  for (int other = 0; other < size_; ++other) {
-    if (other == options_.rank) continue;
-    const Member& member = segment_.member(other);
-    const Presence presence = member.presence.load(std::memory_order_acquire);
-    if (presence == Presence::Absent || (presence == Presence::Left && other != peer)) continue;
-    const std::string who = "rank " + std::to_string(other) + " (process " + std::to_string(member.process) + ")";
-    if (presence == Presence::Left) {
-      if (!ready()) fail(who + " has left the group, for which waits " + describe(call));
-      return;
-    }
-    const std::string end = process_end(member.process, member.started);
-    // A process that says goodbye does so before it ends.
-    if (!end.empty() && member.presence.load() == Presence::Joined && !ready()) {
-      fail(who + " " + end + ", for which waits " + describe(call));
-    }
-  }
-}
-
-// ---- circles: rank 0 waits for rank 1 in one group, which waits for rank 0 in another
-
-void SharedGroup::show_waiting(const Call& call, int peer) {
-  SharedGroup& world = world_ ? *world_ : *this;
-  if (!call.interrupt || !is_only_thread() || peer < 0) return;  // only the program's own thread stands still for this
-  Member& desk = world.segment_.member(world.options_.rank);
-  if (desk.wait_edge.load(std::memory_order_relaxed) != 0) return;
-  std::snprintf(desk.wait_text, sizeof desk.wait_text, "%s", describe(call).c_str());
-  const uint64_t target = static_cast<uint64_t>(options_.world_ranks[static_cast<size_t>(peer)]) + 1;
-  desk.wait_edge.store((++world.edge_count_ << 16) | target, std::memory_order_release);
-}
-
-void SharedGroup::show_not_waiting() {
-  SharedGroup& world = world_ ? *world_ : *this;
-  world.segment_.member(world.options_.rank).wait_edge.store(0, std::memory_order_release);
-}
-
-void SharedGroup::find_circle(const Call& call, int peer, Watch&) {
-  SharedGroup& world = world_ ? *world_ : *this;
-  if (peer < 0 || !call.interrupt) return;
-  const auto follow = [&](std::vector<uint64_t>& edges) {
-    int at = world.options_.rank;
-    do {
-      const uint64_t edge = world.segment_.member(at).wait_edge.load(std::memory_order_acquire);
-      if (edge == 0) return false;
-      edges.push_back(edge);
-      at = static_cast<int>(edge & 0xffff) - 1;
-    } while (at != world.options_.rank && edges.size() <= static_cast<size_t>(world.size_));
-    return at == world.options_.rank;
-  };
-  std::vector<uint64_t> before, after;
-  if (!follow(before)) return;
-  usleep(500000);  // none of them moves meanwhile
-  if (!follow(after) || before != after) return;
-  std::string text = "ranks wait for each other in a circle:";
-  int at = world.options_.rank;
-  for (uint64_t edge : after) {
-    const int next = static_cast<int>(edge & 0xffff) - 1;
-    text += "\n  rank " + std::to_string(at) + " waits for rank " + std::to_string(next) + " in " +
-            world.segment_.member(at).wait_text;
-    at = next;
-  }
-  if (world_) world_->abort(text);
-  fail(text);
+  me().asked.value.fetch_add(1);  // wakes who answers questions
+  futex_wake_all(me().asked.value);
 }
 
 }  // namespace mica::distributed

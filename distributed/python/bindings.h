@@ -35,8 +35,9 @@ std::string current_place();
 
 bool texts_of(PyObject* sequence, std::vector<std::string>& out);
 bool text_of(PyObject* object, std::string& out);  // str or bytes
+bool ranks_of(PyObject* sequence, std::vector<int>& ranks);
 
-extern PyTypeObject StoreServerType, StoreClientType, GroupType, WorkType;
+extern PyTypeObject StoreServerType, StoreClientType, GroupType, WorkType, MpiType;
 // A Group on any backend.
 PyObject* group_of_backend(std::shared_ptr<Backend> backend);
 PyObject* open_gloo(PyObject* module, PyObject* args);

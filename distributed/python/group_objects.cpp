@@ -53,23 +53,15 @@ PyMethodDef work_methods[] = {{"wait", work_wait, METH_O, nullptr},
                               {"sender", work_sender, METH_NOARGS, nullptr},
                               {}};
 
-bool ranks_of(PyObject* sequence, std::vector<int>& ranks) {
-  PyObject* fast = PySequence_Fast(sequence, "expected a sequence of ranks");
-  if (!fast) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
-    ranks.push_back(static_cast<int>(PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i))));
-  }
-  Py_DECREF(fast);
-  return !PyErr_Occurred();
-}
-
-// Group(name, rank, world_ranks, world, process, descriptor): the segment of the process, or a new one for -1.
+// Group(name, rank, world_ranks, world, process, descriptor, late_after): the segment of the process, or a new one for
+// -1.
 PyObject* group_new(PyTypeObject* type, PyObject* args, PyObject*) {
   const char* name;
   PyObject *ranks, *world;
   int rank, process, descriptor;
   SharedOptions options;
-  if (!PyArg_ParseTuple(args, "siOOii", &name, &rank, &ranks, &world, &process, &descriptor)) return nullptr;
+  if (!PyArg_ParseTuple(args, "siOOiid", &name, &rank, &ranks, &world, &process, &descriptor, &options.late_after))
+    return nullptr;
   if (!ranks_of(ranks, options.world_ranks)) return nullptr;
   if (rank < 0 || static_cast<size_t>(rank) >= options.world_ranks.size()) {
     return PyErr_Format(PyExc_ValueError, "rank %d is not in a group of %zu", rank, options.world_ranks.size());
@@ -172,6 +164,40 @@ PyObject* group_run(PyObject* self, PyObject* args) {
   return work_object(std::move(work));
 }
 
+// The default group's: waits until another rank asks where this program is; False when the group is closed.
+PyObject* group_wait_for_question(PyObject* self, PyObject*) {
+  auto* shared = reinterpret_cast<GroupObject*>(self)->shared;
+  bool asked = false;
+  if (shared && !unlocked([&] { asked = (*shared)->wait_for_question(); })) return nullptr;
+  return PyBool_FromLong(asked);
+}
+
+PyObject* group_answer(PyObject* self, PyObject* place) {
+  std::string text;
+  if (!text_of(place, text)) return nullptr;
+  if (auto* shared = reinterpret_cast<GroupObject*>(self)->shared) (*shared)->answer(text);
+  Py_RETURN_NONE;
+}
+
+// stand_still(rank, what, seconds): the program waits for a rank elsewhere; raises if that rank cannot come.
+PyObject* group_stand_still(PyObject* self, PyObject* args) {
+  int rank;
+  const char* what;
+  double seconds;
+  if (!PyArg_ParseTuple(args, "isd", &rank, &what, &seconds)) return nullptr;
+  auto* shared = reinterpret_cast<GroupObject*>(self)->shared;
+  if (!shared) Py_RETURN_NONE;
+  if (rank < 0 || rank >= (*shared)->size()) return PyErr_Format(PyExc_ValueError, "rank %d is not in the group", rank);
+  const std::string text = std::string(what) + " at " + current_place();
+  if (!unlocked([&] { (*shared)->stand_still(rank, text, seconds); })) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* group_stand_no_more(PyObject* self, PyObject*) {
+  if (auto* shared = reinterpret_cast<GroupObject*>(self)->shared) (*shared)->stand_no_more();
+  Py_RETURN_NONE;
+}
+
 PyObject* group_abort(PyObject* self, PyObject* why) {
   std::string text;
   if (!text_of(why, text)) return nullptr;
@@ -189,14 +215,14 @@ PyObject* group_log(PyObject* self, PyObject* on) {
   Py_RETURN_NONE;
 }
 
-// What was logged since the last call: (operation, dtype, bytes, time, seconds, line).
+// What was logged since the last call: (operation, dtype, bytes, time, seconds, line, waited, late).
 PyObject* group_take_log(PyObject* self, PyObject*) {
   PyObject* list = PyList_New(0);
   for (const LogEntry& each : engine_of(self).take_log()) {
-    PyObject* entry =
-        list ? Py_BuildValue("ssKdds", name_of(each.kind), name_of_dtype(each.dtype),
-                             static_cast<unsigned long long>(each.bytes), each.began, each.seconds, each.place.c_str())
-             : nullptr;
+    PyObject* entry = list ? Py_BuildValue("ssKddsdi", name_of(each.kind), name_of_dtype(each.dtype),
+                                           static_cast<unsigned long long>(each.bytes), each.began, each.seconds,
+                                           each.place.c_str(), each.waited, each.late)
+                           : nullptr;
     if (!entry || PyList_Append(list, entry) != 0) Py_CLEAR(list);
     Py_XDECREF(entry);
   }
@@ -205,8 +231,7 @@ PyObject* group_take_log(PyObject* self, PyObject*) {
 
 // Seconds that this rank has waited for each other one.
 PyObject* group_waited(PyObject* self, PyObject*) {
-  auto* shared = reinterpret_cast<GroupObject*>(self)->shared;
-  const std::vector<double> waited = shared ? (*shared)->waited() : std::vector<double>();
+  const std::vector<double> waited = engine_of(self).backend().waited();
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(waited.size()));
   for (size_t i = 0; list && i < waited.size(); ++i) {
     PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), PyFloat_FromDouble(waited[i]));
@@ -216,6 +241,10 @@ PyObject* group_waited(PyObject* self, PyObject*) {
 
 PyMethodDef group_methods[] = {{"meet", group_meet, METH_O, nullptr},
                                {"run", group_run, METH_VARARGS, nullptr},
+                               {"wait_for_question", group_wait_for_question, METH_NOARGS, nullptr},
+                               {"answer", group_answer, METH_O, nullptr},
+                               {"stand_still", group_stand_still, METH_VARARGS, nullptr},
+                               {"stand_no_more", group_stand_no_more, METH_NOARGS, nullptr},
                                {"abort", group_abort, METH_O, nullptr},
                                {"close", group_close, METH_NOARGS, nullptr},
                                {"log", group_log, METH_O, nullptr},

@@ -106,4 +106,14 @@ bool texts_of(PyObject* sequence, std::vector<std::string>& out) {
   return good;
 }
 
+bool ranks_of(PyObject* sequence, std::vector<int>& ranks) {
+  PyObject* fast = PySequence_Fast(sequence, "expected a sequence of ranks");
+  if (!fast) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    ranks.push_back(static_cast<int>(PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i))));
+  }
+  Py_DECREF(fast);
+  return !PyErr_Occurred();
+}
+
 }  // namespace mica::distributed::python

@@ -70,7 +70,10 @@ class Rank:
 class Ranks:
     """The processes of a world, as a context: none of them outlives it."""
 
-    def __init__(self, size, function, init="dist.init_process_group('gloo')", environment=None, script_arguments=()):
+    def __init__(self, size, function, init="dist.init_process_group('gloo')", environment=None, script_arguments=(),
+        before=None,
+    ):  # fmt: skip
+        """`before` has for each rank the words before its command, which run it elsewhere."""
         self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
         source = textwrap.dedent(inspect.getsource(function))
@@ -86,7 +89,7 @@ class Ranks:
             }  # fmt: skip
             with open(folder / f"output{rank}", "w") as output:
                 process = subprocess.Popen(
-                    [sys.executable, str(folder / "program.py"), *script_arguments],
+                    [*(before[rank] if before else ()), sys.executable, str(folder / "program.py"), *script_arguments],
                     env=variables, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
             self.ranks.append(Rank(process, folder, rank))
@@ -113,12 +116,16 @@ class Ranks:
                 raise AssertionError(f"rank {each.rank} did not end within {limit} s\n{texts}") from None
         return self.ranks
 
+    def ends_well(self, limit=100):
+        """Waits for all; every rank must end well."""
+        self.wait(limit)
+        for each in self.ranks:
+            assert each.code == 0, f"rank {each.rank} ended with {each.code}:\n{each.text}"
+        return self.ranks
+
 
 def run(size, function, **options):
     """What `function(rank, size)` returns on each rank; every rank must end well. Children see its source only."""
     limit = options.pop("limit", 100)
     with Ranks(size, function, **options) as world:
-        world.wait(limit)
-        for each in world.ranks:
-            assert each.code == 0, f"rank {each.rank} ended with {each.code}:\n{each.text}"
-        return [each.result for each in world.ranks]
+        return [each.result for each in world.ends_well(limit)]

@@ -1,9 +1,12 @@
 """How the ranks of a group get an engine together."""
 
+import datetime
 import os
+import time
 
 from mica.distributed._engine import engine
-from mica.distributed._errors import DistBackendError
+from mica.distributed._errors import DistBackendError, DistNetworkError, DistStoreError
+from mica.distributed.lateness import answer_questions, seconds_of
 
 
 def meet(store, rank, size, timeout, name, world_ranks, world):
@@ -13,7 +16,11 @@ def meet(store, rank, size, timeout, name, world_ranks, world):
     store.set_timeout(timeout)
     keys = [f"rank{each}" for each in range(size)]
     try:
+        if world is not None:
+            _wait_for(store, keys, timeout, f"new_group {name!r}", world_ranks, world)
         places = [value.decode().rpartition("|") for value in store.multi_get(keys)]
+    except DistBackendError:
+        raise
     except RuntimeError as error:
         try:
             missing = [each for each in range(size) if not store.check([keys[each]])]
@@ -28,14 +35,43 @@ def meet(store, rank, size, timeout, name, world_ranks, world):
     if any(place[0] != places[0][0] for place in places):
         hosts = len({place[0] for place in places})
         return _across_hosts(store, rank, size, timeout, name, hosts)
+    if world is None:  # it is a world of its own, in which waiting ranks see each other
+        world_ranks = list(range(size))
+    warning = seconds_of("MICA_DISTRIBUTED_LATE_WARNING", 10.0)
     if rank == 0:
-        group = engine.Group(name, rank, world_ranks, world, -1, -1)
+        group = engine.Group(name, rank, world_ranks, world, -1, -1, warning)
         store.set("segment", f"{os.getpid()}:{group.descriptor}")
     else:
         process, descriptor = store.get("segment").decode().split(":")
-        group = engine.Group(name, rank, world_ranks, world, int(process), int(descriptor))
+        group = engine.Group(name, rank, world_ranks, world, int(process), int(descriptor), warning)
     group.meet(timeout.total_seconds())
+    if world is None:
+        answer_questions(group)
     return group
+
+
+def _wait_for(store, keys, timeout, what, world_ranks, world):
+    """Waits for keys of all ranks, where others of the world can see it: a rank that cannot come is an error."""
+    began, late = time.monotonic(), world_ranks[0]
+    try:
+        while True:
+            waited = time.monotonic() - began
+            left = timeout.total_seconds() - waited
+            try:
+                store.wait(keys, datetime.timedelta(seconds=max(min(left, 0.5), 0.001)))
+                return
+            except DistStoreError:
+                if left <= 0.5:
+                    return  # the next wait is an error that says who did not come
+            except DistNetworkError:  # the store has ended with rank 0, which may have said why
+                world.stand_still(late, what, waited)
+                raise
+            missing = [rank for rank, key in zip(world_ranks, keys, strict=True) if not store.check([key])]
+            if missing:
+                late = missing[0]
+                world.stand_still(late, what, waited)
+    finally:
+        world.stand_no_more()
 
 
 def _across_hosts(store, rank, size, timeout, name, hosts):
@@ -46,8 +82,10 @@ def _across_hosts(store, rank, size, timeout, name, hosts):
             "(install libgloo-dev and build again)"
         )
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
+    silence = seconds_of("MICA_DISTRIBUTED_LINK_LIMIT", 30.0)
+    limit = timeout.total_seconds()
     try:
-        return engine.open_gloo(path, name, rank, size, _own_address(), interface, timeout.total_seconds(), store)
+        return engine.open_gloo(path, name, rank, size, _own_address(), interface, limit, silence, store)
     except ImportError as error:
         raise DistBackendError(
             f"the ranks of the group {name!r} are on {hosts} hosts, which needs the Gloo library (install libgloo0): {error}"

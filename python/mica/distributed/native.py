@@ -1,7 +1,11 @@
 """The backend on Mica's own engine: tensors become addresses, sizes and dtypes for mica._distributed."""
 
+import math
+import sys
+
 import mica
 from mica.distributed.buffers import _Buffers, _is_plain, _memory
+from mica.distributed.lateness import end_answers, seconds_of
 from mica.distributed.options import (
     AllgatherOptions,
     AllreduceOptions,
@@ -51,12 +55,22 @@ _DTYPES = {
 _ANY_SOURCE = -1
 
 
+def _watchers():
+    """Those of inspect.collectives() that are at work."""
+    module = sys.modules.get("mica.inspect._collectives")
+    return module.watchers if module is not None else ()
+
+
 class NativeBackend:
     """The collectives of one group. Options and methods have the names of torch's backends."""
 
-    def __init__(self, group, rank, size, timeout, name="gloo"):
-        self._engine, self._rank, self._size, self._timeout, self._name = group, rank, size, timeout, name
+    def __init__(self, engine, rank, size, timeout, name="gloo", group="", world_ranks=()):
+        self._engine, self._rank, self._size, self._timeout, self._name = engine, rank, size, timeout, name
+        self._group, self._world_ranks = group, list(world_ranks)
+        self._late_limit = seconds_of("MICA_DISTRIBUTED_LATE_LIMIT", math.inf)
         self._pending = []  # what was started; its tensors must live until it is done
+        for each in _watchers():
+            each.begin(self)
 
     def rank(self):
         return self._rank
@@ -79,13 +93,16 @@ class NativeBackend:
         self._engine.abort(why)
 
     def shutdown(self):
+        for each in _watchers():
+            each.end(self)
         self._engine.close()
+        end_answers(self._engine)
 
     # ---- one way to the engine
 
     def _limit(self, timeout):
         timeout = self._timeout if timeout is None or timeout.total_seconds() <= 0 else timeout
-        return timeout.total_seconds()
+        return min(timeout.total_seconds(), self._late_limit)
 
     def _run(self, kind, opts, inputs, outputs, buffers, result, *, root=0, tag=0, like=None, make=Work):
         like = like if like is not None else (inputs or outputs or (None,))[0]

@@ -6,13 +6,16 @@ from mica.inspect._terminal import readable_bytes, table
 
 
 class Collective:
-    """One collective: its group, operation, dtype, bytes, when it began, how many seconds it took, and the line."""
+    """One collective: its group, operation, dtype, bytes, when it began, how many seconds it took, and the line.
 
-    __slots__ = ("began", "bytes", "dtype", "group", "line", "operation", "seconds")
+    `late` is the rank of the world that this rank waited for most, for `waited` of these seconds; None for nobody.
+    """
 
-    def __init__(self, group, operation, dtype, size, began, seconds, line):
+    __slots__ = ("began", "bytes", "dtype", "group", "late", "line", "operation", "seconds", "waited")
+
+    def __init__(self, group, operation, dtype, size, began, seconds, line, waited=0.0, late=None):
         self.group, self.operation, self.dtype, self.bytes = group, operation, dtype, size
-        self.began, self.seconds, self.line = began, seconds, line
+        self.began, self.seconds, self.line, self.waited, self.late = began, seconds, line, waited, late
 
     def to_dict(self):
         """Everything as plain values."""
@@ -22,41 +25,53 @@ class Collective:
         return f"{self.line}: {self.operation} of {readable_bytes(self.bytes)}, {self.seconds * 1e3:.3f} ms"
 
 
-def _engines():
-    """The engines of this process's groups, by the names of the groups, with the ranks of their members."""
+watchers = []  # the contexts that are at work: backends tell them when they begin and end
+
+
+def _backends():
+    """The backends of this process's groups that keep a log."""
     world = sys.modules.get("mica.distributed.world")
-    if world is None:
-        return []
-    found = []
-    for group, name in world._world.pg_names.items():
-        for backend in group._distinct():
-            engine = getattr(backend, "_engine", None)
-            if hasattr(engine, "take_log"):
-                found.append((name, engine, world.get_process_group_ranks(group)))
-    return found
+    groups = list(world._world.pg_names) if world is not None else []
+    return [backend for group in groups for backend in group._distinct() if hasattr(backend, "_world_ranks")]
 
 
 class collectives:
-    """Logs the collectives of this process in a `with` block, in all groups that exist when it begins."""
+    """Logs the collectives of this process in a `with` block, in the groups that exist and in those made meanwhile."""
 
     def __init__(self):
-        self.collectives, self.waited, self._watched = [], {}, []
+        self.collectives, self.waited, self._watched = [], {}, {}
 
     def __enter__(self):
-        self.collectives, self.waited = [], {}
-        self._watched = [(name, engine, ranks, engine.waited()) for name, engine, ranks in _engines()]
-        for _, engine, _, _ in self._watched:
-            engine.take_log()
-            engine.log(True)
+        self.collectives, self.waited, self._watched = [], {}, {}
+        for each in _backends():
+            self.begin(each)
+        watchers.append(self)
         return self
 
     def __exit__(self, *exception):
-        for name, engine, ranks, before in self._watched:
-            engine.log(False)
-            self.collectives += [Collective(name, *entry) for entry in engine.take_log()]
-            for rank, past, now in zip(ranks, before, engine.waited(), strict=False):
-                self.waited[rank] = self.waited.get(rank, 0.0) + now - past
+        watchers.remove(self)
+        for backend, _ in list(self._watched.values()):
+            self.end(backend)
         self.collectives.sort(key=lambda each: each.began)
+
+    def begin(self, backend):
+        """Logs what a backend does from now on."""
+        engine = backend._engine
+        engine.take_log()
+        engine.log(True)
+        self._watched[id(backend)] = backend, engine.waited()
+
+    def end(self, backend):
+        """Takes what a backend has logged."""
+        if id(backend) not in self._watched:
+            return
+        _, before = self._watched.pop(id(backend))
+        engine, ranks = backend._engine, backend._world_ranks
+        engine.log(False)
+        for *entry, late in engine.take_log():
+            self.collectives.append(Collective(backend._group, *entry, None if late < 0 else ranks[late]))
+        for rank, past, now in zip(ranks, before, engine.waited(), strict=False):
+            self.waited[rank] = self.waited.get(rank, 0.0) + now - past
 
     def __iter__(self):
         return iter(self.collectives)
