@@ -1,5 +1,5 @@
 # The extension mica._distributed: the engine of torch.distributed. Apart from mica._C, so that an import does not load it.
-file(GLOB MICA_DISTRIBUTED_SOURCES CONFIGURE_DEPENDS distributed/*.cpp distributed/python/*.cpp)
+file(GLOB MICA_DISTRIBUTED_SOURCES CONFIGURE_DEPENDS distributed/*.cpp distributed/mpi/*.cpp distributed/python/*.cpp)
 Python_add_library(mica_distributed MODULE WITH_SOABI ${MICA_DISTRIBUTED_SOURCES})
 target_link_libraries(mica_distributed PRIVATE mica_extension_flags Threads::Threads)  # and not libmica: it knows no tensors
 target_link_options(mica_distributed PRIVATE -Wl,--gc-sections -Wl,--as-needed)
@@ -18,8 +18,8 @@ set_source_files_properties(
 find_path(MICA_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
 find_library(MICA_GLOO_LIBRARY gloo)
 if(MICA_GLOO_INCLUDE_DIR AND MICA_GLOO_LIBRARY)
-  add_library(mica_gloo MODULE distributed/gloo/gloo_group.cpp distributed/call.cpp distributed/fingerprint.cpp
-                               distributed/reduce.cpp)
+  add_library(mica_gloo MODULE distributed/gloo/gloo_group.cpp distributed/gloo/gloo_links.cpp distributed/call.cpp
+                               distributed/fingerprint.cpp distributed/reduce.cpp)
   target_link_libraries(mica_gloo PRIVATE ${MICA_GLOO_LIBRARY} mica_extension_flags Threads::Threads)
   target_include_directories(mica_gloo PRIVATE . include)
   target_include_directories(mica_gloo SYSTEM PRIVATE ${MICA_GLOO_INCLUDE_DIR})

@@ -232,4 +232,37 @@ void reduce(DType dtype, Reduction reduction, double factor, const std::vector<c
   }
 }
 
+namespace {
+
+template <typename T>
+void divide_typed(std::byte* values, size_t count, int by) {
+  using Wide = typename Element<T>::Wide;
+  T* each = reinterpret_cast<T*>(values);
+  for (size_t i = 0; i < count; ++i)
+    each[i] = Element<T>::narrow(static_cast<Wide>(Element<T>::widen(each[i]) / static_cast<Wide>(by)));
+}
+
+}  // namespace
+
+void divide(DType dtype, std::byte* values, size_t count, int by) {
+  switch (dtype) {
+    case DType::Float16:
+      return divide_typed<Float16>(values, count, by);
+    case DType::BFloat16:
+      return divide_typed<BFloat16>(values, count, by);
+    case DType::Float32:
+      return divide_typed<float>(values, count, by);
+    case DType::Float64:
+      return divide_typed<double>(values, count, by);
+    case DType::Complex32:
+      return divide_typed<ComplexHalf>(values, count, by);
+    case DType::Complex64:
+      return divide_typed<std::complex<float>>(values, count, by);
+    case DType::Complex128:
+      return divide_typed<std::complex<double>>(values, count, by);
+    default:
+      throw InvalidCall("Invalid scalar type");
+  }
+}
+
 }  // namespace mica::distributed

@@ -10,4 +10,7 @@ namespace mica::distributed {
 void reduce(DType dtype, Reduction reduction, double factor, const std::vector<const std::byte*>& inputs,
             std::byte* out, size_t count);
 
+// Divides floating or complex values in place.
+void divide(DType dtype, std::byte* values, size_t count, int by);
+
 }  // namespace mica::distributed

@@ -26,8 +26,11 @@ PyMODINIT_FUNC PyInit__distributed() {
   struct {
     const char* name;
     PyTypeObject* type;
-  } types[] = {
-      {"StoreServer", &StoreServerType}, {"StoreClient", &StoreClientType}, {"Group", &GroupType}, {"Work", &WorkType}};
+  } types[] = {{"StoreServer", &StoreServerType},
+               {"StoreClient", &StoreClientType},
+               {"Group", &GroupType},
+               {"Work", &WorkType},
+               {"Mpi", &MpiType}};
   for (auto& each : types) {
     if (PyType_Ready(each.type) != 0 ||
         PyModule_AddObjectRef(module, each.name, reinterpret_cast<PyObject*>(each.type)) != 0) {

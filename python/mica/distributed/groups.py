@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import sys
+import warnings
 
 import mica
 from mica.distributed.process_group import Backend, BackendConfig, LocalBackend, ProcessGroup
@@ -54,6 +56,16 @@ def init_process_group(
             raise AssertionError("world_size must be positive if using store")
         if rank < 0:
             raise AssertionError("rank must be non-negative if using store")
+    elif init_method is None and Backend.MPI in config.get_device_backend_map().values():
+        from mica.distributed import mpi
+
+        if world_size != -1 or rank != -1:
+            warnings.warn(
+                f"For MPI backend, world_size ({world_size}) and rank ({rank}) are ignored since they are assigned by the MPI runtime.",
+                stacklevel=2,
+            )
+        rank, world_size, store = mpi.mpi().rank, mpi.mpi().size, mpi.store()
+        store.set_timeout(timeout)
     elif _alone(init_method, rank, world_size):
         rank, world_size, store = 0, 1, HashStore()
     else:
@@ -95,6 +107,8 @@ def _at_exit():
     for each in list(_world.pg_map):
         with contextlib.suppress(Exception):  # the process ends: there is nobody to tell
             each.shutdown()
+    if mpi := sys.modules.get("mica.distributed.mpi"):
+        mpi.finish()
 
 
 def _make_group(name, text, ranks, rank, config, store, timeout, options=None):
@@ -156,7 +170,11 @@ def _make_backend(backend, device, name, ranks, rank, store, timeout, options):
         engine = meet(own, rank, size, timeout, name, list(ranks), _world.engine)
         if _world.engine is None:
             _world.engine = engine
-        return NativeBackend(engine, rank, size, timeout, backend)
+        return NativeBackend(engine, rank, size, timeout, backend, name, ranks)
+    if backend == Backend.MPI:
+        from mica.distributed import mpi
+
+        return mpi.make(name, ranks, rank, timeout)
     if device == "cuda" and backend == Backend.NCCL:
         return _nccl(own, rank, size, timeout)
     raise RuntimeError(

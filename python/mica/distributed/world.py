@@ -187,10 +187,17 @@ def is_nccl_available():
 
 
 def is_mpi_available():
+    """Whether there is an MPI library."""
+    from mica.distributed import mpi
+
+    return mpi.library() is not None
+
+
+def is_ucc_available():
     return False
 
 
-is_ucc_available = is_xccl_available = is_mpi_available
+is_xccl_available = is_ucc_available
 
 
 def is_torchelastic_launched():

