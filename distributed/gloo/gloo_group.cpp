@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "distributed/fingerprint.h"
+#include "distributed/gloo/gloo_links.h"
 #include "distributed/reduce.h"
 
 namespace mica::distributed {
@@ -64,7 +65,11 @@ GlooGroup::GlooGroup(GlooOptions options, const MeetingPlace& place)
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     context_ = std::make_shared<gloo::rendezvous::Context>(options_.rank, options_.size);
     context_->setTimeout(milliseconds(options_.timeout));
+    const std::set<int> before = tcp_sockets();
     context_->connectFullMesh(store, device);
+    for (const int each : tcp_sockets()) {
+      if (!before.contains(each)) limit_silence(each, options_.silence);
+    }
   } catch (const std::exception& error) {
     throw BackendError("Gloo cannot connect the ranks of the group '" + options_.name + "': " + error.what());
   }

@@ -33,13 +33,13 @@ class Locked {
 
 }  // namespace
 
-// open_gloo(path, name, rank, size, address, interface, timeout, store): a Group.
+// open_gloo(path, name, rank, size, address, interface, timeout, silence, store): a Group.
 PyObject* open_gloo(PyObject*, PyObject* args) {
   const char *path, *name, *address, *interface;
   GlooOptions options;
   PyObject* store;
-  if (!PyArg_ParseTuple(args, "ssiissdO", &path, &name, &options.rank, &options.size, &address, &interface,
-                        &options.timeout, &store)) {
+  if (!PyArg_ParseTuple(args, "ssiissddO", &path, &name, &options.rank, &options.size, &address, &interface,
+                        &options.timeout, &options.silence, &store)) {
     return nullptr;
   }
   options.name = name;

@@ -1,0 +1,15 @@
+// The connections that Gloo has opened, which it does not show.
+#pragma once
+
+#include <set>
+
+namespace mica::distributed {
+
+// The TCP sockets of this process.
+std::set<int> tcp_sockets();
+
+// Lets the kernel end a connection whose other side has not answered for so many seconds. It asks while nothing is
+// sent, and the kernel of the other side answers while its process computes: only a lost host or link is silent.
+void limit_silence(int socket, double seconds);
+
+}  // namespace mica::distributed
