@@ -17,11 +17,12 @@ constexpr size_t kPage = 4096;
 size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 struct Layout {
-  size_t members, outboxes, rings, end, ring_stride;
+  size_t members, outboxes, slots, rings, end, ring_stride;
   Layout(size_t n, size_t outbox_bytes, size_t ring_bytes) {
     members = pages(sizeof(Header));
     outboxes = members + pages(n * sizeof(Member));
-    rings = outboxes + n * Segment::kOutboxes * outbox_bytes;
+    slots = outboxes + n * Segment::kOutboxes * outbox_bytes;
+    rings = slots + (n == 2 ? n * Segment::kSlots * Segment::kSlotBytes : 0);
     ring_stride = sizeof(Ring) + ring_bytes;
     end = pages(rings + n * n * ring_stride);
   }
@@ -103,6 +104,11 @@ Member& Segment::member(int rank) const { return reinterpret_cast<Member*>(base_
 std::byte* Segment::outbox(int rank, uint32_t round) const {
   const size_t index = static_cast<size_t>(rank) * kOutboxes + round % kOutboxes;
   return base_ + layout(header()).outboxes + index * outbox_bytes();
+}
+
+std::byte* Segment::slot(int rank, uint32_t round) const {
+  const size_t index = static_cast<size_t>(rank) * kSlots + round % kSlots;
+  return base_ + layout(header()).slots + index * kSlotBytes;
 }
 
 Ring& Segment::ring(int from, int to) const {

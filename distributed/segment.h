@@ -78,6 +78,9 @@ struct Header {
 class Segment {
  public:
   static constexpr int kOutboxes = 2;
+  // Of a pair of ranks: pieces that stay in a processor's own cache, and several, so that a rank can run ahead.
+  static constexpr size_t kSlotBytes = size_t{1} << 18;
+  static constexpr uint32_t kSlots = 8;
 
   // A new anonymous segment, which vanishes with the last process that holds it: nothing has to be cleaned up.
   static Segment create(int size);
@@ -94,6 +97,7 @@ class Segment {
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   Member& member(int rank) const;
   std::byte* outbox(int rank, uint32_t round) const;
+  std::byte* slot(int rank, uint32_t round) const;
   size_t outbox_bytes() const { return header().outbox_bytes; }
   Ring& ring(int from, int to) const;
   std::byte* ring_data(int from, int to) const;

@@ -145,11 +145,46 @@ void SharedGroup::all_reduce_small(Call& call) {
   close_round();
 }
 
+// Two ranks give each other everything and reduce it both: half as many rounds as by shares, for a tenth more bytes. A
+// rank writes two pieces ahead, and more while it would wait for the other.
+void SharedGroup::all_reduce_pair(Call& call) {
+  const Bytes in = call.inputs[0];
+  const int peer = 1 - options_.rank;
+  const bool wanted = call.kind == Kind::AllReduce || call.root == options_.rank;
+  const auto pieces = static_cast<uint32_t>(divide_up(in.size, Segment::kSlotBytes));
+  Member& other = segment_.member(peer);
+  std::vector<const std::byte*> terms(2);
+  uint32_t written = 0;
+  for (uint32_t read = 0; read < pieces; ++read) {
+    const auto there = [&] { return reached(other.published, round_ + read + 1); };
+    const auto free = [&] { return reached(other.finished, round_ + written - Segment::kSlots + 1); };
+    while (written < pieces && (written < read + 2 || !there()) && written < read + Segment::kSlots) {
+      if (written > read && !free()) break;
+      wait(other.finished, round_ + written - Segment::kSlots + 1, peer, call);
+      const Bytes part = piece(in, written * Segment::kSlotBytes, Segment::kSlotBytes);
+      copy_bytes(segment_.slot(options_.rank, round_ + written), part.data, part.size);
+      ++written;
+      raise_to(me().published, round_ + written);
+    }
+    wait(other.published, round_ + read + 1, peer, call);
+    if (!checked_[static_cast<size_t>(peer)]) check_same(peer, call);
+    if (wanted) {
+      const Bytes out = piece(call.outputs[0], read * Segment::kSlotBytes, Segment::kSlotBytes);
+      terms[static_cast<size_t>(peer)] = segment_.slot(peer, round_ + read);
+      terms[static_cast<size_t>(options_.rank)] = piece(in, read * Segment::kSlotBytes, Segment::kSlotBytes).data;
+      reduce(call.dtype, call.reduction, call.factor, terms, out.data, out.size / call.element_size());
+    }
+    raise_to(me().finished, round_ + read + 1);
+  }
+  round_ += pieces;
+}
+
 // A chunk takes two rounds. In the first, every rank gives the others their parts of its values and reduces its own
 // part of everybody's; in the second it gives away the result. Its own part never passes through shared memory.
 void SharedGroup::all_reduce(Call& call) {
   const Bytes in = call.inputs[0];
   if (in.size <= kSmall) return all_reduce_small(call);
+  if (size_ == 2) return all_reduce_pair(call);
   const size_t part = part_bytes(segment_.outbox_bytes(), size_);
   const size_t n = static_cast<size_t>(size_), own = static_cast<size_t>(options_.rank);
   const bool wanted = call.kind == Kind::AllReduce || call.root == options_.rank;

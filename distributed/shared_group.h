@@ -95,6 +95,7 @@ class SharedGroup final : public Backend {
   void check_same(int peer, Call& call);
   void all_reduce(Call& call);
   void all_reduce_small(Call& call);
+  void all_reduce_pair(Call& call);
   void broadcast(Call& call);
   void all_gather(Call& call);
   void gather(Call& call);
