@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 
+from mica._cli import trace_ranks
+
 
 def _arguments(argv):
     parser = argparse.ArgumentParser(
@@ -20,6 +22,10 @@ def _arguments(argv):
     parser.add_argument("-o", "--output", metavar="FILE", default="mica-trace.html", help="the page (mica-trace.html)")
     parser.add_argument("--lab", action="store_true", help="show the run in the Lab while it lasts")
     parser.add_argument("--no-browser", action="store_true", help="with --lab: print the address and open nothing")
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="run it in N processes: what they did together, and who waited for whom"
+    )
+    parser.add_argument("--part", help=argparse.SUPPRESS)  # in one of these processes: the folder for what it did
     parser.add_argument("-m", action="store_true", dest="module", help="the program is a module's name")
     parser.add_argument("program", help="a script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -125,6 +131,10 @@ def _live(options):
 def main(argv):
     """Run the program under the recordings that are asked for; exits as the program does."""
     options = _arguments(argv)
+    if options.ranks is not None and options.ranks < 1:
+        raise SystemExit(f"mica trace: --ranks takes a number of processes, but got {options.ranks}")
+    if options.part:
+        raise SystemExit(trace_ranks.record(options.part, lambda: _run(options)))
     chosen = [name for name in ("copies", "memory", "ops") if getattr(options, name)] or ["copies", "memory", "ops"]
     try:
         # The page is written at the end; that it can be is known before the program runs.
@@ -132,6 +142,10 @@ def main(argv):
             pass
     except OSError as error:
         raise SystemExit(f"mica trace: can't write '{options.output}': {error.strerror}") from None
+    if options.ranks:
+        status = trace_ranks.main(options)
+        print(f"\nThe whole report: {options.output}", file=sys.stderr)
+        raise SystemExit(status)
     from mica import inspect
 
     makers = {"copies": inspect.copies, "memory": inspect.memory, "ops": inspect.operations}
