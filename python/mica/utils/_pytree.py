@@ -150,15 +150,7 @@ class TreeSpec:
                 f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
                 f"holds {self.num_leaves} items ({self})."
             )
-        remaining = iter(leaves)
-
-        def build(spec):
-            if spec.type is None:
-                return next(remaining)
-            items = [build(child) for child in spec._children]
-            return SUPPORTED_NODES[spec.type].unflatten_fn(items, spec._context)
-
-        return build(self)
+        return _built(self, iter(leaves))
 
     def flatten_up_to(self, tree):
         """What a nest that begins like this shape has at the places of its leaves."""
@@ -238,6 +230,14 @@ def tree_flatten(tree, is_leaf=None):
     """The leaves in order, and the shape of the nest."""
     leaves = []
     return leaves, _flatten(tree, leaves, is_leaf)
+
+
+def _built(spec, remaining):
+    # No function within another: one that calls itself is a cycle, which keeps the leaves until they are collected.
+    if spec.type is None:
+        return next(remaining)
+    items = [_built(child, remaining) for child in spec._children]
+    return SUPPORTED_NODES[spec.type].unflatten_fn(items, spec._context)
 
 
 def tree_unflatten(leaves, treespec):
