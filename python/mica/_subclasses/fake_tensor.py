@@ -1,9 +1,13 @@
 """Tensors without data that look like tensors on a device: Mica's are tensors on the meta device that remember one."""
 
+import math
+
 import mica
 from mica import _C
+from mica._subclasses import open_sizes
+from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode
-from mica.utils._pytree import tree_leaves, tree_map_only
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from mica.utils.weak import WeakIdKeyDictionary
 
 # Calls that need numbers, which there are none of; and those whose results' sizes depend on them.
@@ -80,6 +84,36 @@ class FakeTensor(mica.Tensor):
     def device(self):
         return self.fake_device
 
+    # ---- sizes, some of which may be open (open_sizes.py)
+
+    @property
+    def shape(self):
+        sizes = open_sizes.shape_of(self, self.fake_mode.shape_env)
+        return _C.TensorBase.shape.__get__(self) if sizes is None else open_sizes.OpenSize(sizes)
+
+    def size(self, dim=None):
+        if "_sizes" not in self.__dict__:
+            return _C.TensorBase.size(self) if dim is None else _C.TensorBase.size(self, dim)
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self):
+        return math.prod(self.shape) if "_sizes" in self.__dict__ else _C.TensorBase.numel(self)
+
+    nelement = numel
+
+    def __len__(self):
+        return int(self.shape[0]) if "_sizes" in self.__dict__ else _C.TensorBase.__len__(self)
+
+    def stride(self, dim=None):
+        numbers = _C.TensorBase.stride(self)
+        if "_sizes" in self.__dict__:
+            env = self.fake_mode.shape_env
+            numbers = tuple(
+                each if isinstance(each, int) else env.create_symintnode(each)
+                for each in map(env.worlds.known, numbers)
+            )
+        return numbers if dim is None else numbers[dim]
+
     @property
     def is_meta(self):
         return self.fake_device.type == "meta"
@@ -96,15 +130,48 @@ class FakeTensor(mica.Tensor):
         return -1 if self.fake_device.type == "cpu" else self.fake_device.index
 
     def item(self):
-        raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
+        env = self.fake_mode.shape_env
+        if env is not None and not self.dtype.is_floating_point and self.dtype is not mica.bool:
+            return env.create_unbacked_symint()
+        return self._asked("item")
 
-    tolist = __bool__ = __float__ = __int__ = __index__ = __complex__ = item
+    def _asked(self, name, *args, **kwargs):
+        """A value is asked for. Where the mode can make the tensor a real one, it does; otherwise that is an error."""
+        if self.fake_mode.before_values is None:
+            raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
+        self.fake_mode.before_values(name)
+        if type(self) is FakeTensor:
+            raise DataDependentOutputException(mica.ops.aten._local_scalar_dense.default)
+        return getattr(self, name)(*args, **kwargs)
+
+    def tolist(self):
+        return self._asked("tolist")
+
+    def __bool__(self):
+        return self._asked("__bool__")
+
+    def __float__(self):
+        return self._asked("__float__")
+
+    def __int__(self):
+        return self._asked("__int__")
+
+    def __index__(self):
+        return self._asked("__index__")
+
+    def __complex__(self):
+        return self._asked("__complex__")
 
     def numpy(self, *, force=False):
+        if self.fake_mode.before_values is not None:
+            return self._asked("numpy", force=force)
         raise RuntimeError(".numpy() is not supported for tensor subclasses: a FakeTensor has no data")
 
     def __repr__(self, *, tensor_contents=None):
-        parts = ["...", f"size={tuple(self.shape)}"]
+        if self.fake_mode.before_values is not None:
+            return self._asked("__repr__")
+        sizes = ", ".join(map(str, self.shape)) + ("," if self.dim() == 1 else "")
+        parts = ["...", f"size=({sizes})"]
         if self.fake_device.type != "cpu":
             parts.insert(1, f"device='{self.fake_device}'")
         if self.dtype not in (mica.get_default_dtype(), mica.int64, mica.bool):
@@ -128,17 +195,26 @@ class FakeTensor(mica.Tensor):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         mode = fakes[0].fake_mode
+        if mode.shape_env is not None:
+            args, kwargs = open_sizes.engine_values((args, kwargs))
+        if name == "item":
+            return fakes[0].item()
         if name in _NUMBERS:
             packet = getattr(mica.ops.aten, _NUMBERS[name])
             raise DataDependentOutputException(getattr(packet, packet.overloads()[0]))
-        if name in _SIZES:
+        if name in _SIZES and not (mode.shape_env is not None and name in ("nonzero", "masked_select")):
             packet = getattr(mica.ops.aten, name)
             raise DynamicOutputShapeException(getattr(packet, packet.overloads()[0]))
         with _C.DisableTorchFunctionSubclass():
             if name in _PLACES and isinstance(args[0], FakeTensor):
                 return _moved(mode, name, args, kwargs)
-            with mode:
-                made = func(*args, **kwargs)
+            try:
+                with mode:
+                    made = mode._called(func, args, kwargs)
+            except (RuntimeError, ValueError, IndexError) as error:
+                if mode.shape_env is not None:
+                    open_sizes.raise_needs(func, args, kwargs, mode.shape_env, error)
+                raise
             return mode._all_fake(made, fakes)
 
 
@@ -181,7 +257,7 @@ class FakeTensorConverter:
     def __init__(self, *, copy_data=False, export=False):
         self._made = WeakIdKeyDictionary()
 
-    def from_real_tensor(self, fake_mode, t, make_constant=False, shape_env=None, **options):
+    def from_real_tensor(self, fake_mode, t, make_constant=False, shape_env=None, symbolic_context=None, source=None):
         if isinstance(t, FakeTensor):
             return t
         if t.layout is not mica.strided:
@@ -189,13 +265,25 @@ class FakeTensorConverter:
         known = self._made.get(t)
         if known is None:
             with mica.no_grad(), mica.utils._python_dispatch._disable_current_modes():
-                meta = _C.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+                opened = None if shape_env is None else open_sizes.open_input(t, shape_env, symbolic_context, source)
+                meta = (
+                    _C.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") if opened is None else opened[0]
+                )
             known = _as_fake(meta, fake_mode, t.device)
+            if opened is not None:
+                open_sizes.attach(known, *opened[1:])
             known.requires_grad_(t.requires_grad)
             if isinstance(t, mica.nn.Parameter):
                 known._is_param = True
             self._made[t] = known
         return known
+
+
+class _OpenNumbers(TorchFunctionMode):
+    """Lets functions without tensors among their arguments take open sizes: torch.zeros(x.shape[0])."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*open_sizes.engine_values(tuple(args)), **open_sizes.engine_values(dict(kwargs or {})))
 
 
 class FakeTensorMode(TorchDispatchMode):
@@ -204,10 +292,12 @@ class FakeTensorMode(TorchDispatchMode):
     def __init__(self, *, allow_fallback_kernels=True, allow_non_fake_inputs=False, shape_env=None, static_shapes=None,
                  export=False, **options):  # fmt: skip
         super().__init__()
-        self.allow_non_fake_inputs, self.static_shapes = allow_non_fake_inputs, static_shapes
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.shape_env = shape_env
         self.fake_tensor_converter = FakeTensorConverter()
-        self._entered = []
+        self._entered, self._numbers = [], _OpenNumbers()
+        self.before_values = None  # what makes fake tensors real ones when a value is asked for, if anything does
 
     @classmethod
     def is_infra_mode(cls):
@@ -215,7 +305,13 @@ class FakeTensorMode(TorchDispatchMode):
 
     def from_tensor(self, tensor, *, static_shapes=None, source=None, symbolic_context=None, trace=True):
         """The fake counterpart of a tensor: the same one each time."""
-        return self.fake_tensor_converter.from_real_tensor(self, tensor)
+        is_static = self.static_shapes if static_shapes is None else static_shapes
+        env = (
+            None
+            if is_static or (isinstance(tensor, mica.nn.Parameter) and symbolic_context is None)
+            else self.shape_env
+        )
+        return self.fake_tensor_converter.from_real_tensor(self, tensor, False, env, symbolic_context, source)
 
     def is_our_fake(self, t):
         return isinstance(t, FakeTensor) and t.fake_mode is self
@@ -225,10 +321,14 @@ class FakeTensorMode(TorchDispatchMode):
         self._entered.append(not any(active is self for active in _active_modes()))
         if self._entered[-1]:
             super().__enter__()
+            if self.shape_env is not None:
+                self._numbers.__enter__()
         return self
 
     def __exit__(self, *exception):
         if self._entered.pop():
+            if self.shape_env is not None:
+                self._numbers.__exit__(*exception)
             super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -237,7 +337,7 @@ class FakeTensorMode(TorchDispatchMode):
         if name in ("lift_fresh", "lift"):
             return args[0] if isinstance(args[0], FakeTensor) else self._fresh(args[0])
         if name in _SIZES:
-            raise DynamicOutputShapeException(func)
+            return self._of_data(func, name, args)
         args, kwargs = tree_map_only(_C.TensorBase, lambda t: self._checked(t, func), (args, kwargs))
         fakes = [t for t in tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         place = kwargs.get("device")
@@ -245,16 +345,62 @@ class FakeTensorMode(TorchDispatchMode):
             kwargs["device"] = "meta"
             kwargs.pop("pin_memory", None)
         with _C.DisableTorchFunctionSubclass():
+            is_open = self.shape_env is not None and open_sizes.is_open((args, kwargs), self.shape_env)
             try:
+                if is_open:
+                    return self._open_result(func, args, kwargs, fakes, place)
                 made = func(*args, **kwargs)
             except NotImplementedError as error:
+                if is_open:
+                    open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
                 raise UnsupportedOperatorException(func) from error
+            except (RuntimeError, ValueError, IndexError) as error:
+                if is_open:
+                    open_sizes.raise_needs(func, args, kwargs, self.shape_env, error)
+                raise
         return self._all_fake(made, fakes, place)
+
+    def _open_result(self, func, args, kwargs, fakes, place):
+        """The result of an operator some of whose arguments have open sizes."""
+        env = self.shape_env
+        near = open_sizes.near_sizes((args, kwargs), env)
+        made, others = open_sizes.run(self, func, args, kwargs)
+        leaves, spec = tree_flatten(made)
+        columns = [tree_leaves(other) for other in others]
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, _C.TensorBase) and not isinstance(leaf, FakeTensor):
+                leaf = _as_fake(leaf, self, place or self._common_device(fakes))
+                leaves[i] = open_sizes.result(leaf, [column[i] for column in columns], near, env, func)
+        return tree_unflatten(leaves, spec)
+
+    def _of_data(self, func, name, args):
+        """The result of an operator whose sizes only data decide: with a ShapeEnv, a size without a hint."""
+        if self.shape_env is None or name not in ("nonzero", "masked_select"):
+            raise DynamicOutputShapeException(func)
+        count = self.shape_env.create_unbacked_symint().node._expr
+        sizes, dtype = ((count, args[0].dim()), mica.int64) if name == "nonzero" else ((count,), args[0].dtype)
+        with mica.utils._python_dispatch._disable_current_modes():
+            meta, sizes, others = open_sizes.of_sizes(sizes, self.shape_env, dtype)
+        return open_sizes.attach(_as_fake(meta, self, args[0].device), sizes, others)
 
     def _fresh(self, tensor):
         with mica.utils._python_dispatch._disable_current_modes():
             meta = _C.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         return _as_fake(meta, self, tensor.device)
+
+    def _called(self, func, args, kwargs):
+        """Call a function; one whose parts no mode sees takes tensors of one device, and is handed fake ones alone."""
+        try:
+            return func(*args, **kwargs)
+        except RuntimeError as error:
+            if not self.allow_non_fake_inputs or "same device" not in str(error):
+                raise
+        args, kwargs = tree_map_only(_C.TensorBase, self._as_fake_input, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _as_fake_input(self, tensor):
+        is_real = not isinstance(tensor, FakeTensor) and tensor.device.type != "meta" and tensor.layout is mica.strided
+        return self.from_tensor(tensor, static_shapes=True) if is_real else tensor
 
     def _checked(self, tensor, func):
         # A tensor on the meta device is what an operation of the engine's own has made of fake ones.
@@ -272,7 +418,9 @@ class FakeTensorMode(TorchDispatchMode):
 
         def fake(tensor):
             if type(tensor) is _C.Tensor and tensor.device.type == "meta":
-                return _as_fake(tensor, self, place or self._common_device(fakes))
+                tensor = _as_fake(tensor, self, place or self._common_device(fakes))
+                if self.shape_env is not None and len(self.shape_env.worlds.values[0]):
+                    open_sizes.known_result(tensor, self.shape_env)
             return tensor
 
         if isinstance(made, _C.TensorBase):

@@ -1,0 +1,256 @@
+"""Fake tensors with open sizes: one tensor on the meta device for every world of the ShapeEnv (fx/experimental/_worlds.py).
+
+The tensor itself is the first world's. `_sizes` holds its sizes as numbers and expressions, `_others` the tensors of the
+other worlds. A tensor without them has the same sizes in every world.
+"""
+
+import itertools
+import math
+
+import mica
+from mica import _C
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+__all__ = ["attach", "engine_values", "open_input", "run", "shape_of"]
+
+
+class OpenSize(tuple):
+    """The sizes of a tensor, some of which are open: what torch.Size is for numbers."""
+
+    __slots__ = ()
+
+    def numel(self):
+        return math.prod(self)
+
+    def __getitem__(self, index):
+        found = tuple.__getitem__(self, index)
+        return OpenSize(found) if isinstance(index, slice) else found
+
+    def __repr__(self):
+        return f"torch.Size([{', '.join(map(str, self))}])"
+
+
+def engine_values(values):
+    """Arguments as the engine takes them: open sizes as the first world's numbers."""
+
+    def plain(value):
+        if isinstance(value, mica.SymInt):
+            env = value.node.shape_env
+            return env.worlds.noted(env.replace(value.node._expr))
+        if isinstance(value, mica.SymFloat):
+            return float(value)
+        return slice(*map(plain, (value.start, value.stop, value.step))) if isinstance(value, slice) else value
+
+    return tree_map(plain, values)
+
+
+def shape_of(fake, env):
+    """The sizes of a fake tensor as a program sees them."""
+    sizes = fake.__dict__.get("_sizes")
+    if sizes is None:
+        return None
+    return tuple(size if isinstance(size, int) else env.create_symintnode(size) for size in sizes)
+
+
+def _dense_order(tensor):
+    """The dimensions from the slowest to the fastest, if the tensor has no gaps; None otherwise."""
+    order = sorted(range(tensor.dim()), key=lambda i: (-tensor.stride(i), i))
+    expected = 1
+    for i in reversed(order):
+        if tensor.size(i) != 1 and tensor.stride(i) != expected:
+            return None
+        expected *= max(tensor.size(i), 1)
+    return order
+
+
+def _strides(sizes, order):
+    strides, step = [0] * len(sizes), 1
+    for i in reversed(order):
+        strides[i] = step
+        step *= max(sizes[i], 1)
+    return strides
+
+
+def open_input(tensor, env, symbolic_context=None, source=None):
+    """(tensor of the first world, its sizes, those of the others) for a real tensor whose sizes are left open."""
+    from mica.fx.experimental.symbolic_shapes import DimDynamic
+
+    order = _dense_order(tensor)
+    if order is None:
+        return None
+    marked = getattr(tensor, "_dynamo_dynamic_indices", None) or set()
+    ranges = getattr(tensor, "_dynamo_dynamic_range", None) or {}
+    kinds = list(getattr(symbolic_context, "dynamic_sizes", ()) or ())
+    sizes = []
+    for i, size in enumerate(tensor.shape):
+        kind = kinds[i] if i < len(kinds) else None
+        if kind is None:
+            is_static = env.assume_static_by_default and i not in marked
+            kind = DimDynamic.STATIC if is_static else DimDynamic.DYNAMIC if i in marked else DimDynamic.DUCK
+        low, high = ranges.get(i, (None, None))
+        expr = env.create_symbol(size, source, kind, least=low, greatest=high)
+        sizes.append(expr.number if expr.is_number else expr)
+    if all(isinstance(size, int) for size in sizes):
+        return None
+    made = with_strides(sizes, order, env, tensor.dtype)
+    return made[0], tuple(sizes), made[1:]
+
+
+def with_strides(sizes, order, env, dtype):
+    """The tensors of all worlds for sizes that are known as expressions, with the dimensions in an order."""
+    made = []
+    for world in range(len(env.worlds)):
+        numbers = [env.worlds.number(size, world) for size in sizes]
+        made.append(_C.empty_strided(numbers, _strides(numbers, order), dtype=dtype, device="meta"))
+    return made
+
+
+def of_sizes(sizes, env, dtype):
+    """(tensor of the first world, its sizes, those of the others) for sizes that are known as expressions."""
+    made = [
+        _C.empty([env.worlds.number(size, world) for size in sizes], dtype=dtype, device="meta")
+        for world in range(len(env.worlds))
+    ]
+    return made[0], tuple(sizes), made[1:]
+
+
+def attach(fake, sizes, others):
+    fake._sizes, fake._others = sizes, others
+    return fake
+
+
+def _in_world(value, world, env):
+    """An argument of the first world in another one."""
+    if isinstance(value, _C.TensorBase):
+        others = value.__dict__.get("_others") if hasattr(value, "__dict__") else None
+        if others is not None:
+            return others[world - 1]
+        if type(value) is _C.Tensor:
+            return value
+        with _C.DisableTorchFunctionSubclass():
+            return _C.Tensor.detach(value)
+    if type(value) is int:
+        return env.worlds.number(env.worlds.known(value), world)
+    return value
+
+
+def is_open(values, env):
+    """Whether the result of a call with these arguments may have open sizes."""
+    known = env.worlds.known
+    return any(
+        "_others" in getattr(leaf, "__dict__", ()) or (type(leaf) is int and not isinstance(known(leaf), int))
+        for leaf in tree_leaves(values)
+    )
+
+
+def run(mode, func, args, kwargs):
+    """(the result in the first world, [those of the others]) of an operator."""
+    env = mode.shape_env
+    leaves, spec = tree_flatten((args, kwargs))
+    made, others = func(*args, **kwargs), []
+    for world in range(1, len(env.worlds)):
+        inner_args, inner_kwargs = tree_unflatten([_in_world(leaf, world, env) for leaf in leaves], spec)
+        others.append(func(*inner_args, **inner_kwargs))
+    return made, others
+
+
+class NeedsStatic(Exception):
+    """An operation does not work for open sizes: `presets` says which are to be static, or equal to another one."""
+
+    def __init__(self, presets, func, error):
+        super().__init__(f"{func} works only if {', '.join(f'{k} == {v}' for k, v in presets.items())}: {error}")
+        self.presets, self.func, self.error = presets, func, error
+
+
+def raise_needs(func, args, kwargs, env, error):
+    """Raise NeedsStatic if an error is one of open sizes, which do not fit where the example's do."""
+    found = _needed(func, args, kwargs, env)
+    if found:
+        raise NeedsStatic(found, func, error) from error
+
+
+def _needed(func, args, kwargs, env):
+    leaves, spec = tree_flatten((args, kwargs))
+    names, first = set(), env.worlds.values[0]
+    for leaf in leaves:
+        for size in getattr(leaf, "__dict__", {}).get("_sizes", ()):
+            names |= set() if isinstance(size, int) else size.free_symbols
+    names = sorted(name for name in names if name in env.var_to_val)
+
+    def number(value, values):
+        known = env.worlds.known(value)
+        return known if isinstance(known, int) else known.value(values)
+
+    def works(fixed):
+        values = {**first, **fixed}
+
+        def in_it(leaf):
+            sizes = getattr(leaf, "__dict__", {}).get("_sizes")
+            if sizes is not None:
+                numbers = [size if isinstance(size, int) else size.value(values) for size in sizes]
+                strides = [number(each, values) for each in _C.TensorBase.stride(leaf)]
+                return _C.empty_strided(numbers, strides, dtype=leaf.dtype, device="meta")
+            if isinstance(leaf, _C.TensorBase):
+                return _C.empty_strided(leaf.shape, _C.TensorBase.stride(leaf), dtype=leaf.dtype, device="meta")
+            return number(leaf, values) if type(leaf) is int else leaf
+
+        try:
+            inner_args, inner_kwargs = tree_unflatten([in_it(leaf) for leaf in leaves], spec)
+            func(*inner_args, **inner_kwargs)
+        except Exception:
+            return False
+        return True
+
+    hints = env.var_to_val
+    with _C.DisableTorchFunction(), mica.utils._python_dispatch._disable_current_modes(), mica.no_grad():
+        if not names or not works({name: hints[name] for name in names}):
+            return None  # an error of the program
+        for a, b in itertools.combinations(names, 2):
+            if hints[a] == hints[b] and works({b: first[a]}):
+                return {env.preset_key(b): env.preset_key(a)}
+        for count in range(1, len(names) + 1):
+            for chosen in itertools.combinations(names, count):
+                if works({name: hints[name] for name in chosen}):
+                    return {env.preset_key(name): hints[name] for name in chosen}
+    return None
+
+
+def near_sizes(values, env):
+    """The expressions that the sizes of a result may be made of: those of the arguments."""
+    found = []
+    for leaf in tree_leaves(values):
+        sizes = getattr(leaf, "__dict__", {}).get("_sizes")
+        if sizes is not None:
+            found += [size for size in sizes if not isinstance(size, int)]
+            found.append(math.prod(sizes[1:], start=sizes[0]))
+        elif type(leaf) is int and not isinstance(known := env.worlds.known(leaf), int):
+            found.append(known)
+    return [each for each in dict.fromkeys(found) if not isinstance(each, int)]
+
+
+def result(tensor, others, near, env, func):
+    """Note the open sizes of a result, which is on the meta device in every world."""
+    if any(other.dim() != tensor.dim() for other in others):
+        raise NotImplementedError(f"{func}: the number of dimensions depends on an open size")
+    sizes = []
+    for axis in range(tensor.dim()):
+        vector = (_C.TensorBase.size(tensor, axis), *(_C.TensorBase.size(other, axis) for other in others))
+        size = env.worlds.fitting(vector, near)
+        if size is None:
+            raise NotImplementedError(
+                f"{func}: Mica finds no expression for size {axis} of the result in the open sizes of its arguments"
+            )
+        sizes.append(size)
+    if any(not isinstance(size, int) for size in sizes):
+        attach(tensor, tuple(sizes), others)
+    return tensor
+
+
+def known_result(tensor, env):
+    """The same for a result that was not seen being made: its sizes are known by their numbers."""
+    sizes = tuple(env.worlds.known(size) for size in _C.TensorBase.size(tensor))
+    if any(not isinstance(size, int) for size in sizes):
+        with mica.utils._python_dispatch._disable_current_modes():
+            _, sizes, others = of_sizes(sizes, env, tensor.dtype)
+        attach(tensor, sizes, others)
+    return tensor

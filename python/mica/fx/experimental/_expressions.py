@@ -1,0 +1,379 @@
+"""Whole-number expressions in sizes: sums of products of symbols and of quotients, in one normal form.
+
+An expression is a polynomial whose variables are symbols and calls (FloorDiv, Mod, Max, Min, TrueDiv). Equal polynomials
+are equal objects, so that comparing two sizes needs no search.
+"""
+
+import ast
+import math
+
+__all__ = [
+    "Call",
+    "Expression",
+    "Symbol",
+    "floordiv",
+    "make",
+    "maximum",
+    "minimum",
+    "modulo",
+    "parse",
+    "symbol",
+    "truediv",
+]
+
+
+class Symbol(str):
+    """A size that is left open, by its name."""
+
+    __slots__ = ()
+
+    def value(self, values):
+        return values[self]
+
+
+class Call:
+    """A function of expressions that is no polynomial."""
+
+    __slots__ = ("args", "name")
+
+    def __init__(self, name, args):
+        self.name, self.args = name, tuple(args)
+
+    def __eq__(self, other):
+        return isinstance(other, Call) and self.name == other.name and self.args == other.args
+
+    def __hash__(self):
+        return hash((self.name, self.args))
+
+    def __str__(self):
+        signs = {"FloorDiv": "//", "Mod": "%", "TrueDiv": "/"}
+        if self.name in signs:
+            left, right = (str(each) if each.is_simple() else f"({each})" for each in self.args)
+            return f"({left}{signs[self.name]}{right})"
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+    def value(self, values):
+        return _FUNCTIONS[self.name](*(each.value(values) for each in self.args))
+
+
+_FUNCTIONS = {
+    "FloorDiv": lambda a, b: a // b,
+    "Mod": lambda a, b: a % b,
+    "TrueDiv": lambda a, b: a / b,
+    "Max": max,
+    "Min": min,
+}
+
+
+class Expression:
+    """A polynomial: {product of atoms: factor}."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms):
+        self.terms = {atoms: factor for atoms, factor in terms.items() if factor != 0}
+        self._hash = hash(frozenset(self.terms.items()))
+
+    # ---- what it is
+
+    @property
+    def is_number(self):
+        return not self.terms or (len(self.terms) == 1 and () in self.terms)
+
+    is_Integer = is_integer_number = is_number
+
+    @property
+    def number(self):
+        """The value of an expression without symbols."""
+        return self.terms.get((), 0)
+
+    @property
+    def is_symbol(self):
+        return len(self.terms) == 1 and all(
+            factor == 1 and len(atoms) == 1 and isinstance(atoms[0], Symbol) for atoms, factor in self.terms.items()
+        )
+
+    def is_simple(self):
+        return self.is_number or self.is_symbol
+
+    @property
+    def free_symbols(self):
+        found = set()
+        for atoms in self.terms:
+            for atom in atoms:
+                found |= {atom} if isinstance(atom, Symbol) else set().union(*(e.free_symbols for e in atom.args))
+        return found
+
+    def value(self, values):
+        """The number for {symbol: number}."""
+        return sum(factor * math.prod(atom.value(values) for atom in atoms) for atoms, factor in self.terms.items())
+
+    def substituted(self, changes):
+        """The expression with other expressions in place of symbols."""
+        total = make(0)
+        for atoms, factor in self.terms.items():
+            product = make(factor)
+            for atom in atoms:
+                if isinstance(atom, Symbol):
+                    product *= changes.get(atom, symbol(atom))
+                else:
+                    product *= _call(atom.name, *(each.substituted(changes) for each in atom.args))
+            total += product
+        return total
+
+    subs = xreplace = lambda self, changes: self.substituted({Symbol(str(k)): make(v) for k, v in changes.items()})
+
+    def bounds(self, ranges):
+        """(least, greatest) for {symbol: (least, greatest)}, None where there is none."""
+        low, high = 0, 0
+        for atoms, factor in self.terms.items():
+            a, b = _product([_atom_bounds(atom, ranges) for atom in atoms])
+            if factor < 0:
+                a, b = b, a
+            low = None if low is None or a is None else low + a * factor
+            high = None if high is None or b is None else high + b * factor
+        return low, high
+
+    # ---- arithmetic
+
+    def __add__(self, other):
+        other = make(other)
+        terms = dict(self.terms)
+        for atoms, factor in other.terms.items():
+            terms[atoms] = terms.get(atoms, 0) + factor
+        return Expression(terms)
+
+    def __mul__(self, other):
+        other, terms = make(other), {}
+        for left, a in self.terms.items():
+            for right, b in other.terms.items():
+                atoms = tuple(sorted(left + right, key=str))
+                terms[atoms] = terms.get(atoms, 0) + a * b
+        return Expression(terms)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self):
+        return self * -1
+
+    def __sub__(self, other):
+        return self + make(other) * -1
+
+    def __rsub__(self, other):
+        return make(other) - self
+
+    def __floordiv__(self, other):
+        return floordiv(self, make(other))
+
+    def __mod__(self, other):
+        return modulo(self, make(other))
+
+    def __eq__(self, other):
+        if isinstance(other, (int, float)):
+            other = make(other)
+        return isinstance(other, Expression) and self.terms == other.terms
+
+    def __hash__(self):
+        return self._hash
+
+    # ---- text
+
+    def __str__(self):
+        parts = []
+        for atoms, factor in sorted(self.terms.items(), key=lambda item: (not item[0], [str(a) for a in item[0]])):
+            names = [str(atom) for atom in atoms]
+            powers = [
+                name if names.count(name) == 1 else f"{name}**{names.count(name)}" for name in dict.fromkeys(names)
+            ]
+            text = "*".join(
+                powers if factor == 1 and powers else [str(abs(factor))] * (abs(factor) != 1 or not powers) + powers
+            )
+            sign = "-" if factor < 0 else "+"
+            parts.append(f" {sign} {text}" if parts else ("-" if factor < 0 else "") + text)
+        return "".join(parts) or "0"
+
+    __repr__ = __str__
+
+    def in_sympys_words(self):
+        """The text that torch's archives hold: how sympy would make the expression."""
+        parts = []
+        for atoms, factor in self.terms.items():
+            factors = ([] if factor == 1 and atoms else [_number_text(factor)]) + [_atom_text(atom) for atom in atoms]
+            parts.append(factors[0] if len(factors) == 1 else f"Mul({', '.join(factors)})")
+        return "Integer(0)" if not parts else parts[0] if len(parts) == 1 else f"Add({', '.join(parts)})"
+
+
+def _number_text(number):
+    return f"Integer({number})" if isinstance(number, int) else f"Float('{number!r}')"
+
+
+def _atom_text(atom):
+    if isinstance(atom, Symbol):
+        return f"Symbol('{atom}', {'positive=True, ' if not atom.startswith('u') else ''}integer=True)"
+    return f"{atom.name}({', '.join(each.in_sympys_words() for each in atom.args)})"
+
+
+def _product(bounds):
+    low, high = 1, 1
+    for a, b in bounds:
+        if a is None or a < 0:
+            return None, None  # sizes are not negative; what may be has no bounds here
+        low = low * a
+        high = None if high is None or b is None else high * b
+    return low, high
+
+
+def _atom_bounds(atom, ranges):
+    if isinstance(atom, Symbol):
+        return ranges.get(atom, (0, None))
+    (a, b), (c, d) = (each.bounds(ranges) for each in atom.args)
+    if atom.name == "FloorDiv" and a is not None and a >= 0 and c is not None and c > 0:
+        return (0 if d is None else a // d), (None if b is None else b // c)
+    if atom.name == "Mod" and c is not None and c > 0:
+        return 0, None if d is None else d - 1
+    if atom.name == "Max":
+        lows = [each for each in (a, c) if each is not None]
+        return (max(lows) if lows else None), (None if b is None or d is None else max(b, d))
+    if atom.name == "Min":
+        highs = [each for each in (b, d) if each is not None]
+        return (None if a is None or c is None else min(a, c)), (min(highs) if highs else None)
+    return None, None
+
+
+def make(value):
+    """A number as an expression; an expression as it is."""
+    return value if isinstance(value, Expression) else Expression({(): value})
+
+
+def symbol(name):
+    return Expression({(Symbol(name),): 1})
+
+
+def _divided(a, b):
+    """a / b where that is a polynomial of whole factors; None otherwise."""
+    if len(b.terms) != 1:
+        return make(1) if a == b else None
+    ((divisor, factor),) = b.terms.items()
+    terms = {}
+    for atoms, each in a.terms.items():
+        rest = list(atoms)
+        for atom in divisor:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if each % factor:
+            return None
+        terms[tuple(rest)] = each // factor
+    return Expression(terms)
+
+
+def floordiv(a, b):
+    if b == 0:
+        raise ZeroDivisionError("division of a size by zero")
+    if a.is_number and b.is_number:
+        return make(a.number // b.number)
+    whole = _divided(a, b)
+    if whole is not None:
+        return whole
+    if b.is_number and b.number > 0:  # (4n + r) // 2 is 2n + r // 2
+        outside = {atoms: f // b.number for atoms, f in a.terms.items() if atoms and f % b.number == 0}
+        if outside:
+            inside = Expression({atoms: f for atoms, f in a.terms.items() if atoms not in outside})
+            return Expression(outside) + floordiv(inside, b)
+    return Expression({(Call("FloorDiv", (a, b)),): 1})
+
+
+def modulo(a, b):
+    if a.is_number and b.is_number:
+        return make(a.number % b.number)
+    if _divided(a, b) is not None:
+        return make(0)
+    return Expression({(Call("Mod", (a, b)),): 1})
+
+
+def truediv(a, b):
+    if a.is_number and b.is_number:
+        return make(a.number / b.number)
+    return Expression({(Call("TrueDiv", (a, b)),): 1})
+
+
+def maximum(a, b):
+    if a == b or (a.is_number and b.is_number):
+        return a if a == b else make(max(a.number, b.number))
+    return Expression({(Call("Max", sorted((a, b), key=str)),): 1})
+
+
+def minimum(a, b):
+    if a == b or (a.is_number and b.is_number):
+        return a if a == b else make(min(a.number, b.number))
+    return Expression({(Call("Min", sorted((a, b), key=str)),): 1})
+
+
+def _call(name, *args):
+    return {"FloorDiv": floordiv, "Mod": modulo, "TrueDiv": truediv, "Max": maximum, "Min": minimum}[name](*args)
+
+
+# ---- reading
+
+
+def parse(text):
+    """An expression from sympy's words or plain arithmetic; nothing in the text is run."""
+    try:
+        return _read(ast.parse(text, mode="eval").body)
+    except (SyntaxError, RecursionError) as error:
+        raise ValueError(f"no expression of sizes: {text!r}") from error
+
+
+def _read(node):
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return make(node.value)
+    if isinstance(node, ast.Name):
+        return symbol(node.id)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_read(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _combined(type(node.op).__name__, _read(node.left), _read(node.right))
+    if isinstance(node, ast.Call):
+        return _read_call(node)
+    raise ValueError(f"no expression of sizes: {ast.unparse(node)}")
+
+
+def _combined(sign, left, right):
+    if sign == "Pow" and right.is_number and isinstance(right.number, int) and 0 <= right.number <= 16:
+        return math.prod([left] * right.number, start=make(1))
+    found = {"Add": "__add__", "Sub": "__sub__", "Mult": "__mul__", "FloorDiv": "__floordiv__", "Mod": "__mod__"}.get(
+        sign
+    )
+    if found is None:
+        raise ValueError(f"sizes are not computed with {sign}")
+    return getattr(left, found)(right)
+
+
+_ALIASES = {"CleanDiv": "FloorDiv", "PythonMod": "Mod", "FloatTrueDiv": "TrueDiv", "IntTrueDiv": "TrueDiv"}
+
+
+def _read_call(node):
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in ("Symbol", "Integer", "Float") and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+        value = node.args[0].value
+        if name == "Symbol":
+            return symbol(str(value))
+        return make(float(value) if name == "Float" else int(value))
+    if name == "Integer":
+        return _read(node.args[0])
+    args = [_read(each) for each in node.args]
+    if name == "Add":
+        return sum(args, make(0))
+    if name == "Mul":
+        return math.prod(args, start=make(1))
+    if name == "Pow" and len(args) == 2:
+        return _combined("Pow", *args)
+    name = _ALIASES.get(name, name)
+    if name in ("Max", "Min") and args:
+        made = args[0]
+        for each in args[1:]:
+            made = _call(name, made, each)
+        return made
+    if name in _FUNCTIONS and len(args) == 2:
+        return _call(name, *args)
+    raise ValueError(f"sizes are not computed with {name}")

@@ -1,0 +1,109 @@
+"""Truths about sizes: comparisons of expressions, and what is known of their values."""
+
+from typing import Any, NamedTuple
+
+from mica.fx.experimental._expressions import make
+
+__all__ = ["Joined", "Relation", "ValueRange"]
+
+_NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "==": "==", "!=": "!="}
+
+
+class Relation:
+    """A comparison of two expressions."""
+
+    __slots__ = ("difference", "left", "right", "sign")
+
+    def __init__(self, sign, left, right):
+        self.sign, self.left, self.right, self.difference = sign, left, right, left - right
+
+    @staticmethod
+    def make(sign, left, right):
+        made = Relation(sign, make(left), make(right))
+        return made.of_number(made.difference.number) if made.difference.is_number else made
+
+    def of_number(self, difference):
+        return {"==": difference == 0, "!=": difference != 0, "<": difference < 0, "<=": difference <= 0,
+                ">": difference > 0, ">=": difference >= 0}[self.sign]  # fmt: skip
+
+    @property
+    def free_symbols(self):
+        return self.difference.free_symbols
+
+    def negated(self):
+        return Relation(_NEGATED[self.sign], self.left, self.right)
+
+    def decided(self, env):
+        """True or False if what is known of the sizes says so; None otherwise."""
+        difference = env.replace(self.difference)
+        if difference.is_number:
+            return self.of_number(difference.number)
+        low, high = difference.bounds(env._ranges)
+        answers = {self.of_number(end) for end in (low, high) if end is not None}
+        if self.sign in ("==", "!="):
+            apart = (low is not None and low > 0) or (high is not None and high < 0)
+            return (self.sign == "!=") if apart else None
+        if low is not None and high is not None:
+            return answers.pop() if len(answers) == 1 else None
+        # One end says enough if it is the worst case.
+        if low is not None and self.of_number(low) is (self.sign in (">", ">=")):
+            return self.of_number(low)
+        if high is not None and self.of_number(high) is (self.sign in ("<", "<=")):
+            return self.of_number(high)
+        return None
+
+    def value(self, values):
+        return self.of_number(self.difference.value(values))
+
+    def __eq__(self, other):
+        return isinstance(other, Relation) and (self.sign, self.difference) == (other.sign, other.difference)
+
+    def __hash__(self):
+        return hash((self.sign, self.difference))
+
+    def __str__(self):
+        if self.sign in ("==", "!="):
+            return f"{'Eq' if self.sign == '==' else 'Ne'}({self.left}, {self.right})"
+        return f"{self.left} {self.sign} {self.right}"
+
+    __repr__ = __str__
+
+
+class Joined:
+    """Truths joined by "and" or "or"."""
+
+    def __init__(self, word, parts):
+        self.word, self.parts = word, tuple(parts)
+
+    free_symbols = property(lambda self: set().union(*(part.free_symbols for part in self.parts)))
+
+    def negated(self):
+        return Joined("or" if self.word == "and" else "and", [part.negated() for part in self.parts])
+
+    def decided(self, env):
+        answers = [part.decided(env) for part in self.parts]
+        decisive = self.word == "or"
+        if decisive in answers:
+            return decisive
+        return None if None in answers else not decisive
+
+    def value(self, values):
+        return (all if self.word == "and" else any)(part.value(values) for part in self.parts)
+
+    def __str__(self):
+        return (" & " if self.word == "and" else " | ").join(f"({part})" for part in self.parts)
+
+    __repr__ = __str__
+
+
+class ValueRange(NamedTuple):
+    """The least and the greatest value of a size; None where there is none."""
+
+    lower: Any
+    upper: Any
+
+    def __repr__(self):
+        return f"VR[{self.lower}, {'int_oo' if self.upper is None else self.upper}]"
+
+    __str__ = __repr__

@@ -1,0 +1,457 @@
+"""Open sizes: which there are, what is known of them, and what a graph has come to rely on (guards)."""
+
+import enum
+import logging
+from typing import Any, NamedTuple
+
+import mica
+from mica.fx.experimental._expressions import Expression, Symbol, make, symbol
+from mica.fx.experimental._truths import TURNED, Joined, Relation, ValueRange
+
+__all__ = [
+    "Constraint", "ConstraintViolationError", "DimDynamic", "GuardOnDataDependentSymNode", "ShapeEnv", "ShapeGuard",
+    "StatefulSymbolicContext", "StatelessSymbolicContext", "SymbolicContext", "canonicalize_bool_expr", "free_symbols",
+    "free_unbacked_symbols", "guard_bool", "guard_float", "guard_int", "guard_or_false", "guard_or_true",
+    "guard_scalar", "guard_size_oblivious", "has_free_symbols", "has_free_unbacked_symbols", "has_static_value",
+    "hint_int", "is_accessor_node", "is_concrete_bool", "is_concrete_float", "is_concrete_int", "is_symbolic",
+    "parallel_and", "parallel_or", "size_hint", "statically_known_false", "statically_known_true", "sym_and", "sym_eq",
+    "sym_or",
+]  # fmt: skip
+log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+
+
+class GuardOnDataDependentSymNode(RuntimeError):
+    """A question about a size that only data decide."""
+
+    def __init__(self, cond, *args):
+        super().__init__(*args)
+        self.cond = cond
+
+
+class ConstraintViolationError(RuntimeError):
+    """A size that should be open is not, for what the program does."""
+
+
+class DimDynamic(enum.Enum):
+    """What is open about a size."""
+
+    DYNAMIC, DUCK, STATIC, SIZE_LIKE_UNBACKED, UNBACKED, INFER_STRIDE, OBLIVIOUS_SIZE = range(7)
+
+
+class Constraint:
+    """What a program's writer says of a size."""
+
+
+class SymbolicContext:
+    """How the sizes of one input become symbols."""
+
+
+class StatelessSymbolicContext(SymbolicContext):
+    """For every dimension of an input, whether it is open; and what is said of it."""
+
+    def __init__(self, dynamic_sizes=(), dynamic_strides=(), constraint_sizes=(), constraint_strides=(), **options):
+        self.dynamic_sizes, self.constraint_sizes = list(dynamic_sizes), list(constraint_sizes)
+        self.dynamic_strides, self.constraint_strides = list(dynamic_strides), list(constraint_strides)
+
+
+class StatefulSymbolicContext(StatelessSymbolicContext):
+    """The same, remembered for a tensor."""
+
+    def __init__(self, *args, tensor_source=None, **options):
+        super().__init__(*args, **options)
+        self.tensor_source = tensor_source
+
+
+class ShapeGuard(NamedTuple):
+    """A truth that a graph relies on."""
+
+    expr: Any
+    stack: Any = None
+    size_oblivious: bool = False
+
+
+class ShapeEnv:
+    """The open sizes of a trace, what is known of them, and the guards that it has come to rely on."""
+
+    def __init__(self, *, duck_shape=True, specialize_zero_one=True, assume_static_by_default=False,
+                 allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True, **options):  # fmt: skip
+        from mica.fx.experimental._worlds import Worlds
+
+        self.duck_shape = True if duck_shape is None else duck_shape
+        self.specialize_zero_one, self.assume_static_by_default = specialize_zero_one, assume_static_by_default
+        self.guards, self.replacements, self.var_to_val, self._ranges = [], {}, {}, {}
+        self.var_to_sources, self.val_to_var, self.deferred_runtime_asserts = {}, {}, {}
+        self.frozen, self.worlds, self._unbacked, self.avoid = False, Worlds(), 0, set()
+        # What an earlier trace of the same inputs has shown not to be open: a number, or the key of an equal size.
+        self.presets, self._by_key, self._keys = {}, {}, {}
+
+    backed_var_to_val = property(lambda self: self.var_to_val)
+
+    @property
+    def var_to_range(self):
+        return {name: ValueRange(*ends) for name, ends in self._ranges.items()}
+
+    # ---- symbols
+
+    def create_symbol(self, val, source=None, dynamic_dim=DimDynamic.DUCK, constraint_dim=None, positive=True,
+                      do_not_specialize_zero_one=False, symbolic_context=None, *, least=None, greatest=None, name=None):  # fmt: skip
+        """The expression of a size: a number if it is static, a new symbol, or that of another size of the same value."""
+        key = val if dynamic_dim is DimDynamic.DUCK and self.duck_shape else str(source)
+        preset = self.presets.get(key)
+        if preset is not None:
+            return make(val) if isinstance(preset, int) and preset == val else symbol(self._by_key[preset])
+        is_small = val in (0, 1) and self.specialize_zero_one and not do_not_specialize_zero_one
+        if dynamic_dim is DimDynamic.STATIC or (is_small and name is None):
+            return make(val)
+        if dynamic_dim is DimDynamic.DUCK and self.duck_shape and val in self.val_to_var:
+            return symbol(self.val_to_var[val])
+        made = Symbol(name or f"s{len(self.var_to_val)}")
+        self.var_to_val[made] = val
+        low = (2 if self.specialize_zero_one and not is_small else 0) if least is None else least
+        self._ranges[made] = (low, greatest)
+        self.var_to_sources[made] = [source]
+        self._by_key[key], self._keys[made] = made, key
+        if dynamic_dim is DimDynamic.DUCK:
+            self.val_to_var.setdefault(val, made)
+        self.worlds.add(made, val, self.avoid)
+        return symbol(made)
+
+    def preset_key(self, name):
+        """What a symbol is known by in another environment for the same inputs."""
+        return self._keys[name]
+
+    def create_symintnode(self, sym, *, hint=None, source=None):
+        """An expression as a SymInt; a number as it is."""
+        expr = self.replace(make(sym))
+        return expr.number if expr.is_number else mica.SymInt(mica._functions.symbolic.SymNode(expr, self, int))
+
+    def create_unbacked_symint(self, source=None):
+        """A size that only data decide."""
+        name = Symbol(f"u{self._unbacked}")
+        self._unbacked += 1
+        self._ranges[name] = (0, None)
+        self.worlds.add(name, None)
+        return self.create_symintnode(symbol(name))
+
+    def is_unbacked_symint(self, name):
+        return str(name).startswith("u")
+
+    def constrain_symbol_range(self, s, compiler_min, compiler_max):
+        self._narrow(Symbol(str(s)), compiler_min, compiler_max)
+
+    def _narrow(self, name, low, high):
+        a, b = self._ranges.get(name, (0, None))
+        low = a if low is None else max(a, low)
+        high = b if high is None else high if b is None else min(b, high)
+        if high is not None and low > high:
+            raise ConstraintViolationError(f"no value of {name} is left: {low} <= {name} <= {high}")
+        self._ranges[name] = (low, high)
+
+    # ---- what is known
+
+    def replace(self, expr):
+        """The expression with what is known of its symbols put in."""
+        if not self.replacements or not isinstance(expr, Expression):
+            return expr
+        for _ in range(8):
+            changed = expr.substituted(self.replacements)
+            if changed == expr:
+                break
+            expr = changed
+        return expr
+
+    simplify = replace
+
+    def size_hint(self, expr, *, allow_none=False):
+        """The value in the example."""
+        try:
+            return (make(expr) if isinstance(expr, int) else expr).value(self.var_to_val)
+        except KeyError:
+            if allow_none:
+                return None
+            raise _unanswerable(expr) from None
+
+    def bound_sympy(self, expr, size_oblivious=False):
+        return ValueRange(*expr.bounds(self._ranges))
+
+    def evaluate_expr(self, orig_expr, hint=None, fx_node=None, size_oblivious=False, fallback_value=None):
+        """The answer to a question, by what is known or by the example; the latter becomes a guard."""
+        if isinstance(orig_expr, bool):
+            return orig_expr
+        if isinstance(orig_expr, Expression):
+            return self.specialize(orig_expr)
+        answer = orig_expr.decided(self)
+        if answer is not None:
+            return answer
+        try:
+            answer = orig_expr.value(self.var_to_val)
+        except KeyError:
+            if fallback_value is not None:
+                return fallback_value
+            raise _unanswerable(orig_expr) from None
+        self.add_guard(orig_expr if answer else orig_expr.negated())
+        return answer
+
+    def specialize(self, expr):
+        """The value of an expression in the example, which it has from now on."""
+        expr = self.replace(make(expr))
+        if not expr.is_number:
+            value = self.size_hint(expr)
+            self.add_guard(Relation("==", expr, make(value)))
+            return value
+        return expr.number
+
+    def add_guard(self, relation):
+        """Rely on a truth."""
+        import traceback
+
+        guard = ShapeGuard(relation, traceback.extract_stack(limit=12)[:-2])
+        if any(each.expr == relation for each in self.guards):
+            return
+        log.info("eval %s [guard added]", relation)
+        self.guards.append(guard)
+        self._learn(relation)
+
+    def check(self, relation):
+        """Rely on a truth that a program states (torch._check)."""
+        if isinstance(relation, bool):
+            return relation
+        answer = relation.decided(self)
+        if answer is None:
+            self.guards.append(ShapeGuard(relation))
+            self._learn(relation)
+            answer = True
+        return answer
+
+    def _learn(self, relation):
+        if isinstance(relation, Joined):
+            for part in relation.parts if relation.word == "and" else ():
+                self._learn(part)
+            return
+        for sign, left, right in (
+            (relation.sign, relation.left, relation.right),
+            (TURNED[relation.sign], relation.right, relation.left),
+        ):
+            if not left.is_symbol:
+                continue
+            ((name,),) = left.terms
+            if sign == "==" and name not in right.free_symbols:
+                self.replacements[name] = right
+                if right.is_number:
+                    self._ranges[name] = (right.number, right.number)
+                return
+            if right.is_number and sign in ("<", "<=", ">", ">="):
+                number = right.number
+                self._narrow(
+                    name,
+                    number + (sign == ">") if sign in (">", ">=") else None,
+                    number - (sign == "<") if sign in ("<", "<=") else None,
+                )
+                return
+
+    # ---- guards as code
+
+    def get_pruned_guards(self, symints):
+        return list(self.guards)
+
+    def get_nontrivial_guards(self):
+        return [guard.expr for guard in self.guards]
+
+    def format_guards(self, verbose=False):
+        return "\n".join(f" - {guard.expr}" for guard in self.guards)
+
+    def bind_symbols(self, placeholders, args):
+        """{symbol: number} of arguments that are like the placeholders."""
+        found = {}
+        for fake, value in zip(placeholders, args, strict=True):
+            sizes = zip(fake.shape, value.shape, strict=True) if isinstance(fake, mica.Tensor) else [(fake, value)]
+            for open_size, size in sizes:
+                if isinstance(open_size, mica.SymInt) and open_size.node._expr.is_symbol:
+                    ((name,),) = open_size.node._expr.terms
+                    found.setdefault(name, size)
+        return found
+
+    def evaluate_guards_for_args(self, placeholders, args, *, ignore_static=True):
+        """Whether a graph made for the placeholders holds for the arguments."""
+        values = self.bind_symbols(placeholders, args)
+        for fake, value in zip(placeholders, args, strict=True):
+            for size, given in zip(fake.shape, value.shape, strict=True) if isinstance(fake, mica.Tensor) else ():
+                wanted = size.node._expr.value(values) if isinstance(size, mica.SymInt) else size
+                if wanted != given:
+                    return False
+        for name, (low, high) in self._ranges.items():
+            if name in values and (values[name] < low or (high is not None and values[name] > high)):
+                return False
+        return all(guard.expr.value(values) for guard in self.guards)
+
+    def produce_guards_expression(self, placeholders, *, guards=None, ignore_static=True):
+        return " and ".join(str(guard.expr) for guard in (guards or self.guards)) or None
+
+
+def _unanswerable(expr):
+    return GuardOnDataDependentSymNode(
+        expr, f"Could not guard on data-dependent expression {expr} (unhinted: {expr}): only data decide this size"
+    )
+
+
+# ---- questions that programs ask
+
+
+def _known(a, worth):
+    if isinstance(a, mica.SymBool):
+        return a.node._expr.decided(a.node.shape_env) is worth
+    return a is worth or (isinstance(a, (int, float)) and bool(a) is worth)
+
+
+def statically_known_true(x):
+    """Whether something holds for every size; adds no guard."""
+    return _known(x, True)
+
+
+def statically_known_false(x):
+    """Whether something holds for no size; adds no guard."""
+    return _known(x, False)
+
+
+def guard_or_false(a):
+    """The answer; False if only data decide it."""
+    return _guarded(a, False)
+
+
+def guard_or_true(a):
+    """The answer; True if only data decide it."""
+    return _guarded(a, True)
+
+
+def _guarded(a, otherwise):
+    if not isinstance(a, mica.SymBool):
+        return bool(a)
+    return a.node.shape_env.evaluate_expr(a.node._expr, fallback_value=otherwise)
+
+
+def guard_size_oblivious(expr):
+    """The answer to a question."""
+    return bool(expr)
+
+
+guard_bool = guard_size_oblivious
+
+
+def guard_int(a):
+    """The number in the example, which the size has from now on."""
+    return int(a)
+
+
+def guard_float(a):
+    """The number in the example, which it has from now on."""
+    return float(a)
+
+
+def guard_scalar(a):
+    """The number or truth in the example, which it has from now on."""
+    if isinstance(a, (mica.SymBool, bool)):
+        return bool(a)
+    return int(a) if isinstance(a, (mica.SymInt, int)) else float(a)
+
+
+def is_symbolic(val):
+    """Whether a value is open."""
+    return isinstance(val, (mica.SymInt, mica.SymFloat, mica.SymBool))
+
+
+def is_concrete_int(a):
+    """Whether a whole number is known for every size."""
+    return not isinstance(a, mica.SymInt) or a.node.expr.is_number
+
+
+def is_concrete_float(a):
+    """Whether a number is known for every size."""
+    return not isinstance(a, mica.SymFloat) or a.node.expr.is_number
+
+
+def is_concrete_bool(a):
+    """Whether a truth is known for every size."""
+    return not isinstance(a, mica.SymBool) or a.node._expr.decided(a.node.shape_env) is not None
+
+
+has_static_value = is_concrete_int
+
+
+def hint_int(a, fallback=None):
+    """The value in the example; adds no guard."""
+    return a.node.require_hint(fallback) if isinstance(a, mica.SymInt) else a
+
+
+size_hint = hint_int
+
+
+def free_symbols(val):
+    """The symbols in a value, a tensor's sizes or a nest of them."""
+    if isinstance(val, (mica.SymInt, mica.SymFloat)):
+        return val.node.expr.free_symbols
+    if isinstance(val, (mica.SymBool,)):
+        return val.node._expr.free_symbols
+    if isinstance(val, (Expression, Relation, Joined)):
+        return val.free_symbols
+    if isinstance(val, mica.Tensor):
+        return free_symbols(tuple(val.shape))
+    if isinstance(val, (tuple, list)):
+        return set().union(*map(free_symbols, val)) if val else set()
+    return set()
+
+
+def free_unbacked_symbols(x):
+    """The symbols in a value that only data decide."""
+    return {name for name in free_symbols(x) if name.startswith("u")}
+
+
+def has_free_symbols(val):
+    """Whether anything in a value is open."""
+    return bool(free_symbols(val))
+
+
+def has_free_unbacked_symbols(x):
+    """Whether only data decide something in a value."""
+    return bool(free_unbacked_symbols(x))
+
+
+def is_accessor_node(node):
+    """Whether a node of a graph only reads a size."""
+    names = ("sym_size", "sym_stride", "sym_storage_offset", "sym_numel")
+    return (
+        node.op == "call_function" and getattr(getattr(node.target, "_overloadpacket", None), "__name__", "") in names
+    )
+
+
+def canonicalize_bool_expr(expr):
+    """The truth as it is: it has one form."""
+    return expr
+
+
+def sym_eq(x, y):
+    """Whether two nests of sizes are equal, as one truth."""
+    if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)):
+        if len(x) != len(y):
+            return False
+        found = True
+        for a, b in zip(x, y, strict=True):
+            found = sym_and(found, sym_eq(a, b))
+        return found
+    return x == y
+
+
+def sym_and(x, *others):
+    """Truths joined by "and", left open where they are."""
+    for each in others:
+        x = (x & each) if isinstance(x, mica.SymBool) else (each if x else False)
+    return x
+
+
+def sym_or(x, *others):
+    """Truths joined by "or", left open where they are."""
+    for each in others:
+        x = (x | each) if isinstance(x, mica.SymBool) else (True if x else each)
+    return x
+
+
+parallel_and, parallel_or = sym_and, sym_or
