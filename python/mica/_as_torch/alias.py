@@ -76,7 +76,8 @@ class _FunctorchLoader(importlib.abc.Loader):
 
     def exec_module(self, module):
         module.__path__ = []
-        named = self._module.experimental if module.__name__.endswith(".experimental") else self._module
+        inner = module.__name__.rpartition(".")[2]
+        named = getattr(self._module, inner) if inner in ("compile", "experimental") else self._module
         module.__dict__.update({name: getattr(named, name) for name in named.__all__})
 
 
@@ -117,6 +118,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return spec
         if name in (
             "functorch",
+            "functorch.compile",
             "functorch.experimental",
         ):  # even where a torch is installed beside: its functorch asks for torch's internals
             return importlib.machinery.ModuleSpec(name, _FunctorchLoader())

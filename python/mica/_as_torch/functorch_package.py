@@ -8,7 +8,7 @@ from mica.nn import Module
 
 __all__ = [
     "FunctionalModule", "FunctionalModuleWithBuffers", "combine_state_for_ensemble", "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
-    "make_functional", "make_functional_with_buffers", "stack_module_state", "vjp", "vmap",
+    "make_functional", "make_functional_with_buffers", "make_fx", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
 _WARNING = (
@@ -40,6 +40,13 @@ functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp = (
     )
 )  # fmt: skip
 vmap = _deprecated(_func.vmap, "torch.vmap")
+
+
+def make_fx(*args, **kwargs):
+    """torch.fx.experimental.proxy_tensor.make_fx"""
+    from mica.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(*args, **kwargs)
 
 
 class FunctionalModuleWithBuffers(Module):
@@ -120,3 +127,33 @@ class experimental:
             return _func.vmap(func, in_dims, out_dims, randomness, chunk_size=part)(*args, **kwargs)
 
         return mapped
+
+
+class _Compile:
+    """functorch.compile: graphs of the forward and the backward pass, for compilers."""
+
+    __all__ = ("aot_function", "aot_module", "aot_module_simplified", "compiled_function", "compiled_module",
+               "debug_compile", "default_partition", "make_boxed_compiler", "make_boxed_func",
+               "min_cut_rematerialization_partition", "nop", "print_compile", "ts_compile")  # fmt: skip
+
+    @staticmethod
+    def _find(name):
+        from mica._functorch import aot_autograd, compilers, partitioners
+
+        if name in ("compiled_function", "compiled_module"):
+            return getattr(aot_autograd, name.replace("compiled", "aot"))
+        return next(
+            (getattr(room, name) for room in (aot_autograd, compilers, partitioners) if hasattr(room, name)), None
+        )
+
+    def __getattr__(self, name):
+        found = None if name.startswith("_") else self._find(name)
+        if found is None:
+            raise AttributeError(f"module 'functorch.compile' has no attribute {name!r}")
+        return found
+
+
+def __getattr__(name):
+    if name == "compile":
+        return _Compile()
+    raise AttributeError(f"module 'functorch' has no attribute {name!r}")

@@ -41,6 +41,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if _before_gradients is not None:
+        _before_gradients()
     if _are_spread(tensors):
         from mica.distributed.tensor._gradients import run
 
@@ -57,9 +59,16 @@ def _are_spread(tensors):
 
 # Set by mica.func once vmap is used: autograd for tensors that stand for one example of a batch.
 _gradients_of_examples = None
+# Set by a capture of graphs (_dynamo/capture.py): what it has put off runs before a backward pass.
+_before_gradients = None
 
 
 def _gradients(outputs, inputs, grad_outputs, *options):
+    if _before_gradients is not None:
+        _before_gradients()
+    if grad_outputs is None and _C._len_torch_dispatch_stack():
+        outputs = _listed(outputs)
+        grad_outputs = _seeds(outputs)
     if _gradients_of_examples is not None:
         outputs, inputs = _listed(outputs), _listed(inputs)
         grad_outputs = None if grad_outputs is None else _listed(grad_outputs)
@@ -69,6 +78,15 @@ def _gradients(outputs, inputs, grad_outputs, *options):
 
         return run(_C._autograd_grad, outputs, grad_outputs, inputs, *options, swapped=True)
     return _C._autograd_grad(outputs, inputs, grad_outputs, *options)
+
+
+def _seeds(outputs):
+    """The gradients that a pass begins with, made where modes see it: None where one has to be given."""
+    if any(not isinstance(each, _C.Tensor) or each.dim() != 0 for each in outputs):
+        return None
+    from mica import ones_like  # which is above this module
+
+    return tuple(ones_like(each) for each in outputs)
 
 
 def _listed(given):

@@ -27,11 +27,12 @@ __all__ = [
 def functionalize(func, *, remove="mutations"):
     """The function, whose changes of tensors in place are to be seen by nobody but its caller.
 
-    In torch this rewrites what a tracer records: without in-place operations, and with `remove="mutations_and_views"`
-    without views. Here nothing is traced, so that the function does what it did: its results and what it changes in its
-    inputs are the same with and without.
+    Called under make_fx, the graph has no operators that change tensors in place, apart from a last copy_ into inputs that
+    the function changes; with `remove="mutations_and_views"` it has no views either. Called otherwise, the function does
+    what it did, since its results and what it changes in its inputs are the same with and without.
     """
     import functools
+    import sys
 
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
@@ -44,6 +45,10 @@ def functionalize(func, *, remove="mutations"):
 
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
+        tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
+        mode = None if tracing is None else tracing.get_proxy_mode()
+        if mode is not None:
+            mode.functional = remove
         return func(*args, **kwargs)
 
     return wrapped

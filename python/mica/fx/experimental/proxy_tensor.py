@@ -1,6 +1,460 @@
-"""Traces below autograd (make_fx): Mica makes none, so that none is ever under way."""
+"""make_fx: a function as a graph of aten's operators, recorded below autograd while it runs.
+
+The function runs once: on its arguments (tracing_mode="real"), on fake tensors of their sizes ("fake"), or on fake
+tensors whose sizes are left open ("symbolic"). Branches of Python are those of that run. A value that the function asks
+of a tensor is refused, since the graph could not follow it.
+"""
+
+import contextlib
+import functools
+import inspect
+import operator
+import threading
+
+import mica
+from mica import _C
+from mica.fx._symbolic_trace import Tracer
+from mica.fx.experimental._proxy_arguments import PytreeInputs, SizeNodes, alias_key, placeholder_names
+from mica.fx.graph import Graph
+from mica.fx.graph_module import GraphModule
+from mica.fx.proxy import Proxy
+from mica.overrides import TorchFunctionMode
+from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from mica.utils.weak import WeakIdKeyDictionary
+
+__all__ = [
+    "PreDispatchTorchFunctionMode",
+    "ProxyTorchDispatchMode",
+    "PythonKeyTracer",
+    "decompose",
+    "disable_autocast_cache",
+    "disable_proxy_modes_tracing",
+    "dispatch_trace",
+    "extract_val",
+    "get_innermost_proxy_mode",
+    "get_isolated_graphmodule",
+    "get_proxy_mode",
+    "get_proxy_slot",
+    "has_proxy_slot",
+    "is_sym_node",
+    "make_fx",
+    "maybe_disable_fake_tensor_mode",
+    "maybe_handle_decomp",
+    "set_proxy_slot",
+    "track_tensor_tree",
+]  # fmt: skip
+_VALUES = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+                     "__array__", "is_nonzero", "equal", "allclose"])  # fmt: skip
+py_sym_types = (mica.SymInt, mica.SymFloat, mica.SymBool)
+CURRENT_DECOMPOSITION_TABLE = {}
+_local = threading.local()
+
+
+def _traces():
+    return _local.__dict__.setdefault("modes", [])
 
 
 def get_proxy_mode():
-    """The trace that is under way: None."""
-    return None
+    """The trace that is under way, or None."""
+    return _traces()[-1] if _traces() else None
+
+
+get_innermost_proxy_mode = get_proxy_mode
+
+
+class PythonKeyTracer(Tracer):
+    """Holds the graph of a trace, and the tensors that it reads and nobody gave it."""
+
+    def __init__(self):
+        super().__init__(autowrap_modules=())
+        self.graph, self.root = Graph(tracer_cls=PythonKeyTracer), mica.nn.Module()
+        self.tensor_tracker, self.by_alias, self._kept = WeakIdKeyDictionary(), {}, []
+        self._constants = WeakIdKeyDictionary()
+
+    # ---- nodes of tensors
+
+    def bind(self, tensor, node):
+        self.tensor_tracker[tensor] = node
+        key = alias_key(tensor)
+        if key is not None:
+            self.by_alias[key] = (node, tensor)
+
+    def node_of(self, tensor):
+        """The node of a tensor; one that is not known becomes an attribute of the graph's module."""
+        node = self.tensor_tracker.get(tensor)
+        if node is not None:
+            return node
+        key = alias_key(tensor)
+        if key in self.by_alias:
+            return self.by_alias[key][0]
+        if (known := self._constants.get(tensor)) is not None:
+            return known
+        is_parameter = isinstance(tensor, mica.nn.Parameter)
+        prefix = "_param_constant" if is_parameter else "_tensor_constant"
+        number = sum(name.startswith(prefix) for name in (*self.root._parameters, *self.root._buffers))
+        if is_parameter:
+            self.root.register_parameter(f"{prefix}{number}", tensor)
+        else:
+            self.root.register_buffer(f"{prefix}{number}", tensor)
+        node = self.graph.create_node("get_attr", f"{prefix}{number}")
+        node.meta["val"] = extract_val(tensor)
+        self._constants[tensor] = node
+        self._kept.append(tensor)
+        return node
+
+
+class ProxyTorchDispatchMode(TorchDispatchMode):
+    """Records the operators of a with block as nodes of a tracer's graph."""
+
+    def __init__(
+        self, tracer, tracing_mode="real", decomposition_table=None, shape_env=None, pre_dispatch=False, **options
+    ):
+        super().__init__()
+        self.tracer, self.tracing_mode, self.shape_env = tracer, tracing_mode, shape_env
+        self.enable_tracing, self.decomposition_table = True, decomposition_table or {}
+        self.functional = None  # what functionalize is to remove: "mutations", or "mutations_and_views"
+        self.sizes = SizeNodes(tracer.graph, shape_env)
+
+    @classmethod
+    def is_infra_mode(cls):
+        return True
+
+    def __enter__(self):
+        _traces().append(self)
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        _traces().remove(self)
+        return super().__exit__(*exception)
+
+    def argument(self, value):
+        """A value as an argument of a node."""
+        if isinstance(value, _C.TensorBase):
+            return self.tracer.node_of(value)
+        if isinstance(value, (list, tuple)):
+            items = [self.argument(each) for each in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, dict):
+            return {key: self.argument(each) for key, each in value.items()}
+        if isinstance(value, Proxy):
+            return value.node
+        return self.sizes.argument(value)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if not self.enable_tracing:
+            return func(*args, **kwargs)
+        taken_apart = maybe_handle_decomp(self, func, args, kwargs)
+        if taken_apart is not NotImplemented:
+            return taken_apart
+        name = func.overloadpacket.__name__
+        if name in ("lift_fresh", "lift"):
+            func = mica.ops.aten.lift_fresh_copy.default
+        node_args, node_kwargs = self.argument(tuple(args)), self.argument(kwargs)
+        out = func(*args, **kwargs)
+        self.record(func, node_args, node_kwargs, out, args)
+        return out
+
+    def record(self, func, node_args, node_kwargs, out, args=(), name=None):
+        """A node for a call whose result is known."""
+        packet = getattr(func, "overloadpacket", func)
+        node = self.tracer.graph.create_node(
+            "call_function", func, tuple(node_args), dict(node_kwargs), name or getattr(packet, "__name__", None)
+        )
+        track_tensor_tree(out, node, tracer=self.tracer, constant=None)
+        return node
+
+
+def maybe_handle_decomp(proxy_mode, op, args, kwargs):
+    """What an operator's entry in the table of decompositions makes of it; NotImplemented without one."""
+    table = proxy_mode.decomposition_table or CURRENT_DECOMPOSITION_TABLE
+    if op not in table:
+        return NotImplemented
+    with proxy_mode:
+        return table[op](*args, **kwargs)
+
+
+def extract_val(value, include_real=False):
+    """What a node's meta data holds of a value: a fake tensor of it."""
+    from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    def seen(each):
+        if not isinstance(each, _C.TensorBase) or isinstance(each, FakeTensor):
+            return each
+        if each.layout is not mica.strided:
+            return each
+        if not hasattr(_local, "vals"):
+            _local.vals = FakeTensorMode(allow_non_fake_inputs=True)
+        with _disable_current_modes():
+            meta = _C.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="meta")
+        return FakeTensor(_local.vals, meta, each.device)
+
+    return tree_map(seen, value)
+
+
+def track_tensor_tree(inner_res, proxy_res, *, constant=None, tracer=None):
+    """Let the tensors of a result be known by a node and its items."""
+    node = getattr(proxy_res, "node", proxy_res)
+    if tracer is None:
+        tracer = proxy_res.tracer
+    node.meta.setdefault("val", extract_val(inner_res))
+    if isinstance(inner_res, _C.TensorBase):
+        from mica.fx.passes.shape_prop import _extract_tensor_metadata
+
+        if type(inner_res) is _C.Tensor and inner_res.layout is mica.strided:
+            node.meta["tensor_meta"] = _extract_tensor_metadata(inner_res)
+        tracer.bind(inner_res, node)
+    elif isinstance(inner_res, (list, tuple)):
+        for i, each in enumerate(inner_res):
+            if any(isinstance(leaf, (_C.TensorBase, *py_sym_types)) for leaf in tree_leaves(each)):
+                item = tracer.graph.create_node("call_function", operator.getitem, (node, i), {}, "getitem")
+                track_tensor_tree(each, item, tracer=tracer)
+    return inner_res
+
+
+def has_proxy_slot(obj, tracer):
+    """Whether a tensor is known by a node."""
+    return isinstance(obj, _C.TensorBase) and tracer.tensor_tracker.get(obj) is not None
+
+
+def get_proxy_slot(obj, tracer, default=None, transform=lambda x: x):
+    """The node that a tensor is known by."""
+    found = tracer.tensor_tracker.get(obj) if isinstance(obj, _C.TensorBase) else None
+    return default if found is None else transform(Proxy(found, tracer))
+
+
+def set_proxy_slot(obj, tracer, proxy):
+    """Let a tensor be known by a node."""
+    tracer.bind(obj, getattr(proxy, "node", proxy))
+
+
+class _Refusals(TorchFunctionMode):
+    """Calls that the dispatch of operators does not show: values are refused, detach is recorded."""
+
+    def __init__(self, mode, error_on_values=True):
+        super().__init__()
+        self._mode, self._refuses = mode, error_on_values
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        mode = self._mode
+        if mode.shape_env is not None:
+            from mica._subclasses.open_sizes import engine_values
+
+            args, kwargs = engine_values((tuple(args), dict(kwargs)))
+        if name in _VALUES and self._refuses and mode.enable_tracing and _is_tracked(args, mode.tracer):
+            from mica._subclasses.fake_tensor import FakeTensor
+
+            is_open_number = name == "item" and isinstance(args[0], FakeTensor) and mode.shape_env is not None
+            if not is_open_number:
+                raise RuntimeError(
+                    "It appears that you're trying to get value out of a tracing tensor with "
+                    f"aten._local_scalar_dense.default - erroring out! ({name}() asks for it.) It's likely that this is "
+                    "caused by data-dependent control flow or similar. It may be possible to trace this with dynamic "
+                    "shapes; try setting tracing_mode='symbolic' in your make_fx call."
+                )
+        if name == "to_dense" or not (name == "detach" and mode.enable_tracing):
+            return func(*args, **kwargs)
+        node_args = mode.argument(tuple(args))
+        out = func(*args, **kwargs)
+        mode.record(mica.ops.aten.detach.default, node_args, {}, out)
+        return out
+
+
+def _is_tracked(values, tracer):
+    return any(
+        isinstance(leaf, _C.TensorBase)
+        and (tracer.tensor_tracker.get(leaf) is not None or alias_key(leaf) in tracer.by_alias)
+        for leaf in tree_leaves(values)
+    )
+
+
+class PreDispatchTorchFunctionMode(TorchFunctionMode):
+    """By torch's name; calls above autograd are recorded by torch.export here."""
+
+    def __init__(self, tracer):
+        raise NotImplementedError("graphs of calls above autograd come from torch.export and torch.compile here")
+
+
+def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_inputs=False, *, pre_dispatch=False,
+            record_module_stack=False, _allow_fake_constant=False, _error_on_data_dependent_ops=True,
+            record_stack_traces=False, **options):  # fmt: skip
+    """A function of arguments like f's that returns the graph of f for them, in aten's operators."""
+    if tracing_mode not in ("real", "fake", "symbolic"):
+        raise AssertionError(f'Expected tracing_mode to be one of "real", "fake", or "symbolic", got {tracing_mode}')
+    if pre_dispatch:
+        raise NotImplementedError(
+            "make_fx(pre_dispatch=True): operators above autograd are recorded by torch.export.export, not by make_fx"
+        )
+
+    @functools.wraps(f)
+    def wrapped(*args):
+        return _Trace(f, decomposition_table, tracing_mode, _allow_non_fake_inputs, _error_on_data_dependent_ops).run(
+            args
+        )
+
+    return wrapped
+
+
+class _Trace:
+    """One call of what make_fx returns."""
+
+    def __init__(self, function, table, tracing_mode, allow_real, refuse_values):
+        self.function, self.table, self.tracing_mode = function, dict(table or {}), tracing_mode
+        self.allow_real, self.refuse_values = allow_real, refuse_values
+
+    def _fake_mode(self, leaves):
+        from mica._guards import detect_fake_mode
+        from mica._subclasses.fake_tensor import FakeTensorMode
+        from mica.fx.experimental.symbolic_shapes import ShapeEnv
+
+        found = detect_fake_mode(leaves)
+        if self.tracing_mode == "real" or found is not None:
+            return found
+        env = ShapeEnv() if self.tracing_mode == "symbolic" else None
+        if env is not None:
+            owner = getattr(self.function, "__self__", self.function)
+            state = owner.state_dict().values() if isinstance(owner, mica.nn.Module) else ()
+            env.avoid = {size for value in state for size in value.shape}
+        return FakeTensorMode(allow_fallback_kernels=True, allow_non_fake_inputs=self.allow_real, shape_env=env)
+
+    def run(self, args):
+        from mica._subclasses.open_sizes import NeedsStatic
+
+        presets = {}
+        while True:
+            try:
+                return self._run(args, presets)
+            except NeedsStatic as need:
+                if need.presets.items() <= presets.items():
+                    raise need.error from None
+                presets |= need.presets
+
+    def _run(self, args, presets):
+        """One run. Sizes that an earlier one has found not to be open are static, or equal to others."""
+        leaves, in_spec = tree_flatten(tuple(args))
+        fake_mode = self._fake_mode(leaves)
+        if fake_mode is not None and fake_mode.shape_env is not None and presets:
+            fake_mode.shape_env.presets = presets
+        env = None if fake_mode is None else fake_mode.shape_env
+        tracer = PythonKeyTracer()
+        mode = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.table, env)
+        names = placeholder_names(self.function, args)
+        given = []
+        for name, leaf in zip(names, leaves, strict=True):
+            node = tracer.graph.create_node("placeholder", name, (), {}, name)
+            value = leaf
+            if isinstance(leaf, _C.TensorBase) and fake_mode is not None and self.tracing_mode != "real":
+                value = fake_mode.from_tensor(leaf)
+            elif type(leaf) is int and self.tracing_mode == "symbolic":
+                value = env.create_symintnode(env.create_symbol(leaf, name))
+            node.meta["val"] = extract_val(value)
+            if isinstance(value, _C.TensorBase):
+                track_tensor_tree(value, node, tracer=tracer)
+            mode.sizes.add_input(node, value)
+            given.append(value)
+        with contextlib.ExitStack() as stack:
+            if fake_mode is not None:
+                stack.enter_context(fake_mode)
+            stack.enter_context(disable_autocast_cache())
+            stack.enter_context(mode)
+            stack.enter_context(_Refusals(mode, self.refuse_values))
+            result = self.function(*tree_unflatten(given, in_spec))
+            outputs = tree_map(mode.argument, result)
+        if mode.functional is not None:
+            from mica._functorch.functionalized import functionalized
+
+            tracer.graph, outputs = functionalized(tracer.graph, outputs, mode.functional == "mutations_and_views")
+        tracer.graph.output(outputs)
+        return self._module(tracer, args, in_spec, names, fake_mode)
+
+    def _module(self, tracer, args, in_spec, names, fake_mode):
+        graph = tracer.graph
+        for node in reversed(graph.nodes):
+            is_idle = node.target is operator.getitem or node.op == "get_attr" or node.meta.get("is_size")
+            if is_idle and not node.users:
+                graph.erase_node(node)
+        if any(not isinstance(arg, _C.TensorBase) and len(tree_leaves(arg)) != 1 for arg in args) or any(
+            isinstance(arg, (list, tuple, dict)) for arg in args
+        ):
+            graph.set_codegen(PytreeInputs(_parameters(self.function, len(args)), in_spec))
+        name = self.function.__name__ if hasattr(self.function, "__name__") else type(self.function).__name__
+        made = GraphModule(tracer.root, graph, name if name.isidentifier() else "GraphModule")
+        made.shape_env = None if fake_mode is None else fake_mode.shape_env
+        made._in_spec = in_spec
+        return made
+
+
+def _parameters(function, count):
+    try:
+        names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"arg_{i}" for i in range(count)]
+
+
+def get_isolated_graphmodule(func, args, kwargs, tracing_mode="real", decomposition_table=None):
+    """The graph of a call, in terms of all its arguments."""
+    leaves, spec = tree_flatten((args, kwargs))
+
+    def flat(values):
+        inner_args, inner_kwargs = tree_unflatten(list(values), spec)
+        return func(*inner_args, **inner_kwargs)
+
+    with disable_proxy_modes_tracing():
+        return make_fx(flat, decomposition_table, tracing_mode)(leaves)
+
+
+def dispatch_trace(root, tracer, concrete_args=()):
+    """Raises: by torch's name for a step of make_fx."""
+    raise NotImplementedError("make_fx makes graphs below autograd here; torch.fx.Tracer.trace those of Python's calls")
+
+
+# ---- with blocks
+
+
+@contextlib.contextmanager
+def decompose(decomposition_table):
+    """In this block traces take these operators apart."""
+    global CURRENT_DECOMPOSITION_TABLE
+    before, CURRENT_DECOMPOSITION_TABLE = CURRENT_DECOMPOSITION_TABLE, decomposition_table or {}
+    try:
+        yield CURRENT_DECOMPOSITION_TABLE
+    finally:
+        CURRENT_DECOMPOSITION_TABLE = before
+
+
+@contextlib.contextmanager
+def disable_proxy_modes_tracing():
+    """In this block nothing is recorded."""
+    mode = get_proxy_mode()
+    before = mode.enable_tracing if mode is not None else None
+    if mode is not None:
+        mode.enable_tracing = False
+    try:
+        yield mode
+    finally:
+        if mode is not None:
+            mode.enable_tracing = before
+
+
+@contextlib.contextmanager
+def disable_autocast_cache():
+    """In this block autocast casts each time."""
+    before = mica.is_autocast_cache_enabled()
+    mica.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        mica.set_autocast_cache_enabled(before)
+
+
+def maybe_disable_fake_tensor_mode():
+    """In this block no fake mode is active."""
+    return _disable_current_modes()
+
+
+def is_sym_node(node):
+    """Whether a node is an open number."""
+    return isinstance(node.meta.get("val"), py_sym_types)

@@ -1,0 +1,228 @@
+"""Forward and backward pass of a function as two graphs of aten's operators, compiled ahead of the first run.
+
+The function is traced once with its gradients (make_fx, below autograd), the graph is cut into a forward and a backward
+part, each is handed to a compiler, and an autograd.Function runs what they return.
+"""
+
+import functools
+
+import mica
+from mica import _C
+from mica._functorch.compilers import make_boxed_compiler, make_boxed_func
+from mica._functorch.partitioners import default_partition
+from mica.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+__all__ = ["aot_export_joint_simple", "aot_export_module", "aot_function", "aot_module", "aot_module_simplified",
+           "create_joint", "make_boxed_compiler", "make_boxed_func"]  # fmt: skip
+
+
+def _called(compiled, args):
+    """Call what a compiler returned: with one list, or with arguments."""
+    return compiled(list(args)) if getattr(compiled, "_boxed_call", False) else compiled(*args)
+
+
+def _needs_gradient(tensor):
+    return isinstance(tensor, _C.TensorBase) and tensor.requires_grad
+
+
+def _detached(values):
+    return tree_map_only(_C.TensorBase, lambda t: t.detach().requires_grad_(t.requires_grad), values)
+
+
+def create_joint(fn):
+    """A function of (inputs, gradients of the outputs) that returns the outputs, and the gradients of the inputs."""
+
+    def joint(primals, tangents):
+        with mica.enable_grad():
+            outputs = fn(*primals)
+            outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+            wanted = [p for p in primals if _needs_gradient(p)]
+            pairs = [(o, t) for o, t in zip((o for o in outputs if _needs_gradient(o)), tangents, strict=True)]
+            gradients = iter(())
+            if wanted and pairs:
+                gradients = iter(mica.autograd.grad(
+                    [o for o, _ in pairs], wanted, [t for _, t in pairs], allow_unused=True
+                ))  # fmt: skip
+        return outputs, [next(gradients, None) if _needs_gradient(p) else None for p in primals]
+
+    return joint
+
+
+class _Compiled:
+    """A function that was traced and compiled for one kind of inputs."""
+
+    def __init__(self, fn, flat_inputs, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler):
+        from mica.func import functionalize
+        from mica.fx.experimental.proxy_tensor import make_fx
+
+        self.needs = [_needs_gradient(value) for value in flat_inputs]
+        table = decompositions or {}
+        if not (mica.is_grad_enabled() and any(self.needs)):
+            self.backward = None
+            with mica.no_grad():
+                traced = make_fx(functionalize(lambda *primals: fn(*primals)), table)(*_detached(flat_inputs))
+            _rename(traced, "primals", len(flat_inputs))
+            self.forward = (inference_compiler or fw_compiler)(traced, list(flat_inputs))
+            return
+        with mica.random.fork_rng(devices=[]):
+            sample = fn(*[v.clone() if isinstance(v, _C.TensorBase) else v for v in _detached(flat_inputs)])
+        sample = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+        self.differentiable = [_needs_gradient(value) for value in sample]
+        tangents = [mica.ones_like(value) for value in sample if _needs_gradient(value)]
+        count = len(flat_inputs)
+
+        def flat(*given):
+            outputs, gradients = create_joint(fn)(given[:count], given[count:])
+            return [*outputs, *gradients]
+
+        joint = make_fx(functionalize(flat), table)(*_detached(flat_inputs), *[t.detach() for t in tangents])
+        _rename(joint, "primals", count)
+        _rename(joint, "tangents", len(tangents), count)
+        joint.graph.eliminate_dead_code()
+        self.outputs = len(sample)
+        forward, backward = (partition_fn or default_partition)(
+            joint, (list(flat_inputs), tangents), num_fwd_outputs=self.outputs
+        )
+        self.forward = fw_compiler(forward, list(flat_inputs))
+        examples = [node.meta.get("val") for node in backward.graph.nodes if node.op == "placeholder"]
+        self.backward = (bw_compiler or fw_compiler)(backward, examples)
+
+    def __call__(self, flat_inputs):
+        if self.backward is None:
+            return list(_called(self.forward, flat_inputs))
+        return list(_Run.apply(self, *flat_inputs))
+
+
+class _Run(mica.autograd.Function):
+    @staticmethod
+    def forward(ctx, compiled, *inputs):
+        made = list(_called(compiled.forward, [v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs]))
+        outputs, saved = made[: compiled.outputs], made[compiled.outputs :]
+        ctx.compiled, ctx.plain = compiled, [None if isinstance(v, _C.TensorBase) else (v,) for v in saved]
+        ctx.save_for_backward(*[v for v in saved if isinstance(v, _C.TensorBase)])
+        ctx.mark_non_differentiable(*[
+            o for o, d in zip(outputs, compiled.differentiable, strict=True) if not d and isinstance(o, _C.TensorBase)
+        ])  # fmt: skip
+        return tuple(o.clone() if any(o is v for v in inputs) else o for o in outputs)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        tensors = iter(ctx.saved_tensors)
+        saved = [next(tensors) if value is None else value[0] for value in ctx.plain]
+        tangents = [g for g, d in zip(gradients, ctx.compiled.differentiable, strict=True) if d]
+        made = list(_called(ctx.compiled.backward, [*saved, *tangents]))
+        return (None, *made)
+
+
+def _rename(module, prefix, count, start=0):
+    """Give placeholders torch's names: primals_1, tangents_1."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"][start : start + count]
+    for i, node in enumerate(nodes):
+        node._rename(f"{prefix}_{i + 1}")
+        node.target = node.name
+    module.recompile()
+
+
+def _kinds(values):
+    return tuple(
+        (v.dtype, tuple(v.shape), v.stride(), str(v.device), v.requires_grad)
+        if isinstance(v, _C.TensorBase)
+        else (type(v), v)
+        for v in values
+    )
+
+
+def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=None, decompositions=None, num_params_buffers=0,
+                 keep_inference_input_mutations=False, inference_compiler=None, *, dynamic=False, **options):  # fmt: skip
+    """A function that is traced and compiled at its first call, and again for inputs of other kinds."""
+    known = {}
+
+    @functools.wraps(fn)
+    def compiled(*args, **kwargs):
+        leaves, spec = tree_flatten((args, kwargs))
+        key = (spec, _kinds(leaves), mica.is_grad_enabled())
+        if key not in known:
+            shape = []
+
+            def flat(*values):
+                inner_args, inner_kwargs = tree_unflatten(list(values), spec)
+                made, out_spec = tree_flatten(fn(*inner_args, **inner_kwargs))
+                shape[:] = [out_spec]
+                return made
+
+            made = _Compiled(flat, leaves, fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler)
+            known[key] = (made, shape[0])
+        made, out_spec = known[key]
+        return tree_unflatten(made(leaves), out_spec)
+
+    return compiled
+
+
+def aot_module(mod, *args, **kwargs):
+    """A module whose forward is compiled as aot_function does, with its parameters and buffers as inputs."""
+    from mica.func import functional_call
+
+    def call(named_params, named_buffers, *inner_args, **inner_kwargs):
+        return functional_call(mod, {**named_params, **named_buffers}, inner_args, inner_kwargs)
+
+    compiled = aot_function(call, *args, **kwargs)
+
+    class AOTModule(mica.nn.Module):
+        """The module, compiled."""
+
+        def __init__(self):
+            super().__init__()
+            self.orig_module = mod
+
+        def forward(self, *inner_args, **inner_kwargs):
+            return compiled(dict(mod.named_parameters()), dict(mod.named_buffers()), *inner_args, **inner_kwargs)
+
+    return AOTModule()
+
+
+def aot_module_simplified(mod, args, fw_compiler=None, bw_compiler=None, partition_fn=None, decompositions=None,
+                          keep_inference_input_mutations=False, inference_compiler=None, **options):  # fmt: skip
+    """A function of a module's inputs, compiled for inputs like these: what backends of torch.compile return."""
+    parameters = [*mod.named_parameters(remove_duplicate=False), *mod.named_buffers(remove_duplicate=False)]
+    names, values = [name for name, _ in parameters], [value for _, value in parameters]
+    count = len(values)
+    shape = []
+
+    def flat(*given):
+        from mica.func import functional_call
+
+        inner = given[count:]
+        made = functional_call(mod, dict(zip(names, given[:count], strict=True)), inner) if names else mod(*inner)
+        made, out_spec = tree_flatten(made)
+        shape[:] = [out_spec]
+        return made
+
+    compiled = _Compiled(
+        flat, [*values, *args], fw_compiler, bw_compiler, partition_fn, decompositions, inference_compiler
+    )
+
+    def forward(*inputs):
+        return tree_unflatten(compiled([*values, *inputs]), shape[0])
+
+    forward.zero_grad, forward.named_parameters, forward.named_buffers = (
+        mod.zero_grad,
+        mod.named_parameters,
+        mod.named_buffers,
+    )
+    return forward
+
+
+def aot_export_module(mod, args, *, trace_joint, output_loss_index=None, **options):
+    raise NotImplementedError("aot_export_module: torch.export.export makes graphs of modules here")
+
+
+def aot_export_joint_simple(func, args, *, trace_joint=True, num_params_buffers=0, decompositions=None):
+    """The graph of a function, with its gradients if asked for."""
+    from mica.func import functionalize
+    from mica.fx.experimental.proxy_tensor import make_fx
+
+    if not trace_joint:
+        return make_fx(functionalize(func), decompositions)(*args)
+    outputs = func(*_detached(tuple(args)))
+    tangents = [mica.ones_like(o) for o in tree_leaves(outputs) if _needs_gradient(o)]
+    return make_fx(functionalize(create_joint(func)), decompositions)(list(_detached(tuple(args))), tangents)

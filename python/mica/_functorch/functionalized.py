@@ -1,0 +1,236 @@
+"""Graphs without changes in place: every such operator becomes the one that computes a new value.
+
+Each tensor of a graph is a value of its own or a view of one, by a chain of view operators. A change in place makes a
+new value for the root of the chain: the changed part is written back through the inverses of the views. Whoever reads a
+view of that root afterwards reads it anew. Inputs that were changed get their last values at the end, by copy_.
+"""
+
+import operator
+
+import mica
+from mica.fx.graph import Graph
+from mica.fx.node import Node, map_arg
+
+__all__ = ["functionalized"]
+
+aten = mica.ops.aten
+_REFUSED = frozenset(
+    ["resize_", "set_", "as_strided_", "resize_as_", "swapdims_", "t_", "transpose_", "squeeze_", "unsqueeze_"]
+)
+_IDENTITY = frozenset(["alias", "detach", "lift_fresh", "view_as"])
+
+
+def is_change(target):
+    """Whether an operator changes an argument in place."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def functional_target(target):
+    """The operator that computes what another one writes in place; its result is the new value of the first argument."""
+    name, overload = target._overloadpacket.__name__, target._overloadname
+    twins = {"zero_": ("zeros_like", "default"), "fill_": ("fill", overload), "copy_": ("copy", "default")}
+    twin, overload = twins.get(name, (name.removesuffix("_"), overload))
+    packet = getattr(getattr(mica.ops, target.namespace), twin, None)
+    if name in _REFUSED or packet is None or not name.endswith("_"):
+        raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {target} writes in place")
+    return getattr(packet, overload if overload in packet.overloads() else packet.overloads()[0])
+
+
+class _Step:
+    """One view operator of a chain: of which value, and which item of a list of views."""
+
+    def __init__(self, node, item=None):
+        self.target, self.args, self.kwargs, self.item = node.target, node.args[1:], dict(node.kwargs), item
+        self.name = node.target._overloadpacket.__name__
+        self.source = node.args[0]  # in the old graph; its meta data has the sizes
+
+
+class _Rewriter:
+    def __init__(self, old, remove_views):
+        self.old, self.new = old, Graph(tracer_cls=old._tracer_cls)
+        self.values, self.places = {}, {}  # old node -> (new node, version); old node -> (root, chain)
+        self.current, self.versions = {}, {}  # root -> new node, number of changes
+        self.remove_views = remove_views
+
+    # ---- reading
+
+    def get(self, node):
+        """The value of a node as it is now."""
+        root, chain = self.places.get(node, (node, ()))
+        version = self.versions.get(root, 0)
+        made, seen = self.values[node]
+        if seen == version:
+            return made
+        made = self.current[root]
+        for step in chain:
+            made = self.view(step, made)
+        self.values[node] = (made, version)
+        return made
+
+    def view(self, step, value):
+        args = map_arg(step.args, self.get)
+        made = self.emit(step.target, (value, *args), map_arg(step.kwargs, self.get))
+        return made if step.item is None else self.emit(operator.getitem, (made, step.item), {})
+
+    def emit(self, target, args, kwargs=None, name=None):
+        if self.remove_views and getattr(target, "is_view", False):
+            packet = getattr(aten, f"{target._overloadpacket.__name__}_copy", None)
+            if packet is not None and target._overloadname in packet.overloads():
+                target = getattr(packet, target._overloadname)
+        packet = getattr(target, "_overloadpacket", target)
+        return self.new.create_node("call_function", target, args, kwargs or {}, name or packet.__name__)
+
+    # ---- writing
+
+    def write(self, node, value):
+        """A node has another value from now on, and so has what it is a view of."""
+        root, chain = self.places.get(node, (node, ()))
+        inner = [self.current[root]] if chain else []
+        for step in chain[:-1]:
+            inner.append(self.view(step, inner[-1]))
+        made = value
+        for step, base in zip(reversed(chain), reversed(inner), strict=True):
+            made = self.inverse(step, base, made)
+        self.current[root] = made
+        self.versions[root] = self.versions.get(root, 0) + 1
+        self.values[node] = (value, self.versions[root])
+        self.values[root] = (made, self.versions[root])
+
+    def sizes(self, node, value):
+        """The sizes of an old node, open ones as nodes that read them of a new value of the same sizes."""
+        shape = node.meta["val"].shape
+        return [
+            size if isinstance(size, int) else self.emit(aten.sym_size.int, (value, i), name="sym_size_int")
+            for i, size in enumerate(shape)
+        ]
+
+    def inverse(self, step, base, value):
+        """What a viewed value is after its view has become `value`."""
+        name, args = step.name, map_arg(step.args, self.get)
+        if name in ("slice", "select", "diagonal", "as_strided"):
+            packet = getattr(aten, f"{name}_scatter")
+            overload = {"slice": "Tensor", "select": "int"}.get(name, "default")
+            overload = overload if overload in packet.overloads() else "default"
+            return self.emit(getattr(packet, overload), (base, value, *args), map_arg(step.kwargs, self.get))
+        if name in ("transpose", "swapaxes", "swapdims"):
+            return self.emit(aten.transpose.int, (value, *args))
+        if name in ("t", "numpy_T"):
+            return self.emit(step.target, (value,))
+        if name == "permute":
+            dims = [dim % len(args[0]) for dim in args[0]]
+            return self.emit(aten.permute.default, (value, [dims.index(i) for i in range(len(dims))]))
+        if name in (
+            "view",
+            "_unsafe_view",
+            "reshape",
+            "squeeze",
+            "unsqueeze",
+            "unflatten",
+            "flatten",
+            "_reshape_alias",
+        ):
+            return self.emit(aten.view.default, (value, self.sizes(step.source, base)))
+        if name in _IDENTITY:
+            return value
+        if name in ("unbind", "split", "split_with_sizes", "chunk", "tensor_split"):
+            return self.list_inverse(step, base, value)
+        if name in ("view_as_real", "view_as_complex"):
+            return self.emit(
+                getattr(aten, "view_as_complex" if name == "view_as_real" else "view_as_real").default, (value,)
+            )
+        raise NotImplementedError(f"Mica's functionalize cannot write through a view by {step.target}")
+
+    def list_inverse(self, step, base, value):
+        dim = step.kwargs.get("dim", step.args[1] if len(step.args) > 1 else 0)
+        if step.name == "unbind":
+            dim = step.kwargs.get("dim", step.args[0] if step.args else 0)
+            return self.emit(aten.select_scatter.default, (base, value, dim, step.item))
+        items = next(user for user in self.old.nodes if user.target is step.target and user.args[:1] == (step.source,))
+        parts = items.meta["val"]
+        start = sum(part.shape[dim] for part in parts[: step.item])
+        stop = start + parts[step.item].shape[dim]
+        return self.emit(aten.slice_scatter.default, (base, value, dim, start, stop))
+
+    # ---- the graph
+
+    def run(self, outputs, inputs_are_changed=True):
+        for node in self.old.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                made = self.new.node_copy(node)
+                self.values[node], self.current[node] = (made, 0), made
+            elif node.op == "call_function":
+                self.call(node)
+        outputs = map_arg(outputs, self.get)
+        for node in self.old.nodes:
+            if node.op in ("placeholder", "get_attr") and self.versions.get(node, 0):
+                original = next(n for n in self.new.nodes if n.name == node.name)
+                if self.current[node] is not original:
+                    self.emit(aten.copy_.default, (original, self.current[node]))
+        return outputs
+
+    def call(self, node):
+        if is_change(node.target):
+            self.change(node)
+            return
+        first = node.args[0] if node.args and isinstance(node.args[0], Node) else None
+        if node.target is operator.getitem and first in self.places and self.places[first][1] == "list":
+            source, step = self.places[first][0]
+            root, chain = self.places.get(source, (source, ()))
+            self.places[node] = (root, (*chain, _Step(step, node.args[1])))
+        elif getattr(node.target, "is_view", False) and first is not None:
+            if isinstance(node.meta.get("val"), (list, tuple)):
+                self.places[node] = ((first, node), "list")
+                made = self.copied(node)
+                self.values[node] = (made, 0)
+                self.versions.setdefault((first, node), 0)
+                return
+            root, chain = self.places.get(first, (first, ()))
+            self.places[node] = (root, (*chain, _Step(node)))
+        made = self.copied(node)
+        root = self.places.get(node, (node, ()))[0]
+        self.values[node] = (made, self.versions.get(root, 0))
+        if root is node:
+            self.current[node] = made
+
+    def copied(self, node):
+        args, kwargs = map_arg(node.args, self.get), map_arg(node.kwargs, self.get)
+        packet = getattr(node.target, "_overloadpacket", node.target)
+        made = self.emit(node.target, args, kwargs, None if node.name.startswith(packet.__name__) else node.name)
+        made.meta = dict(node.meta)
+        return made
+
+    def change(self, node):
+        schema = node.target._schema
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        target_node = node.args[0] if node.args else None
+        if len(written) != 1 or written[0].is_out or not isinstance(target_node, Node):
+            raise NotImplementedError(f"Mica's functionalize knows no operator that computes what {node.target} writes")
+        args, kwargs = map_arg(node.args, self.get), map_arg(node.kwargs, self.get)
+        target = functional_target(node.target)
+        if node.target._overloadpacket.__name__ == "zero_":
+            args = args[:1]
+        made = self.emit(target, args, kwargs)
+        made.meta = dict(node.meta)
+        self.write(target_node, made)
+        place = self.places.get(target_node, (target_node, ()))
+        self.places[node] = place
+        self.values[node] = (made, self.versions[place[0]])
+
+
+def functionalized(graph, outputs, remove_views=False):
+    """(a graph without changes in place, its outputs) for a graph of aten's operators that has no output node yet."""
+    rewriter = _Rewriter(graph, remove_views)
+    outputs = rewriter.run(outputs)
+    for node in reversed(rewriter.new.nodes):
+        is_free = node.op == "call_function" and not is_change(node.target) and getattr(node.target, "is_view", False)
+        used = any(node is found for found in _nodes(outputs))
+        if (is_free or node.target is operator.getitem) and not node.users and not used:
+            rewriter.new.erase_node(node)
+    return rewriter.new, outputs
+
+
+def _nodes(values):
+    found = []
+    map_arg(values, lambda node: found.append(node) or node)
+    return found

@@ -1,0 +1,68 @@
+"""Cutting the graph of a forward and a backward pass into two."""
+
+import operator
+
+from mica.fx.graph import Graph
+from mica.fx.graph_module import GraphModule
+from mica.fx.node import Node, map_arg
+
+__all__ = ["default_partition", "min_cut_rematerialization_partition"]
+
+
+def _extract(joint, inputs, outputs):
+    """The part of a graph that computes some nodes of it from others."""
+    needed, stack = set(), [node for node in outputs if isinstance(node, Node)]
+    while stack:
+        node = stack.pop()
+        if node in needed or node in inputs:
+            continue
+        needed.add(node)
+        stack += node.all_input_nodes
+    graph, values = Graph(), {}
+    for node in inputs:
+        values[node] = graph.create_node("placeholder", node.name, (), {}, node.name)
+        values[node].meta = dict(node.meta)
+    for node in joint.graph.nodes:
+        if node in needed:
+            if node.op == "placeholder":
+                raise RuntimeError(f"a part of the graph reads {node}, which it is not given")
+            values[node] = graph.node_copy(node, values.__getitem__)
+    graph.output(map_arg(tuple(outputs), values.__getitem__))
+    return GraphModule(joint, graph)
+
+
+def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **options):
+    """(forward, backward): whatever does not need the gradients of the outputs is computed in the forward pass."""
+    nodes = list(joint_module.graph.nodes)
+    primals = [n for n in nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+    tangents = [n for n in nodes if n.op == "placeholder" and n.name.startswith("tangents")]
+    outputs = list(joint_module.graph.output_node().args[0])
+    forward_outputs, backward_outputs = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
+    late, position = set(tangents), {node: i for i, node in enumerate(nodes)}
+    for node in nodes:
+        if any(used in late for used in node.all_input_nodes):
+            late.add(node)
+    # What only gradients need, and is made after the last result, belongs to the backward pass.
+    last = max((position[n] for n in forward_outputs if isinstance(n, Node)), default=-1)
+    late |= {n for n in nodes if position[n] > last and n.op == "call_function" and n not in forward_outputs}
+    saved, seen = [], set()
+    for node in nodes:
+        for used in node.all_input_nodes if node in late else ():
+            if used not in late and used not in seen and used.op != "get_attr":
+                seen.add(used)
+                saved.append(used)
+    for node in backward_outputs:
+        if isinstance(node, Node) and node not in late and node not in seen and node.op != "get_attr":
+            seen.add(node)
+            saved.append(node)
+    saved = [n for n in saved if not isinstance(n.meta.get("val"), (list, tuple)) or n.target is operator.getitem]
+    forward = _extract(joint_module, primals, [*forward_outputs, *saved])
+    backward = _extract(joint_module, [*saved, *tangents], backward_outputs)
+    return forward, backward
+
+
+def min_cut_rematerialization_partition(
+    joint_module, _joint_inputs, compiler="inductor", *, num_fwd_outputs, **options
+):
+    """The same cut as default_partition: Mica computes nothing a second time to save memory here."""
+    return default_partition(joint_module, _joint_inputs, num_fwd_outputs=num_fwd_outputs)

@@ -1,0 +1,151 @@
+"""What stands among the arguments of a traced graph: names of inputs, nests of them, and open sizes."""
+
+import inspect
+import operator
+
+import mica
+from mica import _C
+from mica.fx._codegen import CodeGen
+from mica.fx.experimental._expressions import Symbol
+from mica.utils._pytree import tree_flatten
+
+__all__ = ["PytreeInputs", "SizeNodes", "alias_key", "placeholder_names"]
+
+
+def alias_key(tensor):
+    """What two objects of one tensor have in common: memory, place in it, sizes and strides. None without memory."""
+    if tensor.layout is not mica.strided:
+        return None
+    with _C.DisableTorchFunctionSubclass():
+        base = _C.TensorBase
+        return (base.untyped_storage(tensor)._cdata, base.storage_offset(tensor), tuple(base.size(tensor)),
+                tuple(base.stride(tensor)), tensor.dtype)  # fmt: skip
+
+
+def placeholder_names(function, args):
+    """x_1 for the argument x; arg0_1 and so on where arguments are nested or have no name."""
+    count = len(tree_flatten(args)[0])
+    numbered = [f"arg{i}_1" for i in range(count)]
+    if any(len(tree_flatten(arg)[0]) != 1 or isinstance(arg, (list, tuple, dict)) for arg in args):
+        return numbered
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return numbered
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [f"{name}_1" for name in names[:count]] + numbered[len(names) :]
+
+
+class PytreeInputs(CodeGen):
+    """Code of a function whose arguments are nested: they are taken apart first."""
+
+    def __init__(self, parameters, in_spec):
+        super().__init__()
+        self.parameters, self.in_spec = parameters, in_spec
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation="", *, expanded_def=False):
+        names = [name for name in free_vars if name != "self"]
+        given = ", ".join(self.parameters)
+        unpacked = (
+            f"\n    {', '.join(names)}, = fx_pytree.tree_flatten_spec(({given},), self._in_spec)" if names else ""
+        )
+        return f"def forward(self, {given}){maybe_return_annotation}:{unpacked}"
+
+    def process_inputs(self, *args):
+        return tree_flatten(tuple(args))[0]
+
+    def additional_globals(self):
+        return [("fx_pytree", _FlattenBySpec)]
+
+
+class _FlattenBySpec:
+    """What the code calls: the leaves of arguments that are nested as a spec says."""
+
+    @staticmethod
+    def tree_flatten_spec(args, spec):
+        leaves, given = tree_flatten(tuple(args))
+        if given != spec:
+            raise ValueError(f"the graph was made for arguments that are nested as {spec}, but these are as {given}")
+        return leaves
+
+
+_FUNCTIONS = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "TrueDiv": operator.truediv}
+
+
+class SizeNodes:
+    """Nodes that compute open sizes, made where they are first used."""
+
+    def __init__(self, graph, env):
+        self._graph, self._env = graph, env
+        self._inputs, self._made = {}, {}  # symbol -> (placeholder, axis or None); expression -> node
+
+    def add_input(self, node, value):
+        """A placeholder, whose sizes others may be made of."""
+        sizes = (
+            (value.node._expr,) if isinstance(value, mica.SymInt) else getattr(value, "__dict__", {}).get("_sizes", ())
+        )
+        for axis, size in enumerate(sizes):
+            if not isinstance(size, int) and size.is_symbol:
+                ((name,),) = size.terms
+                self._inputs.setdefault(name, (node, None if isinstance(value, mica.SymInt) else axis))
+
+    def argument(self, value):
+        """A value as an argument: an open size as its node."""
+        if self._env is None:
+            return value
+        if isinstance(value, (mica.SymInt, mica.SymFloat)):
+            return self.node(self._env.replace(value.node._expr))
+        if isinstance(value, mica.SymBool):
+            return bool(value)
+        if type(value) is int:
+            found = self._env.worlds.known(value)
+            return found if isinstance(found, int) else self.node(self._env.replace(found))
+        return value
+
+    def node(self, expr):
+        """The node of an expression; the number if it is one."""
+        if expr.is_number:
+            return expr.number
+        if expr in self._made:
+            return self._made[expr]
+        total = None
+        for atoms, factor in sorted(expr.terms.items(), key=lambda item: (not item[0], str(item[0]))):
+            term = None
+            for atom in atoms:
+                each = self._atom(atom)
+                term = each if term is None else self._call(operator.mul, (term, each))
+            if term is None:
+                term = factor
+            elif factor != 1:
+                term = self._call(operator.mul, (factor, term))
+            total = term if total is None else self._call(operator.add, (total, term))
+        self._note(total, expr)
+        return total
+
+    def _note(self, node, expr):
+        self._made[expr] = node
+        node.meta["val"] = self._env.create_symintnode(expr)
+
+    def _atom(self, atom):
+        from mica.fx.experimental._expressions import Expression
+
+        expr = Expression({(atom,): 1})
+        if expr in self._made:
+            return self._made[expr]
+        if isinstance(atom, Symbol):
+            if atom not in self._inputs:
+                raise NotImplementedError(f"the graph has no input that the size {atom} could be read from")
+            node, axis = self._inputs[atom]
+            if axis is not None:
+                node = self._call(mica.ops.aten.sym_size.int, (node, axis), "sym_size_int")
+        elif atom.name in _FUNCTIONS:
+            node = self._call(_FUNCTIONS[atom.name], tuple(map(self.node, atom.args)))
+        else:
+            node = self._call(mica.sym_max if atom.name == "Max" else mica.sym_min, tuple(map(self.node, atom.args)))
+        self._note(node, expr)
+        return node
+
+    def _call(self, function, args, name=None):
+        node = self._graph.create_node("call_function", function, args, {}, name)
+        node.meta["is_size"] = True
+        return node

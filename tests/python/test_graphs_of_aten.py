@@ -1,0 +1,148 @@
+"""make_fx: graphs of aten's operators, with fixed and with open sizes; functionalize; AOT autograd."""
+
+import mica as torch
+import pytest
+from mica import nn
+from mica._functorch.aot_autograd import aot_function, aot_module, make_boxed_func
+from mica._subclasses.fake_tensor import DataDependentOutputException
+from mica.func import functionalize
+from mica.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from mica.fx.experimental.symbolic_shapes import ShapeEnv, free_symbols, statically_known_true
+
+aten = torch.ops.aten
+
+
+def targets(module):
+    return [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_function_becomes_operators(mode):
+    def f(x, y):
+        assert get_proxy_mode() is not None
+        return (x.sin() + y * 2).sum(0)
+
+    made = make_fx(f, tracing_mode=mode)(torch.randn(3, 4), torch.randn(3, 4))
+    assert targets(made) == ["aten.sin.default", "aten.mul.Tensor", "aten.add.Tensor", "aten.sum.dim_IntList"]
+    assert [node.name for node in made.graph.nodes][:2] == ["x_1", "y_1"] and get_proxy_mode() is None
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    assert torch.equal(made(x, y), (x.sin() + y * 2).sum(0))
+    assert made.graph.output_node().args[0].meta["val"].shape[0] == 4
+
+
+def test_gradients_are_part_of_the_graph():
+    def f(x, w):
+        return torch.autograd.grad((x @ w).relu().sum(), w)
+
+    x, w = torch.randn(3, 4), torch.randn(4, 5, requires_grad=True)
+    made = make_fx(f, tracing_mode="fake")(x, w)
+    assert "aten.threshold_backward.default" in targets(made) and "aten.ones_like.default" in targets(made)
+    x = torch.randn(3, 4)
+    assert torch.allclose(made(x, w)[0], f(x, w)[0])
+
+
+def test_values_are_refused():
+    with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
+        make_fx(lambda x: x * x.sum().item())(torch.ones(2))
+    with pytest.raises(DataDependentOutputException, match="aten._local_scalar_dense.default"):
+        make_fx(lambda x: x if x.sum() > 0 else -x, tracing_mode="fake")(torch.ones(2))
+
+
+def test_open_sizes_are_nodes():
+    def f(x):
+        return x.view(x.shape[0], -1)[: x.shape[0] // 2] * x.shape[0], x.new_zeros(2 * x.shape[0] + 1)
+
+    made = make_fx(f, tracing_mode="symbolic")(torch.randn(6, 4, 5))
+    assert targets(made).count("aten.sym_size.int") == 1
+    for shape in ((8, 4, 3), (5, 7, 2)):
+        x = torch.randn(shape)
+        assert all(torch.equal(a, b) for a, b in zip(made(x), f(x), strict=True))
+
+
+def test_sizes_of_layers_are_found():
+    layers = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    )
+    made = make_fx(layers, tracing_mode="symbolic", _allow_non_fake_inputs=True)(torch.randn(2, 3, 32, 40))
+    shape = next(node for node in made.graph.nodes if "convolution" in node.name).meta["val"].shape
+    assert str(shape) == "torch.Size([s0, 8, ((s1 + 1)//2), ((s2 + 1)//2)])", "channels are static: the layer says so"
+    x = torch.randn(5, 3, 33, 21)
+    assert torch.allclose(made(x), layers(x))
+
+
+def test_questions_become_guards():
+    def f(x):
+        if x.shape[0] > 4:
+            return x + 1
+        return x - 1
+
+    made = make_fx(f, tracing_mode="symbolic")(torch.randn(6, 3))
+    assert [str(guard.expr) for guard in made.shape_env.guards] == ["s0 > 4"]
+    assert str(made.shape_env.var_to_range["s0"]) == "VR[5, int_oo]"
+
+
+def test_open_numbers():
+    env = ShapeEnv()
+    n, m = (env.create_symintnode(env.create_symbol(value, "x")) for value in (6, 10))
+    assert str(2 * n + 3 - n) == "s0 + 3" and str((n + m) * (n - m)) == "s0**2 - s1**2"
+    assert str((4 * n + 3) // 2) == "2*s0 + 1" and n * m // n is not None and str(n * m // n) == "s1"
+    assert isinstance(n, torch.SymInt) and isinstance(n > 3, torch.SymBool) and isinstance(n / 4, torch.SymFloat)
+    assert statically_known_true(n + 1 > 2) and not statically_known_true(n > 2) and not env.guards
+    assert torch.sym_max(n, 3) is not None and free_symbols((n, m)) == {"s0", "s1"}
+    assert list(range(n)) == [0, 1, 2, 3, 4, 5] and str(env.guards[0].expr) == "Eq(s0, 6)"
+    assert n + 1 == 7 and type(n + 1) is int, "from now on it is a number"
+    with pytest.raises(RuntimeError, match="Could not guard on data-dependent"):
+        bool(env.create_unbacked_symint() > 3)
+
+
+def test_functionalize_removes_changes():
+    def f(x):
+        y = x.clone()
+        y[0].add_(1)
+        turned = y.t()
+        turned.mul_(2)
+        first, _ = y.split(2)
+        first.zero_()
+        x.add_(3)
+        return y + x, turned, first
+
+    made = make_fx(functionalize(f))(torch.randn(4, 4))
+    changes = [name for name in targets(made) if name.startswith("aten.") and name.split(".")[1].endswith("_")]
+    assert changes == ["aten.copy_.default"], "only the input gets its new value"
+    ours = torch.randn(4, 4)
+    theirs = ours.clone()
+    assert all(torch.allclose(a, b) for a, b in zip(made(ours), f(theirs), strict=True)) and torch.equal(ours, theirs)
+    without_views = make_fx(functionalize(f, remove="mutations_and_views"))(torch.randn(4, 4))
+    assert "aten.t_copy.default" in targets(without_views) and "aten.t.default" not in targets(without_views)
+
+
+def test_decompositions():
+    table = {aten.silu.default: lambda x: x * x.sigmoid()}
+    made = make_fx(nn.functional.silu, table)(torch.randn(3))
+    assert targets(made) == ["aten.sigmoid.default", "aten.mul.Tensor"]
+
+
+def test_aot_autograd_hands_over_two_graphs():
+    graphs = []
+
+    def compiler(graph, inputs):
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    def f(x, w):
+        return {"loss": (x @ w).relu().sum(), "size": 3}
+
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    compiled = aot_function(f, compiler, compiler)
+    for _ in range(2):
+        out = compiled(x, w)
+        out["loss"].backward()
+    ours = [x.grad / 2, w.grad / 2]
+    theirs = torch.autograd.grad(f(x, w)["loss"], (x, w))
+    assert out["size"] == 3 and all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert len(graphs) == 2 and "tangents_1" in graphs[1].code and "aten.relu.default" in targets(graphs[0])
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    wrapped = aot_module(module, compiler)
+    assert torch.allclose(wrapped(x), module(x))
+    wrapped(x).sum().backward()
+    assert module[0].weight.grad is not None
