@@ -56,8 +56,6 @@ def test_a_compiled_module_knows_that_it_is():
 def test_errors():
     with pytest.raises(RuntimeError, match="Either mode or options"):
         mica.compile(lambda x: x, mode="default", options={})
-    with pytest.raises(NotImplementedError, match="a backend of one's own needs a graph"):
-        mica.compile(lambda x: x, backend=lambda graph, inputs: graph)
     with pytest.raises(ValueError, match="invalid torch.compile stance"):
         mica.compiler.set_stance("sideways")
     with pytest.raises(mica._dynamo.exc.InvalidBackend, match="Invalid backend: 'fastest'"):

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import sys
 
 from mica import _C
 from mica._dynamo.backend_names import AS_IT_IS
@@ -28,8 +29,8 @@ def compile(
 ):  # fmt: skip
     """A function or module that computes what the given one computes, with its kernels run together.
 
-    A decorator too, with arguments or without. A function given as `backend` is a compiler of the caller's own, which
-    needs a graph: that is an error.
+    A decorator too, with arguments or without. A function given as `backend` is a compiler of the caller's own: it is
+    handed graphs of the function (_dynamo/capture.py), and what it returns computes them.
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
@@ -45,11 +46,39 @@ def compile(
     from mica._dynamo.optimized_module import OptimizedModule
     from mica.nn import Module
 
+    compiler = _graph_compiler(backend, options, fullgraph)
     if isinstance(model, Module):
-        return OptimizedModule(model, backend)
+        return OptimizedModule(model, backend, _captured(model, compiler, fullgraph, dynamic))
     if inspect.isclass(model):
         return model
-    return _compiled_function(model, backend)
+    return _compiled_function(model, backend, _captured(model, compiler, fullgraph, dynamic))
+
+
+def _graph_compiler(backend, options, fullgraph):
+    """The function that is to be handed graphs, if there is one: the program's own, or one that runs them as they are."""
+    if backend is None:
+        from mica.compiler import get_default_backend
+
+        backend = get_default_backend()
+    if callable(backend):
+        compiler = backend
+    elif backend in _registered:
+        compiler = _registered[backend]
+    elif fullgraph and backend in AS_IT_IS:
+        from mica._dynamo.backends import debugging
+
+        compiler = debugging.aot_eager if backend.startswith("aot") else debugging.eager
+    else:
+        return None
+    return functools.partial(compiler, options=options) if options and backend not in AS_IT_IS else compiler
+
+
+def _captured(model, compiler, fullgraph, dynamic):
+    if compiler is None:
+        return None
+    from mica._dynamo.capture import Captured
+
+    return Captured(getattr(model, "_torchdynamo_orig_callable", model), compiler, fullgraph, dynamic)
 
 
 def _check(backend, mode, options):
@@ -58,10 +87,7 @@ def _check(backend, mode, options):
 
         backend = get_default_backend()
     if callable(backend) or backend in _registered:
-        raise NotImplementedError(
-            "torch.compile: a backend of one's own needs a graph of the function, and Mica does not make one yet: "
-            "torch.fx.symbolic_trace does for many modules"
-        )
+        return
     if backend != "inductor" and backend not in AS_IT_IS:
         from mica._dynamo.exc import InvalidBackend
 
@@ -77,9 +103,14 @@ def _check(backend, mode, options):
                 raise RuntimeError(f"Unexpected optimization option {key}, known options are {list(known)}")
 
 
-def _compiled_function(function, backend=None):
+def _compiled_function(function, backend=None, captured=None):
     inner = getattr(function, "_torchdynamo_orig_callable", function)
-    if backend in AS_IT_IS:
+    if captured is not None:
+
+        def compiled(*args, **kwargs):
+            return (inner if _stance.name == "force_eager" else captured)(*args, **kwargs)
+
+    elif backend in AS_IT_IS:
 
         def compiled(*args, **kwargs):
             return inner(*args, **kwargs)
@@ -115,16 +146,19 @@ class CompiledForward:
 
 def optimize(backend="inductor", *, nopython=False, **options):
     """A decorator: torch.compile with a backend."""
-    return lambda function: compile(function, backend=backend)
+    return lambda function: compile(function, backend=backend, fullgraph=nopython)
 
 
 def optimize_assert(backend, **options):
-    return optimize(backend)
+    return optimize(backend, nopython=True)
 
 
 def reset():
-    """Forget what was counted: no compiled code is kept, so that there is nothing else to forget."""
+    """Forget what was counted, and what backends have compiled. Nothing else is kept."""
     _C._reset_recording_counts()
+    capture = sys.modules.get("mica._dynamo.capture")
+    if capture is not None:
+        capture.forget()
 
 
 reset_code_caches = reset
@@ -132,6 +166,9 @@ reset_code_caches = reset
 
 def graph_break(msg=""):
     """Run what was put off, as torch would end its graph."""
+    capture = sys.modules.get("mica._dynamo.capture")
+    if capture is not None and (now := capture.active()) is not None:
+        now.flush(f"Call to `torch._dynamo.graph_break()`{': ' + msg if msg else ''}")
     _C._flush_recording()
 
 
@@ -142,11 +179,21 @@ def _same(function=None, *args, **kwargs):
 disallow_in_graph = forbid_in_graph = nonstrict_trace = run = skip_frame = dont_skip_tracing = _same
 
 
+def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
+    """Say of a tensor that a size of it, or several, is to be left open in graphs."""
+    if isinstance(index, (list, tuple)):
+        for each in index:
+            mark_dynamic(t, each, min=min, max=max)
+        return
+    vars(t).setdefault("_dynamo_dynamic_indices", set()).add(index % t.dim())
+    vars(t).setdefault("_dynamo_dynamic_range", {})[index % t.dim()] = (min, max)
+
+
 def _marked(tensor, *args, **kwargs):
-    """What is known of sizes before a graph is made: of no effect without one."""
+    """What is known of sizes before a graph is made: graphs have the sizes of their inputs unless told otherwise."""
 
 
-mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _marked
+maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _marked
 
 
 def is_dynamo_supported():
@@ -157,9 +204,13 @@ is_inductor_supported = is_dynamo_supported
 
 
 def lookup_backend(compiler_fn):
-    """A backend of the program's own by its name."""
+    """A backend by its name."""
     if callable(compiler_fn):
         return compiler_fn
+    if compiler_fn in AS_IT_IS:
+        from mica._dynamo.backends import debugging
+
+        return debugging.aot_eager if compiler_fn.startswith("aot") else debugging.eager
     if compiler_fn not in _registered:
         from mica._dynamo.exc import InvalidBackend
 
@@ -168,7 +219,7 @@ def lookup_backend(compiler_fn):
 
 
 def register_backend(compiler_fn=None, name=None, tags=()):
-    """Keep a backend by its name. To compile with it needs a graph, which is an error."""
+    """Keep a backend by its name: torch.compile(backend=name)."""
     if compiler_fn is None:
         return lambda function: register_backend(function, name, tags)
     _registered[name or compiler_fn.__name__] = compiler_fn
@@ -195,6 +246,6 @@ def __getattr__(name):
         from mica._dynamo.optimized_module import OptimizedModule
 
         return OptimizedModule
-    if name in ("config", "eval_frame", "utils", "external_utils", "exc", "decorators", "backends"):
+    if name in ("config", "eval_frame", "utils", "external_utils", "exc", "decorators", "backends", "testing"):
         return importlib.import_module(f"mica._dynamo.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

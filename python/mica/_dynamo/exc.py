@@ -14,7 +14,12 @@ class InternalTorchDynamoError(TorchDynamoException):
 
 
 class BackendCompilerFailed(TorchDynamoException):
-    pass
+    """A backend of the program's own has failed."""
+
+    def __init__(self, backend_fn, inner_exception, first_useful_frame=None):
+        self.backend_name = getattr(backend_fn, "__name__", "?")
+        self.inner_exception = inner_exception
+        super().__init__(f"backend={self.backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}")
 
 
 class RecompileError(TorchDynamoException):

@@ -11,13 +11,16 @@ class OptimizedModule(Module):
 
     _is_compiled_module = True
 
-    def __init__(self, mod, dynamo_ctx=None):
+    def __init__(self, mod, dynamo_ctx=None, captured=None):
         super().__init__()
         object.__setattr__(self, "_backend", dynamo_ctx)  # by its name
+        object.__setattr__(self, "_captured", captured)  # for a backend that is handed graphs
         self._orig_mod = mod
         self.training = mod.training
 
     def __call__(self, *args, **kwargs):
+        if self._captured is not None and _stance.name != "force_eager":
+            return self._captured(*args, **kwargs)
         if self._backend in AS_IT_IS or _stance.name == "force_eager":
             return self._orig_mod(*args, **kwargs)
         return _C._call_compiled(self._orig_mod, *args, **kwargs)

@@ -2,6 +2,7 @@
 
 import contextlib as _contextlib
 import functools as _functools
+import sys as _sys
 
 from mica import _C
 
@@ -23,12 +24,18 @@ def compile(*args, **kwargs):
 
 def is_compiling():
     """Whether a compiled function is running on this thread, or torch.export is tracing."""
-    return _C._is_recording() or _is_exporting_flag
+    return _C._is_recording() or _is_exporting_flag or _is_capturing()
 
 
 def is_dynamo_compiling():
     """Whether a compiled function is running on this thread."""
-    return _C._is_recording()
+    return _C._is_recording() or _is_capturing()
+
+
+def _is_capturing():
+    """Whether a graph is being made of a function for a backend of the program's own."""
+    capture = _sys.modules.get("mica._dynamo.capture")
+    return capture is not None and capture.active() is not None
 
 
 _is_exporting_flag = False
@@ -53,6 +60,9 @@ def disable(fn=None, recursive=True, *, reason=None):
 
     @_functools.wraps(inner)
     def uncompiled(*args, **kwargs):
+        capture = _sys.modules.get("mica._dynamo.capture")
+        if capture is not None and (now := capture.active()) is not None and now.active:
+            return now.uncaptured(inner, args, kwargs)
         return _C._call_uncompiled(inner, *args, **kwargs)
 
     uncompiled._torchdynamo_disable = True
@@ -103,8 +113,10 @@ def cudagraph_mark_step_begin():
 
 
 def reset():
-    """Forget what was counted: no compiled code is kept, so that there is nothing else to forget."""
-    _C._reset_recording_counts()
+    """Forget what was counted, and what backends have compiled. Nothing else is kept."""
+    import mica  # torch._dynamo is above this module
+
+    mica._dynamo.reset()
 
 
 def list_backends(exclude_tags=("debug", "experimental")):

@@ -1,0 +1,234 @@
+"""What a capture asks of calls: which are recorded and how they are written, which end a graph, which only look."""
+
+import contextlib
+import operator
+import sys
+import threading
+import types
+
+import mica
+from mica import _C
+
+getitem = operator.getitem
+nothing = contextlib.nullcontext
+
+# They ask for values, or change what a tensor is besides its values: what was recorded runs first.
+_BREAKS = frozenset([
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__", "is_nonzero",
+    "equal", "allclose", "__repr__", "__str__", "__format__", "__contains__", "data_ptr", "backward", "requires_grad_",
+    "retain_grad", "register_hook", "register_post_accumulate_grad_hook", "share_memory_", "set_", "resize_", "detach_",
+    "untyped_storage", "storage", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__setstate__", "__set__", "apply_",
+    "map_", "pin_memory", "as_subclass", "is_shared", "copy_to_numpy", "rename_", "__iter__", "swap_tensors",
+    "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "__delete__", "is_set_to",
+])  # fmt: skip
+# They look at what a tensor is and not at its values.
+_PLAIN = frozenset([
+    "size", "stride", "dim", "ndimension", "numel", "nelement", "is_contiguous", "storage_offset", "element_size",
+    "is_floating_point", "is_complex", "is_signed", "get_device", "__len__", "is_same_size", "is_conj", "is_neg",
+    "is_inference", "has_names", "type", "__hash__", "is_tensor", "__dir__",
+])  # fmt: skip
+_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag"])
+_VALUE_ATTRIBUTES = frozenset(["grad", "data", "_base", "__cuda_array_interface__", "_grad"])
+_RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "geometric",
+           "cauchy", "rrelu", "gumbel", "init_", "random_", "binomial", "fractional_max_pool", "_gamma")  # fmt: skip
+_MAGIC = {f"__{name}__": getattr(operator, name) for name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "neg", "pos", "invert", "eq", "ne", "lt", "le",
+    "gt", "ge", "getitem", "setitem", "lshift", "rshift", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod")}  # fmt: skip
+_MAGIC |= {"__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor, "__abs__": operator.abs}
+_REFLECTED = {f"__r{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod",
+                                                                   "matmul", "pow")}  # fmt: skip
+
+
+_local = threading.local()
+
+
+def active():
+    """The capture that is under way on this thread, or None."""
+    return getattr(_local, "capture", None)
+
+
+def set_active(capture):
+    _local.capture = capture
+
+
+def name_of(func):
+    name = getattr(func, "__name__", type(func).__name__)
+    return func.__self__.__name__ if name == "__get__" else name
+
+
+def kind_of(func, args):
+    """Whether a call is recorded ("call", or "random" if it draws), looks ("plain") or ends a graph ("break")."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        attribute = func.__self__.__name__
+        return "call" if attribute in _ATTRIBUTES else "break" if attribute in _VALUE_ATTRIBUTES else "plain"
+    if name in _PLAIN:
+        return "plain"
+    if name in _BREAKS or getattr(func, "_torchdynamo_disable", False):
+        return "break"
+    return "random" if any(part in name for part in _RANDOM) else "call"
+
+
+def changes_arguments(func):
+    """Whether a function that returns nothing writes into its arguments, and does nothing else."""
+    name = name_of(func)
+    return name == "__setitem__" or (name.startswith("_foreach_") and name.endswith("_"))
+
+
+def call(func, args, kwargs):
+    """(op, target, args, kwargs, name) of a node that calls the function."""
+    name = name_of(func)
+    if getattr(func, "__name__", "") == "__get__":
+        return "call_function", getattr, (args[0], name), {}, name
+    if name in _MAGIC and not kwargs and _is_method(func):
+        return "call_function", _MAGIC[name], args, {}, name.strip("_")
+    if name in _REFLECTED and not kwargs and _is_method(func):
+        return "call_function", _REFLECTED[name], (args[1], args[0]), {}, name.strip("_")[1:]
+    if _is_method(func):
+        return "call_method", name, args, kwargs, name.strip("_") or name
+    return "call_function", func, args, kwargs, name.rpartition(".")[2] or name
+
+
+def _is_method(func):
+    if isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return True
+    return isinstance(func, types.FunctionType) and getattr(_C.Tensor, func.__name__, None) is func
+
+
+def user_line():
+    """The line of the program's own that is being run."""
+    import os
+
+    own = os.path.dirname(os.path.dirname(__file__))
+    frame = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename.startswith(own) or frame.f_code.co_filename.startswith("<")):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    import linecache
+
+    code, line = frame.f_code, frame.f_lineno
+    text = linecache.getline(code.co_filename, line).strip()
+    return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n    {text}'
+
+
+class InputNames:
+    """torch's names for what a graph reads: L_x_ for the argument x, L_self_parameters_weight_ for a parameter."""
+
+    def __init__(self, function, args, kwargs):
+        self._known, self._count = {}, 0
+        owner = function if isinstance(function, mica.nn.Module) else getattr(function, "__self__", None)
+        if isinstance(owner, mica.nn.Module):
+            for kind, values in (("parameters", owner.named_parameters()), ("buffers", owner.named_buffers())):
+                for path, value in values:
+                    *modules, name = path.split(".")
+                    inner = "".join(f"modules_{part}_" for part in modules)
+                    self._add(value, f"L_self_{inner}{kind}_{name}_")
+        self._arguments(function, args, kwargs)
+
+    def _add(self, value, name):
+        self._known.setdefault(id(value), (name, value))
+
+    def _arguments(self, function, args, kwargs):
+        import inspect
+
+        try:
+            inner = function.forward if isinstance(function, mica.nn.Module) else function
+            given = inspect.signature(inner).bind(*args, **kwargs).arguments
+        except (TypeError, ValueError):
+            given = {f"args_{i}": value for i, value in enumerate(args)} | kwargs
+        for name, value in given.items():
+            self._walk(value, f"L_{name}_")
+
+    def _walk(self, value, name):
+        if isinstance(value, _C.TensorBase):
+            self._add(value, name)
+        elif isinstance(value, (list, tuple)):
+            for i, each in enumerate(value):
+                self._walk(each, f"{name}{i}_")
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                self._walk(each, f"{name}{key}_")
+
+    def of(self, tensor):
+        known = self._known.get(id(tensor))
+        if known is not None:
+            name = known[0]
+        else:
+            self._count += 1
+            name = f"L_captured_{self._count}_"
+        return "".join(c if c.isalnum() else "_" for c in name)
+
+
+# ---- modes that a graph was recorded in
+
+
+def modes_now():
+    """Autocast and inference mode, as a value that can be compared."""
+    return (
+        tuple((kind, mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")),
+        mica.is_inference_mode_enabled(),
+    )
+
+
+@contextlib.contextmanager
+def in_modes(modes):
+    autocast, inference = modes
+    with contextlib.ExitStack() as stack:
+        for kind, enabled, dtype in autocast:
+            if (enabled, dtype) != (mica.is_autocast_enabled(kind), mica.get_autocast_dtype(kind)):
+                stack.enter_context(mica.autocast(kind, dtype, enabled))
+        if inference != mica.is_inference_mode_enabled():
+            stack.enter_context(mica.inference_mode(inference))
+        yield
+
+
+def kind_of_input(tensor):
+    """What a graph relies on of an input."""
+    return (type(tensor), tensor.dtype, tuple(tensor.shape), tensor.stride(), str(tensor.device), tensor.requires_grad)
+
+
+@contextlib.contextmanager
+def functions_break(capture):
+    """In this block autograd.Function, autograd.grad and backward end the graph: they see tensors beneath the calls."""
+    from mica import autograd
+
+    with _patched:
+        autograd._before_gradients = _flush_active
+        yield
+
+
+def _flush_active():
+    if (now := active()) is not None and now.active:
+        now.flush("a backward pass")
+
+
+class _Patched:
+    """Function.apply as one that ends a graph, while some thread captures one."""
+
+    def __init__(self):
+        self._depth = 0
+
+    def __enter__(self):
+        from mica.autograd import Function
+
+        self._depth += 1
+        if self._depth == 1:
+
+            def apply(cls, *args, **kwargs):
+                plain = super(Function, cls).apply
+                if (now := active()) is not None and now.active:
+                    return now.uncaptured(plain, args, kwargs)
+                return plain(*args, **kwargs)
+
+            Function.apply = classmethod(apply)
+
+    def __exit__(self, *exception):
+        from mica.autograd import Function
+
+        self._depth -= 1
+        if self._depth == 0:
+            del Function.apply
+
+
+_patched = _Patched()

@@ -1,0 +1,1 @@
+"""Backends of torch.compile, and what they are made with."""

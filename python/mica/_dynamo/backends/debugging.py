@@ -1,0 +1,24 @@
+"""Backends that run graphs as they are."""
+
+import functools
+
+from mica._dynamo.backends.common import aot_autograd
+
+__all__ = ["aot_eager", "eager"]
+
+
+def eager(gm, fake_tensor_inputs, **options):
+    """Runs the graph of calls as it is."""
+    return gm.forward
+
+
+@functools.cache
+def _aot():
+    from mica._functorch.compilers import nop
+
+    return aot_autograd(nop, nop)
+
+
+def aot_eager(gm, fake_tensor_inputs, **options):
+    """Runs the forward and the backward graph of aten's operators as they are."""
+    return _aot()(gm, fake_tensor_inputs)

@@ -1,0 +1,311 @@
+"""Graphs of functions for compilers of the program's own: torch.compile(backend=function).
+
+A captured function runs as Python, on every call, but its calls of torch are recorded instead of computed: their results
+are fake tensors, promises of values. Where a value is asked for, and at the end, what was recorded becomes an
+fx.GraphModule. The backend is handed it, unless it has compiled the same graph for the same kinds of inputs before, and
+what the backend returned computes the values, which the promises then become. So nothing about Python's state is guessed
+and nothing has to be guarded: the graph of each call is compared with those that are known. docs/graphs.md has the rest.
+"""
+
+import threading
+import weakref
+
+import mica
+from mica import _C
+from mica._dynamo import _capture_names as _names
+from mica._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError, Unsupported
+from mica._dynamo.utils import counters
+from mica._subclasses import fake_tensor as _fakes
+from mica.fx.graph import Graph
+from mica.fx.graph_module import GraphModule
+from mica.overrides import TorchFunctionMode
+from mica.utils._pytree import tree_leaves, tree_map_only
+
+__all__ = ["Captured", "active"]
+active = _names.active
+
+
+class Captured:
+    """A function whose graphs a backend compiles."""
+
+    def __init__(self, function, backend, fullgraph=False, dynamic=None):
+        self.function, self.backend, self.fullgraph, self.dynamic = function, backend, fullgraph, dynamic
+        self.compiled, self._lock = {}, threading.RLock()
+        _known.add(self)
+
+    def __call__(self, *args, **kwargs):
+        if active() is not None:  # within another captured function it is a part of that one's graph
+            return self.function(*args, **kwargs)
+        capture = Capture(self, args, kwargs)
+        _names.set_active(capture)
+        try:
+            with _names.functions_break(capture), capture:
+                try:
+                    result = self.function(*args, **kwargs)
+                except Unsupported:
+                    raise
+                except BaseException:
+                    capture.flush("an exception")
+                    raise
+                capture.flush(None, result)
+            return result
+        finally:
+            _names.set_active(None)
+            capture.active = False
+
+    def compiled_for(self, module, inputs, key):
+        """What the backend makes of a graph; asked once for each graph and kind of inputs."""
+        with self._lock:
+            if key not in self.compiled:
+                counters["stats"]["unique_graphs"] += 1
+                try:
+                    made = self.backend(module, list(inputs))
+                except Exception as error:
+                    raise BackendCompilerFailed(self.backend, error) from error
+                if not callable(made):
+                    raise BackendCompilerFailed(
+                        self.backend,
+                        TypeError(f"a backend must return a callable, but it returned a {type(made).__name__}"),
+                    )
+                self.compiled[key] = (made, module)
+            return self.compiled[key][0]
+
+
+_known = weakref.WeakSet()
+
+
+def forget():
+    """Let every captured function forget what its backend has compiled."""
+    for each in list(_known):
+        each.compiled.clear()
+
+
+class Capture(TorchFunctionMode):
+    """One call of a captured function."""
+
+    def __init__(self, owner, args, kwargs):
+        super().__init__()
+        self.owner, self.active = owner, True
+        self.fakes = _fakes.FakeTensorMode(allow_non_fake_inputs=True)
+        self.fakes.before_values = lambda name: self.flush(f"{name}() asks for values")
+        self._names = _names.InputNames(owner.function, args, kwargs)
+        self._begin()
+
+    def _begin(self):
+        self.graph = Graph()
+        self._inputs, self._nodes, self._promises = [], {}, {}
+        self._keep, self._modes, self._grad, self._random = [], None, None, None
+        self.count = 0
+
+    # ---- calls
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if not self.active:
+            return func(*args, **kwargs)
+        kind = _names.kind_of(func, args)
+        if kind == "plain":
+            return func(*args, **kwargs)
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _C.TensorBase)]
+        other = next((tensor for tensor in tensors if not self._is_plain(tensor)), None)
+        if other is not None:
+            with self:  # the calls that the class makes are seen
+                return type(other).__torch_function__(func, types, args, kwargs)
+        if kind == "break":
+            return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() asks for values")
+        if self._modes is None:
+            self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
+            self._first_grad = self._grad
+        elif self._modes != _names.modes_now():
+            self.flush("another mode (autocast or inference_mode)")
+            return self.__torch_function__(func, types, args, kwargs)
+        if kind == "random":
+            self._note_random()
+        return self._recorded(func, args, kwargs, tensors)
+
+    @staticmethod
+    def _is_plain(tensor):
+        return type(tensor) in (_C.Tensor, mica.nn.Parameter, mica.nn.Buffer, _fakes.FakeTensor)
+
+    def _run_now(self, func, args, kwargs, reason):
+        self.flush(reason)
+        return func(*args, **kwargs)
+
+    def uncaptured(self, function, args, kwargs):
+        """Call a function whose calls are not recorded."""
+        self.flush(f"{getattr(function, '__name__', 'a function')} is not to be compiled")
+        self.active = False
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.active = True
+
+    def _recorded(self, func, args, kwargs, tensors):
+        originals = {}
+
+        def fake(tensor):
+            if isinstance(tensor, _fakes.FakeTensor) and tensor.fake_mode is self.fakes:
+                return tensor
+            made = self.fakes.from_tensor(tensor, static_shapes=True)
+            originals[id(made)] = tensor
+            return made
+
+        try:
+            inner_args, inner_kwargs = tree_map_only(_C.TensorBase, fake, (tuple(args), dict(kwargs)))
+            with self.fakes:
+                out = func(*inner_args, **inner_kwargs)
+        except Exception as error:
+            # What fake tensors cannot do, real ones may; and an error of theirs is the program's.
+            return self._run_now(func, args, kwargs, f"{_names.name_of(func)}(): {error or type(error).__name__}")
+        has_tensors = any(isinstance(leaf, _C.TensorBase) for leaf in tree_leaves(out))
+        if not has_tensors and not (out is None and _names.changes_arguments(func)):
+            if out is None:
+                return self._run_now(func, args, kwargs, f"{_names.name_of(func)}() returns no tensor")
+            return out
+        node = self._node(func, args, kwargs)
+        return self._named(out, node, originals)
+
+    def _node(self, func, args, kwargs):
+        if mica.is_grad_enabled() != self._grad:
+            self._grad = mica.is_grad_enabled()
+            self.graph.create_node("call_function", _C._set_grad_enabled, (self._grad,), {}, "_set_grad_enabled")
+        args, kwargs = self._argument(tuple(args)), self._argument(dict(kwargs))
+        op, target, args, kwargs, name = _names.call(func, args, kwargs)
+        self.count += 1
+        node = self.graph.create_node(op, target, args, kwargs, name)
+        node.meta["stack_trace"] = _names.user_line()
+        return node
+
+    def _named(self, out, node, originals):
+        """The result with its tensors known by nodes; a tensor that was changed in place stays the object it is."""
+        if isinstance(out, _C.TensorBase):
+            node.meta["example_value"] = node.meta["val"] = self._likeness(out)
+            if id(out) in originals:
+                return originals[id(out)]
+            if id(out) not in self._nodes:
+                self._nodes[id(out)] = node
+                self._promises[id(out)] = weakref.ref(out)
+            return out
+        if isinstance(out, (list, tuple)):
+            items = []
+            for i, each in enumerate(out):
+                if any(isinstance(leaf, _C.TensorBase) for leaf in tree_leaves(each)):
+                    item = self.graph.create_node("call_function", _names.getitem, (node, i), {}, "getitem")
+                    each = self._named(each, item, originals)
+                items.append(each)
+            same = all(a is b for a, b in zip(items, out, strict=True))
+            return out if same else type(out)(items) if type(out) in (list, tuple) else type(out)(tuple(items))
+        return out
+
+    def _likeness(self, fake):
+        """Another fake tensor of the same kind: a node does not keep a promise alive."""
+        return _fakes._as_fake(_fakes._plain(fake), self.fakes, fake.fake_device)
+
+    def _argument(self, value):
+        if isinstance(value, _C.TensorBase):
+            return self._node_of(value)
+        if isinstance(value, (list, tuple)):
+            items = [self._argument(each) for each in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, dict):
+            return {key: self._argument(each) for key, each in value.items()}
+        if isinstance(value, slice):
+            return slice(*map(self._argument, (value.start, value.stop, value.step)))
+        return value
+
+    def _node_of(self, tensor):
+        node = self._nodes.get(id(tensor))
+        if node is None:
+            if isinstance(tensor, _fakes.FakeTensor) and tensor.fake_mode is self.fakes:
+                raise InternalTorchDynamoError(
+                    "torch.compile with a backend of one's own: a tensor was made by a call that Mica did not see"
+                )
+            target = self._names.of(tensor)
+            before = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+            with self.graph.inserting_before(before) if before is not None else _names.nothing():
+                node = self.graph.create_node("placeholder", target, (), {}, target.lower())
+            node.meta["example_value"] = node.meta["val"] = self.fakes.from_tensor(tensor, static_shapes=True)
+            self._inputs.append((tensor, tensor._version))
+            self._nodes[id(tensor)] = node
+        return node
+
+    def _note_random(self):
+        """Draws are put off too: the generator is set back to where the first of them found it."""
+        state = mica.get_rng_state()
+        if self._random is not None and not mica.equal(state, self._random):
+            self.flush("a change of the random generator")
+            self._modes, self._grad = _names.modes_now(), mica.is_grad_enabled()
+            self._first_grad = self._grad
+        self._random = state
+
+    # ---- graphs
+
+    def flush(self, reason, result=None):
+        """Run what was recorded. A reason is that of a break; None is the end."""
+        if not self.active:
+            return
+        if reason is not None and self.owner.fullgraph:
+            self.active = False
+            raise Unsupported(
+                f"{reason}\n\nfrom user code:\n{_names.user_line()}\ntorch.compile(fullgraph=True) asks for one graph"
+            )
+        if not self.count:
+            return
+        if reason is not None:
+            counters["graph_break"][reason] += 1
+        for tensor, version in self._inputs:
+            if tensor._version != version:
+                raise Unsupported(
+                    "a tensor that the graph reads was changed by a call that Mica's capture does not see; "
+                    "torch.compiler.disable around that call ends the graph before it"
+                )
+        promises = [(made, self._nodes[key]) for key, ref in self._promises.items() if (made := ref()) is not None]
+        if self._grad != self._first_grad:
+            self.graph.create_node("call_function", _C._set_grad_enabled, (self._first_grad,), {}, "_set_grad_enabled")
+        self.graph.output(tuple(node for _, node in promises))
+        inputs, graph, modes, grad, random = (
+            [t for t, _ in self._inputs],
+            self.graph,
+            self._modes,
+            self._first_grad,
+            self._random,
+        )
+        count = self.count
+        self.fakes.fake_tensor_converter = _fakes.FakeTensorConverter()
+        self._begin()
+        self.active = False
+        try:
+            counters["stats"]["calls_captured"] += count
+            module = GraphModule(mica.nn.Module(), graph)
+            code = graph.python_code("self")
+            names = tuple(sorted((name, id(value)) for name, value in code.globals.items()))
+            key = (code.src, names, modes, grad, tuple(map(_names.kind_of_input, inputs)))
+            state = None if random is None else mica.get_rng_state()
+            with _names.in_modes(modes), mica.set_grad_enabled(grad):
+                if random is not None:
+                    mica.set_rng_state(random)
+                outputs = self.owner.compiled_for(module, inputs, key)(*inputs)
+                if random is not None and not mica.equal(state, random):
+                    mica.set_rng_state(state)  # somebody has seeded it since
+        finally:
+            self.active = True
+        outputs = (outputs,) if isinstance(outputs, _C.TensorBase) else tuple(outputs or ())
+        if len(outputs) != len(promises):
+            raise BackendCompilerFailed(
+                self.owner.backend,
+                ValueError(f"the graph has {len(promises)} outputs, but {len(outputs)} were computed"),
+            )
+        _fulfil([made for made, _ in promises], outputs)
+
+
+def _fulfil(promises, outputs):
+    """Let the objects of promises stand for the values."""
+    seen = set()
+    for promise, value in zip(promises, outputs, strict=True):
+        if id(value) in seen or not isinstance(value, _C.Tensor):
+            value = value.view_as(value)
+        seen.add(id(value))
+        if type(value) is not _C.Tensor:
+            value = value.as_subclass(_C.Tensor) if type(value) in (mica.nn.Parameter, mica.nn.Buffer) else value
+        promise.__class__ = type(value)
+        _C._swap_tensor_impl(promise, value)

@@ -1,0 +1,166 @@
+"""torch.compile(backend=function): the graphs that a backend is handed, and what becomes of their values."""
+
+import copy
+
+import mica as torch
+import pytest
+from mica import nn
+from mica._dynamo.testing import CompileCounter, EagerAndRecordGraphs
+from mica._dynamo.utils import counters
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def test_a_backend_receives_a_graph_once():
+    backend = EagerAndRecordGraphs()
+
+    @torch.compile(backend=backend)
+    def f(x, y):
+        return {"out": (x.sin() + torch.cos(y) * 2).sum(0), "size": x.shape[0]}
+
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    for _ in range(2):
+        out = f(x, y)
+    assert type(out["out"]) is torch.Tensor and torch.equal(out["out"], (x.sin() + torch.cos(y) * 2).sum(0))
+    (graph,) = backend.graphs
+    assert [node.target for node in graph.graph.nodes if node.op == "placeholder"] == ["L_x_", "L_y_"]
+    assert len(graph.graph.output_node().args[0]) == 1, "what nobody holds is no output"
+    f(torch.randn(2, 2), torch.randn(2, 2))
+    assert len(backend.graphs) == 2
+
+
+def test_branches_on_values_break():
+    counter = CompileCounter()
+
+    @torch.compile(backend=counter)
+    def f(x):
+        y = x * 2
+        if y.sum() > 0:
+            return y + 1
+        return y - 1
+
+    assert f(torch.ones(2)).tolist() == [3, 3] and f(-torch.ones(2)).tolist() == [-3, -3]
+    assert f(torch.ones(2)).tolist() == [3, 3] and counter.frame_count == 3
+    assert sum(counters["graph_break"].values()) == 3
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"(?s)asks for values.*if y.sum\(\) > 0"):
+        torch.compile(f._torchdynamo_orig_callable, backend=counter, fullgraph=True)(torch.ones(2))
+
+
+def test_training_is_bit_equal():
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
+    other, counter = copy.deepcopy(plain), CompileCounter()
+    x, target = torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 1, 0])
+    for module in (plain, torch.compile(other, backend=counter)):
+        torch.manual_seed(1)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(x), target).backward()
+            optimizer.step()
+    for a, b in zip(plain.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    assert counter.frame_count == 1
+
+
+def test_python_runs_on_every_call():
+    class State:
+        count, kept = 0, None
+
+    counter, state = CompileCounter(), State()
+
+    @torch.compile(backend=counter)
+    def f(x):
+        state.count += 1
+        x.add_(state.count)
+        part = x[0]
+        part.mul_(3)
+        state.kept = x * 2
+        x[1] = 5.0
+        return x, part
+
+    x, y = torch.zeros(3, 2), torch.zeros(3, 2)
+    out, part = f(x)
+    y.add_(1)
+    y[0].mul_(3)
+    kept = y * 2
+    y[1] = 5.0
+    assert out is x and torch.equal(x, y) and torch.equal(state.kept, kept) and torch.equal(part, y[0])
+    assert part.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    f(x)
+    assert state.count == 2 and counter.frame_count == 2, "another number is another graph"
+
+
+def test_modes_and_gradients():
+    def f(x, w):
+        with torch.no_grad():
+            a = x @ w
+        with torch.autocast("cpu", torch.bfloat16):
+            b = x @ w
+        (g,) = torch.autograd.grad((x @ w).sum(), w)
+        return a, b, x @ w, g
+
+    counter, x, w = CompileCounter(), torch.randn(2, 3), torch.randn(3, 3, requires_grad=True)
+    for a, b in zip(torch.compile(f, backend=counter)(x, w), f(x, w), strict=True):
+        assert torch.equal(a, b) and a.dtype == b.dtype and a.requires_grad == b.requires_grad
+
+
+def test_random_numbers_are_the_same():
+    def f(x):
+        a = torch.rand(3)
+        torch.manual_seed(5)
+        return a + x, torch.rand(3), nn.functional.dropout(x, 0.5)
+
+    found = []
+    for function in (f, torch.compile(f, backend=CompileCounter())):
+        torch.manual_seed(3)
+        found.append((*function(torch.ones(3)), torch.get_rng_state()))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_functions_with_a_backward_of_their_own_and_transforms():
+    class Sevenfold(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 7
+
+    counter = CompileCounter()
+    x = torch.ones(3, requires_grad=True)
+    torch.compile(lambda x: Sevenfold.apply(x + 1).sum(), backend=counter)(x).backward()
+    assert x.grad.tolist() == [7, 7, 7]
+    y = torch.randn(3, 4)
+    f = torch.compile(lambda x: torch.vmap(lambda row: row.sin().sum())(x) * 2, backend=counter)
+    assert torch.allclose(f(y), y.sin().sum(1) * 2)
+    assert torch.allclose(torch.compile(torch.func.grad(lambda x: (x**2).sum()), backend=counter)(y), 2 * y)
+    hidden = torch.compiler.disable(lambda x: x.tolist())
+    assert torch.compile(lambda x: hidden(x * 3), backend=counter)(torch.ones(2)) == [3, 3]
+
+
+def test_errors_are_the_programs_and_the_backends():
+    def fails(graph, inputs):
+        raise ValueError("no")
+
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"(?s)fails.*ValueError: no"):
+        torch.compile(lambda x: x + 1, backend=fails)(torch.ones(1))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        torch.compile(lambda x: x @ torch.ones(5, 5), backend=CompileCounter())(torch.ones(2, 2))
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="must return a callable"):
+        torch.compile(lambda x: x + 1, backend=lambda graph, inputs: 3)(torch.ones(1))
+
+
+def test_aot_eager_is_captured_with_fullgraph():
+    module, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    compiled(x).sum().backward()
+    ours = module[0].weight.grad.clone()
+    module.zero_grad()
+    module(x).sum().backward()
+    assert torch.allclose(ours, module[0].weight.grad)
