@@ -1,5 +1,6 @@
 """torch.export: a module as a graph in terms of torch.ops.aten, run once on example inputs."""
 
+import contextlib
 import inspect
 
 import mica
@@ -18,6 +19,7 @@ from mica.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymIntArgument,
     TensorArgument,
 )
 
@@ -25,15 +27,13 @@ __all__ = ["AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "
            "ModuleCallSignature", "ShapesCollection", "default_decompositions", "dims", "draft_export", "export", "load",
            "register_dataclass", "save"]  # fmt: skip
 
-_PRIMES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197, 199, 211)
-
 
 def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
            prefer_deferred_runtime_asserts_over_guards=False):  # fmt: skip
     """The program of a module. Sizes are those of the example, apart from those that `dynamic_shapes` names.
 
-    The module runs once; where there are dynamic sizes, the graph is tried at another size beside the module, and an
-    error says where they differ.
+    The module runs once. Where there are dynamic sizes it runs on fake tensors whose sizes are open, an error says which
+    line relies on more than was said of them, and the graph is tried on the example beside the module.
     """
     if not isinstance(mod, mica.nn.Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
@@ -48,55 +48,29 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     if isinstance(dynamic_shapes, ShapesCollection):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     named = named_sizes(dynamic_shapes, args, kwargs, parameters)
-    if not named:
-        return _exported(mod, args, kwargs, {}, parameters)
-    taken = {size for value in mod.state_dict().values() for size in value.shape}
-    primes = [prime for prime in _PRIMES if not any(size % prime == 0 for size in taken if size)]
-    sizes, others = {}, {}
-    for label in named.values():
-        key = getattr(label, "__name__", label)
-        if key not in sizes:
-            low, high = getattr(label, "min", 0), getattr(label, "max", None)
-            allowed = [prime for prime in primes if prime >= low and (high is None or prime <= high)]
-            if not allowed:
-                raise NotImplementedError(f"{label!r} leaves no size to trace at: Mica traces at primes from 101 on")
-            sizes[key] = allowed[0]
-            others[key] = allowed[1] if len(allowed) > 1 else max(low, 2)
-            primes = [prime for prime in primes if prime not in (sizes[key], others[key])]
-    program = _exported(mod, *_resized(args, kwargs, named, sizes), named, parameters, sizes)
-    program._example_inputs = (args, kwargs)
-    _compare(mod, program, *_resized(args, kwargs, named, others))
+    program = _exported(mod, args, kwargs, named, parameters)
+    if named:
+        _compare(mod, program, args, kwargs)
     return program
 
 
-def _resized(args, kwargs, named, sizes):
-    from mica.utils._pytree import tree_flatten, tree_unflatten
-
-    leaves, spec = tree_flatten((args, kwargs))
-    for (position, axis), label in named.items():
-        size = sizes[getattr(label, "__name__", label)]
-        index = mica.arange(size) % leaves[position].shape[axis]
-        leaves[position] = leaves[position].index_select(axis, index.to(leaves[position].device))
-    return tree_unflatten(leaves, spec)
-
-
 def _compare(mod, program, args, kwargs):
-    """The graph at another size gives what the module gives."""
+    """The graph gives what the module gives."""
     from mica.utils._pytree import tree_leaves
 
-    with mica.no_grad(), mica.random.fork_rng(devices=[]):
+    with mica.no_grad(), mica.random.fork_rng(devices=[]), _unchanged(mod):
         state = mica.get_rng_state()
         try:
             theirs = tree_leaves(program.module(check_guards=False)(*args, **kwargs))
         except Exception as error:
-            raise RuntimeError(f"Constraints violated: the graph does not run at other sizes: {error}") from error
+            raise RuntimeError(f"torch.export: the graph does not run on the example: {error}") from error
         mica.set_rng_state(state)
         ours = tree_leaves(mod(*args, **kwargs))
     for a, b in zip(ours, theirs, strict=True):
         if isinstance(a, mica.Tensor) and not (a.shape == b.shape and mica.allclose(a, b, 1e-3, 1e-4, equal_nan=True)):
             raise RuntimeError(
-                "Constraints violated: the module's result at other sizes is not the graph's. The program computes with "
-                "a dynamic size in a way that tracing does not see; give that size as a fixed one"
+                "torch.export: the graph's result on the example is not the module's. The program computes in a way that "
+                "tracing does not see"
             )
 
 
@@ -116,11 +90,45 @@ def _names(value, name):
     return [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
 
 
-def _exported(mod, args, kwargs, named, parameters, sizes=None):
-    from mica.export._record import Recorder
-    from mica.utils._pytree import tree_flatten
+def _exported(mod, args, kwargs, named, parameters):
+    """The program. Where an operation does not work for open sizes, those that may be fixed are, and it is begun anew."""
+    from mica._subclasses.open_sizes import NeedsStatic
 
-    recorder, specs, state = Recorder({}), [], mod.state_dict(keep_vars=True)
+    presets = {}
+    while True:
+        try:
+            return _run_once(mod, args, kwargs, named, parameters, presets)
+        except NeedsStatic as need:
+            if need.presets.items() <= presets.items():
+                raise need.error from None
+            presets |= need.presets
+
+
+@contextlib.contextmanager
+def _unchanged(mod):
+    """What the module changes of its buffers and parameters in this block is taken back."""
+    before = [(value, value._version, value.detach().clone()) for value in (*mod.buffers(), *mod.parameters())]
+    try:
+        yield
+    finally:
+        with mica.no_grad():
+            for value, version, copy in before:
+                if value._version != version:
+                    value.detach().copy_(copy)
+
+
+def _run_once(mod, args, kwargs, named, parameters, presets):
+    from mica.export._open_inputs import OpenInputs
+    from mica.export._record import Recorder
+    from mica.utils._pytree import tree_flatten, tree_unflatten
+
+    state = mod.state_dict(keep_vars=True)
+    leaves, in_spec = tree_flatten((args, kwargs))
+    given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+    extra = [leaf for i, value in enumerate(args[len(parameters) :]) for leaf in _names(value, f"args_{i}")]
+    names = [leaf for name, value in given.items() for leaf in _names(value, name)] + extra
+    opened = OpenInputs(leaves, named, names, state.values(), presets) if named else None
+    recorder, specs = Recorder(None if opened is None else opened.env), []
     constants, persistent = {}, set(state)
     for kind, prefix, values in (
         (InputKind.PARAMETER, "p_", mod.named_parameters()),
@@ -132,38 +140,33 @@ def _exported(mod, args, kwargs, named, parameters, sizes=None):
             specs.append(InputSpec(kind, TensorArgument(node.name), target, keeps))
             if keeps is False:
                 constants[target] = value
-    leaves, in_spec = tree_flatten((args, kwargs))
-    given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-    extra = [leaf for i, value in enumerate(args[len(parameters) :]) for leaf in _names(value, f"args_{i}")]
-    names = [leaf for name, value in given.items() for leaf in _names(value, name)] + extra
-    inputs, free = [], {}
-    for i, (name, value) in enumerate(zip(names, leaves, strict=True)):
+    inputs, used = [], leaves if opened is None else opened.leaves
+    for name, value in zip(names, used, strict=True):
         node = recorder.placeholder(name, value, is_input=True)
         is_tensor = isinstance(value, mica.Tensor)
         inputs.append(InputSpec(
             InputKind.USER_INPUT, TensorArgument(node.name) if is_tensor else ConstantArgument(node.name, value), None
         ))  # fmt: skip
-        for (position, axis), label in named.items():
-            if position == i:
-                key = getattr(label, "__name__", label)
-                recorder.sizes.setdefault(sizes[key], (node, axis))
-                free.setdefault(node.name, {})[axis] = (getattr(label, "min", 0), getattr(label, "max", None))
     was = mica.compiler._is_exporting_flag
     mica.compiler._is_exporting_flag = True
     try:
-        with recorder:
-            result = mod(*args, **kwargs)
+        with contextlib.ExitStack() as stack:
+            if opened is not None:
+                stack.enter_context(opened.mode)
+            else:
+                stack.enter_context(_unchanged(mod))
+            stack.enter_context(recorder)
+            inner_args, inner_kwargs = tree_unflatten(used, in_spec)
+            result = mod(*inner_args, **inner_kwargs)
     finally:
         mica.compiler._is_exporting_flag = was
+    if opened is not None:
+        opened.check()
     results, out_spec = tree_flatten(result)
     made = recorder.finish(results)
     outputs = [
-        OutputSpec(
-            OutputKind.USER_OUTPUT,
-            TensorArgument(node.name) if hasattr(node, "name") else ConstantArgument(f"output_{i}", node),
-            None,
-        )
-        for i, node in enumerate(made)
+        OutputSpec(OutputKind.USER_OUTPUT, _output_argument(node, value, i), None)
+        for i, (node, value) in enumerate(zip(made, results, strict=True))
     ]
     for name, value in recorder.constants.items():
         target = name.removeprefix("c_")
@@ -171,11 +174,22 @@ def _exported(mod, args, kwargs, named, parameters, sizes=None):
         specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name), target))
     recorder.graph.lint()
     top = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
-    ranges = {getattr(label, "__name__", label): label for label in named.values()}
+    ranges = {}
+    if opened is not None:
+        ranges = {name: opened.env.var_to_range[name] for name in opened.labels if name not in opened.env.replacements}
+        for name, (key, low, _) in opened.labels.items():
+            if name in ranges and key is not None:
+                ranges[name] = ranges[name]._replace(lower=low)
     return ExportedProgram(
         mica.nn.Module(), recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
-        (args, kwargs), constants, free=free, training=mod.training,
+        (args, kwargs), constants, training=mod.training, parameters=parameters,
     )  # fmt: skip
+
+
+def _output_argument(node, value, i):
+    if isinstance(value, mica.SymInt):
+        return SymIntArgument(node.name)
+    return TensorArgument(node.name) if hasattr(node, "name") else ConstantArgument(f"output_{i}", node)
 
 
 def draft_export(mod, args, kwargs=None, *, dynamic_shapes=None, **options):
@@ -194,14 +208,20 @@ def register_dataclass(cls, *, serialized_type_name=None):
 
 
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
-    """Write a program to a file that `torch.export.load` of Mica reads."""
-    from mica.export._files import save
+    """Write a program as a .pt2 archive, which torch reads too: to a path or a file."""
+    from mica.export._archive import save
 
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(
+            f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
+        )
     save(ep, f, extra_files)
 
 
 def load(f, *, extra_files=None, expected_opset_version=None):
-    """The program of a file that Mica's `torch.export.save` has written."""
-    from mica.export._files import load
+    """The program of a .pt2 archive, torch's or Mica's. Nothing in the file is run."""
+    from mica.export import _archive_read
 
-    return load(f, extra_files)
+    if _archive_read.is_archive(f) is None:
+        raise RuntimeError("torch.export.load reads .pt2 archives, which torch.export.save writes; but this is none")
+    return _archive_read.load(f, extra_files)

@@ -8,12 +8,17 @@ import operator
 
 import mica
 from mica import _C
+from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from mica.export import _targets
+from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
 from mica.overrides import TorchFunctionMode
+from mica.utils._python_dispatch import _disable_current_modes
 
 _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__",
            "is_nonzero", "equal", "allclose"}  # fmt: skip
+_OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
+_VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes have as their values
 _CONSTANTS = {"tensor", "as_tensor", "from_numpy", "asarray"}
 
 
@@ -22,26 +27,27 @@ class DataDependentError(RuntimeError):
 
 
 def meta_of(value):
-    """A tensor without data of the same shape, strides and dtype."""
-    if not isinstance(value, _C.TensorBase) or value.layout != mica.strided:
+    """A tensor without data of the same shape, strides and dtype: a fake one."""
+    if not isinstance(value, _C.TensorBase) or value.layout != mica.strided or isinstance(value, FakeTensor):
         return value
-    return mica.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    with _disable_current_modes():
+        meta = mica.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    return FakeTensor(_VALS, meta, value.device)
 
 
 class Recorder(TorchFunctionMode):
     """Makes the graph."""
 
-    def __init__(self, sizes):
+    def __init__(self, env=None):
         super().__init__()
         self.graph = Graph()
-        self.sizes = sizes  # a size of the example -> (placeholder, axis) whose size it stands for
+        self.sizes = SizeNodes(self.graph, env)  # of open sizes
         self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
         self._fresh = set()
         self.constants = {}  # placeholder's name -> tensor
         self.of_inputs = set()  # nodes that depend on the inputs
         self.first_input = None
         self._grad = mica.is_grad_enabled()
-        self._size_nodes = {}
 
     # ---- nodes of tensors
 
@@ -49,6 +55,7 @@ class Recorder(TorchFunctionMode):
         node = self.graph.create_node("placeholder", name, (), {}, name)
         node.meta["val"] = meta_of(value)
         if is_input:
+            self.sizes.add_input(node, value)
             self.of_inputs.add(node)
             self.first_input = self.first_input or node
         if isinstance(value, _C.TensorBase):
@@ -71,7 +78,12 @@ class Recorder(TorchFunctionMode):
             with self.graph.inserting_before(self.first_input):
                 node = self.graph.create_node("placeholder", name, (), {}, name)
         node.meta["val"] = meta_of(tensor)
-        self.constants[node.name] = tensor.detach().clone()
+        if isinstance(tensor, FakeTensor):
+            raise RuntimeError(
+                "torch.export: the program uses a tensor that was made by a call which Mica does not see"
+            )
+        with _disable_current_modes():
+            self.constants[node.name] = tensor.detach().clone()
         if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
             node = self.graph.create_node(
                 "call_function", mica.ops.aten.lift_fresh_copy.default, (node,), {}, "lift_fresh_copy"
@@ -91,36 +103,7 @@ class Recorder(TorchFunctionMode):
             return {key: self.argument(each) for key, each in value.items()}
         if isinstance(value, slice):
             return slice(*(self.argument(each) for each in (value.start, value.stop, value.step)))
-        return self._size(value) if type(value) is int and value > 1 else value
-
-    def _size(self, value):
-        """The node of a size that is made of dynamic ones, or the number."""
-        if value in self._size_nodes:
-            return self._size_nodes[value]
-        rest, made = value, None
-        for unit in self.sizes:
-            while rest % unit == 0:
-                rest //= unit
-                made = self._unit(unit) if made is None else self._product(made, self._unit(unit))
-        if made is None:
-            return value
-        if rest != 1:
-            made = self._product(made, rest)
-        made.meta["val"] = value
-        self._size_nodes[value] = made
-        return made
-
-    def _unit(self, unit):
-        if unit not in self._size_nodes:
-            target = mica.ops.aten.sym_size.int
-            self._size_nodes[unit] = self.graph.create_node(
-                "call_function", target, self.sizes[unit], {}, "sym_size_int"
-            )
-            self._size_nodes[unit].meta["val"] = unit
-        return self._size_nodes[unit]
-
-    def _product(self, a, b):
-        return self.graph.create_node("call_function", operator.mul, (a, b), {}, "mul")
+        return self.sizes.argument(value) if isinstance(value, _OPEN) else value
 
     # ---- calls
 
@@ -143,7 +126,11 @@ class Recorder(TorchFunctionMode):
             return self._subscript(name, func, args)
         found = _targets.find(func, args, kwargs) if name not in _CONSTANTS else None
         if found is None:
-            out = func(*args, **kwargs)
+            if name in _CONSTANTS:  # real ones: their values are the program's
+                with _disable_current_modes():
+                    out = func(*args, **kwargs)
+            else:
+                out = func(*args, **kwargs)
             if name in _CONSTANTS:
                 self._fresh.add(id(out))
                 self._kept.append(out)
@@ -210,7 +197,8 @@ class Recorder(TorchFunctionMode):
             if last is None:
                 self._call("fill_", (x, value))
                 return None
-            value = mica.tensor(value, dtype=x.dtype, device=x.device)
+            with _disable_current_modes():
+                value = mica.tensor(value, dtype=x.dtype, device=x.device)
             self._fresh.add(id(value))
             self._kept.append(value)
         self._call("copy_" if last is None else "index_put_", (x, value) if last is None else (x, *last[1], value))
@@ -228,7 +216,7 @@ class Recorder(TorchFunctionMode):
             self.graph.create_node(
                 "call_function", mica._C._set_grad_enabled, (mica.is_grad_enabled(),), {}, "_set_grad_enabled"
             )
-        made = tuple(self.node_of(each) if isinstance(each, _C.TensorBase) else each for each in leaves)
+        made = tuple(self.argument(each) for each in leaves)
         self.graph.create_node("output", "output", (made,), {}, "output")
         return made
 

@@ -4,6 +4,7 @@ import mica
 from mica import _C
 
 _LAST = 2**63 - 1
+_WHOLE = (int, mica.SymInt)
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64",
            "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}  # fmt: skip
 _ATTRIBUTES = {
@@ -36,9 +37,9 @@ def _fits(kind, value):
     if kind.startswith("Tensor"):
         return isinstance(value, _C.TensorBase)
     if kind in ("int", "SymInt"):
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, (int, mica.SymInt)) and not isinstance(value, bool)
     if kind in ("float", "Scalar"):
-        return isinstance(value, (int, float, complex))
+        return isinstance(value, (int, float, complex, mica.SymInt, mica.SymFloat))
     if kind == "ScalarType":
         return isinstance(value, mica.dtype)
     types = {"bool": bool, "str": str, "Device": (mica.device, str), "Layout": mica.layout,
@@ -52,7 +53,7 @@ def _bound(schema, args, kwargs):
     args = list(args)
     for i, declared in enumerate(positional[: len(args)]):
         # x.view(2, 3) and x.view((2, 3)) are the same call.
-        if str(declared.type) in ("SymInt[]", "int[]") and all(type(each) is int for each in args[i:]):
+        if str(declared.type) in ("SymInt[]", "int[]") and all(type(each) in _WHOLE for each in args[i:]):
             args[i:] = [args[i:]]
             break
     if len(args) > len(positional):
@@ -70,7 +71,9 @@ def _bound(schema, args, kwargs):
             if not a.has_default_value():
                 return None
             continue
-        number_for_tensor = i > 0 and str(a.type) == "Tensor" and type(given[a.name]) in (int, float, bool)
+        number_for_tensor = (
+            i > 0 and str(a.type) == "Tensor" and type(given[a.name]) in (int, float, bool, mica.SymInt, mica.SymFloat)
+        )
         if not number_for_tensor and not _fits(a.type, given[a.name]):
             return None
     made, named = [], {}
@@ -145,11 +148,28 @@ def _max_pool(name):
     return adapt
 
 
+def _interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None,
+                 recompute_scale_factor=None, antialias=False):  # fmt: skip
+    spatial = input.dim() - 2
+    name = {"nearest": "nearest", "nearest-exact": "nearest_exact", "bicubic": "bicubic",
+            ("bilinear" if spatial == 2 else "trilinear" if spatial == 3 else "linear"): mode}.get(mode)  # fmt: skip
+    if name is None or recompute_scale_factor or antialias:
+        return None
+    name = f"{'_' if name == 'nearest_exact' else ''}upsample_{name}{spatial}d"
+    size = [size] * spatial if isinstance(size, _WHOLE) else size
+    scales = [float(scale_factor)] * spatial if isinstance(scale_factor, (int, float)) else scale_factor
+    corners = () if "nearest" in name else (bool(align_corners),)
+    packet = getattr(mica.ops.aten, name, None)
+    if packet is None or "vec" not in packet.overloads():
+        return None
+    return packet.vec, (input, size, *corners, scales), {}
+
+
 _FUNCTIONAL = {
     **{name: _activation(name) for name in ("relu", "silu", "elu", "leaky_relu", "hardswish", "hardsigmoid", "relu6",
                                             "mish", "selu", "celu", "hardtanh")},
     **{name: _max_pool(name) for name in ("max_pool1d", "max_pool2d", "max_pool3d")},
-    "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"), "dropout": _dropout,
+    "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"), "dropout": _dropout, "interpolate": _interpolate,
     "embedding": _embedding, "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": _group_norm,
     **{name: (lambda *args, _name=name, **kwargs: (_name, args, kwargs))
        for name in ("linear", "gelu", "sigmoid", "tanh", "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d",
@@ -169,7 +189,9 @@ def find(func, args, kwargs):
     if str(getattr(func, "__module__", "")).startswith(("mica.nn.functional", "torch.nn.functional")):
         adapt = _FUNCTIONAL.get(name)
         adapted = adapt(*args, **kwargs) if adapt else None
-        return overload(*adapted) if adapted else None
+        if adapted is None or hasattr(adapted[0], "_schema"):
+            return adapted
+        return overload(*adapted)
     if name in _DTYPES and len(args) == 1 and not kwargs:
         return overload("to", (args[0], getattr(mica, _DTYPES[name])), {})
     if name in ("einsum",) and len(args) > 1:
@@ -193,11 +215,11 @@ def index_steps(x, index):
         elif i is None:
             steps.append(("unsqueeze", (dim,)))
             dim += 1
-        elif type(i) is int:
+        elif type(i) in _WHOLE:
             steps.append(("select", (dim, i)))
-        elif isinstance(i, slice) and all(v is None or type(v) is int for v in (i.start, i.stop, i.step)):
-            if (i.start, i.stop, i.step) != (None, None, None):
-                start, stop, step = i.start or 0, _LAST if i.stop is None else i.stop, i.step or 1
+        elif isinstance(i, slice) and all(v is None or type(v) in _WHOLE for v in (i.start, i.stop, i.step)):
+            if not i.start is i.stop is i.step is None:
+                start, stop, step = 0 if i.start is None else i.start, _LAST if i.stop is None else i.stop, i.step or 1
                 steps.append(("slice", (dim, start, stop) if step == 1 else (dim, start, stop, step)))
             dim += 1
         elif isinstance(i, _C.TensorBase):

@@ -29,12 +29,41 @@ class Dim:
     def __repr__(self):
         return f"Dim('{self.__name__}', min={self.min}" + (")" if self.max is None else f", max={self.max})")
 
-    def _unsupported(self, other):
-        raise NotImplementedError(
-            "A size that is computed from a Dim is not in Mica's torch.export: give the sizes names of their own"
-        )
+    def __mul__(self, factor):
+        return DerivedDim(self, factor, 0)
 
-    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = _unsupported
+    def __add__(self, number):
+        return DerivedDim(self, 1, number)
+
+    def __sub__(self, number):
+        return DerivedDim(self, 1, -number)
+
+    __rmul__, __radd__ = __mul__, __add__
+
+
+class DerivedDim:
+    """A size that another one decides: 2 * batch + 1."""
+
+    def __init__(self, root, factor, number):
+        if not isinstance(factor, int) or not isinstance(number, int):
+            raise NotImplementedError(f"Attempted to compute with {root.__name__}, where only integers are supported")
+        self.root, self.factor, self.number = root, factor, number
+        product = root.__name__ if factor == 1 else f"{factor}*{root.__name__}"
+        self.__name__ = product + (f" + {number}" if number > 0 else f" - {-number}" if number else "")
+
+    def __mul__(self, factor):
+        return DerivedDim(self.root, self.factor * factor, self.number * factor)
+
+    def __add__(self, number):
+        return DerivedDim(self.root, self.factor, self.number + number)
+
+    def __sub__(self, number):
+        return self + -number
+
+    __rmul__, __radd__ = __mul__, __add__
+
+    def __repr__(self):
+        return self.__name__
 
 
 class Constraint:
@@ -170,8 +199,7 @@ def _collect(shape, value, start, found):
         for axis, size in pairs:
             if size is None or size is Dim.STATIC or isinstance(size, int):
                 continue
-            label = f"s{start}_{axis}" if isinstance(size, _Hint) else size
-            found[start, axis % value.dim()] = label
+            found[start, axis % value.dim()] = size
         return
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:

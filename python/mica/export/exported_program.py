@@ -4,13 +4,17 @@ import dataclasses
 
 import mica
 from mica import _C
-from mica.export.graph_signature import InputKind
+from mica.export.graph_signature import InputKind, OutputKind
 from mica.fx._codegen import CodeGen
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule, _assign_attr
+from mica.fx.node import map_arg
 from mica.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"]
+
+
+_CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 @dataclasses.dataclass
@@ -29,6 +33,7 @@ class ModuleCallSignature:
     outputs: list
     in_spec: TreeSpec
     out_spec: TreeSpec
+    forward_arg_names: list | None = None
 
 
 @dataclasses.dataclass
@@ -40,8 +45,10 @@ class ModuleCallEntry:
 
 
 def default_decompositions():
-    """The operators that core ATen is made of: none, since Mica takes no operator apart here."""
-    return {}
+    """What is taken apart for torch's core operators, beside composites, which always are."""
+    from mica.export._decompose import core_table
+
+    return core_table()
 
 
 class _Nested(CodeGen):
@@ -68,16 +75,21 @@ class _ProgramModule(GraphModule):
                 f"{self._in_spec}\nbut actually got inputs with tree spec of:\n{spec}.\nPlease check that the inputs "
                 "have the same number and type of args and kwargs as the ones you used when tracing."
             )
-        for leaf, (name, expected, free) in zip(leaves, self._expected, strict=True):
-            _guard(leaf, name, expected, free)
+        if self._checks:
+            values = {}
+            for leaf, (name, expected) in zip(leaves, self._expected, strict=True):
+                _guard(leaf, name, expected, values, self._ranges)
+            for guard in self._relations:
+                if not guard.value(values):
+                    raise AssertionError(f"Guard failed: {guard}")
         return leaves
 
     def _nested_output(self, leaves):
         return tree_unflatten(list(leaves), self._out_spec)
 
 
-def _guard(value, name, expected, free):
-    """An input is what the example was, apart from sizes that are free within their range."""
+def _guard(value, name, expected, values, ranges):
+    """An input is what the example was, apart from sizes that are open; `values` collects those."""
     if not isinstance(expected, _C.TensorBase):
         if value is not expected and value != expected:
             raise AssertionError(f"Guard failed: {name} == {expected!r}")
@@ -87,24 +99,40 @@ def _guard(value, name, expected, free):
     if value.dtype != expected.dtype:
         raise AssertionError(f"Guard failed: {name}.dtype == {expected.dtype}")
     for axis, size in enumerate(expected.shape):
-        if axis in free:
-            low, high = free[axis]
-            if value.size(axis) < low or (high is not None and value.size(axis) > high):
-                raise AssertionError(f"Guard failed: {low} <= {name}.size()[{axis}]" + (f" <= {high}" if high else ""))
-        elif value.size(axis) != size:
-            raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {size}")
+        given = value.size(axis)
+        if not isinstance(size, mica.SymInt):
+            if given != size:
+                raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {size}")
+            continue
+        expr = size.node.expr
+        if expr.is_symbol and (symbol := next(iter(expr.free_symbols))) not in values:
+            low, high = ranges.get(symbol, (0, None))
+            if given < low or (high is not None and given > high):
+                raise AssertionError(
+                    f"Guard failed: {low} <= {name}.size()[{axis}]" + (f" <= {high}" if high is not None else "")
+                )
+            values[symbol] = given
+        elif expr.free_symbols <= values.keys() and expr.value(values) != given:
+            raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {expr}")
+        elif len(expr.free_symbols) == 1 and not expr.free_symbols <= values.keys():
+            (symbol,) = expr.free_symbols
+            start, step = expr.value({symbol: 0}), expr.value({symbol: 1}) - expr.value({symbol: 0})
+            values[symbol] = (given - start) // step
+            if expr.value(values) != given:
+                raise AssertionError(f"Guard failed: {name}.size()[{axis}] == {expr}")
 
 
 class ExportedProgram:
     """What `export` makes: a graph in terms of torch.ops.aten, with its weights as inputs."""
 
     def __init__(self, root, graph, graph_signature, state_dict, range_constraints, module_call_graph,
-                 example_inputs=None, constants=None, *, free=None, training=False, verifiers=None):  # fmt: skip
+                 example_inputs=None, constants=None, *, training=False, verifiers=None, parameters=()):  # fmt: skip
         self._graph_module = GraphModule(root, graph)
         self._graph_signature, self._state_dict = graph_signature, state_dict
         self._range_constraints, self._module_call_graph = range_constraints, module_call_graph
         self._example_inputs, self._constants = example_inputs, constants or {}
-        self._free, self._training = free or {}, training
+        self._training, self._parameter_names = training, list(parameters)
+        self._verifiers = list(verifiers or ["TRAINING"])
 
     graph_module = property(lambda self: self._graph_module)
     graph = property(lambda self: self._graph_module.graph)
@@ -113,11 +141,26 @@ class ExportedProgram:
     constants = tensor_constants = property(lambda self: self._constants)
     range_constraints = property(lambda self: self._range_constraints)
     module_call_graph = property(lambda self: self._module_call_graph)
-    dialect = property(lambda self: "TRAINING")
+    dialect = property(lambda self: self._verifiers[0])
 
     @property
     def example_inputs(self):
         return self._example_inputs
+
+    @property
+    def shape_env(self):
+        """What is known of the open sizes; None if there are none."""
+        for node in self.graph.nodes:
+            for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
+                if isinstance(size, mica.SymInt):
+                    return size.node.shape_env
+        return None
+
+    def _argument_names(self):
+        """The names of forward's arguments."""
+        args, kwargs = tree_unflatten([None] * self.call_spec.in_spec.num_leaves, self.call_spec.in_spec)
+        given = self._module_call_graph[0].signature.forward_arg_names
+        return given or [*self._parameter_names[: len(args)], *kwargs]
 
     @property
     def call_spec(self):
@@ -157,15 +200,21 @@ class ExportedProgram:
             spec = specs.get(node.name) if node.op == "placeholder" else None
             if spec is not None and spec.kind is not InputKind.USER_INPUT:
                 values[node] = graph.create_node("get_attr", spec.target, (), {}, spec.target.replace(".", "_"))
+            elif node.op == "output":
+                self._write_changes(graph, node, values)
             else:
                 values[node] = graph.node_copy(node, values.__getitem__)
                 if spec is not None:
-                    expected.append((node.name, node.meta.get("val"), self._free.get(node.name, {})))
+                    expected.append((node.name, node.meta.get("val")))
         graph.set_codegen(_Nested())
         made = _ProgramModule(root, graph)
         made._in_spec, made._out_spec = self.call_spec.in_spec, self.call_spec.out_spec
         made._kwarg_names = list(tree_unflatten([None] * made._in_spec.num_leaves, made._in_spec)[1])
-        made._expected = expected
+        made._expected, made._ranges, made._checks = expected, self._range_constraints, check_guards
+        env = self.shape_env
+        made._relations = (
+            [] if env is None else [g.expr for g in env.guards if g.expr.free_symbols <= set(self._range_constraints)]
+        )
         made.training = self._training
 
         def refuse(mode=True):
@@ -174,18 +223,41 @@ class ExportedProgram:
         made.train, made.eval = refuse, lambda: refuse(False)
         return made
 
+    def _write_changes(self, graph, output, values):
+        """The output of the module's graph: results that are new values of buffers and inputs are written into them."""
+        inputs = {each.target: each.arg.name for each in self._graph_signature.input_specs if each.target is not None}
+        placeholders, results = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}, []
+        for spec, result in zip(self._graph_signature.output_specs, output.args[0], strict=True):
+            made = map_arg(result, values.__getitem__)
+            if spec.kind in _CHANGES:
+                name = inputs.get(spec.target, spec.target)
+                graph.create_node(
+                    "call_function", mica.ops.aten.copy_.default, (values[placeholders[name]], made), {}, "copy_"
+                )
+            else:
+                results.append(made)
+        graph.output(tuple(results))
+
     def __call__(self, *args, **kwargs):
         raise RuntimeError(
             "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
         )
 
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
-        """The program with operators of a table taken apart; an empty table leaves it as it is."""
-        if not decomp_table and decomp_table is not None:
-            return self
-        raise NotImplementedError(
-            "Mica takes no operators of exported programs apart: the graph is in terms of torch.ops.aten as it was traced"
-        )
+        """The program in functional operators: composites and what the table names are taken apart.
+
+        What changes buffers or inputs in place becomes further results, which the signature names.
+        """
+        from mica.export._decompose import decomposed, placed
+
+        table = default_decompositions() if decomp_table is None else dict(decomp_table)
+        graph, signature, constants = decomposed(self, table)
+        placed(graph, signature)
+        return ExportedProgram(
+            mica.nn.Module(), graph, signature, self._state_dict, self._range_constraints, self._module_call_graph,
+            self._example_inputs, {**self._constants, **constants}, training=self._training, verifiers=["ATEN"],
+            parameters=self._parameter_names,
+        )  # fmt: skip
 
     def __str__(self):
         code = "\n".join(f"        {line}" for line in self._graph_module.code.strip().splitlines())

@@ -118,7 +118,13 @@ class ExportGraphSignature:
     non_persistent_buffers = property(
         lambda self: {each.target for each in self.input_specs if each.persistent is False}
     )
-    buffers_to_mutate = user_inputs_to_mutate = property(lambda self: {})
+
+    def _output_map(self, kind):
+        return {each.arg.name: each.target for each in self.output_specs if each.kind is kind}
+
+    buffers_to_mutate = property(lambda self: self._output_map(OutputKind.BUFFER_MUTATION))
+    parameters_to_mutate = property(lambda self: self._output_map(OutputKind.PARAMETER_MUTATION))
+    user_inputs_to_mutate = property(lambda self: self._output_map(OutputKind.USER_INPUT_MUTATION))
     backward_signature = None
     assertion_dep_token = None
 

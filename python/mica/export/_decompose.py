@@ -1,0 +1,142 @@
+"""Exported programs in functional operators: composites are taken apart, and changes in place become results."""
+
+import mica
+from mica import _C
+from mica._functorch.functionalized import functionalized
+from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from mica.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from mica.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer, _Refusals, track_tensor_tree
+from mica.fx.interpreter import Interpreter
+from mica.utils._python_dispatch import _disable_current_modes
+from mica.utils._pytree import tree_map
+
+__all__ = ["core_table", "decomposed"]
+
+aten = mica.ops.aten
+
+
+def _t(x):
+    return x.permute(*reversed(range(x.dim())))
+
+
+def _transpose(x, a, b):
+    order = list(range(x.dim()))
+    order[a], order[b] = order[b], order[a]
+    return x.permute(order)
+
+
+def core_table():
+    """What torch's core operators do without: views by other names."""
+    return {aten.t.default: _t, aten.transpose.int: _transpose, aten._unsafe_view.default: lambda x, size: x.view(size)}
+
+
+def _fake_mode(graph):
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, FakeTensor) and "_sizes" in value.__dict__:
+            return value.fake_mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def decomposed(program, table):
+    """(graph, signature, constants) of a program without composites and without changes in place."""
+    mode = _fake_mode(program.graph)
+    tracer = PythonKeyTracer()
+    proxies = ProxyTorchDispatchMode(tracer, "fake", table, mode.shape_env)
+    given = []
+    for node in program.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        made = tracer.graph.create_node("placeholder", node.name, (), {}, node.name)
+        value = node.meta.get("val")
+        if isinstance(value, FakeTensor) and value.fake_mode is not mode:
+            with _disable_current_modes():
+                meta = _C.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+            value = FakeTensor(mode, meta, value.fake_device)
+        made.meta["val"] = value
+        if isinstance(value, _C.TensorBase):
+            track_tensor_tree(value, made, tracer=tracer)
+        proxies.sizes.add_input(made, value)
+        given.append(value)
+    with mica.no_grad(), mode, proxies, _Refusals(proxies):
+        result = _Steps(program.graph_module).run(*given)
+        outputs = tree_map(proxies.argument, result)
+    graph, outputs = functionalized(tracer.graph, outputs)
+    constants = {}
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
+        constants[node.target] = getattr(tracer.root, node.target)
+        if isinstance(constants[node.target], FakeTensor):
+            users = ", ".join(sorted({user.name for user in node.users}))
+            raise NotImplementedError(f"run_decompositions: Mica sees no operator that makes what {users} reads")
+    graph, changed = _changes(graph)
+    specs = {each.arg.name: each for each in program.graph_signature.input_specs}
+    user = [
+        OutputSpec(
+            each.kind, TensorArgument(out.name) if isinstance(each.arg, TensorArgument) else each.arg, each.target
+        )
+        for each, out in zip(program.graph_signature.output_specs, outputs, strict=True)
+    ]
+    mutations = []
+    for name, value in changed:
+        spec = specs[name]
+        is_input = spec.kind is InputKind.USER_INPUT
+        kind = OutputKind.USER_INPUT_MUTATION if is_input else OutputKind.BUFFER_MUTATION
+        mutations.append(OutputSpec(kind, TensorArgument(value.name), name if is_input else spec.target))
+    graph.output((*(value for _, value in changed), *outputs))
+    lifted = _lift(graph, constants)
+    inputs = list(program.graph_signature.input_specs)
+    first = next((i for i, each in enumerate(inputs) if each.kind is InputKind.USER_INPUT), len(inputs))
+    inputs[first:first] = lifted
+    graph.lint()
+    return graph, ExportGraphSignature(inputs, [*mutations, *user]), constants
+
+
+class _Steps(Interpreter):
+    """Runs a graph's calls; those that only switch gradients are left out."""
+
+    def call_function(self, target, args, kwargs):
+        return None if target is _C._set_grad_enabled else super().call_function(target, args, kwargs)
+
+
+def _changes(graph):
+    """The graph without its last copy_ into inputs, and [(input's name, its new value)]."""
+    found = []
+    for node in list(graph.nodes):
+        if node.target is aten.copy_.default and node.args[0].op == "placeholder" and not node.users:
+            found.append((node.args[0].name, node.args[1]))
+            graph.erase_node(node)
+    return graph, found
+
+
+def _lift(graph, constants):
+    """Constants as placeholders, before the program's inputs; their specs."""
+    specs = []
+    users = [node for node in graph.nodes if node.op == "get_attr"]
+    known = {}
+    for node in users:
+        if node.target not in known:
+            first = next(iter(graph.nodes))
+            with graph.inserting_before(first):
+                known[node.target] = graph.create_node("placeholder", f"c{node.target}", (), {}, f"c{node.target}")
+            known[node.target].meta = dict(node.meta)
+        node.replace_all_uses_with(known[node.target])
+        graph.erase_node(node)
+    for target, node in known.items():
+        specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target))
+    return specs
+
+
+def placed(graph, signature):
+    """Put the placeholders into the order of the signature."""
+    nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    anchor = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    for spec in signature.input_specs:
+        if spec.arg.name in nodes and anchor is not None:
+            anchor.prepend(nodes[spec.arg.name])
