@@ -135,3 +135,31 @@ class _Table:
         elif present == expected:
             self.values[key] = present = desired
         return present
+
+
+class _TableStore(Store):
+    """A store whose keys are one table: `_change(f)` calls f with it while nobody else touches it."""
+
+    def _change(self, change):
+        self._absent("_change")
+
+    def set(self, key, value):
+        value = _bytes(value)
+        self._change(lambda table: table.values.__setitem__(key, value))
+
+    def add(self, key, value):
+        return self._change(lambda table: table.add(key, value))
+
+    def append(self, key, value):
+        value = _bytes(value)
+        self._change(lambda table: table.values.__setitem__(key, table.values.get(key, b"") + value))
+
+    def compare_set(self, key, expected_value, desired_value):
+        return self._change(lambda table: table.compare_set(key, _bytes(expected_value), _bytes(desired_value)))
+
+    def delete_key(self, key):
+        return self._change(lambda table: table.values.pop(key, None) is not None)
+
+    def queue_push(self, key, value):
+        value = _bytes(value)
+        self._change(lambda table: table.queues.setdefault(key, []).append(value))

@@ -5,10 +5,10 @@ import time
 import weakref
 
 from mica.distributed._errors import QueueEmptyError
-from mica.distributed._store_base import Store, _bytes, _check_keys, _Table
+from mica.distributed._store_base import _check_keys, _Table, _TableStore
 
 
-class FileStore(Store):
+class FileStore(_TableStore):
     """Keys and values in a file that all processes see. The last of `world_size` stores on it removes the file."""
 
     def __init__(self, file_name, world_size=-1):
@@ -28,40 +28,19 @@ class FileStore(Store):
     def _read(self, look):
         return self._change(look, write=False)
 
-    def set(self, key, value):
-        value = _bytes(value)
-        self._change(lambda table: table.values.__setitem__(key, value))
-
     def get(self, key):
         self.wait([key])
         return self._read(lambda table: table.values[key])
 
-    def add(self, key, value):
-        return self._change(lambda table: table.add(key, value))
-
-    def append(self, key, value):
-        value = _bytes(value)
-        self._change(lambda table: table.values.__setitem__(key, table.values.get(key, b"") + value))
-
-    def compare_set(self, key, expected_value, desired_value):
-        return self._change(lambda table: table.compare_set(key, _bytes(expected_value), _bytes(desired_value)))
-
     def check(self, keys):
         keys = _check_keys(keys)
         return self._read(lambda table: all(key in table.values for key in keys))
-
-    def delete_key(self, key):
-        return self._change(lambda table: table.values.pop(key, None) is not None)
 
     def num_keys(self):
         return self._read(lambda table: len(table.values))  # one of them counts the stores
 
     def list_keys(self):
         return self._read(lambda table: sorted(table.values))
-
-    def queue_push(self, key, value):
-        value = _bytes(value)
-        self._change(lambda table: table.queues.setdefault(key, []).append(value))
 
     def queue_pop(self, key, block=True):
         end = time.monotonic() + self._limit()

@@ -3,14 +3,14 @@
 import threading
 
 from mica.distributed._errors import QueueEmptyError
-from mica.distributed._store_base import Store, _bytes, _check_keys, _Table
+from mica.distributed._store_base import Store, _check_keys, _Table, _TableStore
 from mica.distributed.file_store import FileStore
 from mica.distributed.tcp_store import TCPStore
 
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "TCPStore"]
 
 
-class HashStore(Store):
+class HashStore(_TableStore):
     """Keys and values in memory: for the threads of one process."""
 
     def __init__(self):
@@ -27,24 +27,10 @@ class HashStore(Store):
         if not self._changed.wait_for(there, self._limit(timeout)):
             self._timed_out(keys, timeout)
 
-    def set(self, key, value):
-        value = _bytes(value)
-        self._change(lambda table: table.values.__setitem__(key, value))
-
     def get(self, key):
         with self._changed:
             self._wait_until(lambda: key in self._table.values, [key])
             return self._table.values[key]
-
-    def add(self, key, value):
-        return self._change(lambda table: table.add(key, value))
-
-    def append(self, key, value):
-        value = _bytes(value)
-        self._change(lambda table: table.values.__setitem__(key, table.values.get(key, b"") + value))
-
-    def compare_set(self, key, expected_value, desired_value):
-        return self._change(lambda table: table.compare_set(key, _bytes(expected_value), _bytes(desired_value)))
 
     def check(self, keys):
         with self._changed:
@@ -55,19 +41,12 @@ class HashStore(Store):
         with self._changed:
             self._wait_until(lambda: all(key in self._table.values for key in keys), keys, timeout)
 
-    def delete_key(self, key):
-        return self._change(lambda table: table.values.pop(key, None) is not None)
-
     def num_keys(self):
         return len(self._table.values)
 
     def list_keys(self):
         with self._changed:
             return sorted(self._table.values)
-
-    def queue_push(self, key, value):
-        value = _bytes(value)
-        self._change(lambda table: table.queues.setdefault(key, []).append(value))
 
     def queue_pop(self, key, block=True):
         with self._changed:
