@@ -11,7 +11,6 @@
 #include "core/out.h"
 #include "core/scalar_bytes.h"
 #include "mica/backend.h"
-#include "mica/core/recording.h"
 #include "mica/ops.h"
 
 namespace mica {
@@ -193,74 +192,7 @@ void PointwisePlan::resolve() {
     deferred_ = device_.is_cpu() && can_wait();
 }
 
-// ---- calls that are put off ----------------------------------------------------------------------------------------
-
-// Whether a kernel may find values that it refuses: its error is to come with the line that called it.
-static bool may_refuse_values(const char* op, DType dtype) {
-  if (is_floating(dtype) || is_complex(dtype)) return false;
-  static constexpr std::string_view kRefusing[] = {
-      "div", "floor_divide",       "remainder",           "fmod",       "pow", "gcd",
-      "lcm", "bitwise_left_shift", "bitwise_right_shift", "float_power"};
-  for (const std::string_view name : kRefusing)
-    if (std::string_view(op).starts_with(name)) return true;
-  return false;
-}
-
-// Only memory that is known to nobody outside can be computed later: an array of NumPy may be changed unseen.
-bool PointwisePlan::can_wait() const {
-  const IntArrayRef sizes = shape();
-  if (sizes.size() > recording::kDims || may_refuse_values(op_.name, common_)) return false;
-  bool awaited = false;
-  for (int i = 0; i < ninputs_; ++i) {
-    if (!operands_[i].tensor) continue;
-    const StorageImpl* storage = operands_[i].tensor->impl()->storage.get();
-    if (!storage || !storage->resizable() || storage->nbytes() == 0) return false;
-    awaited |= storage->written_later();
-  }
-  int64_t count = 1;
-  for (const int64_t n : sizes) count *= n;
-  return count >= recording::least_elements.load(std::memory_order_relaxed) || (awaited && count > 0);
-}
-
-// Dimensions go from the slowest of the output to the fastest: what fills memory in order is then cut into pieces that
-// lie together.
-recording::Call& PointwisePlan::begin_call(const char* slot) {
-  recording::Call& call = recording::begin_call();
-  const IntArrayRef sizes = shape();
-  const int ndim = static_cast<int>(sizes.size());
-  call.name = slot;
-  call.dtype = common_;
-  call.result_dtype = result_;
-  call.noutputs = op_.noutputs;
-  call.noperands = op_.noutputs + ninputs_;
-  call.ndim = ndim;
-  if (!flat_ && general_->permutation.empty()) compute_permutation();
-  int order[recording::kDims];
-  for (int d = 0; d < ndim; ++d) order[d] = flat_ ? d : static_cast<int>(general_->permutation[ndim - 1 - d]);
-  for (int d = 0; d < ndim; ++d) call.shape[d] = sizes[order[d]];
-  for (int k = 0; k < call.noperands; ++k) {
-    recording::Operand& o = call.operands[k];
-    o.ndim = ndim;
-    const Tensor* input = k < op_.noutputs ? nullptr : operands_[k - op_.noutputs].tensor;
-    if (k >= op_.noutputs && !input) {
-      write_number(k);
-      o.storage = nullptr;
-      o.dtype = loop.dtypes[k];
-      std::memcpy(o.number, values_[k], sizeof(o.number));
-      continue;
-    }
-    const TensorImpl* t = input ? input->impl() : outputs_[k];
-    const int64_t bytes = element_size(t->view.dtype);
-    o.storage = t->storage.get();
-    o.dtype = t->view.dtype;
-    o.offset = t->offset * bytes;
-    for (int d = 0; d < ndim; ++d) {
-      const int at = order[d] - (ndim - t->view.ndim);
-      o.strides[d] = at >= 0 && t->view.sizes[at] != 1 ? t->view.strides[at] * bytes : 0;
-    }
-  }
-  return call;
-}
+// ---- numbers --------------------------------------------------------------------------------------------------------
 
 void PointwisePlan::write_number(int k) {
   const Scalar* number = operands_[k - op_.noutputs].number;
