@@ -138,7 +138,8 @@ void addmm(Out& out, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
   if (!out.needs_kernel()) return;
   const bool row = addend.strides()[0] == 0 && (addend.strides()[1] == 1 || n == 1);
   if (row && is_one(beta)) return run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, 0, self.data_ptr());
-  run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, begin_with(result, self, beta));
+  const Scalar left = begin_with(result, self, beta);  // before its address is asked for: the copy may be put off
+  run(Matrix(result), Matrix(mat1), Matrix(mat2), alpha, left);
 }
 
 void addmv(Out& out, const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,
