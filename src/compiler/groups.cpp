@@ -31,15 +31,20 @@ Grouping::Grouping(const Call* calls, int count, int slots, const std::vector<bo
   for (int c = 0; c < count; ++c) {
     if (!needed[c]) continue;
     bool joined = false;
+    const char* apart = "nothing before it computes what it reads";
     const int last = static_cast<int>(groups_.size()) - 1;
     for (int g = last; g >= 0 && g > last - kLookBack; --g) {
       if (join(g, c)) {
         joined = true;
         break;
       }
-      if (conflicts(g, calls_[c])) break;  // it must come after this group
+      if (!conflicts(g, calls_[c])) continue;
+      apart = refusal_;  // it must come after this group
+      break;
     }
-    if (!joined) open(c);
+    if (joined) continue;
+    open(c);
+    groups_.back().apart = apart;
   }
 }
 
@@ -91,7 +96,7 @@ bool Grouping::join(int group, int c) {
   int lead = std::min<int>(g.lead, call.ndim);
   for (int d = 0; d < lead; ++d)
     if (call.shape[d] != g.extents[d]) lead = d;
-  if (lead == 0) return false;
+  if (lead == 0) return refuse("its shape begins with another size");
 
   Partition fresh[kOperands];
   for (int k = 0; k < call.noutputs && lead > 0; ++k) {
@@ -115,16 +120,16 @@ bool Grouping::join(int group, int c) {
     for (int out = 0; out < call.noutputs; ++out)
       if (call.operands[out].slot == slot && !uses.writes[slot]) lead = fit(call, k, fresh[out], lead);
   }
-  if (lead == 0) return false;
+  if (lead == 0) return refuse("it needs other pieces of what the loop before it computes than it computes itself");
   // Pieces that have become too large would be read from memory again, as without a group.
   int64_t most = elements_behind(call, lead);
   if (lead < g.lead)
     for (const int member : g.calls) most = std::max(most, elements_behind(calls_[member], lead));
-  if (most > kLargestPiece) return false;
+  if (most > kLargestPiece) return refuse("pieces that both can be cut into are too large for a cache");
   if (lead < g.lead && most > kFinePiece) {
     int64_t pieces = 1;
     for (int d = 0; d < lead; ++d) pieces *= g.extents[d];
-    if (pieces < kLeastPieces) return false;
+    if (pieces < kLeastPieces) return refuse("both can be cut into few pieces only, too few for the threads");
   }
 
   g.lead = lead;

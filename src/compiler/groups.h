@@ -19,7 +19,7 @@ struct Group {
   std::vector<int> calls;  // in the order of the recording
   int lead = 0;            // leading dimensions along which all calls can be cut
   int64_t extents[kDims];  // of these
-  const char* apart = "";  // why it was not part of the group before
+  const char* apart = "";  // why its first call did not join a group before
 };
 
 class Grouping {
@@ -39,6 +39,10 @@ class Grouping {
     std::vector<Partition> partitions;
   };
   bool join(int group, int call);
+  bool refuse(const char* reason) {  // to join, and why
+    refusal_ = reason;
+    return false;
+  }
   void open(int call);
   bool conflicts(int group, const Call& call) const;
   // The leading dimensions, at most `lead`, along which an access stays within its piece of a partition.
@@ -48,6 +52,7 @@ class Grouping {
 
   const Call* calls_;
   int slots_;
+  const char* refusal_ = "";
   std::vector<Group> groups_;
   std::vector<Uses> uses_;
 };

@@ -173,7 +173,8 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
                   " bytes of buffers");
     text += cat("; reads ", read, " and writes ", written, " bytes of memory");
     if (buffered) text += cat(", keeps ", buffered, " bytes out of it");
-    text += "\n";
+    text += i > 0 ? cat("; apart because ", g.apart, "\n") : "\n";
+    int member = -1, unit = 0;
     for (const int c : g.calls) {
       const Call& call = calls[c];
       text += cat("    ", call.name, " ", call.dtype, "[");

@@ -25,6 +25,7 @@ class Recording {
   std::mutex mutex;  // held by whoever changes the rest: another thread may ask for what is computed here
   Counts counts;
   bool explains = false;
+  std::string (*place)() = nullptr;  // where the program is
   std::string explanation;
   PointwiseLoop no_elements;
 
@@ -33,7 +34,8 @@ class Recording {
   Call& next() { return calls_[count_]; }
   void add();
   bool has(const StorageImpl* storage) const { return find(storage) >= 0; }
-  void run(const char* reason);
+  void run(const char* reason, const std::string& asked_from = {});
+  std::string asked_from() const { return explains && place && count_ > 0 ? place() : std::string(); }
 
  private:
   static constexpr size_t kTable = 4096;  // more than twice the operands of all calls
@@ -128,7 +130,7 @@ void Recording::forget() {
   slots_.clear();
 }
 
-void Recording::run(const char* reason) {
+void Recording::run(const char* reason, const std::string& asked_from) {
   if (count_ == 0) return;
   const Plan plan(calls_.get(), count_, slots_);
   // All memory comes first: where there is none, nothing has changed, and whoever asks again gets the error again.
@@ -142,8 +144,8 @@ void Recording::run(const char* reason) {
   counts.loops += static_cast<int64_t>(groups);
   counts.kept_apart += plan.kept_apart();
   if (explains)
-    explanation += cat("flush", *reason ? " at " : "", reason, ": ", count_, " calls, ", plan.dead(), " of them dead\n",
-                       plan.describe(calls_.get(), slots_));
+    explanation += cat("flush", *reason ? " at " : "", reason, asked_from.empty() ? "" : ", ", asked_from, ": ", count_,
+                       " calls, ", plan.dead(), " of them dead\n", plan.describe(calls_.get(), slots_));
   struct Forget {
     Recording* r;
     ~Forget() { r->forget(); }
@@ -158,7 +160,7 @@ Call& begin_call() {
   known->mutex.lock();
   if (known->full()) {
     try {
-      known->run("the end of the list");
+      known->run("a list that is full");
     } catch (...) {
       known->mutex.unlock();
       throw;
@@ -200,10 +202,13 @@ void end_call() {
   known->add();
 }
 
+// The place is asked for before the lock is taken: it needs the interpreter's, which another thread may hold while it
+// waits for this one.
 void flush(const char* reason) {
   if (!known) return;
+  const std::string from = known->asked_from();
   const std::lock_guard lock(known->mutex);
-  known->run(reason);
+  known->run(reason, from);
 }
 
 uint32_t users(const StorageImpl& storage) {
@@ -221,8 +226,9 @@ bool pending() { return known && !known->empty(); }
 
 void settle(const StorageImpl& storage) {
   if (known) {
+    const std::string from = known->asked_from();
     const std::lock_guard lock(known->mutex);
-    if (known->has(&storage)) return known->run("a read of what is pending");
+    if (known->has(&storage)) return known->run("a use of what is pending", from);
   }
   if (!storage.written_later()) return;
   const std::lock_guard lock(registry_mutex);
@@ -232,8 +238,19 @@ void settle(const StorageImpl& storage) {
   }
 }
 
-Scope::Scope(bool on) : before_(active()) {
-  if (before_ && !on) flush("a part that is not compiled");
+static constinit thread_local bool is_whole = false;  // a function that may not ask for values runs
+void (*refuse_values)(const char* what) = nullptr;
+
+void ask_for_values(const char* what) {
+  if (is_whole && active() && refuse_values) refuse_values(what);
+}
+
+Scope::Scope(bool on, bool whole) : before_(active()), whole_before_(is_whole) {
+  if (before_ && !on) {
+    ask_for_values("disable");
+    flush("a part that is not compiled");
+  }
+  is_whole = is_whole || whole;
   set_modes(mode_bit::kRecord, on);
 }
 
@@ -242,7 +259,10 @@ void Scope::end() {
   ended_ = true;
   const bool on = active();
   set_modes(mode_bit::kRecord, before_);
-  if (on && !before_) flush("the end");
+  is_whole = whole_before_;
+  if (!on || before_ || !known) return;
+  const std::lock_guard lock(known->mutex);
+  known->run("the end");
 }
 
 Scope::~Scope() {
@@ -257,9 +277,10 @@ void reset_counts() {
   if (known) known->counts = Counts();
 }
 
-void explain_from_now_on() {
+void explain_from_now_on(std::string (*place)()) {
   if (!known) known = &mine();
   known->explains = true;
+  known->place = place;
   known->explanation.clear();
 }
 

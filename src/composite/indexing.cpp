@@ -1,6 +1,7 @@
 // Operations of the index family that are made of others. What changes some places of a tensor changes a copy here.
 #include "core/kernel_arguments.h"
 #include "mica/core/grad_mode.h"
+#include "mica/core/recording.h"
 #include "mica/generated/implementations.h"
 #include "shapes/indexing.h"
 
@@ -125,6 +126,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
                                                       : "Class values must be smaller than num_classes.");
   int64_t classes = num_classes;
   if (has_work(self)) {
+    if (num_classes < 0) recording::ask_for_values("torch.nn.functional.one_hot");
     const Tensor plain = plain_index(self, self.device());
     const int64_t lowest = plain.min().item().to_int(), highest = plain.max().item().to_int();
     MICA_CHECK(lowest >= 0, "Class values must be non-negative. Got ", lowest);

@@ -3,6 +3,7 @@
 #include "core/kernel_arguments.h"
 #include "core/pointwise.h"
 #include "mica/backend.h"
+#include "mica/core/recording.h"
 #include "mica/generated/implementations.h"
 #include "mica/generated/layers/linalg.h"
 #include "mica/ops.h"
@@ -49,6 +50,7 @@ Tensor min_of_two(const Tensor& self, const Tensor& other) { return mica::minimu
 // ---- comparing whole tensors
 
 bool equal(const Tensor& self, const Tensor& other) {
+  recording::ask_for_values("torch.equal");
   MICA_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
              " and ", other.device());
   MICA_CHECK_KIND(!self.is_meta(), NotImplemented, "equal(): tensors on the meta device have no elements to compare");
@@ -68,6 +70,7 @@ bool equal(const Tensor& self, const Tensor& other) {
 }
 
 bool allclose(const Tensor& self, const Tensor& other, double rtol, double atol, bool equal_nan) {
+  recording::ask_for_values("torch.allclose");
   return mica::isclose(self, other, rtol, atol, equal_nan).all().item<bool>();
 }
 

@@ -13,18 +13,24 @@
 namespace mica::recording {
 
 // Calls of kernels are put off in this scope, or run at once in it (`on` false). What is pending at its end is run.
+// Within a `whole` one, and the compiled functions that are called there, nobody may ask for values (fullgraph=True).
 class Scope {
  public:
-  explicit Scope(bool on = true);
+  explicit Scope(bool on = true, bool whole = false);
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
   ~Scope();  // swallows no error: call end() where one is to be seen
   void end();
 
  private:
-  bool before_;
+  bool before_, whole_before_;
   bool ended_ = false;
 };
+
+// For what hands values to the program: says so where the compiled function that runs may not ask for them. The
+// function is the language's; null: there is no such refusal.
+void ask_for_values(const char* what);
+extern void (*refuse_values)(const char* what);
 
 inline bool active() { return thread_modes & mode_bit::kRecord; }
 void flush(const char* reason = "");  // runs what this thread has put off
@@ -46,8 +52,9 @@ struct Counts {
 Counts counts();
 void reset_counts();
 
-// While a text is asked for, every flush adds what it did.
-void explain_from_now_on();
+// While a text is asked for, every flush adds what it did, and where it was asked for: `place` says which line of the
+// program runs.
+void explain_from_now_on(std::string (*place)() = nullptr);
 std::string take_explanation();
 
 }  // namespace mica::recording

@@ -6,6 +6,7 @@ import inspect
 import sys
 
 from mica import _C
+from mica._dynamo import compile_options
 from mica._dynamo.backend_names import AS_IT_IS
 from mica.compiler import (  # noqa: F401
     _stance,
@@ -18,8 +19,6 @@ from mica.compiler import (  # noqa: F401
     substitute_in_graph,
 )
 
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
-_call = _C._call_compiled
 _registered = {}  # backends of the program's own, by name
 
 
@@ -32,15 +31,14 @@ def compile(
     A decorator too, with arguments or without. A function given as `backend` is a compiler of the caller's own: it is
     handed graphs of the function (_dynamo/capture.py), and what it returns computes them.
     """
-    if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    compile_options.check(mode, options, dynamic)
     if model is None:
         return lambda function: compile(
             function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
         )
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, but got {type(model)}")
-    _check(backend, mode, options)
+    compile_options.check_names(mode, options, _check(backend))
     if disable:
         return model
     from mica._dynamo.optimized_module import OptimizedModule
@@ -48,10 +46,10 @@ def compile(
 
     compiler = _graph_compiler(backend, options, fullgraph)
     if isinstance(model, Module):
-        return OptimizedModule(model, backend, _captured(model, compiler, fullgraph, dynamic))
+        return OptimizedModule(model, backend, _captured(model, compiler, fullgraph, dynamic), bool(fullgraph))
     if inspect.isclass(model):
         return model
-    return _compiled_function(model, backend, _captured(model, compiler, fullgraph, dynamic))
+    return _compiled_function(model, backend, _captured(model, compiler, fullgraph, dynamic), bool(fullgraph))
 
 
 def _graph_compiler(backend, options, fullgraph):
@@ -81,52 +79,56 @@ def _captured(model, compiler, fullgraph, dynamic):
     return Captured(getattr(model, "_torchdynamo_orig_callable", model), compiler, fullgraph, dynamic)
 
 
-def _check(backend, mode, options):
+def _check(backend):
+    """The backend by its name, or None where it is the program's own."""
     if backend is None:
         from mica.compiler import get_default_backend
 
         backend = get_default_backend()
     if callable(backend) or backend in _registered:
-        return
+        return None
     if backend != "inductor" and backend not in AS_IT_IS:
         from mica._dynamo.exc import InvalidBackend
 
         raise InvalidBackend(backend)
-    if mode is not None and mode not in _MODES:
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    if options:
-        from mica._inductor import config
-
-        known = config.get_config_copy()
-        for key in options:
-            if key.replace("-", "_") not in known:
-                raise RuntimeError(f"Unexpected optimization option {key}, known options are {list(known)}")
+    return backend
 
 
-def _compiled_function(function, backend=None, captured=None):
+def _compiled_function(function, backend=None, captured=None, fullgraph=False):
     inner = getattr(function, "_torchdynamo_orig_callable", function)
     if captured is not None:
 
         def compiled(*args, **kwargs):
             return (inner if _stance.name == "force_eager" else captured)(*args, **kwargs)
 
-    elif backend in AS_IT_IS:
-
-        def compiled(*args, **kwargs):
-            return inner(*args, **kwargs)
-
     else:
-
-        def compiled(*args, **kwargs):
-            if _stance.name == "force_eager":
-                return inner(*args, **kwargs)
-            return _call(inner, *args, **kwargs)
-
+        compiled = _forwarding(inner, inner if backend in AS_IT_IS else _C._CompiledCall(inner, fullgraph))
     functools.update_wrapper(compiled, inner)
 
     compiled._torchdynamo_orig_callable = inner
     compiled._torchdynamo_inline = inner
     compiled._is_torch_compile = True
+    return compiled
+
+
+def _forwarding(inner, call):
+    """A function that hands its arguments to `call`: by name and number as `inner` has them, where these are plain.
+
+    To gather arguments and to spread them again would take as long as a small operation does.
+    """
+    code = getattr(inner, "__code__", None)
+    plain = inspect.isfunction(inner) and not code.co_kwonlyargcount and not code.co_flags & (4 | 8)
+    names = code.co_varnames[: code.co_argcount] if plain else ()
+    if not plain or "call" in names or not all(name.isidentifier() for name in names):
+
+        def compiled(*args, **kwargs):
+            return call(*args, **kwargs)
+
+        return compiled
+    only = ", ".join(names[: code.co_posonlyargcount]) + ", /, " if code.co_posonlyargcount else ""
+    taken = only + ", ".join(names[code.co_posonlyargcount :])
+    compiled = eval(f"lambda {taken}: call({', '.join(names)})", {"call": call})
+    compiled.__defaults__ = inner.__defaults__
     return compiled
 
 
@@ -246,6 +248,16 @@ def __getattr__(name):
         from mica._dynamo.optimized_module import OptimizedModule
 
         return OptimizedModule
-    if name in ("config", "eval_frame", "utils", "external_utils", "exc", "decorators", "backends", "testing"):
+    if name in (
+        "config",
+        "eval_frame",
+        "full_graph",
+        "utils",
+        "external_utils",
+        "exc",
+        "decorators",
+        "backends",
+        "testing",
+    ):
         return importlib.import_module(f"mica._dynamo.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,9 +14,8 @@ class CompiledExplanation:
         self.graph_count = counts["flushes"]
         self.graph_break_count = max(counts["flushes"] - 1, 0)
         self.op_count = counts["calls"]
-        self.break_reasons = [
-            line for line in text.splitlines() if line.startswith("flush at ") and "the end" not in line
-        ]
+        flushes = [line for line in text.splitlines() if line.startswith("flush at ")]
+        self.break_reasons = [line for line in flushes if not line.startswith("flush at the end:")]
 
     def __str__(self):
         c = self.counts
@@ -36,7 +35,7 @@ def explain_call(function, *args, **kwargs):
     before = _C._recording_counts()
     _C._explain_recording()
     try:
-        result = _C._call_compiled(inner, *args, **kwargs)
+        result = _C._CompiledCall(inner)(*args, **kwargs)
     finally:
         text = _C._recording_explanation()
     counts = {name: value - before[name] for name, value in _C._recording_counts().items()}

@@ -11,19 +11,20 @@ class OptimizedModule(Module):
 
     _is_compiled_module = True
 
-    def __init__(self, mod, dynamo_ctx=None, captured=None):
+    def __init__(self, mod, dynamo_ctx=None, captured=None, fullgraph=False):
         super().__init__()
         object.__setattr__(self, "_backend", dynamo_ctx)  # by its name
         object.__setattr__(self, "_captured", captured)  # for a backend that is handed graphs
+        object.__setattr__(self, "_fullgraph", fullgraph)
         self._orig_mod = mod
         self.training = mod.training
 
     def __call__(self, *args, **kwargs):
         if self._captured is not None and _stance.name != "force_eager":
             return self._captured(*args, **kwargs)
-        if self._backend in AS_IT_IS or _stance.name == "force_eager":
+        if self._backend in AS_IT_IS or self._captured is not None:
             return self._orig_mod(*args, **kwargs)
-        return _C._call_compiled(self._orig_mod, *args, **kwargs)
+        return _C._CompiledCall(self._orig_mod, self._fullgraph)(*args, **kwargs)
 
     forward = __call__
 
@@ -58,7 +59,7 @@ class OptimizedModule(Module):
         return sorted(set(super().__dir__()) | set(dir(self._orig_mod)))
 
     def __reduce__(self):
-        return OptimizedModule, (self._orig_mod, self._backend)
+        return OptimizedModule, (self._orig_mod, self._backend, None, self._fullgraph)
 
 
 OptimizedModule.__module__ = "mica._dynamo.eval_frame"  # the name in pickles

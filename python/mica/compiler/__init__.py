@@ -135,7 +135,16 @@ def get_default_backend():
 
 
 class _Stance:
-    name = "default"
+    _name = "default"
+
+    @property
+    def name(self):
+        return self._name
+
+    @name.setter
+    def name(self, name):
+        self._name = name
+        _C._run_compiled_eagerly(name == "force_eager")
 
 
 _stance = _Stance()

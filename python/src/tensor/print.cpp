@@ -1,6 +1,7 @@
 // repr() of a tensor, and the options of printing.
 #include "arguments/torch_function.h"
 #include "interop/foreign_memory.h"
+#include "mica/core/recording.h"
 #include "mica/print.h"
 #include "operations/entry.h"
 
@@ -51,6 +52,7 @@ static PyObject* plain_repr(PyObject* self, std::optional<std::string_view> cont
   if (!contents && dual_parts && unwrap(self).requires_grad()) [[unlikely]] {
     if (PyObject* text = dual_repr(self)) return text;
   }
+  recording::ask_for_values("__repr__");
   std::string text = print(unwrap(self), printed_name(Py_TYPE(self)), contents);
   return to_python(is_marked_parameter(self) ? cat("Parameter(", text, ")") : text);
 }

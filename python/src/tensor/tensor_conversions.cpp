@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "arguments/torch_function.h"
+#include "mica/core/recording.h"
 #include "operations/by_hand.h"
 
 namespace mica::python {
@@ -178,6 +179,7 @@ static PyObject* nested_list(const TensorView& v, int dim, const char* p) {
 static PyObject* tolist(PyObject* self, PyObject*) try {
   if (PyObject* answer = nullptr; is_answered(self, "tolist", answer)) return answer;
   Tensor x = unwrap(self);
+  if (x.is_floating_point()) recording::ask_for_values("Tensor.tolist");
   MICA_CHECK_KIND(!x.is_meta(), NotImplemented, "Cannot copy out of meta tensor; no data!");
   require_strided(x, "elements");
   MICA_CHECK(!x.is_quantized(), "tolist() of a quantized tensor: use dequantize() or int_repr() first");

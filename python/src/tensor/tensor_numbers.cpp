@@ -5,6 +5,7 @@
 #include "arguments/torch_function.h"
 #include "graph/tensor_autograd.h"
 #include "interop/foreign_memory.h"
+#include "mica/core/recording.h"
 #include "operations/entry.h"
 #include "tensor/tensor_new.h"
 
@@ -197,6 +198,7 @@ static int truth(PyObject* self) try {
     const Owned answer(given);
     return answer ? PyObject_IsTrue(answer.get()) : -1;
   }
+  recording::ask_for_values("__bool__");
   const Tensor& x = unwrap(self);
   MICA_CHECK(x.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
   MICA_CHECK(x.numel() == 1, "Boolean value of Tensor with more than one value is ambiguous");
