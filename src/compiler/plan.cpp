@@ -52,7 +52,11 @@ Plan::Plan(const Call* calls, int count, const std::vector<Slot>& slots)
   plans_.resize(groups);
   for (size_t g = 0; g < groups; ++g) {
     cut(g, calls);
-    give_buffers(g, calls);
+    if (grouping_.groups()[g].calls.size() == 1) continue;
+    std::vector<char> in_registers(slots.size());
+    plans_[g].units = make_units(grouping_.groups()[g], calls, {plans_[g].cut, plans_[g].range}, in_memory_,
+                                 plans_[g].segments, in_registers);
+    give_buffers(g, calls, in_registers);
   }
 }
 
@@ -92,17 +96,22 @@ bool Plan::can_take_over(const Call& call, int from, int to, size_t group) const
   return a.steps[plans_[group].cut] == b.steps[plans_[group].cut];
 }
 
-void Plan::give_buffers(size_t group, const Call* calls) {
+void Plan::give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers) {
   const Group& g = grouping_.groups()[group];
   GroupPlan& p = plans_[group];
   const size_t slots = in_memory_.size();
   p.buffers.assign(slots, -1);
-  std::vector<int> last(slots, -1);
+  std::vector<int> last(slots, -1);  // by slot: the unit that uses it last
   bool any = false;
-  for (size_t i = 0; i < g.calls.size(); ++i)
-    for (int k = 0; k < calls[g.calls[i]].noperands; ++k)
-      if (const Operand& o = calls[g.calls[i]].operands[k]; o.storage && !in_memory_[o.slot])
-        last[o.slot] = static_cast<int>(i), any = true;
+  const auto each_call = [&](size_t unit, const auto& visit) {
+    for (int i = 0; i < p.units[unit].count; ++i) visit(calls[g.calls[p.units[unit].first + i]]);
+  };
+  for (size_t u = 0; u < p.units.size(); ++u)
+    each_call(u, [&](const Call& call) {
+      for (int k = 0; k < call.noperands; ++k)
+        if (const Operand& o = call.operands[k]; o.storage && !in_memory_[o.slot])
+          last[o.slot] = static_cast<int>(u), any = true;
+    });
   if (!any) return;
   struct Free {
     int64_t at;
@@ -113,39 +122,49 @@ void Plan::give_buffers(size_t group, const Call* calls) {
     const Partition& partition = grouping_.partition(static_cast<int>(group), slot);
     return (static_cast<size_t>(partition.steps[p.cut] * p.range) + 2 * kLine - 1) / kLine * kLine;
   };
-  for (size_t i = 0; i < g.calls.size(); ++i) {
-    const Call& call = calls[g.calls[i]];
-    for (int k = 0; k < call.noutputs; ++k) {
-      const int slot = call.operands[k].slot;
-      if (in_memory_[slot] || p.buffers[slot] >= 0) continue;
-      for (int in = call.noutputs; in < call.noperands && p.buffers[slot] < 0; ++in) {
-        const Operand& o = call.operands[in];
-        if (!o.storage || in_memory_[o.slot] || last[o.slot] != static_cast<int>(i) || p.buffers[o.slot] < 0) continue;
-        bool all = true;  // the call may read it in several ways
-        for (int other = call.noutputs; other < call.noperands; ++other)
-          if (call.operands[other].storage && call.operands[other].slot == o.slot)
-            all = all && can_take_over(call, other, k, group);
-        if (!all) continue;
-        p.buffers[slot] = p.buffers[o.slot];
-        last[o.slot] = -1;  // its buffer is not free
-      }
-      if (p.buffers[slot] >= 0) continue;
-      const size_t bytes = bytes_of(slot);
-      const auto found = std::find_if(free.begin(), free.end(), [&](const Free& f) { return f.bytes == bytes; });
-      if (found != free.end()) {
-        p.buffers[slot] = found->at;
-        free.erase(found);
-      } else {
-        p.buffers[slot] = static_cast<int64_t>(p.scratch);
-        p.scratch += bytes;
-      }
+  // In the place of what the call reads for the last time, where that is possible. Within a segment, other calls may
+  // still read it.
+  const auto take_over = [&](const Call& call, int k, int unit) {
+    const int slot = call.operands[k].slot;
+    for (int in = call.noutputs; in < call.noperands && p.buffers[slot] < 0; ++in) {
+      const Operand& o = call.operands[in];
+      if (!o.storage || in_memory_[o.slot] || last[o.slot] != unit || p.buffers[o.slot] < 0) continue;
+      bool all = true;  // the call may read it in several ways
+      for (int other = call.noutputs; other < call.noperands; ++other)
+        if (call.operands[other].storage && call.operands[other].slot == o.slot)
+          all = all && can_take_over(call, other, k, group);
+      if (!all) continue;
+      p.buffers[slot] = p.buffers[o.slot];
+      last[o.slot] = -1;  // its buffer is not free
     }
-    for (int k = 0; k < call.noperands; ++k) {
-      const Operand& o = call.operands[k];
-      if (!o.storage || in_memory_[o.slot] || last[o.slot] != static_cast<int>(i)) continue;
-      free.push_back({p.buffers[o.slot], bytes_of(o.slot)});
-      last[o.slot] = -1;
-    }
+  };
+  for (size_t u = 0; u < p.units.size(); ++u) {
+    const int unit = static_cast<int>(u);
+    each_call(u, [&](const Call& call) {
+      for (int k = 0; k < call.noutputs; ++k) {
+        const int slot = call.operands[k].slot;
+        if (in_memory_[slot] || in_registers[slot] || p.buffers[slot] >= 0) continue;
+        if (p.units[u].count == 1) take_over(call, k, unit);
+        if (p.buffers[slot] >= 0) continue;
+        const size_t bytes = bytes_of(slot);
+        const auto found = std::find_if(free.begin(), free.end(), [&](const Free& f) { return f.bytes == bytes; });
+        if (found != free.end()) {
+          p.buffers[slot] = found->at;
+          free.erase(found);
+        } else {
+          p.buffers[slot] = static_cast<int64_t>(p.scratch);
+          p.scratch += bytes;
+        }
+      }
+    });
+    each_call(u, [&](const Call& call) {
+      for (int k = 0; k < call.noperands; ++k) {
+        const Operand& o = call.operands[k];
+        if (!o.storage || in_memory_[o.slot] || last[o.slot] != unit || p.buffers[o.slot] < 0) continue;
+        free.push_back({p.buffers[o.slot], bytes_of(o.slot)});
+        last[o.slot] = -1;
+      }
+    });
   }
 }
 
@@ -177,7 +196,11 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
     int member = -1, unit = 0;
     for (const int c : g.calls) {
       const Call& call = calls[c];
-      text += cat("    ", call.name, " ", call.dtype, "[");
+      ++member;
+      while (unit < static_cast<int>(p.units.size()) && member >= p.units[unit].first + p.units[unit].count) ++unit;
+      const bool coded = unit < static_cast<int>(p.units.size()) && p.units[unit].segment >= 0;
+      text +=
+          cat(coded ? member == p.units[unit].first ? "    / " : "    | " : "    ", call.name, " ", call.dtype, "[");
       for (int d = 0; d < dims_of(call, is_pointwise(call) ? 0 : call.noutputs); ++d)
         text += cat(d ? ", " : "", sizes_of(call, is_pointwise(call) ? 0 : call.noutputs)[d]);
       text += "]";

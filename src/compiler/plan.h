@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/groups.h"
+#include "compiler/segments.h"
 
 namespace mica::recording {
 
@@ -22,6 +23,8 @@ struct GroupPlan {
   int64_t work = 0;    // elements of a piece, of all calls together
   size_t scratch = 0;  // bytes of buffers
   std::vector<int64_t> buffers;  // by slot: where in the scratch memory, or -1
+  std::vector<Unit> units;       // what runs on a piece, in order
+  std::vector<Segment> segments;
 };
 
 class Plan {
@@ -39,7 +42,7 @@ class Plan {
  private:
   static std::vector<bool> needed(const Call* calls, int count, const std::vector<Slot>& slots);
   void cut(size_t group, const Call* calls);
-  void give_buffers(size_t group, const Call* calls);
+  void give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers);
   bool can_take_over(const Call& call, int from, int to, size_t group) const;
 
   std::vector<bool> needed_;

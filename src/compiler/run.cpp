@@ -129,6 +129,20 @@ void run_alone(const Call& call, const std::vector<Slot>& slots) {
 
 }  // namespace
 
+// The address of an operand's piece that begins at `index`.
+static char* address(const Plan& plan, size_t group, const Operand& o, const int64_t* index, char* buffers,
+                     const std::vector<Slot>& slots) {
+  const GroupPlan& how = plan[group];
+  int64_t offset = o.offset;
+  for (int d = 0; d <= how.cut; ++d) offset += index[d] * o.strides[d];
+  if (how.buffers[o.slot] < 0) return static_cast<char*>(slots[o.slot].storage->address()) + offset;
+  // A buffer holds the piece of the storage that begins here.
+  const Partition& partition = plan.grouping().partition(static_cast<int>(group), o.slot);
+  offset -= partition.begin;
+  for (int d = 0; d <= how.cut; ++d) offset -= index[d] * partition.steps[d];
+  return buffers + how.buffers[o.slot] + offset;
+}
+
 void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Slot>& slots) {
   const Group& g = plan.grouping().groups()[group];
   const GroupPlan& how = plan[group];
@@ -136,42 +150,44 @@ void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Sl
   const int cut = how.cut;
   const int64_t extent = g.extents[cut], grain = std::max<int64_t>(1, kGrain / how.work);
   parallel_for(0, how.outer * how.pieces, grain, [&](int64_t begin, int64_t end) {
-    const size_t count = g.calls.size();
-    const size_t table = (sizeof(Prepared) * count + 63) / 64 * 64;
-    char* memory = scratch.get(table + how.scratch);
+    const size_t count = g.calls.size(), coded = how.segments.size();
+    const auto whole_lines = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
+    const size_t calls_bytes = whole_lines(sizeof(Prepared) * count);
+    const size_t segments_bytes = whole_lines(sizeof(PreparedSegment) * coded);
+    char* memory = scratch.get(calls_bytes + segments_bytes + how.scratch);
     auto* prepared = reinterpret_cast<Prepared*>(memory);
-    char* buffers = memory + table;
-    int64_t now = 0;  // the indices that `prepared` is for
+    auto* segments = reinterpret_cast<PreparedSegment*>(memory + calls_bytes);
+    char* buffers = memory + calls_bytes + segments_bytes;
+    int64_t now = 0;  // the indices that these are for
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t first = piece % how.pieces * how.range, range = std::min(how.range, extent - first);
       if (range != now) {
-        for (size_t i = 0; i < count; ++i) prepare(prepared[i], calls[g.calls[i]], cut, range);
+        for (const Unit& unit : how.units)
+          if (unit.segment < 0) prepare(prepared[unit.first], calls[g.calls[unit.first]], cut, range);
+        for (size_t i = 0; i < coded; ++i) prepare(segments[i], how.segments[i], {cut, range});
         now = range;
       }
       int64_t index[kDims], rest = piece / how.pieces;
       for (int d = cut - 1; d >= 0; --d) index[d] = rest % g.extents[d], rest /= g.extents[d];
       index[cut] = first;
-      for (size_t i = 0; i < count; ++i) {
-        Prepared& p = prepared[i];
+      for (const Unit& unit : how.units) {
+        if (unit.segment >= 0) {
+          const Segment& s = how.segments[unit.segment];
+          char* addresses[Program::kStreams];
+          for (int k = 0; k < s.streams; ++k)
+            addresses[k] = address(plan, group, *s.operands[k], index, buffers, slots);
+          execute(segments[unit.segment], s, addresses);
+          continue;
+        }
+        Prepared& p = prepared[unit.first];
         for (int k = 0; k < p.call->noperands; ++k) {
           const Operand& o = p.call->operands[k];
           if (!o.storage) continue;
-          int64_t offset = o.offset;
-          for (int d = 0; d <= cut; ++d) offset += index[d] * o.strides[d];
-          char* base;
-          if (how.buffers[o.slot] >= 0) {
-            // A buffer holds the piece of the storage that begins here.
-            const Partition& partition = plan.grouping().partition(static_cast<int>(group), o.slot);
-            offset -= partition.begin;
-            for (int d = 0; d <= cut; ++d) offset -= index[d] * partition.steps[d];
-            base = buffers + how.buffers[o.slot];
-          } else {
-            base = static_cast<char*>(slots[o.slot].storage->address());
-          }
+          char* at = address(plan, group, o, index, buffers, slots);
           if (p.call->run_loop) {
-            p.loop.data[k] = base + offset;
+            p.loop.data[k] = at;
           } else {
-            p.views[k].data = base + offset;
+            p.views[k].data = at;
           }
         }
         execute(p, cut);

@@ -41,6 +41,10 @@ bool pending();                              // whether this thread has put anyt
 // Calls on fewer elements run at once, unless an operand is pending. Tests put everything off.
 extern std::atomic<int64_t> least_elements;
 
+// Whether chains of simple operations run as machine code that is made for them (src/compiler/code.h); returns what was
+// before. MICA_COMPILER_CODE=0 in the environment turns it off.
+bool generate_code(bool on);
+
 // What has run on this thread since the last reset.
 struct Counts {
   int64_t flushes = 0;     // with anything to run

@@ -178,6 +178,11 @@ static PyObject* set_least_elements(PyObject*, PyObject* number) {
   return PyLong_FromLongLong(recording::least_elements.exchange(least));
 }
 
+static PyObject* set_generated_code(PyObject*, PyObject* on) {
+  const int wanted = PyObject_IsTrue(on);
+  return wanted < 0 ? nullptr : PyBool_FromLong(recording::generate_code(wanted != 0));
+}
+
 static PyObject* explain_recording(PyObject*, PyObject*) {
   recording::explain_from_now_on(place);
   Py_RETURN_NONE;
@@ -192,12 +197,13 @@ bool add_recording(PyObject* module) {
   static PyMethodDef functions[] = {
       {"_call_uncompiled", as_cfunction(call_uncompiled), METH_FASTCALL | METH_KEYWORDS,
        "Calls a function within a compiled one as if that were not compiled."},
+      {"_run_compiled_eagerly", set_runs_eagerly, METH_O, "Whether compiled functions run as they are."},
       {"_is_recording", is_recording, METH_NOARGS, nullptr},
       {"_flush_recording", flush_recording, METH_NOARGS, "Runs what has been put off on this thread."},
       {"_recording_counts", recording_counts, METH_NOARGS, nullptr},
       {"_reset_recording_counts", reset_recording_counts, METH_NOARGS, nullptr},
       {"_set_least_recorded_elements", set_least_elements, METH_O, "For tests; returns the number before."},
-      {"_run_compiled_eagerly", set_runs_eagerly, METH_O, "Whether compiled functions run as they are."},
+      {"_set_generated_code", set_generated_code, METH_O, "For tests; returns whether machine code was made before."},
       {"_explain_recording", explain_recording, METH_NOARGS, nullptr},
       {"_recording_explanation", recording_explanation, METH_NOARGS, nullptr},
       {}};

@@ -1,0 +1,98 @@
+// From a program to instructions: gives registers to its values and lays out its loops. `Machine` writes instructions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compiler/code.h"
+
+namespace mica::recording {
+
+// One instruction of a row's body, with registers.
+struct Placed {
+  enum Kind : uint8_t { Load, Store, Compute, Move } kind;
+  Op op;
+  uint8_t stream;
+  uint8_t to, a, b, c;  // registers
+};
+
+// Registers of vectors for the values of a program, of which `count` there are: constants and what is one value for a
+// row have theirs throughout.
+class Registers {
+ public:
+  Registers(const Program& p, int count) : program_(p), count_(count) {}
+  bool place();  // false: there are too few
+
+  int of_constant(int i) const { return place_[Program::constant(i)]; }
+  int of_row(int stream) const { return place_[Program::stream(stream)]; }
+  const std::vector<Placed>& body() const { return body_; }
+
+ private:
+  static constexpr int kNone = -1;
+  static int computed(int step) { return 2 * step; }  // moments: a step, and the stores after it
+  static int stored(int step) { return 2 * step + 1; }
+  int take();
+  int read(uint8_t value);  // its register; a stream's element is loaded at its first use
+  void drop_after(int moment, uint8_t value);
+  bool compute(int step);
+  bool is_fixed(uint8_t value) const;
+
+  const Program& program_;
+  int count_;
+  int place_[Program::kValues];
+  int last_[Program::kValues];  // the moment that reads it last
+  std::vector<bool> used_;
+  std::vector<Placed> body_;
+};
+
+template <class Machine>
+bool assemble(const Program& p, Machine& m) {
+  Registers registers(p, Machine::kRegisters);
+  if (p.streams > Machine::kStreams || !registers.place()) return false;
+  m.begin(p.streams);
+  for (int i = 0; i < p.constants; ++i) m.constant(registers.of_constant(i), i);
+  const size_t row = m.here();
+  for (int s = 0; s < p.streams; ++s)
+    if (p.kinds[s] == Program::kOneValue) m.one_value(registers.of_row(s), s);
+  m.start_row();
+  constexpr int kCopies = 4;  // of the body, one after the other: fewer jumps and additions
+  for (const int count : {kCopies * Machine::kLanes, Machine::kLanes, 1}) {
+    const size_t loop = m.here();
+    const size_t leave = m.leave_if_fewer(count);
+    const bool single = count == 1;
+    for (int copy = 0; copy < (count + Machine::kLanes - 1) / Machine::kLanes; ++copy)
+      for (const Placed& i : registers.body()) {
+        const int offset = copy * Machine::kLanes * 4;
+        switch (i.kind) {
+          case Placed::Load:
+            p.kinds[i.stream] == Program::kTruth ? m.load_truth(i.to, i.stream, offset / 4, single)
+                                                 : m.load(i.to, i.stream, offset, single);
+            break;
+          case Placed::Store:
+            m.store(i.a, i.stream, offset, single);
+            break;
+          case Placed::Move:
+            m.move(i.to, i.a);
+            break;
+          case Placed::Compute:
+            m.compute(i.op, i.to, i.a, i.b, i.c);
+        }
+      }
+    for (int s = 0; s < p.streams; ++s)
+      if (p.kinds[s] != Program::kOneValue) m.advance(s, count * static_cast<int>(Program::bytes_of(p.kinds[s])));
+    m.count_down(count);
+    m.jump(loop);
+    m.arrive(leave);
+  }
+  for (int s = 0; s < p.streams; ++s) m.skip(s);
+  m.end_row(row);
+  m.end(p.streams);
+  return true;
+}
+
+// Instructions as bytes; false where the program does not fit into registers.
+bool assemble_arm64(const Program& program, std::vector<uint8_t>& code);
+bool assemble_x86_64(const Program& program, std::vector<uint8_t>& code);
+
+}  // namespace mica::recording

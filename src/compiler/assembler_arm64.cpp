@@ -1,0 +1,138 @@
+// AArch64: vectors of four float32.
+#include <cstddef>
+#include <utility>
+
+#include "compiler/assembler.h"
+
+namespace mica::recording {
+
+namespace {
+
+class Arm64 {
+ public:
+  // Vectors 8 to 15 belong to the caller; the last one is for what an instruction needs beside its operands.
+  static constexpr int kRegisters = 23, kLanes = 4, kStreams = 12;
+  static constexpr uint32_t kSpare = 31;
+
+  std::vector<uint8_t> code;
+
+  size_t here() const { return code.size(); }
+
+  void begin(int streams) {
+    word(0xF9400000 | offset_of_word(offsetof(CodeArguments, rows)) | 2);        // x2: rows
+    word(0xF9400000 | offset_of_word(offsetof(CodeArguments, constants)) | 16);  // x16
+    for (int s = 0; s < streams; ++s)
+      word(0xF9400000 | offset_of_word(offsetof(CodeArguments, streams) + 8u * static_cast<uint32_t>(s)) | pointer(s));
+  }
+  void constant(int to, int i) {
+    word(0x91000000 | static_cast<uint32_t>(4 * i) << 10 | 16u << 5 | 17);
+    word(0x4D40C800 | 17u << 5 | vector(to));
+  }
+  void one_value(int to, int stream) { word(0x4D40C800 | pointer(stream) << 5 | vector(to)); }
+  void start_row() { word(0xF9400000 | offset_of_word(offsetof(CodeArguments, count)) | 1); }  // x1: elements left
+
+  void load(int to, int stream, int offset, bool single) {
+    const uint32_t at = pointer(stream) << 5 | vector(to), o = static_cast<uint32_t>(offset);
+    word(single ? 0xBD400000 | at : 0x3DC00000 | (o / 16) << 10 | at);
+  }
+  void load_truth(int to, int stream, int offset, bool single) {
+    const uint32_t at = pointer(stream) << 5 | vector(to), same = vector(to) << 5 | vector(to);
+    word(single ? 0x3D400000 | at : 0xBD400000 | (static_cast<uint32_t>(offset) / 4) << 10 | at);
+    word(0x2F08A400 | same);                     // bytes to halves
+    word(0x2F10A400 | same);                     // to words
+    word(0x4EA08C00 | vector(to) << 16 | same);  // all bits where there is any
+  }
+  void store(int from, int stream, int offset, bool single) {
+    const uint32_t at = pointer(stream) << 5 | vector(from), o = static_cast<uint32_t>(offset);
+    word(single ? 0xBD000000 | at : 0x3D800000 | (o / 16) << 10 | at);
+  }
+  void move(int to, int from) { word(0x4EA01C00 | vector(from) << 16 | vector(from) << 5 | vector(to)); }
+
+  void compute(Op op, int to, int a, int b, int c) {
+    const uint32_t one = vector(a) << 5 | vector(to), two = vector(b) << 16 | one;
+    const uint32_t exchanged = vector(a) << 16 | vector(b) << 5 | vector(to);
+    switch (op) {
+      case Op::Add:
+        return word(0x4E20D400 | two);
+      case Op::Sub:
+        return word(0x4EA0D400 | two);
+      case Op::Mul:
+        return word(0x6E20DC00 | two);
+      case Op::Div:
+        return word(0x6E20FC00 | two);
+      case Op::MulAdd:
+        return word(0x4E20CC00 | two);
+      case Op::NegMulAdd:
+        return word(0x4EA0CC00 | two);
+      case Op::Max:
+        return word(0x4E20F400 | two);
+      case Op::Min:
+        return word(0x4EA0F400 | two);
+      case Op::Neg:
+        return word(0x6EA0F800 | one);
+      case Op::Abs:
+        return word(0x4EA0F800 | one);
+      case Op::Sqrt:
+        return word(0x6EA1F800 | one);
+      case Op::Less:
+        return word(0x6EA0E400 | exchanged);
+      case Op::LessEqual:
+        return word(0x6E20E400 | exchanged);
+      case Op::Equal:
+        return word(0x4E20E400 | two);
+      case Op::Select:
+        word(0x4EA01C00 | vector(a) << 16 | vector(a) << 5 | kSpare);
+        word(0x6E601C00 | vector(c) << 16 | vector(b) << 5 | kSpare);
+        return word(0x4EA01C00 | kSpare << 16 | kSpare << 5 | vector(to));
+      case Op::Relu:
+        word(0x6F00E400 | kSpare);
+        return word(0x4E20F400 | vector(a) << 16 | kSpare << 5 | vector(to));
+    }
+  }
+
+  size_t leave_if_fewer(int count) {
+    word(0xF100001F | static_cast<uint32_t>(count) << 10 | 1u << 5);  // compares x1
+    word(0x5400000B);                                                 // and leaves if it is less
+    return here() - 4;
+  }
+  void arrive(size_t from) { patch(from, static_cast<uint32_t>((here() - from) / 4 & 0x7FFFF) << 5); }
+  void advance(int stream, int bytes) {
+    word(0x91000000 | static_cast<uint32_t>(bytes) << 10 | pointer(stream) << 5 | pointer(stream));
+  }
+  void count_down(int count) { word(0xD1000000 | static_cast<uint32_t>(count) << 10 | 1u << 5 | 1); }
+  void jump(size_t to) { word(0x14000000 | (distance(to) & 0x3FFFFFF)); }
+  void skip(int stream) {
+    word(0xF9400000 | offset_of_word(offsetof(CodeArguments, skips) + 8u * static_cast<uint32_t>(stream)) | 16);
+    word(0x8B000000 | 16u << 16 | pointer(stream) << 5 | pointer(stream));
+  }
+  void end_row(size_t row) {
+    word(0xF1000442);  // x2 -= 1
+    word(0x54000001 | (distance(row) & 0x7FFFF) << 5);
+  }
+  void end(int) { word(0xD65F03C0); }
+
+ private:
+  static uint32_t vector(int i) { return static_cast<uint32_t>(i < 8 ? i : i + 8); }
+  static uint32_t pointer(int stream) { return static_cast<uint32_t>(3 + stream); }
+  static uint32_t offset_of_word(size_t bytes) { return static_cast<uint32_t>(bytes / 8) << 10; }  // from x0
+  uint32_t distance(size_t to) const {
+    return static_cast<uint32_t>((static_cast<int64_t>(to) - static_cast<int64_t>(here())) / 4);
+  }
+  void word(uint32_t w) {
+    for (int i = 0; i < 4; ++i) code.push_back(static_cast<uint8_t>(w >> (8 * i)));
+  }
+  void patch(size_t at, uint32_t bits) {
+    for (int i = 0; i < 4; ++i) code[at + static_cast<size_t>(i)] |= static_cast<uint8_t>(bits >> (8 * i));
+  }
+};
+
+}  // namespace
+
+bool assemble_arm64(const Program& program, std::vector<uint8_t>& code) {
+  Arm64 machine;
+  if (!assemble(program, machine)) return false;
+  code = std::move(machine.code);
+  return true;
+}
+
+}  // namespace mica::recording

@@ -1,0 +1,71 @@
+// Machine code for chains of simple operations on float32: what a chain computes between two rows of memory stays in
+// registers. The instructions are those of the kernels (the same products, quotients and fused sums), so that the bits
+// are theirs too.
+#pragma once
+
+#include <cstdint>
+
+namespace mica::recording {
+
+enum class Op : uint8_t {
+  Add,
+  Sub,
+  Mul,
+  Div,
+  MulAdd,
+  NegMulAdd,
+  Neg,
+  Abs,
+  Sqrt,
+  Max,
+  Min,
+  Relu,
+  Less,
+  LessEqual,
+  Equal,
+  Select
+};
+
+// MulAdd is a b + c and NegMulAdd c - a b, rounded once. Max and Min give NaN where there is one. Comparisons give
+// truth values, which Select takes: b where a holds, else c.
+struct Step {
+  Op op;
+  uint8_t result, a, b, c;  // values
+};
+
+// A loop over rows of elements. Values are numbered: first what streams hold, then constants, then results of steps.
+struct Program {
+  static constexpr int kStreams = 12, kConstants = 12, kSteps = 48;
+  // Of a stream along a row: an element each, the same one throughout, or a truth value each, as a byte.
+  enum Kind : uint8_t { kDense, kOneValue, kTruth };
+  static int64_t bytes_of(Kind kind) { return kind == kDense ? 4 : kind == kTruth ? 1 : 0; }  // from one to the next
+  struct Store {
+    uint8_t step;  // after which it happens; a value that no step makes is stored at the beginning
+    uint8_t value, stream;
+  };
+  static uint8_t stream(int i) { return static_cast<uint8_t>(i); }
+  static uint8_t constant(int i) { return static_cast<uint8_t>(kStreams + i); }
+  static uint8_t result(int i) { return static_cast<uint8_t>(kStreams + kConstants + i); }
+  static constexpr int kValues = kStreams + kConstants + kSteps;
+
+  int streams = 0, constants = 0, steps = 0, stores = 0;
+  Kind kinds[kStreams];
+  Step code[kSteps];
+  Store stored[kStreams];
+};
+
+// What the code is called with. It changes what is here.
+struct CodeArguments {
+  int64_t count, rows;  // elements of a row; at least one row
+  const float* constants;
+  char* streams[Program::kStreams];
+  // From the end of a row to the beginning of the next, in bytes; of one value for a row, from one to the next.
+  int64_t skips[Program::kStreams];
+};
+using Code = void (*)(CodeArguments*);
+
+// The code of a program, made once and kept; null where there is none: another processor, too many values at a time, no
+// memory that may be executed.
+Code code_of(const Program& program);
+
+}  // namespace mica::recording

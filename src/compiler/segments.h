@@ -1,0 +1,49 @@
+// Neighbouring calls of a group that machine code computes together: one pass over the piece instead of one for each.
+#pragma once
+
+#include <vector>
+
+#include "compiler/code.h"
+#include "compiler/groups.h"
+
+namespace mica::recording {
+
+struct Segment {
+  Code code = nullptr;
+  int inner = 0;  // the dimension along which streams are dense or have one value
+  int streams = 0;
+  const Operand* operands[Program::kStreams];  // one access of each stream
+  Program::Kind kinds[Program::kStreams];
+  const int64_t* shape = nullptr;  // of its calls
+  float constants[Program::kConstants];
+};
+
+// A call that runs by its kernel, or a segment.
+struct Unit {
+  int first, count;  // among the group's calls
+  int segment = -1;  // its index, or none
+};
+
+// What a group's calls have in common as they are cut.
+struct PieceShape {
+  int cut;
+  int64_t range;
+};
+
+// The units of a group, in order. `in_memory` tells which slots somebody else may read; results that only a segment
+// itself reads are stored nowhere: `in_registers` says which.
+std::vector<Unit> make_units(const Group& group, const Call* calls, const PieceShape& piece,
+                             const std::vector<char>& in_memory, std::vector<Segment>& segments,
+                             std::vector<char>& in_registers);
+
+// A segment's nest of loops for pieces of `range` indices, and its addresses.
+struct PreparedSegment {
+  CodeArguments arguments;
+  int64_t rows;
+  int outer;  // loops around the rows
+  int64_t extents[kDims], strides[kDims][Program::kStreams];
+};
+void prepare(PreparedSegment& prepared, const Segment& segment, const PieceShape& piece);
+void execute(PreparedSegment& prepared, const Segment& segment, char* const* addresses);
+
+}  // namespace mica::recording

@@ -1,0 +1,97 @@
+"""Machine code for chains of simple operations: the bits of the kernels, whatever the shapes and places."""
+
+import mica as torch
+import pytest
+from random_programs import same
+
+SIZES = [1, 3, 4, 7, 16, 63, 1000, 4099]
+
+
+@pytest.fixture(autouse=True)
+def everything_is_put_off():
+    before = torch._C._set_least_recorded_elements(1)
+    yield
+    torch._C._set_least_recorded_elements(before)
+
+
+def numbers(*shape):
+    count = torch.Size(shape).numel()
+    x = (torch.arange(count, dtype=torch.float64) * 0.7361 % 13 - 6).float().reshape(shape)
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-41, 3e38])
+    x.view(-1)[::11] = special.repeat(count // 77 + 1)[: x.view(-1)[::11].numel()]
+    return x
+
+
+def agree(function, *make):
+    """As it is, compiled with machine code, and compiled without it: the same bits."""
+    expected = function(*[each() for each in make])
+    for on in (True, False):
+        before = torch._C._set_generated_code(on)
+        try:
+            found = torch.compile(function)(*[each() for each in make])
+        finally:
+            torch._C._set_generated_code(before)
+        for a, b in zip(expected, found, strict=True):
+            assert same(a, b)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_every_operation_and_every_length(n):
+    def program(x, y, z):
+        simple = [x + y, x - y, x * y, x / y, -x, x.abs(), x.sqrt(), x.rsqrt(), x.reciprocal(), 3 - x, 2 / x]
+        scaled = [torch.add(x, y, alpha=0.3), torch.sub(x, y, alpha=0.3), torch.rsub(x, y, alpha=2.5)]
+        bounds = [x.clamp(-1, 2), x.clamp(min=y), x.clamp(max=0.5), x.maximum(y), x.minimum(y), x.relu()]
+        powers = [x.pow(2), x.pow(3), x.pow(0.5), x.pow(-1), x.pow(-2)]
+        more = [x.addcmul(y, z, value=0.7), x.addcdiv(y, z, value=0.7), x.lerp(y, 0.25), x.lerp(y, 0.75)]
+        firsts = simple + scaled + bounds + powers + more
+        return [(each * 2 + z) - each for each in firsts] + firsts
+
+    agree(program, lambda: numbers(n), lambda: numbers(n) * 0.5, lambda: numbers(n) + 1)
+
+
+def test_rows_columns_and_places():
+    def program(x, column, row, number):
+        a = (x - column) * row + number
+        b = (x[:, ::2] * 2 + 1).abs()
+        c = x.t() * 2 - x.t() / 3
+        d = (x[3:, 5:] + 1) * x[:-3, :-5]
+        return a, b, c, d, (column * 2 + 1) * column, (row - 1) * row + number
+
+    agree(program, lambda: numbers(37, 70), lambda: numbers(37, 1), lambda: numbers(70), lambda: numbers(1)[0] + 1)
+
+
+def test_more_loops_than_rows():
+    def program(x, y, z):
+        return (x * y + z) / y, (x.transpose(1, 2) * 2 + 1) * x.transpose(1, 2)
+
+    agree(program, lambda: numbers(3, 4, 5, 24), lambda: numbers(4, 1, 24), lambda: numbers(3, 1, 5, 1))
+
+
+def test_changes_in_place_and_parts():
+    def program(x, y):
+        y.mul_(0.9).add_(x, alpha=0.1)
+        before = y * 2
+        y.copy_(x)
+        x.add_(1).mul_(y)
+        x[:50].sub_(y[50:100]).mul_(3)
+        x[50:100] = x[:50] * 2 + 1
+        return x, y, before, torch.cat([x[:30] * 2 + 1, y[:30] * 3 - 1])
+
+    agree(program, lambda: numbers(700), lambda: numbers(700) + 0.5)
+
+
+def test_more_values_than_registers():
+    def program(*xs):
+        sums = [x * (i + 1.5) + i for i, x in enumerate(xs)]
+        products = [a * b for a in sums for b in sums[:4]]
+        total = products[0]
+        for each in products[1:]:
+            total = total + each
+        return [total, *products]
+
+    agree(program, *[lambda i=i: numbers(130) + i for i in range(16)])
+
+
+def test_an_explanation_marks_what_machine_code_computes():
+    text = str(torch.explain(torch.compile(lambda x: (x * 2 + 1).exp() * x - 1), torch.rand(100_000)))
+    assert text.count("    / ") == 2 and text.count("    | ") == 2
