@@ -181,7 +181,9 @@ def _command(args):
             raise ValueError("Don't use both the '--no-python' flag and the '--module' flag at the same time.")
         command, words = args.training_script, []
     else:
-        command, words = os.getenv("PYTHON_EXEC", sys.executable), ["-u", *["-m"] * args.module, args.training_script]
+        command, words = os.getenv("PYTHON_EXEC", sys.executable), ["-u", args.training_script]
+        if args.module:  # None, where another launcher fills in what its own options leave out
+            words.insert(1, "-m")
     if not get_use_env(args):
         words.append(f"--local-rank={macros.local_rank}")
     return command, [*words, *args.training_script_args]

@@ -6,6 +6,7 @@ a run can move between the two libraries in its middle.
 
 import functools
 import importlib
+import sys
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
@@ -128,8 +129,6 @@ class Optimizer:
             self.__dict__.setdefault(table, OrderedDict())
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
-        if any(getattr(p, "_is_spread", False) for group in self.param_groups for p in group["params"]):
-            self._has_spread = True
 
     def __repr__(self):
         lines = [type(self).__name__ + " ("]
@@ -144,7 +143,12 @@ class Optimizer:
         """Change the parameters once by their gradients; a closure is called for the loss first."""
         raise NotImplementedError
 
-    _has_spread = False  # whether a parameter is spread over processes
+    @property
+    def _has_spread(self):
+        """Whether a parameter is spread over processes: programs put others in the place of those they began with."""
+        if "mica.distributed.tensor._api" not in sys.modules:
+            return False
+        return any(getattr(type(p), "_is_spread", False) for group in self.param_groups for p in group["params"])
 
     def _change(self, step, *more):
         """Let a step of the engine change the parameters, or the parts of them that this process has."""
@@ -369,8 +373,6 @@ class Optimizer:
             param_group["param_names"] = names
 
         for p in params:
-            if getattr(p, "_is_spread", False):
-                self._has_spread = True
             if not isinstance(p, Tensor):
                 raise TypeError("optimizer can only optimize Tensors, but one of the params is " + mica.typename(p))
             if not self.defaults.get("differentiable", None) and not (p.is_leaf or p.retains_grad):

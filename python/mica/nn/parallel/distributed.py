@@ -238,6 +238,18 @@ class DistributedDataParallel(Module, Joinable):
         names = {"ALLREDUCE": default_hooks.allreduce_hook, "FP16_COMPRESS": default_hooks.fp16_compress_hook}
         self.register_comm_hook(self.process_group, names[getattr(comm_hook_type, "name", comm_hook_type)])
 
+    def _get_ddp_logging_data(self):
+        """What is known of this module and its processes, by torch's names."""
+        from mica.distributed import get_backend
+
+        cap = self.bucket_bytes_cap
+        return {
+            "world_size": self._size, "rank": self._distributed_rank, "module_name": type(self.module).__name__,
+            "backend_name": get_backend(self.process_group), "bucket_cap_bytes": cap, "device_ids": self.device_ids,
+            "find_unused_parameters": self.find_unused_parameters, "broadcast_buffers": self.broadcast_buffers,
+            "gradient_as_bucket_view": self.gradient_as_bucket_view, "static_graph": self.static_graph,
+        }  # fmt: skip
+
     def _set_static_graph(self):
         """The graph is the same in every pass: said after the module was made."""
         self.static_graph = True
