@@ -1,5 +1,6 @@
 """Runs a function in several processes, one for each rank, and always ends them."""
 
+import functools
 import inspect
 import json
 import os
@@ -129,3 +130,33 @@ def run(size, function, **options):
     limit = options.pop("limit", 100)
     with Ranks(size, function, **options) as world:
         return [each.result for each in world.ends_well(limit)]
+
+
+def _all_cases(rank, size):
+    import importlib
+    import traceback
+
+    results = {}
+    for case in importlib.import_module(os.environ["MICA_TEST_CASES"]).CASES:
+        try:
+            case(rank, size)
+        except BaseException:
+            results[case.__name__] = traceback.format_exc()
+            with open(os.environ["MICA_TEST_RESULT"], "w") as file:
+                json.dump(results, file)
+            os._exit(1)  # the others see that this process is gone
+        results[case.__name__] = "passed"
+    return results
+
+
+@functools.cache
+def results_of_cases(module, size, limit=100):
+    """What became of each of a module's CASES on each rank; the processes start once for all cases."""
+    with Ranks(size, _all_cases, environment={"MICA_TEST_CASES": module}) as world:
+        return [each.result or {} for each in world.wait(limit)]
+
+
+def check_case(module, case, size, **options):
+    """Fails if a case of a module has failed on any rank."""
+    for rank, seen in enumerate(results_of_cases(module, size, **options)):
+        assert seen.get(case) == "passed", f"rank {rank}: {seen.get(case, 'not reached')}"

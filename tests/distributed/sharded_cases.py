@@ -1,13 +1,17 @@
 """What each process of a training with sharded parameters does, and checks."""
 
-import copy
+import shutil
+import tempfile
 
 import mica as torch
+import mica.distributed.checkpoint as dcp
 import pytest
 from data_parallel_cases import batches, loss_of, make, train_alone
 from mica import nn
+from mica.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from mica.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
-from mica.distributed.tensor import DTensor
+from mica.distributed.tensor import DTensor, Shard, distribute_tensor
+from mica.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 dist = torch.distributed
 
@@ -165,6 +169,120 @@ def replicas_of_shards(rank, size):
     assert train(rank, size, model, 10) == pytest.approx(train_alone(deep(), 10, 8 * size), rel=1e-11)
 
 
+def other_dimensions(rank, size):
+    def columns(parameter):
+        return Shard(parameter.dim() - 1)
+
+    steps = 50 if size == 2 else 12
+    expected = train_alone(deep(), steps, 8 * size)
+    model = shard(deep(), shard_placement_fn=columns)
+    assert model.first.weight.placements == (Shard(1),) and model.first.bias.placements == (Shard(0),)
+    assert train(rank, size, model, steps) == pytest.approx(expected, rel=1e-11, abs=1e-12)
+    full = {name: value.full_tensor() for name, value in model.state_dict().items()}
+    assert full["first.weight"].shape == (13, 6)
+    again = shard(deep(), shard_placement_fn=columns)
+    again.load_state_dict(model.state_dict())
+    assert all(torch.equal(value.full_tensor(), full[name]) for name, value in again.state_dict().items())
+
+
+def parameters_kept_by_few(rank, size):
+    expected = train_alone(deep(), 50, 8 * size)
+    for few in {2, size} if size == 4 else {1}:
+        model = shard(deep(), reshard_after_forward=few)
+        assert train(rank, size, model, 50) == pytest.approx(expected, rel=1e-11, abs=1e-12), few
+    if size == 4:
+        model = shard(deep(), reshard_after_forward=2)
+        group = model.blocks[0]._fsdp_state.group
+        x, y = next(batches(1, 8))
+        loss = loss_of(model, x, y)
+        kept = sum(each.numel() for each in group._kept.values())
+        assert not group.is_whole and kept == 2 * sum(p.rows * p.row for p in group.parameters)
+        loss.backward()
+        assert not group._kept and not group.is_whole
+
+
+def of_tensor_parallel_modules(rank, size):
+    """Parameters that are split over one dimension of a grid are cut over the other."""
+    if size % 2:
+        return
+    mesh = dist.device_mesh.init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("dp", "tp"))
+    copies = size // 2
+
+    def parallel(reshard=True, **options):
+        model = deep()
+        for block in model.blocks:
+            parallelize_module(block, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+            fully_shard(block, mesh=mesh["dp"], reshard_after_forward=reshard, **options)
+        return fully_shard(model, mesh=mesh["dp"], **options)
+
+    def steps(model, count, skip=0, optimizer=None):
+        optimizer, losses = optimizer or torch.optim.AdamW(model.parameters(), lr=0.01), []
+        place = mesh.get_local_rank("dp")
+        for number, (x, y) in enumerate(batches(skip + count, 8 * copies)):
+            if number < skip:
+                continue
+            optimizer.zero_grad()
+            loss = loss_of(model, x[place * 8 : place * 8 + 8], y[place * 8 : place * 8 + 8])
+            loss.backward()
+            optimizer.step()
+            total = loss.detach().clone()
+            dist.all_reduce(total)
+            losses.append(total.item() / size)
+        return losses, optimizer
+
+    count = 50 if size == 2 else 8
+    expected = train_alone(deep(), count, 8 * copies)
+    for options in ({}, {"reshard": False}, {"shard_placement_fn": lambda p: Shard(p.dim() - 1)}):
+        part = count if not options else 8
+        losses, _ = steps(parallel(**options), part)
+        assert losses == pytest.approx(expected[:part], rel=1e-11, abs=1e-12), options
+    model = parallel()
+    weight = model.blocks[0][0].weight
+    assert [str(p) for p in weight.placements] == ["_S(0, 2)", "S(0)"] and weight.device_mesh.mesh_dim_names == (
+        "dp",
+        "tp",
+    )
+    assert torch.equal(weight.full_tensor(), deep().blocks[0][0].weight)
+    assert torch.equal(model.blocks[0][2].weight.full_tensor(), deep().blocks[0][2].weight)
+    _, optimizer = steps(model, 3)
+    folder = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(folder)
+    states = get_state_dict(model, optimizer)
+    dcp.save({"model": states[0], "optim": states[1]}, checkpoint_id=folder[0])
+    other = parallel()
+    fresh = torch.optim.AdamW(other.parameters(), lr=0.01)
+    wanted = dict(zip(("model", "optim"), get_state_dict(other, fresh), strict=True))
+    dcp.load(wanted, checkpoint_id=folder[0])
+    set_state_dict(other, fresh, model_state_dict=wanted["model"], optim_state_dict=wanted["optim"])
+    assert steps(other, 3, 3, fresh)[0] == pytest.approx(steps(model, 3, 3, optimizer)[0], rel=1e-12)
+    plain, cut = deep(), shard(deep())  # loaded by one process, and by fully_shard alone
+    for target in (plain, cut):
+        state = {"model": target.state_dict()}
+        dcp.load(state, checkpoint_id=folder[0])
+        target.load_state_dict(state["model"])
+    whole = {name: value.full_tensor() for name, value in cut.state_dict().items()}
+    assert all(torch.equal(whole[name], value) for name, value in plain.state_dict().items())
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(folder[0])
+
+
+def optimizers_of_replaced_parameters(rank, size):
+    """A program may make the optimizer first, and put the pieces in the place of the parameters it knows."""
+    model = deep()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model = shard(model)
+    optimizer.param_groups[0]["params"] = list(model.parameters())
+    losses = []
+    for x, y in batches(3, 8):
+        optimizer.zero_grad()
+        loss = loss_of(model, x, y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses == pytest.approx(train_alone(deep(), 3, 8), rel=1e-11)
+
+
 def refusals(rank, size):
     with pytest.raises(ValueError, match="containers"):
         fully_shard(nn.ModuleList([nn.Linear(2, 2)]))
@@ -172,11 +290,20 @@ def refusals(rank, size):
     model.scale = nn.Parameter(torch.tensor(1.0))
     with pytest.raises(ValueError, match="scalar parameters"):
         fully_shard(model)
-    with pytest.raises(NotImplementedError, match="shard_placement_fn"):
-        fully_shard(copy.deepcopy(make()), shard_placement_fn=lambda p: None)
+    with pytest.raises(ValueError, match="no dimension 3"):
+        fully_shard(make(), shard_placement_fn=lambda p: Shard(3))
+    with pytest.raises(ValueError, match="factor of"):
+        fully_shard(make(), reshard_after_forward=3)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (size,))
+    model = nn.Linear(4, 4)
+    model.weight = nn.Parameter(distribute_tensor(model.weight, mesh, [Shard(0)]))
+    with pytest.raises(ValueError, match="slice of the same root mesh"):
+        fully_shard(model)
 
 
 CASES = [
     losses_of_one_process, single_precision, memory_is_given_back, gradients_add_up_without_sync,
-    states_go_between_processes, with_checkpointing, clipped, replicas_of_shards, refusals,
+    states_go_between_processes, with_checkpointing, clipped, replicas_of_shards, other_dimensions,
+    parameters_kept_by_few, of_tensor_parallel_modules,
+    optimizers_of_replaced_parameters, refusals,
 ]  # fmt: skip

@@ -37,14 +37,18 @@ def _local_box(tensor):
     """The box that a spread tensor has on this rank: each sharded dimension is split in ceilings, as torch's chunk does."""
     sizes, offsets = list(tensor.shape), [0] * tensor.dim()
     coordinate = tensor.device_mesh.get_coordinate()
-    for mesh_dim, placement in enumerate(tensor.placements):
+    # Strided dimensions of the mesh split what those to their right have split before.
+    strided = [i for i, placement in enumerate(tensor.placements) if hasattr(placement, "split_factor")]
+    order = [i for i in range(len(tensor.placements)) if i not in strided] + strided[::-1]
+    for mesh_dim in order:
+        placement = tensor.placements[mesh_dim]
         if placement.is_partial():
             raise ValueError(
                 f"a tensor placed by {placement} has no elements of its own that could be saved or loaded: redistribute it first"
             )
         if not placement.is_shard():
             continue
-        if hasattr(placement, "split_factor"):  # its parts are no boxes in the order of the mesh
+        if mesh_dim in strided and placement.split_factor != _parts_to_the_right(tensor, mesh_dim):
             raise NotImplementedError(f"a checkpoint of a tensor placed by {placement}: it has to say its boxes itself")
         dim, parts, place = placement.dim, tensor.device_mesh.size(mesh_dim), coordinate[mesh_dim]
         most = -(-sizes[dim] // parts)
@@ -52,6 +56,15 @@ def _local_box(tensor):
         offsets[dim] += begin
         sizes[dim] = min(begin + most, sizes[dim]) - begin
     return ChunkStorageMetadata(mica.Size(offsets), mica.Size(sizes))
+
+
+def _parts_to_the_right(tensor, mesh_dim):
+    """Into how many parts the later dimensions of the mesh split the dimension that one of them splits."""
+    parts, dim = 1, tensor.placements[mesh_dim].dim
+    for other in range(mesh_dim + 1, len(tensor.placements)):
+        if tensor.placements[other].is_shard() and tensor.placements[other].dim == dim:
+            parts *= tensor.device_mesh.size(other)
+    return parts
 
 
 def _whole(tensor):

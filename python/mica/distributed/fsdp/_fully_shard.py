@@ -20,7 +20,9 @@ class _Run:
 
     def __init__(self, root):
         self.root = root
-        self.order = []  # of the last forward pass: backward gathers in the reverse of it
+        self.order = []  # of this forward pass: backward gathers in the reverse of it
+        self.last_order = []
+        self.reducing = []  # states whose gradients are on their way: few, as each holds its whole gradients
         self.ends_later = False  # a callback waits for the end of this backward pass
         self.is_last_backward = True
 
@@ -48,6 +50,7 @@ class _State:
         self.run = None
         self.forward_prefetch, self.backward_prefetch = [], []
         self.in_backward = False
+        self.prefetches = True  # whether backward gathers for the module that comes next
 
     # ---- forward -------------------------------------------------------------------------------------------------
 
@@ -67,19 +70,22 @@ class _State:
         if self.reshard is None:
             self.reshard = False  # backward begins with it
 
+    def casts_inputs(self):
+        return self.policy.cast_forward_inputs
+
     def before_forward(self, module, args, kwargs):
         self.find_root()
         if self.run.root is self:
-            self.run.order = []
+            self.run.last_order, self.run.order = self.run.order, []
         if self.in_backward:  # a checkpoint computes forward again
             self.group and self.group.gather()
             return args, kwargs
-        if self.policy.param_dtype is not None and self.policy.cast_forward_inputs:
+        if self.policy.param_dtype is not None and self.casts_inputs():
             args, kwargs = tree_map(functools.partial(_cast, self.policy.param_dtype), (args, kwargs))
         if self.group is not None:
-            self.group.gather()
+            self.group.gather(forward=True)
         for state in self.forward_prefetch:
-            state.group and state.group.start_gathering()
+            state.group and state.group.start_gathering(forward=True)
         return self._watch_inputs(args, kwargs)
 
     def _watch_inputs(self, args, kwargs):
@@ -128,7 +134,7 @@ class _State:
             following = self.backward_prefetch
         else:
             at = run.order.index(self) if self in run.order else 0
-            following = run.order[at - 1 : at] if at else []
+            following = run.order[at - 1 : at] if at and self.prefetches else []
         for state in following:
             if state.group is not None and not state.in_backward:
                 state.group.start_gathering()
@@ -142,6 +148,9 @@ class _State:
         self.group.start_reducing()
         if self.reshard_after_backward:
             self.group.scatter()
+        self.run.reducing.append(self)
+        while len(self.run.reducing) > 1:
+            self.run.reducing.pop(0).group.finish_reducing()
 
     def end_backward(self):
         """Backward is over: modules whose inputs needed no gradient have yet to be reduced."""
@@ -157,6 +166,7 @@ class _State:
                     state.group.finish_reducing()
                     if state.reshard_after_backward:
                         state.group.scatter()
+        self.run.reducing.clear()
         self.run.ends_later = False
 
 
@@ -227,7 +237,9 @@ class FSDPModule:
 
     def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
         for state in self._inner_states(recurse):
-            state.reshard = bool(reshard_after_forward)
+            state.reshard, keeps = _kept_after_forward(reshard_after_forward, state.group and state.group.mesh)
+            if state.group is not None:
+                state.group.keeps = keeps
 
     def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
         for state in self._inner_states(recurse):
@@ -269,12 +281,6 @@ def fully_shard(
         raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
     if _state_of(module) is not None:
         raise AssertionError(f"fully_shard has been called on this module before: {type(module).__name__}")
-    if shard_placement_fn is not None:
-        raise NotImplementedError(
-            "fully_shard(shard_placement_fn=...) is not in Mica yet: parameters are cut along dim 0"
-        )
-    if not isinstance(reshard_after_forward, (bool, type(None))):
-        raise NotImplementedError("fully_shard(reshard_after_forward=an integer) is not in Mica yet: True or False")
     device = _compute_device(module)
     if mesh is None:
         mesh = init_device_mesh(device.type, (mica.distributed.get_world_size(),))
@@ -283,8 +289,10 @@ def fully_shard(
     policy, offload = mp_policy or MixedPrecisionPolicy(), isinstance(offload_policy, CPUOffloadPolicy)
     if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
         raise TypeError(f"offload_policy must be an OffloadPolicy, got {type(offload_policy).__name__}")
+    reshard_after_forward, keeps = _kept_after_forward(reshard_after_forward, mesh)
     owned = _owned_parameters(module, set(ignored_params or ()))
-    group = ParameterGroup(owned, mesh, policy, offload, device) if owned else None
+    dim_of = None if shard_placement_fn is None else functools.partial(_chosen_dim, shard_placement_fn)
+    group = ParameterGroup(owned, mesh, policy, offload, device, dim_of, keeps) if owned else None
     state = _State(module, group, policy, reshard_after_forward)
     module.__dict__["_fsdp_state"] = state
     module.register_forward_pre_hook(state.before_forward, prepend=True, with_kwargs=True)
@@ -296,6 +304,37 @@ def fully_shard(
         _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {})
     module.__class__ = _classes[cls]
     return module
+
+
+def _chosen_dim(choose, parameter):
+    placement = choose(parameter)
+    if placement is None:
+        return 0
+    if not getattr(placement, "is_shard", lambda: False)():
+        raise AssertionError(f"shard_placement_fn must give a Shard or None, not {placement!r}")
+    return placement.dim
+
+
+def _kept_after_forward(wanted, mesh):
+    """(whether parameters are cut after forward, (group, number of pieces) if it has fewer processes than the mesh)"""
+    if isinstance(wanted, (bool, type(None))):
+        return wanted, None
+    size = mesh.size(mesh.ndim - 1)
+    if not isinstance(wanted, int) or not 1 <= wanted <= size or size % wanted:
+        raise ValueError(
+            f"If passing reshard_after_forward as an integer, it should be a factor of {size}, not {wanted}"
+        )
+    if wanted in (1, size):
+        return wanted == size, None
+    groups = mesh._get_root_mesh().__dict__.setdefault("_groups_of_few", {})
+    if (mesh._dims, wanted) not in groups:
+        mine = None
+        for ranks in mesh._rank_lists(mesh._dims[-1]):
+            for first in range(0, size, wanted):
+                made = mica.distributed.new_group(ranks[first : first + wanted])
+                mine = made if mica.distributed.get_rank() in ranks[first : first + wanted] else mine
+        groups[mesh._dims, wanted] = (mine, wanted)
+    return True, groups[mesh._dims, wanted]
 
 
 def _scatter_for_state_dict(module, *_):
@@ -322,8 +361,6 @@ def _owned_parameters(module, ignored):
         for name, parameter in inside._parameters.items():
             if parameter is None or parameter in ignored:
                 continue
-            if hasattr(parameter, "placements"):
-                raise NotImplementedError(f"fully_shard of {name}, which is a DTensor already, is not in Mica yet")
             if parameter.dim() == 0:
                 raise ValueError(
                     f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."

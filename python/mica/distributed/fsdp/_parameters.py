@@ -1,45 +1,50 @@
 """Parameters of one sharded module: together they are gathered before use and scattered after it.
 
-A parameter is cut along its first dimension, as torch.chunk cuts. Each process keeps its piece in a DTensor. Before the
+A parameter is cut along one dimension, its first one unless the program says another, as torch.chunk cuts. Each process keeps its piece in a DTensor. Before the
 module computes, the pieces of all its parameters are gathered in one message into parameters of the full size; after
 it, the memory of those is given back. Their gradients are reduced in one message, of which each process gets its piece.
 """
 
 import mica
 from mica import nn
+from mica.distributed.fsdp._places import put
+from mica.distributed.fsdp._spread import spread_like, wrapping
 
 
 class FullParameter:
-    """A parameter that is cut: the piece of this process, and the whole while it is gathered."""
+    """A parameter that is cut: the piece of this process, and the whole while it is gathered.
 
-    def __init__(self, parameter, places, mesh, shard_dim_of_mesh, policy, offload, compute_device):
-        from mica.distributed.tensor import DTensor, Replicate, Shard
+    Of a parameter that is spread already, over another dimension of the same grid, this process's part is cut further.
+    """
 
+    def __init__(self, parameter, places, mesh, dim, policy, offload, compute_device):
         self.places = places  # (module, name) of all who share it
-        self.shape, self.dtype = parameter.shape, parameter.dtype
-        self.stride = parameter.contiguous().stride()
+        self.spread = getattr(parameter, "_spec", None)
+        tensor = parameter.detach() if self.spread is None else parameter._local_tensor
+        self.dim = dim if dim >= 0 else dim + tensor.dim()
+        if not 0 <= self.dim < tensor.dim():
+            raise ValueError(f"shard_placement_fn: a parameter of {tensor.dim()} dimensions has no dimension {dim}")
+        self.shape, self.dtype = tensor.shape, parameter.dtype
         self.device = compute_device
         self.param_dtype = (
             policy.param_dtype if parameter.is_floating_point() and policy.param_dtype else parameter.dtype
         )
-        size, rank = mesh.size(shard_dim_of_mesh), mesh.get_local_rank(shard_dim_of_mesh)
-        self.rows = -(-self.shape[0] // size) if self.shape[0] else 0  # of a piece; the last ones may have fewer
-        first = min(rank * self.rows, self.shape[0])
-        self.own_rows = min(first + self.rows, self.shape[0]) - first
-        self.row = self.shape[1:].numel()
+        size, rank = mesh.size(mesh.ndim - 1), mesh.get_local_rank(mesh.ndim - 1)
+        self.length = self.shape[self.dim]
+        self.rows = -(-self.length // size)  # of a piece; the last ones may have fewer
+        first = min(rank * self.rows, self.length)
+        self.own_rows = min(first + self.rows, self.length) - first
+        self.row = self.shape.numel() // self.length if self.length else 0
         with mica.no_grad():
-            piece = parameter.detach().narrow(0, first, self.own_rows).clone(memory_format=mica.contiguous_format)
+            piece = tensor.narrow(self.dim, first, self.own_rows).clone(memory_format=mica.contiguous_format)
         if offload and not piece.is_meta:
             piece = piece.cpu()
-        self.mesh = mesh
-        self.placements = [Replicate()] * (mesh.ndim - 1) + [Shard(0)]
-        self.wrap = lambda local: DTensor.from_local(
-            local, mesh, self.placements, run_check=False, shape=self.shape, stride=self.stride
-        )
+        self.wrap = wrapping(parameter, mesh, self.dim)
         self.sharded = nn.Parameter(self.wrap(piece), requires_grad=parameter.requires_grad)
         for name, value in vars(parameter).items():
-            setattr(self.sharded, name, value)
-        self.full = None
+            if name not in ("_spec", "_local_tensor", "_views", "_is_param"):
+                setattr(self.sharded, name, value)
+        self.full = self.whole = None  # the parameter that modules compute with, and the tensor that has its memory
         self.kept_gradient = None  # of backward passes that do not reduce
         self.use(self.sharded)
 
@@ -51,9 +56,22 @@ class FullParameter:
             else self.sharded._local_tensor
         )
 
+    # ---- a piece as rows, one after the other
+
+    def as_rows(self, tensor):
+        """The tensor as a matrix whose rows are along the dimension that is cut."""
+        moved = tensor if self.dim == 0 else tensor.movedim(self.dim, 0)
+        return moved.reshape(tensor.shape[self.dim], self.row)
+
+    def from_rows(self, rows):
+        """A matrix of rows as it lies in the tensor."""
+        others = [size for i, size in enumerate(self.shape) if i != self.dim]
+        tensor = rows.reshape(rows.shape[0], *others)
+        return tensor if self.dim == 0 else tensor.movedim(0, self.dim)
+
     def use(self, parameter):
         for module, name in self.places:
-            module._parameters[name] = parameter
+            put(module, name, parameter)
 
     def refresh(self):
         """A program may have put another parameter in the place: the state of a checkpoint, or other memory."""
@@ -61,27 +79,29 @@ class FullParameter:
         now = module._parameters[name]
         if now is not self.sharded and now is not self.full:
             self.sharded = now
-            for other, its_name in self.places:
-                other._parameters[its_name] = now
+            self.use(now)
 
     def allocate(self):
         """Memory for the whole; autograd may hold the parameter of the forward pass, which gets memory again."""
         if self.full is None:
-            whole = mica.empty(self.shape, dtype=self.param_dtype, device=self.device)
-            self.full = nn.Parameter(whole, requires_grad=self.sharded.requires_grad)
-            self.nbytes = self.full.untyped_storage().nbytes()
-        elif self.full.untyped_storage().nbytes() != self.nbytes:
-            self.full.untyped_storage().resize_(self.nbytes)
+            self.whole = mica.empty(self.shape, dtype=self.param_dtype, device=self.device)
+            made = self.whole if self.spread is None else spread_like(self.whole, self.spread)
+            self.full = nn.Parameter(made, requires_grad=self.sharded.requires_grad)
+            self.nbytes = self.whole.untyped_storage().nbytes()
+        elif self.whole.untyped_storage().nbytes() != self.nbytes:
+            self.whole.untyped_storage().resize_(self.nbytes)
 
     def free(self):
-        if self.full is not None:
-            self.full.untyped_storage().resize_(0)
+        if self.whole is not None:
+            self.whole.untyped_storage().resize_(0)
 
     def take_gradient(self):
         """The gradient of the whole, with what earlier passes have left; None if there is none."""
         gradient = None if self.full is None else self.full.grad
         if gradient is not None:
             self.full.grad = None
+            if self.spread is not None:
+                gradient = gradient.redistribute(placements=self.spread.placements)._local_tensor
         if self.kept_gradient is not None:
             gradient = self.kept_gradient if gradient is None else gradient + self.kept_gradient
             self.kept_gradient = None
@@ -91,19 +111,21 @@ class FullParameter:
 class ParameterGroup:
     """The parameters that one module brings: gathered and reduced together."""
 
-    def __init__(self, parameters, mesh, policy, offload, compute_device):
+    def __init__(self, parameters, mesh, policy, offload, compute_device, dim_of=None, keeps=None):
         self.mesh, self.policy, self.offload = mesh, policy, offload
         self.group = mesh.get_group(mesh.ndim - 1)
         self.size = mesh.size(mesh.ndim - 1)
         self.replicas = mesh.get_group(0) if mesh.ndim == 2 else None
         self.device = compute_device
         self.parameters = [
-            FullParameter(parameter, places, mesh, mesh.ndim - 1, policy, offload, compute_device)
+            FullParameter(parameter, places, mesh, dim_of(parameter) if dim_of else 0, policy, offload, compute_device)
             for parameter, places in parameters
         ]
         self.is_whole = False
         self.syncs = self.reduces_replicas = True
         self.divide_factor = None
+        # After forward a process may keep a larger piece, so that few processes together have all: (their group, pieces).
+        self.keeps, self._kept = keeps, {}
         self._gathering = self._reducing = None
 
     # ---- gathering -----------------------------------------------------------------------------------------------
@@ -114,8 +136,10 @@ class ParameterGroup:
             kinds.setdefault(parameter.param_dtype, []).append(parameter)
         return kinds.items()
 
-    def start_gathering(self):
-        """Begins to gather the pieces, unless they are here or on their way."""
+    def start_gathering(self, forward=False):
+        """Begins to gather the pieces, unless they are here or on their way. Forward uses none of an earlier forward."""
+        if forward:
+            self._kept.clear()
         if self.is_whole or self._gathering is not None:
             return
         from mica.distributed import all_gather_into_tensor
@@ -126,10 +150,16 @@ class ParameterGroup:
                 for parameter in parameters:
                     parameter.refresh()
                 count = sum(p.rows * p.row for p in parameters)
+                kept = self._kept.pop(dtype, None)
+                if kept is not None:
+                    every = mica.empty(self.size, count, dtype=dtype, device=self.device)
+                    work = all_gather_into_tensor(every.view(-1), kept, group=self.keeps[0], async_op=True)
+                    self._gathering.append((work, every, parameters))
+                    continue
                 mine = mica.zeros(count, dtype=dtype, device=self.device)
                 at = 0
                 for p in parameters:
-                    mine.narrow(0, at, p.own_rows * p.row).copy_(p.local.reshape(-1))
+                    mine.narrow(0, at, p.own_rows * p.row).copy_(p.as_rows(p.local).reshape(-1))
                     at += p.rows * p.row
                 if self.size == 1:
                     self._gathering.append((None, mine.view(1, count), parameters))
@@ -138,26 +168,28 @@ class ParameterGroup:
                 work = all_gather_into_tensor(every.view(-1), mine, group=self.group, async_op=True)
                 self._gathering.append((work, every, parameters))
 
-    def gather(self):
+    def gather(self, forward=False):
         """Makes the modules compute with whole parameters."""
         if self.is_whole:
             return
-        self.start_gathering()
+        self.start_gathering(forward)
         gathering, self._gathering = self._gathering, None
+        may_train = mica.is_grad_enabled()
         with mica.no_grad():
             for work, every, parameters in gathering:
                 if work is not None:
                     work.wait()
+                if forward and self.keeps is not None and may_train:
+                    group, pieces = self.keeps
+                    self._kept[every.dtype] = every.view(pieces, -1)[group.rank()].clone()
                 at = 0
                 for p in parameters:
                     p.allocate()
                     count = p.rows * p.row
-                    pieces = (
-                        every.narrow(1, at, count).reshape(self.size * p.rows, p.row) if count else every.new_empty(0)
-                    )
                     if count:
+                        rows = every.narrow(1, at, count).reshape(self.size * p.rows, p.row).narrow(0, 0, p.length)
                         # What autograd has saved counts versions, and this is the value it has saved.
-                        p.full.data.copy_(pieces.narrow(0, 0, p.shape[0]).view(p.shape))
+                        p.whole.data.copy_(p.from_rows(rows))
                     at += count
                     p.use(p.full)
         self.is_whole = True
@@ -198,7 +230,7 @@ class ParameterGroup:
                 for p, gradient in pairs:
                     if p.rows * p.row:
                         place = every.narrow(1, at, p.rows * p.row)
-                        for piece, rows in enumerate(gradient.detach().reshape(p.shape[0], p.row).split(p.rows)):
+                        for piece, rows in enumerate(p.as_rows(gradient.detach()).split(p.rows)):
                             place[piece, : rows.numel()] = rows.reshape(-1)
                     at += p.rows * p.row
                 if self.divide_factor is not None:
@@ -225,9 +257,9 @@ class ParameterGroup:
                     all_reduce(mine, ReduceOp.AVG if self.divide_factor is None else ReduceOp.SUM, self.replicas)
                 at = 0
                 for p in parameters:
-                    piece = mine.narrow(0, at, p.own_rows * p.row).view(p.own_rows, *p.shape[1:])
+                    piece = p.from_rows(mine.narrow(0, at, p.own_rows * p.row).view(p.own_rows, p.row))
                     at += p.rows * p.row
-                    piece = piece.to(p.dtype, copy=True)
+                    piece = piece.to(p.dtype, copy=True, memory_format=mica.contiguous_format)
                     if self.offload:
                         piece = piece.cpu()
                     if p.sharded.grad is None:

@@ -16,7 +16,7 @@ from mica.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta, dtens
 from mica.distributed.tensor._gradients import begin_pass, locally
 from mica.distributed.tensor._redistribute import redistribute_local_tensor, redistributed
 from mica.distributed.tensor._utils import compute_local_shape, filled, refilled
-from mica.distributed.tensor.placement_types import Partial, Replicate, Shard, gradient_placements
+from mica.distributed.tensor.placement_types import Partial, Replicate, Shard, _StridedShard, gradient_placements
 
 
 def _flat(value, found):
@@ -144,6 +144,21 @@ def _meta_results(func, args, kwargs, specs):
         return func(*args, **kwargs)
 
 
+# Rules of operators that do not care which part of a dimension a process has.
+_BY_ELEMENT = {"pointwise", "random", "same", "filled", "alike", "reduce", "norm", "equal"}
+
+
+def _strided(options, current, dim):
+    """The options with strided splits in place of plain ones, if inputs have such."""
+    factors = {each[dim].split_factor for each in current if isinstance(each[dim], _StridedShard)}
+    for factor in factors:
+        for option in options:
+            yield tuple(
+                tuple(_StridedShard(each.dim, factor) if isinstance(each, Shard) else each for each in placements)
+                for placements in option
+            )
+
+
 def _plan(func, args, kwargs, specs, needs_gradient):
     words = ["registered"] if func in _rules.registered else _rule_of(func)
     mesh = specs[0].mesh
@@ -166,6 +181,8 @@ def _plan(func, args, kwargs, specs, needs_gradient):
     for dim in range(mesh.ndim):
         call.at(mesh, dim)
         options = list(rule(call, *words[1:]))
+        if words[0] in _BY_ELEMENT:
+            options = [*options, *_strided(options, current, dim)]
         if call.in_place:
             mine = current[0][dim]
             options = [option for option in options if option[1][0] == mine and option[0][0] == mine]

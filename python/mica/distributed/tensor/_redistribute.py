@@ -4,12 +4,14 @@ import mica
 from mica import distributed
 from mica.distributed.tensor._dtensor_spec import DTensorSpec, dtensor_class
 from mica.distributed.tensor._gradients import begin_pass
+from mica.distributed.tensor._utils import compute_local_shape
 from mica.distributed.tensor.placement_types import (
     Partial,
     Replicate,
     Shard,
     _NormPartial,
     _StridedShard,
+    splitting_order,
 )
 
 _OPERATIONS = {"sum": "SUM", "avg": "AVG", "max": "MAX", "min": "MIN", "product": "PRODUCT"}
@@ -148,10 +150,9 @@ def redistribute_local_tensor(local, current, target, *, async_op=False, is_back
     if mesh.get_coordinate() is None:
         return local
     now, wanted = list(current.placements), target.placements
-    if any(isinstance(placement, _StridedShard) for placement in (*now, *wanted)):
-        raise NotImplementedError("_StridedShard is not in Mica: Shard splits left to right")
     shape = current.tensor_meta.shape
     with mica.no_grad():
+        local, now, wanted, later = _without_strided(local, shape, mesh, now, wanted)
         # What is split by an inner dimension of the grid is put together before an outer one changes.
         for i in reversed(range(mesh.ndim)):
             if not isinstance(now[i], Shard):
@@ -175,7 +176,30 @@ def redistribute_local_tensor(local, current, target, *, async_op=False, is_back
                 continue
             local = _step(local, now[i], wanted[i], mesh, i)
             now[i] = wanted[i]
+        for i, placement in later:
+            local = _step(local, Replicate(), placement, mesh, i)
     return local
+
+
+def _without_strided(local, shape, mesh, now, wanted):
+    """(part, placements, target, what is split at the end): strided splits are the innermost, so they go first and come last."""
+    for placements in (now, wanted):
+        for i, each in enumerate(placements):
+            right = [j for j in range(i + 1, mesh.ndim) if placements[j].is_shard(getattr(each, "dim", None))]
+            if isinstance(each, _StridedShard) and each.split_factor != _numel(mesh.size(j) for j in right):
+                raise NotImplementedError(f"{each}: only what dimensions of the grid to the right split is split again")
+    for i in reversed(splitting_order(now)):
+        if not isinstance(now[i], _StridedShard):
+            continue
+        order = splitting_order(now)
+        before = [Replicate() if order.index(j) >= order.index(i) else now[j] for j in range(mesh.ndim)]
+        dim = now[i].dim
+        size = compute_local_shape(shape, mesh, before)[dim]
+        local = all_gathered(local, dim, size, mesh.get_group(i))
+        now[i] = Replicate()
+    later = [(i, wanted[i]) for i in splitting_order(wanted) if isinstance(wanted[i], _StridedShard)]
+    wanted = [Replicate() if isinstance(each, _StridedShard) else each for each in wanted]
+    return local, now, wanted, later
 
 
 def _step(local, now, wanted, mesh, i):

@@ -1,7 +1,9 @@
 """Which part of a spread tensor a process has."""
 
+import dataclasses
+
 from mica import _C
-from mica.distributed.tensor.placement_types import Shard
+from mica.distributed.tensor.placement_types import Shard, splitting_order
 
 
 def _compute_local_shape_and_global_offset(global_shape, mesh_shape, my_coordinate, placements):
@@ -10,7 +12,8 @@ def _compute_local_shape_and_global_offset(global_shape, mesh_shape, my_coordina
     Dimensions of the grid that split the same dimension of the tensor split it one after the other.
     """
     shape, offset = list(global_shape), [0] * len(global_shape)
-    for i, placement in enumerate(placements):
+    for i in splitting_order(placements):
+        placement = placements[i]
         if isinstance(placement, Shard):
             size, start = Shard.local_shard_size_and_offset(shape[placement.dim], mesh_shape[i], my_coordinate[i])
             if size == 0:  # an empty part lies at the end
@@ -77,7 +80,7 @@ def normalize_placements(placements, mesh, ndim):
             dim = placement.dim + ndim if placement.dim < 0 else placement.dim
             if not 0 <= dim < ndim:
                 raise IndexError(f"Shard dim {placement.dim} is out of range for a tensor of {ndim} dimensions")
-            placement = placement if dim == placement.dim else type(placement)(dim)
+            placement = placement if dim == placement.dim else dataclasses.replace(placement, dim=dim)
         made.append(placement)
     return tuple(made)
 

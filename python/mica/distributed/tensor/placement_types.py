@@ -55,7 +55,12 @@ class Shard(Placement):
 
 @dataclasses.dataclass(frozen=True)
 class _StridedShard(Shard):
+    """A part of what the dimensions of the grid to the right have split into `split_factor` parts before."""
+
     split_factor: int = 1
+
+    def __str__(self):
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +93,12 @@ class _NormPartial(Partial):
 
 
 _Partial = Partial
+
+
+def splitting_order(placements):
+    """The dimensions of the grid in the order in which they split: strided ones after those to their right."""
+    strided = [i for i, placement in enumerate(placements) if isinstance(placement, _StridedShard)]
+    return [i for i in range(len(placements)) if i not in strided] + strided[::-1]
 
 
 def gradient_placements(placements):
