@@ -3,10 +3,11 @@
 import contextlib
 
 from mica.distributed.tensor._rules import modes
+from mica.distributed.tensor.experimental._attention import context_parallel
 from mica.distributed.tensor.experimental._func_map import local_map
 from mica.distributed.tensor.experimental._register_sharding import register_sharding
 
-__all__ = ["implicit_replication", "local_map", "register_sharding"]
+__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
 
 
 @contextlib.contextmanager
