@@ -47,7 +47,7 @@ def seen(module, name):
 def test_every_way_to_ask_sees_the_same():
     names = [("torch.distributed.fsdp", "FSDPModule"), ("torch", "TensorType"), ("torch.distributed", "fsdp"),
              ("torch.distributed.fsdp", "NoSuchThing"), ("torch", "_cslt_compress"), ("torch", "no_such_function"),
-             ("torch.distributed", "pipelining"), ("torch.nn.functional", "no_such_function")]  # fmt: skip
+             ("torch.distributed", "_shard"), ("torch.nn.functional", "no_such_function")]  # fmt: skip
     lines = run(WAYS + f"for each in {names!r}: print(*set(seen(*each)))").splitlines()
     assert lines == ["True"] * 3 + ["False"] * 5
 
@@ -63,7 +63,7 @@ def tried():
         return 'no'
 def missing():
     try:
-        import torch.distributed.pipelining
+        import torch.distributed._shard
     except ImportError as error:
         return error.name
 print(bare(), tried(), missing())
@@ -73,27 +73,24 @@ except AttributeError as error:
     print(error)
 """
     lines = run(program).splitlines()
-    assert lines == ["None None torch.distributed.pipelining", "module 'torch' has no attribute '_cslt_compress'"]
+    assert lines == ["None None torch.distributed._shard", "module 'torch' has no attribute '_cslt_compress'"]
 
 
 def test_what_is_listed_can_be_named_and_not_used():
     program = """
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader as Reader
 from torch._higher_order_ops.inline_asm_elementwise import inline_asm_elementwise
-assert not isinstance(torch.ones(1), FSDP) and FSDP.__name__ == 'FullyShardedDataParallel'
-assert not hasattr(FSDP, 'no_such_member')
-def f(model: FSDP | None = None) -> 'FSDP': ...
+assert not isinstance(torch.ones(1), Reader) and Reader.__name__ == 'HuggingFaceStorageReader'
+assert not hasattr(Reader, 'no_such_member')
+def f(reader: Reader | None = None) -> 'Reader': ...
 import typing; typing.get_type_hints(f)
-class Mine(FSDP): pass
-for use in (lambda: FSDP(1), lambda: Mine(), lambda: inline_asm_elementwise(f)):
+class Mine(Reader): pass
+for use in (lambda: Reader(1), lambda: Mine(), lambda: inline_asm_elementwise(f)):
     try: use()
     except NotImplementedError as error: print(error)
 """
     lines = run(program).splitlines()
-    assert (
-        lines[0]
-        == "torch.distributed.fsdp.FullyShardedDataParallel is not in Mica: fully_shard and DTensor shard over processes"
-    )
+    assert lines[0].startswith("torch.distributed.checkpoint.hf_storage.HuggingFaceStorageReader is not in Mica")
     assert len(lines) == 3 and "inline_asm_elementwise is not in Mica" in lines[2]
 
 

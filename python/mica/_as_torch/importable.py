@@ -6,19 +6,8 @@ that runs on Mica. Each row gives the module, its names, and who imports them fo
 """
 
 LISTED = [
-    # The first generation of sharding over processes: fully_shard is the second.
-    ("distributed.fsdp", "FullyShardedDataParallel",
-     "accelerate, opacus, transformers and trl ask whether a model is sharded (isinstance)"),
-    ("distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", "accelerate and trl ask the same"),
-    ("distributed.fsdp", "FullStateDictConfig LocalStateDictConfig StateDictType", "mmengine has a strategy for sharding"),
-    ("distributed.fsdp.api",
-     "FullStateDictConfig LocalOptimStateDictConfig LocalStateDictConfig OptimStateDictConfig "
-     "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType",
-     "mmengine has a strategy for sharding"),
-    ("distributed.fsdp.fully_sharded_data_parallel",
-     "BackwardPrefetch CPUOffload FullOptimStateDictConfig LocalOptimStateDictConfig MixedPrecision OptimStateDictConfig "
-     "StateDictConfig", "mmengine has a strategy for sharding"),
-    ("distributed._composable.fsdp.fully_shard", "FSDPModule", "opacus asks the same by the oldest name"),
+    # Sharding over processes, and its checkpoints.
+    ("distributed._composable.fsdp.fully_shard", "FSDPModule", "opacus asks whether a model is sharded, by the oldest name"),
     ("distributed.checkpoint.hf_storage", "HuggingFaceStorageReader HuggingFaceStorageWriter",
      "transformers has checkpoints of sharded models"),
     # Kernels for GPUs that are written in another language.

@@ -1,6 +1,6 @@
 """What parameters are called in checkpoints: by their place in the model, whatever wraps it."""
 
-_WRAPPED = "_checkpoint_wrapped_module."
+_WRAPPED = ("_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
 def _wrappers():
@@ -13,7 +13,9 @@ def _wrappers():
 
 def plain_name(model, name):
     """A name of the model's state_dict without the parts that wrappers add."""
-    name, here, kept = name.replace(_WRAPPED, ""), model, []
+    for wrapper in _WRAPPED:
+        name = name.replace(wrapper, "")
+    here, kept = model, []
     wrappers = _wrappers()
     for part in name.split("."):
         inside = next((inner for kind, inner in wrappers.items() if isinstance(here, kind)), None)

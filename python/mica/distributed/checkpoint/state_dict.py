@@ -14,6 +14,12 @@ from mica.distributed.checkpoint._optimizer_state import (
     unflattened,
 )
 from mica.distributed.checkpoint._parameter_names import plain_name
+from mica.distributed.checkpoint._wrapped_models import (
+    is_wrapped,
+    kind_of_state,
+    load_optimizer_state,
+    optimizer_state,
+)
 from mica.nn.modules.module import _IncompatibleKeys
 
 __all__ = [
@@ -92,7 +98,7 @@ def get_model_state_dict(model, *, submodules=None, options=None):
     """The state of a model, by plain names."""
     options = _checked(options)
     prefixes = _submodule_prefixes(model, submodules)
-    with mica.no_grad():
+    with mica.no_grad(), kind_of_state(model, options.full_state_dict):
         state = OrderedDict((plain_name(model, name), value) for name, value in _own_state(model).items())
         if prefixes:
             keep = options.keep_submodule_prefixes
@@ -120,7 +126,11 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
     whole = {"state": {}, "param_groups": []}
     with mica.no_grad():
         for optim in _several(optimizers):
-            state = named_state(model, optim)
+            if is_wrapped(model):
+                _init_optim_state(optim)
+                state = optimizer_state(model, optim, options.full_state_dict)
+            else:
+                state = named_state(model, optim)
             whole["state"].update(state["state"])
             whole["param_groups"].extend(state["param_groups"])
         if options.flatten_optimizer_state_dict:
@@ -192,6 +202,11 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
         state = _from_rank0(state)
     elif not state:
         return _IncompatibleKeys({}, {})
+    with kind_of_state(model, options.full_state_dict):
+        return _load_model(model, state, options)
+
+
+def _load_model(model, state, options):
     own = _own_state(model)
     wrapped = {plain_name(model, name): name for name in own}
     is_meta = any(isinstance(each, mica.Tensor) and each.device.type == "meta" for each in own.values())
@@ -214,6 +229,9 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
     with mica.no_grad():
         for optim in _several(optimizers):
             _init_optim_state(optim)
+            if is_wrapped(model) and "state" in optim_state_dict:
+                load_optimizer_state(model, optim, optim_state_dict, options.full_state_dict)
+                continue
             if not optim_state_dict:
                 state = {"state": {}, "param_groups": []}
             elif "state" in optim_state_dict:
