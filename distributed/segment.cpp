@@ -11,7 +11,7 @@
 namespace mica::distributed {
 namespace {
 
-constexpr uint64_t kMagic = 0x6d69636164697375;
+constexpr uint64_t kMagic = 0x6d69636164697376;
 constexpr size_t kPage = 4096;
 
 size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -106,9 +106,8 @@ std::byte* Segment::outbox(int rank, uint32_t round) const {
   return base_ + layout(header()).outboxes + index * outbox_bytes();
 }
 
-std::byte* Segment::slot(int rank, uint32_t round) const {
-  const size_t index = static_cast<size_t>(rank) * kSlots + round % kSlots;
-  return base_ + layout(header()).slots + index * kSlotBytes;
+std::byte* Segment::slot(int rank, uint32_t index) const {
+  return base_ + layout(header()).slots + (static_cast<size_t>(rank) * kSlots + index) * kSlotBytes;
 }
 
 Ring& Segment::ring(int from, int to) const {

@@ -43,10 +43,12 @@ struct alignas(128) Member {
   Counter mail;       // changes in the rings of messages to and from this rank
   std::atomic<Presence> presence;
   int64_t process;
-  uint64_t started;                   // the process's start, which tells it from a later one of the same number
-  std::atomic<uint64_t> number;       // of the collective that this rank is in or was last in
-  std::atomic<bool> inside;           // that collective is not over
-  std::atomic<bool> still;            // and the program waits for it, as far as was seen when the rank last looked
+  uint64_t started;              // the process's start, which tells it from a later one of the same number
+  std::atomic<uint64_t> number;  // of the collective that this rank is in or was last in
+  std::atomic<bool> inside;      // that collective is not over
+  std::atomic<bool> still;       // and the program waits for it, as far as was seen when the rank last looked
+  static constexpr uint32_t kSlots = 64;
+  uint8_t slot_of[kSlots];            // in which slot the data of a round lies, by its number modulo kSlots
   static constexpr int kRecords = 4;  // a rank is at most two rounds ahead of another
   Record records[kRecords];
   // What a rank that has waited for a while is waiting for, for the search of circles: of the default group only.
@@ -78,9 +80,10 @@ struct Header {
 class Segment {
  public:
   static constexpr int kOutboxes = 2;
-  // Of a pair of ranks: pieces that stay in a processor's own cache, and several, so that a rank can run ahead.
+  // Of a pair of ranks: pieces that stay in a processor's own cache, and many, so that a rank can run ahead where the
+  // other has no processor. Few of them are used, and take memory, while both run.
   static constexpr size_t kSlotBytes = size_t{1} << 18;
-  static constexpr uint32_t kSlots = 8;
+  static constexpr uint32_t kSlots = Member::kSlots;
 
   // A new anonymous segment, which vanishes with the last process that holds it: nothing has to be cleaned up.
   static Segment create(int size);
@@ -97,7 +100,7 @@ class Segment {
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   Member& member(int rank) const;
   std::byte* outbox(int rank, uint32_t round) const;
-  std::byte* slot(int rank, uint32_t round) const;
+  std::byte* slot(int rank, uint32_t index) const;
   size_t outbox_bytes() const { return header().outbox_bytes; }
   Ring& ring(int from, int to) const;
   std::byte* ring_data(int from, int to) const;

@@ -145,6 +145,20 @@ void SharedGroup::all_reduce_small(Call& call) {
   close_round();
 }
 
+// A slot of this rank's for a round, if one is free: the one that was freed last, which is in the cache.
+std::byte* SharedGroup::take_slot(uint32_t round, const Counter& finished) {
+  while (!used_slots_.empty() && reached(finished, used_slots_.front().first + 1)) {
+    free_slots_.push_back(used_slots_.front().second);
+    used_slots_.pop_front();
+  }
+  if (free_slots_.empty()) return nullptr;
+  const uint8_t index = free_slots_.back();
+  free_slots_.pop_back();
+  used_slots_.emplace_back(round, index);
+  me().slot_of[round % Member::kSlots] = index;
+  return segment_.slot(options_.rank, index);
+}
+
 // Two ranks give each other everything and reduce it both: half as many rounds as by shares, for a tenth more bytes. A
 // rank writes two pieces ahead, and more while it would wait for the other.
 void SharedGroup::all_reduce_pair(Call& call) {
@@ -156,13 +170,15 @@ void SharedGroup::all_reduce_pair(Call& call) {
   std::vector<const std::byte*> terms(2);
   uint32_t written = 0;
   for (uint32_t read = 0; read < pieces; ++read) {
-    const auto there = [&] { return reached(other.published, round_ + read + 1); };
-    const auto free = [&] { return reached(other.finished, round_ + written - Segment::kSlots + 1); };
-    while (written < pieces && (written < read + 2 || !there()) && written < read + Segment::kSlots) {
-      if (written > read && !free()) break;
-      wait(other.finished, round_ + written - Segment::kSlots + 1, peer, call);
+    while (written < pieces && (written < read + 2 || !reached(other.published, round_ + read + 1))) {
+      std::byte* slot = take_slot(round_ + written, other.finished);
+      if (!slot && written > read) break;
+      if (!slot) {
+        wait(other.finished, used_slots_.front().first + 1, peer, call);
+        continue;
+      }
       const Bytes part = piece(in, written * Segment::kSlotBytes, Segment::kSlotBytes);
-      copy_bytes(segment_.slot(options_.rank, round_ + written), part.data, part.size);
+      copy_bytes(slot, part.data, part.size);
       ++written;
       raise_to(me().published, round_ + written);
     }
@@ -170,7 +186,7 @@ void SharedGroup::all_reduce_pair(Call& call) {
     if (!checked_[static_cast<size_t>(peer)]) check_same(peer, call);
     if (wanted) {
       const Bytes out = piece(call.outputs[0], read * Segment::kSlotBytes, Segment::kSlotBytes);
-      terms[static_cast<size_t>(peer)] = segment_.slot(peer, round_ + read);
+      terms[static_cast<size_t>(peer)] = segment_.slot(peer, other.slot_of[(round_ + read) % Member::kSlots]);
       terms[static_cast<size_t>(options_.rank)] = piece(in, read * Segment::kSlotBytes, Segment::kSlotBytes).data;
       reduce(call.dtype, call.reduction, call.factor, terms, out.data, out.size / call.element_size());
     }

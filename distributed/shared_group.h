@@ -96,6 +96,7 @@ class SharedGroup final : public Backend {
   void all_reduce(Call& call);
   void all_reduce_small(Call& call);
   void all_reduce_pair(Call& call);
+  std::byte* take_slot(uint32_t round, const Counter& finished);
   void broadcast(Call& call);
   void all_gather(Call& call);
   void gather(Call& call);
@@ -122,7 +123,9 @@ class SharedGroup final : public Backend {
   uint64_t number_ = 0;
   uint64_t hash_ = 0;
   uint32_t round_ = 0;
-  std::vector<bool> checked_;  // ranks whose record of this collective was compared
+  std::vector<uint8_t> free_slots_;                      // of this rank's, for all_reduce_pair
+  std::deque<std::pair<uint32_t, uint8_t>> used_slots_;  // by their rounds
+  std::vector<bool> checked_;                            // ranks whose record of this collective was compared
   std::vector<double> waited_;
   std::atomic<uint64_t> edge_count_{0};
   Watch standing_;  // of stand_still

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 #include "futex.h"
 #include "process.h"
@@ -29,9 +30,11 @@ SharedGroup::SharedGroup(Segment segment, SharedOptions options, std::shared_ptr
       size_(segment_.size()),
       // A rank that has a processor of its own may wait on it; where ranks share processors, waiting keeps others away.
       spin_time_(size_ <= processors() ? 30 : 0),
+      free_slots_(Member::kSlots),
       checked_(static_cast<size_t>(size_)),
       waited_(static_cast<size_t>(size_)),
       sending_(static_cast<size_t>(size_)) {
+  std::iota(free_slots_.rbegin(), free_slots_.rend(), uint8_t{0});
   Member& own = me();
   own.process = getpid();
   own.started = process_start(getpid());
