@@ -1,7 +1,7 @@
 # The extension mica._distributed: the engine of torch.distributed. Apart from mica._C, so that an import does not load it.
 file(GLOB MICA_DISTRIBUTED_SOURCES CONFIGURE_DEPENDS distributed/*.cpp distributed/mpi/*.cpp distributed/python/*.cpp)
 Python_add_library(mica_distributed MODULE WITH_SOABI ${MICA_DISTRIBUTED_SOURCES})
-target_link_libraries(mica_distributed PRIVATE mica_extension_flags Threads::Threads)  # and not libmica: it knows no tensors
+target_link_libraries(mica_distributed PRIVATE mica mica_extension_flags Threads::Threads)  # tensors: plain_tensor.cpp only
 target_link_options(mica_distributed PRIVATE -Wl,--gc-sections -Wl,--as-needed)
 mica_export_only(mica_distributed distributed.map)
 target_include_directories(mica_distributed PRIVATE . include)

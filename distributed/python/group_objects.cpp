@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "distributed/engine.h"
-#include "distributed/python/bindings.h"
+#include "distributed/python/plain_tensor.h"
 #include "distributed/shared_group.h"
 
 namespace mica::distributed::python {
@@ -15,6 +15,7 @@ struct WorkObject {
 struct GroupObject {
   PyObject_HEAD std::shared_ptr<Engine>* engine;
   std::shared_ptr<SharedGroup>* shared;  // null for other backends
+  double timeout;                        // of all_reduce
 };
 
 Work& work_of(PyObject* self) { return **reinterpret_cast<WorkObject*>(self)->work; }
@@ -198,6 +199,37 @@ PyObject* group_stand_no_more(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// all_reduce(tensor, reduction): True when it is done; False where the tensor or the reduction wants the longer way.
+PyObject* group_all_reduce(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2) return PyErr_Format(PyExc_TypeError, "all_reduce takes a tensor and a reduction");
+  thread_local Call call;  // its memory is used again
+  call.inputs.resize(1);
+  call.shape.clear();
+  const long reduction = PyLong_Check(args[1]) ? PyLong_AsLong(args[1]) : -1;
+  if (reduction < 0 || reduction >= static_cast<long>(Reduction::PremulSum) ||
+      !plain_tensor(args[0], call.inputs[0], call.dtype, call.shape)) {
+    Py_RETURN_FALSE;
+  }
+  call.outputs.assign(1, call.inputs[0]);
+  call.kind = Kind::AllReduce;
+  call.reduction = static_cast<Reduction>(reduction);
+  call.root = 0;
+  call.timeout = reinterpret_cast<GroupObject*>(self)->timeout;
+  call.place = current_place();
+  call.interrupt = interrupt();
+  Engine& engine = engine_of(self);
+  if (!unlocked([&] { engine.run(call); })) return nullptr;
+  Py_RETURN_TRUE;
+}
+
+// The time limit of all_reduce, in seconds.
+PyObject* group_set_timeout(PyObject* self, PyObject* seconds) {
+  const double limit = PyFloat_AsDouble(seconds);
+  if (limit == -1 && PyErr_Occurred()) return nullptr;
+  reinterpret_cast<GroupObject*>(self)->timeout = limit;
+  Py_RETURN_NONE;
+}
+
 PyObject* group_abort(PyObject* self, PyObject* why) {
   std::string text;
   if (!text_of(why, text)) return nullptr;
@@ -239,18 +271,22 @@ PyObject* group_waited(PyObject* self, PyObject*) {
   return list;
 }
 
-PyMethodDef group_methods[] = {{"meet", group_meet, METH_O, nullptr},
-                               {"run", group_run, METH_VARARGS, nullptr},
-                               {"wait_for_question", group_wait_for_question, METH_NOARGS, nullptr},
-                               {"answer", group_answer, METH_O, nullptr},
-                               {"stand_still", group_stand_still, METH_VARARGS, nullptr},
-                               {"stand_no_more", group_stand_no_more, METH_NOARGS, nullptr},
-                               {"abort", group_abort, METH_O, nullptr},
-                               {"close", group_close, METH_NOARGS, nullptr},
-                               {"log", group_log, METH_O, nullptr},
-                               {"take_log", group_take_log, METH_NOARGS, nullptr},
-                               {"waited", group_waited, METH_NOARGS, nullptr},
-                               {}};
+PyMethodDef group_methods[] = {
+    {"meet", group_meet, METH_O, nullptr},
+    {"run", group_run, METH_VARARGS, nullptr},
+    {"all_reduce", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(group_all_reduce)), METH_FASTCALL,
+     nullptr},
+    {"set_timeout", group_set_timeout, METH_O, nullptr},
+    {"wait_for_question", group_wait_for_question, METH_NOARGS, nullptr},
+    {"answer", group_answer, METH_O, nullptr},
+    {"stand_still", group_stand_still, METH_VARARGS, nullptr},
+    {"stand_no_more", group_stand_no_more, METH_NOARGS, nullptr},
+    {"abort", group_abort, METH_O, nullptr},
+    {"close", group_close, METH_NOARGS, nullptr},
+    {"log", group_log, METH_O, nullptr},
+    {"take_log", group_take_log, METH_NOARGS, nullptr},
+    {"waited", group_waited, METH_NOARGS, nullptr},
+    {}};
 PyGetSetDef group_attributes[] = {{"descriptor", group_descriptor, nullptr, nullptr, nullptr}, {}};
 
 }  // namespace

@@ -53,23 +53,53 @@ PyObject* set_own_folder(PyObject*, PyObject* folder) {
   Py_RETURN_NONE;
 }
 
+namespace {
+
+// Lines that have called before. A program has few of them, and calls them often.
+struct KnownPlace {
+  PyCodeObject* code = nullptr;  // owned
+  int instruction = -1;
+  bool own = false;  // of this package: not what is looked for
+  std::string text;
+};
+KnownPlace known_places[256];
+
+const KnownPlace& place_of(PyFrameObject* frame) {
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  const int instruction = PyFrame_GetLasti(frame);
+  const size_t key = reinterpret_cast<uintptr_t>(code) / 64 + static_cast<size_t>(instruction) / 2;
+  KnownPlace& known = known_places[key % 256];
+  if (known.code == code && known.instruction == instruction) {
+    Py_DECREF(code);
+    return known;
+  }
+  known.own = own_folder && PyUnicode_Tailmatch(code->co_filename, own_folder, 0, PY_SSIZE_T_MAX, -1) != 0;
+  known.text.clear();
+  if (!known.own) {
+    if (const char* file = PyUnicode_AsUTF8(code->co_filename))
+      known.text = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+    else
+      PyErr_Clear();
+  }
+  known.instruction = instruction;
+  PyCodeObject* before = known.code;
+  known.code = code;
+  Py_XDECREF(before);
+  return known;
+}
+
+}  // namespace
+
 std::string current_place() {
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
   std::string place;
   while (frame) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    const Py_ssize_t own = own_folder ? PyUnicode_Tailmatch(code->co_filename, own_folder, 0, PY_SSIZE_T_MAX, -1) : 0;
-    if (own == 0) {
-      const char* file = PyUnicode_AsUTF8(code->co_filename);
-      if (file)
-        place = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
-      else
-        PyErr_Clear();
-      Py_DECREF(code);
+    const KnownPlace& known = place_of(frame);
+    if (!known.own) {
+      place = known.text;
       break;
     }
-    Py_DECREF(code);
     PyFrameObject* back = PyFrame_GetBack(frame);
     Py_DECREF(frame);
     frame = back;

@@ -17,7 +17,7 @@ from mica.distributed.options import (
     ReduceScatterOptions,
     ScatterOptions,
 )  # fmt: skip
-from mica.distributed.world import _group, _rank_not_in_group, get_group_rank, get_rank
+from mica.distributed.world import _group, _rank_not_in_group, _world, get_group_rank, get_rank
 
 __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce",
@@ -91,7 +91,7 @@ def _options(kind, async_op, **values):
 
 def _later(group, kind, tensors, op=None):
     """Whether a coalescing manager of the group takes the call."""
-    waiting = _groups._world.pg_coalesce_state.get(group)
+    waiting = _world.pg_coalesce_state.get(group)
     if waiting is None:
         return False
     waiting.append((kind, tensors, op))
@@ -110,6 +110,11 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """Every process gets the sum, or another reduction, of all tensors."""
+    if not async_op and not _world.pg_coalesce_state:
+        chosen = _world.default_pg if group is None else group
+        short = getattr(chosen, "_plain_all_reduce", None)
+        if short is not None and short(tensor, op):
+            return None
     if not isinstance(tensor, mica.Tensor):
         _check_tensor(tensor, "tensor")
     group = _group(group)
@@ -119,7 +124,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
         _check_complex("all_reduce", tensor, op)
         if op in (ReduceOp.SUM, ReduceOp.AVG) and not tensor.is_conj() and not tensor.is_neg():
             pass
-    if _groups._world.pg_coalesce_state and _later(group, "all_reduce", tensor, op):
+    if _world.pg_coalesce_state and _later(group, "all_reduce", tensor, op):
         return None
     opts = AllreduceOptions()
     opts.reduceOp, opts.asyncOp = op, async_op

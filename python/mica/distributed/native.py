@@ -68,6 +68,7 @@ class NativeBackend:
         self._engine, self._rank, self._size, self._timeout, self._name = engine, rank, size, timeout, name
         self._group, self._world_ranks = group, list(world_ranks)
         self._late_limit = seconds_of("MICA_DISTRIBUTED_LATE_LIMIT", math.inf)
+        engine.set_timeout(self._limit(None))
         self._pending = []  # what was started; its tensors must live until it is done
         for each in _watchers():
             each.begin(self)
@@ -86,6 +87,11 @@ class NativeBackend:
 
     def set_timeout(self, timeout):
         self._timeout = timeout
+        self._engine.set_timeout(self._limit(None))
+
+    def plain_all_reduce(self):
+        """A function that reduces a plain tensor at once: True, or False where the tensor is not for it."""
+        return self._engine.all_reduce
 
     _set_default_timeout = set_timeout
 

@@ -114,6 +114,7 @@ class ProcessGroup:
     """Some of the processes, and what they do together. Backends of others may derive from it."""
 
     group_name, group_desc, bound_device_id = "", "undefined", None
+    _plain_all_reduce = None  # a short way for tensors of the CPU, if the backend has one
 
     def __init__(self, *args, **options):
         # (rank, size) of a class derived from it, or (store, rank, size)
@@ -143,7 +144,10 @@ class ProcessGroup:
         return [mica.device(each) for each in self._backends]
 
     def _register_backend(self, device, backend_type=None, backend=None):
-        self._backends[mica.device(device).type] = backend
+        kind = mica.device(device).type
+        self._backends[kind] = backend
+        if kind == "cpu" and hasattr(backend, "plain_all_reduce"):
+            self._plain_all_reduce = backend.plain_all_reduce()
 
     def _get_backend(self, device):
         found = self._backends.get(mica.device(device).type)
