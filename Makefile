@@ -18,7 +18,7 @@ PRESET ?= $(if $(CI),strict,release)
 
 site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-.PHONY: build build-all demo test test-cpp test-python lint format test-torch test-distributed test-packages test-cuda test-x86_64 \
+.PHONY: build build-all demo test test-cpp test-python lint format test-torch torch-tests test-distributed test-packages test-cuda test-x86_64 \
         test-aarch64 bench sweep sanitize sanitize-threads fuzz compiler-fuzz wheel test-wheel nightly compile-times \
         site site-serve test-site clean
 
@@ -101,6 +101,14 @@ $(PACKAGES_VENV)/.installed: tests/packages/requirements.txt tests/packages/requ
 test-packages: build $(TORCH_PYTHON) $(PACKAGES_VENV)/.installed
 	$(PYTHON) tests/packages/run.py --mica $(PACKAGES_VENV)/bin/python --torch $(TORCH_PYTHON) --write docs/packages.md \
 	  --packages "$$($(PACKAGES_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(PACKAGES_ARGS)
+
+# torch's own tests on torch and on Mica: TORCH_TESTS is the folder test/ of a copy of torch's repository, which nothing here fetches.
+# TORCH_TESTS_ARGS="--only test_nn nn/test_pooling" narrows it, "--every 3" samples it.
+TORCH_TESTS_ARGS ?=
+torch-tests: build $(TORCH_PYTHON)
+	@test -d "$(TORCH_TESTS)" || { echo "say where torch's tests lie: make torch-tests TORCH_TESTS=.../pytorch/test"; exit 1; }
+	PYTHONPATH="$(site_packages)" $(PYTHON) tests/torch/own_tests/run.py --tests "$(TORCH_TESTS)" --python $(TORCH_PYTHON) --mica build/python \
+	  --results build/torch_tests $(TORCH_TESTS_ARGS)
 
 test-cuda: $(VENV)/.installed
 	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python -DMICA_CUDA=ON -B build-cuda
