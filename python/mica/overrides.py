@@ -17,6 +17,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]
@@ -43,6 +44,11 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
 def is_tensor_like(inp):
     """Whether the object is a tensor, or of a type with a __torch_function__."""
     return type(inp) is _C.Tensor or hasattr(inp, "__torch_function__")
+
+
+def redispatch_function(func, types, args, kwargs):
+    """Call a function that __torch_function__ was handed, without asking for that call again; what it calls asks as ever."""
+    return _C._skip_one_hop_torch_function(func, types, args, kwargs)
 
 
 def wrap_torch_function(dispatcher):
@@ -108,7 +114,8 @@ def resolve_name(f):
 
 @functools.cache
 def _tensor_members():
-    return {member for _, member in _members(_C.Tensor)}
+    public = {member for _, member in _members(_C.Tensor)}
+    return public | {member for name in dir(_C.Tensor) if callable(member := getattr(_C.Tensor, name))}
 
 
 def is_tensor_method_or_property(func):

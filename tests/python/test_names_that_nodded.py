@@ -4,6 +4,7 @@ import copy
 import inspect
 import logging
 import pickle
+import unittest.mock
 
 import mica
 import pytest
@@ -301,3 +302,18 @@ def test_packages_take_urlparse_from_hub():
     from mica.hub import HASH_REGEX, urlparse
 
     assert HASH_REGEX.search("weights-0123.pt").group(1) == "0123" and urlparse("http://a/b").path == "/b"
+
+
+def test_mock_patch_sets_settings_back():
+    config = mica._dynamo.config
+    config.suppress_errors = True
+    try:
+        with unittest.mock.patch("mica._dynamo.config.suppress_errors", False):
+            assert config.suppress_errors is False
+        assert config.suppress_errors is True
+        del config.suppress_errors
+        assert not hasattr(config, "suppress_errors")
+    finally:
+        config.suppress_errors = False
+    with pytest.raises(AttributeError, match="does not exist"):
+        del config.misspelt

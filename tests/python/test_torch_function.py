@@ -298,3 +298,46 @@ def test_the_other_operand_is_asked_where_nobody_has_implemented_the_operator():
         torch.ones(2) - Unit()
     with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch.Tensor.sub'"):
         torch.ones(2).sub(Unit())
+
+
+def test_redispatch_asks_nobody_for_one_call():
+    """What torch 2.13 sees: the function itself is not asked for again, what it calls is."""
+
+    class Logged(torch.Tensor):
+        seen: ClassVar = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args, kwargs=None):
+            cls.seen.append(func.__name__)
+            return torch.overrides.redispatch_function(func, types, args, kwargs)
+
+    class LoggingMode(torch.overrides.TorchFunctionMode):
+        seen: ClassVar = []
+
+        def __torch_function__(self, func, types, args, kwargs=None):
+            self.seen.append(func.__name__)
+            with self:
+                return torch.overrides.redispatch_function(func, types, args, kwargs)
+
+    def scaled(a, b):
+        if torch.overrides.has_torch_function((a, b)):
+            return torch.overrides.handle_torch_function(scaled, (a, b), a, b)
+        return a * b + 1
+
+    three, four = torch.tensor([3.0]), torch.tensor([4.0])
+    result = scaled(three.as_subclass(Logged), four.as_subclass(Logged))
+    assert type(result) is torch.Tensor and result.tolist() == [13] and Logged.seen == ["scaled", "mul"]
+    with LoggingMode():
+        assert scaled(three, four).tolist() == [13]
+    assert LoggingMode.seen == ["scaled", "mul", "add", "tolist"]
+    Logged.seen.clear()
+    with pytest.raises(TypeError, match="kwargs must be a dict"):
+        torch.overrides.redispatch_function(torch.add, (), (three, four), 1)
+    with pytest.raises(TypeError):
+        torch.overrides.redispatch_function(torch.add, (), (three,), {})
+    assert torch.add(three.as_subclass(Logged), four).tolist() == [7] and Logged.seen == ["add"]
+
+
+def test_private_methods_of_tensors_are_methods():
+    assert torch.overrides.is_tensor_method_or_property(torch.Tensor._is_view)
+    assert not torch.overrides.is_tensor_method_or_property(torch.add)

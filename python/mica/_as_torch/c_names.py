@@ -63,6 +63,29 @@ def _storage_Use_Count(pointer):
     )
 
 
+class _TorchFunctionState(enum.Enum):
+    """Who is asked by __torch_function__: everybody, modes only, nobody."""
+
+    ENABLED = 0
+    SUBCLASSES_DISABLED = 1
+    ALL_DISABLED = 2
+
+
+def _get_torch_function_state():
+    modes_silent = _C._set_torch_function_disabled(False)
+    _C._set_torch_function_disabled(modes_silent)
+    classes_silent = _C._set_torch_function_subclass_disabled(False)
+    _C._set_torch_function_subclass_disabled(classes_silent)
+    if modes_silent:
+        return _TorchFunctionState.ALL_DISABLED
+    return _TorchFunctionState.SUBCLASSES_DISABLED if classes_silent else _TorchFunctionState.ENABLED
+
+
+def _set_torch_function_state(state):
+    _C._set_torch_function_disabled(state is _TorchFunctionState.ALL_DISABLED)
+    _C._set_torch_function_subclass_disabled(state is not _TorchFunctionState.ENABLED)
+
+
 class _TensorMeta(type):
     """The type of tensor types in torch; here tensors are instances of an ordinary type."""
 

@@ -43,6 +43,10 @@ class _Group:
 class SettingsModule(types.ModuleType):
     """A module whose attributes are settings."""
 
+    @property
+    def _hidden(self):
+        return self.__dict__.setdefault("_hidden_names", set())
+
     def _key(self, name):
         name = _ALIASES.get(name, name)
         if name not in self._values:
@@ -52,10 +56,14 @@ class SettingsModule(types.ModuleType):
     def _read(self, name):
         if any(each.startswith(f"{name}.") for each in self._values):
             return _Group(self, name)
-        return self._values[self._key(name)]
+        if (key := self._key(name)) in self._hidden:
+            raise AttributeError(f"{self.__name__.replace('mica.', 'torch.', 1)}.{name} has been deleted")
+        return self._values[key]
 
     def _write(self, changes):
-        self._values.update({self._key(name): value for name, value in changes.items()})
+        changes = {self._key(name): value for name, value in changes.items()}
+        self._hidden.difference_update(changes)
+        self._values.update(changes)
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -67,6 +75,14 @@ class SettingsModule(types.ModuleType):
             super().__setattr__(name, value)
         else:
             self._write({name: value})
+
+    def __delattr__(self, name):
+        """A setting is hidden until it is set again: unittest.mock.patch deletes what it sets back."""
+        if name.startswith("_"):
+            super().__delattr__(name)
+        else:
+            self._read(name)
+            self._hidden.add(self._key(name))
 
     def __dir__(self):
         return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._values)})

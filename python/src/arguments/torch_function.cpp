@@ -18,11 +18,26 @@ static PyObject* extension_module;  // borrowed: it lives as long as the interpr
 static thread_local bool subclasses_disabled = false;
 static thread_local bool all_disabled = false;
 
+// While a function is called that is not to ask: the first to ask is told nobody, and clears it.
+static thread_local bool hop_skipped = false;
+
 static PyObject* torch_dispatch_name;     // "__torch_dispatch__", interned
 static PyObject* plain_values_name;       // "_values_are_plain", interned
 static thread_local bool dispatch_aside;  // while a call of a class with a __torch_dispatch__ is looked at
 
 namespace {
+// Modes and classes are silent while it lives.
+class ModesDisabled {
+ public:
+  ModesDisabled() : saved_(all_disabled) { all_disabled = true; }
+  ModesDisabled(const ModesDisabled&) = delete;
+  ModesDisabled& operator=(const ModesDisabled&) = delete;
+  ~ModesDisabled() { all_disabled = saved_; }
+
+ private:
+  bool saved_;
+};
+
 struct FunctionMode {
   static constexpr const char* name = "TorchFunctionMode";
   static void set_active(bool on) { set_modes(mode_bit::kFunctionMode, on); }
@@ -90,6 +105,11 @@ static std::vector<PyObject*> in_order(PyObject** overloaded, int count) {
 }
 
 static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObject* args, PyObject* kwargs) {
+  if (hop_skipped) [[unlikely]] {
+    hop_skipped = false;
+    ModesDisabled silent;
+    return PyObject_Call(function, args, kwargs);
+  }
   std::vector<PyObject*> order = in_order(overloaded, count);
   Owned types(PyTuple_New(static_cast<Py_ssize_t>(order.size())));
   if (!types) return nullptr;
@@ -224,6 +244,25 @@ static PyObject* disabled(PyObject*, PyObject* args) {
   return PyObject_Call(function, call_args ? call_args : no_args.get(), call_kwargs == Py_None ? nullptr : call_kwargs);
 }
 
+// (func, types, args, kwargs): the call as it is, of which the function itself asks nobody; the functions that it calls
+// do.
+static PyObject* skip_one_hop(PyObject*, PyObject* args) {
+  PyObject *function, *types, *call_args = nullptr, *call_kwargs = nullptr;
+  if (!PyArg_ParseTuple(args, "OO|OO", &function, &types, &call_args, &call_kwargs)) return nullptr;
+  Owned positional(call_args ? PySequence_Tuple(call_args) : PyTuple_New(0));
+  if (!positional) return nullptr;
+  if (call_kwargs == Py_None) call_kwargs = nullptr;
+  if (call_kwargs && !PyDict_Check(call_kwargs)) {
+    return PyErr_Format(PyExc_TypeError, "redispatch_function(): kwargs must be a dict, not %s",
+                        Py_TYPE(call_kwargs)->tp_name);
+  }
+  const bool before = hop_skipped;
+  hop_skipped = true;
+  PyObject* answer = PyObject_Call(function, positional.get(), call_kwargs);
+  hop_skipped = before;
+  return answer;
+}
+
 // Sets a flag and returns what it was.
 static PyObject* set_flag(bool& flag, PyObject* value) {
   int on = PyObject_IsTrue(value);
@@ -245,6 +284,10 @@ static PyObject* push_mode(PyObject* module, PyObject* mode) {
 static PyObject* has_torch_function(PyObject*, PyObject* objects) {
   Owned list(PySequence_Fast(objects, "has_torch_function expects a sequence"));
   if (!list) return nullptr;
+  if (hop_skipped) {
+    hop_skipped = false;
+    Py_RETURN_FALSE;
+  }
   if (!FunctionModes::empty() && !all_disabled) Py_RETURN_TRUE;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i)
     if (overrides_torch_function(PySequence_Fast_GET_ITEM(list.get(), i))) Py_RETURN_TRUE;
@@ -302,6 +345,7 @@ static bool add_disabler(PyObject* module, const char* name, PyMethodDef* method
 bool add_torch_function(PyObject* module) {
   static PyMethodDef functions[] = {
       {"_disabled_torch_function_impl", disabled, METH_VARARGS, "The __torch_function__ of a class that wants none."},
+      {"_skip_one_hop_torch_function", skip_one_hop, METH_VARARGS, nullptr},
       {"_set_torch_function_subclass_disabled", set_subclasses_disabled, METH_O, nullptr},
       {"_set_torch_function_disabled", set_all_disabled, METH_O, nullptr},
       {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
