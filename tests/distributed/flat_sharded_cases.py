@@ -10,6 +10,11 @@ import pytest
 from data_parallel_cases import batches, loss_of, train_alone
 from mica import nn
 from mica.distributed import fsdp
+from mica.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
 from mica.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from mica.distributed.fsdp import FullyShardedDataParallel as FSDP
 from mica.distributed.fsdp import ShardingStrategy, StateDictType
@@ -280,6 +285,20 @@ def checkpoints(rank, size):
         shutil.rmtree(folder[0])
 
 
+def activations_computed_again(rank, size):
+    expected = train_alone(deep(), 10, 8 * size)
+    for kind in CheckpointImpl:
+        for orig in (False, True):
+            model = deep()
+            names = list(model.state_dict())
+            wrap = functools.partial(checkpoint_wrapper, checkpoint_impl=kind)
+            apply_activation_checkpointing(model, wrap, lambda module: isinstance(module, nn.Sequential))
+            model = FSDP(model, auto_wrap_policy=BLOCKS, use_orig_params=orig)
+            assert train(rank, size, model, 10) == pytest.approx(expected, rel=1e-11), (kind, orig)
+            assert sorted(model.state_dict()) == sorted(names)
+            model.load_state_dict(model.state_dict())
+
+
 def frozen_ignored_and_refused(rank, size):
     model = deep()
     model.first.requires_grad_(False)
@@ -328,5 +347,6 @@ def recurrent_layers(rank, size):
 
 CASES = [
     losses_of_one_process, hybrid_strategies, what_parameters_are, wrapping_policies, mixed_precision,
-    gradients_add_up_without_sync, whole_parameters, states, optimizer_states, checkpoints, frozen_ignored_and_refused, recurrent_layers,
+    gradients_add_up_without_sync, whole_parameters, states, optimizer_states, checkpoints, activations_computed_again,
+    frozen_ignored_and_refused, recurrent_layers,
 ]  # fmt: skip

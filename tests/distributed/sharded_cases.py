@@ -1,5 +1,7 @@
 """What each process of a training with sharded parameters does, and checks."""
 
+import copy
+import functools
 import shutil
 import tempfile
 
@@ -8,8 +10,14 @@ import mica.distributed.checkpoint as dcp
 import pytest
 from data_parallel_cases import batches, loss_of, make, train_alone
 from mica import nn
+from mica.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+    offload_wrapper,
+)
 from mica.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from mica.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from mica.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, share_comm_ctx
 from mica.distributed.tensor import DTensor, Shard, distribute_tensor
 from mica.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -267,6 +275,47 @@ def of_tensor_parallel_modules(rank, size):
         shutil.rmtree(folder[0])
 
 
+def lists_of_modules(rank, size):
+    """Modules that are sharded together are gathered together."""
+    expected = train_alone(deep(), 10, 8 * size)
+    model = deep()
+    fully_shard([model.blocks[0], model.blocks[1]])
+    fully_shard([model.last, model.again])  # which share a weight
+    model = fully_shard(model)
+    assert model.blocks[0]._fsdp_state is model.blocks[1]._fsdp_state and model.last.weight is model.again.weight
+    assert train(rank, size, model, 10) == pytest.approx(expected, rel=1e-11)
+    assert not model.blocks[0]._fsdp_state.group.is_whole
+    with pytest.raises(AssertionError, match="deepcopy"):
+        copy.deepcopy(model)
+    seen = []
+    model.blocks[0].set_all_reduce_hook(lambda gradient: seen.append(gradient.numel()))
+    model.blocks[1].set_unshard_in_backward(True)
+    share_comm_ctx([model])
+    train(rank, size, model, 2)
+    assert len(seen) == 2
+    loss_of(model, *next(batches(1, 8)))  # a pass that never comes to backward
+    model.reset_iter_state()
+    train(rank, size, model, 1)
+
+
+def activations_computed_again(rank, size):
+    expected = train_alone(deep(), 10, 8 * size)
+    for kind in (CheckpointImpl.NO_REENTRANT, CheckpointImpl.REENTRANT):
+        model = deep()
+        names = list(model.state_dict())
+        wrap = functools.partial(checkpoint_wrapper, checkpoint_impl=kind)
+        apply_activation_checkpointing(model, wrap, lambda module: isinstance(module, nn.Sequential))
+        assert next(name for name, _ in model.blocks[0].named_parameters()) == "0.weight"
+        assert list(model.state_dict()) == names
+        model.load_state_dict(deep().state_dict())
+        for block in model.blocks:
+            fully_shard(block)
+        assert train(rank, size, fully_shard(model), 10) == pytest.approx(expected, rel=1e-11), kind
+    model = deep()
+    apply_activation_checkpointing(model, offload_wrapper, lambda module: isinstance(module, nn.Sequential))
+    assert train(rank, size, shard(model), 10) == pytest.approx(expected, rel=1e-11)
+
+
 def optimizers_of_replaced_parameters(rank, size):
     """A program may make the optimizer first, and put the pieces in the place of the parameters it knows."""
     model = deep()
@@ -305,5 +354,5 @@ CASES = [
     losses_of_one_process, single_precision, memory_is_given_back, gradients_add_up_without_sync,
     states_go_between_processes, with_checkpointing, clipped, replicas_of_shards, other_dimensions,
     parameters_kept_by_few, of_tensor_parallel_modules,
-    optimizers_of_replaced_parameters, refusals,
+    lists_of_modules, activations_computed_again, optimizers_of_replaced_parameters, refusals,
 ]  # fmt: skip

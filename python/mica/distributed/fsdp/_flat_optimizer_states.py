@@ -4,7 +4,7 @@ import enum
 import warnings
 
 import mica
-from mica.distributed.fsdp._flat_states import WRAPPED, cut, mesh_of, settings_of
+from mica.distributed.fsdp._flat_states import cut, mesh_of, plain, settings_of
 from mica.distributed.fsdp.api import StateDictType
 
 
@@ -19,10 +19,6 @@ def _wrapped_modules(model):
     return [(name, module) for name, module in model.named_modules() if "_state_dict_type" in module.__dict__]
 
 
-def _plain(name):
-    return name.replace(WRAPPED, "")
-
-
 def _by_parameter(model):
     """For each parameter of the model (flat ones too): (wrapped module, group, the views it stands for, their names)."""
     found = {}
@@ -30,15 +26,15 @@ def _by_parameter(model):
         group = wrapped.__dict__["_fsdp_state"].group
         if group is None:
             continue
-        start = _plain(f"{prefix}.") if prefix else ""
-        names = {view: start + _plain(view.name) for view in group.views}
+        start = plain(f"{prefix}.") if prefix else ""
+        names = {view: start + plain(view.name) for view in group.views}
         if group.use_orig_params:
             for view in group.views:
                 found[id(view.parameter)] = (wrapped, group, [view], names)
         else:
             found[id(group.flat)] = (wrapped, group, group.views, names)
     for name, parameter in model.named_parameters():
-        found.setdefault(id(parameter), (None, None, [], {None: _plain(name)}))
+        found.setdefault(id(parameter), (None, None, [], {None: plain(name)}))
     return found
 
 

@@ -7,6 +7,7 @@ from mica.distributed.fsdp import api
 from mica.distributed.fsdp.api import StateDictType
 
 WRAPPED = "_fsdp_wrapped_module."
+_WRAPPERS = (WRAPPED, "_checkpoint_wrapped_module.")
 FLAT = "_flat_param"
 CONFIGS = {
     StateDictType.FULL_STATE_DICT: api.FullStateDictConfig,
@@ -18,6 +19,13 @@ OPTIM_CONFIGS = {
     StateDictType.LOCAL_STATE_DICT: api.LocalOptimStateDictConfig,
     StateDictType.SHARDED_STATE_DICT: api.ShardedOptimStateDictConfig,
 }
+
+
+def plain(name):
+    """A name without what wrappers add."""
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
 
 
 def settings_of(model):
@@ -99,14 +107,14 @@ def _after_saving(wrapped, state, prefix, metadata):
     """Names lose the wrapper's part; tensors become what the kind of state asks for."""
     group, config, kind = _group(wrapped), wrapped._state_dict_config, wrapped._state_dict_type
     inner = prefix + WRAPPED
-    own = {prefix + place[2].replace(WRAPPED, "") for view in group.views for place in view.places} if group else set()
+    own = {prefix + plain(place[2]) for view in group.views for place in view.places} if group else set()
     drops = kind is StateDictType.FULL_STATE_DICT and config.rank0_only and wrapped.rank != 0
     renamed = [(key, prefix + key[len(inner) :]) for key in list(state) if key.startswith(inner)]
-    for key, plain in renamed:
+    for key, name in renamed:
         value = state.pop(key)
-        if plain == prefix + FLAT or (_is_local(wrapped) and plain in own):
+        if name == prefix + FLAT or (_is_local(wrapped) and name in own):
             continue  # of a local state, the flat piece stands for all
-        if plain in own:
+        if name in own:
             if kind is StateDictType.SHARDED_STATE_DICT and value.dim():
                 value = cut(value, mesh_of(wrapped), config.offload_to_cpu)
             elif not wrapped._summoned:
@@ -114,7 +122,7 @@ def _after_saving(wrapped, state, prefix, metadata):
         if config.offload_to_cpu and isinstance(value, mica.Tensor) and value.device.type != "cpu":
             value = value.cpu()
         if not drops:
-            state[plain] = value
+            state[name] = value
     if _is_local(wrapped) and group is not None:
         from mica.distributed.tensor import DTensor, Shard
 
@@ -139,8 +147,8 @@ def _before_loading(wrapped, state, prefix, metadata, strict, missing, unexpecte
     _open(wrapped, writeback=True)
     for key in [key for key in state if key.startswith(prefix) and not key.startswith(inner)]:
         value = state.pop(key)
-        plain = key[len(prefix) :]
-        if _is_local(wrapped) and group is not None and plain == FLAT:
+        name = key[len(prefix) :]
+        if _is_local(wrapped) and group is not None and name == FLAT:
             piece = value.to_local() if hasattr(value, "to_local") else value
             if piece.shape != group.flat.shape:
                 errors.append(f"{key}: a piece of {tuple(piece.shape)} is not one of {tuple(group.flat.shape)}")
@@ -152,12 +160,12 @@ def _before_loading(wrapped, state, prefix, metadata, strict, missing, unexpecte
             continue
         if hasattr(value, "full_tensor") and not _is_local(wrapped):
             value = value.full_tensor()
-        state[inner + plain] = value
+        state[inner + name] = value
     if _is_local(wrapped) and group is not None and group.use_orig_params:
         group.use_pieces()
         for view in group.views:  # the piece is where it belongs: each parameter is told what it has
             for _, _, name in view.places:
-                state[inner + name] = view.parameter.detach()
+                state[inner + plain(name)] = view.parameter.detach()
 
 
 def _after_loading(wrapped, keys):

@@ -8,7 +8,7 @@ from mica.distributed.fsdp._parameters import ParameterGroup
 from mica.distributed.fsdp._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
+__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method", "share_comm_ctx"]
 
 
 def _state_of(module):
@@ -46,11 +46,17 @@ class _State:
 
     def __init__(self, module, group, policy, reshard):
         self.module, self.group, self.policy, self.reshard = module, group, policy, reshard
-        self.reshard_after_backward = True
+        self.modules, self.to_run = [module], set()  # of a list that is sharded together: which have yet to run
+        self.reshard_after_backward = self.gathers_in_backward = True
         self.run = None
         self.forward_prefetch, self.backward_prefetch = [], []
         self.in_backward = False
         self.prefetches = True  # whether backward gathers for the module that comes next
+
+    def all_modules(self):
+        """The module, or the modules of a list, with those inside."""
+        for each in self.modules:
+            yield from each.modules()
 
     # ---- forward -------------------------------------------------------------------------------------------------
 
@@ -59,12 +65,10 @@ class _State:
         if self.run is not None:
             return
         self.run = _Run(self)
-        for module in self.module.modules():
+        for module in self.all_modules():
             state = _state_of(module)
             if state is not None and state is not self:
-                if state.run is not None and state.run.root is state and module is not self.module:
-                    state.run = None  # it was called by itself before
-                state.run = self.run
+                state.run = self.run  # also if it was called by itself before
                 if state.reshard is None:
                     state.reshard = True
         if self.reshard is None:
@@ -113,6 +117,17 @@ class _State:
             output = tree_map(functools.partial(_cast, self.policy.output_dtype), output)
         return output
 
+    def before_forward_of_list(self, module, args, kwargs):
+        """Of modules that are sharded together the first one to run gathers for all."""
+        if self.to_run:
+            return args, kwargs
+        self.to_run = set(self.modules)
+        return self.before_forward(module, args, kwargs)
+
+    def after_forward_of_list(self, module, args, kwargs, output):
+        self.to_run.discard(module)
+        return output if self.to_run else self.after_forward(module, args, kwargs, output)
+
     # ---- backward ------------------------------------------------------------------------------------------------
 
     def _hook(self, gradient):
@@ -129,7 +144,8 @@ class _State:
         self.in_backward = True
         if self.group is None:
             return
-        self.group.gather()
+        if self.gathers_in_backward:
+            self.group.gather()
         if self.backward_prefetch:
             following = self.backward_prefetch
         else:
@@ -154,15 +170,13 @@ class _State:
 
     def end_backward(self):
         """Backward is over: modules whose inputs needed no gradient have yet to be reduced."""
-        for module in self.module.modules():
-            state = _state_of(module)
-            if state is not None:
-                state.after_backward()
-                state.in_backward = False
+        states = [state for state in map(_state_of, self.all_modules()) if state is not None]
+        for state in states:
+            state.after_backward()
+            state.in_backward = False
         if self.run.is_last_backward:
-            for module in self.module.modules():
-                state = _state_of(module)
-                if state is not None and state.group is not None:
+            for state in states:
+                if state.group is not None:
                     state.group.finish_reducing()
                     if state.reshard_after_backward:
                         state.group.scatter()
@@ -245,6 +259,24 @@ class FSDPModule:
         for state in self._inner_states(recurse):
             state.reshard_after_backward = reshard_after_backward
 
+    def set_unshard_in_backward(self, unshard_in_backward):
+        """Whether backward gathers the parameters: it need not where it does not use them, as that of an embedding."""
+        _state_of(self).gathers_in_backward = unshard_in_backward
+
+    def reset_iter_state(self):
+        """Forgets a pass that an error has ended, so that the next one begins anew."""
+        for state in self._inner_states():
+            state.in_backward, state.to_run = False, set()
+            if state.run is not None:
+                state.run.ends_later, state.run.reducing = False, []
+            if state.group is not None:
+                state.group.forget()
+
+    def set_all_reduce_hook(self, hook, *, stream=None):
+        """Call a function on each reduced gradient, in place of nothing, or after the reduction over replicas."""
+        if _state_of(self).group is not None:
+            _state_of(self).group.all_reduce_hook = hook
+
     def set_modules_to_forward_prefetch(self, modules):
         """The modules whose parameters are gathered while this one computes forward."""
         _state_of(self).forward_prefetch = [_state_of(module) for module in modules]
@@ -271,17 +303,21 @@ def fully_shard(
 ):  # fmt: skip
     """Spread the parameters of a module over processes; modules inside that are sharded already keep theirs.
 
-    Before the module computes, in forward and in backward, its parameters are gathered; after it their memory is given
+    Modules of a list are sharded together: the first one that computes gathers the parameters of all. Before the module computes, in forward and in backward, its parameters are gathered; after it their memory is given
     back (after forward only with `reshard_after_forward`, by default for all but the root). Gradients are averaged, and
     each process gets its piece. The optimizer is made after this, with the pieces.
     """
     from mica.distributed.device_mesh import init_device_mesh
 
-    if type(module) in (mica.nn.ModuleList, mica.nn.ModuleDict):
-        raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
-    if _state_of(module) is not None:
-        raise AssertionError(f"fully_shard has been called on this module before: {type(module).__name__}")
-    device = _compute_device(module)
+    modules = [module] if isinstance(module, mica.nn.Module) else list(module)
+    for each in modules:
+        if type(each) in (mica.nn.ModuleList, mica.nn.ModuleDict):
+            raise ValueError(f"fully_shard does not support containers that do not implement forward: {each}")
+        if _state_of(each) is not None:
+            raise AssertionError(f"fully_shard has been called on this module before: {type(each).__name__}")
+    if not modules:
+        raise ValueError("fully_shard needs at least one module")
+    device = _compute_device(modules)
     if mesh is None:
         mesh = init_device_mesh(device.type, (mica.distributed.get_world_size(),))
     if mesh.ndim not in (1, 2):
@@ -290,20 +326,32 @@ def fully_shard(
     if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
         raise TypeError(f"offload_policy must be an OffloadPolicy, got {type(offload_policy).__name__}")
     reshard_after_forward, keeps = _kept_after_forward(reshard_after_forward, mesh)
-    owned = _owned_parameters(module, set(ignored_params or ()))
+    owned = _owned_parameters(modules, set(ignored_params or ()))
     dim_of = None if shard_placement_fn is None else functools.partial(_chosen_dim, shard_placement_fn)
     group = ParameterGroup(owned, mesh, policy, offload, device, dim_of, keeps) if owned else None
-    state = _State(module, group, policy, reshard_after_forward)
-    module.__dict__["_fsdp_state"] = state
-    module.register_forward_pre_hook(state.before_forward, prepend=True, with_kwargs=True)
-    module.register_forward_hook(state.after_forward, prepend=False, with_kwargs=True)
-    module.register_state_dict_pre_hook(_scatter_for_state_dict)
-    module._register_load_state_dict_pre_hook(lambda *_: _scatter_for_state_dict(module))
-    cls = type(module)
-    if cls not in _classes:
-        _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {})
-    module.__class__ = _classes[cls]
+    state = _State(modules[0], group, policy, reshard_after_forward)
+    state.modules = modules
+    alone = len(modules) == 1
+    for each in modules:
+        each.__dict__["_fsdp_state"] = state
+        before, after = (
+            (state.before_forward, state.after_forward)
+            if alone
+            else (state.before_forward_of_list, state.after_forward_of_list)
+        )
+        each.register_forward_pre_hook(before, prepend=True, with_kwargs=True)
+        each.register_forward_hook(after, prepend=False, with_kwargs=True)
+        each.register_state_dict_pre_hook(_scatter_for_state_dict)
+        each._register_load_state_dict_pre_hook(lambda *_, each=each: _scatter_for_state_dict(each))
+        cls = type(each)
+        if cls not in _classes:
+            _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _no_deepcopy})
+        each.__class__ = _classes[cls]
     return module
+
+
+def _no_deepcopy(module, memo):
+    raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
 
 
 def _chosen_dim(choose, parameter):
@@ -344,8 +392,8 @@ def _scatter_for_state_dict(module, *_):
         state.group.scatter()
 
 
-def _compute_device(module):
-    for parameter in module.parameters():
+def _compute_device(modules):
+    for parameter in (parameter for module in modules for parameter in module.parameters()):
         if parameter.device.type == "cuda":
             return mica.device("cuda", mica.cuda.current_device())
         if parameter.device.type != "meta":
@@ -353,8 +401,8 @@ def _compute_device(module):
     return mica.device("cuda", mica.cuda.current_device()) if mica.cuda.is_available() else mica.device("cpu")
 
 
-def _owned_parameters(module, ignored):
-    """Parameters of the module that no sharded module inside has: each once, with all its places."""
+def _owned_parameters(modules, ignored):
+    """Parameters of the modules that no sharded module inside has: each once, with all its places."""
     found = {}
 
     def visit(inside):
@@ -370,7 +418,8 @@ def _owned_parameters(module, ignored):
             if _state_of(child) is None:
                 visit(child)
 
-    visit(module)
+    for module in modules:
+        visit(module)
     return list(found.values())
 
 
@@ -387,3 +436,10 @@ def register_fsdp_forward_method(module, method_name):
         return state.after_forward(module, args, kwargs, original(*args, **kwargs))
 
     setattr(module, method_name, wrapped)
+
+
+def share_comm_ctx(modules):
+    """Let several roots wait for each other's messages as one: here they always do, as messages have no streams."""
+    for module in modules:
+        if not isinstance(module, FSDPModule):
+            raise ValueError(f"Expects list of FSDPModules but got {type(module)}")

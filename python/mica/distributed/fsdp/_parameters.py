@@ -123,7 +123,7 @@ class ParameterGroup:
         ]
         self.is_whole = False
         self.syncs = self.reduces_replicas = True
-        self.divide_factor = None
+        self.divide_factor = self.all_reduce_hook = None
         # After forward a process may keep a larger piece, so that few processes together have all: (their group, pieces).
         self.keeps, self._kept = keeps, {}
         self._gathering = self._reducing = None
@@ -205,6 +205,16 @@ class ParameterGroup:
             parameter.free()
         self.is_whole = False
 
+    def forget(self):
+        """Leaves what an error has interrupted."""
+        self._reducing = None
+        self._kept.clear()
+        for parameter in self.parameters:
+            parameter.kept_gradient = None
+            if parameter.full is not None:
+                parameter.full.grad = None
+        self.scatter()
+
     # ---- gradients -----------------------------------------------------------------------------------------------
 
     def start_reducing(self):
@@ -255,6 +265,8 @@ class ParameterGroup:
                     work.wait()
                 if self.replicas is not None and self.reduces_replicas:
                     all_reduce(mine, ReduceOp.AVG if self.divide_factor is None else ReduceOp.SUM, self.replicas)
+                if self.all_reduce_hook is not None:
+                    self.all_reduce_hook(mine)
                 at = 0
                 for p in parameters:
                     piece = p.from_rows(mine.narrow(0, at, p.own_rows * p.row).view(p.own_rows, p.row))

@@ -11,7 +11,7 @@ from mica import nn
 from mica.distributed.fsdp import _flat_optimizer_states as optimizer_states
 from mica.distributed.fsdp._flat_optimizer_states import OptimStateKeyType
 from mica.distributed.fsdp._flat_parameters import FlatGroup, FlatParameter
-from mica.distributed.fsdp._flat_states import CONFIGS, OPTIM_CONFIGS, WRAPPED, register_state_hooks, settings_of
+from mica.distributed.fsdp._flat_states import CONFIGS, OPTIM_CONFIGS, plain, register_state_hooks, settings_of
 from mica.distributed.fsdp._fully_shard import _compute_device, _State
 from mica.distributed.fsdp._policies import MixedPrecisionPolicy
 from mica.distributed.fsdp.api import (
@@ -225,12 +225,12 @@ class FullyShardedDataParallel(nn.Module):
     def named_parameters(self, *args, **kwargs):
         """Names and parameters; within summon_full_params names are those of the module without wrappers."""
         for name, parameter in super().named_parameters(*args, **kwargs):
-            yield (name.replace(WRAPPED, "") if self._summoned else name), parameter
+            yield (plain(name) if self._summoned else name), parameter
 
     def named_buffers(self, *args, **kwargs):
         """Names and buffers; within summon_full_params names are those of the module without wrappers."""
         for name, buffer in super().named_buffers(*args, **kwargs):
-            yield (name.replace(WRAPPED, "") if self._summoned else name), buffer
+            yield (plain(name) if self._summoned else name), buffer
 
     # ---- gradients
 
@@ -448,7 +448,7 @@ def _groups(process_group, strategy, mesh):
 
 def _moved(module, device_id, init, ignored, ignored_parameters):
     """The device that the module computes on, where its parameters are then, those without memory too."""
-    device = _compute_device(module)
+    device = _compute_device([module])
     if device_id is not None:
         device = device_id if isinstance(device_id, mica.device) else mica.device("cuda", device_id)
         device = mica.device("cpu") if device.type == "cpu" else device
