@@ -3,6 +3,7 @@
 
 #include "core/geometry.h"
 #include "core/host_data.h"
+#include "mica/backend/layer_backend.h"
 #include "mica/generated/implementations.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
@@ -91,26 +92,23 @@ Tensor repeat_interleave_counts(const Tensor& repeats, std::optional<int64_t> ou
   MICA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   MICA_CHECK(repeats.dtype() == DType::Int64 || repeats.dtype() == DType::Int32,
              "repeats has to be Long or Int tensor");
-  if (!repeats.is_cpu() && !repeats.is_meta() && repeats.numel() > 0) {
-    // Where the counts are, without a list on the host: number i is where the sums of the counts pass it.
-    const Tensor ends = repeats.to(DType::Int64).cumsum(0);
-    MICA_CHECK(repeats.ge(0).all().item<bool>(), "repeats can not be negative");
-    const int64_t sum = ends.select(0, ends.numel() - 1).item<int64_t>();
-    MICA_CHECK(!output_size || *output_size == sum, "allocated size does not match required size");
-    return mica::searchsorted(ends, mica::arange(Scalar(sum), ends.options()), false, true).to(repeats.dtype());
-  }
-  const Tensor counts = repeats.to(DType::Int64).contiguous().cpu();
-  const auto* c = host_data<int64_t>(counts);
+  MICA_CHECK(!repeats.is_meta(), "repeat_interleave: how often an index stands is not known on the meta device");
+  // The counts are the lengths of rows, and the answer is each element's row: what compressed sparse rows ask for.
+  const int64_t n = repeats.numel();
+  const Tensor counts = repeats.to(DType::Int64), begins = mica::zeros({n + 1}, counts.options());
   int64_t total = 0;
-  for (int64_t i = 0; i < counts.numel(); ++i) {
-    MICA_CHECK(c[i] >= 0, "repeats can not be negative");
-    total += c[i];
+  if (n > 0) {
+    const Tensor ends = counts.cumsum(0);
+    MICA_CHECK(counts.min().item<int64_t>() >= 0, "repeats can not be negative");
+    // A sum of numbers that are not negative is negative where it first leaves the range.
+    MICA_CHECK(ends.min().item<int64_t>() >= 0, "repeat_interleave: the sum of repeats does not fit 64 bits");
+    begins.narrow(0, 1, n).copy_(ends);
+    total = ends.select(0, n - 1).item<int64_t>();
   }
   MICA_CHECK(!output_size || *output_size == total, "allocated size does not match required size");
-  const Tensor result = mica::empty(total, TensorOptions(DType::Int64).device(kCPU));
-  auto* out = host_data<int64_t>(result);
-  for (int64_t i = 0; i < counts.numel(); ++i) out = std::fill_n(out, c[i], i);
-  return result.to(TensorOptions(repeats.dtype()).device(repeats.device()));
+  const Tensor result = mica::empty(total, counts.options());
+  if (total > 0) MICA_LAYER_KERNEL(result.device(), sparse_expand_rows)(result.view_of(), begins.view_of());
+  return result.to(repeats.dtype());
 }
 
 Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,

@@ -107,6 +107,9 @@ def test_a_resized_storage_is_seen_by_its_views():
         (lambda: mica.zeros(3, 1).expand(3, 0x5555555555555557), RuntimeError, "overflow"),  # would count five elements
         (lambda: mica.zeros(2**20, 1, device="meta").expand(2**20, 2**44), RuntimeError, "overflow"),
         (lambda: mica.zeros(2, 3).repeat(1, 2**62), RuntimeError, "overflow"),
+        (lambda: mica.repeat_interleave(mica.tensor([1, -1])), RuntimeError, "can not be negative"),
+        # The sum wraps around to eight.
+        (lambda: mica.repeat_interleave(mica.tensor([2**63 - 1, 2**63 - 1, 10])), RuntimeError, "does not fit 64 bits"),
         (lambda: mica.nn.functional.pixel_shuffle(mica.zeros(1, 8, 3, 4), 2**40), ValueError, "too large"),
         (
             lambda: mica.nn.MaxUnpool1d(2**62)(mica.zeros(1, 1, 4), mica.zeros(1, 1, 4).long()),
