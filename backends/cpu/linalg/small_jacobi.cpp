@@ -20,6 +20,7 @@ constexpr int kMaxSweeps = 40;
 template <class T>
 struct JacobiScratch {
   LaneMatrices<T> a, v;
+  T scales[HWY_MAX_BYTES / sizeof(T)];
   explicit JacobiScratch(int64_t n) : a(n), v(n) {}
 };
 
@@ -34,6 +35,23 @@ T safe_scale(const T* a, int64_t elements, bool& finite) {
   }
   constexpr T low = std::is_same_v<T, float> ? T(1e-6) : T(1e-60), high = T(1) / low;
   return !finite || largest == 0 || (largest > low && largest < high) ? T(1) : largest;
+}
+
+// Matrices of the lanes, element(matrix, row, column) over the matrix's scale. One that has a number that is not finite
+// gets the code `failed`, and stands as the unit matrix.
+template <class T, class Element>
+HWY_INLINE void load_scaled(JacobiScratch<T>& scratch, const T* a, int64_t n, int64_t used, int32_t* info,
+                            int32_t failed, const Element& element) {
+  scratch.a.load(a, used);
+  for (int64_t lane = 0; lane < used; ++lane) {
+    const T* const matrix = a + lane * n * n;
+    bool finite;
+    scratch.scales[lane] = safe_scale(matrix, n * n, finite);
+    info[lane] = finite ? 0 : failed;
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t i = 0; i < n; ++i)
+        scratch.a.at(i, j, lane) = finite ? element(matrix, i, j) / scratch.scales[lane] : T(i == j);
+  }
 }
 
 // The rotation that makes the off-diagonal element of [[a, x], [x, b]] zero; none where x is zero.
@@ -69,19 +87,10 @@ void small_eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool u
       n, count, [&] { return JacobiScratch<T>(n); },
       [&](JacobiScratch<T>& scratch, int64_t first, int64_t used) {
         M &m = scratch.a, &v = scratch.v;
-        T scales[HWY_MAX_BYTES / sizeof(T)];
-        m.load(a + first * n * n, used);
-        for (int64_t lane = 0; lane < used; ++lane) {
-          const T* const matrix = a + (first + lane) * n * n;
-          bool finite;
-          scales[lane] = safe_scale(matrix, n * n, finite);
-          info[first + lane] = finite ? 0 : static_cast<int32_t>(std::max<int64_t>(1, n - 1));
-          for (int64_t j = 0; j < n; ++j)
-            for (int64_t i = j; i < n; ++i) {
-              const T x = finite ? (upper ? matrix[i * n + j] : matrix[j * n + i]) / scales[lane] : T(i == j);
-              m.at(i, j, lane) = m.at(j, i, lane) = x;
-            }
-        }
+        load_scaled(scratch, a + first * n * n, n, used, info + first,
+                    static_cast<int32_t>(std::max<int64_t>(1, n - 1)), [&](const T* matrix, int64_t i, int64_t j) {
+                      return (i >= j) == upper ? matrix[i * n + j] : matrix[j * n + i];  // of the named triangle
+                    });
         if (vectors) v.set_identity();
         V total = hn::Zero(d);
         for (int64_t j = 0; j < n; ++j)
@@ -114,7 +123,7 @@ void small_eigh(T* a, T* values, int64_t n, int64_t count, int32_t* info, bool u
           std::sort(order, order + n, [&](int64_t x, int64_t y) { return m.at(x, x, lane) < m.at(y, y, lane); });
           T* const to = a + (first + lane) * n * n;
           for (int64_t j = 0; j < n; ++j) {
-            values[(first + lane) * n + j] = m.at(order[j], order[j], lane) * scales[lane];
+            values[(first + lane) * n + j] = m.at(order[j], order[j], lane) * scratch.scales[lane];
             for (int64_t i = 0; vectors && i < n; ++i) to[j * n + i] = v.at(i, order[j], lane);
           }
         }
@@ -153,16 +162,8 @@ void small_svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t*
       n, count, [&] { return JacobiScratch<T>(n); },
       [&](JacobiScratch<T>& scratch, int64_t first, int64_t used) {
         M &m = scratch.a, &v = scratch.v;
-        T scales[HWY_MAX_BYTES / sizeof(T)];
-        m.load(a + first * n * n, used);
-        for (int64_t lane = 0; lane < used; ++lane) {
-          const T* const matrix = a + (first + lane) * n * n;
-          bool finite;
-          scales[lane] = safe_scale(matrix, n * n, finite);
-          info[first + lane] = finite ? 0 : -4;
-          for (int64_t j = 0; j < n; ++j)
-            for (int64_t i = 0; i < n; ++i) m.at(i, j, lane) = finite ? matrix[j * n + i] / scales[lane] : T(i == j);
-        }
+        load_scaled(scratch, a + first * n * n, n, used, info + first, int32_t{-4},
+                    [&](const T* matrix, int64_t i, int64_t j) { return matrix[j * n + i]; });
         if (vh) v.set_identity();
         constexpr T eps = std::numeric_limits<T>::epsilon();
         V total = hn::Zero(d);
@@ -205,7 +206,7 @@ void small_svd(const T* a, T* u, T* s, T* vh, int64_t n, int64_t count, int32_t*
           const T least = norms[order[0]] * eps * eps;
           for (int64_t j = 0; j < n; ++j) {
             const int64_t from = order[j];
-            s[(first + lane) * n + j] = norms[from] > least ? norms[from] * scales[lane] : T(0);
+            s[(first + lane) * n + j] = norms[from] > least ? norms[from] * scratch.scales[lane] : T(0);
             if (!u) continue;
             T* const left = u + (first + lane) * n * n;
             if (norms[from] > least) {
