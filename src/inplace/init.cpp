@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "core/geometry.h"
-#include "linalg/householder.h"
+#include "mica/core/grad_mode.h"
+#include "mica/generated/layers/decompositions.h"
 #include "mica/generated/layers/init_implementations.h"
 #include "mica/ops.h"
 #include "mica/warning.h"
@@ -182,9 +183,10 @@ void init_orthogonal_(const Tensor& self, double gain, const MaybeGenerator& gen
                   "': initialise in float32 and convert");
   const int64_t rows = self.size(0), cols = self.numel() / rows;
   const Tensor values = empty({rows, cols}, TensorOptions(self.dtype()).device(self.device())).normal_(0, 1, generator);
-  const QrFactors factors = householder_qr(rows < cols ? values.t() : values);
+  NoGradGuard no_grad;
+  const auto [orthonormal, triangle] = linalg_qr((rows < cols ? values.t() : values).to(DType::Float64), "reduced");
   // With the signs of r's diagonal, q is the one whose distribution is uniform.
-  Tensor q = mul(factors.q, sign(factors.r.diagonal())).to(self.dtype());
+  Tensor q = mul(orthonormal, sign(triangle.diagonal())).to(self.dtype());
   if (rows < cols) q = q.t();
   self.view(q.sizes()).copy_(q);
   self.mul_(gain);

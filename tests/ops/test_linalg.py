@@ -1,5 +1,6 @@
 """Linear algebra: what decompositions must satisfy, for LAPACK's path and for that of many small matrices."""
 
+import os
 import subprocess
 import sys
 
@@ -382,6 +383,27 @@ assert "openblas" not in open("/proc/self/maps").read() or len(os.listdir("/proc
 assert os.sched_getaffinity(0) == cores
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_qr_of_real_matrices_and_orthogonal_weights_need_no_library():
+    program = """
+import mica
+for sizes in ((5, 3), (3, 5), (4, 4), (1, 1), (3, 7, 6), (70, 40)):
+    for dtype in (mica.float32, mica.float64):
+        a = mica.randn(sizes, dtype=dtype)
+        q, r = mica.linalg.qr(a)
+        mica.testing.assert_close(q @ r, a, rtol=1e-4, atol=1e-4)
+        mica.testing.assert_close(q.mT @ q, mica.eye(q.shape[-1], dtype=dtype).expand(q.mT.shape[:-2] + (q.shape[-1],) * 2))
+assert (mica.linalg.qr(mica.zeros(3, 2))[1] == 0).all()
+weight = mica.nn.init.orthogonal_(mica.empty(6, 4))
+mica.testing.assert_close(weight.T @ weight, mica.eye(4))
+try:
+    mica.linalg.qr(mica.full((3, 2), 1e30))  # their squares overflow: the library takes such numbers
+    raise SystemExit("no error")
+except RuntimeError as error:
+    assert "needs a LAPACK library" in str(error)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "MICA_LAPACK": "/none"})
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 3, 3), (2, 1, 3, 3)])

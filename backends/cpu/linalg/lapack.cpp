@@ -135,6 +135,8 @@ void* find(Routine routine, int type) {
   return found;
 }
 
+bool is_there() { return library().handle != nullptr; }
+
 // The library is opened before the gate is passed, since that may run Python.
 Calls::Calls() : pass_((library(), gate)) {}
 

@@ -60,6 +60,7 @@ enum class Routine : int {
 // The address of a routine; `type` is the place of its letter in "sdcz". Throws, saying what to install, where there is
 // no library.
 void* find(Routine routine, int type);
+bool is_there();  // whether a library was found
 
 template <class T>
 inline constexpr int type_of = std::is_same_v<T, float>                 ? 0

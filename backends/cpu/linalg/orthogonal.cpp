@@ -11,6 +11,9 @@ using lapack::Integer;
 using lapack::Real;
 using lapack::Routine;
 
+// Without a library, real matrices of any size: initial values that are orthogonal need none.
+bool takes_own_code(int64_t rows, int64_t columns) { return worth_own_code(rows, columns) || !lapack::is_there(); }
+
 void geqrf(const TensorView& a, const TensorView& tau) {
   visit_matrix("geqrf_cpu", a.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -22,7 +25,7 @@ void geqrf(const TensorView& a, const TensorView& tau) {
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       if constexpr (!lapack::is_complex_v<T>) {
-        if (worth_own_code(matrices.rows, matrices.columns)) {
+        if (takes_own_code(matrices.rows, matrices.columns)) {
           for (int64_t i = begin; i < end; ++i) shared_geqrf(matrices[i], matrices.rows, matrices.columns, factors[i]);
           return;
         }
@@ -50,7 +53,7 @@ void orgqr(const TensorView& a, const TensorView& tau) {
     }
     over_matrices(matrices.count, matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
       if constexpr (!lapack::is_complex_v<T>) {
-        if (worth_own_code(matrices.rows, matrices.columns)) {
+        if (takes_own_code(matrices.rows, matrices.columns)) {
           for (int64_t i = begin; i < end; ++i)
             shared_orgqr(matrices[i], matrices.rows, matrices.columns, factors.length, factors[i]);
           return;

@@ -1,6 +1,6 @@
 """Parametrizations that are often used: orthogonal weights, weights of a length and a direction, of spectral norm 1."""
 
-from mica import _C
+from mica import _C, linalg
 from mica._C import Tensor
 from mica.autograd.grad_mode import no_grad
 from mica.nn import functional as F
@@ -28,9 +28,9 @@ def _is_orthogonal(matrix):
 
 def _make_orthogonal(matrix):
     """The orthogonal factor of the matrix, with the signs that make the triangular one's diagonal positive."""
-    packed, tau = _C._householder_reflections(matrix)
+    packed, tau = _C.geqrf(matrix)
     signs = packed.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-    return _C._householder_columns(packed, tau) * signs
+    return linalg.householder_product(packed, tau) * signs
 
 
 class _Orthogonal(Module):
@@ -63,7 +63,7 @@ class _Orthogonal(Module):
         A = X.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (A * A).sum(dim=-2))
         # The diagonal holds signs.
-        return _C._householder_columns(A, tau) * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        return linalg.householder_product(A, tau) * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
     def _from_skew(self, X):
         rows, columns = X.shape[-2:]
@@ -72,10 +72,10 @@ class _Orthogonal(Module):
             X = _C.cat([X, X.new_zeros(rows, rows - columns).expand(*X.shape[:-2], -1, -1)], dim=-1)
         A = X - X.mH
         if self.orthogonal_map == "matrix_exp":
-            Q = _C._exponential_of_matrix(A)
+            Q = _C.matrix_exp(A)
         else:
             identity = _C.eye(rows, dtype=A.dtype, device=A.device)
-            Q = _C._solve_square(identity - 0.5 * A, identity + 0.5 * A)
+            Q = linalg.solve(identity - 0.5 * A, identity + 0.5 * A)
         return Q[..., :columns] if rows != columns else Q
 
     @no_grad()
@@ -108,7 +108,7 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
                 "use_trivialization=False."
             )
-        A, tau = _C._householder_reflections(Q)
+        A, tau = _C.geqrf(Q)
         diagonal = A.diagonal(dim1=-2, dim2=-1)
         diagonal.sign_()
         # Where there was nothing to reflect, the sign is that of the identity, not of a reflection.
