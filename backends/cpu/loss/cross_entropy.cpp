@@ -10,6 +10,7 @@
 
 #include "backends/cpu/loss/labels.h"
 #include "backends/cpu/reduce/exp_columns-inl.h"
+#include "backends/cpu/reduce/exp_runs-inl.h"
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/normalization/parameters-inl.h"
 #include "backends/cpu/visit_dtype.h"
@@ -21,43 +22,7 @@ namespace mica::cpu::HWY_NAMESPACE {
 
 constexpr int64_t kCrossEntropyBlock = 16384;  // elements of rows whose losses are summed together
 
-// Several vectors of numbers that are not positive. With NEON they take every step together where none is far below 0.
-template <class D, class V, size_t kCount>
-HWY_INLINE void exponentials(D d, V (&x)[kCount]) {
-#if HWY_ARCH_ARM_A64
-  if (have_normal_exp(d, x)) return exp_of_normal(d, x);
-#endif
-  for (V& v : x) v = exp_nonpositive(d, v);
-}
 constexpr int64_t kExponentials = HWY_ARCH_ARM_A64 ? 4 : 2;  // vectors at once
-
-template <class C>
-HWY_INLINE double sum_of_exponentials(const C* x, int64_t n, C largest) {
-  const hn::ScalableTag<C> d;
-  using V = hn::VFromD<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kChunk = 4096;  // as many exponentials as a sum of C takes without harm
-  const V shift = hn::Set(d, largest);
-  double total = 0;
-  for (int64_t i = 0; i < n;) {
-    const int64_t end = std::min(n, i + kChunk);
-    V s0 = hn::Zero(d), s1 = s0;
-    for (; i + kExponentials * lanes <= end; i += kExponentials * lanes) {
-      V e[kExponentials];
-      for (int64_t k = 0; k < kExponentials; ++k) e[k] = hn::Sub(hn::LoadU(d, x + i + k * lanes), shift);
-      exponentials(d, e);
-      for (int64_t k = 0; k < kExponentials; k += 2) s0 = hn::Add(s0, e[k]), s1 = hn::Add(s1, e[k + 1]);
-    }
-    for (; i < end; i += lanes) {
-      const int64_t rest = std::min(lanes, end - i);
-      const V e = exp_nonpositive(d, hn::Sub(load_first(d, x + i, rest), shift));
-      s0 = hn::Add(s0, hn::IfThenElseZero(hn::FirstN(d, rest), e));
-    }
-    i = end;
-    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))));
-  }
-  return total;
-}
 
 // What the kernels share: the shape, the labels, the weights of the classes.
 template <class T>
@@ -133,7 +98,7 @@ void forward_rows(const Problem<T>& p, LossSink<T>& sink, int64_t block, int64_t
     const int64_t label = p.labels[r];
     const C* row = open_row(p.x + r * n, n, buffer);
     const C largest = extreme_of_run<Extreme::Max>(row, n);
-    const double log_sum = std::log(sum_of_exponentials(row, n, largest));
+    const double log_sum = std::log(sum_of_exponentials<false>(row, n, largest, static_cast<C*>(nullptr), row + n));
     largest_of[r] = largest;
     log_sum_of[r] = static_cast<C>(log_sum);
     if (label < 0) {
@@ -249,7 +214,7 @@ HWY_INLINE void row_gradient(const C* x, const C* weight, int64_t n, C largest, 
     for (; i + kExponentials * lanes <= n; i += kExponentials * lanes) {
       V e[kExponentials];
       for (int64_t k = 0; k < kExponentials; ++k) e[k] = hn::Sub(hn::Sub(hn::LoadU(d, x + i + k * lanes), top), log);
-      exponentials(d, e);
+      exp_of_nonpositive(d, e);
       for (int64_t k = 0; k < kExponentials; ++k) hn::StoreU(hn::Mul(e[k], share), d, out + i + k * lanes);
     }
     for (; i + lanes <= n; i += lanes) hn::StoreU(probability(hn::LoadU(d, x + i)), d, out + i);

@@ -8,36 +8,12 @@
 #include <cmath>
 
 #include "backends/cpu/reduce/exp_columns-inl.h"
+#include "backends/cpu/reduce/exp_runs-inl.h"
 #include "backends/cpu/reduce/reduction-inl.h"
 #include "backends/cpu/simd_register.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
-
-// The sum of exp(x - largest), where no x is larger. What follows x is fetched meanwhile, so that arithmetic overlaps
-// with memory.
-template <class T>
-HWY_INLINE T sum_of_exponentials(const T* x, int64_t n, T largest) {
-  const hn::ScalableTag<T> d;
-  using V = hn::VFromD<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const V shift = hn::Set(d, largest);
-  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    for (int64_t k = 0; k < 4 * lanes; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(x + n + i + k);
-    s0 = hn::Add(s0, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), shift)));
-    s1 = hn::Add(s1, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift)));
-    s2 = hn::Add(s2, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 2 * lanes), shift)));
-    s3 = hn::Add(s3, exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + 3 * lanes), shift)));
-  }
-  for (; i < n; i += lanes) {
-    const int64_t rest = std::min(lanes, n - i);
-    const V e = exp_nonpositive(d, hn::Sub(load_first(d, x + i, rest), shift));
-    s0 = hn::Add(s0, hn::IfThenElseZero(hn::FirstN(d, rest), e));
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-}
 
 template <class T>
 struct LogSumExp {
@@ -60,7 +36,10 @@ struct LogSumExp {
     for (int64_t i = 0; i < n; i += kChunk) {
       const int64_t count = std::min(kChunk, n - i);
       raise(a, extreme_of_run<Extreme::Max>(x + i, count));
-      if (std::isfinite(a.largest)) a.sum += sum_of_exponentials(x + i, count, a.largest);
+      if (std::isfinite(a.largest)) {
+        const T* const end = x + i + count;
+        a.sum += sum_of_exponentials<false>(x + i, count, a.largest, static_cast<T*>(nullptr), end);
+      }
     }
   }
 

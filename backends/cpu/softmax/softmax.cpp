@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "backends/cpu/reduce/exp_columns-inl.h"
+#include "backends/cpu/reduce/exp_runs-inl.h"
 #include "backends/cpu/simd_register.h"
 #include "backends/cpu/softmax/layout.h"
 #include "backends/cpu/softmax/row_io-inl.h"
@@ -16,47 +17,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace mica::cpu::HWY_NAMESPACE {
-
-// The sum of exp(x - largest), which is also written to `out` if kWrite. Meanwhile the memory at `ahead` is fetched:
-// arithmetic on this row then overlaps with waiting for what comes next.
-template <bool kWrite, class C>
-HWY_INLINE double exponentials(const C* x, int64_t n, C largest, C* out, const C* ahead) {
-  const hn::ScalableTag<C> d;
-  using V = hn::VFromD<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kChunk = 4096;  // as many exponentials as a sum of C takes without harm
-  const V shift = hn::Set(d, largest);
-  double total = 0;
-  for (int64_t i = 0; i < n;) {
-    const int64_t end = std::min(n, i + kChunk);
-    V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    for (; i + 4 * lanes <= end; i += 4 * lanes) {
-      for (int64_t k = 0; k < 4 * lanes; k += 64 / static_cast<int64_t>(sizeof(C))) __builtin_prefetch(ahead + i + k);
-      V e[4];
-      for (int64_t k = 0; k < 4; ++k) e[k] = hn::Sub(hn::LoadU(d, x + i + k * lanes), shift);
-      if constexpr (MICA_SIMD_AVX512) {
-        for (V& v : e) v = exp_nonpositive(d, v);
-      } else {
-        exp(d, e);
-      }
-      if constexpr (kWrite)
-        for (int64_t k = 0; k < 4; ++k) hn::StoreU(e[k], d, out + i + k * lanes);
-      s0 = hn::Add(s0, e[0]);
-      s1 = hn::Add(s1, e[1]);
-      s2 = hn::Add(s2, e[2]);
-      s3 = hn::Add(s3, e[3]);
-    }
-    for (; i < end; i += lanes) {
-      const int64_t rest = std::min(lanes, end - i);
-      const V e = exp_nonpositive(d, hn::Sub(load_first(d, x + i, rest), shift));
-      if constexpr (kWrite) store_first(e, d, out + i, rest);
-      s0 = hn::Add(s0, hn::IfThenElseZero(hn::FirstN(d, rest), e));
-    }
-    i = end;
-    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)))));
-  }
-  return total;
-}
 
 template <class C>
 HWY_INLINE void scale_run(C* x, int64_t n, C factor, const C* ahead) {
@@ -95,10 +55,10 @@ void softmax_rows(const T* x, T* out, int64_t begin, int64_t end, int64_t n) {
     const C largest = extreme_of_run<Extreme::Max>(row, n);
     const C* next = kIsNarrow<T> || r + 1 == end ? row : reinterpret_cast<const C*>(x + (r + 1) * n);
     if constexpr (kLog) {
-      const double sum = exponentials<false>(row, n, largest, result, result);
+      const double sum = sum_of_exponentials<false>(row, n, largest, result, result);
       subtract_run(row, n, largest, static_cast<C>(std::log(sum)), result, next);
     } else {
-      const double sum = exponentials<true>(row, n, largest, result, next);
+      const double sum = sum_of_exponentials<true>(row, n, largest, result, next);
       scale_run(result, n, static_cast<C>(1 / sum), kIsNarrow<T> || r + 1 == end ? result : result + n);
     }
     close_row(result, n, out + r * n);
