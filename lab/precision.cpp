@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <string_view>
 
 #include "instruments.h"
 
@@ -26,7 +27,7 @@ constexpr NumberFormat kNumberFormats[] = {{"float64", DType::Float64, 11, 52},
                                            {"mxfp4", DType::Float4_e2m1fn_x2, 2, 1, 32},
                                            {"nvfp4", DType::Float4_e2m1fn_x2, 2, 1, 16},
                                            {"int8", DType::Int8, 0, 0}};
-const NumberFormat& number_format(const std::string& wanted) {
+const NumberFormat& number_format(std::string_view wanted) {
   for (const NumberFormat& f : kNumberFormats)
     if (wanted == f.name) return f;
   fail(ErrorKind::Value, cat("precision shows floating-point formats and int8, not ", wanted));
