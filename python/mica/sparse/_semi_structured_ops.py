@@ -83,7 +83,10 @@ class _Linear(mica.autograd.Function):
         weight = ctx.weight
         grad_rows = grad_bias = None
         if ctx.needs_input_grad[0]:
-            grad_rows = gradient @ weight.to_dense()
+            if weight.packed_t is not None:
+                grad_rows = weight.t()._mm(gradient.t()).t()
+            else:
+                grad_rows = gradient @ weight.to_dense()
         if ctx.has_bias and ctx.needs_input_grad[1]:
             grad_bias = gradient.sum(0)
         return grad_rows, grad_bias, None
