@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "backends/cuda/gemm/tuning.h"
 #include "backends/cuda/library.h"
 #include "backends/cuda/green_contexts.h"
 #include "backends/cuda/memory/device_allocator.h"
@@ -53,6 +54,7 @@ std::string query(const char* what, const char* argument, int index) {
   if (name == "green_stream_new") return new_green_stream(argument);
   if (name == "green_stream_free") return free_green_stream(argument), "";
   if (name == "green_context_free") return free_green_context(argument), "";
+  if (name == "tuning") return tuning::ask(argument, index);
   if (name == "profiler_start") return start_recording(), "";
   if (name == "profiler_stop") return stop_recording();
   if (name == "profiler_missing") return why_no_recording();

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/flags.h"
 #include "backends/cuda/gemm/lt.h"
+#include "backends/cuda/gemm/tuning.h"
 #include "backends/cuda/runtime.h"
 
 namespace mica::cuda {
@@ -83,6 +84,26 @@ struct Factor {
   }
 };
 
+// The product as torch.cuda.tunable names it: its kind and dtype, which operands are transposed, sizes and pitches.
+tuning::Product named(const Key& key, const Types& t, DType out, DType operands) {
+  const auto size = static_cast<int64_t>(element_size(out));
+  const std::string letters = {key.a.transposed ? 'T' : 'N', key.b.transposed ? 'T' : 'N'};
+  const std::string small = {key.a.transposed ? 't' : 'n', key.b.transposed ? 't' : 'n'};
+  const char* const kind = key.bias        ? "GemmAndBiasTunableOp_"
+                           : key.batch > 1 ? "GemmStridedBatchedTunableOp_"
+                                           : "GemmTunableOp_";
+  const bool rounded = t.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  tuning::Product p;
+  p.operation =
+      cat(kind, rounded ? "tf32" : info(operands).name, out == operands ? "" : cat("_", info(out).name), "_", letters);
+  p.parameters = cat(small, "_", key.out.rows, "_", key.out.columns, "_", key.inner);
+  if (key.batch > 1) p.parameters += cat("_B_", key.batch);
+  p.parameters += cat("_ld_", key.a.pitch, "_", key.b.pitch, "_", key.out.pitch);
+  p.compute = t.compute, p.scale = t.scale, p.operands = t.operands.value_or(t.element), p.out = t.element;
+  p.out_bytes = static_cast<size_t>((key.out.pitch * key.out.columns + key.out.batch_stride * (key.batch - 1)) * size);
+  return p;
+}
+
 }  // namespace
 
 bool cublas_matmul(const MatmulCall& call) {
@@ -131,7 +152,13 @@ bool cublas_matmul(const MatmulCall& call) {
   if (!plan.usable) return false;
   if (call.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
   const Factor alpha(call.alpha, t->scale), beta(call.beta, t->scale);
-  lt::run(plan, handle, alpha.bytes, first.data, second.data, beta.bytes, call.out.data, device);
+  const auto run = [&](const lt::Plan& by, void* to) {
+    lt::run(by, handle, alpha.bytes, first.data, second.data, beta.bytes, to, device);
+  };
+  // An algorithm is chosen for addresses that 16 divides.
+  const bool tuned = tuning::is_on() && key.alignment >= 16;
+  run(tuned ? tuning::chosen(plan, handle, named(key, *t, call.out.dtype, call.a.dtype), device, run) : plan,
+      call.out.data);
   return true;
 }
 

@@ -8,10 +8,6 @@
 
 namespace mica::cuda::lt {
 
-namespace {
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-}
-
 const Functions& cublas() {
   static const Functions loaded = [] {
     static constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so",
@@ -71,7 +67,8 @@ cublasLtMatrixLayout_t layout(const Matrix& m, cudaDataType_t type, int64_t batc
   return made;
 }
 
-void choose_algorithm(Plan& plan, cublasLtHandle_t handle, int alignment) {
+std::vector<cublasLtMatmulHeuristicResult_t> algorithms(const Plan& plan, cublasLtHandle_t handle, int alignment,
+                                                        int count) {
   cublasLtMatmulPreference_t preference;
   MICA_CUBLAS(cublas().MatmulPreferenceCreate(&preference));
   MICA_CUBLAS(cublas().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -80,14 +77,21 @@ void choose_algorithm(Plan& plan, cublasLtHandle_t handle, int alignment) {
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     MICA_CUBLAS(cublas().MatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes));
-  cublasLtMatmulHeuristicResult_t result{};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count));
   int found = 0;
   const cublasStatus_t status = cublas().MatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.added,
-                                                                plan.out, preference, 1, &result, &found);
+                                                                plan.out, preference, count, results.data(), &found);
   cublas().MatmulPreferenceDestroy(preference);
-  plan.usable = status == CUBLAS_STATUS_SUCCESS && found > 0;
-  plan.algorithm = result.algo;
-  plan.workspace = result.workspaceSize;
+  results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<size_t>(found) : 0);
+  return results;
+}
+
+void choose_algorithm(Plan& plan, cublasLtHandle_t handle, int alignment) {
+  const auto found = algorithms(plan, handle, alignment, 1);
+  plan.usable = !found.empty();
+  if (!plan.usable) return;
+  plan.algorithm = found[0].algo;
+  plan.workspace = found[0].workspaceSize;
 }
 
 void run(const Plan& plan, cublasLtHandle_t handle, const void* alpha, const void* a, const void* b, const void* beta,

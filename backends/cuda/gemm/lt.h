@@ -7,20 +7,26 @@
 #include <initializer_list>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "mica/backend/tensor_view.h"
 #include "mica/error.h"
 
 namespace mica::cuda::lt {
 
-#define MICA_FORALL_LT(X)   \
-  X(Create)                 \
-  X(GetStatusName)          \
-  X(Matmul)                 \
-  X(MatmulAlgoGetHeuristic) \
-  X(MatmulDescCreate)       \
-  X(MatmulDescSetAttribute) \
-  X(MatmulPreferenceCreate) \
+#define MICA_FORALL_LT(X)         \
+  X(Create)                       \
+  X(GetStatusName)                \
+  X(GetVersion)                   \
+  X(Matmul)                       \
+  X(MatmulAlgoCheck)              \
+  X(MatmulAlgoConfigGetAttribute) \
+  X(MatmulAlgoConfigSetAttribute) \
+  X(MatmulAlgoGetHeuristic)       \
+  X(MatmulAlgoInit)               \
+  X(MatmulDescCreate)             \
+  X(MatmulDescSetAttribute)       \
+  X(MatmulPreferenceCreate)       \
   X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutSetAttribute)
 
 // cuBLASLt's functions without their prefix.
@@ -75,7 +81,7 @@ struct Plan {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
   // What beta multiplies: the result itself, or of the type that the library wants beside it, and then never there.
   cublasLtMatrixLayout_t added = nullptr;
-  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulAlgo_t algorithm{};
   size_t workspace = 0;
   bool usable = false;
 
@@ -85,7 +91,12 @@ struct Plan {
   }
 };
 
+inline constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // that an algorithm may ask for
+
 cublasLtMatrixLayout_t layout(const Matrix& m, cudaDataType_t type, int64_t batch);
+// What the heuristic proposes for a plan that is otherwise complete, at most `count` algorithms, the best first.
+std::vector<cublasLtMatmulHeuristicResult_t> algorithms(const Plan& plan, cublasLtHandle_t handle, int alignment,
+                                                        int count);
 // Asks the heuristic for the algorithm of a plan that is otherwise complete; usable says whether there is one.
 void choose_algorithm(Plan& plan, cublasLtHandle_t handle, int alignment);
 // The product on the current stream: alpha and beta are in the plan's type of factors.
