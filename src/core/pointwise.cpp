@@ -2,6 +2,7 @@
 #include "core/pointwise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/allocate.h"
@@ -198,9 +199,9 @@ void PointwisePlan::write_number(int k) {
   const Scalar* number = operands_[k - op_.noutputs].number;
   if (!number) return;
   write_scalar(*number, common_, values_[k]);
-  if (is_narrow(common_)) {
+  if (is_narrow(common_) || is_float8(common_) || common_ == DType::Complex32) {
     // Their products and quotients are computed with the number itself: it stands behind its element.
-    const float exact = number->is_complex() ? 0.0f : static_cast<float>(number->to_double());
+    const float exact = number->is_complex() ? NAN : static_cast<float>(number->to_double());
     std::memcpy(values_[k] + 8, &exact, sizeof(exact));
   }
   loop.dtypes[k] = common_;

@@ -1,5 +1,7 @@
 """What torch refuses is refused; matrices without eigenvalues; bytes of bools that are neither 0 nor 1."""
 
+import warnings
+
 import mica as torch
 import pytest
 
@@ -91,3 +93,41 @@ def test_copies_of_bools_are_0_or_1(shape):
         (torch.zeros_like(odd).transpose(0, 1).copy_(odd.transpose(0, 1)).transpose(0, 1).contiguous(), right),
     ):
         assert _bytes(made) == wanted.flatten().tolist()
+
+
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_floats_of_eight_bits_have_products_and_absolute_values(dtype):
+    every = torch.arange(256, dtype=torch.uint8).view(dtype)
+    other = every[torch.randperm(256)]
+    product = (every.float() * other.float()).to(dtype)
+    assert torch.equal((every * other).view(torch.uint8), product.view(torch.uint8))
+    assert torch.equal(every.clone().mul_(other).view(torch.uint8), product.view(torch.uint8))
+    for call in (lambda: every * 2, lambda: every * other[0], lambda: every[:1] * other[:1]):
+        with pytest.raises(NotImplementedError, match='"mul_cpu_reduced_float" not implemented'):
+            call()
+    assert (every[5] * other).shape == (256,)  # only the second operand is asked, as in torch
+    if dtype == torch.float8_e8m0fnu:
+        with pytest.raises(NotImplementedError, match='"abs_cpu" not implemented'):
+            every.abs()
+    else:
+        assert torch.equal(every.abs().view(torch.uint8), every.float().abs().to(dtype).view(torch.uint8))
+    with pytest.raises(NotImplementedError, match="not implemented"):
+        every + other
+
+
+@pytest.mark.parametrize("dtype", [*FLOAT8, torch.complex32], ids=str)
+def test_powers_that_need_no_arithmetic_take_every_dtype(dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # complex32 is experimental
+        x = torch.tensor([1.0, 2.0, 0.5, 4.0]).to(dtype)
+    for exponent in (1, 1.0, 0, 0.0):
+        expected = x if exponent else torch.ones(4).to(dtype)
+        for found in (x**exponent, x.clone().pow_(exponent), torch.pow(x, exponent, out=torch.empty_like(x))):
+            assert found.dtype == dtype and torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+    assert torch.equal((1**x).view(torch.uint8), torch.ones(4).to(dtype).view(torch.uint8))
+    for call in (lambda: x**2, lambda: x**1.0625, lambda: 2**x, lambda: x**x, lambda: x ** torch.tensor(1)):
+        with pytest.raises(NotImplementedError, match="not implemented"):
+            call()

@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/numbers.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
@@ -166,6 +167,10 @@ void run_short(const PointwiseLoop& loop, const F& f) {
 }
 
 void mul_kernel(const PointwiseLoop& loop) {
+  if (is_float8(loop.dtype)) {
+    if (is_constant(loop, 2)) unsupported_dtype("mul_cpu_reduced_float", loop.dtype);
+    return visit_float8("mul_cpu", loop.dtype, [&]<class T>(Tag<T>) { run_binary<T>(loop, Mul<float>{}); });
+  }
   for (int k : {1, 2})
     if (is_short_float(loop.dtype) && is_number(loop, k))
       return run_short(loop, TimesNumberLanes{exact_number(loop, k), k == 2});

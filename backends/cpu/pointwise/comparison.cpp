@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_words.h"
@@ -38,10 +39,7 @@ void compare_equality(const char* name, const PointwiseLoop& loop) {
     run_dense(loop, binary_loop<bool, T, F<compute_t<T>>>, &f);
   };
   if (loop.dtype == DType::Float4_e2m1fn_x2) return run(Tag<uint8_t>{});  // pairs by their bytes, as in torch
-  if (is_float8(loop.dtype))
-    return visit_any(name, loop.dtype, [&]<class T>(Tag<T>) {
-      if constexpr (std::is_same_v<compute_t<T>, float> && sizeof(T) == 1) run(Tag<T>{});
-    });
+  if (is_float8(loop.dtype)) return visit_float8(name, loop.dtype, run);
   if (is_floating(loop.dtype)) return visit_floating(name, loop.dtype, run);
   if (is_complex(loop.dtype)) return visit_any_complex(name, loop.dtype, run);
   visit_words_bool(name, loop.dtype, run);

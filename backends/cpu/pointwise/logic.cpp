@@ -10,6 +10,7 @@
 #include <concepts>
 #include <limits>
 
+#include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_words.h"
@@ -180,10 +181,7 @@ struct SignBit {
 template <bool kExact, class F>
 void ask(const char* name, const PointwiseLoop& loop, const F& f) {
   const auto run = [&]<class T>(Tag<T>) { run_dense(loop, unary_loop<bool, T, F>, &f); };
-  if (is_float8(loop.dtype))
-    return visit_any(name, loop.dtype, [&]<class T>(Tag<T>) {
-      if constexpr (std::is_same_v<compute_t<T>, float> && sizeof(T) == 1) run(Tag<T>{});
-    });
+  if (is_float8(loop.dtype)) return visit_float8(name, loop.dtype, run);
   if (is_floating(loop.dtype)) return visit_floating(name, loop.dtype, run);
   if (is_complex(loop.dtype))
     return visit_any_complex(name, loop.dtype, [&]<class T>(Tag<T>) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "backends/cpu/pointwise/float8.h"
 #include "backends/cpu/pointwise/scalar_loops-inl.h"
 #include "backends/cpu/pointwise/vector_loops-inl.h"
 #include "backends/cpu/pointwise/visit_others.h"
@@ -50,6 +51,11 @@ MICA_LANES_1(AbsBitsLanes, hn::And(x, hn::Set(d, T(0x7FFF))))
 void abs_kernel(const PointwiseLoop& loop) {
   if (loop.dtype == DType::BFloat16 || loop.dtype == DType::Float16)
     return run_lanes<uint16_t, 1>(loop, AbsBitsLanes{}, kMemoryGrain);
+  if (is_float8(loop.dtype) && loop.dtype != DType::Float8_e8m0fnu)
+    return visit_float8("abs_cpu", loop.dtype, [&]<class T>(Tag<T>) {
+      const Abs<float> f;
+      run_dense(loop, unary_loop<T, T, Abs<float>>, &f);
+    });
   if (is_floating(loop.dtype)) return run_floating<1>("abs_cpu", loop, AbsLanes{}, kMemoryGrain);
   visit_integral_complex("abs_cpu", loop.dtype, [&]<class T>(Tag<T>) {
     const Abs<compute_t<T>> f;
