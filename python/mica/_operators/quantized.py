@@ -4,6 +4,7 @@ import functools
 
 from mica import _C
 from mica._library.schema import parse_schema
+from mica._operators import packed_rows
 from mica.nn import functional as F
 
 __all__ = ["ConvPackedParams", "LinearPackedParams", "names", "overloads"]
@@ -342,6 +343,7 @@ def _table():
     sizes = "int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode"
     put(F.max_pool1d, f"max_pool1d(Tensor qx, {sizes}) -> Tensor")
     put(F.max_pool2d, f"max_pool2d(Tensor qx, {sizes}) -> Tensor")
+    packed_rows.operators(put, _P)
     return table
 
 
