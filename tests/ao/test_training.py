@@ -106,3 +106,22 @@ def test_engines_have_names():
     finally:
         engines.engine = before
     assert {"fbgemm", "qnnpack"} <= set(engines.supported_engines)
+
+
+def test_layers_for_dynamic_quantization_want_an_observer_without_memory():
+    from mica.nn.qat.dynamic import Linear
+
+    remembers = q.get_default_qat_qconfig("fbgemm")
+    fresh = q.QConfig(activation=q.MovingAverageMinMaxObserver.with_args(averaging_constant=1), weight=remembers.weight)
+    with pytest.raises(ValueError, match="Dynamic QAT requires a memoryless observer"):
+        Linear(3, 2, qconfig=remembers)
+    layer = nn.Linear(3, 2)
+    layer.qconfig = remembers
+    with pytest.raises(ValueError, match="Dynamic QAT requires a memoryless observer"):
+        Linear.from_float(layer)
+    layer.qconfig = fresh
+    trained, x = Linear.from_float(layer), torch.randn(4, 3)
+    expected = nn.functional.linear(x, trained.weight_fake_quant(layer.weight), layer.bias)
+    assert torch.equal(trained(x), expected) and Linear(3, 2, qconfig=fresh).qconfig is fresh
+    trained(x).sum().backward()
+    assert layer.weight.grad is not None  # the parameter is the same

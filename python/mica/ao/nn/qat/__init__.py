@@ -5,6 +5,14 @@ from mica import nn
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 
 
+def __getattr__(name):
+    if name == "dynamic":
+        import importlib
+
+        return importlib.import_module("mica.ao.nn.qat.dynamic")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class _Trained:
     """A float layer with a rounding of its weight."""
 
