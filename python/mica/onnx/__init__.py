@@ -67,6 +67,6 @@ def __getattr__(name):
 
     if name == "ONNXProgram":
         return importlib.import_module("mica.onnx.exporter").ONNXProgram
-    if name in ("operators", "symbolic_helper"):
+    if name in ("errors", "operators", "symbolic_helper", "testing", "verification"):
         return importlib.import_module(f"mica.onnx.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

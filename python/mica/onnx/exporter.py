@@ -79,8 +79,9 @@ def _with_telling_sizes(writer, bound, tensors, names, axes):
 class ONNXProgram:
     """A module as ONNX: `model_proto`, and `save`."""
 
-    def __init__(self, model_proto):
+    def __init__(self, model_proto, source=None):
         self.model_proto = model_proto
+        self._source = source  # the module, and the arguments of the export
 
     @property
     def model(self):
@@ -97,6 +98,14 @@ class ONNXProgram:
             _onnx().save_model(self.model_proto, destination, save_as_external_data=True, location=location)
         else:
             _onnx().save(self.model_proto, destination)
+
+    def call_reference(self, *args):
+        """The results by the evaluator of the package onnx, slow and exact."""
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(self.model_proto)
+        inputs = dict(zip((each.name for each in self.model_proto.graph.input), args, strict=True))
+        return [mica.as_tensor(out) for out in evaluator.run(None, {name: x.numpy() for name, x in inputs.items()})]
 
     def __call__(self, *args, **kwargs):
         import onnxruntime
@@ -202,7 +211,7 @@ def export(
     onnx.checker.check_model(made)
     if f is not None:
         onnx.save(made, f)
-    return ONNXProgram(made)
+    return ONNXProgram(made, (model, (bound.args, bound.kwargs)))
 
 
 def _label(writer, axes, size):

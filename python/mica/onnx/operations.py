@@ -1,7 +1,7 @@
 """How torch's operations are written in ONNX: one function for each, by name."""
 
 import mica
-from mica.onnx._state import OnnxExporterError
+from mica.onnx._state import OnnxExporterError, UnsupportedOperatorError
 from mica.onnx.graph import data_type
 
 _WRITERS = {}
@@ -51,7 +51,7 @@ def write(writer, func, args, kwargs, out):
         writer.bind(results[0], writer.value(tensors[0]))
         return
     if base not in _WRITERS:
-        raise OnnxExporterError(f"Exporting the operation '{name}' to ONNX is not supported by Mica yet")
+        raise UnsupportedOperatorError(name, writer.opset)
     if name.startswith("__r") and base[1:] in _REFLECTED:
         args = (args[1], args[0])
     _WRITERS[base](writer, base, args, kwargs, out)
