@@ -215,11 +215,9 @@ def test_ranges_for_nvidias_profilers(monkeypatch):
         pass
 
 
-def test_ranges_for_intels_profilers_and_execution_traces_are_refused():
+def test_ranges_for_intels_profilers_are_refused():
     from mica.profiler import itt
 
     assert not itt.is_available() and mica.profiler.itt is itt
     with pytest.raises(RuntimeError, match="ITT functions not installed"):
         itt.range_push("a")
-    with pytest.raises(NotImplementedError, match="execution traces"):
-        profile(execution_trace_observer=object())

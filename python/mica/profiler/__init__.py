@@ -11,6 +11,7 @@ from mica.autograd.profiler import KinetoStepTracker, record_function
 from mica.autograd.profiler import profile as _recording
 
 __all__ = [
+    "ExecutionTraceObserver",
     "ProfilerAction",
     "ProfilerActivity",
     "profile",
@@ -104,8 +105,7 @@ class profile:
         custom_trace_id_callback=None,
         post_processing_timeout_s=None,
     ):
-        if execution_trace_observer is not None:
-            raise NotImplementedError("Mica writes no execution traces: profile() takes no execution_trace_observer")
+        self.execution_trace_observer = execution_trace_observer
         self.activities = set(activities) if activities else supported_activities()
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
@@ -176,6 +176,8 @@ class profile:
         """Start or end the recording as the schedule goes from one action to another; None is the end of all."""
         records = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if self._running and (after not in records or before is ProfilerAction.RECORD_AND_SAVE):
+            if self.execution_trace_observer is not None:
+                self.execution_trace_observer.stop()
             self.profiler.__exit__(None, None, None)
             self._running = False
             if self._acc_events:
@@ -197,6 +199,8 @@ class profile:
                 self._trace_id = self.custom_trace_id_callback()
             self.profiler.__enter__()
             self._running = True
+            if self.execution_trace_observer is not None:
+                self.execution_trace_observer.start()
 
     # ---- results
     def _finished(self):
@@ -259,6 +263,10 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module("mica.profiler.itt")
+    if name == "ExecutionTraceObserver":
+        from mica.profiler.execution_trace import ExecutionTraceObserver
+
+        return ExecutionTraceObserver
     if name == "DeviceType":
         from mica.autograd._profile_times import DeviceType
 
