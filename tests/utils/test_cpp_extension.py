@@ -9,6 +9,7 @@ import textwrap
 import mica as torch
 import pytest
 from mica.utils import cpp_extension
+from mica.utils.benchmark import Timer
 
 SOURCE = pathlib.Path(__file__).with_name("extension_source.cpp")
 
@@ -138,6 +139,23 @@ class TestLoaded:
             cpp_extension.load_inline(
                 "mica_test_wrong", "#error no", functions=[], build_directory=str(tmp_path), no_implicit_headers=True
             )
+
+    def test_statements_in_cpp_are_timed(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+        timer = Timer(
+            "count += twice(x.size(0));",
+            "int64_t count = 0; torch::Tensor x = torch::ones({3});",
+            "int64_t twice(int64_t n) { return 2 * n; }",
+            language="c++",
+        )
+        measured = timer.timeit(1000)
+        assert 0 < measured.median < 1e-3 and measured.task_spec.stmt == "count += twice(x.size(0));"
+        with pytest.raises(NotImplementedError, match="Python statements only"):
+            timer.collect_callgrind()
+        with pytest.raises(ValueError, match="sees no globals of Python"):
+            Timer("x;", globals={"x": 1}, language="cpp")
+        with pytest.raises(ValueError, match="Invalid language `rust`"):
+            Timer("x", language="rust")
 
 
 def test_a_setup_script_gets_what_it_asks_for(tmp_path):

@@ -30,6 +30,42 @@ class Language(enum.Enum):
     CPP = 1
 
 
+_CPP = """
+#include <chrono>
+{global_setup}
+double timeit(int64_t number) {{
+  py::gil_scoped_release without_python;
+  {setup}
+  {{
+    {stmt}
+  }}
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t run = 0; run < number; ++run) {{
+    {stmt}
+  }}
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}}
+"""
+
+
+class _CppTimer:
+    """Statements in C++, compiled at the first measurement into a folder that later programs find again."""
+
+    def __init__(self, stmt, setup, global_setup):
+        self._source = _CPP.format(stmt=stmt, setup=setup, global_setup=global_setup)
+        self._compiled = None
+
+    def timeit(self, number):
+        if self._compiled is None:
+            import hashlib
+
+            from mica.utils import cpp_extension
+
+            name = f"timed_{hashlib.sha256(self._source.encode()).hexdigest()[:16]}"
+            self._compiled = cpp_extension.load_inline(name, self._source, functions=["timeit"])
+        return self._compiled.timeit(number)
+
+
 class Timer:
     """Times a statement after a setup, with so many threads; label, sub_label, description and env are for tables."""
 
@@ -49,9 +85,12 @@ class Timer:
     ):
         if not isinstance(stmt, str):
             raise ValueError("Currently only a `str` stmt is supported.")
-        if language is not Language.PYTHON and str(language).lower() not in ("python", "py"):
-            raise ValueError(f"Mica times Python statements only, not {language}")
-        if global_setup:
+        is_cpp = language in (Language.CPP, "cpp", "c++")
+        if not is_cpp and language not in (Language.PYTHON, "python", "py"):
+            raise ValueError(f"Invalid language `{language}`.")
+        if is_cpp and (globals or timer is not None):
+            raise ValueError("A statement in C++ sees no globals of Python, and has a clock of its own.")
+        if global_setup and not is_cpp:
             raise ValueError(
                 f"global_setup is C++ only, got `{global_setup}`. Most likely this code can simply be moved to `setup`."
             )
@@ -61,7 +100,11 @@ class Timer:
         self._globals = {"torch": mica, **(globals or {})}
         self._given_globals, self._globals = self._globals, CopyIfCallgrind.unwrap_all(self._globals)
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
-        self._timer = timeit.Timer(stmt=stmt, setup=setup, timer=timer or _default_timer(), globals=self._globals)
+        if is_cpp:
+            setup = "" if setup == "pass" else setup
+            self._timer = _CppTimer(stmt, setup, global_setup)
+        else:
+            self._timer = timeit.Timer(stmt=stmt, setup=setup, timer=timer or _default_timer(), globals=self._globals)
         self._task_spec = TaskSpec(
             stmt=stmt,
             setup=setup,
@@ -128,6 +171,8 @@ class Timer:
 
     def collect_callgrind(self, number=100, *, repeats=None, collect_baseline=True, retain_out_file=False):
         """The instructions of that many runs, counted by Valgrind in another process; a list of them with repeats."""
+        if isinstance(self._timer, _CppTimer):
+            raise NotImplementedError("collect_callgrind counts the instructions of Python statements only")
         options = {"collect_baseline": collect_baseline, "retain_out_file": retain_out_file}
         found = [collect(self._task_spec, self._given_globals, number, **options) for _ in range(repeats or 1)]
         return found[0] if repeats is None else tuple(found)
