@@ -16,18 +16,39 @@ def _is_plain(tensor):
 
 
 class _Buffers:
-    """Tensors as memory of the CPU. What is no such memory is copied, and results are copied back when they are there."""
+    """Tensors as memory of the CPU. What is no such memory is copied, and results are copied back when they are there.
+
+    Tensors of a GPU go through pinned memory, which it reads and writes by itself: copies are queued one behind the other,
+    and waited for once, before the engine begins (`ready`) and when results are back (`finish`).
+    """
 
     def __init__(self):
-        self.kept, self.back = [], []
+        self.kept, self.back, self.queued = [], [], set()
+
+    def _space(self, tensor):
+        plain = mica.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
+        self.kept.append(plain)
+        return plain
+
+    def _fill(self, plain, tensor):
+        with mica.no_grad():
+            plain.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        if tensor.is_cuda:
+            self.queued.add(tensor.device)
+
+    def ready(self):
+        """Waits until what was copied from a GPU is there."""
+        for device in self.queued:
+            mica.cuda.current_stream(device).synchronize()
+        self.queued.clear()
 
     def read(self, tensor):
         if _is_plain(tensor):
             return tensor
         if tensor.layout is not mica.strided:
             raise RuntimeError(f"collectives take dense tensors, but got one of layout {tensor.layout}")
-        plain = tensor.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
-        self.kept.append(plain)
+        plain = self._space(tensor)
+        self._fill(plain, tensor)
         return plain
 
     def write(self, tensor, fill=False):
@@ -36,18 +57,19 @@ class _Buffers:
             return tensor
         if tensor.layout is not mica.strided:
             raise RuntimeError(f"collectives take dense tensors, but got one of layout {tensor.layout}")
-        plain = mica.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+        plain = self._space(tensor)
         if fill:
-            with mica.no_grad():
-                plain.copy_(tensor)
-        self.kept.append(plain)
+            self._fill(plain, tensor)
         self.back.append((tensor, plain))
         return plain
 
     def finish(self):
         with mica.no_grad():
             for tensor, plain in self.back:
-                tensor.detach().copy_(plain)
+                tensor.detach().copy_(plain, non_blocking=tensor.is_cuda)
+                if tensor.is_cuda:
+                    self.queued.add(tensor.device)
+        self.ready()
 
 
 def _memory(tensors):

@@ -113,6 +113,8 @@ class NativeBackend:
     def _run(self, kind, opts, inputs, outputs, buffers, result, *, root=0, tag=0, like=None, make=Work):
         like = like if like is not None else (inputs or outputs or (None,))[0]
         dtype = 0 if like is None else _DTYPES.get(like.dtype, 0)
+        if buffers is not None and buffers.queued:
+            buffers.ready()
         op = getattr(opts, "reduceOp", ReduceOp.SUM)
         factor = 1.0
         if op == ReduceOp.PREMUL_SUM and kind in (ALL_REDUCE, REDUCE, REDUCE_SCATTER):
