@@ -5,8 +5,17 @@ include(CMakePackageConfigHelpers)
 if(SKBUILD)
   set(CMAKE_INSTALL_LIBDIR lib)
   install(TARGETS mica_extension mica_lab mica_distributed LIBRARY DESTINATION .)
-  if(TARGET mica_gloo)  # Gloo itself is looked up on the user's machine
+  if(TARGET mica_gloo)
     install(TARGETS mica_gloo LIBRARY DESTINATION .)
+    find_program(MICA_PATCHELF patchelf)
+    if(MICA_PATCHELF)
+      install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" \"-DGLOO=${MICA_GLOO_LIBRARY}\"
+          \"-DTO=\${CMAKE_INSTALL_PREFIX}/lib\" \"-DENGINE=\${CMAKE_INSTALL_PREFIX}/libmica_gloo.so\"
+          \"-DPATCHELF=${MICA_PATCHELF}\" \"-DCC=${CMAKE_CXX_COMPILER}\"
+          -P \"${PROJECT_SOURCE_DIR}/cmake/CarryGloo.cmake\" COMMAND_ERROR_IS_FATAL ANY)")
+    else()
+      message(STATUS "There is no patchelf: the wheel has no Gloo, which is looked up on the user's machine")
+    endif()
   endif()
   install(DIRECTORY ${MICA_GENERATED_DIR}/package/ DESTINATION . PATTERN "__pycache__" EXCLUDE)
 endif()

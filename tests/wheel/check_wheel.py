@@ -50,8 +50,31 @@ def run(*command, **options):
     return done.stdout.strip()
 
 
+# Two processes that say they are on two hosts, which talk through the Gloo inside the wheel.
+HOSTS = """
+import os, subprocess, sys
+if "RANK" not in os.environ:
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533", "WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen([sys.executable, "-I", __file__], env={**common, "RANK": rank, "MICA_DISTRIBUTED_HOST": rank})
+        for rank in "01"
+    ]
+    sys.exit(max(rank.wait() for rank in ranks))
+import mica as torch, mica.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(3)
+dist.all_reduce(x)
+assert x.tolist() == [2, 2, 2]
+libraries = open("/proc/self/maps").read()
+assert "site-packages/mica/lib/libgloo_mica.so" in libraries and "ibverbs" not in libraries
+dist.destroy_process_group()
+"""
+
+
 def check_python(python, folder):
     prefix = run(python, "-I", "-c", PYTHON, cwd=folder)
+    (folder / "hosts.py").write_text(HOSTS)
+    run(python, "-I", folder / "hosts.py", cwd=folder)
     run(python.parent / "mica", "doctor", cwd=folder)
     (folder / "train.py").write_text("import torch\nprint(torch.arange(3.0).square().sum())\n")
     assert run(python.parent / "mica", "run", "train.py", cwd=folder) == "tensor(5.)"
