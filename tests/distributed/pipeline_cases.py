@@ -6,6 +6,7 @@ from mica import nn
 from mica.distributed import pipelining
 from mica.distributed.fsdp import fully_shard
 from mica.distributed.pipelining import microbatch, schedules
+from mica.nn.attention.flex_attention import create_block_mask, flex_attention
 
 dist = torch.distributed
 SINGLE = [schedules.ScheduleGPipe, schedules.Schedule1F1B]
@@ -204,7 +205,7 @@ def models_cut_by_their_graph(rank, size):
         points["head"] = pipelining.SplitPoint.BEGINNING
     pipe = pipelining.pipeline(model, (x[:4],), split_spec=points)
     assert pipe.num_stages == size and pipe.info().num_stages == size
-    assert torch.allclose(pipe(x), model(x), rtol=1e-12)
+    assert torch.allclose(pipe(x)[0], model(x), rtol=1e-12)
     names = {name for i in range(size) for name in pipe.get_stage_module(i).state_dict()}
     assert names == set(model.state_dict())
     stage = pipe.build_stage(rank, "cpu")
@@ -219,11 +220,33 @@ def models_cut_by_their_graph(rank, size):
         if name in gradients and name != "scale":  # every stage has its term of what they share
             assert torch.allclose(gradients[name], parameter.grad, rtol=1e-10), name
     marked = pipelining.pipeline(Marked().double(), (x,))
-    assert marked.num_stages == 2 and marked(x).shape == x.shape
+    assert marked.num_stages == 2 and marked(x)[0].shape == x.shape
     after = pipelining.pipeline(model, (x,), split_spec={"layers.0": pipelining.SplitPoint.END})
     assert next(iter(after.get_stage_module(0).state_dict())).startswith(("embed", "scale"))
     with pytest.raises(AttributeError, match="nothing"):
         pipelining.pipeline(model, (x,), split_spec={"nothing": pipelining.SplitPoint.END})
+
+
+NOTHING = torch.zeros(1)
+
+
+class WithDefault(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+
+    def forward(self, x, y=NOTHING):
+        x = self.layer(x) + y
+        pipelining.pipe_split()
+        return self.layer(x)
+
+
+def arguments_with_defaults(rank, size):
+    x, y = next(batches(1))
+    model = WithDefault().double()
+    pipe = pipelining.pipeline(model, (x,), {"y": y})
+    assert torch.allclose(pipe(x, y)[0], model(x, y)) and torch.allclose(pipe(x, y=y)[0], model(x, y))
+    assert torch.allclose(pipelining.pipeline(model, (x,))(x)[0], model(x))
 
 
 def microbatches(rank, size):
@@ -238,6 +261,13 @@ def microbatches(rank, size):
     assert total.item() == 3
     with pytest.raises(ValueError, match="smaller than the number of chunks"):
         microbatch.split_args_kwargs_into_chunks((x,), None, 7)
+    mask = create_block_mask(lambda b, h, q, kv: q >= kv + b, 4, 1, 128, 128, device="cpu")
+    q = torch.randn(4, 1, 128, 8)
+    parts, _ = microbatch.split_args_kwargs_into_chunks((q, mask), None, 2)
+    out = torch.cat([flex_attention(part, part, part, block_mask=its) for part, its in parts])
+    assert torch.allclose(out, flex_attention(q, q, q, block_mask=mask))
+    one = create_block_mask(lambda b, h, q, kv: q >= kv, 1, 1, 128, 128, device="cpu")
+    assert microbatch.split_args_kwargs_into_chunks((one,), None, 2)[0][1][0] is one
     assert schedules.get_schedule_class("1f1b") is pipelining.Schedule1F1B
     with pytest.raises(ValueError, match="Unknown schedule"):
         schedules.get_schedule_class("none")
@@ -247,5 +277,5 @@ def microbatches(rank, size):
 
 CASES = [
     losses_of_one_process, forward_without_loss, several_tensors_between_stages, with_data_parallel,
-    models_cut_by_their_graph, microbatches,
+    models_cut_by_their_graph, arguments_with_defaults, microbatches,
 ]  # fmt: skip

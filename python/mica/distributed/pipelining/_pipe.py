@@ -75,13 +75,12 @@ class Pipe(nn.Module):
         self._graph, self.num_stages, self._input_names = traced.graph, len(stages), input_names
 
     def forward(self, *args, **kwargs):
-        """All stages, one after the other, in this process."""
+        """All stages, one after the other, in this process. The outputs are a tuple, as torch's are."""
         named = dict(zip(self._input_names, args, strict=False)) | kwargs
         values = tuple(named[name] for name in self._input_names if name in named)
         for number in range(self.num_stages):
             values = self.get_stage_module(number)(*values)
-            if number < self.num_stages - 1:
-                values = values if isinstance(values, tuple) else (values,)
+            values = tuple(values) if isinstance(values, (tuple, list)) else (values,)
         return values
 
     def get_stage_module(self, stage_idx):
@@ -120,7 +119,10 @@ def pipeline(module, mb_args, mb_kwargs=None, split_spec=None, split_policy=None
         if not isinstance(point, SplitPoint):
             raise ValueError(f"Unknown split point type: {point}")
     tracer = _Tracer(spec)
-    traced = fx.GraphModule(module, tracer.trace(module, _left_out(module, mb_args, mb_kwargs)))
+    graph = tracer.trace(module, _left_out(module, mb_args, mb_kwargs))
+    for node in graph.find_nodes(op="placeholder"):
+        node.args = ()  # what is given counts; defaults are values by now
+    traced = fx.GraphModule(tracer.root, graph)
     for name in spec:
         if name not in tracer._met:
             raise RuntimeError(f"the model does not call {name}, before or after which it is to be cut")

@@ -1,6 +1,7 @@
 """Cutting the arguments of a step into those of microbatches, and putting their results together."""
 
 import mica
+from mica.nn.attention.flex_attention import BlockMask
 from mica.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["TensorChunkSpec", "merge_chunks", "split_args_kwargs_into_chunks"]
@@ -50,7 +51,41 @@ class _Replicate:
 
 
 def _default_spec(value):
-    return TensorChunkSpec(DEFAULT_CHUNK_DIM) if isinstance(value, mica.Tensor) else _Replicate()
+    return TensorChunkSpec(DEFAULT_CHUNK_DIM) if isinstance(value, (mica.Tensor, BlockMask)) else _Replicate()
+
+
+def _is_mask(value):
+    return isinstance(value, BlockMask)
+
+
+def _cut_mask(mask, chunks):
+    """The masks of parts of a batch; a mask of one is for all."""
+    count = mask.kv_num_blocks.size(0)
+    if count == 1:
+        return [mask] * chunks
+    if count < chunks:
+        raise ValueError("Block mask has fewer batch size than the number of chunks. ")
+    tensors = (mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices)
+    parts = [[None] * chunks if tensor is None else tensor.tensor_split(chunks) for tensor in tensors]
+    made, first = [], 0
+    for numbers, indices, full_numbers, full_indices in zip(*parts, strict=True):
+
+        def moved(b, h, q, kv, first=first):
+            return mask.mask_mod(b + first, h, q, kv)
+
+        made.append(
+            BlockMask.from_kv_blocks(
+                numbers,
+                indices,
+                full_numbers,
+                full_indices,
+                BLOCK_SIZE=mask.BLOCK_SIZE,
+                mask_mod=moved,
+                seq_lengths=mask.seq_lengths,
+            )
+        )
+        first += numbers.size(0)
+    return made
 
 
 def _is_spec(value):
@@ -59,7 +94,7 @@ def _is_spec(value):
 
 def _specs_of(arguments, spec):
     """A spec for each leaf of the arguments."""
-    leaves, tree = tree_flatten(arguments)
+    leaves, tree = tree_flatten(arguments, is_leaf=_is_mask)
     if spec is None:
         return leaves, [_default_spec(leaf) for leaf in leaves], tree
     given = tree_flatten(spec, is_leaf=_is_spec)[0]
@@ -72,7 +107,9 @@ def _cut(arguments, spec, chunks):
     leaves, specs, tree = _specs_of(arguments, spec)
     parts = []
     for leaf, how in zip(leaves, specs, strict=True):
-        if isinstance(how, TensorChunkSpec):
+        if isinstance(how, TensorChunkSpec) and isinstance(leaf, BlockMask):
+            parts.append(_cut_mask(leaf, chunks))
+        elif isinstance(how, TensorChunkSpec):
             if not isinstance(leaf, mica.Tensor):
                 raise ValueError(f"Cannot chunk {leaf!r}, which is no tensor, along a dimension")
             if leaf.size(how.split_dim) < chunks:
