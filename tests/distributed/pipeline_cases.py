@@ -5,7 +5,7 @@ import pytest
 from mica import nn
 from mica.distributed import pipelining
 from mica.distributed.fsdp import fully_shard
-from mica.distributed.pipelining import microbatch, schedules
+from mica.distributed.pipelining import _orders, microbatch, schedules
 from mica.nn.attention.flex_attention import create_block_mask, flex_attention
 
 dist = torch.distributed
@@ -91,6 +91,29 @@ def losses_of_one_process(rank, size):
     seen = through(schedules.Schedule1F1B(stages[0], 4, loss_fn=mean_square), stages, 50, rank, size, torch.float32)
     if rank == size - 1:
         assert seen == pytest.approx(alone(size, 50, torch.float32)[0], abs=1e-6)
+
+
+def stages_laid_out_as_a_v(rank, size):
+    expected, trained = alone(2 * size, 12)
+    mine = (rank, 2 * size - 1 - rank)
+    for chunks in (1, size, 4 * size):
+        model = layers(2 * size)
+        stages = [pipelining.PipelineStage(model[i], i, 2 * size, "cpu") for i in mine]
+        schedule = pipelining.ScheduleZBVZeroBubble(stages, chunks, loss_fn=mean_square)
+        seen = through(schedule, stages, 12, rank, 1 if rank == 0 else -1)
+        if rank == 0:
+            assert seen == pytest.approx(expected, rel=1e-11, abs=1e-12), chunks
+            for i in mine:
+                for ours, theirs in zip(model[i].parameters(), trained[i].parameters(), strict=True):
+                    assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    orders = _orders.v_shaped(2 * size, size)
+    for place, order in orders.items():
+        assert len(order) == len(set(order)) == 12 * size and {each[1] for each in order} == {
+            place,
+            2 * size - 1 - place,
+        }
+    with pytest.raises(ValueError, match="two stages for each process"):
+        pipelining.ScheduleZBVZeroBubble([pipelining.PipelineStage(model[rank], rank, size, "cpu")], 2)
 
 
 def forward_without_loss(rank, size):
@@ -276,6 +299,6 @@ def microbatches(rank, size):
 
 
 CASES = [
-    losses_of_one_process, forward_without_loss, several_tensors_between_stages, with_data_parallel,
+    losses_of_one_process, stages_laid_out_as_a_v, forward_without_loss, several_tensors_between_stages, with_data_parallel,
     models_cut_by_their_graph, arguments_with_defaults, microbatches,
 ]  # fmt: skip

@@ -7,11 +7,12 @@ from mica.distributed.pipelining.schedules import (
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
     _ScheduleForwardOnly,  # noqa: F401
 )
 from mica.distributed.pipelining.stage import PipelineStage, build_stage
 
 __all__ = [
     "Pipe", "PipelineStage", "Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B",
-    "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "SplitPoint", "build_stage", "pipe_split", "pipeline",
+    "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "SplitPoint", "build_stage", "pipe_split", "pipeline",
 ]  # fmt: skip

@@ -77,3 +77,59 @@ def interleaved(stages, chunks, place, places, split_backward=False):
     for step in range(total - ahead, total):
         back(step)
     return order + waiting
+
+
+def v_place(stage, places):
+    """The process of a stage where each has one from the begin and one from the end: the second half runs back."""
+    return stage if stage < places else 2 * places - 1 - stage
+
+
+def v_shaped(chunks, places):
+    """The orders of all processes that have two stages each, laid out as a V, and backward passes in two parts.
+
+    All processes are followed step by step, every action taking one. A process computes the gradient of an input that
+    somebody waits for if it can, then a forward pass, then gradients of weights. As many microbatches are under way as
+    there are stages, so that memory is that of one forward, one backward.
+    """
+    count = 2 * places
+    done, orders = set(), {place: [] for place in range(places)}
+    waiting = {place: [] for place in range(places)}
+    mine = {place: (place, count - 1 - place) for place in range(places)}
+    following = dict.fromkeys(((kind, stage) for kind in "FI" for stage in range(count)), 0)
+
+    def ready(kind, stage):
+        chunk = following[kind, stage]
+        if chunk == chunks:
+            return False
+        if kind == FORWARD:
+            return stage == 0 or (FORWARD, stage - 1, chunk) in done
+        return (FORWARD, stage, chunk) in done and (stage == count - 1 or (INPUT_GRADIENT, stage + 1, chunk) in done)
+
+    def choice(place):
+        first, second = mine[place]
+        for stage in (second, first):
+            if ready(INPUT_GRADIENT, stage):
+                return INPUT_GRADIENT, stage
+        under_way = following[FORWARD, first] - following[INPUT_GRADIENT, first]
+        if ready(FORWARD, second):
+            return FORWARD, second
+        return (FORWARD, first) if under_way < count and ready(FORWARD, first) else None
+
+    while any(len(order) < 6 * chunks for order in orders.values()):
+        step = []
+        for place, order in orders.items():
+            chosen = choice(place)
+            if chosen is not None:
+                action = (*chosen, following[chosen])
+                step.append(action)
+                if chosen[0] == INPUT_GRADIENT:
+                    waiting[place].append((WEIGHT_GRADIENT, *action[1:]))
+            elif waiting[place]:
+                action = waiting[place].pop(0)
+            else:
+                continue
+            order.append(action)
+        for kind, stage, chunk in step:
+            done.add((kind, stage, chunk))
+            following[kind, stage] += 1
+    return orders

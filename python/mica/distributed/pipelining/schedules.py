@@ -8,7 +8,7 @@ from mica.distributed.pipelining.microbatch import merge_chunks, split_args_kwar
 
 __all__ = [
     "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B",
-    "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "get_schedule_class",
+    "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "get_schedule_class",
 ]  # fmt: skip
 
 
@@ -198,12 +198,28 @@ class ScheduleInterleavedZeroBubble(PipelineScheduleMulti):
         return _orders.interleaved(stages, self._n_microbatches, place, self.pp_group_size, split_backward=True)
 
 
+class ScheduleZBVZeroBubble(PipelineScheduleMulti):
+    """Two stages for each process, laid out as a V, and gradients of weights computed when it would stand idle."""
+
+    def __init__(self, stages, *args, **options):
+        for stage in stages:
+            if stage.num_stages != 2 * stage.group_size:
+                raise ValueError(
+                    f"ScheduleZBVZeroBubble has two stages for each process, not {stage.num_stages} in all"
+                )
+            stage.stage_index_to_group_rank = {i: _orders.v_place(i, stage.group_size) for i in range(stage.num_stages)}
+        super().__init__(stages, *args, **options)
+
+    def _order(self, stages, place):
+        return _orders.v_shaped(self._n_microbatches, self.pp_group_size)[place]
+
+
 def get_schedule_class(schedule_name):
     """The class of a schedule by its name, in letters of any size."""
     known = {
         "1F1B": Schedule1F1B, "GPipe": ScheduleGPipe, "Interleaved1F1B": ScheduleInterleaved1F1B,
         "InterleavedZeroBubble": ScheduleInterleavedZeroBubble, "LoopedBFS": ScheduleLoopedBFS,
-        "PipelineScheduleMulti": PipelineScheduleMulti, "PipelineScheduleSingle": PipelineScheduleSingle,
+        "ZBVZeroBubble": ScheduleZBVZeroBubble, "PipelineScheduleMulti": PipelineScheduleMulti, "PipelineScheduleSingle": PipelineScheduleSingle,
     }  # fmt: skip
     for name, schedule in known.items():
         if name.lower() == schedule_name.lower():
