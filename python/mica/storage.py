@@ -9,6 +9,7 @@ from mica._methods.untyped_storage import (
     checked_index,
     deepcopy_storage,
     iterate,
+    need_data,
 )
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
@@ -34,6 +35,16 @@ _NAMES = {
     "QUInt2x4": _C.quint2x4,
 }
 _NAME_OF_DTYPE = {dtype: name + "Storage" for name, dtype in _NAMES.items()}
+
+
+def _dtype_to_storage_type_map():
+    """The names of the storage classes by their dtypes."""
+    return dict(_NAME_OF_DTYPE)
+
+
+def _storage_type_to_dtype_map():
+    """The dtypes of the storage classes by their names."""
+    return {name: dtype for dtype, name in _NAME_OF_DTYPE.items()}
 
 
 def warn_of_typed_storage(stacklevel):
@@ -92,6 +103,7 @@ class TypedStorage:
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        need_data(self)
         return self._tensor()[checked_index(index, len(self))].item()
 
     def __setitem__(self, index, value):
@@ -137,6 +149,7 @@ class TypedStorage:
         return self._untyped_storage._cdata
 
     def tolist(self):
+        need_data(self)
         return self._tensor().tolist()
 
     def copy_(self, source, non_blocking=False):

@@ -286,3 +286,71 @@ def test_storage_classes_read_files(tmp_path):
     path = tmp_path / "numbers"
     path.write_bytes(bytes(8))
     assert len(mica.FloatStorage.from_file(str(path), False, 2)) == 2
+
+
+def test_a_tensor_of_a_storage_shares_its_memory():
+    """What torch 2.13 does: bytes are read as the dtype, a typed storage must have it."""
+    x = mica.arange(4.0)
+    storage = x.storage()
+    for made in (
+        mica.tensor(storage),
+        mica.as_tensor(storage),
+        mica.tensor(x.untyped_storage(), dtype=mica.float32),
+        mica.Tensor(x.untyped_storage()),
+        mica.Tensor(storage),
+        mica.FloatTensor(storage),
+        x.new(storage),
+    ):
+        assert made.tolist() == [0, 1, 2, 3] and made.data_ptr() == x.data_ptr()
+    assert mica.tensor(x.untyped_storage(), dtype=mica.int32).tolist() == [0, 1065353216, 1073741824, 1077936128]
+    assert mica.tensor(x.untyped_storage()).tolist() == [4575657221408423936, 4629700418010611712]
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Int or an UntypedStorage, but got Float"):
+        mica.tensor(storage, dtype=mica.int32)
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Float or an UntypedStorage, but got type Long"):
+        mica.FloatTensor(mica.arange(2).storage())
+
+
+def test_storages_without_data_say_so():
+    typed = mica.arange(4.0, device="meta").storage()
+    for read in (
+        lambda: typed[0],
+        lambda: typed.tolist(),
+        lambda: typed.untyped()[0],
+        lambda: typed.untyped().tolist(),
+        lambda: mica.UntypedStorage(device="meta")[0],
+    ):
+        with pytest.raises(NotImplementedError, match="Not available for 'meta' device type"):
+            read()
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        typed.share_memory_()
+    scalar = mica.tensor(1.0, device="meta")
+    assert format(scalar) == repr(scalar)
+
+
+def test_byteswap_turns_the_bytes_of_each_number_around():
+    storage = mica.tensor([1, 256], dtype=mica.int32).untyped_storage()
+    storage.byteswap(mica.int32)
+    assert storage.tolist() == [0, 0, 0, 1, 0, 0, 1, 0]
+    storage.byteswap(mica.uint8)
+    storage.byteswap(mica.complex64)
+    assert mica.tensor(storage, dtype=mica.int32).tolist() == [1, 256]
+    with pytest.raises(RuntimeError, match="the length of data is not a multiple of 2"):
+        mica.UntypedStorage(3).byteswap(mica.int16)
+    with pytest.raises(RuntimeError, match="expected torch.dtype"):
+        storage.byteswap(4)
+
+
+def test_names_of_storage_classes():
+    assert mica.storage._dtype_to_storage_type_map()[mica.bfloat16] == "BFloat16Storage"
+    assert mica.storage._storage_type_to_dtype_map()["HalfStorage"] is mica.float16
+
+
+def test_old_overloads_warn_every_time_if_asked_to():
+    one = mica.ones(2)
+    mica.set_warn_always(True)
+    try:
+        for _ in range(2):
+            with pytest.warns(UserWarning, match="This overload of addcmul is deprecated"):
+                mica.addcmul(one, 2.0, one, one)
+    finally:
+        mica.set_warn_always(False)

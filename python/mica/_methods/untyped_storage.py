@@ -4,6 +4,11 @@ from mica import _C
 from mica._C import UntypedStorage
 
 
+def need_data(storage):
+    if storage.device.type == "meta":
+        raise NotImplementedError("Not available for 'meta' device type")
+
+
 def checked_index(index, size):
     if not -size <= index < size:
         raise IndexError(f"index {index} out of range for storage of size {size}")
@@ -29,6 +34,7 @@ def _untyped_getitem(self, index):
         if step != 1:
             raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
         return self._part(begin, max(begin, end))
+    need_data(self)
     return bytes_of(self)[checked_index(index, len(self))].item()
 
 
@@ -37,6 +43,23 @@ def _untyped_setitem(self, index, value):
         bytes_of(self)[index] = bytes_of(value) if isinstance(value, UntypedStorage) else value
     else:
         bytes_of(self)[checked_index(index, len(self))] = value
+
+
+def _untyped_tolist(self):
+    need_data(self)
+    return bytes_of(self).tolist()
+
+
+def _untyped_byteswap(self, dtype):
+    """Turn the bytes of each number of the dtype around, in place."""
+    if not isinstance(dtype, _C.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+    if len(self) % size:
+        raise RuntimeError(f"the length of data is not a multiple of {size}")
+    if size > 1:
+        each = bytes_of(self).view(-1, size)
+        each.copy_(each.flip(1))
 
 
 def _untyped_repr(self):
@@ -93,7 +116,8 @@ for _name, _function in {
     "__copy__": lambda self: self.clone(),
     "__deepcopy__": deepcopy_storage,
     "__reduce_ex__": reduce_untyped,
-    "tolist": lambda self: bytes_of(self).tolist(),
+    "tolist": _untyped_tolist,
+    "byteswap": _untyped_byteswap,
     "copy_": _untyped_copy,
     "fill_": _untyped_fill,
     "clone": _untyped_clone,

@@ -224,7 +224,7 @@ bool match(const Signature& s, PyObject* self, PyObject* const* args, Py_ssize_t
 
 void Parser::warn_deprecated(const Signature& used, bool method) const {
   static bool warned = false;  // once in a process, whatever the overload: old programs use many of them
-  if (std::exchange(warned, true)) return;
+  if (std::exchange(warned, true) && !warn_always) return;
   std::string text = cat("This overload of ", name_, " is deprecated:\n\t", name_, used.str(method),
                          "\nConsider using one of the following signatures instead:");
   for (size_t i = 0; i < count_; ++i)

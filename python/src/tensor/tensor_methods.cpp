@@ -182,7 +182,7 @@ static PyObject* reversed(PyObject* self, PyObject*) {
 
 static PyObject* format(PyObject* self, PyObject* spec) {
   if (PyObject* answer = nullptr; is_answered(self, "__format__", answer, &spec, 1)) return answer;
-  if (unwrap(self).dim() == 0 && is_exact_tensor(self)) {
+  if (unwrap(self).dim() == 0 && is_exact_tensor(self) && !unwrap(self).device().is_meta()) {
     Owned number(PyObject_CallMethod(self, "item", nullptr));
     return number ? PyObject_Format(number.get(), spec) : nullptr;
   }

@@ -9,6 +9,7 @@
 #include "mica/warning.h"
 #include "operations/entry.h"
 #include "tensor/names.h"
+#include "types/storage_object.h"
 
 namespace mica::python {
 
@@ -151,12 +152,38 @@ static char* store_nested(PyObject* o, IntArrayRef sizes, size_t dim, DType dtyp
   return p;
 }
 
+// ---- storages, whose memory is shared
+
+static bool is_typed_storage(PyObject* o) {
+  static PyObject* mark = PyUnicode_InternFromString("_fixed_dtype");  // of the class TypedStorage
+  return !is_tensor(o) && !PyType_Check(o) && _PyType_Lookup(Py_TYPE(o), mark);
+}
+
+static bool is_any_storage(PyObject* o) { return is_storage(o) || is_typed_storage(o); }
+
+// All of a storage as a tensor of the dtype, which must be a typed storage's own; `before` and `after` are around its
+// name in the error.
+static Tensor tensor_over(PyObject* storage, DType dtype, const char* before, const char* after) {
+  Owned bytes = Owned::borrow(storage);
+  if (!is_storage(storage)) {
+    Owned own(checked(PyObject_GetAttrString(storage, "dtype")));
+    MICA_CHECK(dtype_from_object(own.get()) == dtype, "Expected a Storage of type ", info(dtype).legacy,
+               " or an UntypedStorage, but got ", before, info(dtype_from_object(own.get())).legacy, after);
+    bytes = Owned(checked(PyObject_GetAttrString(storage, "_untyped_storage")));
+  }
+  const Storage& memory = storage_of(bytes.get());
+  const int64_t count = static_cast<int64_t>(memory->nbytes()) / mica::element_size(dtype);
+  return Tensor::adopt(TensorImpl::create(memory, dtype, memory->device(), {count}, {1}, 0));
+}
+
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, Device device) {
   const bool recorded = grad_enabled();
   NoGradGuard no_history;
   Tensor t;
   if (is_tensor(data)) {
     t = mica::clone(unwrap(data), std::nullopt);
+  } else if (is_any_storage(data)) {
+    t = tensor_over(data, dtype.value_or(is_storage(data) ? DType::Int64 : default_dtype()), "", "");
   } else if (is_numpy_array(data)) {
     t = mica::clone(tensor_from_numpy(data, false), std::nullopt);
   } else if (!is_numpy_scalar(data) && has_dlpack(data)) {
@@ -264,6 +291,7 @@ static Tensor legacy_tensor(PyObject* args, DType dtype, Device device, bool exa
   if (n == 1 && Py_TYPE(first) == size_type) return mica::empty(legacy_sizes(first), options, std::nullopt);
   if (n > 1 || (is_int_like(first) && !is_numpy_array(first)))
     return mica::empty(legacy_sizes(args), options, std::nullopt);
+  if (is_any_storage(first)) return tensor_over(first, dtype, "type ", " for argument 1 'storage'");
   if (is_tensor(first)) {
     const Tensor& given = unwrap(first);
     MICA_CHECK_KIND(!exact || (given.dtype() == dtype && given.device() == device), Type, "expected torch.",
@@ -311,10 +339,11 @@ static PyObject* legacy_new(PyObject*, PyObject* args) try {
 }
 
 bool add_tensor_constructors(PyObject* module) {
-  static PyMethodDef functions[] = {{"tensor", as_cfunction(tensor), METH_FASTCALL | METH_KEYWORDS,
-                                     "A new tensor of the numbers in nested sequences; always a copy."},
-                                    {"_legacy_new", legacy_new, METH_VARARGS, nullptr},
-                                    {}};
+  static PyMethodDef functions[] = {
+      {"tensor", as_cfunction(tensor), METH_FASTCALL | METH_KEYWORDS,
+       "A new tensor of the numbers in nested sequences, which are copied. A storage is shared."},
+      {"_legacy_new", legacy_new, METH_VARARGS, nullptr},
+      {}};
   return PyModule_AddFunctions(module, functions) == 0;
 }
 

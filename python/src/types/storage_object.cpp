@@ -122,7 +122,9 @@ static PyObject* resize(PyObject* self, PyObject* size) try {
 }
 
 static PyObject* share_memory(PyObject* self, PyObject*) try {
-  if (!is_of_backend(storage_of(self)->device())) move_to_shared_memory(*storage_of(self));
+  const Device device = storage_of(self)->device();
+  MICA_CHECK(!device.is_meta(), "_share_fd_: only available on CPU, not on ", device);
+  if (!is_of_backend(device)) move_to_shared_memory(*storage_of(self));
   return Py_NewRef(self);
 } catch (...) {
   return raise_current_exception();

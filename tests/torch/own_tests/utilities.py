@@ -30,6 +30,7 @@ _CALLED_AT_ONCE = {
     "_utils._is_privateuse1_backend_available": False,
     "cpu._is_avx2_supported": False,
     "_C._add_docstr": None,
+    "autograd._force_original_view_tracking": None,
     "cuda.jiterator._create_jit_fn": len,  # whatever is a function: it stands for operators of CUDA
     "cuda.jiterator._create_multi_output_jit_fn": len,
 }
@@ -46,6 +47,8 @@ def _mark(marked=None, **options):
 
 class StandIn:
     """A name that Mica does not have. It can be named, subclassed and compared; calling it is the error."""
+
+    __all__ = ()  # where it stands for a module
 
     def __init__(self, name):
         self._name = name
