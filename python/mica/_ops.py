@@ -280,6 +280,11 @@ class _OpNamespace(types.ModuleType):
     def __getattr__(self, op_name):
         if op_name.startswith("__") and op_name not in _OPERATOR_METHODS:
             raise AttributeError(op_name)
+        if self.name == "higher_order":
+            from mica._higher_order_ops.operators import OPERATORS
+
+            if op_name in OPERATORS:
+                return OPERATORS[op_name]
         packet = self._packet(op_name)
         if packet is None:
             raise AttributeError(

@@ -1,15 +1,31 @@
-"""Operations whose arguments are functions: run as the Python they are."""
+"""Operations whose arguments are functions: run as the Python they are; within graphs, cond and while_loop are nodes."""
 
 __all__ = ["cond", "map", "scan", "while_loop"]
 
 
+def _is_traced(value):
+    from mica._higher_order_ops.subgraphs import recorder
+
+    return recorder() if not isinstance(value, bool) else None
+
+
 def cond(pred, true_fn, false_fn, operands=()):
-    """One of two functions of the operands."""
+    """One of two functions of the operands. While a graph is made, both are part of it."""
+    around = _is_traced(pred)
+    if around is not None:
+        from mica._higher_order_ops.subgraphs import recorded_cond
+
+        return recorded_cond(around, pred, true_fn, false_fn, operands)
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 
 def while_loop(cond_fn, body_fn, carried_inputs):
-    """Repeat a function of the carried values while a condition on them holds."""
+    """Repeat a function of the carried values while a condition on them holds. While a graph is made, both are part of it."""
+    around = _is_traced(None)
+    if around is not None:
+        from mica._higher_order_ops.subgraphs import recorded_while
+
+        return recorded_while(around, cond_fn, body_fn, carried_inputs)
     values = tuple(carried_inputs)
     while bool(cond_fn(*values)):
         result = body_fn(*values)

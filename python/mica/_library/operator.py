@@ -61,6 +61,18 @@ class Operator:
                 values[a.name] = a.default_value
         return tuple(values[a.name] for a in positional), {a.name: values[a.name] for a in declared if a.kwarg_only}
 
+    def _without_defaults(self, args, kwargs):
+        """The arguments as a call writes them: what has its default is left out."""
+        declared = [a for a in self.schema.arguments if not a.kwarg_only]
+        args, defaults = list(args), {a.name: a for a in self.schema.arguments if a.has_default_value()}
+
+        def is_default(name, value):
+            return name in defaults and not isinstance(value, mica.Tensor) and value == defaults[name].default_value
+
+        while args and is_default(declared[len(args) - 1].name, args[-1]):
+            args.pop()
+        return tuple(args), {name: value for name, value in kwargs.items() if not is_default(name, value)}
+
     # ---- calls
 
     def __call__(self, /, *args, **kwargs):
@@ -137,7 +149,12 @@ class Operator:
         return None
 
     def run(self, device, args, kwargs):
-        """The registered function for the device, without a thought of gradients."""
+        """The registered function for the device, without a thought of gradients. A mode is asked first."""
+        if mica._C._len_torch_dispatch_stack() and self._key(device) != "CompositeImplicitAutograd":
+            from mica.utils._dispatch_calls import ask_innermost, overloaded_types
+
+            given = self._without_defaults(args, kwargs)
+            return ask_innermost(self._public(), overloaded_types(*given), *given)
         if device == "meta" and "Meta" not in self.kernels and self.fake is not None:
             return self.fake(*args, **kwargs)
         key = self._key(device)

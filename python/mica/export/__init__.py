@@ -173,6 +173,9 @@ def _run_once(mod, args, kwargs, named, parameters, presets):
         constants[target] = value
         specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name), target))
     recorder.graph.lint()
+    root = mica.nn.Module()
+    for name, module in recorder.modules.items():
+        root.add_module(name, module)
     top = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
     ranges = {}
     if opened is not None:
@@ -181,7 +184,7 @@ def _run_once(mod, args, kwargs, named, parameters, presets):
             if name in ranges and key is not None:
                 ranges[name] = ranges[name]._replace(lower=low)
     return ExportedProgram(
-        mica.nn.Module(), recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
+        root, recorder.graph, ExportGraphSignature([*specs, *inputs], outputs), state, ranges, [top],
         (args, kwargs), constants, training=mod.training, parameters=parameters,
     )  # fmt: skip
 

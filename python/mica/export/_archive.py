@@ -26,6 +26,12 @@ _NAMES = {
     for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
 }
 _NAMES["aten::hardshrink_backward"] = {"grad_output": "grad_out"}
+# Overloads that torch has under another name.
+OVERLOADS = {"aten.conv_transpose2d.default": "aten.conv_transpose2d.input", "aten.conv_transpose3d.default": "aten.conv_transpose3d.input",
+             "aten.dequantize.default": "aten.dequantize.self", "aten.float_power_.Tensor_Scalar": "aten.float_power_.Scalar",
+             "aten.float_power_.Tensor_Tensor": "aten.float_power_.Tensor", "aten.floor_divide_.default": "aten.floor_divide_.Tensor",
+             "aten.ldexp_.Tensor": "aten.ldexp_.default", "aten.pow_.Tensor_Scalar": "aten.pow_.Scalar",
+             "aten.pow_.Tensor_Tensor": "aten.pow_.Tensor", "aten.swapdims.int": "aten.swapdims.default"}  # fmt: skip
 _OPERATORS = ("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_",
               "or_", "getitem")  # fmt: skip
 
@@ -69,7 +75,7 @@ class _GraphWriter:
     """The schema's Graph of a graph."""
 
     def __init__(self, graph):
-        self.graph = graph
+        self.graph, self.module = graph, graph.owning_module
         self.tensors, self.ints, self.nodes = {}, {}, []
 
     def note(self, node, value=None):
@@ -112,6 +118,10 @@ class _GraphWriter:
         raise NotImplementedError(f"a .pt2 archive holds no argument of type {type(value).__name__}")
 
     def node_argument(self, node):
+        if node.op == "get_attr":  # a graph of a branch or a loop
+            inner = getattr(self.module, node.target)
+            is_single = "cond_graph" in node.target
+            return {"as_graph": {"name": node.name, "graph": _GraphWriter(inner.graph).write(is_single)}}
         value = node.meta.get("val")
         if isinstance(value, (int, mica.SymInt)):
             return {"as_sym_int": {"as_name": node.name}}
@@ -152,6 +162,8 @@ class _GraphWriter:
         raise NotImplementedError(f"a .pt2 archive holds no argument {values}")
 
     def inputs(self, node, schema):
+        if hasattr(node.target, "_name"):  # of torch.ops.higher_order
+            return [{"name": "", "arg": self.argument(value, "Tensor[]"), "kind": 1} for value in node.args]
         if schema is None:
             return [{"name": "ab"[i] if i < 2 else f"arg{i}", "arg": self.argument(value), "kind": 1}
                     for i, value in enumerate(node.args)]  # fmt: skip
@@ -188,7 +200,9 @@ class _GraphWriter:
     def call(self, node):
         target, schema = node.target, getattr(node.target, "_schema", None)
         if schema is not None:
-            name = f"torch.ops.{target._overloadpacket._qualified_op_name.replace('::', '.')}.{target._overloadname}"
+            name = f"torch.ops.{OVERLOADS.get(str(target), str(target))}"
+        elif hasattr(target, "_name"):
+            name = f"torch.ops.higher_order.{target._name}"
         elif getattr(target, "__module__", "") == "_operator" and target.__name__ in _OPERATORS:
             name = f"_operator.{target.__name__}"
         elif target in (mica.sym_max, mica.sym_min, mica.sym_not, mica.sym_float, mica.sym_int):
@@ -199,9 +213,10 @@ class _GraphWriter:
             )
         made = {"target": name, "inputs": self.inputs(node, schema), "outputs": self.outputs(node, schema)}
         trace = {"stack_trace": node.stack_trace} if node.stack_trace else {}
-        self.nodes.append(made | {"metadata": trace, "is_hop_single_tensor_return": None, "name": node.name})
+        single = False if hasattr(target, "_name") else None
+        self.nodes.append(made | {"metadata": trace, "is_hop_single_tensor_return": single, "name": node.name})
 
-    def write(self):
+    def write(self, is_single=False):
         inputs, outputs = [], []
         for node in self.graph.nodes:
             if node.op == "placeholder":
@@ -210,6 +225,8 @@ class _GraphWriter:
                 inputs.append(self.node_argument(node) if isinstance(value, _C.TensorBase) else self.argument(value))
             elif node.op == "output":
                 outputs = [self.argument(each) for each in node.args[0]]
+            elif node.op == "get_attr" and hasattr(getattr(self.module, node.target, None), "graph"):
+                continue  # written where it is an argument
             elif node.op != "call_function":
                 raise NotImplementedError(
                     f"torch.export.save cannot write the node {node.format_node()}: .pt2 archives hold operators of torch.ops"
@@ -221,7 +238,7 @@ class _GraphWriter:
             else:
                 self.call(node)
         return {"inputs": inputs, "outputs": outputs, "nodes": self.nodes, "tensor_values": self.tensors,
-                "sym_int_values": self.ints, "sym_bool_values": {}, "is_single_tensor_return": False,
+                "sym_int_values": self.ints, "sym_bool_values": {}, "is_single_tensor_return": is_single,
                 "custom_obj_values": {}, "sym_float_values": {}}  # fmt: skip
 
 

@@ -11,15 +11,17 @@ from mica._subclasses import open_sizes
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _as_fake
 from mica.export import exported_program as _program
 from mica.export import graph_signature as _signature
-from mica.export._archive import DTYPES, FORMATS, LAYOUTS
+from mica.export._archive import DTYPES, FORMATS, LAYOUTS, OVERLOADS
 from mica.fx.experimental._expressions import parse
 from mica.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, ValueRange
 from mica.fx.graph import Graph
+from mica.fx.graph_module import GraphModule
 from mica.utils._pytree import treespec_loads
 
 _DTYPES = {number: name for name, number in DTYPES.items()}
 _FORMATS = {number: name for name, number in FORMATS.items()}
 _LAYOUTS = {number: name for name, number in LAYOUTS.items()}
+_OVERLOADS = {theirs: ours for ours, theirs in OVERLOADS.items()}
 _PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists")
 _SYMBOLIC = {"sym_max", "sym_min", "sym_not", "sym_float", "sym_int", "sym_ite", "sym_sum"}
 _OPERATORS = {"add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_",
@@ -47,7 +49,8 @@ def _float(value):
 
 def found_target(name):
     """The function that a node's target names: an operator of torch.ops, or arithmetic of sizes."""
-    parts = name.split(".")
+    space, operator_name = name[:10], name[10:]
+    parts = (space + _OVERLOADS.get(operator_name, operator_name)).split(".")
     if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5) and not any(part.startswith("__") for part in parts):
         try:
             packet = getattr(getattr(mica.ops, parts[2]), parts[3])
@@ -63,7 +66,7 @@ def found_target(name):
 
 class _GraphReader:
     def __init__(self, document):
-        self.data, self.graph, self.nodes = document["graph_module"]["graph"], Graph(), {}
+        self.data, self.graph, self.nodes, self.modules = document["graph_module"]["graph"], Graph(), {}, {}
         self.ranges = {
             name: ValueRange(ends["min_val"], ends["max_val"])
             for name, ends in document.get("range_constraints", {}).items()
@@ -104,8 +107,25 @@ class _GraphReader:
             return FakeTensor(self.mode, made[0], device)
         return open_sizes.attach(_as_fake(made[0], self.mode, device), tuple(sizes), made[1:])
 
+    def subgraph(self, name, data):
+        """A node that stands for the graph of a branch or a loop."""
+        inner = object.__new__(_GraphReader)
+        inner.data, inner.graph, inner.nodes, inner.modules = data, Graph(), {}, {}
+        inner.ranges, inner.env, inner.mode = self.ranges, self.env, self.mode
+        graph = inner.read([f"arg{i}" for i in range(len(data["inputs"]))])
+        self.modules[name] = GraphModule(inner.root(), graph)
+        return self.graph.create_node("get_attr", name, (), {}, name)
+
+    def root(self):
+        module = mica.nn.Module()
+        for name, each in self.modules.items():
+            module.add_module(name, each)
+        return module
+
     def argument(self, union):
         kind, value = _only(union)
+        if kind == "as_graph":
+            return self.subgraph(value["name"], value["graph"])
         if kind in _PLAIN:
             return value
         if kind == "as_none":
@@ -159,6 +179,8 @@ class _GraphReader:
         for row in self.data["nodes"]:
             self.call(row)
         outputs = tuple(self.argument(each) for each in self.data["outputs"])
+        if self.data.get("is_single_tensor_return"):
+            (outputs,) = outputs
         self.graph.create_node("output", "output", (outputs,), {}, "output")
         return self.graph
 
@@ -174,7 +196,9 @@ class _GraphReader:
             else:
                 args.append(value)
         outputs, base = row["outputs"], getattr(getattr(target, "_overloadpacket", target), "__name__", "call")
-        single = len(outputs) == 1 and "as_tensors" not in outputs[0]
+        single = (
+            len(outputs) == 1 and "as_tensors" not in outputs[0] and row.get("is_hop_single_tensor_return") is not False
+        )
         own = _output_name(outputs[0]) if single else row.get("name") or base
         node = self.graph.create_node("call_function", target, tuple(args), kwargs, own or row.get("name") or base)
         if row.get("metadata", {}).get("stack_trace"):
@@ -183,9 +207,8 @@ class _GraphReader:
             if own is not None:
                 self.add(own, node)
             return
-        names = (
-            [e["name"] for e in outputs[0]["as_tensors"]] if len(outputs) == 1 else [_output_name(e) for e in outputs]
-        )
+        listed = outputs[0].get("as_tensors") if len(outputs) == 1 else None
+        names = [_output_name(e) for e in outputs] if listed is None else [e["name"] for e in listed]
         values = []
         for i, name in enumerate(names):
             item = None
@@ -347,7 +370,7 @@ def _program_of(document, state, constants):
             signature = _program.ModuleCallSignature([], [], *specs, signature.get("forward_arg_names"))
         calls.append(_program.ModuleCallEntry(entry["fqn"], signature))
     return _program.ExportedProgram(
-        mica.nn.Module(), graph, _signature.ExportGraphSignature(inputs, outputs), state, reader.ranges, calls, None,
+        reader.root(), graph, _signature.ExportGraphSignature(inputs, outputs), state, reader.ranges, calls, None,
         constants, verifiers=document.get("verifiers"),
     )  # fmt: skip
 

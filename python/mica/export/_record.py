@@ -4,22 +4,26 @@ Branches and loops of Python are those of the run. A value that a branch asks of
 error: the graph could not follow it.
 """
 
+import contextlib
 import operator
 
 import mica
 from mica import _C
+from mica._subclasses.dispatching import _more_targets
 from mica._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from mica.export import _targets
 from mica.fx.experimental._proxy_arguments import SizeNodes
 from mica.fx.graph import Graph
+from mica.fx.node import Node
 from mica.overrides import TorchFunctionMode
-from mica.utils._python_dispatch import _disable_current_modes
+from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from mica.utils._pytree import tree_leaves
 
 _VALUES = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__",
            "is_nonzero", "equal", "allclose"}  # fmt: skip
 _OPEN = (mica.SymInt, mica.SymFloat, mica.SymBool)
 _VALS = FakeTensorMode(allow_non_fake_inputs=True)  # whose fake tensors nodes have as their values
-_CONSTANTS = {"tensor", "as_tensor", "from_numpy", "asarray"}
+_CONSTANTS = {"new_tensor", "tensor", "as_tensor", "from_numpy", "asarray"}
 
 
 class DataDependentError(RuntimeError):
@@ -30,9 +34,30 @@ def meta_of(value):
     """A tensor without data of the same shape, strides and dtype: a fake one."""
     if not isinstance(value, _C.TensorBase) or value.layout != mica.strided or isinstance(value, FakeTensor):
         return value
-    with _disable_current_modes():
+    with _C.DisableTorchFunction(), _disable_current_modes():
         meta = mica.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    return FakeTensor(_VALS, meta, value.device)
+        return FakeTensor(_VALS, meta, value.device)
+
+
+class _Unseen(Exception):
+    """A part of a call reads a tensor that no seen part has made."""
+
+
+class _Parts(TorchDispatchMode):
+    """Records the operators that a call is made of."""
+
+    def __init__(self, recorder):
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self._recorder._record("call_function", func, args, kwargs or {}, out, func.overloadpacket.__name__)
+        return out
+
+
+# They are one thing, whatever they are made of.
+_WHOLE_CALLS = frozenset(["new_tensor", "lstm", "gru", "rnn_tanh", "rnn_relu"])
 
 
 class Recorder(TorchFunctionMode):
@@ -43,8 +68,9 @@ class Recorder(TorchFunctionMode):
         self.graph = Graph()
         self.sizes = SizeNodes(self.graph, env)  # of open sizes
         self._nodes, self._kept = {}, []  # tensors are kept, so that no other gets their identity
-        self._fresh = set()
-        self.constants = {}  # placeholder's name -> tensor
+        self._fresh, self.is_aside, self.sees_all = set(), False, False
+        self.constants, self.originals = {}, {}  # placeholder's name -> copy of the tensor, and the tensor itself
+        self.modules = {}  # graphs of branches and loops, by name
         self.of_inputs = set()  # nodes that depend on the inputs
         self.first_input = None
         self._grad = mica.is_grad_enabled()
@@ -71,6 +97,8 @@ class Recorder(TorchFunctionMode):
         node = self._nodes.get(id(tensor))
         if node is not None:
             return node
+        if self.sees_all:
+            raise _Unseen
         name = f"c_lifted_tensor_{len(self.constants)}"
         if self.first_input is None:
             node = self.graph.create_node("placeholder", name, (), {}, name)
@@ -82,7 +110,8 @@ class Recorder(TorchFunctionMode):
             raise RuntimeError(
                 "torch.export: the program uses a tensor that was made by a call which Mica does not see"
             )
-        with _disable_current_modes():
+        self.originals[node.name] = tensor
+        with _C.DisableTorchFunction(), _disable_current_modes():
             self.constants[node.name] = tensor.detach().clone()
         if id(tensor) in self._fresh:  # made anew by every call: changes in place do not add up
             node = self.graph.create_node(
@@ -99,6 +128,8 @@ class Recorder(TorchFunctionMode):
         if isinstance(value, (list, tuple)):
             items = [self.argument(each) for each in value]
             return items if isinstance(value, list) or not hasattr(value, "_fields") else type(value)(*items)
+        if isinstance(value, Node):
+            return value
         if isinstance(value, dict):
             return {key: self.argument(each) for key, each in value.items()}
         if isinstance(value, slice):
@@ -109,6 +140,8 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if self.is_aside:
+            return func(*args, **kwargs)
         if name in _VALUES and any(self._nodes.get(id(t)) in self.of_inputs for t in _tensors((args, kwargs))):
             raise DataDependentError(
                 f"Could not guard on data-dependent expression: the program calls {name}() on a tensor that depends on "
@@ -120,16 +153,21 @@ class Recorder(TorchFunctionMode):
 
             with self:
                 return multi_head_attention_forward(*args, **kwargs)
-        if name.endswith("_"):  # what a constant was before it is changed
+        if name.endswith("_") and name != "__get__":  # what a constant was before it is changed
             self.argument((args, kwargs))
         if name in ("__getitem__", "__setitem__"):
             return self._subscript(name, func, args)
-        found = _targets.find(func, args, kwargs) if name not in _CONSTANTS else None
+        found = None
+        if name not in _CONSTANTS:
+            found = _targets.find(func, args, kwargs) or _more_targets(func, args, kwargs)
         if found is None:
             if name in _CONSTANTS:  # real ones: their values are the program's
                 with _disable_current_modes():
                     out = func(*args, **kwargs)
             else:
+                parts = self._in_parts(func, args, kwargs) if name != "__get__" else None
+                if parts is not None:
+                    return parts[0]
                 out = func(*args, **kwargs)
             if name in _CONSTANTS:
                 self._fresh.add(id(out))
@@ -143,6 +181,35 @@ class Recorder(TorchFunctionMode):
             base = getattr(target, "_overloadpacket", target).__name__
             self._record("call_function", target, args, kwargs, out, base)
         return out
+
+    def _in_parts(self, func, args, kwargs):
+        """(the result of a call,) recorded as the operators that the call is made of; None if not all of them are seen."""
+        tensors = _tensors((args, kwargs))
+        if not tensors or _WHOLE_CALLS & {getattr(func, "__name__", "")}:
+            return None
+        self.argument((args, kwargs))
+        last, state = next(reversed(self.graph.nodes)), mica.get_rng_state()
+        versions = [tensor._version for tensor in tensors]
+        self.sees_all = True
+        try:
+            with _Parts(self):
+                out = func(*args, **kwargs)
+            if all(id(tensor) in self._nodes for tensor in _tensors((out,))) and _tensors((out,)):
+                return (out,)
+        except _Unseen:
+            pass
+        finally:
+            self.sees_all = False
+        if versions != [tensor._version for tensor in tensors]:
+            raise RuntimeError(
+                f"torch.export: {getattr(func, '__name__', func)} changes tensors in a way that Mica does not see"
+            )
+        for node in reversed(self.graph.nodes):
+            if node is last:
+                break
+            self.graph.erase_node(node)
+        mica.set_rng_state(state)
+        return None
 
     def _record_function(self, func, args, kwargs, out):
         name = getattr(func, "__name__", "function")
@@ -210,6 +277,45 @@ class Recorder(TorchFunctionMode):
         self._record("call_function", target, args, kwargs, out, name)
         return out
 
+    # ---- graphs within the graph (torch.cond, torch.while_loop)
+
+    def __enter__(self):
+        _active.append(self)
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        _active.remove(self)
+        return super().__exit__(*exception)
+
+    @staticmethod
+    def likeness(tensor):
+        return meta_of(tensor)
+
+    def subgraph(self, function, leaves):
+        """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
+        inner = Recorder(self.sizes._env)
+        for i, leaf in enumerate(leaves):
+            inner.placeholder(f"arg{i}_1", leaf, is_input=True)
+        with _aside(self), inner:
+            result = function(*leaves)
+        lifted, made = [], tuple(inner.argument(each) for each in tree_leaves(result))
+        for name in inner.constants:
+            node = next(n for n in inner.graph.nodes if n.name == name)
+            lifted.append((inner.originals[name], node))
+        inner.graph.create_node("output", "output", (made,), {}, "output")
+        return inner.graph, result, lifted
+
+    def attach(self, name, module):
+        """A node that stands for a graph."""
+        number = sum(key.startswith(f"{name}_") for key in self.modules)
+        self.modules[f"{name}_{number}"] = module
+        return self.graph.create_node("get_attr", f"{name}_{number}")
+
+    def record_call(self, target, args, out, name):
+        args = tuple(tuple(each) if isinstance(each, list) else each for each in self.argument(args))
+        node = self.graph.create_node("call_function", target, args, {}, name)
+        self._name_result(out, node, any(each in self.of_inputs for each in node.all_input_nodes))
+
     def finish(self, leaves):
         """The output node: tensors by their nodes, other values as they are."""
         if self._grad != mica.is_grad_enabled():
@@ -219,6 +325,24 @@ class Recorder(TorchFunctionMode):
         made = tuple(self.argument(each) for each in leaves)
         self.graph.create_node("output", "output", (made,), {}, "output")
         return made
+
+
+_active = []
+
+
+def current():
+    """The recorder that is at work, or None."""
+    return _active[-1] if _active else None
+
+
+@contextlib.contextmanager
+def _aside(recorder):
+    """In this block a recorder sees nothing: it stays on the stack of modes, and passes calls on."""
+    recorder.is_aside = True
+    try:
+        yield
+    finally:
+        recorder.is_aside = False
 
 
 def _tensors(values):

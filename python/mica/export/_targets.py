@@ -47,7 +47,11 @@ def _fits(kind, value):
     return kind in types and isinstance(value, types[kind])
 
 
-def _bound(schema, args, kwargs):
+# Where a number stands for a tensor, torch names the overload of tensors for these, and that of numbers for others.
+_NUMBERS_AS_TENSORS = frozenset(["add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"])
+
+
+def _bound(schema, args, kwargs, takes_numbers=True):
     """The arguments as the schema has them; None if they are not its arguments."""
     positional = [a for a in schema.arguments if not a.kwarg_only]
     args = list(args)
@@ -71,9 +75,8 @@ def _bound(schema, args, kwargs):
             if not a.has_default_value():
                 return None
             continue
-        number_for_tensor = (
-            i > 0 and str(a.type) == "Tensor" and type(given[a.name]) in (int, float, bool, mica.SymInt, mica.SymFloat)
-        )
+        is_number = type(given[a.name]) in (int, float, bool, mica.SymInt, mica.SymFloat)
+        number_for_tensor = takes_numbers and i > 0 and str(a.type) == "Tensor" and is_number
         if not number_for_tensor and not _fits(a.type, given[a.name]):
             return None
     made, named = [], {}
@@ -91,11 +94,12 @@ def overload(name, args, kwargs):
     packet = None if name.startswith("__") and name.endswith("__") else getattr(mica.ops.aten, name, None)
     # Numbers are taken by the overload of tensors too, and torch names that one.
     order = sorted(packet.overloads(), key=lambda each: each != "Tensor") if packet is not None else ()
-    for each in order:
-        found = getattr(packet, each)
-        bound = _bound(found._schema, args, kwargs)
-        if bound is not None:
-            return found, *bound
+    for takes_numbers in (True,) if name in _NUMBERS_AS_TENSORS else (False, True):
+        for each in order:
+            found = getattr(packet, each)
+            bound = _bound(found._schema, args, kwargs, takes_numbers)
+            if bound is not None:
+                return found, *bound
     return None
 
 
@@ -169,12 +173,13 @@ _FUNCTIONAL = {
     **{name: _activation(name) for name in ("relu", "silu", "elu", "leaky_relu", "hardswish", "hardsigmoid", "relu6",
                                             "mish", "selu", "celu", "hardtanh")},
     **{name: _max_pool(name) for name in ("max_pool1d", "max_pool2d", "max_pool3d")},
-    "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"), "dropout": _dropout, "interpolate": _interpolate,
+    "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"), "dropout": _dropout,
+    "logsigmoid": lambda input: ("log_sigmoid", (input,), {}), "interpolate": _interpolate,
     "embedding": _embedding, "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": _group_norm,
     **{name: (lambda *args, _name=name, **kwargs: (_name, args, kwargs))
        for name in ("linear", "gelu", "sigmoid", "tanh", "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d",
                     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
-                    "avg_pool3d", "softplus", "pixel_shuffle", "one_hot", "pad", "glu", "logsigmoid", "rms_norm")},
+                    "avg_pool3d", "softplus", "pixel_shuffle", "one_hot", "pad", "glu", "rms_norm")},
 }  # fmt: skip
 
 
@@ -183,6 +188,8 @@ def find(func, args, kwargs):
     name = getattr(func, "__name__", "")
     if hasattr(func, "_schema"):
         return func, args, kwargs
+    if hasattr(func, "_public"):  # an operator of the program's own
+        return func._public(), args, kwargs
     if name == "__get__":
         attribute = _ATTRIBUTES.get(func.__self__.__name__)
         return overload(attribute, args[:1], {}) if attribute else None
@@ -192,6 +199,8 @@ def find(func, args, kwargs):
         if adapted is None or hasattr(adapted[0], "_schema"):
             return adapted
         return overload(*adapted)
+    if name == "where" and func is mica.Tensor.where and len(args) == 3:
+        return overload("where", (args[1], args[0], args[2]), kwargs)
     if name in _DTYPES and len(args) == 1 and not kwargs:
         return overload("to", (args[0], getattr(mica, _DTYPES[name])), {})
     if name in ("einsum",) and len(args) > 1:

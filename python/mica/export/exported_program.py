@@ -189,6 +189,9 @@ class ExportedProgram:
     def module(self, check_guards=True):
         """A module that runs the graph, with the weights as its parameters and buffers."""
         root, graph, values = mica.nn.Module(), Graph(), {}
+        for node in self.graph.nodes:
+            if node.op == "get_attr":  # a graph of a branch or a loop
+                setattr(root, node.target, getattr(self._graph_module, node.target))
         specs = {each.arg.name: each for each in self._graph_signature.input_specs}
         for spec in specs.values():
             if spec.kind is InputKind.BUFFER:

@@ -75,6 +75,9 @@ def _definition(kind):
             _STRUCTSEQ.flatten_fn,
             lambda values, context: kind(tuple(values)),
             flatten_with_keys_fn=_STRUCTSEQ.flatten_with_keys_fn,
+            serialized_type_name=f"torch.return_types.{kind.__name__}",
+            to_dumpable_context=lambda context: "null",
+            from_dumpable_context=lambda text: kind,
         )
         found = SUPPORTED_NODES[kind]
     return found

@@ -17,6 +17,7 @@ from mica.fx._symbolic_trace import Tracer
 from mica.fx.experimental._proxy_arguments import PytreeInputs, SizeNodes, alias_key, placeholder_names
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule
+from mica.fx.node import Node, map_arg
 from mica.fx.proxy import Proxy
 from mica.overrides import TorchFunctionMode
 from mica.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -137,8 +138,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
         if isinstance(value, dict):
             return {key: self.argument(each) for key, each in value.items()}
-        if isinstance(value, Proxy):
-            return value.node
+        if isinstance(value, (Proxy, Node)):
+            return getattr(value, "node", value)
         return self.sizes.argument(value)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -164,6 +165,45 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         )
         track_tensor_tree(out, node, tracer=self.tracer, constant=None)
         return node
+
+    # ---- graphs within the graph (torch.cond, torch.while_loop)
+
+    def likeness(self, tensor):
+        return extract_val(tensor)
+
+    def subgraph(self, function, leaves):
+        """(graph, result, [(tensor, placeholder)]) of a function of tensors: those that it reads besides are placeholders."""
+        tracer = PythonKeyTracer()
+        inner = ProxyTorchDispatchMode(tracer, self.tracing_mode, self.decomposition_table, self.shape_env)
+        inner.functional = self.functional
+        for i, leaf in enumerate(leaves):
+            node = tracer.graph.create_node("placeholder", f"arg{i}_1", (), {}, f"arg{i}_1")
+            track_tensor_tree(leaf, node, tracer=tracer)
+            inner.sizes.add_input(node, leaf)
+        with disable_proxy_modes_tracing(), inner, _Refusals(inner):
+            result = function(*leaves)
+            outputs = tuple(tree_leaves(tree_map(inner.argument, result)))
+        lifted = []
+        for node in [n for n in tracer.graph.nodes if n.op == "get_attr"]:
+            tensor = getattr(tracer.root, node.target)
+            with tracer.graph.inserting_before(next(iter(tracer.graph.nodes))):
+                made = tracer.graph.create_node("placeholder", node.name, (), {}, node.name)
+            made.meta = dict(node.meta)
+            node.replace_all_uses_with(made)
+            outputs = map_arg(outputs, lambda each, old=node, new=made: new if each is old else each)
+            tracer.graph.erase_node(node)
+            lifted.append((tensor, made))
+        tracer.graph.output(outputs)
+        return tracer.graph, result, lifted
+
+    def attach(self, name, module):
+        """A node that stands for a graph."""
+        number = sum(key.startswith(f"{name}_") for key in self.tracer.root._modules)
+        self.tracer.root.add_module(f"{name}_{number}", module)
+        return self.tracer.graph.create_node("get_attr", f"{name}_{number}")
+
+    def record_call(self, target, args, out, name):
+        self.record(target, tuple(self.argument(each) for each in args), {}, out, name=name)
 
 
 def maybe_handle_decomp(proxy_mode, op, args, kwargs):

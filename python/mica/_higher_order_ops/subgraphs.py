@@ -1,0 +1,88 @@
+"""Branches and bodies of loops as graphs of their own, while make_fx or torch.export records the program around them.
+
+A function is run on its operands with a recorder of its own. Tensors of the program around that it reads besides become
+further operands. Both branches of a condition get the same operands.
+"""
+
+import mica
+from mica.fx.graph_module import GraphModule
+from mica.utils._pytree import tree_flatten, tree_unflatten
+
+__all__ = ["recorded_cond", "recorded_while", "recorder"]
+
+
+def recorder():
+    """What records the program that is being traced, or None."""
+    import sys
+
+    tracing = sys.modules.get("mica.fx.experimental.proxy_tensor")
+    mode = None if tracing is None else tracing.get_proxy_mode()
+    if mode is not None and mode.enable_tracing:
+        return mode
+    recording = sys.modules.get("mica.export._record")
+    return None if recording is None else recording.current()
+
+
+def _traced(around, functions, operands):
+    """([graph of each function], [results of each], all operands): functions of the operands, traced apart."""
+    leaves, spec = tree_flatten(tuple(operands))
+    parts = []
+    for function in functions:
+        graph, result, lifted = around.subgraph(
+            lambda *given, f=function: f(*tree_unflatten(list(given), spec)), leaves
+        )
+        parts.append((graph, result, lifted))
+    extra = []
+    for _, _, lifted in parts:
+        extra += [tensor for tensor, _ in lifted if not any(tensor is known for known in extra)]
+    modules = []
+    for graph, _, lifted in parts:
+        own = {id(tensor): node for tensor, node in lifted}
+        first = next(node for node in graph.nodes if node.op != "placeholder")
+        for i, tensor in enumerate(extra):
+            # Placeholders in one order, whether the branch reads them or not.
+            node = own.get(id(tensor)) or graph.create_node("placeholder", f"lifted_{i}", (), {}, f"lifted_{i}")
+            node.meta.setdefault("val", around.likeness(tensor))
+            first.prepend(node)
+        modules.append(GraphModule(mica.nn.Module(), graph))
+    return modules, [result for _, result, _ in parts], [*leaves, *extra]
+
+
+def _kinds(leaves):
+    return [
+        (tuple(map(str, leaf.shape)), leaf.dtype) if isinstance(leaf, mica.Tensor) else type(leaf) for leaf in leaves
+    ]
+
+
+def recorded_cond(around, pred, true_fn, false_fn, operands):
+    """torch.cond as a node with two graphs."""
+    modules, results, given = _traced(around, (true_fn, false_fn), operands)
+    (ours, spec), (theirs, other) = tree_flatten(results[0]), tree_flatten(results[1])
+    if spec != other or _kinds(ours) != _kinds(theirs):
+        raise RuntimeError(
+            "torch.cond: both branches must return tensors of the same shapes and dtypes, nested alike, but they return "
+            f"{_kinds(ours)} and {_kinds(theirs)}"
+        )
+    graphs = [around.attach(name, module) for name, module in zip(("true_graph", "false_graph"), modules, strict=True)]
+    around.record_call(mica.ops.higher_order.cond, (pred, *graphs, tuple(given)), tuple(ours), "cond")
+    return tree_unflatten(ours, spec)
+
+
+def recorded_while(around, cond_fn, body_fn, carried):
+    """torch.while_loop as a node with two graphs."""
+    modules, results, given = _traced(around, (cond_fn, body_fn), carried)
+    leaves, spec = tree_flatten(tuple(carried))
+    made = results[1] if isinstance(results[1], (tuple, list)) else (results[1],)
+    ours, _ = tree_flatten(tuple(made))
+    if _kinds(ours) != _kinds(leaves):
+        raise RuntimeError(
+            f"torch.while_loop: the body must return what it is given, {_kinds(leaves)}, but it returns {_kinds(ours)}"
+        )
+    graphs = [
+        around.attach(name, module)
+        for name, module in zip(("while_loop_cond_graph", "while_loop_body_graph"), modules, strict=True)
+    ]
+    count = len(leaves)
+    args = (*graphs, tuple(given[:count]), tuple(given[count:]))
+    around.record_call(mica.ops.higher_order.while_loop, args, tuple(ours), "while_loop")
+    return tree_unflatten(ours, spec)
