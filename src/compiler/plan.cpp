@@ -13,6 +13,7 @@ namespace {
 // call is short beside the work in it.
 constexpr int64_t kPiece = 4096, kLeastPiece = 1024;
 constexpr int64_t kPiecesPerThread = 4;
+constexpr int64_t kSmallShare = 8192;  // a thread's elements that are one piece: to cut them would take longer
 constexpr size_t kLine = 64;
 
 }  // namespace
@@ -54,7 +55,8 @@ Plan::Plan(const Call* calls, int count, const std::vector<Slot>& slots)
     cut(g, calls);
     if (grouping_.groups()[g].calls.size() == 1) continue;
     std::vector<char> in_registers(slots.size());
-    plans_[g].units = make_units(grouping_.groups()[g], calls, {plans_[g].cut, plans_[g].range}, in_memory_,
+    plans_[g].order = schedule(grouping_.groups()[g], calls, static_cast<int>(slots.size()));
+    plans_[g].units = make_units(plans_[g].order, calls, {plans_[g].cut, plans_[g].range}, in_memory_,
                                  plans_[g].segments, in_registers);
     give_buffers(g, calls, in_registers);
   }
@@ -68,7 +70,9 @@ void Plan::cut(size_t group, const Call* calls) {
   for (const int c : g.calls) behind = std::max(behind, elements_behind(calls[c], g.lead));
   int64_t all = behind;
   for (int d = 0; d < g.lead; ++d) all *= g.extents[d];
-  const int64_t wanted = std::clamp(all / (get_num_threads() * kPiecesPerThread), kLeastPiece, kPiece);
+  const int64_t share = all / get_num_threads();
+  const int64_t wanted =
+      share <= kSmallShare ? std::max(share, kLeastPiece) : std::clamp(share / kPiecesPerThread, kLeastPiece, kPiece);
   p.cut = g.lead - 1;
   while (p.cut > 0 && behind * g.extents[p.cut] <= wanted) behind *= g.extents[p.cut--];
   const int64_t extent = g.extents[p.cut];
@@ -97,14 +101,13 @@ bool Plan::can_take_over(const Call& call, int from, int to, size_t group) const
 }
 
 void Plan::give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers) {
-  const Group& g = grouping_.groups()[group];
   GroupPlan& p = plans_[group];
   const size_t slots = in_memory_.size();
   p.buffers.assign(slots, -1);
   std::vector<int> last(slots, -1);  // by slot: the unit that uses it last
   bool any = false;
   const auto each_call = [&](size_t unit, const auto& visit) {
-    for (int i = 0; i < p.units[unit].count; ++i) visit(calls[g.calls[p.units[unit].first + i]]);
+    for (int i = 0; i < p.units[unit].count; ++i) visit(calls[p.order[p.units[unit].first + i]]);
   };
   for (size_t u = 0; u < p.units.size(); ++u)
     each_call(u, [&](const Call& call) {
@@ -194,7 +197,7 @@ std::string Plan::describe(const Call* calls, const std::vector<Slot>& slots) co
     if (buffered) text += cat(", keeps ", buffered, " bytes out of it");
     text += i > 0 ? cat("; apart because ", g.apart, "\n") : "\n";
     int member = -1, unit = 0;
-    for (const int c : g.calls) {
+    for (const int c : p.order.empty() ? g.calls : p.order) {
       const Call& call = calls[c];
       ++member;
       while (unit < static_cast<int>(p.units.size()) && member >= p.units[unit].first + p.units[unit].count) ++unit;

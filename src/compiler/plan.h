@@ -23,7 +23,8 @@ struct GroupPlan {
   int64_t work = 0;    // elements of a piece, of all calls together
   size_t scratch = 0;  // bytes of buffers
   std::vector<int64_t> buffers;  // by slot: where in the scratch memory, or -1
-  std::vector<Unit> units;       // what runs on a piece, in order
+  std::vector<int> order;        // the group's calls as they run
+  std::vector<Unit> units;       // these, by what runs at once on a piece
   std::vector<Segment> segments;
 };
 

@@ -163,7 +163,7 @@ void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Sl
       const int64_t first = piece % how.pieces * how.range, range = std::min(how.range, extent - first);
       if (range != now) {
         for (const Unit& unit : how.units)
-          if (unit.segment < 0) prepare(prepared[unit.first], calls[g.calls[unit.first]], cut, range);
+          if (unit.segment < 0) prepare(prepared[unit.first], calls[how.order[unit.first]], cut, range);
         for (size_t i = 0; i < coded; ++i) prepare(segments[i], how.segments[i], {cut, range});
         now = range;
       }

@@ -1,7 +1,9 @@
 #include "compiler/segments.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -34,6 +36,20 @@ const std::unordered_map<std::string_view, Kernel>& kernels() {
   return *all;
 }
 // clang-format on
+
+// The kernel of a call, or -1. Names are few texts of the program: each is looked up once, and kept as its address with
+// the answer behind it.
+int kernel_of(const Call& call) {
+  static std::atomic<uint64_t> seen[128];
+  const auto name = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(call.name));
+  std::atomic<uint64_t>& place = seen[name / 4 % std::size(seen)];
+  const uint64_t known = place.load(std::memory_order_relaxed);
+  if (known >> 8 == name) return static_cast<int>(known & 255) - 1;
+  const auto found = kernels().find(call.name);
+  const int kernel = found == kernels().end() ? -1 : static_cast<int>(found->second);
+  place.store(name << 8 | static_cast<uint64_t>(kernel + 1), std::memory_order_relaxed);
+  return kernel;
+}
 
 bool is_comparison(Kernel k) { return k >= Kernel::Lt && k <= Kernel::Eq; }
 // Which input is a truth value, or -1.
@@ -70,6 +86,7 @@ class Builder {
   };
   bool begin(const Call& call);
   bool same_place(const Operand& a, const Operand& b) const;
+  bool apart(const Operand& a, const Operand& b) const;
   Known* find(const Operand& o, bool& elsewhere);
   int value_of(const Operand& o, DType wanted);
   int constant(float value);
@@ -113,6 +130,21 @@ bool Builder::same_place(const Operand& a, const Operand& b) const {
   return true;
 }
 
+// Whether two accesses of a storage touch no element both: halves of the same rows.
+bool Builder::apart(const Operand& a, const Operand& b) const {
+  if (a.dtype != b.dtype || kind_of(a) != Program::kDense) return false;
+  const int64_t distance = std::abs(a.offset - b.offset), run = shape_[segment_.inner] * 4;
+  int64_t step = 0;  // from one row to the next
+  for (int d = 0; d < ndim_; ++d) {
+    if (shape_[d] == 1) continue;
+    if (a.strides[d] != b.strides[d]) return false;
+    if (d != segment_.inner && (step == 0 || a.strides[d] < step)) step = a.strides[d];
+  }
+  for (int d = 0; d < ndim_; ++d)
+    if (d != segment_.inner && shape_[d] != 1 && (step <= 0 || a.strides[d] % step != 0)) return false;
+  return distance >= run && (step == 0 || distance + run <= step);
+}
+
 Builder::Known* Builder::find(const Operand& o, bool& elsewhere) {
   Known* found = nullptr;
   for (int i = 0; i < known_count_; ++i) {
@@ -120,7 +152,7 @@ Builder::Known* Builder::find(const Operand& o, bool& elsewhere) {
     if (same_place(*known_[i].operand, o)) {
       found = &known_[i];
     } else {
-      elsewhere |= known_[i].written;
+      elsewhere |= known_[i].written && !apart(*known_[i].operand, o);
     }
   }
   return found;
@@ -253,7 +285,7 @@ bool Builder::write(const Operand& o, DType made, int value) {
   bool elsewhere = false;
   Known* known = find(o, elsewhere);
   for (int i = 0; i < known_count_; ++i)  // what was read in another place of it is read again in the next row
-    elsewhere |= known_[i].operand->slot == o.slot && &known_[i] != known;
+    elsewhere |= known_[i].operand->slot == o.slot && &known_[i] != known && !apart(*known_[i].operand, o);
   const int kind = kind_of(o);
   if (elsewhere || o.dtype != made || (kind != Program::kDense && kind != Program::kTruth)) return false;
   const auto last = static_cast<uint8_t>(std::max(program_.steps - 1, 0));
@@ -270,9 +302,8 @@ bool Builder::write(const Operand& o, DType made, int value) {
 
 bool Builder::add(const Call& call) {
   if (!is_pointwise(call) || call.noutputs != 1 || call.ndim <= piece_.cut) return false;
-  const auto found = kernels().find(call.name);
-  if (found == kernels().end()) return false;
-  const Kernel kernel = found->second;
+  if (kernel_of(call) < 0) return false;
+  const auto kernel = static_cast<Kernel>(kernel_of(call));
   if (is_comparison(kernel) && in_memory_[call.operands[0].slot]) return false;
   if (!shape_) {
     begin(call);
@@ -315,20 +346,62 @@ bool Builder::finish(Segment& segment, const Needed& needed) {
 
 }  // namespace
 
-std::vector<Unit> make_units(const Group& group, const Call* calls, const PieceShape& piece,
+std::vector<int> schedule(const Group& group, const Call* calls, int slots) {
+  // Calls that are to be neighbours. From the last call to the first, each joins the latest set that it can be moved
+  // to.
+  struct Set {
+    std::vector<int> calls;  // the last one first
+    std::vector<bool> reads, writes;
+    bool simple;
+  };
+  constexpr size_t kAhead = 16;
+  std::vector<Set> sets;                                     // the last one first
+  const auto uses = [&](const Set& set, const Call& call) {  // whether the call must come before the set
+    for (int k = 0; k < call.noperands; ++k) {
+      const Operand& o = call.operands[k];
+      if (o.storage && (set.writes[o.slot] || (k < call.noutputs && set.reads[o.slot]))) return true;
+    }
+    return false;
+  };
+  for (auto c = group.calls.rbegin(); c != group.calls.rend(); ++c) {
+    const Call& call = calls[*c];
+    const bool simple = is_pointwise(call) && call.noutputs == 1 && kernel_of(call) >= 0;
+    Set* chosen = nullptr;
+    for (size_t i = 0; simple && i < std::min(sets.size(), kAhead); ++i) {
+      Set& set = sets[sets.size() - 1 - i];
+      const Call& other = calls[set.calls[0]];
+      if (set.simple && other.ndim == call.ndim && std::equal(call.shape, call.shape + call.ndim, other.shape))
+        chosen = &set;
+      if (uses(set, call)) break;
+    }
+    if (!chosen) {
+      sets.push_back({{}, std::vector<bool>(slots), std::vector<bool>(slots), simple});
+      chosen = &sets.back();
+    }
+    chosen->calls.push_back(*c);
+    for (int k = 0; k < call.noperands; ++k)
+      if (call.operands[k].storage) (k < call.noutputs ? chosen->writes : chosen->reads)[call.operands[k].slot] = true;
+  }
+  std::vector<int> order;
+  for (auto set = sets.rbegin(); set != sets.rend(); ++set)
+    order.insert(order.end(), set->calls.rbegin(), set->calls.rend());
+  return order;
+}
+
+std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, const PieceShape& piece,
                              const std::vector<char>& in_memory, std::vector<Segment>& segments,
                              std::vector<char>& in_registers) {
-  const int count = static_cast<int>(group.calls.size());
+  const int count = static_cast<int>(order.size());
   std::vector<int> earliest(in_memory.size(), count), last(in_memory.size(), -1);
   for (int i = 0; i < count; ++i)
-    for (int k = 0; k < calls[group.calls[i]].noperands; ++k)
-      if (const Operand& o = calls[group.calls[i]].operands[k]; o.storage)
+    for (int k = 0; k < calls[order[i]].noperands; ++k)
+      if (const Operand& o = calls[order[i]].operands[k]; o.storage)
         earliest[o.slot] = std::min(earliest[o.slot], i), last[o.slot] = i;
   std::vector<Unit> units;
   for (int first = 0, most = count; first < count;) {
     Builder builder(piece, in_memory);
     int end = first;
-    while (end < count && end - first < most && builder.add(calls[group.calls[end]])) ++end;
+    while (end < count && end - first < most && builder.add(calls[order[end]])) ++end;
     const auto needed = [&](int slot) { return in_memory[slot] || last[slot] >= end; };
     Segment segment;
     if (end - first >= 2 && builder.finish(segment, needed)) {

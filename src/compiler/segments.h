@@ -20,7 +20,7 @@ struct Segment {
 
 // A call that runs by its kernel, or a segment.
 struct Unit {
-  int first, count;  // among the group's calls
+  int first, count;  // in the order of the group's calls
   int segment = -1;  // its index, or none
 };
 
@@ -30,9 +30,12 @@ struct PieceShape {
   int64_t range;
 };
 
-// The units of a group, in order. `in_memory` tells which slots somebody else may read; results that only a segment
-// itself reads are stored nowhere: `in_registers` says which.
-std::vector<Unit> make_units(const Group& group, const Call* calls, const PieceShape& piece,
+// The calls of a group in an order in which more neighbours can be one segment: each as late as what reads it allows.
+std::vector<int> schedule(const Group& group, const Call* calls, int slots);
+
+// The units of a group's calls in that order. `in_memory` tells which slots somebody else may read; results that only a
+// segment itself reads are stored nowhere: `in_registers` says which.
+std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, const PieceShape& piece,
                              const std::vector<char>& in_memory, std::vector<Segment>& segments,
                              std::vector<char>& in_registers);
 

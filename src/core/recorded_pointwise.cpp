@@ -31,7 +31,9 @@ bool PointwisePlan::can_wait() const {
   }
   int64_t count = 1;
   for (const int64_t n : sizes) count *= n;
-  return count >= recording::least_elements.load(std::memory_order_relaxed) || (awaited && count > 0);
+  const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
+  // Chains of float32 may become machine code, which gains where passes over the first cache do not.
+  return (common_ == DType::Float32 ? 2 * count : count) >= least || (awaited && count > 0);
 }
 
 // Dimensions go from the slowest of the output to the fastest: what fills memory in order is then cut into pieces that

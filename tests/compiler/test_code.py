@@ -80,6 +80,36 @@ def test_changes_in_place_and_parts():
     agree(program, lambda: numbers(700), lambda: numbers(700) + 0.5)
 
 
+def test_calls_are_moved_to_those_they_belong_with():
+    def norm(x, w):
+        half = 0.5 * x
+        m = x.mean(-1, keepdim=True)
+        centred = x - m
+        scale = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-5)
+        x.add_(1)
+        return centred * scale * w + half, x, half.sin() * half
+
+    agree(norm, lambda: numbers(40, 64), lambda: numbers(64))
+    gelu = torch.compile(lambda x: 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.04 * x * x * x))))
+    text = str(torch.explain(gelu, torch.rand(100_000)))
+    assert text.index("tanh") < text.index("mul float32[100000] of %1, a number -> %0")
+
+
+def test_halves_of_rows_are_written_together():
+    def rotate(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return [torch.cat([a * cos - b * sin, b * cos + a * sin], -1), torch.cat([x * 2, x[:, :5], x + 1], 1)]
+
+    agree(rotate, lambda: numbers(30, 48), lambda: numbers(24), lambda: numbers(24) + 1)
+
+    def overlapping(x):
+        x[:, :30].mul_(2)
+        x[:, 20:50].add_(1)
+        return [x, x[:, :24] * x[:, 24:48]]
+
+    agree(overlapping, lambda: numbers(30, 50))
+
+
 def test_more_values_than_registers():
     def program(*xs):
         sums = [x * (i + 1.5) + i for i, x in enumerate(xs)]

@@ -38,7 +38,8 @@ void settle(const StorageImpl& storage);
 uint32_t users(const StorageImpl& storage);  // its use_count() without this thread's recording
 bool pending();                              // whether this thread has put anything off
 
-// Calls on fewer elements run at once, unless an operand is pending. Tests put everything off.
+// Calls on fewer elements run at once (of float32, on fewer than half), unless an operand is pending. Tests put
+// everything off.
 extern std::atomic<int64_t> least_elements;
 
 // Whether chains of simple operations run as machine code that is made for them (src/compiler/code.h); returns what was
