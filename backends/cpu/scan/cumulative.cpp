@@ -85,9 +85,21 @@ class Prefix {
   hn::Mask<Doubles> takes_[kSteps];
 };
 
+// With two lanes, floats are added one after the other: a vector's own prefix costs as much, and two rows side by side
+// then give the same numbers, twice as fast.
+template <class Op, class T>
+constexpr bool kOneByOne = Prefix<Op>::kLanes == 2 && std::is_same_v<Op, Plus>&& std::is_same_v<T, float>;
+
 // out[i] = running op x[0] op ... op x[i]; returns the last. Contiguous; out may be x.
 template <class Op, class T>
 HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
+  if constexpr (kOneByOne<Op, T>) {
+    for (int64_t i = 0; i < n; ++i) {
+      running += static_cast<double>(x[i]);
+      out[i] = static_cast<T>(running);
+    }
+    return running;
+  }
   const Prefix<Op> prefix;
   constexpr int64_t kLanes = Prefix<Op>::kLanes;
   DoubleVector carry = hn::Set(Doubles(), running);
@@ -106,6 +118,36 @@ HWY_INLINE double scan_run(const T* x, T* out, int64_t n, double running) {
   }
   return running;
 }
+
+// Two rows of floats, a lane for each.
+#if HWY_ARCH_ARM_A64
+HWY_INLINE void add_two_runs(const float* x, const float* y, float* out_x, float* out_y, int64_t n) {
+  const hn::Full128<float> d;
+  const hn::Half<decltype(d)> half;
+  const Doubles wide;
+  DoubleVector running = hn::Zero(wide);
+  const auto next = [&](auto pair) {
+    running = hn::Add(running, hn::PromoteTo(wide, pair));
+    return hn::DemoteTo(half, running);
+  };
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const auto a = hn::LoadU(d, x + i), b = hn::LoadU(d, y + i);
+    const auto low = hn::InterleaveLower(d, a, b), high = hn::InterleaveUpper(d, a, b);
+    const auto s0 = next(hn::LowerHalf(half, low)), s1 = next(hn::UpperHalf(half, low));
+    const auto s2 = next(hn::LowerHalf(half, high)), s3 = next(hn::UpperHalf(half, high));
+    const auto first = hn::Combine(d, s1, s0), second = hn::Combine(d, s3, s2);
+    hn::StoreU(hn::ConcatEven(d, second, first), d, out_x + i);
+    hn::StoreU(hn::ConcatOdd(d, second, first), d, out_y + i);
+  }
+  HWY_ALIGN double rest[2];
+  hn::Store(running, wide, rest);
+  for (; i < n; ++i) {
+    out_x[i] = static_cast<float>(rest[0] += static_cast<double>(x[i]));
+    out_y[i] = static_cast<float>(rest[1] += static_cast<double>(y[i]));
+  }
+}
+#endif
 
 template <class T>
 constexpr bool is_narrow_float = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
@@ -206,11 +248,22 @@ void scan_columns(const char* x, int64_t row_stride, char* const* out, const int
   }
 }
 
+template <class Op, class T>
+void scan_two_rows(const char* const* x, int64_t stride, char* const* out, int64_t out_stride, int64_t n) {
+#if HWY_ARCH_ARM_A64
+  if (stride == sizeof(T) && out_stride == sizeof(T))
+    return add_two_runs(reinterpret_cast<const float*>(x[0]), reinterpret_cast<const float*>(x[1]),
+                        reinterpret_cast<float*>(out[0]), reinterpret_cast<float*>(out[1]), n);
+#endif
+  for (int k = 0; k < 2; ++k) scan_row<Op, T>(x[k], stride, out + k, &out_stride, n);
+}
+
 template <class Op>
 void run(const char* op, const TensorView& out, const TensorView& self, int64_t dim) {
   const TensorView* outputs[] = {&out};
   visit_number(op, self.dtype, [&]<class T>(Tag<T>) {
-    constexpr Scan scan{1, scan_row<Op, T>, scan_columns<Op, T>};
+    constexpr Scan scan{1, scan_row<Op, T>, scan_columns<Op, T>,
+                        HWY_ARCH_ARM_A64 && kOneByOne<Op, T> ? scan_two_rows<Op, T> : nullptr};
     run_scan(scan, outputs, self, dim);
   });
 }

@@ -145,13 +145,23 @@ void run_scan(const Scan& scan, const TensorView* const* outputs, const TensorVi
   }
   if (column < 0 || scanned.in == element) {
     parallel_for(0, rows, std::max<int64_t>(1, kGrain / scanned.size), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
+      const auto row_at = [&](int64_t i) {
         Position at = origin;
-        int64_t rest = i;
         for (int d = count - 1; d >= 0; --d) {
-          at.move(others[d], rest % others[d].size, nout);
-          rest /= others[d].size;
+          at.move(others[d], i % others[d].size, nout);
+          i /= others[d].size;
         }
+        return at;
+      };
+      int64_t i = begin;
+      for (; scan.two_rows && i + 2 <= end; i += 2) {
+        const Position first = row_at(i), second = row_at(i + 1);
+        const char* const in[] = {first.in, second.in};
+        char* const out[] = {first.out[0], second.out[0]};
+        scan.two_rows(in, scanned.in, out, scanned.out[0], scanned.size);
+      }
+      for (; i < end; ++i) {
+        const Position at = row_at(i);
         scan.row(at.in, scanned.in, at.out, scanned.out, scanned.size);
       }
     });
