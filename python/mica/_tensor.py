@@ -197,6 +197,7 @@ def __deepcopy__(self, memo):
             or self.is_conj()
             or self.is_neg()
             or (type(self) is not Tensor and self.data_ptr() == 0)
+            or hasattr(type(self), "__torch_dispatch__")  # which has no elements of its own
         ):
             copy = self.clone()
         else:

@@ -1,5 +1,7 @@
 """Tensors that stand for others: __torch_dispatch__ of classes made with Tensor._make_wrapper_subclass."""
 
+import copy
+
 import mica as torch
 import pytest
 from mica import nn
@@ -108,3 +110,56 @@ def test_below_a_torch_function(scaled):
     watched = Watched(scaled.values, scaled.scale)
     assert torch.equal(watched.mul(3), scaled.plain() * 3)
     assert "mul" in calls and "aten.mul.Tensor" in SEEN
+
+
+class Boxed(torch.Tensor):
+    """Every operator runs on the tensor inside, and its results are boxed again. There is no __torch_function__."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        SEEN.append(str(func))
+        args = torch.utils._pytree.tree_map_only(Boxed, lambda boxed: boxed.inner, args)
+        return torch.utils._pytree.tree_map_only(torch.Tensor, Boxed, func(*args, **(kwargs or {})))
+
+
+def test_numbers_are_read_from_the_class():
+    """The tensor has no elements of its own: what lies in its memory is nobody's."""
+    for value in (2.0, 0.0):
+        boxed = Boxed(torch.tensor([value, 1.0]))
+        one = boxed[0]
+        assert type(one) is Boxed and one.item() == value and float(one) == value and int(one) == value
+        assert bool(one) is bool(value) and complex(one) == value
+        assert bool((boxed == boxed).all())
+    SEEN.clear()
+    assert Boxed(torch.tensor(3)).__index__() == 3 and SEEN == ["aten._local_scalar_dense.default"]
+
+
+def test_elements_are_set_through_the_class():
+    boxed = Boxed(torch.zeros(2, 3))
+    boxed[0] = 1.0
+    boxed[1, 1:] = torch.tensor([2.0, 3.0])
+    assert boxed.inner.tolist() == [[1, 1, 1], [0, 2, 3]]
+    boxed[boxed.inner > 1] = 9.0
+    boxed[torch.tensor([0])] = Boxed(torch.tensor([[4.0, 5.0, 6.0]]))
+    assert boxed.inner.tolist() == [[4, 5, 6], [0, 9, 9]]
+    assert boxed[boxed.inner > 5].inner.tolist() == [6, 9, 9]
+    with pytest.raises(NotImplementedError, match="knows no operators for the index"):
+        boxed["a"]
+
+
+def test_a_class_with_a_dispatch_and_no_function_of_its_own():
+    """torch gives it the disabled __torch_function__, so that results are as the class returns them."""
+
+    class Plain(Scaled):
+        pass
+
+    assert Boxed.__torch_function__ is torch._C._disabled_torch_function_impl
+    assert Plain.__torch_function__ is torch._C._disabled_torch_function_impl
+    copied = copy.deepcopy(Boxed(torch.ones(2)))
+    assert type(copied) is Boxed and copied.inner.tolist() == [1, 1]

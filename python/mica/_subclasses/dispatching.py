@@ -19,6 +19,11 @@ _METADATA = frozenset([
 ])  # fmt: skip
 
 
+# Methods that read the one element, as what Python wants of it.
+_READING = {"item": lambda number: number, "__bool__": bool, "__int__": int, "__float__": float, "__index__": int,
+            "__complex__": complex}  # fmt: skip
+
+
 @contextlib.contextmanager
 def aside():
     """In this block the classes are not asked: their tensors are seen as plain ones, whose elements mean nothing."""
@@ -115,31 +120,76 @@ def call(tensor, function, types, args, kwargs):
             found = (mica.ops.aten._to_copy.default, (tensor,), wanted)
         elif name == "contiguous" and tensor.is_contiguous():
             return tensor
-        elif name in ("__getitem__",):
+        elif name in ("__getitem__", "__setitem__", *_READING):
             found = None
         else:
             found = _operator(name, function, args, kwargs)
+    own_way = getattr(type(tensor), "_call_without_operator", None)
+    if name in _READING and own_way is None:
+        return _READING[name](_asked(tensor, mica.ops.aten._local_scalar_dense.default, types, (tensor,), {}))
     if name == "__getitem__" and args[0] is tensor:
-        from mica.export._targets import index_steps, overload
-
-        with aside():
-            steps = index_steps(tensor, args[1])
-        for step, rest in steps or []:
-            with aside():
-                target, inner, named = overload(step, (tensor, *rest), {})
-            tensor = (
-                target(*inner, **named) if type(tensor) is _C.Tensor else _asked(tensor, target, types, inner, named)
-            )
-        return tensor
+        return _stepped(tensor, args[1], types)
+    if name == "__setitem__" and own_way is None:
+        return _set(*args, types)
     if found is None:
-        answer = getattr(type(tensor), "_call_without_operator", None)
-        answer = NotImplemented if answer is None else answer(function, args, kwargs)
+        answer = NotImplemented if own_way is None else own_way(function, args, kwargs)
         if answer is not NotImplemented:
             return answer
         raise NotImplementedError(
             f"{type(tensor).__name__}: Mica knows no operator for the call of {name}, which its __torch_dispatch__ could answer"
         )
     return _asked(tensor, found[0], types, found[1], found[2])
+
+
+def _is_dispatched(value):
+    return isinstance(value, _C.TensorBase) and hasattr(type(value), "__torch_dispatch__")
+
+
+def _step(tensor, name, rest, types):
+    """One operator on a tensor that may have become a plain one."""
+    from mica.export._targets import overload
+
+    with aside():
+        target, inner, named = overload(name, (tensor, *rest), {})
+    asked = next((each for each in (tensor, *rest) if _is_dispatched(each)), None)
+    return target(*inner, **named) if asked is None else _asked(asked, target, types, inner, named)
+
+
+def _steps(tensor, index):
+    from mica.export._targets import index_steps
+
+    with aside():
+        if isinstance(index, _C.TensorBase):
+            return [("index", ([index],))]
+        steps = index_steps(tensor, index)
+    if steps is None:
+        raise NotImplementedError(
+            f"Mica knows no operators for the index {index!r}, which a __torch_dispatch__ could answer"
+        )
+    return steps
+
+
+def _stepped(tensor, index, types):
+    """tensor[index]: the operators that the index stands for, one after the other."""
+    for name, rest in _steps(tensor, index):
+        tensor = _step(tensor, name, rest, types)
+    return tensor
+
+
+def _set(tensor, index, value, types):
+    """tensor[index] = value: elements of a mask or of a list are put, those of a view are copied."""
+    steps = list(_steps(tensor, index))
+    last = steps.pop() if steps and steps[-1][0] == "index" else None
+    for name, rest in steps:
+        tensor = _step(tensor, name, rest, types)
+    if not isinstance(value, _C.TensorBase) and last is None:
+        _step(tensor, "fill_", (value,), types)
+    elif last is None:
+        _step(tensor, "copy_", (value,), types)
+    else:
+        if not isinstance(value, _C.TensorBase):
+            value = mica.tensor(value, dtype=tensor.dtype, device=tensor.device)
+        _step(tensor, "index_put_", (*last[1], value), types)
 
 
 def _asked(tensor, operator, types, args, kwargs):

@@ -1,6 +1,8 @@
 #include "arguments/torch_function.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arguments/default_torch_function.h"
@@ -105,8 +107,7 @@ static std::vector<PyObject*> in_order(PyObject** overloaded, int count) {
 }
 
 static PyObject* ask(PyObject* function, PyObject** overloaded, int count, PyObject* args, PyObject* kwargs) {
-  if (hop_skipped) [[unlikely]] {
-    hop_skipped = false;
+  if (std::exchange(hop_skipped, false)) [[unlikely]] {
     ModesDisabled silent;
     return PyObject_Call(function, args, kwargs);
   }
@@ -165,8 +166,16 @@ static bool is_asked_about_values(PyObject* o) {
   return ((thread_modes & mode_bit::kFunctionMode) && !all_disabled) || answers_for_values(o);
 }
 
+// Whether a method reads an element, which a tensor with a __torch_dispatch__ does not have: its class is asked for it.
+static bool reads_absent_element(PyObject* self, std::string_view method) {
+  static constexpr std::string_view kReading[] = {"item",      "__bool__",  "__int__",
+                                                  "__float__", "__index__", "__complex__"};
+  return std::find(std::begin(kReading), std::end(kReading), method) != std::end(kReading) &&
+         overrides_torch_dispatch(self) && !has_plain_values(self);
+}
+
 PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more, Py_ssize_t count) {
-  if (!is_asked_about_values(self)) return nullptr;
+  if (!is_asked_about_values(self) && !reads_absent_element(self, method)) return nullptr;
   Owned function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
   if (!function) return nullptr;
   std::vector<PyObject*> args = {self};
@@ -175,12 +184,19 @@ PyObject* ask_about(PyObject* self, const char* method, PyObject* const* more, P
 }
 
 static PyObject* asked_about_values(PyObject*, PyObject* o) {
+  if (std::exchange(hop_skipped, false)) Py_RETURN_FALSE;
   return PyBool_FromLong(is_tensor(o) && is_asked_about_values(o));
 }
 
-// A class that answers for its tensors is a reason for their methods to ask.
+// A class that answers for its tensors is a reason for their methods to ask. One that brings a __torch_dispatch__ and
+// no
+// __torch_function__ has the disabled one, as in torch: results are as its __torch_dispatch__ returns them.
 static PyObject* init_subclass(PyObject* cls, PyObject*, PyObject*) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
+  if (_PyType_Lookup(type, torch_dispatch_name) &&
+      _PyType_Lookup(type, torch_function_name) == _PyType_Lookup(tensor_type, torch_function_name) &&
+      PyObject_SetAttr(cls, torch_function_name, disabled_implementation) < 0)
+    return nullptr;
   PyObject* found = _PyType_Lookup(type, torch_function_name);
   if (found && found != disabled_implementation && found != _PyType_Lookup(tensor_type, torch_function_name) &&
       !_PyType_Lookup(type, plain_values_name))
@@ -284,10 +300,7 @@ static PyObject* push_mode(PyObject* module, PyObject* mode) {
 static PyObject* has_torch_function(PyObject*, PyObject* objects) {
   Owned list(PySequence_Fast(objects, "has_torch_function expects a sequence"));
   if (!list) return nullptr;
-  if (hop_skipped) {
-    hop_skipped = false;
-    Py_RETURN_FALSE;
-  }
+  if (std::exchange(hop_skipped, false)) Py_RETURN_FALSE;
   if (!FunctionModes::empty() && !all_disabled) Py_RETURN_TRUE;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i)
     if (overrides_torch_function(PySequence_Fast_GET_ITEM(list.get(), i))) Py_RETURN_TRUE;

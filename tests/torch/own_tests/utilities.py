@@ -199,6 +199,28 @@ class _Lenient(ast.NodeTransformer):
         return statement
 
 
+class _Utilities(_Lenient):
+    """The same, and imports in the bodies of functions: what a utility compares with is not what a test uses."""
+
+    def visit_FunctionDef(self, node):
+        node = super().visit_FunctionDef(node)
+        node.body = [each for given in node.body for each in _listed(_ImportsOnly().visit(given))]
+        return node
+
+
+class _ImportsOnly(_Lenient):
+    """Imports wherever they stand."""
+
+    def visit_FunctionDef(self, node):
+        return self.generic_visit(node)
+
+    visit_Attribute = visit_FunctionDef
+
+
+def _listed(nodes):
+    return nodes if isinstance(nodes, list) else [nodes]
+
+
 class _Deep(_Lenient):
     """The same in the bodies of functions too."""
 
@@ -242,7 +264,10 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name, path=None, target=None):
         if any(name == own or name.startswith(f"{own}.") for own in _WHEELS_OWN):
-            return self._lenient(name, self._wheel)
+            spec = self._lenient(name, self._wheel)
+            if spec is not None:
+                spec.loader.rewriting = _Utilities
+            return spec
         if name.partition(".")[0] not in (*_ROOTS, "mica"):
             for folder in self._tests:
                 if spec := self._lenient(name, folder):
