@@ -8,5 +8,5 @@ from mica.distributed._errors import DistBackendError, DistNetworkError, DistSto
 
 engine.set_plain_type(mica.Tensor)
 engine.set_errors(DistBackendError, DistStoreError, DistNetworkError)
-# Collectives are shown with the line of the program that called them: the first one outside of this folder.
-engine.set_own_folder(os.path.dirname(os.path.abspath(__file__)) + os.sep)
+# Collectives are shown with the line of the program that called them: the first one outside of the package.
+engine.set_own_folder(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
