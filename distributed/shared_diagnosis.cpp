@@ -214,6 +214,34 @@ void SharedGroup::check_alive(const std::string& what, int peer, const std::func
   }
 }
 
+void SharedGroup::look(const Call& call) {
+  if (looking_at_ != number_) {
+    show_not_waiting(looking_);
+    looking_ = Watch();
+    looking_at_ = number_;
+  }
+  int late = -1;
+  for (int peer = size_ - 1; peer >= 0; --peer) {
+    const Member& member = segment_.member(peer);
+    if (member.number.load(std::memory_order_acquire) < number_) late = peer;
+    const Record& record = member.records[number_ % Member::kRecords];
+    if (record.number.load(std::memory_order_acquire) == number_ && record.hash != hash_) {
+      fail("ranks do not agree about " + describe(call) + ": rank " + std::to_string(peer) +
+           " calls something else there");
+    }
+  }
+  if (late < 0) {
+    throw_if_aborted();
+    return show_not_waiting(looking_);
+  }
+  Call watched;
+  watched.kind = call.kind;
+  watched.place = call.place;
+  watched.timeout = call.timeout;
+  if (call.interrupt) watched.interrupt = [] {};  // the program's thread waits; it is not this one
+  look_around(watched, late, looking_, [&] { return segment_.member(late).number.load() >= number_; });
+}
+
 void SharedGroup::stand_still(int peer, const std::string& what, double waited) {
   throw_if_aborted();
   check_alive(what, peer, [] { return false; });

@@ -47,6 +47,11 @@ class SharedGroup final : public Backend {
   // The program waits for a rank in something else than a call of this group, and has for so many seconds.
   void stand_still(int peer, const std::string& what, double waited);
   void stand_no_more();
+  // For a backend that runs collectives by other means: the segment says who calls what. `look` is called now and then
+  // while one is under way, from any thread that the one inside waits for; it throws where it cannot end.
+  void enter(Call& call) { begin(call); }
+  void exit() { end(); }
+  void look(const Call& call);
   std::vector<double> waited() const override { return waited_; }
 
  private:
@@ -129,6 +134,8 @@ class SharedGroup final : public Backend {
   std::vector<double> waited_;
   std::atomic<uint64_t> edge_count_{0};
   Watch standing_;  // of stand_still
+  Watch looking_;   // of look, for the collective of this number
+  uint64_t looking_at_ = 0;
 
   std::mutex mail_mutex_;  // guards what follows
   std::vector<std::deque<std::shared_ptr<SharedMessage>>> sending_;

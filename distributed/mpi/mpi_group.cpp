@@ -74,8 +74,9 @@ class Parts {
 }  // namespace
 
 template <typename Handle>
-MpiGroup<Handle>::MpiGroup(std::shared_ptr<MpiWorldOf<Handle>> world, std::string name, Handle communicator)
-    : world_(std::move(world)), name_(std::move(name)), communicator_(communicator) {
+MpiGroup<Handle>::MpiGroup(std::shared_ptr<MpiWorldOf<Handle>> world, std::string name, Handle communicator,
+                           std::shared_ptr<SharedGroup> desk)
+    : world_(std::move(world)), name_(std::move(name)), communicator_(communicator), desk_(std::move(desk)) {
   auto& mpi = world_->mpi;
   world_->check(mpi.Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   world_->check(mpi.Comm_size(communicator_, &size_), "MPI_Comm_size");
@@ -118,6 +119,14 @@ void MpiGroup<Handle>::look() {
   std::lock_guard lock(doing_mutex_);
   if (!doing_) return;
   const double waited = std::chrono::duration<double>(Clock::now() - since_).count();
+  if (desk_) {
+    try {
+      desk_->look(*doing_);
+    } catch (const std::exception& error) {
+      end_program(error.what());
+    }
+    return;
+  }
   if (waited > doing_->timeout) end_program("Timed out after " + seconds(doing_->timeout) + " s");
   if (waited <= warn_at_) return;
   warn_at_ *= kWarnAgain;
@@ -142,6 +151,11 @@ void MpiGroup<Handle>::abort(const std::string& why) {
 }
 
 template <typename Handle>
+void MpiGroup<Handle>::leave() {
+  if (desk_) desk_->leave();
+}
+
+template <typename Handle>
 void MpiGroup<Handle>::throw_if_aborted() {
   std::lock_guard lock(doing_mutex_);
   if (!why_.empty()) throw BackendError(why_);
@@ -151,10 +165,11 @@ template <typename Handle>
 void MpiGroup<Handle>::run(Call& call) {
   struct Doing {
     MpiGroup& group;
-    Doing(MpiGroup& of, const Call& call) : group(of) {
+    Doing(MpiGroup& of, Call& call) : group(of) {
       std::lock_guard lock(group.doing_mutex_);
       if (!group.why_.empty()) throw BackendError(group.why_);
       ++group.number_;
+      if (group.desk_) group.desk_->enter(call);
       group.doing_ = &call;
       group.since_ = Clock::now();
       group.warn_at_ = kWarnAfter;
@@ -162,6 +177,7 @@ void MpiGroup<Handle>::run(Call& call) {
     ~Doing() {
       std::lock_guard lock(group.doing_mutex_);
       group.doing_ = nullptr;
+      if (group.desk_) group.desk_->exit();
     }
   } doing(*this, call);
   const auto lock = world_->enter();

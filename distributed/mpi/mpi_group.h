@@ -1,11 +1,13 @@
 // The engine of a group on MPI: its collectives are MPI's own. They block, and cannot be ended from outside: a rank
-// that has waited past the time limit ends the whole program, as MPI does after errors, with a text that says why.
+// that would wait for ever, or past the time limit, ends the whole program, as MPI does after errors, with a text that
+// says why.
 #pragma once
 
 #include <chrono>
 #include <thread>
 
 #include "distributed/mpi/mpi_library.h"
+#include "distributed/shared_group.h"
 
 namespace mica::distributed {
 
@@ -23,7 +25,8 @@ class MpiWorldOf final : public MpiWorld, public std::enable_shared_from_this<Mp
   int size() const override { return size_; }
   std::string version() const override { return library_.version + ", " + library_.path; }
   std::vector<std::string> gather(const std::string& text) override;
-  std::shared_ptr<Backend> group(const std::string& name, const std::vector<int>& ranks, int number) override;
+  std::shared_ptr<Backend> group(const std::string& name, const std::vector<int>& ranks, int number,
+                                 std::shared_ptr<SharedGroup> desk) override;
   void finish() override;
 
   void check(int code, const char* what) const;  // throws BackendError with MPI's own text
@@ -58,13 +61,14 @@ template <typename Handle>
 class MpiGroup final : public Backend {
  public:
   // The communicator becomes the group's own.
-  MpiGroup(std::shared_ptr<MpiWorldOf<Handle>> world, std::string name, Handle communicator);
+  MpiGroup(std::shared_ptr<MpiWorldOf<Handle>> world, std::string name, Handle communicator,
+           std::shared_ptr<SharedGroup> desk);
   ~MpiGroup() override;
 
   void run(Call& call) override;
   std::shared_ptr<Message> post(Call call) override;
   void abort(const std::string& why) override;
-  void leave() override {}
+  void leave() override;
 
  private:
   template <typename>
@@ -88,6 +92,7 @@ class MpiGroup final : public Backend {
   std::shared_ptr<MpiWorldOf<Handle>> world_;
   std::string name_;
   Handle communicator_;
+  std::shared_ptr<SharedGroup> desk_;  // null across hosts
   int rank_ = 0, size_ = 1;
   int64_t most_tag_ = 32767;
   uint64_t number_ = 0;

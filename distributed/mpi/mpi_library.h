@@ -70,6 +70,8 @@ struct MpiConstants {
   int source_word;  // of a status: where the sender lies
 };
 
+class SharedGroup;
+
 // MPI in this process. It is initialised when it is opened, unless the program has done so.
 class MpiWorld {
  public:
@@ -82,8 +84,10 @@ class MpiWorld {
   virtual std::string version() const = 0;
   // The texts of all ranks, of at most 255 bytes each.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
-  // The group of some ranks of the world, which all call it at the same time. `number` tells it from others.
-  virtual std::shared_ptr<Backend> group(const std::string& name, const std::vector<int>& ranks, int number) = 0;
+  // The group of some ranks of the world, which all call it at the same time. `number` tells it from others. Where they
+  // are on one host, `desk` is a segment in which they say what they call; otherwise it is null.
+  virtual std::shared_ptr<Backend> group(const std::string& name, const std::vector<int>& ranks, int number,
+                                         std::shared_ptr<SharedGroup> desk) = 0;
   // Ends MPI if this object began it. No group is used after that.
   virtual void finish() = 0;
 };

@@ -108,7 +108,8 @@ std::vector<std::string> MpiWorldOf<Handle>::gather(const std::string& text) {
 }
 
 template <typename Handle>
-std::shared_ptr<Backend> MpiWorldOf<Handle>::group(const std::string& name, const std::vector<int>& ranks, int number) {
+std::shared_ptr<Backend> MpiWorldOf<Handle>::group(const std::string& name, const std::vector<int>& ranks, int number,
+                                                   std::shared_ptr<SharedGroup> desk) {
   Handle world{}, chosen{}, made{};
   {
     const auto lock = enter();
@@ -119,7 +120,7 @@ std::shared_ptr<Backend> MpiWorldOf<Handle>::group(const std::string& name, cons
     mpi.Group_free(&chosen);
     mpi.Group_free(&world);
   }
-  return std::make_shared<MpiGroup<Handle>>(this->shared_from_this(), name, made);
+  return std::make_shared<MpiGroup<Handle>>(this->shared_from_this(), name, made, std::move(desk));
 }
 
 template <typename Handle>

@@ -11,6 +11,10 @@
 
 #include "distributed/call.h"
 
+namespace mica::distributed {
+class SharedGroup;
+}
+
 namespace mica::distributed::python {
 
 // The interpreter lock is not held while one of these lives.
@@ -40,6 +44,8 @@ bool ranks_of(PyObject* sequence, std::vector<int>& ranks);
 extern PyTypeObject StoreServerType, StoreClientType, GroupType, WorkType, MpiType;
 // A Group on any backend.
 PyObject* group_of_backend(std::shared_ptr<Backend> backend);
+// What a Group has in shared memory; null for others, and for other objects.
+std::shared_ptr<SharedGroup> shared_group_of(PyObject* object);
 PyObject* open_gloo(PyObject* module, PyObject* args);
 PyObject* set_errors(PyObject* module, PyObject* args);
 PyObject* set_own_folder(PyObject* module, PyObject* folder);

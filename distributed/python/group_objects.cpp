@@ -291,6 +291,12 @@ PyGetSetDef group_attributes[] = {{"descriptor", group_descriptor, nullptr, null
 
 }  // namespace
 
+std::shared_ptr<SharedGroup> shared_group_of(PyObject* object) {
+  if (!PyObject_TypeCheck(object, &GroupType)) return nullptr;
+  auto* shared = reinterpret_cast<GroupObject*>(object)->shared;
+  return shared ? *shared : nullptr;
+}
+
 PyObject* group_of_backend(std::shared_ptr<Backend> backend) {
   PyObject* self = GroupType.tp_alloc(&GroupType, 0);
   if (self)

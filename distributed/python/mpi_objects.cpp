@@ -51,17 +51,18 @@ PyObject* mpi_gather(PyObject* self, PyObject* own) {
   return list;
 }
 
-// group(name, ranks, number): a Group.
+// group(name, ranks, number, desk): a Group; the desk is one in shared memory, or None.
 PyObject* mpi_group(PyObject* self, PyObject* args) {
   const char* name;
-  PyObject* sequence;
+  PyObject *sequence, *desk;
   int number;
-  if (!PyArg_ParseTuple(args, "sOi", &name, &sequence, &number)) return nullptr;
+  if (!PyArg_ParseTuple(args, "sOiO", &name, &sequence, &number, &desk)) return nullptr;
+  std::shared_ptr<SharedGroup> shared = shared_group_of(desk);
   std::vector<int> ranks;
   if (!ranks_of(sequence, ranks)) return nullptr;
   const std::string text = name;
   std::shared_ptr<Backend> backend;
-  if (!unlocked([&] { backend = world_of(self).group(text, ranks, number); })) return nullptr;
+  if (!unlocked([&] { backend = world_of(self).group(text, ranks, number, shared); })) return nullptr;
   return group_of_backend(std::move(backend));
 }
 

@@ -68,7 +68,35 @@ def test_a_limit_for_ranks_that_are_late(tmp_path):
     code, output = mpi_ranks.start(2, late, tmp_path, environment={"MICA_DISTRIBUTED_LATE_LIMIT": "2"})
     assert code != 0 and time.monotonic() - began < 25
     assert "rank 0 ends the program in all_reduce number 1, float32 [3], SUM of the group '0', at " in output
-    assert "Timed out after 2 s" in output
+    assert "Timed out after 2 s" in output and "Its program is at " in output and " in late (the process" in output
+
+
+def differ(rank, size):
+    dist.all_reduce(mica.ones(3))
+    if rank == 0:
+        dist.all_reduce(mica.ones(4, 2))
+    else:
+        dist.barrier()
+        dist.barrier()
+
+
+def test_ranks_that_call_different_operations(tmp_path):
+    began = time.monotonic()
+    code, output = mpi_ranks.start(2, differ, tmp_path)
+    assert code != 0 and time.monotonic() - began < 30
+    assert "in all_reduce number 2, float32 [4, 2], SUM" in output and "barrier number 2" in output
+
+
+def leaves(rank, size):
+    dist.barrier()
+    if rank == 0:
+        dist.all_reduce(mica.ones(3))
+
+
+def test_a_rank_whose_program_is_over(tmp_path):
+    code, output = mpi_ranks.start(2, leaves, tmp_path)
+    assert code != 0 and "rank 1 (process" in output
+    assert "has left the group, for which waits all_reduce number 2" in output
 
 
 def wrong(rank, size):

@@ -174,7 +174,7 @@ def _make_backend(backend, device, name, ranks, rank, store, timeout, options):
     if backend == Backend.MPI:
         from mica.distributed import mpi
 
-        return mpi.make(name, ranks, rank, timeout)
+        return mpi.make(own, name, ranks, rank, timeout)
     if device == "cuda" and backend == Backend.NCCL:
         return _nccl(own, rank, size, timeout)
     raise RuntimeError(

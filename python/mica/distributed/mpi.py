@@ -125,9 +125,36 @@ def store():
     return TCPStore("localhost" if together else name, int(port), is_master=False, wait_for_workers=False)
 
 
-def make(name, ranks, rank, timeout):
+_desk = None
+
+
+def _make_desk(store, name, ranks, rank, timeout):
+    """Shared memory in which ranks of one host say what they call, so that what cannot end is seen; None across hosts."""
+    global _desk
+    from mica.distributed._engine import engine
+    from mica.distributed.meeting import meet
+    from mica.distributed.world import _world
+
+    if "MICA_DISTRIBUTED_HOST" in os.environ:
+        return None
+    hosts = _hosts or mpi().gather(str(zlib.crc32(engine.host_identity().encode())))
+    _hosts[:] = hosts
+    if len({hosts[each] for each in ranks}) != 1:
+        return None
+    first = _world.default_pg is None  # this is the world
+    made = meet(store, rank, len(ranks), timeout, name, list(ranks), None if first else _desk)
+    if first:
+        _desk = made
+    return made
+
+
+_hosts = []  # of all ranks
+
+
+def make(store, name, ranks, rank, timeout):
     """The backend of the group of some ranks."""
     from mica.distributed.native import NativeBackend
 
-    engine = mpi().group(name, list(ranks), zlib.crc32(name.encode()) % 32768)
-    return NativeBackend(engine, rank, len(ranks), timeout, "mpi", name, ranks)
+    desk = _make_desk(store, name, ranks, rank, timeout)
+    engine = mpi().group(name, list(ranks), zlib.crc32(name.encode()) % 32768, desk)
+    return NativeBackend(engine, rank, len(ranks), timeout, "mpi", name, ranks, desk)

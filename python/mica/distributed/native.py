@@ -64,9 +64,10 @@ def _watchers():
 class NativeBackend:
     """The collectives of one group. Options and methods have the names of torch's backends."""
 
-    def __init__(self, engine, rank, size, timeout, name="gloo", group="", world_ranks=()):
+    def __init__(self, engine, rank, size, timeout, name="gloo", group="", world_ranks=(), desk=None):
         self._engine, self._rank, self._size, self._timeout, self._name = engine, rank, size, timeout, name
         self._group, self._world_ranks = group, list(world_ranks)
+        self._desk = engine if desk is None else desk  # what answers where this program is
         self._late_limit = seconds_of("MICA_DISTRIBUTED_LATE_LIMIT", math.inf)
         engine.set_timeout(self._limit(None))
         self._pending = []  # what was started; its tensors must live until it is done
@@ -102,7 +103,7 @@ class NativeBackend:
         for each in _watchers():
             each.end(self)
         self._engine.close()
-        end_answers(self._engine)
+        end_answers(self._desk)
 
     # ---- one way to the engine
 
