@@ -4,6 +4,7 @@ import multiprocessing.pool
 import os
 import subprocess
 import sys
+import time
 
 import mica
 import mica.multiprocessing as mp
@@ -160,6 +161,18 @@ def test_sparse_and_nested_tensors():
     assert process.exitcode == 0
 
 
+def wait_until_sent(count):
+    """A thread of multiprocessing closes its copy of the pipe when it comes to it."""
+    from mica.multiprocessing import _device_sharing
+
+    for _ in range(1000):
+        _device_sharing.collect()
+        if len(_device_sharing._sent) <= count:
+            break
+        time.sleep(0.01)
+    assert len(_device_sharing._sent) == count
+
+
 def test_memory_of_a_device_is_kept_until_all_have_let_go(monkeypatch):
     """The protocol around the backend's handles, with memory of this process in a device's place."""
     from mica.multiprocessing import _device_sharing
@@ -187,12 +200,10 @@ def test_memory_of_a_device_is_kept_until_all_have_let_go(monkeypatch):
     y = mica._C._view_storage(first, mica.float32, 0, (4,), (1,))
     y[0] = 7
     assert x[0].item() == 7
-    _device_sharing.collect()
-    assert len(_device_sharing._sent) == 1
+    wait_until_sent(1)
     del y, first
     assert len(released) == 1
-    _device_sharing.collect()
-    assert not _device_sharing._sent
+    wait_until_sent(0)
 
 
 def square(x):
