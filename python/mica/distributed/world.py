@@ -188,9 +188,9 @@ def is_nccl_available():
 
 def is_mpi_available():
     """Whether there is an MPI library."""
-    from mica.distributed import mpi
+    from mica.distributed.mpi_library import library
 
-    return mpi.library() is not None
+    return library() is not None
 
 
 def is_ucc_available():
