@@ -135,3 +135,19 @@ def test_too_few_bytes_are_an_error():
             new.writestr(name, old.read(name)[:4] if name.endswith("weight_0") else old.read(name))
     with pytest.raises(RuntimeError, match="too few bytes"):
         load(made)
+
+
+def test_packages_run(tmp_path):
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    program = export(module, (torch.randn(2, 4),), dynamic_shapes=({0: Dim("n")},))
+    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    runner = torch._inductor.aoti_load_package(path)
+    x = torch.randn(5, 4)
+    assert torch.allclose(runner(x), module(x)) and not runner(x).requires_grad
+    assert sorted(runner.get_constant_fqns()) == ["0.bias", "0.weight"]
+    runner.load_constants({"0.bias": torch.ones(3)}, check_full_update=False)
+    assert torch.allclose(runner(x), torch.relu(x @ module[0].weight.T + 1))
+    with pytest.raises(RuntimeError, match="not given"):
+        runner.load_constants({"0.bias": torch.ones(3)}, check_full_update=True)
+    with pytest.raises(AssertionError, match="ending in .pt2"):
+        torch._inductor.aoti_compile_and_package(program, package_path="model.zip")
