@@ -1,6 +1,7 @@
 """The Python code of a graph."""
 
 import builtins
+import enum
 import keyword
 import math
 import re
@@ -135,7 +136,7 @@ class CodeGen:
                 let_go = " = ".join([*(each.name for each in dead), "None"])
                 lines[-1] += ";  " + (let_go if notes is None else notes.dim(let_go))
         head = self.gen_fn_def(
-            free_vars, **({"expanded_def": True} if notes is not None and notes.expanded_def else {})
+            free_vars, "", **({"expanded_def": True} if notes is not None and notes.expanded_def else {})
         )
         body = "\n".join(f"    {line}" for line in lines) or "    pass"
         for name, value in self.additional_globals():
@@ -193,6 +194,8 @@ class _Writer:
         if isinstance(value, (int, float, complex, str, bytes, bool)) or value is None or value is ...:
             text = "..." if value is ... else repr(value)
             return text if self._notes is None else self._notes.constant(text)
+        if isinstance(value, enum.Enum):
+            return f"{self.name_of(type(value), type(value).__name__)}.{value.name}"
         if isinstance(value, type):
             return self.name_of(
                 value, value.__name__ if value.__module__ == "builtins" else f"{value.__module__}.{value.__name__}"

@@ -65,9 +65,6 @@ class Graph:
         node = Node(
             self, self._graph_namespace.create_name(candidate, None), op, target, args or (), kwargs or {}, type_expr
         )
-        for used in node._input_nodes:
-            if used.graph is not self:
-                raise RuntimeError(f"argument {used} of node {node} belongs to another graph")
         self._insert(node)
         self._len += 1
         return node

@@ -2,6 +2,7 @@
 
 import collections
 import dis
+import enum
 import inspect
 import operator
 import sys
@@ -87,7 +88,7 @@ class TracerBase:
         if isinstance(a, range):
             return range(*(self.create_arg(each) for each in (a.start, a.stop, a.step)))
         if (
-            isinstance(a, (*base_types, mica.finfo))
+            isinstance(a, (*base_types, mica.finfo, enum.Enum))
             or a is None
             or a is ...
             or hasattr(a, "_schema")
@@ -167,7 +168,11 @@ class Proxy:
         import copy
 
         made = object.__new__(type(self))
-        made.__dict__.update({k: copy.deepcopy(v, memo) if k != "tracer" else v for k, v in self.__dict__.items()})
+        for name, value in self.__dict__.items():
+            try:
+                made.__dict__[name] = copy.deepcopy(value, memo)
+            except Exception:  # what cannot be copied through and through
+                made.__dict__[name] = copy.copy(value)
         return made
 
     def __call__(self, *args, **kwargs):

@@ -1,14 +1,25 @@
 """Replacing parts of a graph that look like a pattern."""
 
 import collections
+import dataclasses
 
 from mica.fx.graph import Graph
 from mica.fx.graph_module import GraphModule, _copy_attr
 from mica.fx.node import Node
+from mica.fx.passes.utils.matcher_utils import SubgraphMatcher
 
-__all__ = ["Match", "replace_pattern"]
+__all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
 
 Match = collections.namedtuple("Match", ["anchor", "nodes_map"])
+
+
+@dataclasses.dataclass
+class ReplacedPatterns:
+    """A match, and the nodes that stand in its place."""
+
+    anchor: Node
+    nodes_map: dict
+    replacements: list
 
 
 def _graph_of(pattern):
@@ -19,71 +30,74 @@ def _graph_of(pattern):
     return pattern if isinstance(pattern, Graph) else symbolic_trace(pattern).graph
 
 
-def _matches(pattern, node, found):
-    """Whether a node is what a node of the pattern says; notes which node stands for which."""
-    if pattern in found:
-        return found[pattern] is node
-    if pattern.op == "placeholder":
-        found[pattern] = node
-        return True
-    if not isinstance(node, Node) or pattern.op != node.op or pattern.target != node.target:
-        return False
-    found[pattern] = node
-    return _same(pattern.args, node.args, found) and _same(pattern.kwargs, node.kwargs, found)
-
-
-def _same(wanted, given, found):
-    if isinstance(wanted, Node):
-        return _matches(wanted, given, found)
-    if isinstance(wanted, (tuple, list)):
-        return isinstance(given, (tuple, list)) and len(wanted) == len(given) and all(
-            _same(a, b, found) for a, b in zip(wanted, given, strict=True))  # fmt: skip
-    if isinstance(wanted, dict):
-        return (
-            isinstance(given, dict)
-            and wanted.keys() == given.keys()
-            and all(_same(wanted[k], given[k], found) for k in wanted)
-        )
-    return wanted == given
-
-
 def replace_pattern(gm, pattern, replacement):
     """Replace every part of a graph that looks like `pattern` by `replacement`; returns what was matched.
 
     Both are functions or modules; a part whose inner values are used elsewhere is left.
     """
-    wanted, new = _graph_of(pattern), _graph_of(replacement)
-    anchor = wanted.output_node().args[0]
-    if not isinstance(anchor, Node):
-        raise NotImplementedError("replace_pattern: the pattern must have one result")
-    inputs = [node for node in wanted.nodes if node.op == "placeholder"]
-    matches, taken = [], set()
-    for node in list(gm.graph.nodes):
-        found = {}
-        if not _matches(anchor, node, found):
-            continue
-        inner = {value for key, value in found.items() if key.op not in ("placeholder",)}
-        used_elsewhere = any(user not in inner for value in inner if value is not node for user in value.users)
-        if used_elsewhere or inner & taken:
-            continue
-        taken |= inner
-        matches.append(Match(node, found))
+    return [Match(each.anchor, each.nodes_map) for each in replace_pattern_with_filters(gm, pattern, replacement)]
+
+
+def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=None, ignore_literals=False,
+                                 replacement_callback=None, node_name_match=""):  # fmt: skip
+    """The same for the matches that every filter(match, graph, pattern's graph) accepts.
+
+    `replacement_callback`, called like a filter, returns the graph that replaces one match.
+    """
+    if replacement is None and replacement_callback is None:
+        raise AssertionError("Must provide either replacement or replacement_callback")
+    wanted = _graph_of(pattern)
+    fixed = None if replacement is None else _graph_of(replacement)
+    matches = SubgraphMatcher(wanted, ignore_literals=ignore_literals).match(gm.graph, node_name_match)
+    matches = [m for m in matches if all(keep(m, gm.graph, wanted) for keep in match_filters or ())]
+    now, made = {}, []  # what earlier replacements have put in place of nodes
     for match in matches:
-        values = {}
-        new_inputs = [node for node in new.nodes if node.op == "placeholder"]
-        for old, fresh in zip(inputs, new_inputs, strict=True):
-            values[fresh] = match.nodes_map[old]
-        with gm.graph.inserting_before(match.anchor):
-            result = gm.graph.graph_copy(new, values)
-        match.anchor.replace_all_uses_with(result)
-        for old in sorted(
-            {v for k, v in match.nodes_map.items() if k.op != "placeholder"}, key=Node._position, reverse=True
-        ):
-            if not old.users:
-                gm.graph.erase_node(old)
-    if isinstance(replacement, GraphModule):
-        for node in new.nodes:
-            if node.op in ("get_attr", "call_module"):
+        new = fixed if replacement_callback is None else replacement_callback(match, gm.graph, wanted)
+        made.append(_replaced(gm, match, new, now))
+    if isinstance(replacement, GraphModule) or hasattr(replacement, "named_modules"):
+        for node in fixed.nodes:
+            if node.op in ("get_attr", "call_module") and not _has(gm, node.target):
                 _copy_attr(replacement, gm, node.target)
     gm.recompile()
-    return matches
+    return made
+
+
+def _has(module, target):
+    for part in target.split("."):
+        if not hasattr(module, part):
+            return False
+        module = getattr(module, part)
+    return True
+
+
+def _replaced(gm, match, new, now):
+    """Put a graph in the place of one match."""
+    inputs = [now.get(node, node) for node in match.placeholder_nodes]
+    fresh = [node for node in new.nodes if node.op == "placeholder"]
+    if len(fresh) != len(inputs):
+        raise AssertionError(f"the replacement takes {len(fresh)} values, and the pattern {len(inputs)}")
+    order = {node: i for i, node in enumerate(gm.graph.nodes)}
+    inside = {node for wanted, node in match.nodes_map.items() if wanted.op not in ("placeholder", "output")}
+    users = [user for node in match.returning_nodes for user in node.users if user not in inside]
+    last_input = max((order[node] for node in inputs if isinstance(node, Node)), default=-1)
+    first_user = min(users, key=order.__getitem__, default=None)
+    point = first_user
+    if first_user is None or order[first_user] <= last_input:
+        point = max(inside, key=order.__getitem__)
+    before = set(gm.graph.nodes)
+    with gm.graph.inserting_before(point):
+        result = gm.graph.graph_copy(new, dict(zip(fresh, inputs, strict=True)))
+    added = [node for node in gm.graph.nodes if node not in before]
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if len(results) != len(match.returning_nodes):
+        raise AssertionError(
+            f"the replacement returns {len(results)} values, and the pattern {len(match.returning_nodes)}"
+        )
+    for old, value in zip(match.returning_nodes, results, strict=True):
+        if old is not value:
+            old.replace_all_uses_with(value)
+            now[old] = value
+    for old in sorted(inside, key=order.__getitem__, reverse=True):
+        if not old.users:
+            gm.graph.erase_node(old)
+    return ReplacedPatterns(match.anchors[0], match.nodes_map, added)

@@ -1,0 +1,1 @@
+"""Passes, and what runs them one after the other."""

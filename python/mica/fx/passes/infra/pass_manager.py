@@ -1,0 +1,80 @@
+"""Passes one after the other."""
+
+import inspect
+
+from mica.fx.passes.infra.pass_base import PassResult
+
+__all__ = ["PassManager", "inplace_wrapper", "pass_result_wrapper", "this_before_that_pass_constraint"]
+
+
+def pass_result_wrapper(fn):
+    """A function that changes a module, or returns another, as one that returns a PassResult."""
+    if fn is None:
+        return None
+
+    def wrapped(graph_module):
+        result = fn(graph_module)
+        return (
+            result if isinstance(result, PassResult) else PassResult(graph_module if result is None else result, True)
+        )
+
+    wrapped.__name__ = fn.__name__ if inspect.isfunction(fn) else type(fn).__name__
+    return wrapped
+
+
+inplace_wrapper = pass_result_wrapper
+
+
+def this_before_that_pass_constraint(this, that):
+    """A constraint: one pass does not come after another."""
+    return lambda a, b: not (a == that and b == this)
+
+
+class PassManager:
+    """Runs passes in order, as often as `steps` says or until none changes anything."""
+
+    def __init__(
+        self, passes=None, constraints=None, steps=None, run_checks_after_each_pass=False, suppress_check_failures=False
+    ):
+        self.passes, self.constraints = list(passes or []), list(constraints or [])
+        self.steps = 1 if steps is None else steps
+        self.run_checks_after_each_pass = run_checks_after_each_pass
+        self.suppress_check_failures = suppress_check_failures
+
+    def add_pass(self, _pass):
+        self.passes.append(_pass)
+
+    def add_constraint(self, constraint):
+        self.constraints.append(constraint)
+
+    def validate_constraints(self):
+        """Raise if the order of passes breaks a constraint."""
+        for constraint in self.constraints:
+            for i, first in enumerate(self.passes):
+                for second in self.passes[i + 1 :]:
+                    if not constraint(first, second):
+                        raise RuntimeError(f"pass schedule constraint violated. Expected {first} before {second}")
+
+    def check(self, module):
+        """What is checked after passes: to be overridden."""
+
+    def __call__(self, module):
+        self.validate_constraints()
+        self.check(module)
+        changed = False
+        for _ in range(self.steps):
+            modified = False
+            for each in self.passes:
+                result = each(module)
+                if not isinstance(result, PassResult):
+                    raise TypeError(
+                        f"The result of the pass {each} should be type PassResult. Please wrap it with pass_result_wrapper()"
+                    )
+                module, modified = result.graph_module, modified or result.modified
+                module.recompile()
+                if self.run_checks_after_each_pass:
+                    self.check(module)
+            changed = changed or modified
+            if not modified:
+                break
+        return PassResult(module, changed)

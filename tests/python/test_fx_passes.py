@@ -1,0 +1,144 @@
+"""Passes over graphs: patterns, constants, cuts, common subexpressions."""
+
+import mica as torch
+import pytest
+from mica import nn
+from mica.fx import symbolic_trace
+from mica.fx.experimental.const_fold import split_const_subgraphs
+from mica.fx.experimental.proxy_tensor import make_fx
+from mica.fx.passes.dialect.common.cse_pass import CSEPass
+from mica.fx.passes.fake_tensor_prop import FakeTensorProp
+from mica.fx.passes.infra.pass_base import PassBase, PassResult
+from mica.fx.passes.infra.pass_manager import PassManager
+from mica.fx.passes.split_module import split_module
+from mica.fx.subgraph_rewriter import replace_pattern, replace_pattern_with_filters
+
+
+def test_patterns_with_several_results_and_filters():
+    def f(x, y):
+        return torch.relu(x + y) * torch.sin(x + y), torch.relu(y + x)
+
+    def pattern(a, b):
+        s = a + b
+        return torch.relu(s), torch.sin(s)
+
+    def replacement(a, b):
+        return a - b, a * b
+
+    traced = symbolic_trace(f)
+    assert len(replace_pattern(traced, pattern, replacement)) == 0, "x + y is computed twice: no part has both"
+    g = symbolic_trace(lambda x, y: pattern(x, y)[0] * pattern(x * 2, y)[1] + sum(pattern(y, y)))
+    assert len(replace_pattern(g, pattern, replacement)) == 3
+    x, y = torch.randn(3), torch.randn(3)
+    assert torch.allclose(g(x, y), (x - y) * (x * 2 * y) + (y - y) + y * y)
+
+    h = symbolic_trace(lambda x: torch.relu(torch.relu(x) + 1) * 2 + torch.relu(x + 3))
+    only = [lambda match, graph, pattern: match.placeholder_nodes[0].name == "x"]
+    made = replace_pattern_with_filters(h, lambda a: torch.relu(a), lambda a: torch.abs(a), only)
+    assert len(made) == 1 and made[0].replacements[0].target is torch.abs
+    assert torch.allclose(h(-x), torch.relu(x.abs() + 1) * 2 + torch.relu(-x + 3))
+    again = symbolic_trace(lambda x: (x + 1) * (x + 2))
+    assert len(replace_pattern_with_filters(again, lambda a: a + 1, lambda a: a - 1, ignore_literals=True)) == 2
+
+
+def test_chained_matches_are_replaced():
+    traced = symbolic_trace(lambda x: torch.neg(torch.neg(torch.neg(x))))
+    assert len(replace_pattern(traced, lambda a: torch.neg(a), lambda a: a * 2)) == 3
+    assert traced(torch.ones(1)).item() == 8
+
+
+def test_constants_are_folded_once():
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.ones(2)), nn.Parameter(torch.full((2,), 3.0))
+
+        def forward(self, x):
+            return x * (self.a + self.b) - self.b.exp() + self.a
+
+    module = Sums()
+    folded = split_const_subgraphs(module)
+    calls = [node.name for node in folded.graph.nodes if node.op == "call_function"]
+    assert calls == ["mul", "sub", "add_1"] or len(calls) == 3
+    x = torch.randn(2)
+    assert torch.allclose(folded(x), module(x)) and folded.has_folding_been_run
+    assert split_const_subgraphs(nn.ReLU()).const_subgraph_module is None
+
+
+def test_a_graph_is_cut_into_modules():
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    traced = symbolic_trace(lambda x, y: ((x @ y).relu() + x, y * 2))
+    parts = iter([0, 0, 1, 1])
+    cut = split_module(traced, traced, lambda node: next(parts))
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    assert [name for name, _ in cut.named_children()] == ["submod_0", "submod_1"]
+    assert all(torch.equal(a, b) for a, b in zip(cut(x, y), traced(x, y), strict=True))
+    numbers = {"_0": 0, "_1": 0, "_2": 1}
+    cut = split_module(symbolic_trace(module), module, lambda node: numbers[node.name])
+    z = torch.randn(2, 4)
+    assert torch.equal(cut(z), module(z))
+    back = iter([0, 1, 0])
+    with pytest.raises(RuntimeError, match="cycle"):
+        traced = symbolic_trace(lambda x: torch.neg(torch.sin(torch.neg(x))))
+        split_module(traced, traced, lambda node: next(back))
+
+
+def test_common_subexpressions_and_managers():
+    def f(x):
+        return x.cos() + x.cos() + torch.rand_like(x) * 0 + torch.rand_like(x) * 0
+
+    traced = make_fx(f)(torch.randn(3))
+    result = PassManager([CSEPass()], steps=3)(traced)
+    names = [str(node.target) for node in result.graph_module.graph.nodes]
+    assert result.modified and names.count("aten.cos.default") == 1 and names.count("aten.rand_like.default") == 2
+    x = torch.randn(3)
+    assert torch.allclose(result.graph_module(x), 2 * x.cos())
+
+    class Nothing(PassBase):
+        def call(self, graph_module):
+            return PassResult(graph_module, False)
+
+    assert not PassManager([Nothing()])(traced).modified
+
+
+def test_fake_values_of_a_graph():
+    traced = symbolic_trace(nn.Sequential(nn.Linear(4, 8), nn.ReLU()))
+    FakeTensorProp(traced).propagate(torch.randn(3, 4))
+    assert next(iter(reversed(traced.graph.nodes))).meta["val"].shape == (3, 8)
+
+
+def test_graphs_as_torch_has_them():
+    import copy
+    import enum
+
+    from mica.fx import Graph, Proxy, Tracer
+    from mica.fx.graph import CodeGen
+
+    traced = symbolic_trace(lambda x: x + 1)
+    copied = Graph()
+    for node in traced.graph.nodes:
+        copied.node_copy(node)
+    with pytest.raises(RuntimeError, match="does not belong to this Graph"):
+        copied.lint()
+
+    class Listed(CodeGen):
+        def gen_fn_def(self, free_vars, maybe_return_annotation):
+            return f"def forward(self, args){maybe_return_annotation}:\n    {', '.join(free_vars)}, = args"
+
+    traced.graph.set_codegen(Listed())
+    traced.recompile()
+    assert traced([torch.ones(1)]).item() == 2
+
+    class Kind(enum.Enum):
+        A = 3
+
+    def with_enum(x, kind=Kind.A):
+        return x * kind.value
+
+    graph = Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(with_enum, (x, Kind.A)))
+    assert torch.fx.GraphModule(nn.Module(), graph)(torch.ones(1)).item() == 3
+    tracer = Tracer()
+    tracer.graph = Graph()
+    assert copy.deepcopy(Proxy(tracer.graph.placeholder("x"), tracer)).tracer is not tracer
