@@ -19,6 +19,7 @@ from mica.distributed.algorithms._checkpoint.checkpoint_wrapper import (
 from mica.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from mica.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, share_comm_ctx
 from mica.distributed.tensor import DTensor, Shard, distribute_tensor
+from mica.distributed.tensor.debug import CommDebugMode
 from mica.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 dist = torch.distributed
@@ -316,6 +317,29 @@ def activations_computed_again(rank, size):
     assert train(rank, size, shard(model), 10) == pytest.approx(expected, rel=1e-11)
 
 
+def collectives_counted(rank, size):
+    mesh = dist.device_mesh.init_device_mesh("cpu", (size,))
+    tensor = distribute_tensor(torch.randn(8, 8), mesh, [Shard(0)])
+    functional, plain = torch.ops.c10d_functional, torch.ops.c10d
+    with CommDebugMode() as counted:
+        tensor.full_tensor()
+        tensor.redistribute(placements=[Shard(1)])
+        tensor.sum().full_tensor()
+        dist.all_reduce(torch.ones(3))
+    assert counted.get_comm_counts() == {
+        functional.all_gather_into_tensor: 1, torch.ops._dtensor.shard_dim_alltoall: 1, functional.all_reduce: 1,
+        plain.allreduce_: 1,
+    }  # fmt: skip
+    assert counted.get_total_counts() == 4
+    model = shard(deep())
+    with counted:
+        loss_of(model, *next(batches(1, 8))).backward()
+    # The root's parameters stay whole between forward and backward; those of the blocks are gathered twice.
+    assert counted.get_comm_counts() == {plain._allgather_base_: 7, plain._reduce_scatter_base_: 4}
+    dist.all_reduce(torch.ones(3))
+    assert counted.get_total_counts() == 11
+
+
 def optimizers_of_replaced_parameters(rank, size):
     """A program may make the optimizer first, and put the pieces in the place of the parameters it knows."""
     model = deep()
@@ -354,5 +378,5 @@ CASES = [
     losses_of_one_process, single_precision, memory_is_given_back, gradients_add_up_without_sync,
     states_go_between_processes, with_checkpointing, clipped, replicas_of_shards, other_dimensions,
     parameters_kept_by_few, of_tensor_parallel_modules,
-    lists_of_modules, activations_computed_again, optimizers_of_replaced_parameters, refusals,
+    lists_of_modules, activations_computed_again, collectives_counted, optimizers_of_replaced_parameters, refusals,
 ]  # fmt: skip

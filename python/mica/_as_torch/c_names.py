@@ -64,6 +64,16 @@ def _storage_Use_Count(pointer):
     )
 
 
+def _set_print_stack_traces_on_fatal_signal(enabled):
+    """Whether a process that a signal ends shows where its threads were."""
+    import faulthandler
+
+    if enabled:
+        faulthandler.enable()
+    else:
+        faulthandler.disable()
+
+
 class _TorchFunctionState(enum.Enum):
     """Who is asked by __torch_function__: everybody, modes only, nobody."""
 

@@ -3,6 +3,7 @@
 import mica
 from mica.distributed import collectives as _collectives
 from mica.distributed import world as _groups
+from mica.distributed._watched import standing_for
 from mica.distributed.options import ReduceOp
 from mica.distributed.process_group import ProcessGroup
 
@@ -57,7 +58,8 @@ def _only_sum(ctx, function):
 
 def _reduced(tensor, name, group):
     made = tensor.detach().clone(memory_format=mica.contiguous_format)
-    _collectives.all_reduce(made, _reduction(name), group)
+    with standing_for("c10d_functional::all_reduce"):
+        _collectives.all_reduce(made, _reduction(name), group)
     return made
 
 
@@ -66,7 +68,8 @@ def _gathered(tensor, group):
     tensor = tensor.detach().contiguous()
     tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
     made = mica.empty((tensor.shape[0] * group.size(), *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
-    _collectives.all_gather_single(made, tensor, group)
+    with standing_for("c10d_functional::all_gather_into_tensor"):
+        _collectives.all_gather_single(made, tensor, group)
     return made
 
 
@@ -75,7 +78,8 @@ def _scattered(tensor, name, group):
     if tensor.shape[0] % group.size():
         raise RuntimeError(f"input dimension 0 ({tensor.shape[0]} must be a multiple of group_size {group.size()})")
     made = mica.empty((tensor.shape[0] // group.size(), *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
-    _collectives.reduce_scatter_single(made, tensor, _reduction(name), group)
+    with standing_for("c10d_functional::reduce_scatter_tensor"):
+        _collectives.reduce_scatter_single(made, tensor, _reduction(name), group)
     return made
 
 
@@ -83,7 +87,8 @@ def _exchanged(tensor, outputs, inputs, group):
     tensor = tensor.detach().contiguous()
     length = tensor.shape[0] if outputs is None else sum(outputs)
     made = mica.empty((length, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
-    _collectives.all_to_all_single(made, tensor, outputs, inputs, group)
+    with standing_for("c10d_functional::all_to_all_single"):
+        _collectives.all_to_all_single(made, tensor, outputs, inputs, group)
     return made
 
 

@@ -4,6 +4,7 @@ import warnings
 
 import mica
 from mica.distributed import world as _groups
+from mica.distributed._watched import watchers
 from mica.distributed.options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
@@ -110,7 +111,7 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """Every process gets the sum, or another reduction, of all tensors."""
-    if not async_op and not _world.pg_coalesce_state:
+    if not async_op and not _world.pg_coalesce_state and not watchers:
         chosen = _world.default_pg if group is None else group
         short = getattr(chosen, "_plain_all_reduce", None)
         if short is not None and short(tensor, op):

@@ -57,6 +57,7 @@ def _get_pg_default_device(group=None):  # noqa: F811
 
 
 _get_object_coll_device = _get_pg_default_device
+_TORCHCOMM_AVAILABLE = False  # another library for communication, which torch can use
 
 
 def __getattr__(name):

@@ -4,6 +4,7 @@ import pickle
 
 import mica
 from mica.distributed._errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
+from mica.distributed._watched import note, watchers
 from mica.distributed.options import AllreduceOptions, ReduceOp
 from mica.distributed.work import Work
 
@@ -104,6 +105,8 @@ class BackendConfig:
 
 def _forward(name, first=lambda args: args[0]):
     def call(self, *args, **options):
+        if watchers and name not in ("send", "recv", "recv_anysource"):
+            note(name)
         return getattr(self._backend_of(first(args)), name)(*args, **options)
 
     call.__name__ = name

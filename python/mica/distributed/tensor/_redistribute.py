@@ -2,6 +2,7 @@
 
 import mica
 from mica import distributed
+from mica.distributed._watched import standing_for
 from mica.distributed.tensor._dtensor_spec import DTensorSpec, dtensor_class
 from mica.distributed.tensor._gradients import begin_pass
 from mica.distributed.tensor._utils import compute_local_shape
@@ -48,7 +49,8 @@ def all_gathered(local, dim, size, group):
     lengths = _lengths(size, count)
     part = _padded(local.detach(), dim, lengths[0]).movedim(dim, 0).contiguous()
     whole = part.new_empty((part.shape[0] * count, *part.shape[1:]))
-    distributed.all_gather_into_tensor(whole, part, group=group)
+    with standing_for("c10d_functional::all_gather_into_tensor"):
+        distributed.all_gather_into_tensor(whole, part, group=group)
     # Only the end is short: full chunks, one that may be shorter, and empty ones.
     whole = whole.narrow(0, 0, size) if size != whole.shape[0] else whole
     return whole.movedim(0, dim).contiguous()
@@ -62,13 +64,16 @@ def all_reduced(local, placement, group):
         if order in (float("inf"), float("-inf"), 0):
             operation = {float("inf"): "MAX", float("-inf"): "MIN"}.get(order, "SUM")
             made = local.clone(memory_format=mica.contiguous_format)
-            distributed.all_reduce(made, getattr(distributed.ReduceOp, operation), group=group)
+            with standing_for("c10d_functional::all_reduce"):
+                distributed.all_reduce(made, getattr(distributed.ReduceOp, operation), group=group)
             return made
         made = local.pow(order)
-        distributed.all_reduce(made, group=group)
+        with standing_for("c10d_functional::all_reduce"):
+            distributed.all_reduce(made, group=group)
         return made.pow(1 / order)
     made = local.clone(memory_format=mica.contiguous_format)
-    distributed.all_reduce(made, reduction(placement), group=group)
+    with standing_for("c10d_functional::all_reduce"):
+        distributed.all_reduce(made, reduction(placement), group=group)
     return made
 
 
@@ -81,7 +86,8 @@ def reduce_scattered(local, placement, dim, group):
     longest = -(-size // count)
     whole = _padded(local.detach(), dim, longest * count).movedim(dim, 0).contiguous()
     part = whole.new_empty((longest, *whole.shape[1:]))
-    distributed.reduce_scatter_tensor(part, whole, reduction(placement), group=group)
+    with standing_for("c10d_functional::reduce_scatter_tensor"):
+        distributed.reduce_scatter_tensor(part, whole, reduction(placement), group=group)
     return part.narrow(0, 0, length).movedim(0, dim).contiguous()
 
 
@@ -96,7 +102,8 @@ def exchanged(local, source, target, size, group):
     shapes = [[*shape[:source], length, *shape[source + 1 :]] for length in lengths]
     numbers = [_numel(each) for each in shapes]
     got = sent.new_empty(sum(numbers))
-    distributed.all_to_all_single(got, sent, numbers, [piece.numel() for piece in pieces], group=group)
+    with standing_for("_dtensor::shard_dim_alltoall"):
+        distributed.all_to_all_single(got, sent, numbers, [piece.numel() for piece in pieces], group=group)
     parts = got.split(numbers)
     return mica.cat([part.view(each) for part, each in zip(parts, shapes, strict=True)], source)
 
