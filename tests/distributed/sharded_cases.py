@@ -10,6 +10,7 @@ import mica.distributed.checkpoint as dcp
 import pytest
 from data_parallel_cases import batches, loss_of, make, train_alone
 from mica import nn
+from mica.distributed import _functional_collectives as functional_collectives
 from mica.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
@@ -20,6 +21,7 @@ from mica.distributed.checkpoint.state_dict import get_state_dict, set_state_dic
 from mica.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard, share_comm_ctx
 from mica.distributed.tensor import DTensor, Shard, distribute_tensor
 from mica.distributed.tensor.debug import CommDebugMode
+from mica.distributed.tensor.experimental import local_map
 from mica.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 dist = torch.distributed
@@ -338,6 +340,10 @@ def collectives_counted(rank, size):
     assert counted.get_comm_counts() == {plain._allgather_base_: 7, plain._reduce_scatter_base_: 4}
     dist.all_reduce(torch.ones(3))
     assert counted.get_total_counts() == 11
+    summed = functional_collectives.all_reduce(torch.ones(3), "sum", mesh)
+    assert type(summed + 1) is torch.Tensor and summed.wait().tolist() == [size] * 3
+    same = local_map(lambda a, b: a.equal(b), out_placements=None)
+    assert same(tensor, tensor) is True
 
 
 def optimizers_of_replaced_parameters(rank, size):

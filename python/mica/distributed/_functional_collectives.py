@@ -11,10 +11,13 @@ _REDUCTIONS = {op.name.lower(): op for op in ReduceOp.RedOpType if op.name not i
 
 
 class AsyncCollectiveTensor(mica.Tensor):
-    """The result of a collective that may not be done yet: results here are plain tensors, done when they are returned."""
+    """The result of a collective. It is done when it is returned; what is computed with it is a plain tensor."""
+
+    __torch_function__ = mica._C._disabled_torch_function_impl
 
     def wait(self):
-        return self
+        """The plain tensor."""
+        return self.as_subclass(mica.Tensor)
 
 
 def _resolve_group(group, tag=""):
@@ -152,6 +155,11 @@ class _Broadcast(mica.autograd.Function):
         return total if ctx.group.rank() == ctx.root else mica.zeros_like(total), None, None
 
 
+def _done(tensor):
+    """A result with torch's method `wait`, for programs that call it."""
+    return tensor.as_subclass(AsyncCollectiveTensor)
+
+
 def wait_tensor(tensor):
     """The tensor: what it is the result of is done."""
     return tensor.view_as(tensor)
@@ -162,14 +170,14 @@ def broadcast(self, src, group, tag=""):
     group = _resolve_group(group, tag)
     if not 0 <= src < group.size():
         raise ValueError(f"broadcast: there is no process {src} in a group of {group.size()}")
-    return _Broadcast.apply(self, src, group)
+    return _done(_Broadcast.apply(self, src, group))
 
 
 def all_reduce(self, reduceOp, group, tag=""):
     """The sum, or another reduction, of the tensors of all processes."""
     group = _resolve_group(group, tag)
     _check_reduction(self, reduceOp)
-    return _AllReduce.apply(self, reduceOp, group)
+    return _done(_AllReduce.apply(self, reduceOp, group))
 
 
 def _check_reduction(tensor, name):
@@ -192,7 +200,7 @@ def all_gather_single(self, gather_dim, group, tag=""):
     group = _resolve_group(group, tag)
     dim = _dimension(self, gather_dim) if self.dim() else 0
     made = _AllGather.apply(self, group)
-    return made if dim == 0 else mica.cat(mica.chunk(made, group.size(), 0), dim)
+    return _done(made if dim == 0 else mica.cat(mica.chunk(made, group.size(), 0), dim))
 
 
 def reduce_scatter_single(self, reduceOp, scatter_dim, group, tag=""):
@@ -204,7 +212,7 @@ def reduce_scatter_single(self, reduceOp, scatter_dim, group, tag=""):
         raise RuntimeError(f"input dimension 0 ({self.shape[dim]} must be a multiple of group_size {group.size()})")
     if dim:
         self = mica.cat(mica.chunk(self, group.size(), dim), 0)
-    return _ReduceScatter.apply(self, reduceOp, group)
+    return _done(_ReduceScatter.apply(self, reduceOp, group))
 
 
 all_gather_tensor = all_gather_tensor_autograd = all_gather_single_autograd = all_gather_single
@@ -218,7 +226,7 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""
     inputs = None if input_split_sizes is None else [int(each) for each in input_split_sizes]
     if inputs is not None and sum(inputs) != self.shape[0]:
         raise RuntimeError("Split sizes doesn't match total dim 0 size")
-    return _AllToAll.apply(self, outputs, inputs, group)
+    return _done(_AllToAll.apply(self, outputs, inputs, group))
 
 
 all_to_all_single_autograd = all_to_all_single

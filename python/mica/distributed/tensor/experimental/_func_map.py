@@ -2,6 +2,7 @@
 
 import functools
 
+import mica
 from mica.distributed.tensor._api import DTensor
 from mica.distributed.tensor._utils import normalize_placements
 from mica.utils._pytree import tree_flatten, tree_unflatten
@@ -37,18 +38,16 @@ def _called(func, out_placements, in_placements, in_grad_placements, mesh, redis
     parts, spread = [], False
     for i, value in enumerate(flat):
         if not isinstance(value, DTensor):
-            if (
-                in_placements is not None
-                and in_placements[i] is not None
-                and not isinstance(value, (int, float, bool, str))
-            ):
-                raise TypeError(f"Non-DTensor input {value} expects None placements but received {in_placements[i]}!")
+            if in_placements is not None and in_placements[i] is not None and not isinstance(value, mica.Tensor):
+                raise AssertionError(
+                    f"Non-Tensor input {value} expects None placements but received {in_placements[i]}!"
+                )
             parts.append(value)
             continue
         spread, mesh = True, mesh or value.device_mesh
         if in_placements is not None:
             if in_placements[i] is None:
-                raise TypeError(f"DTensor input {value} expects placements but received {in_placements[i]}!")
+                raise AssertionError(f"DTensor input {value} expects placements but received {in_placements[i]}!")
             wanted = normalize_placements(in_placements[i], mesh, value.dim())
             if value.placements != wanted:
                 if not redistributes:
@@ -70,6 +69,8 @@ def _called(func, out_placements, in_placements, in_grad_placements, mesh, redis
         and not isinstance(out_placements[0], (list, tuple, type(None)))
     ):
         out_placements = (out_placements,) * len(results)
+    if out_placements is None:
+        out_placements = (None,)
     if not isinstance(out_placements, (list, tuple)) or len(out_placements) != len(results):
         raise AssertionError(
             f"local_map requires one PlacementType be provided for each output value, received {out_placements} out_placements "
@@ -77,7 +78,11 @@ def _called(func, out_placements, in_placements, in_grad_placements, mesh, redis
         )
     made = []
     for value, placements in zip(results, out_placements, strict=True):
-        if placements is None or not hasattr(value, "dim"):
+        if not isinstance(value, mica.Tensor):
+            if placements is not None:
+                raise AssertionError(f"Non-tensor output {value} expects None placements but received {placements}!")
+            made.append(value)
+        elif placements is None:
             made.append(value)
         else:
             made.append(
