@@ -45,6 +45,7 @@ _LAZY = {
     "_check_type": "mica._functions.conditions",
     "_check_value": "mica._functions.conditions",
     "load": "mica.serialization",
+    "load_gguf": "mica._checkpoints.gguf",
     "save": "mica.serialization",
     "compile": "mica._dynamo",
     "Event": "mica._functions.streams",

@@ -16,25 +16,7 @@ void tile_plain(const int8_t* const* a, const int8_t* const* b, int64_t depth, i
     }
 }
 
-void int4_rows_plain(const uint8_t* weights, const int8_t* high, const int8_t* low, int64_t groups,
-                     int64_t chunks_per_group, const float* scales, const float* steps, float* to) {
-  constexpr int64_t kHalf = kInt4Chunk / 2;
-  for (int j = 0; j < kDotColumns; ++j) to[j] = 0;
-  for (int64_t g = 0; g < groups; ++g) {
-    int32_t sums[kDotColumns] = {};
-    for (int64_t c = 0; c < chunks_per_group; ++c) {
-      for (int j = 0; j < kDotColumns; ++j)
-        for (int64_t i = 0; i < kHalf; ++i) {
-          const int32_t byte = weights[j * kHalf + i];
-          sums[j] += (byte & 15) * (256 * high[i] + low[i]) + (byte >> 4) * (256 * high[i + kHalf] + low[i + kHalf]);
-        }
-      weights += kDotColumns * kHalf, high += kInt4Chunk, low += kInt4Chunk;
-    }
-    for (int j = 0; j < kDotColumns; ++j) to[j] += scales[g * kDotColumns + j] * steps[g] * static_cast<float>(sums[j]);
-  }
-}
-
-constexpr DotProducts kPlain{{tile_plain<1>, tile_plain<2>, tile_plain<3>, tile_plain<4>}, int4_rows_plain};
+constexpr DotProducts kPlain{{tile_plain<1>, tile_plain<2>, tile_plain<3>, tile_plain<4>}};
 
 }  // namespace
 

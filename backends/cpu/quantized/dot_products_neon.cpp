@@ -44,35 +44,7 @@ MICA_SDOT void tile_sdot(const int8_t* const* a, const int8_t* const* b, int64_t
         sums[i * kDotColumns + j] += static_cast<int32_t>(a[i][k]) * static_cast<int32_t>(b[j][k]);
 }
 
-MICA_SDOT void int4_rows_sdot(const uint8_t* weights, const int8_t* high, const int8_t* low, int64_t groups,
-                              int64_t chunks_per_group, const float* scales, const float* steps, float* to) {
-  const uint8x16_t mask = vdupq_n_u8(15);
-  float32x4_t total = vdupq_n_f32(0);
-  for (int64_t g = 0; g < groups; ++g) {
-    int32x4_t upper[kDotColumns], lower[kDotColumns];  // sums with the high and the low bytes of the activations
-#pragma GCC unroll 4
-    for (int j = 0; j < kDotColumns; ++j) upper[j] = lower[j] = vdupq_n_s32(0);
-    for (int64_t c = 0; c < chunks_per_group; ++c) {
-      const int8x16_t high0 = vld1q_s8(high), high1 = vld1q_s8(high + 16);
-      const int8x16_t low0 = vld1q_s8(low), low1 = vld1q_s8(low + 16);
-#pragma GCC unroll 4
-      for (int j = 0; j < kDotColumns; ++j) {
-        const uint8x16_t both = vld1q_u8(weights + 16 * j);
-        const int8x16_t first = vreinterpretq_s8_u8(vandq_u8(both, mask));
-        const int8x16_t second = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
-        upper[j] = vdotq_s32(vdotq_s32(upper[j], first, high0), second, high1);
-        lower[j] = vdotq_s32(vdotq_s32(lower[j], first, low0), second, low1);
-      }
-      weights += 16 * kDotColumns, high += kInt4Chunk, low += kInt4Chunk;
-    }
-    const int32x4_t sums = vaddq_s32(vshlq_n_s32(lane_sums(upper[0], upper[1], upper[2], upper[3]), 8),
-                                     lane_sums(lower[0], lower[1], lower[2], lower[3]));
-    total = vfmaq_f32(total, vcvtq_f32_s32(sums), vmulq_n_f32(vld1q_f32(scales + g * kDotColumns), steps[g]));
-  }
-  vst1q_f32(to, total);
-}
-
-constexpr DotProducts kNeon{{tile_sdot<1>, tile_sdot<2>, tile_sdot<3>, tile_sdot<4>}, int4_rows_sdot};
+constexpr DotProducts kNeon{{tile_sdot<1>, tile_sdot<2>, tile_sdot<3>, tile_sdot<4>}};
 
 }  // namespace
 

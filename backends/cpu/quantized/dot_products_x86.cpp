@@ -51,40 +51,6 @@ MICA_VNNI void tile_vnni(const int8_t* const* a, const int8_t* const* b, int64_t
   }
 }
 
-MICA_VNNI inline __m512i in_all_quarters(const int8_t* from) {
-  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-
-// The sums of the lanes of each quarter, in order.
-MICA_VNNI inline __m128i quarter_sums(__m512i v) {
-  v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(0x4e)));
-  v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(0xb1)));
-  const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
-  return _mm512_castsi512_si128(_mm512_permutexvar_epi32(places, v));
-}
-
-MICA_VNNI void int4_rows_vnni(const uint8_t* weights, const int8_t* high, const int8_t* low, int64_t groups,
-                              int64_t chunks_per_group, const float* scales, const float* steps, float* to) {
-  const __m512i mask = _mm512_set1_epi8(15);
-  __m128 total = _mm_setzero_ps();
-  for (int64_t g = 0; g < groups; ++g) {
-    __m512i upper = _mm512_setzero_si512(), lower = upper;  // sums with the high and low bytes of the activations
-    for (int64_t c = 0; c < chunks_per_group; ++c) {
-      const __m512i both = _mm512_loadu_si512(weights);
-      const __m512i first = _mm512_and_si512(both, mask), second = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-      upper = _mm512_dpbusd_epi32(upper, first, in_all_quarters(high));
-      upper = _mm512_dpbusd_epi32(upper, second, in_all_quarters(high + 16));
-      lower = _mm512_dpbusd_epi32(lower, first, in_all_quarters(low));
-      lower = _mm512_dpbusd_epi32(lower, second, in_all_quarters(low + 16));
-      weights += 16 * kDotColumns, high += kInt4Chunk, low += kInt4Chunk;
-    }
-    const __m128i sums = quarter_sums(_mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower));
-    const __m128 factors = _mm_mul_ps(_mm_loadu_ps(scales + g * kDotColumns), _mm_set1_ps(steps[g]));
-    total = _mm_fmadd_ps(_mm_cvtepi32_ps(sums), factors, total);
-  }
-  _mm_storeu_ps(to, total);
-}
-
 // ---- AVX2
 
 MICA_AVX2 inline int32_t lane_sum(__m256i v) {
@@ -124,48 +90,8 @@ MICA_AVX2 void tile_avx2(const int8_t* const* a, const int8_t* const* b, int64_t
   }
 }
 
-MICA_AVX2 inline __m256i in_both_halves(const int8_t* from) {
-  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-
-// Adds products of numbers from 0 to 15 and signed bytes: a pair of them stays within 16 bits.
-MICA_AVX2 inline __m256i add_products(__m256i sum, __m256i small, __m256i bytes) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(small, bytes), _mm256_set1_epi16(1)));
-}
-
-MICA_AVX2 void int4_rows_avx2(const uint8_t* weights, const int8_t* high, const int8_t* low, int64_t groups,
-                              int64_t chunks_per_group, const float* scales, const float* steps, float* to) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  __m128 total = _mm_setzero_ps();
-  for (int64_t g = 0; g < groups; ++g) {
-    __m256i upper[2], lower[2];  // of rows 0 and 1, of rows 2 and 3
-    upper[0] = upper[1] = lower[0] = lower[1] = _mm256_setzero_si256();
-    for (int64_t c = 0; c < chunks_per_group; ++c) {
-#pragma GCC unroll 2
-      for (int j = 0; j < 2; ++j) {
-        const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 32 * j));
-        const __m256i first = _mm256_and_si256(both, mask), second = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
-        upper[j] = add_products(upper[j], first, in_both_halves(high));
-        upper[j] = add_products(upper[j], second, in_both_halves(high + 16));
-        lower[j] = add_products(lower[j], first, in_both_halves(low));
-        lower[j] = add_products(lower[j], second, in_both_halves(low + 16));
-      }
-      weights += 16 * kDotColumns, high += kInt4Chunk, low += kInt4Chunk;
-    }
-    const __m256i rows01 = _mm256_add_epi32(_mm256_slli_epi32(upper[0], 8), lower[0]);
-    const __m256i rows23 = _mm256_add_epi32(_mm256_slli_epi32(upper[1], 8), lower[1]);
-    // Each half becomes (its row of 01, its row of 23, ...) twice; the two halves then hold rows 0, 2 and 1, 3.
-    const __m256i pairs = _mm256_hadd_epi32(rows01, rows23), quads = _mm256_hadd_epi32(pairs, pairs);
-    const __m128i even = _mm256_castsi256_si128(quads), odd = _mm256_extracti128_si256(quads, 1);
-    const __m128i sums = _mm_unpacklo_epi32(even, odd);
-    const __m128 factors = _mm_mul_ps(_mm_loadu_ps(scales + g * kDotColumns), _mm_set1_ps(steps[g]));
-    total = _mm_fmadd_ps(_mm_cvtepi32_ps(sums), factors, total);
-  }
-  _mm_storeu_ps(to, total);
-}
-
-constexpr DotProducts kVnni{{tile_vnni<1>, tile_vnni<2>, tile_vnni<3>, tile_vnni<4>}, int4_rows_vnni};
-constexpr DotProducts kAvx2{{tile_avx2<1>, tile_avx2<2>, tile_avx2<3>, tile_avx2<4>}, int4_rows_avx2};
+constexpr DotProducts kVnni{{tile_vnni<1>, tile_vnni<2>, tile_vnni<3>, tile_vnni<4>}};
+constexpr DotProducts kAvx2{{tile_avx2<1>, tile_avx2<2>, tile_avx2<3>, tile_avx2<4>}};
 
 }  // namespace
 

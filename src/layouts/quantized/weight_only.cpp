@@ -35,14 +35,12 @@ Tensor _weight_int8pack_mm(const Tensor& self, const Tensor& mat2, const Tensor&
   MICA_CHECK(scales.dtype() == self.dtype(), "expected scalar type ", self.dtype(), " but found ", scales.dtype(),
              ": the scales have the dtype of A");
   NoGradGuard below;
-  // The kernel has 16 bits of each activation, which is as good as exact for results of 16 bits.
   const bool has_kernel = !self.is_meta() && MICA_LAYER_TAKES(self.device(), int8_weight_mm);
-  if (!has_kernel || self.dtype() == DType::Float32) return self.mm(mat2.to(self.dtype()).t()).mul(scales);
-  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), DType::Float32);
+  if (!has_kernel) return self.mm(mat2.to(self.dtype()).t()).mul(scales);
+  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), self.dtype());
   if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int8_weight_mm)
-  (out.view_of(), self.to(DType::Float32).contiguous().view_of(), mat2.contiguous().view_of(),
-   scales.contiguous().view_of());
-  return out.to(self.dtype());
+  (out.view_of(), self.contiguous().view_of(), mat2.contiguous().view_of(), scales.contiguous().view_of());
+  return out;
 }
 
 }  // namespace composite
@@ -80,11 +78,11 @@ Tensor int4_mm(const Tensor& self, const Tensor& mat2, int64_t qGroupSize, const
   MICA_CHECK(qScaleAndZeros.dtype() == self.dtype(), "expected scalar type ", self.dtype(), " but found ",
              qScaleAndZeros.dtype(), ": qScaleAndZeros has the dtype of A");
   NoGradGuard below;
-  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), DType::Float32);
+  const Tensor out = new_matrix(self, self.size(0), mat2.size(0), self.dtype());
   if (out.numel() > 0) MICA_LAYER_KERNEL(self.device(), int4_mm)
-  (out.view_of(), self.to(DType::Float32).contiguous().view_of(), mat2.contiguous().view_of(),
-   qScaleAndZeros.contiguous().view_of(), qGroupSize);
-  return out.to(self.dtype());
+  (out.view_of(), self.contiguous().view_of(), mat2.contiguous().view_of(), qScaleAndZeros.contiguous().view_of(),
+   qGroupSize);
+  return out;
 }
 
 }  // namespace mica

@@ -1,0 +1,147 @@
+// Weights of few bits on x86-64: vpdpbusd (AVX512_VNNI) adds four products of an unsigned and a signed 8-bit integer to
+// each 32-bit sum. AVX2 multiplies and adds pairs of them in 16 bits, in which 8-bit weights have a sign of their own:
+// at most 2 * 128 * 127.
+#include "backends/cpu/quantized/few_bits.h"
+#include "backends/cpu/target.h"
+
+#if defined(__x86_64__)
+// GCC 12 sees the undefined vectors that its own AVX-512 intrinsics start from.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace mica::cpu {
+
+namespace {
+
+// Activations stay in memory: four of them are fetched into all lanes when they are used.
+inline int32_t four_activations(const int8_t* from, int lane) {
+  int32_t four;
+  std::memcpy(&four, from + 4 * lane, 4);
+  return four;
+}
+
+namespace vnni {
+#define MICA_FEW_BITS_TARGET __attribute__((target("fma,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
+#define MICA_FEW_BITS_OP MICA_FEW_BITS_TARGET static inline
+#include "backends/cpu/quantized/few_bits-inl.h"
+
+struct Machine {
+  using Sums = __m512i;
+  using Floats = __m512;
+  using Bytes = __m512i;
+  using Activations = const int8_t*;
+  static constexpr int kLanes = 16, kMostSums = 8, kMostRows = 8;
+  static constexpr bool kWidens = false;
+  template <int kBits>
+  static constexpr int kMore = kBits == 4 ? 8 : 128;
+  template <int kBits>
+  static constexpr int kTimes = 1;
+
+  MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm512_set1_epi32(v); }
+  MICA_FEW_BITS_OP Floats all(float v) { return _mm512_set1_ps(v); }
+  MICA_FEW_BITS_OP Sums add(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
+  MICA_FEW_BITS_OP Sums times(Sums a, int32_t b) { return _mm512_mullo_epi32(a, _mm512_set1_epi32(b)); }
+  MICA_FEW_BITS_OP Floats times(Floats a, float b) { return _mm512_mul_ps(a, _mm512_set1_ps(b)); }
+  MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return _mm512_fmadd_ps(a, b, sum); }
+  MICA_FEW_BITS_OP Floats floats(Sums a) { return _mm512_cvtepi32_ps(a); }
+  MICA_FEW_BITS_OP Floats load(const float* from) { return _mm512_loadu_ps(from); }
+  MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm512_storeu_ps(to, v); }
+  MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
+
+  template <int kBits>
+  MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from, int half) {
+    const __m512i mask = _mm512_set1_epi8(15), flip = _mm512_set1_epi8(static_cast<char>(kBits == 8 ? 0x80 : 0x88));
+    const __m512i bytes = _mm512_xor_si512(_mm512_loadu_si512(from), flip);
+    if (kBits == 8) return bytes;
+    return _mm512_and_si512(half == 0 ? bytes : _mm512_srli_epi16(bytes, 4), mask);
+  }
+
+  template <int kBits>
+  MICA_FEW_BITS_OP Sums dot(Sums sum, Bytes weights, Activations from, int lane) {
+    return _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(four_activations(from, lane)));
+  }
+};
+
+constexpr FewBits kFewBits = make_few_bits<Machine>();
+#undef MICA_FEW_BITS_TARGET
+#undef MICA_FEW_BITS_OP
+}  // namespace vnni
+
+namespace avx2 {
+#define MICA_FEW_BITS_TARGET __attribute__((target("avx2,fma")))
+#define MICA_FEW_BITS_OP MICA_FEW_BITS_TARGET static inline
+#include "backends/cpu/quantized/few_bits-inl.h"
+
+struct Machine {
+  using Sums = __m256i;
+  using Floats = __m256;
+  using Bytes = __m256i;
+  using Activations = const int8_t*;
+  static constexpr int kLanes = 8, kMostSums = 4, kMostRows = 4;
+  static constexpr bool kWidens = false;
+  template <int kBits>
+  static constexpr int kMore = kBits == 4 ? 8 : 0;
+  template <int kBits>
+  static constexpr int kTimes = 1;
+
+  MICA_FEW_BITS_OP Sums all(int32_t v) { return _mm256_set1_epi32(v); }
+  MICA_FEW_BITS_OP Floats all(float v) { return _mm256_set1_ps(v); }
+  MICA_FEW_BITS_OP Sums add(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
+  MICA_FEW_BITS_OP Sums times(Sums a, int32_t b) { return _mm256_mullo_epi32(a, _mm256_set1_epi32(b)); }
+  MICA_FEW_BITS_OP Floats times(Floats a, float b) { return _mm256_mul_ps(a, _mm256_set1_ps(b)); }
+  MICA_FEW_BITS_OP Floats add_product(Floats sum, Floats a, Floats b) { return _mm256_fmadd_ps(a, b, sum); }
+  MICA_FEW_BITS_OP Floats floats(Sums a) { return _mm256_cvtepi32_ps(a); }
+  MICA_FEW_BITS_OP Floats load(const float* from) { return _mm256_loadu_ps(from); }
+  MICA_FEW_BITS_OP void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
+  MICA_FEW_BITS_OP Activations activations(const int8_t* from) { return from; }
+
+  template <int kBits>
+  MICA_FEW_BITS_OP Bytes numbers(const uint8_t* from, int half) {
+    const __m256i mask = _mm256_set1_epi8(15), flip = _mm256_set1_epi8(static_cast<char>(0x88));
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    if (kBits == 8) return bytes;
+    return _mm256_and_si256(_mm256_xor_si256(half == 0 ? bytes : _mm256_srli_epi16(bytes, 4), flip), mask);
+  }
+
+  template <int kBits>
+  MICA_FEW_BITS_OP Sums dot(Sums sum, Bytes weights, Activations from, int lane) {
+    __m256i four = _mm256_set1_epi32(four_activations(from, lane));
+    if (kBits == 8) {
+      four = _mm256_sign_epi8(four, weights);
+      weights = _mm256_abs_epi8(weights);
+    }
+    const __m256i pairs = _mm256_maddubs_epi16(weights, four);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+};
+
+constexpr FewBits kFewBits = make_few_bits<Machine>();
+#undef MICA_FEW_BITS_TARGET
+#undef MICA_FEW_BITS_OP
+}  // namespace avx2
+
+}  // namespace
+
+const FewBits* vnni_few_bits() {
+  const bool there = may_use_avx512() && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return there ? &vnni::kFewBits : nullptr;
+}
+
+const FewBits* avx2_few_bits() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2::kFewBits : nullptr;
+}
+
+}  // namespace mica::cpu
+
+#else
+
+namespace mica::cpu {
+const FewBits* vnni_few_bits() { return nullptr; }
+const FewBits* avx2_few_bits() { return nullptr; }
+}  // namespace mica::cpu
+
+#endif

@@ -1,0 +1,96 @@
+"""Continues a text with a Llama whose weights are in a GGUF file, on the CPU.
+
+    python examples/llama_gguf.py model.gguf --tokens 1 450 4996 --new 32
+
+Weights of 4 and 8 bits stay as they are in the file (mica.load_gguf). Tokens are the numbers of the file's vocabulary; the
+words of new ones are printed.
+"""
+
+import argparse
+import time
+
+import mica as torch
+from mica.nn import functional as F
+
+
+class Llama:
+    """Logits of the last token, with the keys and values of all tokens before it kept aside."""
+
+    def __init__(self, weights, room):
+        data, self.weights = weights.metadata, weights
+        if data.get("general.architecture") != "llama":
+            raise ValueError(f"expected the architecture llama, got {data.get('general.architecture')!r}")
+        self.layers, heads = data["llama.block_count"], data["llama.attention.head_count"]
+        kv_heads = data.get("llama.attention.head_count_kv", heads)
+        self.width = data["llama.embedding_length"]
+        self.head = data.get("llama.rope.dimension_count", self.width // heads)
+        self.eps = data["llama.attention.layer_norm_rms_epsilon"]
+        self.words = weights["token_embd.weight"]
+        self.output = weights.get("output.weight", self.words)
+        base = data.get("llama.rope.freq_base", 10000.0)
+        angle = torch.arange(room).float()[:, None] * base ** (-torch.arange(0, self.head, 2).float() / self.head)
+        self.turns = torch.polar(torch.ones_like(angle), angle)[:, None]  # positions, heads, pairs
+        self.keys, self.values = (torch.zeros(self.layers, 1, kv_heads, room, self.head) for _ in range(2))
+
+    def turned(self, x, at):
+        """Each pair of neighbours of a head turned by the angle of its place."""
+        tokens = x.shape[0]
+        pairs = torch.view_as_complex(x.view(tokens, -1, self.head // 2, 2)) * self.turns[at : at + tokens]
+        return torch.view_as_real(pairs).view(1, tokens, -1, self.head).transpose(1, 2)
+
+    def layer(self, i, x, at):
+        def part(name):
+            return self.weights[f"blk.{i}.{name}.weight"]
+
+        tokens, to = x.shape[0], at + x.shape[0]
+        y = F.rms_norm(x, (self.width,), part("attn_norm"), self.eps)
+        q = self.turned(F.linear(y, part("attn_q")), at)
+        keys, values = self.keys[i], self.values[i]
+        keys[:, :, at:to] = self.turned(F.linear(y, part("attn_k")), at)
+        values[:, :, at:to] = F.linear(y, part("attn_v")).view(1, tokens, -1, self.head).transpose(1, 2)
+        y = F.scaled_dot_product_attention(
+            q, keys[:, :, :to], values[:, :, :to], is_causal=tokens > 1, enable_gqa=keys.shape[1] != q.shape[1]
+        )
+        x = x + F.linear(y.transpose(1, 2).reshape(tokens, self.width), part("attn_output"))
+        y = F.rms_norm(x, (self.width,), part("ffn_norm"), self.eps)
+        return x + F.linear(F.silu(F.linear(y, part("ffn_gate"))) * F.linear(y, part("ffn_up")), part("ffn_down"))
+
+    def __call__(self, tokens, at):
+        """Logits after `tokens`, of which the first has the place `at`; more than one may come at the start only."""
+        x = F.embedding(tokens, self.words).float()
+        for i in range(self.layers):
+            x = self.layer(i, x, at)
+        x = F.rms_norm(x[-1:], (self.width,), self.weights["output_norm.weight"], self.eps)
+        return F.linear(x, self.output)[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1])
+    parser.add_argument("--new", type=int, default=32)
+    parser.add_argument("--threads", type=int)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    with torch.inference_mode():
+        start = time.perf_counter()
+        weights = torch.load_gguf(args.file)
+        model = Llama(weights, len(args.tokens) + args.new)
+        print(f"read in {time.perf_counter() - start:.1f} s")
+        start = time.perf_counter()
+        token = model(torch.tensor(args.tokens), 0).argmax().view(1)
+        middle = time.perf_counter()
+        new = [token.item()]
+        for i in range(args.new - 1):
+            token = model(token, len(args.tokens) + i).argmax().view(1)
+            new.append(token.item())
+        end = time.perf_counter()
+    words = weights.metadata.get("tokenizer.ggml.tokens")
+    print(" ".join(words[i] if words else str(i) for i in new).replace("\u2581", ""))
+    print(f"prompt {len(args.tokens) / (middle - start):.1f} tokens/s", end="")
+    print(f", new {(args.new - 1) / (end - middle):.1f} tokens/s" if args.new > 1 else "")
+
+
+if __name__ == "__main__":
+    main()

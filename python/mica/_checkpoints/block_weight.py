@@ -1,0 +1,74 @@
+"""A matrix whose numbers have few bits and a scale for each group of them, as GGUF files have it."""
+
+import math
+
+from mica import _C
+
+__all__ = ["BlockWeight"]
+
+
+class BlockWeight:
+    """Weights of 4 or 8 bits for `linear` and `embedding`, on the CPU, without gradients.
+
+    `torch.nn.functional.linear(x, weight)` and `embedding(indices, weight)` take it in the place of a matrix. A product
+    rounds the activations of each group of 32 or 16 to 8 bits, as llama.cpp does.
+    """
+
+    __slots__ = ("_parts", "shape", "type")
+
+    def __init__(self, type, data, shape):
+        self.type, self.shape = type, _C.Size(shape)
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        self._parts = (type, *_C._pack_blocks(type, data, rows, columns), rows, columns)
+
+    @property
+    def nbytes(self):
+        """Bytes of memory that it takes, packed. The file's own bytes stay mapped."""
+        return sum(part.nbytes for part in self._parts[2:4])
+
+    def dim(self):
+        return len(self.shape)
+
+    def linear(self, x, bias=None):
+        """x @ weight^T + bias, of float32, bfloat16 or float16 numbers."""
+        self._check_matrix("linear")
+        result = _C._block_linear(x, *self._parts)
+        return result if bias is None else result + bias
+
+    def rows(self, indices):
+        """The rows of these indices as float32 numbers."""
+        self._check_matrix("rows")
+        return _C._block_rows(indices, *self._parts)
+
+    def dequantize(self):
+        """What the numbers stand for, a float32 tensor."""
+        return _C._block_rows(_C.arange(self._parts[-2]), *self._parts).view(self.shape)
+
+    def _check_matrix(self, name):
+        if len(self.shape) != 2:
+            raise RuntimeError(f"{name}: expected a matrix, got a weight of shape {tuple(self.shape)}")
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if name == "linear":
+            return _linear(*args, **kwargs)
+        if name == "embedding":
+            return _embedding(*args, **kwargs)
+        raise NotImplementedError(f"{name} of a BlockWeight: linear and embedding are there; else use dequantize()")
+
+    def __repr__(self):
+        return f"BlockWeight({self.type}, shape={tuple(self.shape)})"
+
+
+def _linear(input, weight, bias=None):
+    if not isinstance(weight, BlockWeight):
+        raise NotImplementedError("linear: only the weight may be a BlockWeight")
+    return weight.linear(input, bias)
+
+
+def _embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if not isinstance(weight, BlockWeight) or max_norm is not None:
+        raise NotImplementedError("embedding: only the weight may be a BlockWeight, without max_norm")
+    return weight.rows(input)
