@@ -79,7 +79,9 @@ class Program:
                 return None
             if self.grad:
                 target, other = target.detach().clone(), other.detach()
-            return getattr(target, name)(other) if overlap_free(target, other) else None
+            if not overlap_free(target, other):
+                return None
+            return getattr(target, name)(within_integers(other, target.dtype))
         if kind < 0.76 and x.dim() and x.is_floating_point():
             name = rng.choice(["mean", "sum", "amax"])
             return getattr(x, name)(-1, keepdim=True)
@@ -93,8 +95,16 @@ class Program:
         if kind < 0.94 and x.dim() > 1:
             return x.transpose(0, -1).mul(2).transpose(0, -1)
         if kind < 0.97:
-            return x.to(rng.choice([torch.float32, torch.float64, self.dtype]))
+            dtype = rng.choice([torch.float32, torch.float64, self.dtype])
+            return within_integers(x, dtype).to(dtype)
         return x[..., 1:] if x.dim() and x.shape[-1] > 2000 else x + x
+
+
+def within_integers(x, dtype):
+    """What is to become an integer, within its range: beyond it a processor's vectors and its numbers may differ."""
+    if dtype.is_floating_point or not x.is_floating_point():
+        return x
+    return x.nan_to_num(0.0).clamp(-30000, 30000)
 
 
 def unary(name, x):
