@@ -173,7 +173,9 @@ void GraphTask::add_gradient(Slot& slot, uint32_t input_nr, Tensor&& gradient) {
       gradient.add_(sum);
       sum = std::move(gradient);
     } else {
-      sum = add(sum, gradient);
+      // Only the second of a sum may be sparse.
+      const bool dense_second = gradient.layout() == Layout::Strided && sum.layout() != Layout::Strided;
+      sum = dense_second ? add(gradient, sum) : add(sum, gradient);
     }
   }
 }

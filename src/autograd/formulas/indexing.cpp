@@ -96,14 +96,16 @@ Tensor gather_backward(const Tensor& grad, IntArrayRef sizes, int64_t dim, const
     // One element of the gradient for each that was gathered.
     const int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()));
     std::vector<Tensor> places;
-    for (int64_t i = 0; i < index.dim(); ++i) {
+    // A scalar has one element and no dimension to say where; a scalar index says where in the one dimension there is.
+    if (sizes.size() == 1 && index.dim() == 0) places.push_back(index.reshape({-1}));
+    for (int64_t i = 0; i < index.dim() && !sizes.empty(); ++i) {
       DimVector shape(static_cast<size_t>(index.dim()), 1);
       shape[i] = index.size(i);
       places.push_back(
           i == d ? index.reshape({-1})
                  : arange(Scalar(index.size(i)), index.options()).reshape(shape).expand(index.sizes()).reshape({-1}));
     }
-    const Tensor indices = places.empty() ? empty({0, 1}, index.options()) : stack(places);
+    const Tensor indices = places.empty() ? empty({0, grad.numel()}, index.options()) : stack(places);
     return _sparse_coo_tensor_unsafe(indices, grad.reshape({-1}), sizes);
   }
   return zeros(sizes, grad.options()).scatter_add_(dim, index, grad);

@@ -73,7 +73,7 @@ class StandIn:
     def __or__(self, other):
         return self
 
-    __ror__ = __or__
+    __ror__ = __getitem__ = __or__
 
     def __iter__(self):
         return iter(())
@@ -154,8 +154,8 @@ class _Lenient(ast.NodeTransformer):
         node.args.defaults = [self.visit(default) for default in node.args.defaults]
         node.args.kw_defaults = [default and self.visit(default) for default in node.args.kw_defaults]
         for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-            argument.annotation = None
-        node.returns = None
+            argument.annotation = argument.annotation and self.visit(argument.annotation)
+        node.returns = node.returns and self.visit(node.returns)
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
