@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import mica as torch
 import pytest
@@ -151,3 +152,21 @@ def test_packages_run(tmp_path):
         runner.load_constants({"0.bias": torch.ones(3)}, check_full_update=True)
     with pytest.raises(AssertionError, match="ending in .pt2"):
         torch._inductor.aoti_compile_and_package(program, package_path="model.zip")
+
+
+@pytest.mark.parametrize("name", ["program", "program_decomposed"])
+def test_archives_of_torchs(name):
+    files = Path(__file__).parents[1] / "recorded" / "files"
+    extra = {}
+    program = load(files / f"{name}.pt2", extra_files=extra)
+    assert extra == ({"note.txt": "hello"} if name == "program" else {})
+    assert [tuple(ends) for ends in program.range_constraints.values()] == [(3, 64)]
+    module = program.module()
+    for x, wanted in torch.load(files / "program_values.pt", weights_only=True):
+        made = module(x)
+        assert made["rows"] == wanted["rows"]
+        assert all(torch.allclose(made[key], wanted[key], atol=1e-5) for key in ("flat", "cat"))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        module(torch.ones(2, 4))
+    again = load(written(program)).module()
+    assert torch.equal(again(x)["flat"], made["flat"])

@@ -277,3 +277,33 @@ op_unique_dim = lambda self, dim, sorted=True, return_inverse=False, return_coun
     self, sorted, return_inverse, return_counts, dim
 )
 op__unique2 = mica._C._unique2
+
+
+def op__assert_tensor_metadata(a, size=None, stride=None, dtype=None, *, device=None, layout=None):
+    """Raises if a tensor is not what a program was made for."""
+    for what, wanted, given in (
+        ("sizes", None if size is None else list(size), list(a.shape)),
+        ("strides", None if stride is None else list(stride), list(a.stride()) if a.layout is mica.strided else None),
+        ("dtype", dtype, a.dtype),
+        ("device type", None if device is None else mica.device(device).type, a.device.type),
+        ("layout", layout, a.layout),
+    ):
+        if wanted is not None and wanted != given:
+            raise RuntimeError(f"Tensor {what} mismatch! Expected: {wanted}, Got: {given}")
+
+
+def op__native_batch_norm_legit(input, weight, bias, *rest, **named):
+    """native_batch_norm; without running statistics, training, momentum and eps follow the bias at once."""
+    if len(rest) + len(named) == 3 and "running_mean" not in named:
+        rest = (None, None, *rest)
+    return mica.native_batch_norm(input, weight, bias, *rest, **named)
+
+
+def op__native_batch_norm_legit_functional(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """native_batch_norm that leaves the running statistics as they are, and returns the new ones."""
+    mean, var = running_mean.clone(), running_var.clone()
+    return (*mica.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps), mean, var)
+
+
+def op__native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, momentum, eps):
+    return mica.native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)

@@ -22,6 +22,7 @@ _DTYPES = {number: name for name, number in DTYPES.items()}
 _FORMATS = {number: name for name, number in FORMATS.items()}
 _LAYOUTS = {number: name for name, number in LAYOUTS.items()}
 _OVERLOADS = {theirs: ours for ours, theirs in OVERLOADS.items()}
+_DOUBLE = {f"__{i}{name}__" for name in ("and", "or", "xor", "lshift", "rshift") for i in ("", "i")}
 _PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists")
 _SYMBOLIC = {"sym_max", "sym_min", "sym_not", "sym_float", "sym_int", "sym_ite", "sym_sum"}
 _OPERATORS = {"add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_",
@@ -51,7 +52,10 @@ def found_target(name):
     """The function that a node's target names: an operator of torch.ops, or arithmetic of sizes."""
     space, operator_name = name[:10], name[10:]
     parts = (space + _OVERLOADS.get(operator_name, operator_name)).split(".")
-    if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5) and not any(part.startswith("__") for part in parts):
+    if operator_name == "aten._assert_scalar.default":
+        return mica._assert
+    is_plain = not any(part.startswith("__") and part not in _DOUBLE for part in parts)
+    if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5) and is_plain:
         try:
             packet = getattr(getattr(mica.ops, parts[2]), parts[3])
             return getattr(packet, parts[4]) if len(parts) == 5 else packet
@@ -160,6 +164,10 @@ class _GraphReader:
 
     # ---- nodes
 
+    def name_of(self, name):
+        """The name that a node has here: Python's own names (input) are not taken."""
+        return self.nodes[name].name if name in self.nodes else name
+
     def add(self, name, node):
         self.nodes[name] = node
         if name in self.data["tensor_values"]:
@@ -237,7 +245,7 @@ def _device(data):
 def _input_spec(union, reader):
     kinds = _signature.InputKind
     kind, value = _only(union)
-    name = (value.get("arg") or {}).get("name")
+    name = reader.name_of((value.get("arg") or {}).get("name"))
     if kind == "parameter":
         return _signature.InputSpec(kinds.PARAMETER, _signature.TensorArgument(name), value["parameter_name"])
     if kind == "buffer":
@@ -249,7 +257,9 @@ def _input_spec(union, reader):
         )
     if kind == "constant_input":
         constant = reader.argument(value["value"])
-        return _signature.InputSpec(kinds.USER_INPUT, _signature.ConstantArgument(value["name"], constant), None)
+        return _signature.InputSpec(
+            kinds.USER_INPUT, _signature.ConstantArgument(reader.name_of(value["name"]), constant), None
+        )
     if kind == "user_input":
         return _signature.InputSpec(kinds.USER_INPUT, _argument(value["arg"], reader), None)
     raise NotImplementedError(f"Mica reads no inputs of the kind {kind} from .pt2 archives")
@@ -258,9 +268,9 @@ def _input_spec(union, reader):
 def _argument(union, reader):
     kind, value = _only(union)
     if kind == "as_tensor":
-        return _signature.TensorArgument(value["name"])
+        return _signature.TensorArgument(reader.name_of(value["name"]))
     if kind == "as_sym_int" and "as_name" in value:
-        return _signature.SymIntArgument(value["as_name"])
+        return _signature.SymIntArgument(reader.name_of(value["as_name"]))
     return _signature.ConstantArgument("", reader.argument(union))
 
 
@@ -275,8 +285,9 @@ def _output_spec(union, reader):
         return _signature.OutputSpec(_signature.OutputKind.USER_OUTPUT, _argument(value["arg"], reader), None)
     if kind in _MUTATIONS:
         name, target = _MUTATIONS[kind]
-        argument = _signature.TensorArgument(value["arg"]["name"])
-        return _signature.OutputSpec(_signature.OutputKind[name], argument, value[target])
+        argument = _signature.TensorArgument(reader.name_of(value["arg"]["name"]))
+        changed = reader.name_of(value[target]) if kind == "user_input_mutation" else value[target]
+        return _signature.OutputSpec(_signature.OutputKind[name], argument, changed)
     raise NotImplementedError(f"Mica reads no outputs of the kind {kind} from .pt2 archives")
 
 
