@@ -164,7 +164,6 @@ struct AutogradMeta {
   Ref<Node> grad_fn;
   uint32_t output_nr = 0;
   bool retains_grad = false;
-  std::atomic_flag accumulator_lock = ATOMIC_FLAG_INIT;
   Node* accumulator = nullptr;  // AccumulateGrad of a leaf, borrowed: it lives as long as a graph uses it
   Tensor grad;
   std::unique_ptr<AutogradExtras> extras;
