@@ -37,8 +37,8 @@ _CALLED_AT_ONCE = {
 
 # Decorators that mark what they are given for a compiler.
 _MARKS = ("mark_subclass_constructor_exportable_experimental", "_disable_dynamo")
-# What the utilities' functions name without importing it.
-_NAMED_BY_FUNCTIONS = ("torch._refs", "torch._prims", "torch._foreach_mm")
+# What functions name without importing it that run as the files are loaded.
+_NAMED_BY_FUNCTIONS = ("torch._refs", "torch._prims", "torch._foreach_mm", "torch._C._functorch.TransformType")
 
 
 def _mark(marked=None, **options):
