@@ -20,7 +20,7 @@ site_packages = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_
 
 .PHONY: build build-all demo test test-cpp test-python lint format test-torch torch-tests test-distributed test-packages test-cuda test-x86_64 \
         test-aarch64 bench sweep sanitize sanitize-threads fuzz compiler-fuzz wheel test-wheel nightly compile-times \
-        site site-serve test-site clean
+        lab-wasm test-lab-wasm site site-serve test-site clean
 
 # The library and the extension: all that a program needs. The lock lets several shells build in one directory, one
 # after the other.
@@ -207,6 +207,19 @@ NIGHTLY_ARGS ?=
 nightly: $(VENV)/.installed
 	$(PYTHON) scripts/nightly.py $(NIGHTLY_ARGS)
 
+# The Lab without a server in build/lab: its page, and the engine compiled to WebAssembly by emscripten.
+lab-wasm: $(VENV)/.installed
+	@scripts/install_emscripten
+	@test -f build-wasm/build.ninja || { echo "Compiling the Lab's engine to WebAssembly: 15 to 25 minutes on two cores the first time."; \
+	  emcmake cmake -S . -B build-wasm -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING; }
+	NODE_PATH=/usr/share/nodejs cmake --build build-wasm --parallel $(JOBS) -- --quiet $(NINJA_ARGS)
+	$(VENV)/bin/python lab/wasm/export.py --engine build-wasm --to build/lab
+
+# The tests of the Lab's page in Chromium, on the page without a server; the engine of this machine is the judge.
+test-lab-wasm: build lab-wasm
+	@scripts/install_browser
+	MICA_LAB_STATIC=$(CURDIR)/build/lab $(VENV)/bin/python -m pytest tests/lab -q -m "not torch and not cuda and not long" $(PYTEST_ARGS)
+
 # The documentation as a static site in build/site: the guides are run, the reference is written from the tables. The
 # generator has an environment of its own, so that build and tests do not need it.
 SITE_VENV := .venv-site
@@ -217,7 +230,7 @@ $(SITE_VENV)/.installed: site/requirements.txt
 	touch $@
 
 # The guides of C++ install what was built, distributions included.
-site: build $(SITE_VENV)/.installed
+site: build lab-wasm $(SITE_VENV)/.installed
 	@flock build cmake --build build --parallel $(JOBS) --target mica_distributions -- $(NINJA_ARGS)
 	PYTHONPATH=$(CURDIR)/build/python $(SITE_VENV)/bin/python site/make/build.py --jobs $(JOBS) $(SITE_ARGS)
 
@@ -226,7 +239,7 @@ site-serve: site
 	$(SITE_VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/site $(SITE_PORT)
 
 # Links, weights, examples and search of the site that was built, in Chromium.
-test-site: site
+test-site: site test-lab-wasm
 	@scripts/install_browser
 	$(VENV)/bin/python -m pytest site/tests -q $(PYTEST_ARGS)
 
@@ -235,4 +248,4 @@ compile-times: build
 	@$(VENV)/bin/python scripts/compile_times.py build
 
 clean:
-	rm -rf build build-wheel build-cross build-sanitize build-sanitize-threads build-fuzz build-cuda dist
+	rm -rf build build-wasm build-wheel build-cross build-sanitize build-sanitize-threads build-fuzz build-cuda dist

@@ -23,6 +23,7 @@ set(MICA_LAB_LINKED
     lab/evaluate.cpp
     lab/fit.cpp
     lab/operations.cpp
+    lab/pattern.cpp
     lab/plan.cpp
     lab/precision.cpp
     lab/programs.cpp

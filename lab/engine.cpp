@@ -11,7 +11,8 @@ Json engine(const Json&) {
     if (is_storage_only(t) && t != DType::Float4_e2m1fn_x2) continue;  // nothing is computed with these
     dtypes.push_back({{"name", name(t)}, {"bytes", element_size(t)}, {"floating", is_floating(t)}});
   }
-  return {{"dtypes", dtypes}, {"threads", get_num_threads()}, {"operations", operations_json()}};
+  return {
+      {"dtypes", dtypes}, {"threads", get_num_threads()}, {"measures", kMeasures}, {"operations", operations_json()}};
 }
 
 }  // namespace mica::lab

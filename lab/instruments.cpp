@@ -1,5 +1,6 @@
 // Which instrument answers to which name.
 #include "instruments.h"
+#include "mica/error.h"
 
 namespace mica::lab {
 
@@ -28,6 +29,21 @@ const std::map<std::string, Instrument>& instruments() {
       {"execute", execute},
   };
   return table;
+}
+
+Reply reply(const std::string& name, const std::string& question) {
+  const auto found = instruments().find(name);
+  if (found == instruments().end()) return {404, "no such instrument"};
+  const auto text = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  try {
+    return {200, text({{"ok", true}, {"value", found->second(Json::parse(question))}})};
+  } catch (const Json::exception& e) {
+    return {400, cat("not a question that I understand: ", e.what())};
+  } catch (const Error& e) {
+    return {200, text({{"ok", false}, {"error", e.what()}})};
+  } catch (const std::exception& e) {
+    return {500, e.what()};
+  }
 }
 
 }  // namespace mica::lab

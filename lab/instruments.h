@@ -29,6 +29,13 @@ Json execute(const Json& question);       // a program of the reader's own, in a
 Json quiz(const Json& question);          // a question on shapes, strides and copies, and its answer
 Json run(const Json& question);           // what a running program shows of itself
 
+// Whether times are this machine's. A page's are those of one thread and of a browser's coarse clock: it shows models.
+#ifdef __EMSCRIPTEN__
+inline constexpr bool kMeasures = false;
+#else
+inline constexpr bool kMeasures = true;
+#endif
+
 inline std::mutex measuring;  // held while something is measured: measurements disturb each other
 
 }  // namespace mica::lab

@@ -29,9 +29,6 @@ const char* media_type(const std::string& extension) {
 }
 
 Response plain(int status, const std::string& words) { return {status, "text/plain; charset=utf-8", words + "\n"}; }
-Response json(const Json& value) {
-  return {200, "application/json", value.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
 
 std::mutex report_lock;
 std::string report = "null";
@@ -106,17 +103,9 @@ Response Site::answer(const Request& request) const {
   if (path.rfind("api/", 0) == 0) {
     if (request.method != "POST") return plain(405, "questions are asked with POST");
     if (request.header("content-type").rfind("application/json", 0) != 0) return plain(415, "questions are JSON");
-    const auto found = instruments().find(path.substr(4));
-    if (found == instruments().end()) return plain(404, "no such instrument");
-    try {
-      return json({{"ok", true}, {"value", found->second(Json::parse(request.body))}});
-    } catch (const Json::exception& e) {
-      return plain(400, cat("not a question that I understand: ", e.what()));
-    } catch (const Error& e) {
-      return json({{"ok", false}, {"error", e.what()}});
-    } catch (const std::exception& e) {
-      return plain(500, e.what());
-    }
+    Reply told = reply(path.substr(4), request.body);
+    if (told.status != 200) return plain(told.status, told.body);
+    return {200, "application/json", std::move(told.body)};
   }
   if (request.method != "GET" && request.method != "HEAD") return plain(405, "files are read with GET");
   const auto found = files_.find(path.empty() ? "index.html" : path);

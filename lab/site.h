@@ -18,6 +18,13 @@ using Json = nlohmann::json;
 using Instrument = std::function<Json(const Json&)>;
 const std::map<std::string, Instrument>& instruments();  // by name, as the page asks for them
 
+// What the page is told: a status as of HTTP, and with 200 JSON, the answer or the engine's refusal; words otherwise.
+struct Reply {
+  int status;
+  std::string body;
+};
+Reply reply(const std::string& instrument, const std::string& question);
+
 class Site {
  public:
   // Serves the files of `folder`, and those of `sources` under source/ as text, if that folder is there; port 0 takes a

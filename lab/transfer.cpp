@@ -147,7 +147,7 @@ Json transfer(const Json& question) {
   if (work.product) work.operations = 2 * numbers * rows_of;
   Json rows = Json::array();
   // What is modelled is known at once: the page asks for it first.
-  if (question.value("measure", true)) {
+  if (kMeasures && question.value("measure", true)) {
     std::lock_guard lock(measuring);
     rows.push_back(on_the_host(n, dtype, work));
     if (device_count(DeviceType::CUDA) > 0) rows.push_back(on_the_device(n, dtype, work));
@@ -161,7 +161,8 @@ Json transfer(const Json& question) {
   // The size from which on the product takes longer than the transfer of one operand.
   for (Json& row : rows)
     if (!row["crossover"].is_null()) row["crossover"] = rows_of * row["crossover"].get<double>();
-  return {{"n", n}, {"operation", operation}, {"bytes", work.bytes}, {"operations", work.operations}, {"rows", rows}};
+  return {{"n", n},       {"operation", operation}, {"bytes", work.bytes}, {"operations", work.operations},
+          {"rows", rows}, {"measures", kMeasures}};
 }
 
 }  // namespace mica::lab

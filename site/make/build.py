@@ -114,16 +114,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build of Mica that the examples use")
+    parser.add_argument("--lab", type=Path, help="the Lab without a server (default: lab in the build)")
     parser.add_argument("--only", help="run the examples of this page alone")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     build, site = arguments.build.resolve(), arguments.to.resolve()
+    lab = (arguments.lab or build / "lab").resolve()
+    if not (lab / "index.html").is_file():
+        print(f"there is no Lab in {lab}: make lab-wasm", file=sys.stderr)
+        return 1
     work = build / "site-work"
     shutil.rmtree(work, ignore_errors=True)
     sources = Sources()
     try:
         pages = run_pages(arguments.only, build, arguments.jobs)
         pages["index.md"] = front.page(pages["index.md"])
+        pages["lab.md"] = front.lab_page(pages["lab.md"])
         pages |= benchmarks.pages()
         pages |= documents.pages(sources)
         pages |= operations.pages(sources, benchmarks.links)
@@ -143,6 +149,7 @@ def main() -> int:
     shutil.rmtree(site, ignore_errors=True)
     shutil.move(work / "site", site)
     keep_to_itself(site)
+    shutil.copytree(lab, site / "lab")
     count = sources.write(site)
     print(f"{len(pages)} pages and {count} sources in {site}")
     return 0

@@ -27,7 +27,15 @@ def documents() -> dict[str, str]:
 
 
 def pages(sources: Sources) -> dict[str, str]:
-    return {page: led_aright(path, page, sources) for path, page in documents().items()}
+    found = {page: led_aright(path, page, sources) for path, page in documents().items()}
+    for page in PLACES.values():
+        found[page] = filtered(found[page])
+    return found
+
+
+def filtered(text: str) -> str:
+    """A place before the first table where look/page.js puts a field that filters the page's tables."""
+    return re.sub(r"\n\n(?=\|)", '\n\n<div class="filter" data-filter></div>\n\n', text, count=1)
 
 
 def pictures() -> dict[str, Path]:

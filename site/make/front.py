@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import html
+import json
+import re
+from pathlib import Path
+from urllib.parse import quote
 
 import benchmarks
+
+PAGE = Path(__file__).resolve().parents[2] / "python" / "mica" / "lab" / "page"
 
 CELL, GAP = 40, 4
 
@@ -39,7 +45,19 @@ def strides() -> str:
         )
         parts.append(f'<text class="s" x="{at * (CELL + GAP) + CELL / 2}" y="{tape + CELL + 16}">{at}</text>')
     words = f"x.t()[1:] reads memory at offset {offset} + i * {down} + j * {right}; nothing was copied."
-    return f'<figure class="picture">{"".join(parts)}</svg><figcaption>{html.escape(words)}</figcaption></figure>'
+    # With scripts, look/page.js puts the instrument itself in the picture's place, in this state.
+    state = {"shape": [rows, columns], "strides": [down, right], "offset": offset, "elements": 12}
+    live = html.escape("c?" + quote(json.dumps(state)))
+    return f'<figure class="picture" data-lab="{live}">{"".join(parts)}</svg><figcaption>{html.escape(words)}</figcaption></figure>'
+
+
+def instruments() -> str:
+    """The Lab's instruments, as its own page lists them."""
+    listed = re.search(r"INSTRUMENTS = \[(.*?)\n\];", (PAGE / "main.js").read_text(), re.S)
+    assert listed, "the Lab's main.js lists no instruments"
+    rows = re.findall(r'\["(\w)", "([^"]+)", "\w+", "([^"]+)"\]', listed[1])
+    lines = [f'| {letter} | <a href="lab/index.html#{letter}">{name}</a> | {words} |' for letter, name, words in rows]
+    return "\n".join(["| key | instrument | what one sees |", "| --- | --- | --- |", *lines])
 
 
 def figures() -> str:
@@ -59,3 +77,7 @@ def figures() -> str:
 
 def page(text: str) -> str:
     return text.replace("<!-- lab: strides -->", strides()).replace("<!-- figures -->", figures())
+
+
+def lab_page(text: str) -> str:
+    return text.replace("<!-- lab: instruments -->", instruments())

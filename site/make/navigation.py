@@ -37,6 +37,7 @@ def generated(names: set[str], folder: str) -> list[str]:
 def tree(names: set[str]) -> list:
     sections: list = [
         {"Start": START},
+        {"Lab": ["lab.md"]},
         {"Guides": GUIDES},
         {
             "Reference": [

@@ -7,7 +7,7 @@ import pytest
 SITE_PAGES = Path(__file__).resolve().parents[1] / "pages"
 # Every page that is written by hand, and one of each kind that is generated.
 PAGES = sorted(str(p.relative_to(SITE_PAGES).with_suffix(".html")) for p in SITE_PAGES.rglob("*.md")) + [
-    "benchmarks.html", "packages.html", "differences.html", "inside/design.html", "reference/operations/arithmetic.html",
+    "benchmarks.html", "lab/index.html", "packages.html", "differences.html", "inside/design.html", "reference/operations/arithmetic.html",
     "reference/operations/index.html", "reference/python/nn.html", "reference/python/index.html", "reference/python/Tensor.html",
     "reference/cpp/tensors.html", "reference/cpp/index.html",
 ]  # fmt: skip

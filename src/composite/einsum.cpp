@@ -132,8 +132,8 @@ Operand contract(Operand a, Operand b, const Labels& needed_later) {
       batch.push_back(label);
     } else {
       // A contracted dimension that one side broadcasts is summed on the other.
-      const auto da = std::find(a.labels.begin(), a.labels.end(), label) - a.labels.begin();
-      const auto db = std::find(b.labels.begin(), b.labels.end(), label) - b.labels.begin();
+      const int64_t da = std::find(a.labels.begin(), a.labels.end(), label) - a.labels.begin();
+      const int64_t db = std::find(b.labels.begin(), b.labels.end(), label) - b.labels.begin();
       if (a.tensor.sizes()[da] != b.tensor.sizes()[db]) {
         if (a.tensor.sizes()[da] == 1) b.tensor = b.tensor.sum(db, true);
         if (b.tensor.sizes()[db] == 1 && a.tensor.sizes()[da] != 1) a.tensor = a.tensor.sum(da, true);

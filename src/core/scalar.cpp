@@ -33,25 +33,38 @@ struct Holds {
   static constexpr double largest = static_cast<double>(std::numeric_limits<T>::max());
   static constexpr bool infinity = std::numeric_limits<T>::has_infinity;
 };
-template <double Largest, bool Infinity>
-struct HoldsUpTo {
-  static constexpr double largest = Largest;
+template <bool Infinity>
+struct WithInfinity {
   static constexpr bool infinity = Infinity;
 };
 template <>
-struct Holds<Half> : HoldsUpTo<65504.0, true> {};
+struct Holds<Half> : WithInfinity<true> {
+  static constexpr double largest = 65504.0;
+};
 template <>
-struct Holds<BFloat16> : HoldsUpTo<0x1.fep127, true> {};
+struct Holds<BFloat16> : WithInfinity<true> {
+  static constexpr double largest = 0x1.fep127;
+};
 template <>
-struct Holds<Float8_e5m2> : HoldsUpTo<57344.0, true> {};
+struct Holds<Float8_e5m2> : WithInfinity<true> {
+  static constexpr double largest = 57344.0;
+};
 template <>
-struct Holds<Float8_e4m3fn> : HoldsUpTo<448.0, false> {};
+struct Holds<Float8_e4m3fn> : WithInfinity<false> {
+  static constexpr double largest = 448.0;
+};
 template <>
-struct Holds<Float8_e5m2fnuz> : HoldsUpTo<57344.0, false> {};
+struct Holds<Float8_e5m2fnuz> : WithInfinity<false> {
+  static constexpr double largest = 57344.0;
+};
 template <>
-struct Holds<Float8_e4m3fnuz> : HoldsUpTo<240.0, false> {};
+struct Holds<Float8_e4m3fnuz> : WithInfinity<false> {
+  static constexpr double largest = 240.0;
+};
 template <>
-struct Holds<Float8_e8m0fnu> : HoldsUpTo<0x1p127, false> {};
+struct Holds<Float8_e8m0fnu> : WithInfinity<false> {
+  static constexpr double largest = 0x1p127;
+};
 
 template <class T>
 struct RealOf {

@@ -12,7 +12,7 @@ namespace mica {
 
 void delete_autograd_meta(AutogradMeta* meta);  // src/autograd
 
-static_assert(sizeof(TensorImpl) == 192, "one of the commonest blocks: three cache lines");
+static_assert(sizeof(void*) < 8 || sizeof(TensorImpl) == 192, "one of the commonest blocks: three cache lines");
 
 TensorImpl* TensorImpl::create(Storage storage, DType dtype, Device device, IntArrayRef sizes, IntArrayRef strides,
                                int64_t offset) {

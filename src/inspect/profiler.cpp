@@ -69,7 +69,7 @@ static void begin_event(std::string name, Kind kind, int64_t sequence) {
   e.kind = kind;
   e.sequence = sequence;
   e.parent = std::exchange(current->innermost, static_cast<int32_t>(current->events.size()) - 1);
-  e.thread = static_cast<uint64_t>(syscall(SYS_gettid));
+  e.thread = static_cast<uint64_t>(gettid());
   if (current->options.stacks && describe_stack && kind != Kind::Node) e.stack = describe_stack();
   if (current->options.memory) e.bytes = -allocated();
   e.start_ns = inspect::nanoseconds_now();

@@ -1,27 +1,67 @@
-"""A running Lab, and a browser to look at it."""
+"""A running Lab, and a browser to look at it.
 
+With MICA_LAB_STATIC=build/lab the browser looks at the Lab without a server instead (`make test-lab-wasm`): the same
+tests, with the answers of this machine's engine as the judge of the one in the page.
+"""
+
+import functools
+import http.server
 import json
+import os
 import shutil
+import threading
+from types import SimpleNamespace
 from urllib.request import Request, urlopen
 
 import mica
 import pytest
 
+STATIC = os.environ.get("MICA_LAB_STATIC")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        needs = item.get_closest_marker("served")
+        if STATIC and needs:
+            item.add_marker(pytest.mark.skip(reason=f"the page has no server: {needs.args[0]}"))
+        elif STATIC and "browser" not in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.skip(reason="no test of the page"))
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
 
 @pytest.fixture(scope="session")
-def lab():
-    server = mica.lab.serve()
-    yield server
-    server.stop()
+def server():
+    running = mica.lab.serve()
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")
-def ask(lab):
+def lab(server):
+    """Where the page is: `.url`."""
+    if not STATIC:
+        yield server
+        return
+    files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=STATIC))
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    yield SimpleNamespace(url=f"http://127.0.0.1:{files.server_port}/")
+    files.shutdown()
+    files.server_close()
+
+
+@pytest.fixture(scope="session")
+def ask(server):
     """Ask an instrument over HTTP; the engine's refusal is returned as {"error": ...}."""
 
     def question(instrument, **values):
         request = Request(
-            f"{lab.url}api/{instrument}",
+            f"{server.url}api/{instrument}",
             data=json.dumps(values).encode(),
             headers={"Content-Type": "application/json"},
         )

@@ -112,6 +112,7 @@ def test_theme(page):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+@pytest.mark.served("the token is the server's")
 def test_another_page_is_refused(browser, lab):
     """A page from elsewhere in the same browser can neither read nor ask."""
     context = browser.new_context()

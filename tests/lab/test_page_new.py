@@ -1,6 +1,7 @@
 """The planner, the roofline, the einsum explorer, the quiz and programs of one's own, in a real browser."""
 
 import mica
+import pytest
 
 
 def test_the_planner_finds_a_way_and_writes_it(page, ask):
@@ -66,6 +67,7 @@ def test_the_quiz_judges(page, ask):
     page.until(f"document.querySelector('#asked')?.textContent === {ask('quiz', number=7001)['call']!r}")
 
 
+@pytest.mark.served("it has no Python")
 def test_a_program_of_ones_own(page):
     page.visit("h")
     page.click("#own")
@@ -84,6 +86,7 @@ def test_a_program_of_ones_own(page):
     page.wait_for_selector(f"h2:has-text('shape {tuple(real.shape)}, strides {real.stride()}, offset 0')")
 
 
+@pytest.mark.served("it has no Python")
 def test_a_tensor_of_a_program_opens_among_its_storage_and_as_a_graph(page):
     page.visit("h")
     page.click("#own")
@@ -99,6 +102,7 @@ def test_a_tensor_of_a_program_opens_among_its_storage_and_as_a_graph(page):
     page.wait_for_selector("[data-node=ExpBackward0]")
 
 
+@pytest.mark.served("it has no Python")
 def test_a_link_runs_no_program(page):
     page.visit("h", {"steps": [], "source": "import os", "program": "1/0"})
     page.wait_for_selector("#own")

@@ -4,6 +4,7 @@ import json
 import re
 
 import mica
+import pytest
 
 
 def numbers(text):
@@ -58,6 +59,7 @@ def test_a_link_wins_over_the_state_that_an_instrument_is_about_to_write(page):
 # ---- g
 
 
+@pytest.mark.served("nothing is measured")
 def test_transfer(page):
     page.visit("g")
     page.wait_for_selector("[data-row='this machine']")
@@ -160,6 +162,7 @@ def test_graph(page):
     assert "is invalid for input of size 1" in page.error()
 
 
+@pytest.mark.served("nothing is watched")
 def test_a_running_program_shows_itself(browser, tmp_path):
     import subprocess
     import sys

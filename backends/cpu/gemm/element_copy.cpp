@@ -267,7 +267,7 @@ void finish(const void* sums_bytes, void* c_bytes, const FinishShape& s, const E
         }
       }
     }
-    using U = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+    using U = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
     if (s.c_col_stride == 1 && !e.reads_c && !bias) {  // in this form the compiler makes vectors of it
       for (; j < s.cols; ++j) c[j] = static_cast<S>(static_cast<U>(sums[j]) * static_cast<U>(alpha));
       continue;

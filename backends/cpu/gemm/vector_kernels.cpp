@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-using Wrapping = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
 // Integers wrap, which Highway's own sum leaves undefined.
 template <class D>

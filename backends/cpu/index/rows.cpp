@@ -186,7 +186,7 @@ int64_t PositionsByRow::row_at(int64_t part, int64_t parts) const {
   const auto rows = static_cast<int64_t>(begin.size()) - 1;
   if (part == parts) return rows;
   const auto count = static_cast<int64_t>(order.size());
-  return std::min(rows, std::lower_bound(begin.begin(), begin.end(), count * part / parts) - begin.begin());
+  return std::min<int64_t>(rows, std::lower_bound(begin.begin(), begin.end(), count * part / parts) - begin.begin());
 }
 
 void RowMove::write_slices(const int64_t* offsets, RowLoop loop, const void* context, int64_t begin,

@@ -1,4 +1,6 @@
 // Questions to the engine. A newer question on the same channel makes the older one's answer moot.
+import { carry } from "./transport.js";
+
 const latest = new Map();
 
 export class Refused extends Error {}
@@ -7,14 +9,9 @@ export async function ask(instrument, question, channel = instrument) {
   latest.get(channel)?.abort();
   const controller = new AbortController();
   latest.set(channel, controller);
-  const response = await fetch(`api/${instrument}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(question),
-    signal: controller.signal,
-  });
-  if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
-  const answer = await response.json();
+  const [status, text] = await carry(instrument, JSON.stringify(question), controller.signal);
+  if (status !== 200) throw new Error(`${status}: ${text}`);
+  const answer = JSON.parse(text);
   // At most one answer a frame is drawn: of those that come faster, the last.
   await new Promise(requestAnimationFrame);
   controller.signal.throwIfAborted();

@@ -1,5 +1,6 @@
 // The frame around the instruments: the list, the address, the theme, the keys.
 import { h, replace, say } from "./dom.js";
+import { served, sourceOf } from "./transport.js";
 
 // letter, name, module, what one sees
 export const INSTRUMENTS = [
@@ -19,6 +20,8 @@ export const INSTRUMENTS = [
 ];
 
 const main = document.getElementById("main");
+// Within another page, ?bare shows an instrument without what is around it.
+document.documentElement.classList.toggle("bare", new URLSearchParams(location.search).has("bare"));
 const find = (id) => INSTRUMENTS.find(([letter, , module]) => letter === id || module === id);
 
 function address() {
@@ -37,7 +40,7 @@ function nav(current) {
 function home() {
   document.title = "Mica Lab";
   replace(main, h("header", {}, h("h1", {}, "See through a tensor"),
-    h("p", { class: "lede" }, `${INSTRUMENTS.length} instruments on one engine. Every number and every picture is computed by Mica on this machine as you look.`)),
+    h("p", { class: "lede" }, `${INSTRUMENTS.length} instruments on one engine. Every number and every picture is computed by Mica ${served ? "on this machine" : "in this page"} as you look${served ? "." : ": nothing leaves your machine."}`)),
   h("div", { class: "cards" }, INSTRUMENTS.map(([letter, name, , words]) => h("a", { class: "card", href: `#${letter}` }, h("i", {}, letter), h("strong", {}, name), h("span", {}, words), h("div", { class: "thumb", "data-thumb": letter, "aria-hidden": true })))));
   import("./thumbs.js").then(({ draw }) => draw(main));
 }
@@ -73,7 +76,7 @@ async function show() {
     h("header", {}, title, h("p", { class: "lede" }, first)),
     body,
     h("p", { class: "more" }, rest.join(" ")),
-    h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: `source/${path}`, target: "_blank", rel: "noopener" }, h("code", {}, path))]), instrument.errata && [". ", h("a", { href: "source/docs/errata.md", target: "_blank", rel: "noopener" }, "Where the founding documents err")]));
+    h("p", { class: "source" }, "The code that does this: ", instrument.source.map((path, i) => [i ? ", " : "", h("a", { href: sourceOf(path), target: "_blank", rel: "noopener" }, h("code", {}, path))]), instrument.errata && [". ", h("a", { href: sourceOf("docs/errata.md"), target: "_blank", rel: "noopener" }, "Where the founding documents err")]));
   // Who comes by a key or a link starts reading, and tabbing, at the instrument's name.
   if (came) title.focus({ preventScroll: true });
   // An instrument keeps its state in the address, so that a link shares what is on the screen.

@@ -2,12 +2,14 @@
 import { bytes, h, list, replace, short } from "./dom.js";
 import { ask, guarded } from "./engine.js";
 import { button } from "./fields.js";
+import { served } from "./transport.js";
 
 const START = "import torch\n\nx = torch.arange(12.).reshape(3, 4)\ny = x.t()\nz = y.reshape(-1)\nw = torch.randn(4, 2, requires_grad=True)\nloss = (x @ w).tanh().mean()\nprint(z, loss.item())\n";
 const link = (letter, state, words) => h("a", { class: "button small", href: `#${letter}?${encodeURIComponent(JSON.stringify(state))}` }, words);
 const DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "bool"];
 
 export function mount(place, error) {
+  if (!served) return replace(place, h("h2", {}, "Your own program"), h("p", { class: "note", id: "needs" }, "This page has no Python. ", h("code", {}, "mica lab"), ", on a machine of your own, runs your programs and opens their tensors here."));
   const area = h("textarea", { rows: 12, "aria-label": "Program", spellcheck: "false", autocapitalize: "off", id: "program" });
   area.value = START;
   const results = h("div", { id: "made" });

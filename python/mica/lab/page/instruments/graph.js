@@ -4,6 +4,7 @@ import { ask, guarded } from "../engine.js";
 import { button, segments } from "../fields.js";
 import { appender } from "../chain.js";
 import { figure } from "../save.js";
+import { served } from "../transport.js";
 
 export const lede = [
   "While the forward pass runs, autograd writes down its mirror image.",
@@ -54,7 +55,7 @@ export function mount(root, state, remember) {
   let latest = null;
   function drawRun(report) {
     latest = report;
-    if (!report) return replace(live, h("p", { class: "note" }, "No program is being watched. Write ", h("code", {}, "mica.lab.watch(model)"), " before its loop, or start it with ", h("code", {}, "mica trace --lab train.py"), "; then its memory, its hidden copies and its slowest lines are drawn here as it runs."));
+    if (!report) return replace(live, h("p", { class: "note" }, "No program is being watched. Write ", h("code", {}, "mica.lab.watch(model)"), " before its loop, or start it with ", h("code", {}, "mica trace --lab train.py"), "; then its memory, its hidden copies and its slowest lines are drawn here as it runs.", !served && " A page alone cannot watch one: this is the part that needs Mica on a machine of your own."));
     const WIDE = room(live, 940), HIGH = 220, LEFT = 70;
     const moments = report.timeline, most = Math.max(1, ...moments.map(([, held]) => KINDS.reduce((sum, [k]) => sum + (held[k] ?? 0), 0))), span = moments.at(-1)?.[0] || 1;
     const x = (t) => LEFT + ((WIDE - LEFT - 8) * t) / span, y = (v) => 8 + (HIGH - 30) * (1 - v / most);
@@ -84,6 +85,7 @@ export function mount(root, state, remember) {
   let stopped = false;
   async function poll() {
     if (stopped) return;
+    if (!served) return drawRun(null);
     try {
       const report = await ask("run", {});
       // A program that is being watched is what one came to see.

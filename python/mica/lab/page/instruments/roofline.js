@@ -17,7 +17,7 @@ export function mount(root, state, remember) {
   const now = { elements: 1 << 20, ...state };
   const error = h("p", { class: "error", role: "alert" });
   const picture = h("div", {}), table = h("div", { class: "scroll" }), said = h("p", { class: "readout", id: "roof" });
-  const size = slider("Numbers in a tensor", { min: 6, max: 22, step: 1, value: Math.log2(now.elements), show: (v) => (2 ** v).toLocaleString("en-US") }, (v) => { now.elements = 2 ** v; clearTimeout(refresh.timer); refresh.timer = setTimeout(refresh, 150); });
+  const size = slider("Numbers in a tensor", { min: 6, max: 22, step: 1, value: Math.log2(now.elements), show: (v) => (2 ** v).toLocaleString("en-US") }, (v) => { now.elements = 2 ** v; clearTimeout(refresh.timer); refresh.timer = setTimeout(() => refresh(), 150); });
   let latest = null;
   const speed = (v) => (v >= 1e12 ? `${(v / 1e12).toPrecision(3)} TFLOP/s` : v >= 1e9 ? `${(v / 1e9).toPrecision(3)} GFLOP/s` : `${(v / 1e6).toPrecision(3)} MFLOP/s`);
   function draw(answer) {
@@ -37,16 +37,16 @@ export function mount(root, state, remember) {
       const right = x(r.intensity) > W - 150;
       svg.append(s("circle", { cx: x(r.intensity), cy: y(r.speed), r: 6, fill: `var(--${COLOURS[r.bound]})`, "data-kernel": r.name, "data-bound": r.bound }, s("title", {}, `${r.python}: ${speed(r.speed)}, ${bytes(r.moved)}/s`)), s("text", { class: "s halo", x: x(r.intensity) + (right ? -10 : 10), y: y(r.speed) + 4, "text-anchor": right ? "end" : "start" }, r.name));
     }
-    replace(picture, figure("roofline", svg, `Both scales are logarithmic. Measured on this machine, in float32. Dashed: numbers that lie in a cache, up to ${bytes(m.cache_bytes, 0)}.`), h("ul", { class: "legend" }, Object.entries(COLOURS).map(([k, c]) => h("li", {}, h("i", { class: `swatch-${c}` }), `bound by ${k}`))));
-    replace(said, "This machine moves ", h("em", {}, `${bytes(m.bandwidth, 1)}/s`), " and computes ", h("em", {}, speed(m.flops)), `; a call costs ${seconds(m.overhead)}. From ${m.ridge.toPrecision(3)} operations a byte on, arithmetic is the limit.`);
-    replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["operation", "shape", "operations", "bytes", "time", "bound by", "of the roof"].map((t, i) => h("th", { class: i > 1 && i !== 5 ? "n" : "" }, t)))), h("tbody", {}, answer.rows.map((r) => h("tr", { "data-row": r.name }, h("td", { class: "m" }, r.python), h("td", { class: "m" }, list(r.shape)), h("td", { class: "n" }, r.operations ? `${(r.operations / 1e6).toPrecision(3)} M` : "0"), h("td", { class: "n" }, bytes(r.bytes)), h("td", { class: "n" }, seconds(r.seconds)), h("td", {}, r.bound === "memory" && r.cached ? "memory, from a cache" : r.bound), h("td", { class: "n" }, `${(100 * r.reached).toFixed(0)} %`))))));
+    replace(picture, figure("roofline", svg, `Both scales are logarithmic. ${m.measured ? "Measured on this machine, in float32." : "A page cannot measure its machine: this is a model, in float32."} Dashed: numbers that lie in a cache, up to ${bytes(m.cache_bytes, 0)}.`), h("ul", { class: "legend" }, Object.entries(COLOURS).map(([k, c]) => h("li", {}, h("i", { class: `swatch-${c}` }), `bound by ${k}`))));
+    replace(said, m.measured ? "This machine moves " : `${m.name[0].toUpperCase()}${m.name.slice(1)} moves `, h("em", {}, `${bytes(m.bandwidth, 1)}/s`), " and computes ", h("em", {}, speed(m.flops)), `; a call costs ${seconds(m.overhead)}. From ${m.ridge.toPrecision(3)} operations a byte on, arithmetic is the limit.${m.measured ? ` The best of ${m.rounds} rounds${m.disturbed ? "; the machine has other work, so measure again" : ""}.` : " `mica lab` measures yours."}`);
+    replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["operation", "shape", "operations", "bytes", m.measured ? "time" : "at least", "bound by", "of the roof"].map((t, i) => h("th", { class: i > 1 && i !== 5 ? "n" : "" }, t)))), h("tbody", {}, answer.rows.map((r) => h("tr", { "data-row": r.name }, h("td", { class: "m" }, r.python), h("td", { class: "m" }, list(r.shape)), h("td", { class: "n" }, r.operations ? `${(r.operations / 1e6).toPrecision(3)} M` : "0"), h("td", { class: "n" }, bytes(r.bytes)), h("td", { class: "n" }, seconds(r.seconds)), h("td", {}, r.bound === "memory" && r.cached ? "memory, from a cache" : r.bound), h("td", { class: "n" }, m.measured ? `${(100 * r.reached).toFixed(0)} %` : "\u2013"))))));
   }
-  function refresh() {
+  function refresh(again = false) {
     remember(now);
     if (!latest) replace(said, "This machine is being measured \u2026");
-    return guarded(error, async () => draw(await ask("roofline", now)));
+    return guarded(error, async () => draw(await ask("roofline", { ...now, again })));
   }
-  replace(root, h("section", { class: "sheet stage" }, picture, said), error, h("section", { class: "sheet controls" }, h("div", { class: "row" }, size.element, button("Measure again", refresh))), h("section", { class: "sheet" }, table));
+  replace(root, h("section", { class: "sheet stage" }, picture, said), error, h("section", { class: "sheet controls" }, h("div", { class: "row" }, size.element, button("Measure again", () => refresh(true)))), h("section", { class: "sheet" }, table));
   refresh();
   return onResize(root, () => latest && draw(latest));
 }

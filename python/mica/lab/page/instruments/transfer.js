@@ -62,17 +62,18 @@ export function mount(root, state, remember) {
       parts.forEach(([what, t, colour], k) => svg.append(s("rect", { x: LEFT, y: y + k * 17, width: Math.max(2, x(t) - LEFT), height: 14, rx: 3, fill: `var(--${colour})`, opacity: row.kind === "measured" ? 1 : 0.62, "data-row": row.name, "data-what": what, "data-seconds": t }, s("title", {}, `${row.name}: ${what} ${seconds(t)}`)), s("text", { class: "s", x: x(t) + 8, y: y + k * 17 + 11 }, narrow ? seconds(t) : `${what} ${seconds(t)}`)));
       y += 2 * 17 + 14;
     }
-    replace(picture, figure("transfer", svg, "Logarithmic. Solid: measured here. Pale: modelled from the figures of the makers."), h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-own" }), now.pinned ? "transfer, from pinned memory" : "transfer, from pageable memory"), h("li", {}, h("i", { class: "swatch-share" }), "compute")));
+    replace(picture, figure("transfer", svg, answer.measures ? "Logarithmic. Solid: measured here. Pale: modelled from the figures of the makers." : "Logarithmic. Modelled from the figures of the makers."), h("ul", { class: "legend" }, h("li", {}, h("i", { class: "swatch-own" }), now.pinned ? "transfer, from pinned memory" : "transfer, from pageable memory"), h("li", {}, h("i", { class: "swatch-share" }), "compute")));
     const timed = (t, b) => (t ? [seconds(t), h("small", {}, `${bytes(b, b < 1e11 ? 1 : 0)}/s`)] : "\u2013");
     replace(table, h("table", {}, h("thead", {}, h("tr", {}, ["machine", "way", "pageable", "pinned", "compute", "compute takes longer"].map((t, i) => h("th", { class: i > 1 ? "n" : "" }, t)))), h("tbody", {}, answer.rows.map((row) => h("tr", { "data-machine": row.name }, h("td", {}, row.name, h("small", {}, row.kind)), h("td", {}, row.what), h("td", { class: "n" }, timed(row.transfer, row.bandwidth)), h("td", { class: "n" }, timed(row.pinned, row.pinned_bandwidth)), h("td", { class: "n" }, seconds(row.compute), h("small", {}, speed(row.flops))), h("td", { class: "n" }, row.crossover ? `from n = ${Math.max(1, Math.round(row.crossover))}` : row.ratio > 1 ? "never" : "always"))))));
     const here = answer.rows.find((r) => r.samples);
-    note.textContent = `${bytes(answer.bytes)} a matrix, ${(answer.operations / 1e9).toPrecision(3)} billion operations.${here ? ` Measured: the median of ${here.samples} run${here.samples > 1 ? "s" : ""} after a warm-up.` : ""}`;
+    note.textContent = `${bytes(answer.bytes)} a matrix, ${(answer.operations / 1e9).toPrecision(3)} billion operations.${here ? ` Measured: the median of ${here.samples} run${here.samples > 1 ? "s" : ""} after a warm-up.` : answer.measures ? "" : " A page cannot measure a transfer: these are models. `mica lab` measures your machine."}`;
   }
   function refresh() {
     remember(now);
     return guarded(error, async () => {
       const question = { n: now.n, dtype: now.dtype, operation: now.operation };
       draw(await ask("transfer", { ...question, measure: false }));
+      if (!latest.measures) return;
       note.textContent = "This machine is being measured \u2026";
       draw(await ask("transfer", question));
     });

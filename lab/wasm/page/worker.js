@@ -1,0 +1,26 @@
+// The engine: lab/ and the library, compiled by emscripten. One question at a time.
+import load from "./lab_engine.js";
+
+let engine = load();
+
+function ask(module, instrument, question) {
+  const texts = [instrument, question].map((text) => {
+    const size = module.lengthBytesUTF8(text) + 1, place = module._malloc(size);
+    module.stringToUTF8(text, place, size);
+    return place;
+  });
+  const told = module.UTF8ToString(module._mica_lab_ask(...texts));
+  texts.forEach((place) => module._free(place));
+  return [Number(told.slice(0, 3)), told.slice(3)];
+}
+
+onmessage = async ({ data }) => {
+  try {
+    postMessage(ask(await engine, ...data));
+  } catch (problem) {
+    // The engine stopped, for want of memory or of a kernel that is not in this page: the next question finds a new one.
+    engine = load();
+    const error = `the engine in this page stopped (${problem.message ?? problem}); \`mica lab\`, on a machine of your own, has all of it`;
+    postMessage([200, JSON.stringify({ ok: false, error })]);
+  }
+};
