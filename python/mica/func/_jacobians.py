@@ -121,7 +121,7 @@ def _jacobian(name, func, argnums, has_aux, chunk):
     def jacobian(*args, **kwargs):
         before = mica.get_rng_state()
         outer = mica.is_grad_enabled()
-        with mica.enable_grad():
+        with mica.inference_mode(False), mica.enable_grad():
             given, leaves, spec = with_inputs(args, argnums)
             _check_real(name, "inputs", leaves)
             output = func(*given, **kwargs)

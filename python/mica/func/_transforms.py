@@ -37,7 +37,8 @@ def _fresh(x):
 
 
 def _leaf(x):
-    return x.detach().requires_grad_()
+    # An inference tensor cannot be part of a graph; its copy can.
+    return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
 
 
 def _as_inputs(value):
@@ -124,7 +125,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
     @functools.wraps(func)
     def differentiated(*args, **kwargs):
         outer = mica.is_grad_enabled()
-        with mica.enable_grad():
+        with mica.inference_mode(False), mica.enable_grad():
             args, leaves, spec = with_inputs(args, argnums)
             output = func(*args, **kwargs)
             value, aux = value_and_aux(output, has_aux, "grad_and_value(f)(*args)")
@@ -165,7 +166,7 @@ def vjp(func, *primals, has_aux=False):
     """The value of a function, and a function from a vector to its product with the Jacobian."""
     import mica
 
-    with mica.enable_grad():
+    with mica.inference_mode(False), mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
     value, aux = value_and_aux(output, has_aux, "vjp(f, *primals)")
@@ -205,7 +206,7 @@ def _pushed(outputs, leaves, tangents, create, keep=False):
     places = [i for i, y in enumerate(outputs) if y.requires_grad]
     if not places:
         return result
-    with mica.enable_grad():
+    with mica.inference_mode(False), mica.enable_grad():
         ys = tuple(outputs[i] for i in places)
         vectors = tuple(mica.zeros_like(_example(y)).requires_grad_() for y in ys)
         pulled = gradients(ys, tuple(leaves), vectors, retain_graph=True, create_graph=True)
@@ -224,7 +225,7 @@ def pushed_or_none(output, leaves, tangents, create):
     """The tangent of one output; None where it depends on no leaf."""
     import mica
 
-    with mica.enable_grad():
+    with mica.inference_mode(False), mica.enable_grad():
         vector = mica.zeros_like(output).requires_grad_()
         pulled = gradients((output,), tuple(leaves), (vector,), retain_graph=True, create_graph=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None]
@@ -277,7 +278,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     if not flat_primals:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
     outer = mica.is_grad_enabled()
-    with mica.enable_grad():
+    with mica.inference_mode(False), mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         output = func(*args)
         value, aux = value_and_aux(output, has_aux, "jvp(f, primals, tangents)")
@@ -298,7 +299,7 @@ def linearize(func, *primals):
     """The value of a function, and a function that multiplies tangents by its Jacobian there without computing it anew."""
     import mica
 
-    with mica.enable_grad():
+    with mica.inference_mode(False), mica.enable_grad():
         args, leaves, _ = with_inputs(primals, tuple(range(len(primals))))
         value = func(*args)
         outputs, spec = tree_flatten(value)
