@@ -4,6 +4,7 @@
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/cudnn/cudnn.h"
 #include "backends/cuda/flags.h"
+#include "backends/cuda/fused/codes.h"
 #include "backends/cuda/graphs.h"
 #include "backends/cuda/gemm/scaled.h"
 #include "backends/cuda/query.h"
@@ -46,6 +47,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 }
 
 void synchronize(int index) {
+  queue_what_is_put_off();
   DeviceGuard guard(index);
   MICA_CUDA(cudaDeviceSynchronize());
   check_bounds(index);
@@ -94,6 +96,7 @@ void* extension(const char* name) {
   if (which == "round_products") return reinterpret_cast<void*>(round_products);
   if (which == "recurrent_library") return const_cast<RecurrentLibrary*>(&recurrent::library());
   if (which == "query") return reinterpret_cast<void*>(query);
+  if (which == "fusion") return const_cast<Fusion*>(&fusion());
   if (which == "semi_structured") return const_cast<SemiStructuredApi*>(&semi_structured());
   if (which == "device_properties") return reinterpret_cast<void*>(device_facts);
   return graph_extension(which);

@@ -33,6 +33,7 @@ cudaStreamCaptureMode capture_mode(std::string_view name) {
 
 void* begin(int device, std::string_view error_mode, uintptr_t pool) {
   const cudaStreamCaptureMode mode = capture_mode(error_mode);
+  queue_what_is_put_off();
   DeviceGuard guard(device);
   auto made = std::make_unique<Graph>();
   made->device = device;
@@ -58,6 +59,7 @@ void* begin(int device, std::string_view error_mode, uintptr_t pool) {
 
 void end(void* handle) {
   auto* g = static_cast<Graph*>(handle);
+  queue_what_is_put_off();
   DeviceGuard guard(g->device);
   const cudaError_t status = cudaStreamEndCapture(g->stream, &g->graph);
   count_captures(-1);
@@ -71,6 +73,7 @@ void end(void* handle) {
 void replay(void* handle) {
   auto* g = static_cast<Graph*>(handle);
   MICA_CHECK(g->ready, "Called CUDAGraph::replay without a preceding successful capture.");
+  queue_what_is_put_off();
   DeviceGuard guard(g->device);
   const cudaStream_t stream = current_stream(g->device);
   if (g->drawn) {

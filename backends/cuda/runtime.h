@@ -11,6 +11,7 @@ Stream stream_of_thread(int index);
 void set_stream(Stream stream);
 Stream new_stream(int index, int priority);
 bool stream_done(Stream stream);
+void queue_what_is_put_off();  // by a compiled function: before whatever orders streams
 void synchronize_stream(Stream stream);
 Event new_event(int index, bool timing);
 void free_event(Event event);

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/bounds.h"
 #include "backends/cuda/runtime.h"
+#include "mica/core/recording.h"
 
 namespace mica::cuda {
 
@@ -29,7 +30,15 @@ cudaStream_t current_stream(int index) { return thread_streams()[static_cast<siz
 
 Stream stream_of_thread(int index) { return {current_stream(index), Device(DeviceType::CUDA, index)}; }
 
-void set_stream(Stream stream) { thread_streams()[static_cast<size_t>(stream.device.index())] = handle(stream); }
+// What a compiled function has put off belongs before what comes now.
+void queue_what_is_put_off() {
+  if (recording::pending()) recording::flush("a call that orders streams");
+}
+
+void set_stream(Stream stream) {
+  queue_what_is_put_off();
+  thread_streams()[static_cast<size_t>(stream.device.index())] = handle(stream);
+}
 
 Stream new_stream(int index, int priority) {
   DeviceGuard guard(index);
@@ -39,11 +48,13 @@ Stream new_stream(int index, int priority) {
 }
 
 bool stream_done(Stream stream) {
+  queue_what_is_put_off();
   DeviceGuard guard(stream.device.index());
   return is_done(cudaStreamQuery(handle(stream)), "cudaStreamQuery");
 }
 
 void synchronize_stream(Stream stream) {
+  queue_what_is_put_off();
   DeviceGuard guard(stream.device.index());
   MICA_CUDA(cudaStreamSynchronize(handle(stream)));
   check_bounds(stream.device.index());
@@ -59,11 +70,13 @@ Event new_event(int index, bool timing) {
 void free_event(Event event) { cudaEventDestroy(handle(event)); }
 
 void record_event(Event event, Stream stream) {
+  queue_what_is_put_off();
   DeviceGuard guard(stream.device.index());
   MICA_CUDA(cudaEventRecord(handle(event), handle(stream)));
 }
 
 void wait_event(Stream stream, Event event) {
+  queue_what_is_put_off();
   DeviceGuard guard(stream.device.index());
   MICA_CUDA(cudaStreamWaitEvent(handle(stream), handle(event), 0));
 }

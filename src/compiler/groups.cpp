@@ -6,7 +6,6 @@ namespace mica::recording {
 
 namespace {
 
-constexpr int kLookBack = 32;                           // groups that a call may still join
 constexpr int64_t kFinePiece = 8192, kLeastPieces = 8;  // coarser ones must be enough for several threads
 constexpr int64_t kLargestPiece = 128 * 1024;  // elements: what is cut no finer is not in a cache when it is read again
 
@@ -29,7 +28,7 @@ int64_t elements_behind(const Call& call, int lead) {
 Grouping::Grouping(const Call* calls, int count, int slots, const std::vector<bool>& needed)
     : calls_(calls), slots_(slots) {
   for (int c = 0; c < count; ++c) {
-    if (!needed[c]) continue;
+    if (!needed[c] || !calls_[c].device.is_cpu()) continue;
     bool joined = false;
     const char* apart = "nothing before it computes what it reads";
     const int last = static_cast<int>(groups_.size()) - 1;

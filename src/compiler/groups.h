@@ -8,6 +8,8 @@
 
 namespace mica::recording {
 
+inline constexpr int kLookBack = 32;  // groups that a call may still join
+
 // How the memory of a storage that a group writes is cut: along the leading dimensions, index i of dimension d begins
 // i * steps[d] bytes behind `begin`, and nothing of it lies beyond the next index.
 struct Partition {

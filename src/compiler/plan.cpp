@@ -18,7 +18,7 @@ constexpr size_t kLine = 64;
 
 }  // namespace
 
-std::vector<bool> Plan::needed(const Call* calls, int count, const std::vector<Slot>& slots) {
+std::vector<bool> Plan::find_needed(const Call* calls, int count, const std::vector<Slot>& slots) {
   std::vector<bool> wanted(slots.size()), needed(count);
   for (size_t s = 0; s < slots.size(); ++s) wanted[s] = !is_dead(slots[s]) || !is_promised(slots[s]);
   for (int c = count - 1; c >= 0; --c) {
@@ -32,7 +32,7 @@ std::vector<bool> Plan::needed(const Call* calls, int count, const std::vector<S
 }
 
 Plan::Plan(const Call* calls, int count, const std::vector<Slot>& slots)
-    : needed_(needed(calls, count, slots)),
+    : needed_(find_needed(calls, count, slots)),
       grouping_(calls, count, static_cast<int>(slots.size()), needed_),
       in_memory_(slots.size(), 1),
       last_use_(slots.size(), -1) {

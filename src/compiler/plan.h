@@ -34,6 +34,7 @@ class Plan {
 
   const Grouping& grouping() const { return grouping_; }
   const GroupPlan& operator[](size_t group) const { return plans_[group]; }
+  const std::vector<bool>& needed() const { return needed_; }
   int dead() const { return dead_; }            // calls that nobody needs
   int64_t kept_apart() const { return kept_; }  // bytes that do not reach memory
   bool in_memory(int slot) const { return in_memory_[slot]; }
@@ -41,7 +42,7 @@ class Plan {
   std::string describe(const Call* calls, const std::vector<Slot>& slots) const;
 
  private:
-  static std::vector<bool> needed(const Call* calls, int count, const std::vector<Slot>& slots);
+  static std::vector<bool> find_needed(const Call* calls, int count, const std::vector<Slot>& slots);
   void cut(size_t group, const Call* calls);
   void give_buffers(size_t group, const Call* calls, const std::vector<char>& in_registers);
   bool can_take_over(const Call& call, int from, int to, size_t group) const;
@@ -59,6 +60,8 @@ class Plan {
 inline bool is_dead(const Slot& slot) { return slot.storage->use_count() == 1; }
 inline bool is_promised(const Slot& slot) { return !slot.storage->address(); }
 
+// The whole of a call at once, as without a recording.
+void run_alone(const Call& call, const std::vector<Slot>& slots);
 void run(const Plan& plan, size_t group, const Call* calls, const std::vector<Slot>& slots);
 
 }  // namespace mica::recording

@@ -6,8 +6,10 @@
 #include <mutex>
 #include <vector>
 
+#include "compiler/fused.h"
 #include "compiler/plan.h"
 #include "core/recorded_call.h"
+#include "mica/backend.h"
 #include "mica/core/fork.h"
 #include "mica/error.h"
 
@@ -43,6 +45,7 @@ class Recording {
   int find(const StorageImpl* storage) const;
   int slot_of(StorageImpl* storage);
   void forget();
+  void run_one();
 
   std::unique_ptr<Call[]> calls_{new Call[kMostCalls]};
   int count_ = 0;
@@ -132,25 +135,52 @@ void Recording::forget() {
 
 void Recording::run(const char* reason, const std::string& asked_from) {
   if (count_ == 0) return;
+  if (count_ == 1 && !explains) return run_one();
   const Plan plan(calls_.get(), count_, slots_);
+  const FusedPlan fused(calls_.get(), count_, slots_, plan.needed());
   // All memory comes first: where there is none, nothing has changed, and whoever asks again gets the error again.
   const size_t groups = plan.grouping().groups().size();
-  for (size_t s = 0; s < slots_.size(); ++s)
-    if (plan.in_memory(static_cast<int>(s)) && plan.last_use(static_cast<int>(s)) >= 0)
+  for (int s = 0; s < static_cast<int>(slots_.size()); ++s)
+    if ((plan.last_use(s) >= 0 && plan.in_memory(s)) || (fused.uses(s) && fused.in_memory(s)))
       slots_[s].storage->keep_promise();
   counts.flushes += 1;
   counts.calls += count_;
   counts.dead += plan.dead();
-  counts.loops += static_cast<int64_t>(groups);
-  counts.kept_apart += plan.kept_apart();
+  counts.loops += static_cast<int64_t>(groups + fused.groups().size());
+  counts.kept_apart += plan.kept_apart() + fused.kept_apart();
   if (explains)
-    explanation += cat("flush", *reason ? " at " : "", reason, asked_from.empty() ? "" : ", ", asked_from, ": ", count_,
-                       " calls, ", plan.dead(), " of them dead\n", plan.describe(calls_.get(), slots_));
+    explanation +=
+        cat("flush", *reason ? " at " : "", reason, asked_from.empty() ? "" : ", ", asked_from, ": ", count_,
+            " calls, ", plan.dead(), " of them dead\n", plan.describe(calls_.get(), slots_), fused.describe());
   struct Forget {
     Recording* r;
     ~Forget() { r->forget(); }
   } forget_after{this};
   for (size_t g = 0; g < groups; ++g) recording::run(plan, g, calls_.get(), slots_);
+  fused.run(slots_);
+}
+
+// A single call needs no plan.
+void Recording::run_one() {
+  const Call& call = calls_[0];
+  counts.flushes += 1;
+  counts.calls += 1;
+  bool needed = false;
+  for (int k = 0; k < call.noutputs; ++k) {
+    const Slot& slot = slots_[call.operands[k].slot];
+    needed |= !is_dead(slot) || !is_promised(slot);
+  }
+  if (needed) {
+    for (const Slot& slot : slots_) slot.storage->keep_promise();
+    counts.loops += 1;
+  } else {
+    counts.dead += 1;
+  }
+  struct Forget {
+    Recording* r;
+    ~Forget() { r->forget(); }
+  } forget_after{this};
+  if (needed) run_alone(call, slots_);
 }
 
 }  // namespace
@@ -171,10 +201,10 @@ Call& begin_call() {
 
 namespace {
 
-// Runs a pointwise kernel on no elements: what it refuses whatever the values are (a dtype, an argument), it refuses
-// now, in the operation that called it.
-void try_out(const Call& call, PointwiseLoop& loop) {
-  alignas(64) static char nothing[64];
+alignas(64) char nothing[64];
+
+// A pointwise call without elements.
+void empty_loop(const Call& call, PointwiseLoop& loop) {
   loop.numel = 0;
   loop.ndim = 1;
   loop.shape[0] = 0;
@@ -183,7 +213,7 @@ void try_out(const Call& call, PointwiseLoop& loop) {
   loop.numbers = 0;
   loop.dtype = call.dtype;
   loop.result_dtype = call.result_dtype;
-  loop.device = kCPU;
+  loop.device = call.device;
   for (int k = 0; k < call.noperands; ++k) {
     const Operand& o = call.operands[k];
     loop.dtypes[k] = o.dtype;
@@ -191,15 +221,45 @@ void try_out(const Call& call, PointwiseLoop& loop) {
     loop.strides[0][k] = o.storage ? element_size(o.dtype) : 0;
     if (!o.storage) loop.numbers |= 1u << k;
   }
-  call.run_loop(call, loop);
+}
+
+// Whether an output has each of its elements once: one that is expanded is written in an order that a loop may change.
+bool repeats(const Call& call) {
+  for (int d = 0; d < call.ndim; ++d)
+    if (call.shape[d] > 1 && call.operands[0].strides[d] == 0) return true;
+  return false;
 }
 
 }  // namespace
 
-void end_call() {
+const Fusion* fusion_of(Device device) {
+  static std::atomic<const Fusion*> known_by[kMaxDeviceTypes];
+  static constexpr Fusion kNone{};
+  std::atomic<const Fusion*>& found = known_by[static_cast<int>(device.type())];
+  const Fusion* answer = found.load(std::memory_order_acquire);
+  if (!answer) {
+    const Backend& b = backend(device.type());
+    answer = b.extension ? static_cast<const Fusion*>(b.extension("fusion")) : nullptr;
+    if (!answer) answer = &kNone;
+    found.store(answer, std::memory_order_release);
+  }
+  return answer->run ? answer : nullptr;
+}
+
+bool end_call() {
   const std::unique_lock lock(known->mutex, std::adopt_lock);
-  if (known->next().run_loop) try_out(known->next(), known->no_elements);
+  Call& call = known->next();
+  if (call.run_loop) empty_loop(call, known->no_elements);
+  if (!call.device.is_cpu()) {
+    if (repeats(call) || !fusion_of(call.device)->describe(call.name, known->no_elements, call.arguments, call.step))
+      return false;
+  } else if (call.run_loop) {
+    // What the kernel refuses whatever the values are (a dtype, an argument), it refuses now, in the operation that
+    // called it.
+    call.run_loop(call, known->no_elements);
+  }
   known->add();
+  return true;
 }
 
 // The place is asked for before the lock is taken: it needs the interpreter's, which another thread may hold while it

@@ -45,7 +45,7 @@ struct Prepared {
 void prepare_loop(Prepared& p, int cut, int64_t range) {
   const Call& call = *p.call;
   PointwiseLoop& loop = p.loop;
-  loop.device = kCPU;
+  loop.device = call.device;
   loop.dtype = call.dtype;
   loop.result_dtype = call.result_dtype;
   loop.noutputs = call.noutputs;
@@ -112,7 +112,9 @@ void execute(Prepared& p, int cut) {
   is_pointwise(*p.call) ? p.call->run_loop(*p.call, p.loop) : p.call->run_rows(*p.call, p.views, cut);
 }
 
-// The whole of a call at once, as without a recording: the kernel shares it among threads by itself.
+}  // namespace
+
+// The kernel shares the work among threads by itself.
 void run_alone(const Call& call, const std::vector<Slot>& slots) {
   const auto p = std::make_unique<Prepared>();
   const int64_t range = call.ndim > 0 ? call.shape[0] : 1;
@@ -126,8 +128,6 @@ void run_alone(const Call& call, const std::vector<Slot>& slots) {
   }
   execute(*p, 0);
 }
-
-}  // namespace
 
 // The address of an operand's piece that begins at `index`.
 static char* address(const Plan& plan, size_t group, const Operand& o, const int64_t* index, char* buffers,

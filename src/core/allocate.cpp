@@ -22,7 +22,8 @@ namespace {
 constexpr size_t kLeastPromised = 1024;  // less is allocated sooner than promised
 
 Storage allocate(size_t nbytes, Device device, bool promised) {
-  return promised && nbytes >= kLeastPromised ? StorageImpl::promise(nbytes) : StorageImpl::allocate(nbytes, device);
+  return promised && nbytes >= kLeastPromised ? StorageImpl::promise(nbytes, device)
+                                              : StorageImpl::allocate(nbytes, device);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace mica {
 
-// With `promised`, memory of the CPU comes when what it is to hold is computed (mica/core/recording.h).
+// With `promised`, memory comes when what it is to hold is computed (mica/core/recording.h).
 Tensor empty_contiguous(IntArrayRef sizes, DType dtype, Device device, bool promised = false);
 Tensor empty_with_strides(IntArrayRef sizes, IntArrayRef strides, DType dtype, Device device, bool promised = false);
 Tensor empty_dense_like(const Tensor& t, DType dtype, Device device);  // keeps a dense, permuted layout

@@ -190,7 +190,7 @@ void PointwisePlan::resolve() {
     cast_inputs();
   }
   if (thread_modes & mode_bit::kRecord) [[unlikely]]
-    deferred_ = device_.is_cpu() && can_wait();
+    deferred_ = can_wait();
 }
 
 // ---- numbers --------------------------------------------------------------------------------------------------------

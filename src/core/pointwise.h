@@ -49,7 +49,10 @@ class PointwisePlan {
     if (!deferred_) [[likely]]
       return kernel(loop, arguments...);
     recording::set_kernel(begin_call(slot), kernel, arguments...);
-    recording::end_call();
+    if (recording::end_call()) return;
+    deferred_ = false;
+    prepare();
+    kernel(loop, arguments...);
   }
   void finish();  // copies a temporary into the target where one was needed
 

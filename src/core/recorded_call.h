@@ -8,6 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "mica/backend/fusion.h"
 #include "mica/backend/pointwise_loop.h"
 #include "mica/backend/tensor_view.h"
 #include "mica/core/storage.h"
@@ -37,6 +38,8 @@ struct Call {
   void (*run_rows)(const Call& call, const TensorView* views, int dropped);
   void (*kernel)();
   alignas(16) unsigned char arguments[112];
+  Device device;
+  FusedInstruction step;  // on devices other than the CPU
   DType dtype, result_dtype;
   int32_t noutputs, noperands;
   int32_t ndim;          // of the shape; of a call on rows, the leading dimensions along which it can be cut
@@ -44,22 +47,19 @@ struct Call {
   Operand operands[kOperands];
 };
 
-// The call to fill in, and its end: nothing is known of it before.
+// The call to fill in, and its end: nothing is known of it before. False where it cannot be put off after all.
 Call& begin_call();
-void end_call();
+bool end_call();
 
-// Texts are copied: those that kernels take are names of variants.
-struct Text {
-  char data[24];
-  uint32_t size;
-  operator std::string_view() const { return {data, size}; }
-};
+// How a device's backend fuses calls, or null: then they are not put off.
+const Fusion* fusion_of(Device device);
+
 template <class T>
 T stored(const T& value) {
   return value;
 }
-inline Text stored(std::string_view value) {
-  Text text{{}, static_cast<uint32_t>(value.size() < sizeof(text.data) ? value.size() : sizeof(text.data))};
+inline FusedText stored(std::string_view value) {
+  FusedText text{{}, static_cast<uint32_t>(value.size() < sizeof(text.data) ? value.size() : sizeof(text.data))};
   std::memcpy(text.data, value.data(), text.size);
   return text;
 }

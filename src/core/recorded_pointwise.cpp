@@ -21,7 +21,11 @@ static bool may_refuse_values(const char* op, DType dtype) {
 // Only memory that is known to nobody outside can be computed later: an array of NumPy may be changed unseen.
 bool PointwisePlan::can_wait() const {
   const IntArrayRef sizes = shape();
-  if (sizes.size() > recording::kDims || may_refuse_values(op_.name, common_)) return false;
+  if (device_.is_cpu()) {
+    if (sizes.size() > recording::kDims || may_refuse_values(op_.name, common_)) return false;
+  } else if (device_.is_meta() || sizes.size() > kFusedDims || !recording::fusion_of(device_)) {
+    return false;
+  }
   bool awaited = false;
   for (int i = 0; i < ninputs_; ++i) {
     if (!operands_[i].tensor) continue;
@@ -31,6 +35,9 @@ bool PointwisePlan::can_wait() const {
   }
   int64_t count = 1;
   for (const int64_t n : sizes) count *= n;
+  // What saves a launch is worth it for few elements too.
+  constexpr int64_t kLeastFused = 2048;
+  if (!device_.is_cpu()) return (count >= kLeastFused || (awaited && count > 0)) && count <= kFusedElements;
   const int64_t least = recording::least_elements.load(std::memory_order_relaxed);
   // Chains of float32 may become machine code, which gains where passes over the first cache do not.
   return (common_ == DType::Float32 ? 2 * count : count) >= least || (awaited && count > 0);
@@ -43,6 +50,7 @@ recording::Call& PointwisePlan::begin_call(const char* slot) {
   const IntArrayRef sizes = shape();
   const int ndim = static_cast<int>(sizes.size());
   call.name = slot;
+  call.device = device_;
   call.dtype = common_;
   call.result_dtype = result_;
   call.noutputs = op_.noutputs;

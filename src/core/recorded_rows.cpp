@@ -46,6 +46,7 @@ Call* begin_rows(const char* name, std::initializer_list<const Tensor*> outputs,
   if (most < least_elements.load(std::memory_order_relaxed) && !awaited) return nullptr;
   Call& call = begin_call();
   call.name = name;
+  call.device = kCPU;
   call.noutputs = static_cast<int32_t>(outputs.size());
   call.noperands = static_cast<int32_t>(outputs.size() + inputs.size());
   call.ndim = lead;

@@ -77,10 +77,10 @@ Storage StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter dele
   return Storage::adopt(s);
 }
 
-Storage StorageImpl::promise(size_t nbytes) {
+Storage StorageImpl::promise(size_t nbytes, Device device) {
   auto* s = new (cpu_allocate(sizeof(StorageImpl))) StorageImpl;
   s->nbytes_ = nbytes;
-  s->device_ = kCPU;
+  s->device_ = device;
   // Tensors made now have no address to keep, and whoever asks for one lets the memory be allocated.
   s->watch_.store(kMoved + kHolder, std::memory_order_relaxed);
   return Storage::adopt(s);

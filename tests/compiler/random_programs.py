@@ -21,8 +21,9 @@ DTYPES = [torch.float32] * 6 + [torch.float64, torch.bfloat16, torch.float16, to
 class Program:
     """A program over some input tensors, made by a seed: run(inputs) gives its results."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, device="cpu"):
         self.seed = seed
+        self.device = device
         rng = random.Random(seed)
         self.shape = rng.choice(SHAPES)
         self.dtype = rng.choice(DTYPES)
@@ -34,8 +35,8 @@ class Program:
         made = []
         for _ in range(3):
             x = torch.randn(self.shape, generator=generator) * 2
-            made.append(x.to(self.dtype))
-        row = torch.randn(self.shape[-1:], generator=generator).to(self.dtype)
+            made.append(x.to(self.device, self.dtype))
+        row = torch.randn(self.shape[-1:], generator=generator).to(self.device, self.dtype)
         if self.grad:
             made[0].requires_grad_()
             row.requires_grad_()
@@ -136,8 +137,8 @@ def same(a, b):
     return torch.equal(a, b)
 
 
-def check(seed):
-    program = Program(seed)
+def check(seed, device="cpu"):
+    program = Program(seed, device)
     expected = program.run(program.inputs())
     before = torch._C._set_least_recorded_elements(1 if seed % 3 == 0 else 4096)
     try:

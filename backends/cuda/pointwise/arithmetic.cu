@@ -1,47 +1,12 @@
 // add, sub, rsub, mul, div, neg, reciprocal, maximum, minimum.
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/pointwise/functions.cuh"
 #include "backends/cuda/transposed.cuh"
 
 namespace mica::cuda {
 
 namespace {
 
-// Integer arithmetic wraps around: computed unsigned.
-template <class T>
-__device__ T wrapping_add(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return a || b;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-template <class T>
-__device__ T wrapping_mul(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return a && b;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-
-template <class T>
-struct AddScaled {
-  T alpha;
-  bool unscaled;
-  __device__ T operator()(T a, T b) const { return wrapping_add(a, unscaled ? b : wrapping_mul(alpha, b)); }
-};
-template <class T>
-struct Mul {
-  __device__ T operator()(T a, T b) const { return wrapping_mul(a, b); }
-};
-template <class T>
-struct Div {
-  __device__ T operator()(T a, T b) const { return a / b; }
-};
 template <class T>
 struct Neg {
   __device__ T operator()(T a) const {
@@ -55,13 +20,6 @@ struct Neg {
 template <class T>
 struct Reciprocal {
   __device__ T operator()(T a) const { return T(1) / a; }
-};
-
-// The larger, or the smaller. A NaN wins.
-template <class T>
-struct Extremum {
-  bool larger;
-  __device__ T operator()(T a, T b) const { return a != a || (larger ? a > b : a < b) ? a : b; }
 };
 
 // The sums and products that may meet a transposed matrix often enough for a loop of their own.

@@ -2,25 +2,11 @@
 // they share one for each dtype.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise.cuh"
+#include "backends/cuda/pointwise/functions.cuh"
 
 namespace mica::cuda {
 
 namespace {
-
-// How two elements stand to each other: one of these, and a comparison is the set of those for which it holds.
-enum Relation : uint32_t { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8 };
-
-template <class T>
-struct Compare {
-  uint32_t holds;
-  __device__ bool operator()(T a, T b) const {
-    if constexpr (is_complex_v<T>) {
-      return holds & (a == b ? kEqual : kUnordered);
-    } else {
-      return holds & (a < b ? kLess : a == b ? kEqual : a > b ? kGreater : kUnordered);
-    }
-  }
-};
 
 void compare(const char* op, const PointwiseLoop& loop, uint32_t holds) {
   auto run = [&]<class T>(Tag<T>) { run_pointwise<bool, T, T>(loop, Compare<compute_t<T>>{holds}); };

@@ -2,6 +2,7 @@
 #include "backends/cuda/complex_functions.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/define.cuh"
+#include "backends/cuda/pointwise/functions.cuh"
 
 namespace mica::cuda {
 
@@ -30,29 +31,6 @@ struct Pow {
   }
 };
 
-// The exponents for which torch takes a shorter function.
-enum class Shortcut { None, Square, Cube, Sqrt, Rsqrt, Reciprocal, InverseSquare };
-template <class T>
-struct PowShort {
-  Shortcut shortcut;
-  __device__ T operator()(T x, T) const {
-    switch (shortcut) {
-      case Shortcut::Square:
-        return x * x;
-      case Shortcut::Cube:
-        return x * x * x;
-      case Shortcut::Sqrt:
-        return ::sqrt(x);
-      case Shortcut::Rsqrt:
-        return ::rsqrt(x);
-      case Shortcut::Reciprocal:
-        return T(1) / x;
-      default:
-        return T(1) / (x * x);
-    }
-  }
-};
-
 template <class T>
 double number_at(const char* data) {
   T value;
@@ -66,13 +44,7 @@ Shortcut shortcut_of(const PointwiseLoop& loop) {
                    : loop.dtype == DType::Float32  ? number_at<float>(loop.data[2])
                    : loop.dtype == DType::BFloat16 ? number_at<mica::BFloat16>(loop.data[2])
                                                    : number_at<mica::Half>(loop.data[2]);
-  return e == 2      ? Shortcut::Square
-         : e == 3    ? Shortcut::Cube
-         : e == 0.5  ? Shortcut::Sqrt
-         : e == -0.5 ? Shortcut::Rsqrt
-         : e == -1   ? Shortcut::Reciprocal
-         : e == -2   ? Shortcut::InverseSquare
-                     : Shortcut::None;
+  return shortcut_of_exponent(e);
 }
 
 // A table of four bits: the answer for neither, the first, the second and both.

@@ -2,6 +2,7 @@
 #include "backends/cuda/context.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise/define.cuh"
+#include "backends/cuda/pointwise/functions.cuh"
 
 namespace mica::cuda {
 
@@ -19,26 +20,6 @@ struct SelectValue {
 template <class T>
 struct Mask {
   __device__ T operator()(T self, bool mask) const { return mask ? self : T{}; }
-};
-
-template <class T>
-struct Clamp {
-  __device__ T operator()(T x, T low, T high) const {
-    if (x != x) return x;
-    if (low != low) return low;
-    const T raised = x < low ? low : x;
-    return high != high || high < raised ? high : raised;
-  }
-};
-template <class T>
-struct Addcmul {
-  T value;
-  __device__ T operator()(T self, T a, T b) const { return static_cast<T>(self + value * a * b); }
-};
-template <class T>
-struct Addcdiv {
-  T value;
-  __device__ T operator()(T self, T a, T b) const { return self + value * (a / b); }
 };
 
 // One element in the memory of the host, converted as tensors are.

@@ -58,8 +58,8 @@ class StorageImpl {
   static Ref<StorageImpl> allocate(size_t nbytes, Device device);
   // Memory that somebody else owns; `deleter(context, data, nbytes)` runs when the last reference goes.
   static Ref<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context);
-  // Memory of the CPU that is allocated when what it is to hold is computed: mica/core/recording.h.
-  static Ref<StorageImpl> promise(size_t nbytes);
+  // Memory that is allocated when what it is to hold is computed: mica/core/recording.h.
+  static Ref<StorageImpl> promise(size_t nbytes, Device device);
 
   void* data() const {
     if (watch_.load(std::memory_order_relaxed) > kMoved) [[unlikely]]

@@ -1,0 +1,63 @@
+// extension("fusion") of a backend: many pointwise kernels as one loop over memory, whose intermediate results stay
+// where the loop computes them. Compiled functions use it (docs/compiler.md).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "mica/backend/pointwise_loop.h"
+
+namespace mica {
+
+// A further argument of a kernel that is a text: the name of a variant, copied.
+struct FusedText {
+  char data[24];
+  uint32_t size;
+  operator std::string_view() const { return {data, size}; }
+};
+
+inline constexpr int kFusedDims = 5;
+inline constexpr int kFusedOperands = 12;  // in memory
+inline constexpr int64_t kFusedElements = int64_t{1} << 30;
+inline constexpr int kFusedRegisters = 8;  // values that are alive at once
+inline constexpr int kFusedInstructions = 48;
+
+// What one element is computed by. Values are float32 in registers; a result is rounded to its dtype.
+struct FusedInstruction {
+  static constexpr int kLoad = 0, kStore = 1;        // further codes are the backend's own
+  static constexpr int8_t kNumber = -1, kLast = -2;  // inputs: a number, or the result of the instruction before
+
+  int16_t code;
+  int8_t in[3];      // registers, or one of the above
+  int8_t out;        // a register, or -1: the next instruction alone asks for it
+  DType dtype;       // of the result
+  uint8_t operand;   // of kLoad and kStore
+  uint8_t inputs;    // how many
+  float numbers[3];  // where `in` is kNumber
+  float parameters[2];
+};
+
+struct FusedLoop {
+  struct Operand {
+    char* data;
+    DType dtype;
+    int64_t strides[kFusedDims];  // in bytes
+  };
+  Device device;
+  int ndim;
+  int64_t shape[kFusedDims];  // slowest dimension first
+  int noperands;
+  Operand operands[kFusedOperands];
+  int ninstructions;
+  FusedInstruction instructions[kFusedInstructions];
+};
+
+struct Fusion {
+  // Whether a fused loop can do what a kernel does, and how: fills in code, dtype, numbers, parameters and, as inputs,
+  // the operands of the loop (from its first input on) or kNumber. Of `loop` there are dtypes and numbers, no elements;
+  // `arguments` is the tuple of the kernel's further arguments, with a FusedText for a text.
+  bool (*describe)(const char* slot, const PointwiseLoop& loop, const void* arguments, FusedInstruction& step);
+  void (*run)(const FusedLoop& loop);
+};
+
+}  // namespace mica

@@ -1,0 +1,287 @@
+#include "compiler/fused.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "mica/backend.h"
+#include "mica/error.h"
+
+namespace mica::recording {
+
+namespace {
+
+Access access_of(const Call& call, int k) {
+  const recording::Operand& o = call.operands[k];
+  Access a{o.offset, {}, o.dtype};
+  for (int d = 0; d < call.ndim; ++d) a.strides[d] = call.shape[d] == 1 ? 0 : o.strides[d];
+  return a;
+}
+
+// Writes the instructions of a loop. Without `slots` operands have no addresses: that tells whether they fit.
+class Writer {
+ public:
+  Writer(FusedLoop& loop, const std::vector<Slot>* slots) : loop_(loop), slots_(slots) {}
+  // False where there are too few registers, operands or instructions. `in_memory` says by slot what is stored.
+  bool write(const std::vector<const Call*>& calls, const std::vector<char>& in_memory);
+
+ private:
+  // What a storage holds at the elements of the loop.
+  struct Value {
+    int slot;
+    Access access;
+    int last_read = -1, last_write = -1;  // calls
+    int8_t at = -1;                       // its register
+  };
+  Value& value_of(const Call& call, int k);
+  int operand_of(const Value& v);
+  bool load(Value& v);
+  bool store(const Value& v);
+  bool compute(const Call& call, int index);
+  int8_t take_register();
+  FusedInstruction* next() {
+    return loop_.ninstructions < kFusedInstructions ? &loop_.instructions[loop_.ninstructions++] : nullptr;
+  }
+
+  FusedLoop& loop_;
+  const std::vector<Slot>* slots_;
+  std::vector<Value> values_;
+  std::vector<const Value*> operands_;
+  bool taken_[kFusedRegisters] = {};
+};
+
+Writer::Value& Writer::value_of(const Call& call, int k) {
+  const int slot = call.operands[k].slot;
+  const Access access = access_of(call, k);
+  for (Value& v : values_)
+    if (v.slot == slot && v.access == access) return v;
+  return values_.emplace_back(Value{slot, access});
+}
+
+int Writer::operand_of(const Value& v) {
+  for (size_t i = 0; i < operands_.size(); ++i)
+    if (operands_[i] == &v) return static_cast<int>(i);
+  if (operands_.size() == kFusedOperands) return -1;
+  FusedLoop::Operand& o = loop_.operands[loop_.noperands++];
+  o.data = slots_ ? static_cast<char*>((*slots_)[v.slot].storage->address()) + v.access.offset : nullptr;
+  o.dtype = v.access.dtype;
+  std::copy(v.access.strides, v.access.strides + kFusedDims, o.strides);
+  operands_.push_back(&v);
+  return loop_.noperands - 1;
+}
+
+int8_t Writer::take_register() {
+  for (int r = 0; r < kFusedRegisters; ++r)
+    if (!taken_[r]) return taken_[r] = true, static_cast<int8_t>(r);
+  return -1;
+}
+
+bool Writer::load(Value& v) {
+  FusedInstruction* to = next();
+  const int operand = operand_of(v);
+  v.at = take_register();
+  if (!to || operand < 0 || v.at < 0) return false;
+  *to = {FusedInstruction::kLoad, {}, v.at, v.access.dtype, static_cast<uint8_t>(operand), 0, {}, {}};
+  return true;
+}
+
+bool Writer::store(const Value& v) {
+  FusedInstruction* to = next();
+  const int operand = operand_of(v);
+  if (!to || operand < 0) return false;
+  *to = {FusedInstruction::kStore, {v.at}, -1, v.access.dtype, static_cast<uint8_t>(operand), 1, {}, {}};
+  return true;
+}
+
+bool Writer::compute(const Call& call, int index) {
+  FusedInstruction step = call.step;
+  for (int i = 0; i < step.inputs; ++i) {
+    if (step.in[i] == FusedInstruction::kNumber) continue;
+    Value& v = value_of(call, step.in[i]);
+    if (v.at < 0 && !load(v)) return false;
+    step.in[i] = v.at;
+  }
+  Value& result = value_of(call, 0);
+  for (Value& v : values_) {
+    // What is asked for no more gives up its register, maybe to the result.
+    if (v.at < 0 || v.last_read > index || &v == &result) continue;
+    taken_[v.at] = false;
+    v.at = -1;
+  }
+  if (result.at < 0) result.at = take_register();
+  FusedInstruction* to = next();
+  if (!to || result.at < 0) return false;
+  step.out = result.at;
+  *to = step;
+  return true;
+}
+
+bool Writer::write(const std::vector<const Call*>& calls, const std::vector<char>& in_memory) {
+  values_.reserve(calls.size() * kOperands);  // operands_ points into it
+  for (size_t i = 0; i < calls.size(); ++i)
+    for (int k = 0; k < calls[i]->noperands; ++k) {
+      if (!calls[i]->operands[k].storage) continue;
+      Value& v = value_of(*calls[i], k);
+      (k < calls[i]->noutputs ? v.last_write : v.last_read) = static_cast<int>(i);
+    }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!compute(*calls[i], static_cast<int>(i))) return false;
+    const Value& result = value_of(*calls[i], 0);
+    if (in_memory[result.slot] && result.last_write == static_cast<int>(i) && !store(result)) return false;
+  }
+  return true;
+}
+
+// Where an instruction asks for what the one before it computed, it need not read the register; and where nobody else
+// asks for it, it need not be written there.
+void shorten(FusedLoop& loop) {
+  for (int i = 0; i + 1 < loop.ninstructions; ++i) {
+    FusedInstruction& now = loop.instructions[i];
+    if (now.code == FusedInstruction::kStore) continue;
+    bool asked_later = false;
+    for (int j = i + 1; j < loop.ninstructions; ++j) {
+      FusedInstruction& later = loop.instructions[j];
+      // A store leaves the last result as it is.
+      const bool next = j == i + 1 || (j == i + 2 && loop.instructions[i + 1].code == FusedInstruction::kStore);
+      for (int k = 0; k < later.inputs; ++k) {
+        if (later.in[k] != now.out) continue;
+        if (next) {
+          later.in[k] = FusedInstruction::kLast;
+        } else {
+          asked_later = true;
+        }
+      }
+      if (later.code != FusedInstruction::kStore && later.out == now.out) break;
+    }
+    if (!asked_later) now.out = -1;
+  }
+}
+
+}  // namespace
+
+FusedGroup::FusedGroup(const Call& first) : calls_{&first} { note(first, uses_); }
+
+const FusedGroup::Use* FusedGroup::find(int slot) const {
+  for (const Use& u : uses_)
+    if (u.slot == slot) return &u;
+  return nullptr;
+}
+
+// Adds the uses of a call. False where a storage that is written would be used in two ways.
+bool FusedGroup::note(const Call& call, std::vector<Use>& uses) const {
+  for (int k = 0; k < call.noperands; ++k) {
+    if (!call.operands[k].storage) continue;
+    const int slot = call.operands[k].slot;
+    const Access access = access_of(call, k);
+    const auto found = std::find_if(uses.begin(), uses.end(), [&](const Use& u) { return u.slot == slot; });
+    if (found == uses.end()) {
+      uses.push_back({slot, access, k < call.noutputs, true});
+      continue;
+    }
+    found->written |= k < call.noutputs;
+    found->alike &= found->access == access;
+    if (found->written && !found->alike) return false;
+  }
+  return true;
+}
+
+bool FusedGroup::fits(const std::vector<char>& in_memory) const {
+  const auto loop = std::make_unique<FusedLoop>();
+  return Writer(*loop, nullptr).write(calls_, in_memory);
+}
+
+bool FusedGroup::join(const Call& call, const std::vector<char>& stored) {
+  const Call& first = *calls_[0];
+  if (call.device != first.device || call.ndim != first.ndim ||
+      !std::equal(call.shape, call.shape + call.ndim, first.shape))
+    return false;
+  std::vector<Use> uses = uses_;
+  if (!note(call, uses)) return false;
+  calls_.push_back(&call);
+  if (!fits(stored)) {
+    calls_.pop_back();
+    return false;
+  }
+  uses_ = std::move(uses);
+  return true;
+}
+
+bool FusedGroup::precedes(const Call& call) const {
+  for (int k = 0; k < call.noperands; ++k) {
+    if (!call.operands[k].storage) continue;
+    const Use* u = find(call.operands[k].slot);
+    if (u && (u->written || k < call.noutputs)) return true;
+  }
+  return false;
+}
+
+void FusedGroup::run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const {
+  const Call& first = *calls_[0];
+  if (calls_.size() == 1 || apart_) {
+    for (const Call* call : calls_) run_alone(*call, slots);
+    return;
+  }
+  const auto loop = std::make_unique<FusedLoop>();
+  loop->device = first.device;
+  loop->ndim = first.ndim;
+  std::copy(first.shape, first.shape + first.ndim, loop->shape);
+  MICA_CHECK(Writer(*loop, &slots).write(calls_, in_memory), "a fused loop outgrew its registers");
+  shorten(*loop);
+  fusion_of(first.device)->run(*loop);
+}
+
+FusedPlan::FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed)
+    : in_memory_(slots.size(), 1), uses_(slots.size()) {
+  if (std::all_of(calls, calls + count, [](const Call& call) { return call.device.is_cpu(); })) return;
+  // While groups are made, what nobody outside asks for counts as not stored: that it is used by two groups is rare.
+  for (size_t s = 0; s < slots.size(); ++s) in_memory_[s] = !is_dead(slots[s]) || !is_promised(slots[s]);
+  for (int c = 0; c < count; ++c) {
+    if (!needed[c] || calls[c].device.is_cpu()) continue;
+    bool joined = false;
+    const int last = static_cast<int>(groups_.size()) - 1;
+    for (int g = last; g >= 0 && g > last - kLookBack && !joined; --g) {
+      joined = groups_[g].join(calls[c], in_memory_);
+      if (!joined && groups_[g].precedes(calls[c])) break;
+    }
+    if (!joined) groups_.emplace_back(calls[c]);
+  }
+  for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) {
+    const FusedGroup* last = nullptr;
+    for (const FusedGroup& g : groups_)
+      if (g.uses(slot)) ++uses_[slot], last = &g;
+    if (uses_[slot] > 1 || (last && last->calls().size() == 1)) in_memory_[slot] = 1;
+  }
+  for (FusedGroup& g : groups_) {
+    if (g.calls().size() == 1 || g.fits(in_memory_)) continue;
+    g.fall_apart();
+    for (size_t slot = 0; slot < slots.size(); ++slot)
+      if (g.uses(static_cast<int>(slot))) in_memory_[slot] = 1;
+  }
+  for (size_t slot = 0; slot < slots.size(); ++slot)
+    if (uses_[slot] && !in_memory_[slot]) kept_ += static_cast<int64_t>(slots[slot].storage->nbytes());
+}
+
+std::string FusedPlan::describe() const {
+  std::string text;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const std::vector<const Call*>& calls = groups_[i].calls();
+    text += cat("  loop ", i + 1, " on ", calls[0]->device, ": ", calls.size(), " calls\n");
+    for (const Call* call : calls) {
+      text += cat("    ", call->name, " ", call->dtype, "[");
+      for (int d = 0; d < call->ndim; ++d) text += cat(d ? ", " : "", call->shape[d]);
+      text += "]";
+      for (int k = call->noutputs; k < call->noperands; ++k) {
+        text += k == call->noutputs ? " of " : ", ";
+        text += call->operands[k].storage ? cat("%", call->operands[k].slot) : std::string("a number");
+      }
+      const int out = call->operands[0].slot;
+      text += cat(" -> %", out, in_memory_[out] ? "" : " (register)", "\n");
+    }
+  }
+  return text;
+}
+
+void FusedPlan::run(const std::vector<Slot>& slots) const {
+  for (const FusedGroup& g : groups_) g.run(slots, in_memory_);
+}
+
+}  // namespace mica::recording

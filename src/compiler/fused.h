@@ -1,0 +1,68 @@
+// The calls of a recording on devices whose backend can fuse them (mica/backend/fusion.h): which of them become one
+// loop, and the list of instructions that each loop is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/plan.h"
+#include "mica/backend/fusion.h"
+
+namespace mica::recording {
+
+// How a call reaches a storage: two that reach it alike touch, for each element of the loop, the same bytes.
+struct Access {
+  int64_t offset;
+  int64_t strides[kFusedDims];
+  DType dtype;
+  friend bool operator==(const Access&, const Access&) = default;
+};
+
+class FusedGroup {
+ public:
+  explicit FusedGroup(const Call& first);
+  // Takes the call in, after those that it has. False where that would not be one loop.
+  bool join(const Call& call, const std::vector<char>& stored);
+  // Whether the loop is one with these slots in memory. If not, its calls run one by one, and all of it is in memory.
+  bool fits(const std::vector<char>& in_memory) const;
+  void fall_apart() { apart_ = true; }
+  // Whether a call that is not part of the group has to run after it.
+  bool precedes(const Call& call) const;
+  const std::vector<const Call*>& calls() const { return calls_; }
+  bool uses(int slot) const { return find(slot) != nullptr; }
+  void run(const std::vector<Slot>& slots, const std::vector<char>& in_memory) const;
+
+ private:
+  struct Use {
+    int slot;
+    Access access;
+    bool written;
+    bool alike;  // whether all uses of it are
+  };
+  const Use* find(int slot) const;
+  bool note(const Call& call, std::vector<Use>& uses) const;
+
+  std::vector<const Call*> calls_;
+  std::vector<Use> uses_;
+  bool apart_ = false;
+};
+
+class FusedPlan {
+ public:
+  // Of `calls` those on other devices than the CPU that are needed.
+  FusedPlan(const Call* calls, int count, const std::vector<Slot>& slots, const std::vector<bool>& needed);
+  const std::vector<FusedGroup>& groups() const { return groups_; }
+  bool uses(int slot) const { return uses_[slot] != 0; }
+  bool in_memory(int slot) const { return in_memory_[slot]; }
+  int64_t kept_apart() const { return kept_; }  // bytes that do not reach memory
+  std::string describe() const;
+  void run(const std::vector<Slot>& slots) const;
+
+ private:
+  std::vector<FusedGroup> groups_;
+  std::vector<char> in_memory_;
+  std::vector<int> uses_;  // by how many groups, by slot
+  int64_t kept_ = 0;
+};
+
+}  // namespace mica::recording

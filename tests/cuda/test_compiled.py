@@ -1,0 +1,174 @@
+"""Compiled functions on a GPU: pointwise kernels become one loop, with the same bits."""
+
+import sys
+from pathlib import Path
+
+import mica as torch
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "compiler"))
+from random_programs import check
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA backend or no GPU"),
+]
+N = 20_000
+
+
+def counted(function, *arguments):
+    before = torch._C._recording_counts()
+    found = torch.compile(function)(*arguments)
+    return found, {name: value - before[name] for name, value in torch._C._recording_counts().items()}
+
+
+def ramp(*shape, dtype=torch.float32):
+    count = 1
+    for n in shape:
+        count *= n
+    return (torch.arange(count, dtype=torch.float64).reshape(shape) / 7 % 11 - 5).to("cuda", dtype)
+
+
+@pytest.mark.parametrize("first", range(0, 600, 50))
+def test_random_programs_give_the_same_bits(first):
+    for seed in range(first, first + 50):
+        check(seed, "cuda")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_chain_is_one_loop(dtype):
+    def chain(x, y):
+        return torch.sigmoid((x * 2 + 1).sin() * y - x / 3).mul(y).add(x).clamp(-1, 1)
+
+    x, y = ramp(N, dtype=dtype), ramp(N, dtype=dtype)
+    found, ran = counted(chain, x, y)
+    assert torch.equal(found, chain(x, y))
+    assert ran["calls"] == 10 and ran["loops"] == 1 and ran["flushes"] == 1
+    assert ran["bytes_kept_out_of_memory"] == 9 * x.element_size() * N
+
+
+FUNCTIONS = {
+    "unary": lambda x, y: [
+        f(x) + 0 for f in (torch.exp, torch.expm1, torch.tanh, torch.erf, torch.sin, torch.cos, torch.floor, torch.ceil, torch.round)
+    ],
+    "logarithms": lambda x, y: [f(x.abs() + 1) * 2 for f in (torch.log, torch.log2, torch.log1p, torch.sqrt, torch.rsqrt)],
+    "arithmetic": lambda x, y: [(2 - x) / y, (x - y) * 3, torch.maximum(x, y) + 1, torch.minimum(x, y) - 1, -x + 1, torch.sub(x, y, alpha=2) * 1],
+    "powers": lambda x, y: [(x * 1) ** e for e in (2, 3, 0.5, -0.5, -1, -2, 1.7)],
+    "masks": lambda x, y: [torch.where(x > y, x, y) * 2, (x * 1).masked_fill(x <= 0, 7.0), ((x >= 0) & (y != 0)).logical_not()],
+    "clamps": lambda x, y: [(x + y).clamp(-1, 1), (x + y).clamp(min=0), torch.clamp(x * 1, y, y + 1)],
+    "activations": lambda x, y: [
+        f(x) * 2
+        for f in (
+            torch.relu, torch.sigmoid, torch.nn.functional.silu, torch.nn.functional.gelu, torch.nn.functional.leaky_relu,
+            lambda t: torch.nn.functional.gelu(t, approximate="tanh"),
+        )
+    ],
+    "products": lambda x, y: [torch.addcmul(x * 1, x, y, value=0.3), torch.addcdiv(x * 1, x, y, value=-2), torch.lerp(x * 1, y, 0.25)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_functions(name, dtype):
+    x, y = ramp(150, 200, dtype=dtype), ramp(150, 200, dtype=dtype).flip(0).contiguous()
+    expected = FUNCTIONS[name](x, y)
+    found = torch.compile(FUNCTIONS[name])(x, y)
+    for i, (a, b) in enumerate(zip(expected, found, strict=True)):
+        assert torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(a.isnan(), b.isnan()), i
+
+
+def test_broadcasts_strides_and_mixed_dtypes():
+    def f(x, row, column, half):
+        return (x * row + column).sin() + half * 2 + x.t().t()
+
+    x, row, column = ramp(131, 257), ramp(257), ramp(131, 1)
+    half = ramp(131, 257, dtype=torch.bfloat16)
+    found, ran = counted(f, x, row, column, half)
+    assert torch.equal(found, f(x, row, column, half)) and ran["loops"] < ran["calls"]
+
+    def g(x):
+        return (x.permute(2, 0, 1) * 2).exp() + x.permute(2, 0, 1)[:, :1]
+
+    x = ramp(40, 30, 50)
+    found, _ = counted(g, x)
+    assert torch.equal(found, g(x)) and found.stride() == g(x).stride()
+
+
+def test_in_place_changes_and_views():
+    def f(x):
+        x.mul_(2).add_(1)
+        y = x[10:] * 3
+        x[:10].zero_()
+        return x + 0, y
+
+    a, b = ramp(300, 100), ramp(300, 100)
+    expected, found = f(a), torch.compile(f)(b)
+    assert torch.equal(a, b)
+    for one, other in zip(expected, found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_training_gives_the_same_gradients():
+    def step(x, w):
+        y = torch.nn.functional.gelu(x @ w) * torch.sigmoid(x)
+        loss = (y * y + y.abs()).mean()
+        loss.backward()
+        w.grad, found = None, w.grad
+        return loss.detach(), found
+
+    x = ramp(256, 256) / 50
+    w = (ramp(256, 256) / 50).requires_grad_()
+    for a, b in zip(step(x, w), torch.compile(step)(x, w), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_streams_and_events_come_after_what_was_put_off():
+    side = torch.cuda.Stream()
+
+    def f(x):
+        y = (x * 2 + 1).sin()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            z = y * 3 + 1
+        torch.cuda.current_stream().wait_stream(side)
+        z.record_stream(torch.cuda.current_stream())
+        return z - y
+
+    x = ramp(1 << 20)
+    for _ in range(5):
+        assert torch.equal(torch.compile(f)(x), f(x))
+
+
+def test_a_graph_captures_a_compiled_function():
+    f = torch.compile(lambda x: (x * 2 + 1).sin() * x)
+    x = ramp(1 << 16)
+    f(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = f(x)
+    x.add_(1)
+    graph.replay()
+    assert torch.equal(y, (x * 2 + 1).sin() * x)
+
+
+def test_the_peak_of_memory_is_no_higher_than_eager_execution():
+    def chain(x):
+        for _ in range(12):
+            x = (x * 1.5 + 1).sin()
+        return x
+
+    def peak(f):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        f(x)
+        return torch.cuda.max_memory_allocated() - before
+
+    x = ramp(1 << 20)
+    assert peak(torch.compile(chain)) <= peak(chain)
+    assert peak(torch.compile(chain)) < 3 * x.nbytes
+
+
+def test_explain_says_what_became_one_loop():
+    said = str(torch.explain(torch.compile(lambda x: (x * 2 + 1).sin()), ramp(N)))
+    assert "on cuda:0: 3 calls" in said and "(register)" in said
