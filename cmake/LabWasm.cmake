@@ -41,14 +41,6 @@ foreach(library hwy nlohmann)
   file(CREATE_LINK ${MICA_${library}_HEADERS}/${library} ${wasm_headers}/${library} SYMBOLIC)
 endforeach()
 
-# IntArrayRef marks a list in the highest bit of its size, which is bit 31 here.
-file(READ include/mica/core/array_ref.h array_ref)
-string(REPLACE "size_t{1} << 63" "size_t{1} << 31" array_ref_32 "${array_ref}")
-if(array_ref STREQUAL array_ref_32)
-  message(FATAL_ERROR "cmake/LabWasm.cmake no longer finds the mark of IntArrayRef in include/mica/core/array_ref.h")
-endif()
-file(CONFIGURE OUTPUT ${wasm_headers}/mica/core/array_ref.h CONTENT "${array_ref_32}" @ONLY)
-
 mica_merge(wasm_core_sources 8 ${wasm_core})
 mica_merge(wasm_generated_sources 3 ${wasm_generated})
 add_library(lab_core STATIC ${wasm_core_sources} ${wasm_generated_sources} ${wasm_implementations})

@@ -80,7 +80,7 @@ class IntArrayRef {
   }
 
  private:
-  static constexpr size_t kByValue = size_t{1} << 63;
+  static constexpr size_t kByValue = ~(~size_t{0} >> 1);  // the highest bit
   constexpr bool by_value() const { return size_ & kByValue; }
 
   union {
