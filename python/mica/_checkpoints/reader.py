@@ -6,6 +6,7 @@ import zlib
 
 from mica import _C
 from mica._checkpoints.locations import is_meta, restorer
+from mica._checkpoints.memory import view_of
 from mica._checkpoints.names import find_class, is_torch_module
 from mica._checkpoints.unpickler import Unpickler, UnpicklingError
 from mica._checkpoints.writer import LEGACY_MAGIC, LEGACY_PROTOCOL
@@ -244,7 +245,7 @@ def _read_legacy_storage(file, what, storage, dtype):
             f"unexpected EOF, expected {max(nbytes - file.left(), 0)} more bytes. The file might be corrupted: {what} has "
             f"{nbytes} bytes, {len(storage)} are asked for and {file.left()} are left"
         )
-    target = memoryview(storage._tensor(_C.uint8).numpy()) if nbytes else b""
+    target = view_of(storage)
     for begin in range(0, nbytes, 1 << 24):
         data = file.read(min(1 << 24, nbytes - begin))
         target[begin : begin + len(data)] = data

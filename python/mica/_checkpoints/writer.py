@@ -6,6 +6,7 @@ import sys
 
 from mica import _C
 from mica._checkpoints.locations import location_tag
+from mica._checkpoints.memory import view_of
 from mica._checkpoints.names import get_layout, name_in_file
 from mica._utils import _rebuild_from_type_v2
 from mica.storage import TypedStorage, UntypedStorage, storage_class
@@ -135,7 +136,7 @@ def save_legacy(obj, f, pickle_module, protocol):
         storage = storages.bytes_of(key)
         count = storage.nbytes() // dtypes[key].itemsize
         parts.append(count.to_bytes(8, sys.byteorder))
-        parts.append(memoryview(storage._tensor(_C.uint8).numpy())[: count * dtypes[key].itemsize])
+        parts.append(view_of(storage)[: count * dtypes[key].itemsize])
     if isinstance(f, str):
         _C._write_file(f, parts)
         return

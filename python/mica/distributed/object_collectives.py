@@ -21,7 +21,7 @@ def _to_tensor(obj):
 
 
 def _from_tensor(tensor, size, weights_only=False):
-    data = io.BytesIO(bytes(tensor[:size].numpy()))
+    data = io.BytesIO(bytes(tensor[:size].clone().untyped_storage()))
     if weights_only:
         return mica.load(data, weights_only=True)
     return _process_group._unpickler(data).load()
