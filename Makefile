@@ -210,7 +210,7 @@ nightly: $(VENV)/.installed
 # The Lab without a server in build/lab: its page, and the engine compiled to WebAssembly by emscripten.
 lab-wasm: $(VENV)/.installed
 	@scripts/install_emscripten
-	@test -f build-wasm/build.ninja || { echo "Compiling the Lab's engine to WebAssembly: 15 to 25 minutes on two cores the first time."; \
+	@test -f build-wasm/build.ninja || { echo "Compiling the Lab's engine to WebAssembly: 8 to 15 minutes on two cores the first time."; \
 	  emcmake cmake -S . -B build-wasm -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python --log-level=WARNING; }
 	NODE_PATH=/usr/share/nodejs cmake --build build-wasm --parallel $(JOBS) -- --quiet $(NINJA_ARGS)
 	$(VENV)/bin/python lab/wasm/export.py --engine build-wasm --to build/lab
