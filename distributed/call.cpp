@@ -138,4 +138,16 @@ void check_reduction(const Call& call) {
   }
 }
 
+std::string describe(const Call& call, uint64_t number, const std::string& group) {
+  std::string text = name_of(call.kind);
+  if (call.kind < Kind::Send) text += " number " + std::to_string(number);
+  if (call.kind != Kind::Barrier) {
+    text += std::string(", ") + name_of_dtype(call.dtype) + " [";
+    for (size_t i = 0; i < call.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(call.shape[i]);
+    text += "]";
+  }
+  if (call.reduces()) text += std::string(", ") + name_of(call.reduction);
+  return text + " of the group '" + group + "'" + (call.place.empty() ? "" : ", at " + call.place);
+}
+
 }  // namespace mica::distributed

@@ -61,6 +61,9 @@ struct Call {
   bool reduces() const { return kind == Kind::AllReduce || kind == Kind::Reduce || kind == Kind::ReduceScatter; }
 };
 
+// A call as errors name it: what it is, its number among its group's collectives, dtype and shape, group and place.
+std::string describe(const Call& call, uint64_t number, const std::string& group);
+
 // Errors by the Python class that they become.
 struct BackendError : std::runtime_error {
   using runtime_error::runtime_error;

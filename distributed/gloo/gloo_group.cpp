@@ -104,17 +104,7 @@ void GlooGroup::watch() {
   }
 }
 
-std::string GlooGroup::describe(const Call& call) const {
-  std::string text = name_of(call.kind);
-  if (call.kind < Kind::Send) text += " number " + std::to_string(number_);
-  if (call.kind != Kind::Barrier) {
-    text += std::string(", ") + name_of_dtype(call.dtype) + " [";
-    for (size_t i = 0; i < call.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(call.shape[i]);
-    text += "]";
-  }
-  if (call.reduces()) text += std::string(", ") + name_of(call.reduction);
-  return text + " of the group '" + options_.name + "'" + (call.place.empty() ? "" : ", at " + call.place);
-}
+std::string GlooGroup::describe(const Call& call) const { return distributed::describe(call, number_, options_.name); }
 
 void GlooGroup::abort(const std::string& why) {
   {

@@ -98,15 +98,7 @@ MpiGroup<Handle>::~MpiGroup() {
 
 template <typename Handle>
 std::string MpiGroup<Handle>::describe(const Call& call) const {
-  std::string text = name_of(call.kind);
-  if (call.kind < Kind::Send) text += " number " + std::to_string(number_);
-  if (call.kind != Kind::Barrier) {
-    text += std::string(", ") + name_of_dtype(call.dtype) + " [";
-    for (size_t i = 0; i < call.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(call.shape[i]);
-    text += "]";
-  }
-  if (call.reduces()) text += std::string(", ") + name_of(call.reduction);
-  return text + " of the group '" + name_ + "'" + (call.place.empty() ? "" : ", at " + call.place);
+  return distributed::describe(call, number_, name_);
 }
 
 template <typename Handle>
