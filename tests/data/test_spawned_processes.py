@@ -64,12 +64,12 @@ def test_spawn_spawns():
         mp.SpawnContext([], [])
 
 
-PARENT = """
+PARENT = r"""
 import os, time
 import mica.multiprocessing as mp
 
 def work(rank):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\n" % os.getpid())  # One write: print may write the end of its line by itself.
     time.sleep(60)
 
 if __name__ == "__main__":
