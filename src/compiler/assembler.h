@@ -15,6 +15,7 @@ struct Placed {
   Op op;
   uint8_t stream;
   uint8_t to, a, b, c;  // registers
+  bool ahead = false;   // of a store: Program::Store
 };
 
 // Registers of vectors for the values of a program, of which `count` there are: constants and what is one value for a
@@ -56,7 +57,8 @@ bool assemble(const Program& p, Machine& m) {
   for (int s = 0; s < p.streams; ++s)
     if (p.kinds[s] == Program::kOneValue) m.one_value(registers.of_row(s), s);
   m.start_row();
-  constexpr int kCopies = 4;  // of the body, one after the other: fewer jumps and additions
+  constexpr int kLine = 64, kAhead = 1024;  // bytes: of a cache, and how far ahead of a store it is asked for
+  constexpr int kCopies = 4;                // of the body, one after the other: fewer jumps and additions
   for (const int count : {kCopies * Machine::kLanes, Machine::kLanes, 1}) {
     const size_t loop = m.here();
     const size_t leave = m.leave_if_fewer(count);
@@ -70,6 +72,7 @@ bool assemble(const Program& p, Machine& m) {
                                                  : m.load(i.to, i.stream, offset, single);
             break;
           case Placed::Store:
+            if (i.ahead && count > Machine::kLanes && offset % kLine == 0) m.expect_store(i.stream, offset + kAhead);
             m.store(i.a, i.stream, offset, single);
             break;
           case Placed::Move:

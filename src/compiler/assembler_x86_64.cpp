@@ -48,6 +48,7 @@ class X86 {
   void store(int from, int stream, int offset, bool single) {
     memory(1, single ? 2 : 0, 0x11, from, 0, pointer(stream), offset, !single);
   }
+  void expect_store(int, int) {}  // these processors ask for lines as soon as stores have their addresses
   void move(int to, int from) { vectors(1, 0, 0x28, to, 0, from); }
 
   void compute(Op op, int to, int a, int b, int c) {

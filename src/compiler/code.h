@@ -42,6 +42,9 @@ struct Program {
   struct Store {
     uint8_t step;  // after which it happens; a value that no step makes is stored at the beginning
     uint8_t value, stream;
+    // Rows of it are apart: its lines are not written one after the other, so that a processor that only then writes
+    // lines without reading them first is told of each ahead.
+    bool ahead;
   };
   static uint8_t stream(int i) { return static_cast<uint8_t>(i); }
   static uint8_t constant(int i) { return static_cast<uint8_t>(kStreams + i); }

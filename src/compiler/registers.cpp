@@ -108,7 +108,7 @@ bool Registers::place() {
       if (store.step != i) continue;
       const int at = read(store.value);
       if (at == kNone) return false;
-      body_.push_back({Placed::Store, {}, store.stream, 0, static_cast<uint8_t>(at), 0, 0});
+      body_.push_back({Placed::Store, {}, store.stream, 0, static_cast<uint8_t>(at), 0, 0, store.ahead});
     }
     for (int k = 0; k < program_.stores; ++k)
       if (program_.stored[k].step == i) drop_after(stored(i), program_.stored[k].value);

@@ -66,9 +66,10 @@ class Builder {
   Builder(const PieceShape& piece, const std::vector<char>& in_memory) : piece_(piece), in_memory_(in_memory) {}
 
   bool add(const Call& call);
-  // The finished segment; false where there is no code for it. `needed(slot)`: somebody reads it afterwards.
+  // The finished segment; false where there is no code for it. `needed(slot)`: somebody reads it afterwards; `alone`:
+  // nothing else runs between its pieces.
   template <class Needed>
-  bool finish(Segment& segment, const Needed& needed);
+  bool finish(Segment& segment, const Needed& needed, bool alone);
   template <class Visit>
   void each_written(const Visit& visit) const {
     for (int i = 0; i < known_count_; ++i)
@@ -94,6 +95,7 @@ class Builder {
   int translate(Kernel kernel, const Call& call, const int* v);
   bool write(const Operand& o, DType made, int value);
   int kind_of(const Operand& o) const;
+  bool rows_are_apart(const Operand& o) const;
   int64_t extent(int d) const { return d == piece_.cut ? piece_.range : shape_[d]; }
 
   const PieceShape piece_;
@@ -143,6 +145,15 @@ bool Builder::apart(const Operand& a, const Operand& b) const {
   for (int d = 0; d < ndim_; ++d)
     if (d != segment_.inner && shape_[d] != 1 && (step <= 0 || a.strides[d] % step != 0)) return false;
   return distance >= run && (step == 0 || distance + run <= step);
+}
+
+// Whether what is written has gaps, or another order, from one short row to the next.
+bool Builder::rows_are_apart(const Operand& o) const {
+  constexpr int64_t kShortRow = 4096;
+  const int64_t run = shape_[segment_.inner] * 4;
+  int d = segment_.inner - 1;
+  while (d >= 0 && shape_[d] == 1) --d;
+  return d >= 0 && run <= kShortRow && o.strides[d] != run;
 }
 
 Builder::Known* Builder::find(const Operand& o, bool& elsewhere) {
@@ -323,23 +334,33 @@ bool Builder::add(const Call& call) {
   return false;
 }
 
+// Whether the code runs once for a piece.
+bool is_one_nest(const Segment& segment, const PieceShape& piece) {
+  PreparedSegment prepared;
+  prepare(prepared, segment, piece);
+  return prepared.outer == 0;
+}
+
 template <class Needed>
-bool Builder::finish(Segment& segment, const Needed& needed) {
+bool Builder::finish(Segment& segment, const Needed& needed, bool alone) {
   for (int i = 0; i < known_count_; ++i) {
     Known& k = known_[i];
     if (!k.written || !needed(k.operand->slot)) continue;
     if (k.operand->dtype == DType::Bool) return false;  // truth values stay in registers
+    const bool ahead = k.stream < 0 && in_memory_[k.operand->slot] && rows_are_apart(*k.operand);
     if (k.stream < 0) {
       if (program_.streams == Program::kStreams) return false;
       k.stream = static_cast<int8_t>(program_.streams);
       segment_.operands[program_.streams] = k.operand;
       program_.kinds[program_.streams++] = Program::kDense;
     }
-    program_.stored[program_.stores++] = {k.step, k.value, static_cast<uint8_t>(k.stream)};
+    program_.stored[program_.stores++] = {k.step, k.value, static_cast<uint8_t>(k.stream), ahead};
   }
-  segment_.code = code_of(program_);
   segment_.streams = program_.streams;
   std::copy(program_.kinds, program_.kinds + program_.streams, segment_.kinds);
+  if (alone && is_one_nest(segment_, piece_))
+    for (int i = 0; i < program_.stores; ++i) program_.stored[i].ahead = false;
+  segment_.code = code_of(program_);
   segment = segment_;
   return segment.code != nullptr;
 }
@@ -404,7 +425,7 @@ std::vector<Unit> make_units(const std::vector<int>& order, const Call* calls, c
     while (end < count && end - first < most && builder.add(calls[order[end]])) ++end;
     const auto needed = [&](int slot) { return in_memory[slot] || last[slot] >= end; };
     Segment segment;
-    if (end - first >= 2 && builder.finish(segment, needed)) {
+    if (end - first >= 2 && builder.finish(segment, needed, end - first == count)) {
       builder.each_written([&](int slot) { in_registers[slot] = earliest[slot] >= first && !needed(slot); });
       segments.push_back(segment);
       units.push_back({first, end - first, static_cast<int>(segments.size()) - 1});

@@ -76,7 +76,7 @@ class RandomProgram {
       const int step = below(p.steps);
       const uint8_t value =
           is_truth(p.code[step].op) ? numbers_[below(static_cast<int>(given))] : Program::result(step);
-      p.stored[p.stores++] = {static_cast<uint8_t>(step), value, static_cast<uint8_t>(s)};
+      p.stored[p.stores++] = {static_cast<uint8_t>(step), value, static_cast<uint8_t>(s), below(2) != 0};
     }
   }
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
