@@ -157,6 +157,36 @@ def test_a_machine_that_is_not_heard_of_is_dropped(monkeypatch):
 # ---- what text says
 
 
+def test_a_machine_that_was_dropped_comes_back_with_the_same_count(monkeypatch):
+    state, now = State(), [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    watch = Watch(patience=10)
+    for node in ("own", "other"):
+        state.join(node)
+        state.beats[node] = 2
+    for _ in range(4):
+        assert watch.dead(state, "own") == []
+        now[0] += 3
+    assert watch.dead(state, "own") == ["other"]
+    assert watch.dead(state, "own") == ["other"]  # the value could not be written: the same again
+    state.drop("other")
+    watch.forget(["other"])
+    state.join("other")
+    state.beats["other"] = 2
+    assert watch.dead(state, "own") == []
+
+
+def test_a_round_that_has_lost_a_machine_is_not_begun():
+    state = State()
+    for node in ("a", "b"):
+        state.join(node)
+    state.finish()
+    assert state.size == 2 and state.participants == {"a": 0, "b": 1}
+    state.drop("a")  # before b has seen that the round is complete
+    state.join("b")
+    assert (state.round, state.complete, state.participants) == (1, False, {"b": -1})
+
+
 def test_endpoints_and_options():
     assert parse_rendezvous_endpoint("", 7) == ("localhost", 7)
     assert parse_rendezvous_endpoint("host", 7) == ("host", 7)

@@ -135,7 +135,8 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 found = self._backend.get_state()
                 state, token = (State(), None) if found is None else (State.read(found[0]), found[1])
                 before = state.bytes()
-                for node in self._watch.dead(state, self._node):
+                dead = self._watch.dead(state, self._node)
+                for node in dead:
                     logger.warning("The machine %s has not been heard of: it no longer takes part.", node)
                     state.drop(node)
                 rule(state)
@@ -144,6 +145,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
                     return state
                 answer = self._backend.set_state(after, token)
                 if answer is not None and answer[2]:
+                    self._watch.forget(dead)
                     return state
 
     # -- joining

@@ -17,6 +17,7 @@ class State:
 
     round: int = 0
     complete: bool = False
+    size: int = 0  # machines of the round when it was complete; some may have been dropped since
     closed: bool = False
     why_closed: str = ""
     participants: dict[str, int] = field(default_factory=dict)  # ranks, -1 before the round is complete
@@ -49,6 +50,8 @@ class State:
 
     def join(self, node):
         """A machine wants to take part in the next round."""
+        if self.complete and node in self.participants and len(self.participants) < self.size:
+            self.drop(node)  # a round that has lost a machine before this one began cannot be begun any more
         self.beats.setdefault(node, 0)
         if not self.complete:
             self.participants.setdefault(node, -1)
@@ -57,7 +60,7 @@ class State:
 
     def finish(self):
         """Fix the machines of this round, and give them their ranks."""
-        self.complete = True
+        self.complete, self.size = True, len(self.participants)
         self.participants = {node: rank for rank, node in enumerate(sorted(self.participants))}
 
 
@@ -75,6 +78,7 @@ class Watch:
         rested, self._looked = now - self._looked > self._patience / 2, now
         if rested:
             self._seen = {node: (count, now) for node, (count, _) in self._seen.items()}
+        self._seen = {node: seen for node, seen in self._seen.items() if node in state.beats}
         found = []
         for node, count in state.beats.items():
             last, when = self._seen.get(node, (None, now))
@@ -83,6 +87,11 @@ class Watch:
             elif node != own and now - when > self._patience:
                 found.append(node)
         return found
+
+    def forget(self, nodes):
+        """Machines were dropped: should one come back, its count begins anew and may be the same."""
+        for node in nodes:
+            self._seen.pop(node, None)
 
     def unchanged_for(self, state):
         """For how long the same machines have been there, in seconds."""
