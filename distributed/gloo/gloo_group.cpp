@@ -4,6 +4,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -39,6 +40,19 @@ class GlooStore final : public gloo::rendezvous::Store {
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(std::clamp(seconds, 0.001, 1e8) * 1000));
+}
+
+// What an error of the kernel's for a silent host leaves to be said.
+std::string of_silence(const std::string& error, double seconds) {
+  if (error.find(std::strerror(ETIMEDOUT)) == std::string::npos &&
+      error.find(std::strerror(EHOSTUNREACH)) == std::string::npos) {
+    return "";
+  }
+  char text[160];
+  std::snprintf(text, sizeof text,
+                " (its host did not answer for %g s; MICA_DISTRIBUTED_LINK_LIMIT sets how many seconds are waited)",
+                seconds);
+  return text;
 }
 
 std::vector<Bytes> parts_of(const Bytes& whole, size_t n, size_t unit) {
@@ -156,7 +170,8 @@ void GlooGroup::exchange(const std::vector<Bytes>& to, const std::vector<Bytes>&
   } catch (const std::exception& error) {
     waiting_for_ = -1;
     fail(describe(call) + " cannot end: " + (at >= 0 ? "rank " + std::to_string(at) : std::string("a rank")) +
-         " is lost, or did not come in time, or another rank has given up: " + error.what());
+         " is lost, or did not come in time, or another rank has given up: " + error.what() +
+         of_silence(error.what(), options_.silence));
   }
 }
 
@@ -351,7 +366,8 @@ class GlooMessage final : public Message {
       } catch (const BackendError&) {
         throw;
       } catch (const std::exception& error) {
-        group_.fail(group_.describe(call_) + " cannot end: " + error.what());
+        group_.fail(group_.describe(call_) + " cannot end: " + error.what() +
+                    of_silence(error.what(), group_.options_.silence));
       }
     } catch (...) {
       error_ = std::current_exception();

@@ -17,7 +17,7 @@ struct GlooOptions {
   std::string address;    // of this host, as others reach it
   std::string interface;  // instead of an address
   double timeout = 1800;  // seconds
-  double silence = 30;    // seconds after which a connection without any answer is lost
+  double silence = 8;     // seconds after which a connection without any answer is lost
 };
 
 using GlooFactory = Backend* (*)(const GlooOptions& options, const MeetingPlace& place);

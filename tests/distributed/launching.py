@@ -31,9 +31,10 @@ class Program:
         self.folder, self.path = folder, folder / "program.py"
         self.path.write_text(PREAMBLE + source)
 
-    def start(self, *options, arguments=(), command=("mica", "launch"), **variables):
+    def start(self, *options, arguments=(), command=("mica", "launch"), before=(), **variables):
+        """`before` has the words before the command, which run it elsewhere."""
         return subprocess.Popen(
-            [sys.executable, "-m", *command, *options, str(self.path), *arguments],
+            [*before, sys.executable, "-m", *command, *options, str(self.path), *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=environment(**variables),
         )  # fmt: skip
 

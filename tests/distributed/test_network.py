@@ -1,69 +1,16 @@
-"""Two hosts that are network namespaces of this machine, with a link between them that can be cut."""
+"""Training on two hosts, which are network namespaces of this machine, while the link between them is cut."""
 
+import json
 import os
-import subprocess
 import time
 
 import mica
 import mica.distributed as dist
 import pytest
 import ranks
-
-
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    if done.returncode:
-        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
-class Hosts:
-    """Two namespaces and the link between them, as a context."""
-
-    def __init__(self):
-        number = os.getpid() % 60000
-        self.names = [f"mica{number}a", f"mica{number}b"]
-        self.links = [f"mc{number}a", f"mc{number}b"]
-        self.addresses = [f"10.{180 + number // 16384}.{number // 64 % 256}.{number % 64 * 4 + k}" for k in (1, 2)]
-
-    def __enter__(self):
-        try:
-            for name in self.names:
-                ip("netns", "add", name)
-            ip(
-                "link",
-                "add",
-                self.links[0],
-                "netns",
-                self.names[0],
-                "type",
-                "veth",
-                "peer",
-                self.links[1],
-                "netns",
-                self.names[1],
-            )
-            for name, link, address in zip(self.names, self.links, self.addresses, strict=True):
-                ip("-n", name, "address", "add", f"{address}/30", "dev", link)
-                ip("-n", name, "link", "set", link, "up")
-                ip("-n", name, "link", "set", "lo", "up")
-        except OSError as error:
-            self.__exit__()
-            pytest.skip(f"this machine does not let root make network namespaces: {error}")
-        return self
-
-    def __exit__(self, *error):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-
-    def cut(self, on=True):
-        """The second host hears nothing more, or again."""
-        ip("-n", self.names[1], "link", "set", self.links[1], "down" if on else "up")
-
-    def ranks(self, function, **environment):
-        variables = {"MASTER_ADDR": self.addresses[0], **environment}
-        # A host has process numbers of its own: nothing is shared but the link.
-        before = [["ip", "netns", "exec", name, "unshare", "--pid", "--fork", "--kill-child"] for name in self.names]
-        return ranks.Ranks(2, function, environment=variables, before=before)
+from hosts import Hosts
+from killed_training import STEPS, TRAINING, train
+from launching import Program
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +80,7 @@ def _wait_for(path):
 
 @pytest.mark.long
 def test_a_link_that_is_cut_for_ever(hosts):
-    with hosts.ranks(reduces, MICA_DISTRIBUTED_LINK_LIMIT="6") as world:
+    with hosts.ranks(reduces) as world:
         folder = world.ranks[0].output.parent
         _wait_for(folder / "begun")
         hosts.cut()
@@ -146,11 +93,12 @@ def test_a_link_that_is_cut_for_ever(hosts):
             text, _, ended = each.result
             assert "cannot end: rank " in text and "is lost" in text
             assert ended - cut < 10
+        assert any("MICA_DISTRIBUTED_LINK_LIMIT" in each.result[0] for each in world.ranks)
 
 
 @pytest.mark.long
-def test_a_link_that_is_cut_for_twenty_seconds(hosts):
-    with hosts.ranks(reduces) as world:
+def test_a_cut_of_twenty_seconds_is_waited_through_where_a_program_asks_for_it(hosts):
+    with hosts.ranks(reduces, MICA_DISTRIBUTED_LINK_LIMIT="30") as world:
         folder = world.ranks[0].output.parent
         _wait_for(folder / "begun")
         hosts.cut()
@@ -162,3 +110,38 @@ def test_a_link_that_is_cut_for_twenty_seconds(hosts):
         for each in world.ranks:
             text, most, _ = each.result
             assert text == "no error" and 18 < most < 30
+
+
+STATIC = ["--nnodes=2", "--master-port=29501", "--master-addr={0}"]
+ELASTIC = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint={0}:29502", "--rdzv-id=run"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("meeting", ["static", "c10d"])
+def test_a_launched_training_resumes_after_a_cut_of_twenty_seconds(hosts, tmp_path, meeting):
+    """Ranks end with an error within ten seconds, and their launchers start them again when the link is back."""
+    expected, _ = train(tmp_path / "undisturbed", pause=0)
+    program = Program(tmp_path, TRAINING)
+    launchers = []
+    for number, (before, address) in enumerate(zip(hosts.before, hosts.addresses, strict=True)):
+        options = [f"--node-rank={number}", *STATIC] if meeting == "static" else [*ELASTIC, f"--local-addr={address}"]
+        if meeting == "c10d":
+            options.append(f"--rdzv-conf=is_host={1 - number}")
+        options = ["--max-restarts=3", *(each.format(*hosts.addresses) for each in options)]
+        launchers.append(program.start(*options, before=before, PAUSE="0.2"))
+    try:
+        _wait_for(tmp_path / "latest")
+        hosts.cut()
+        time.sleep(20)
+        assert not (tmp_path / "losses.json").exists()
+        hosts.cut(False)
+        outputs = [each.communicate(timeout=100) for each in launchers]
+    finally:
+        hosts.cut(False)
+        for each in launchers:
+            each.kill()
+            each.communicate()
+    assert [each.returncode for each in launchers] == [0, 0], "\n".join(errors for _, errors in outputs)
+    losses = json.loads((tmp_path / "losses.json").read_text())
+    assert losses == expected and len(losses) == STEPS
+    assert any("is lost" in errors for _, errors in outputs)

@@ -82,7 +82,7 @@ def _across_hosts(store, rank, size, timeout, name, hosts):
             "(install libgloo-dev and build again)"
         )
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
-    silence = seconds_of("MICA_DISTRIBUTED_LINK_LIMIT", 30.0)
+    silence = seconds_of("MICA_DISTRIBUTED_LINK_LIMIT", 8.0)
     limit = timeout.total_seconds()
     try:
         return engine.open_gloo(path, name, rank, size, _own_address(), interface, limit, silence, store)
