@@ -6,6 +6,7 @@ import mica as torch
 import pytest
 from mica import nn
 from mica.nn.parallel import DistributedDataParallel as DDP
+from ranks import same_losses, steps
 
 dist = torch.distributed
 
@@ -45,10 +46,10 @@ def loss_of(model, x, y, **options):
     return (model(x, **options)["out"][0] - y).square().mean()
 
 
-def train_alone(model, steps, rows, branch=lambda step: True):
+def train_alone(model, count, rows, branch=lambda step: True):
     """The losses of one process with the whole batch."""
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.01), []
-    for step, (x, y) in enumerate(batches(steps, rows, next(model.parameters()).dtype)):
+    for step, (x, y) in enumerate(batches(count, rows, next(model.parameters()).dtype)):
         optimizer.zero_grad()
         loss = loss_of(model, x, y, with_branch=branch(step))
         loss.backward()
@@ -57,11 +58,11 @@ def train_alone(model, steps, rows, branch=lambda step: True):
     return losses
 
 
-def train_together(rank, size, model, steps, rows, set_to_none=True, branch=lambda step: True):
+def train_together(rank, size, model, count, rows, set_to_none=True, branch=lambda step: True):
     """The losses of the whole batch, of which this process has its part."""
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.01), []
     part = rows // size
-    for step, (x, y) in enumerate(batches(steps, rows, next(model.parameters()).dtype)):
+    for step, (x, y) in enumerate(batches(count, rows, next(model.parameters()).dtype)):
         optimizer.zero_grad(set_to_none=set_to_none)
         mine = slice(rank * part, (rank + 1) * part)
         loss = loss_of(model, x[mine], y[mine], with_branch=branch(step))
@@ -99,14 +100,14 @@ def options_give_the_losses_of_one_process(rank, size):
                 p.data.add_(rank)
         model = DDP(model, **options)
         losses = train_together(rank, size, model, 50, 8 * size, set_to_none)
-        assert losses == pytest.approx(expected, rel=1e-12, abs=1e-13), options
+        same_losses(losses, expected, options)
         same_on_all(model)
 
 
 def single_precision_too(rank, size):
     expected = train_alone(make(torch.float32), 50, 8 * size)
     losses = train_together(rank, size, DDP(make(torch.float32)), 50, 8 * size)
-    assert losses == pytest.approx(expected, abs=1e-6)
+    same_losses(losses, expected, single=True)
 
 
 def parameters_that_are_not_used(rank, size):
@@ -114,9 +115,9 @@ def parameters_that_are_not_used(rank, size):
     def branch(step):
         return step % 2 == 0
 
-    expected = train_alone(make(), 20, 8 * size, branch)
+    expected = train_alone(make(), steps(20), 8 * size, branch)
     model = DDP(make(), find_unused_parameters=True, bucket_cap_mb=0.001)
-    assert train_together(rank, size, model, 20, 8 * size, branch=branch) == pytest.approx(expected, rel=1e-12)
+    same_losses(train_together(rank, size, model, steps(20), 8 * size, branch=branch), expected)
     # One process uses it and others do not: they get its part of the mean.
     model = DDP(make(), find_unused_parameters=True)
     x, y = next(batches(1, 4))
@@ -126,9 +127,9 @@ def parameters_that_are_not_used(rank, size):
     assert torch.allclose(model.module.branch.weight.grad, alone.branch.weight.grad / size, rtol=1e-12, atol=0)
     # A static graph finds out by itself what is never used.
     model = DDP(make(), static_graph=True)
-    expected = train_alone(make(), 5, 8 * size, lambda step: False)
-    losses = train_together(rank, size, model, 5, 8 * size, branch=lambda step: False)
-    assert losses == pytest.approx(expected, rel=1e-12) and model.module.branch.weight.grad is None
+    expected = train_alone(make(), steps(5), 8 * size, lambda step: False)
+    same_losses(train_together(rank, size, model, steps(5), 8 * size, branch=lambda step: False), expected)
+    assert model.module.branch.weight.grad is None
     # Without either it is an error that names them, at the next forward.
     model = DDP(make())
     loss_of(model, x, y, with_branch=False).backward()

@@ -27,6 +27,7 @@ from mica.distributed.fsdp.wrap import (
     wrap,
 )
 from mica.distributed.tensor import DTensor
+from ranks import same_losses, steps
 from sharded_cases import deep, train
 
 dist = torch.distributed
@@ -42,8 +43,7 @@ def mine(rank, *tensors):
 
 
 def losses_of_one_process(rank, size):
-    steps = 50 if size == 2 else 12
-    expected = train_alone(deep(), steps, 8 * size)
+    expected = train_alone(deep(), steps(12), 8 * size)
     every = [{"use_orig_params": orig} for orig in (False, True)]
     for strategy in ("SHARD_GRAD_OP", "NO_SHARD", "FULL_SHARD"):
         every.append(
@@ -57,26 +57,25 @@ def losses_of_one_process(rank, size):
     ]
     for options in every:
         model = wrapped(**options)
-        assert train(rank, size, model, steps) == pytest.approx(expected, rel=1e-11, abs=1e-12), options
+        same_losses(train(rank, size, model, steps(12)), expected, options)
     with pytest.raises(AttributeError):
         model.nothing  # noqa: B018
-    assert train(rank, size, wrapped(torch.float32), 50) == pytest.approx(
-        train_alone(deep(torch.float32), 50, 8 * size), abs=1e-6
-    )
+    expected = train_alone(deep(torch.float32), steps(12), 8 * size)
+    same_losses(train(rank, size, wrapped(torch.float32), steps(12)), expected, single=True)
 
 
 def hybrid_strategies(rank, size):
     if size < 4:
         return
     mesh = dist.device_mesh.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicate", "shard"))
-    expected = train_alone(deep(), 10, 8 * size)
+    expected = train_alone(deep(), steps(10), 8 * size)
     for strategy in (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2):
         model = wrapped(sharding_strategy=strategy, device_mesh=mesh, use_orig_params=True)
         assert model.world_size == size // 2
-        assert train(rank, size, model, 10) == pytest.approx(expected, rel=1e-11)
+        same_losses(train(rank, size, model, steps(10)), expected, strategy)
     model = wrapped(sharding_strategy=ShardingStrategy.HYBRID_SHARD)  # one machine: a world of one replica
     assert model.world_size == size and model._inter_node_pg.size() == 1
-    assert train(rank, size, model, 10) == pytest.approx(expected, rel=1e-11)
+    same_losses(train(rank, size, model, steps(10)), expected)
 
 
 def what_parameters_are(rank, size):
@@ -108,7 +107,7 @@ def wrapping_policies(rank, size):
     for policy, count in ((small, 4), (layers, 4), (zero2, 4), (lambda module, recurse, nonwrapped_numel: recurse, 1)):
         model = wrapped(policy=policy)
         assert len(FSDP.fsdp_modules(model)) == count
-        assert train(rank, size, model, 5) == pytest.approx(train_alone(deep(), 5, 8 * size), rel=1e-11)
+        same_losses(train(rank, size, model, steps(5)), train_alone(deep(), steps(5), 8 * size), policy)
     assert isinstance(wrap(nn.Linear(2, 2)), nn.Linear)
     with enable_wrap(wrapper_cls=FSDP, use_orig_params=True):
         made = wrap(nn.Linear(4, 4))
@@ -215,7 +214,7 @@ def states(rank, size):
 
 
 def optimizer_states(rank, size):
-    def steps(model, optimizer, count, skip=0):
+    def go(model, optimizer, count, skip=0):
         losses = []
         for number, (x, y) in enumerate(batches(skip + count, 8 * size)):
             if number >= skip:
@@ -229,7 +228,7 @@ def optimizer_states(rank, size):
     for orig in (False, True):
         model = wrapped(use_orig_params=orig)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-        steps(model, optimizer, 3)
+        go(model, optimizer, 3)
         for kind in (StateDictType.FULL_STATE_DICT, StateDictType.SHARDED_STATE_DICT):
             with FSDP.state_dict_type(model, kind):
                 state, moments = model.state_dict(), FSDP.optim_state_dict(model, optimizer)
@@ -244,8 +243,8 @@ def optimizer_states(rank, size):
             again.load_state_dict(model.state_dict())
             third.load_state_dict(FSDP.shard_full_optim_state_dict(
                 FSDP.full_optim_state_dict(model, optimizer, rank0_only=False), again, optim=third))  # fmt: skip
-            expected = steps(again, third, 3, 3)
-            assert steps(other, fresh, 3, 3) == pytest.approx(expected, rel=1e-11)
+            expected = go(again, third, 3, 3)
+            assert go(other, fresh, 3, 3) == pytest.approx(expected, rel=1e-11)
         alone = deep()
         plain = torch.optim.AdamW(alone.parameters(), lr=0.01)
         whole = FSDP.full_optim_state_dict(model, optimizer, rank0_only=False)
@@ -286,7 +285,7 @@ def checkpoints(rank, size):
 
 
 def activations_computed_again(rank, size):
-    expected = train_alone(deep(), 10, 8 * size)
+    expected = train_alone(deep(), steps(10), 8 * size)
     for kind in CheckpointImpl:
         for orig in (False, True):
             model = deep()
@@ -294,7 +293,7 @@ def activations_computed_again(rank, size):
             wrap = functools.partial(checkpoint_wrapper, checkpoint_impl=kind)
             apply_activation_checkpointing(model, wrap, lambda module: isinstance(module, nn.Sequential))
             model = FSDP(model, auto_wrap_policy=BLOCKS, use_orig_params=orig)
-            assert train(rank, size, model, 10) == pytest.approx(expected, rel=1e-11), (kind, orig)
+            same_losses(train(rank, size, model, steps(10)), expected, (kind, orig))
             assert sorted(model.state_dict()) == sorted(names)
             model.load_state_dict(model.state_dict())
 
@@ -307,7 +306,7 @@ def frozen_ignored_and_refused(rank, size):
     alone = deep()
     alone.first.requires_grad_(False)
     frozen = FSDP(model, auto_wrap_policy=BLOCKS, use_orig_params=True)
-    assert train(rank, size, frozen, 5) == pytest.approx(train_alone(alone, 5, 8 * size), rel=1e-11)
+    same_losses(train(rank, size, frozen, steps(5)), train_alone(alone, steps(5), 8 * size))
     model = deep()
     kept = FSDP(model, ignored_modules=[model.first], use_orig_params=True)
     assert kept.first.weight.shape == (13, 6)
@@ -321,7 +320,8 @@ def frozen_ignored_and_refused(rank, size):
 
     model = wrapped()
     model.register_comm_hook(None, send)
-    assert train(rank, size, model, 5) == pytest.approx(train_alone(deep(), 5, 8 * size), rel=1e-11) and len(seen) == 20
+    same_losses(train(rank, size, model, steps(5)), train_alone(deep(), steps(5), 8 * size))
+    assert len(seen) == 4 * steps(5)
 
 
 def recurrent_layers(rank, size):

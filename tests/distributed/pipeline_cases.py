@@ -7,6 +7,7 @@ from mica.distributed import pipelining
 from mica.distributed.fsdp import fully_shard
 from mica.distributed.pipelining import _orders, microbatch, schedules
 from mica.nn.attention.flex_attention import create_block_mask, flex_attention
+from ranks import same_losses, steps
 
 dist = torch.distributed
 SINGLE = [schedules.ScheduleGPipe, schedules.Schedule1F1B]
@@ -38,10 +39,10 @@ def mean_square(output, target):
     return (output - target).square().mean()
 
 
-def alone(count, steps, dtype=torch.float64):
+def alone(count, passes, dtype=torch.float64):
     model = layers(count, dtype)
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.01), []
-    for x, y in batches(steps, dtype=dtype):
+    for x, y in batches(passes, dtype=dtype):
         optimizer.zero_grad()
         loss = mean_square(model(x), y)
         loss.backward()
@@ -50,11 +51,11 @@ def alone(count, steps, dtype=torch.float64):
     return losses, model
 
 
-def through(schedule, stages, steps, rank, size, dtype=torch.float64):
+def through(schedule, stages, passes, rank, size, dtype=torch.float64):
     """The mean losses of steps, which the last process has."""
     optimizer = torch.optim.AdamW([p for stage in stages for p in stage.submod.parameters()], lr=0.01)
     found = []
-    for x, y in batches(steps, dtype=dtype):
+    for x, y in batches(passes, dtype=dtype):
         optimizer.zero_grad()
         losses = []
         given = (x,) if rank == 0 else ()
@@ -73,15 +74,14 @@ def stages_of(model, rank, size, per_rank, wrap=lambda module: module):
 
 def losses_of_one_process(rank, size):
     for kinds, per_rank in ((SINGLE, 1), (MULTI, 2)):
-        steps = 50 if size == 2 else 12
-        expected, trained = alone(size * per_rank, steps)
+        expected, trained = alone(size * per_rank, steps(12))
         for kind in kinds:
             for chunks in (size, 2 * size):
                 stages = stages_of(layers(size * per_rank), rank, size, per_rank)
                 schedule = kind(stages if per_rank > 1 else stages[0], chunks, loss_fn=mean_square)
-                seen = through(schedule, stages, steps, rank, size)
+                seen = through(schedule, stages, steps(12), rank, size)
                 if rank == size - 1:
-                    assert seen == pytest.approx(expected, rel=1e-11, abs=1e-12), (kind, chunks)
+                    same_losses(seen, expected, (kind, chunks))
                 for stage in stages:
                     for ours, theirs in zip(
                         stage.submod.parameters(), trained[stage.stage_index].parameters(), strict=True
@@ -90,19 +90,19 @@ def losses_of_one_process(rank, size):
     stages = stages_of(layers(size, torch.float32), rank, size, 1)
     seen = through(schedules.Schedule1F1B(stages[0], 4, loss_fn=mean_square), stages, 50, rank, size, torch.float32)
     if rank == size - 1:
-        assert seen == pytest.approx(alone(size, 50, torch.float32)[0], abs=1e-6)
+        same_losses(seen, alone(size, 50, torch.float32)[0], single=True)
 
 
 def stages_laid_out_as_a_v(rank, size):
-    expected, trained = alone(2 * size, 12)
+    expected, trained = alone(2 * size, steps(12))
     mine = (rank, 2 * size - 1 - rank)
     for chunks in (1, size, 4 * size):
         model = layers(2 * size)
         stages = [pipelining.PipelineStage(model[i], i, 2 * size, "cpu") for i in mine]
         schedule = pipelining.ScheduleZBVZeroBubble(stages, chunks, loss_fn=mean_square)
-        seen = through(schedule, stages, 12, rank, 1 if rank == 0 else -1)
+        seen = through(schedule, stages, steps(12), rank, 1 if rank == 0 else -1)
         if rank == 0:
-            assert seen == pytest.approx(expected, rel=1e-11, abs=1e-12), chunks
+            same_losses(seen, expected, chunks)
             for i in mine:
                 for ours, theirs in zip(model[i].parameters(), trained[i].parameters(), strict=True):
                     assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import mica
 
+# Trainings of 50 steps with every option, on 2 and 4 processes: make test-distributed. Otherwise most are shorter.
+LONG = bool(os.environ.get("MICA_LONG_TESTS"))
 PACKAGE = Path(mica.__file__).parent.absolute()
 # What a function finds in its process: the names that test files import.
 _START = """
@@ -150,9 +152,10 @@ def _all_cases(rank, size):
 
 
 @functools.cache
-def results_of_cases(module, size, limit=100):
+def results_of_cases(module, size, limit=100, long=False):
     """What became of each of a module's CASES on each rank; the processes start once for all cases."""
-    with Ranks(size, _all_cases, environment={"MICA_TEST_CASES": module}) as world:
+    environment = {"MICA_TEST_CASES": module, **({"MICA_LONG_TESTS": "1"} if long else {})}
+    with Ranks(size, _all_cases, environment=environment) as world:
         return [each.result or {} for each in world.wait(limit)]
 
 
@@ -160,3 +163,16 @@ def check_case(module, case, size, **options):
     """Fails if a case of a module has failed on any rank."""
     for rank, seen in enumerate(results_of_cases(module, size, **options)):
         assert seen.get(case) == "passed", f"rank {rank}: {seen.get(case, 'not reached')}"
+
+
+def steps(few):
+    """How many steps a training of a case has."""
+    return 50 if LONG else few
+
+
+def same_losses(seen, expected, what="", single=False):
+    """Fails unless losses are those of one process: to 1e-12 of their size, or to 1e-6 in single precision."""
+    bound = 1e-6 if single else 1e-12
+    worst = max(abs(a - b) / max(abs(b), 0.1) for a, b in zip(seen, expected, strict=True))
+    assert worst <= bound, (worst, what, seen[-3:], expected[-3:])
+    assert len(seen) < 2 or seen[-1] < seen[0], seen

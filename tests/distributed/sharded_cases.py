@@ -23,6 +23,7 @@ from mica.distributed.tensor import DTensor, Shard, distribute_tensor
 from mica.distributed.tensor.debug import CommDebugMode
 from mica.distributed.tensor.experimental import local_map
 from mica.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from ranks import same_losses, steps
 
 dist = torch.distributed
 
@@ -56,10 +57,10 @@ def shard(model, root=True, **options):
     return fully_shard(model, **options) if root else model
 
 
-def train(rank, size, model, steps, optimizer_class=torch.optim.AdamW, **options):
+def train(rank, size, model, count, optimizer_class=torch.optim.AdamW, **options):
     rows = 8 * size
     optimizer, losses = optimizer_class(model.parameters(), lr=0.01, **options), []
-    for x, y in batches(steps, rows, next(model.parameters()).dtype):
+    for x, y in batches(count, rows, next(model.parameters()).dtype):
         optimizer.zero_grad()
         mine = slice(rank * 8, rank * 8 + 8)
         loss = loss_of(model, x[mine], y[mine])
@@ -72,19 +73,19 @@ def train(rank, size, model, steps, optimizer_class=torch.optim.AdamW, **options
 
 
 def losses_of_one_process(rank, size):
-    expected = train_alone(deep(), 50, 8 * size)
+    expected = train_alone(deep(), steps(12), 8 * size)
     for options in ({}, {"reshard_after_forward": False}, {"reshard_after_forward": True},
                     {"offload_policy": CPUOffloadPolicy()}):  # fmt: skip
         model = shard(deep(), **options)
         assert isinstance(model, FSDPModule) and isinstance(model, Deep) and type(model).__name__ == "FSDPDeep"
         assert all(isinstance(p, DTensor) for p in model.parameters())
-        assert train(rank, size, model, 50) == pytest.approx(expected, rel=1e-11, abs=1e-12), options
+        same_losses(train(rank, size, model, steps(12)), expected, options)
         assert model.last.weight is model.again.weight
 
 
 def single_precision(rank, size):
-    expected = train_alone(deep(torch.float32), 50, 8 * size)
-    assert train(rank, size, shard(deep(torch.float32)), 50) == pytest.approx(expected, abs=1e-6)
+    expected = train_alone(deep(torch.float32), steps(12), 8 * size)
+    same_losses(train(rank, size, shard(deep(torch.float32)), steps(12)), expected, single=True)
     expected = train_alone(deep(torch.float32), 20, 8 * size)
     seen = []
     model = deep(torch.float32)
@@ -156,7 +157,7 @@ def with_checkpointing(rank, size):
 
     torch.manual_seed(0)
     model = shard(Recomputed().double())
-    assert train(rank, size, model, 10) == pytest.approx(train_alone(deep(), 10, 8 * size), rel=1e-11)
+    same_losses(train(rank, size, model, steps(10)), train_alone(deep(), steps(10), 8 * size))
 
 
 def clipped(rank, size):
@@ -177,18 +178,17 @@ def replicas_of_shards(rank, size):
         return
     mesh = dist.device_mesh.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicate", "shard"))
     model = shard(deep(), mesh=mesh)
-    assert train(rank, size, model, 10) == pytest.approx(train_alone(deep(), 10, 8 * size), rel=1e-11)
+    same_losses(train(rank, size, model, steps(10)), train_alone(deep(), steps(10), 8 * size))
 
 
 def other_dimensions(rank, size):
     def columns(parameter):
         return Shard(parameter.dim() - 1)
 
-    steps = 50 if size == 2 else 12
-    expected = train_alone(deep(), steps, 8 * size)
+    expected = train_alone(deep(), steps(12), 8 * size)
     model = shard(deep(), shard_placement_fn=columns)
     assert model.first.weight.placements == (Shard(1),) and model.first.bias.placements == (Shard(0),)
-    assert train(rank, size, model, steps) == pytest.approx(expected, rel=1e-11, abs=1e-12)
+    same_losses(train(rank, size, model, steps(12)), expected)
     full = {name: value.full_tensor() for name, value in model.state_dict().items()}
     assert full["first.weight"].shape == (13, 6)
     again = shard(deep(), shard_placement_fn=columns)
@@ -197,10 +197,10 @@ def other_dimensions(rank, size):
 
 
 def parameters_kept_by_few(rank, size):
-    expected = train_alone(deep(), 50, 8 * size)
+    expected = train_alone(deep(), steps(12), 8 * size)
     for few in {2, size} if size == 4 else {1}:
         model = shard(deep(), reshard_after_forward=few)
-        assert train(rank, size, model, 50) == pytest.approx(expected, rel=1e-11, abs=1e-12), few
+        same_losses(train(rank, size, model, steps(12)), expected, few)
     if size == 4:
         model = shard(deep(), reshard_after_forward=2)
         group = model.blocks[0]._fsdp_state.group
@@ -226,7 +226,7 @@ def of_tensor_parallel_modules(rank, size):
             fully_shard(block, mesh=mesh["dp"], reshard_after_forward=reshard, **options)
         return fully_shard(model, mesh=mesh["dp"], **options)
 
-    def steps(model, count, skip=0, optimizer=None):
+    def go(model, count, skip=0, optimizer=None):
         optimizer, losses = optimizer or torch.optim.AdamW(model.parameters(), lr=0.01), []
         place = mesh.get_local_rank("dp")
         for number, (x, y) in enumerate(batches(skip + count, 8 * copies)):
@@ -241,12 +241,9 @@ def of_tensor_parallel_modules(rank, size):
             losses.append(total.item() / size)
         return losses, optimizer
 
-    count = 50 if size == 2 else 8
-    expected = train_alone(deep(), count, 8 * copies)
+    expected = train_alone(deep(), steps(8), 8 * copies)
     for options in ({}, {"reshard": False}, {"shard_placement_fn": lambda p: Shard(p.dim() - 1)}):
-        part = count if not options else 8
-        losses, _ = steps(parallel(**options), part)
-        assert losses == pytest.approx(expected[:part], rel=1e-11, abs=1e-12), options
+        same_losses(go(parallel(**options), steps(8))[0], expected, options)
     model = parallel()
     weight = model.blocks[0][0].weight
     assert [str(p) for p in weight.placements] == ["_S(0, 2)", "S(0)"] and weight.device_mesh.mesh_dim_names == (
@@ -255,7 +252,7 @@ def of_tensor_parallel_modules(rank, size):
     )
     assert torch.equal(weight.full_tensor(), deep().blocks[0][0].weight)
     assert torch.equal(model.blocks[0][2].weight.full_tensor(), deep().blocks[0][2].weight)
-    _, optimizer = steps(model, 3)
+    _, optimizer = go(model, 3)
     folder = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(folder)
     states = get_state_dict(model, optimizer)
@@ -265,7 +262,7 @@ def of_tensor_parallel_modules(rank, size):
     wanted = dict(zip(("model", "optim"), get_state_dict(other, fresh), strict=True))
     dcp.load(wanted, checkpoint_id=folder[0])
     set_state_dict(other, fresh, model_state_dict=wanted["model"], optim_state_dict=wanted["optim"])
-    assert steps(other, 3, 3, fresh)[0] == pytest.approx(steps(model, 3, 3, optimizer)[0], rel=1e-12)
+    assert go(other, 3, 3, fresh)[0] == pytest.approx(go(model, 3, 3, optimizer)[0], rel=1e-12)
     plain, cut = deep(), shard(deep())  # loaded by one process, and by fully_shard alone
     for target in (plain, cut):
         state = {"model": target.state_dict()}
@@ -280,13 +277,13 @@ def of_tensor_parallel_modules(rank, size):
 
 def lists_of_modules(rank, size):
     """Modules that are sharded together are gathered together."""
-    expected = train_alone(deep(), 10, 8 * size)
+    expected = train_alone(deep(), steps(10), 8 * size)
     model = deep()
     fully_shard([model.blocks[0], model.blocks[1]])
     fully_shard([model.last, model.again])  # which share a weight
     model = fully_shard(model)
     assert model.blocks[0]._fsdp_state is model.blocks[1]._fsdp_state and model.last.weight is model.again.weight
-    assert train(rank, size, model, 10) == pytest.approx(expected, rel=1e-11)
+    same_losses(train(rank, size, model, steps(10)), expected)
     assert not model.blocks[0]._fsdp_state.group.is_whole
     with pytest.raises(AssertionError, match="deepcopy"):
         copy.deepcopy(model)
@@ -302,7 +299,7 @@ def lists_of_modules(rank, size):
 
 
 def activations_computed_again(rank, size):
-    expected = train_alone(deep(), 10, 8 * size)
+    expected = train_alone(deep(), steps(10), 8 * size)
     for kind in (CheckpointImpl.NO_REENTRANT, CheckpointImpl.REENTRANT):
         model = deep()
         names = list(model.state_dict())
@@ -313,10 +310,10 @@ def activations_computed_again(rank, size):
         model.load_state_dict(deep().state_dict())
         for block in model.blocks:
             fully_shard(block)
-        assert train(rank, size, fully_shard(model), 10) == pytest.approx(expected, rel=1e-11), kind
+        same_losses(train(rank, size, fully_shard(model), steps(10)), expected, kind)
     model = deep()
     apply_activation_checkpointing(model, offload_wrapper, lambda module: isinstance(module, nn.Sequential))
-    assert train(rank, size, shard(model), 10) == pytest.approx(expected, rel=1e-11)
+    same_losses(train(rank, size, shard(model), steps(10)), expected)
 
 
 def collectives_counted(rank, size):
@@ -353,13 +350,13 @@ def optimizers_of_replaced_parameters(rank, size):
     model = shard(model)
     optimizer.param_groups[0]["params"] = list(model.parameters())
     losses = []
-    for x, y in batches(3, 8):
+    for x, y in batches(steps(3), 8):
         optimizer.zero_grad()
         loss = loss_of(model, x, y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses == pytest.approx(train_alone(deep(), 3, 8), rel=1e-11)
+    same_losses(losses, train_alone(deep(), steps(3), 8))
 
 
 def refusals(rank, size):

@@ -1,12 +1,11 @@
 """What every process of a grid runs for tests of spread tensors: each case is called with its rank and the world's size."""
 
 import itertools
-import os
 
 import mica as torch
 from mica.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from ranks import LONG
 
-LONG = bool(os.environ.get("MICA_LONG_TESTS"))
 MESHES = {}
 
 

@@ -1,7 +1,6 @@
 """Trainings of spread models, which every process of a grid runs: their losses are those of one process."""
 
 import copy
-import os
 
 import mica as torch
 from mica import nn
@@ -14,10 +13,11 @@ from mica.distributed.tensor.parallel import (
     loss_parallel,
     parallelize_module,
 )
+from ranks import same_losses, steps
 
 F = nn.functional
 DTYPES = (torch.float64, torch.float32)
-STEPS = 50 if os.environ.get("MICA_LONG_TESTS") else 6  # the losses of 50 steps: make test-distributed
+STEPS = steps(6)
 
 
 class Block(nn.Module):
@@ -86,10 +86,7 @@ def fresh(dtype):
 
 
 def close(got, wanted, dtype):
-    bound = 1e-12 if dtype == torch.float64 else 1e-6
-    worst = max(abs(a - b) / max(abs(b), 1) for a, b in zip(got, wanted, strict=True))
-    assert worst <= bound, (worst, got[:3], wanted[:3])
-    assert got[-1] < got[0]
+    same_losses(got, wanted, single=dtype == torch.float32)
 
 
 def layers(rank, size):

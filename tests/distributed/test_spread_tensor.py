@@ -18,3 +18,9 @@ def cases(rank, size):
 @pytest.mark.parametrize("size", [2, 4])
 def test_spread_tensors(size):
     ranks.run(size, cases, limit=300)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 4])
+def test_spread_tensors_in_every_combination_of_ways(size):
+    ranks.run(size, cases, limit=900, environment={"MICA_LONG_TESTS": "1"})
